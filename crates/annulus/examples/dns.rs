@@ -2,14 +2,18 @@
 //! `dig @127.0.0.1 -p 5353 example.org`.
 //!
 //! A query goes to an upstream from a port and under an identifier of its own, which a forger has to guess, and what does not answer its
-//! question is dropped. Without an answer in time the next upstream is asked; after four attempts the client gets SERVFAIL.
+//! question is dropped. Without an answer in time the next upstream is asked, as after one that says that it cannot or will not answer; after
+//! four attempts the client gets that, or SERVFAIL. An upstream that was silent three times in a row is asked last for five seconds, and then
+//! one query tries it again.
 //! Limits: 800 queries at once, each with a socket and a datagram; the kernel keeps those above, and drops what is too much; 800 ms an
 //! attempt. SIGINT and SIGTERM end it; queries under way get no answer.
 
 use annulus::net::{Transmit, UdpSocket};
 use annulus::signal::until_terminated;
-use annulus::time::timeout;
+use annulus::time::{Instant, timeout};
 use annulus::{Lease, spawn};
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -22,6 +26,11 @@ use tokio::sync::Semaphore;
 const PATIENCE: Duration = Duration::from_millis(800);
 const ATTEMPTS: usize = 4;
 const AT_ONCE: usize = 800;
+/// After so many queries in a row without an answer an upstream is asked last, for a while.
+const FAILURES: u32 = 3;
+const REST: Duration = Duration::from_secs(5);
+/// Codes of a server that cannot or will not answer: FORMERR, SERVFAIL, NOTIMP and REFUSED.
+const NO_ANSWER: [u8; 4] = [1, 2, 4, 5];
 /// The bytes of a DNS header: identifier, flags, four counts.
 const HEADER: usize = 12;
 
@@ -29,7 +38,8 @@ fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or("127.0.0.1:5353".into());
     annulus::run(until_terminated(async {
-        let upstreams: Result<Rc<[SocketAddr]>, _> = args.map(|address| address.parse()).collect();
+        let upstreams: Result<Rc<[Upstream]>, _> =
+            args.map(|it| it.parse().map(Upstream::new)).collect();
         let upstreams = upstreams.map_err(io::Error::other)?;
         if upstreams.is_empty() {
             return Err(io::Error::other("no upstream: dns LISTEN UPSTREAM..."));
@@ -57,17 +67,67 @@ fn main() -> io::Result<()> {
     }))
 }
 
+struct Upstream {
+    address: SocketAddr,
+    /// Queries in a row without an answer.
+    failures: Cell<u32>,
+    /// When it is to be tried again.
+    rests_until: Cell<Instant>,
+}
+
+impl Upstream {
+    fn new(address: SocketAddr) -> Self {
+        Self { address, failures: Cell::default(), rests_until: Cell::new(Instant::now()) }
+    }
+
+    /// Whether a query is to ask it first: the only one for a while, if it has failed so often.
+    fn is_good(&self) -> bool {
+        let now = Instant::now();
+        if self.failures.get() < FAILURES {
+            return true;
+        }
+        let is_over = self.rests_until.get() <= now;
+        if is_over {
+            self.rests_until.set(now + REST);
+        }
+        is_over
+    }
+
+    fn note(&self, has_answered: bool) {
+        self.failures.set(if has_answered { 0 } else { self.failures.get() + 1 });
+        if self.failures.get() == FAILURES {
+            self.rests_until.set(Instant::now() + REST);
+        }
+    }
+}
+
 async fn forward(
     clients: &UdpSocket,
-    upstreams: &[SocketAddr],
+    upstreams: &[Upstream],
     mut query: Lease,
     to: &Transmit,
 ) -> io::Result<()> {
-    for upstream in upstreams.iter().cycle().take(ATTEMPTS) {
-        if let Ok(Ok(mut answer)) = timeout(PATIENCE, ask(*upstream, &query)).await {
-            answer[..2].copy_from_slice(&query[..2]);
+    let (good, others): (Vec<_>, Vec<_>) = upstreams.iter().partition(|it| it.is_good());
+    let mut order: VecDeque<_> = good.into_iter().chain(others).collect();
+    let mut refusal = None;
+    for _ in 0..ATTEMPTS {
+        let Some(upstream) = order.pop_front() else { break };
+        let answer =
+            timeout(PATIENCE, ask(upstream.address, &query)).await.ok().and_then(Result::ok);
+        upstream.note(answer.is_some());
+        let Some(mut answer) = answer else {
+            // Again after the others, unless one of them has refused.
+            order.extend(refusal.is_none().then_some(upstream));
+            continue;
+        };
+        answer[..2].copy_from_slice(&query[..2]);
+        if !NO_ANSWER.contains(&(answer[3] & 15)) {
             return clients.send_with(answer, to).await;
         }
+        refusal.get_or_insert(answer);
+    }
+    if let Some(answer) = refusal {
+        return clients.send_with(answer, to).await;
     }
     // The query becomes its answer: SERVFAIL, recursion available.
     query[2] |= 0x80;

@@ -6,7 +6,7 @@
 //! for the target to accept, unless the client leaves before; 256 KiB a direction. SIGINT and SIGTERM end all. The 1 is a number of shards.
 
 use annulus::io::copy_bidirectional;
-use annulus::net::{ListenOptions, TcpStream};
+use annulus::net::{ConnectOptions, KeepAlive, ListenOptions, TcpStream};
 use annulus::shards::{ShardedListener, Spread};
 use annulus::signal::until_terminated;
 use annulus::time::{sleep, timeout};
@@ -16,6 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const CONNECTING: Duration = Duration::from_secs(5);
+/// A client or target that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
 fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
@@ -24,12 +27,15 @@ fn main() -> io::Result<()> {
     let idle = args.next().unwrap_or("60".into()).parse().map_err(io::Error::other)?;
     let most: usize = args.next().unwrap_or("4000".into()).parse().map_err(io::Error::other)?;
     let shards = args.next().unwrap_or("1".into()).parse().map_err(io::Error::other)?;
-    let listener = ShardedListener::bind(listen, &ListenOptions::new(), shards, Spread::default())?;
+    let options = ListenOptions::new().keepalive(KEEP_ALIVE);
+    let listener = ShardedListener::bind(listen, &options, shards, Spread::default())?;
     eprintln!("listening on {}", listener.local_addr());
     annulus::shards(shards, async |shard| {
         let mut listener = listener.open(&shard)?;
         let serves = async {
-            while let Some((client, peer)) = listener.accept().await? {
+            while let Some((client, mut peer)) = listener.accept().await? {
+                // On a socket for both families, an IPv4 address comes in the form of IPv6.
+                peer.set_ip(peer.ip().to_canonical());
                 // Each connection has the target's address, on whichever shard it is.
                 let target = target.clone();
                 if Arc::strong_count(&target) > most.saturating_add(1) {
@@ -64,8 +70,9 @@ async fn proxy(mut client: TcpStream, to: &str, idle: u64, copied: &mut Copied) 
         }
         io::ErrorKind::ConnectionAborted.into()
     };
+    let options = ConnectOptions::new().keepalive(KEEP_ALIVE);
     let mut target = tokio::select! {
-        target = timeout(CONNECTING, TcpStream::connect(to)) => target??,
+        target = timeout(CONNECTING, options.connect(to)) => target??,
         error = left => return Err(error),
     };
     let idle = Duration::from_secs(idle);

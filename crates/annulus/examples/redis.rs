@@ -4,13 +4,14 @@
 //! PING, ECHO, GET, SET (with EX and PX), MGET, MSET, DEL, EXISTS, INCR, INCRBY, EXPIRE, TTL, QUIT, and what clients ask first. Commands
 //! are parsed in the memory that the kernel has received them into. The answers to all that came together leave together. Limits: 10,000
 //! clients (the last argument), others get an error at once, as from redis-server; 64 MiB for a command and for an answer. What is stored
-//! has no limit, nor has the time of a silent client. SIGINT and SIGTERM end it, once queued answers are sent, and what is stored is gone.
+//! has no limit, nor has the time of a silent client that is still there. SIGINT and SIGTERM end it, once queued answers are sent, and what is stored is gone.
 
-use annulus::net::{TcpListener, TcpStream};
+use annulus::net::{KeepAlive, ListenOptions, TcpStream};
 use annulus::signal::until_terminated;
 use annulus::time::{Instant, MissedTicks, interval, timeout};
+use annulus::yield_now;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::rc::Rc;
@@ -20,6 +21,11 @@ use std::time::Duration;
 const LIMIT: usize = 64 << 20;
 const LINE_LIMIT: usize = 64 << 10;
 const BATCH: usize = 64 << 10;
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
+/// The most keys that are removed before other tasks run. The loop looks for what clients have sent after 61 polls of tasks.
+const EXPIRED_AT_ONCE: usize = 4;
 /// How long a client that is refused may take to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -28,7 +34,7 @@ fn main() -> io::Result<()> {
     let address = args.next().unwrap_or("127.0.0.1:6379".into());
     let most: usize = args.next().unwrap_or("10000".into()).parse().map_err(io::Error::other)?;
     annulus::run(until_terminated(async {
-        let listener = TcpListener::bind(address)?;
+        let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(address)?;
         eprintln!("listening on {}", listener.local_addr()?);
         let store = Rc::new(RefCell::new(Store::default()));
         annulus::spawn(expire(store.clone()));
@@ -92,10 +98,10 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
 async fn expire(store: Rc<RefCell<Store>>) {
     let mut seconds = interval(Duration::from_secs(1)).missed_ticks(MissedTicks::Skip);
     loop {
-        let now = seconds.tick().await;
-        let Store { values, deadlines } = &mut *store.borrow_mut();
-        for (key, _) in deadlines.extract_if(|_, deadline| *deadline <= now) {
-            values.remove(&key);
+        seconds.tick().await;
+        // Clients are served between batches.
+        while !store.borrow_mut().remove_ended(EXPIRED_AT_ONCE) {
+            yield_now().await;
         }
     }
 }
@@ -213,6 +219,8 @@ struct Store {
     values: HashMap<Vec<u8>, Vec<u8>>,
     /// When keys that have a time to live end.
     deadlines: HashMap<Vec<u8>, Instant>,
+    /// The same keys, the next one to end first.
+    ends: BTreeSet<(Instant, Vec<u8>)>,
 }
 
 impl Store {
@@ -286,6 +294,34 @@ impl Store {
         true
     }
 
+    /// Removes keys whose time is over, a number of them at most; whether that was all.
+    fn remove_ended(&mut self, most: usize) -> bool {
+        let now = Instant::now();
+        for _ in 0..most {
+            match self.ends.first() {
+                Some((end, _)) if *end <= now => {}
+                _ => return true,
+            }
+            let (_, key) = self.ends.pop_first().expect("it is the first");
+            self.deadlines.remove(&key);
+            self.values.remove(&key);
+        }
+        false
+    }
+
+    /// Sets the end of a key, or none; when it was to end before.
+    fn set_end(&mut self, key: &[u8], end: Option<Instant>) -> Option<Instant> {
+        let before = match end {
+            Some(end) => self.deadlines.insert(key.into(), end),
+            None => self.deadlines.remove(key),
+        };
+        if let Some(before) = before {
+            self.ends.remove(&(before, key.into()));
+        }
+        self.ends.extend(end.map(|end| (end, key.into())));
+        before
+    }
+
     fn get(&mut self, key: &[u8]) -> Option<&[u8]> {
         if self.deadlines.get(key).is_some_and(|deadline| *deadline <= Instant::now()) {
             self.remove(key);
@@ -294,7 +330,7 @@ impl Store {
     }
 
     fn set(&mut self, key: &[u8], value: &[u8]) {
-        self.deadlines.remove(key);
+        self.set_end(key, None);
         match self.values.get_mut(key) {
             Some(known) => value.clone_into(known),
             None => drop(self.values.insert(key.into(), value.into())),
@@ -305,7 +341,7 @@ impl Store {
         match end {
             Some((time, true)) => {
                 self.set(key, value);
-                self.deadlines.insert(key.into(), time);
+                self.set_end(key, Some(time));
                 out.extend_from_slice(b"+OK\r\n");
             }
             Some((_, false)) => error(out, "invalid expire time in 'set' command"),
@@ -314,7 +350,7 @@ impl Store {
     }
 
     fn remove(&mut self, key: &[u8]) -> bool {
-        let over = self.deadlines.remove(key).is_some_and(|deadline| deadline <= Instant::now());
+        let over = self.set_end(key, None).is_some_and(|end| end <= Instant::now());
         self.values.remove(key).is_some() && !over
     }
 
@@ -333,7 +369,7 @@ impl Store {
     fn expire(&mut self, key: &[u8], end: Option<End>, out: &mut Vec<u8>) {
         let known = self.get(key).is_some();
         match end {
-            Some((time, true)) if known => drop(self.deadlines.insert(key.into(), time)),
+            Some((time, true)) if known => _ = self.set_end(key, Some(time)),
             Some(_) => _ = self.remove(key),
             None => return error(out, "value is not an integer or out of range"),
         }

@@ -4,15 +4,20 @@
 //! Limits: as many clients as descriptors, others wait; no time; 256 KiB a direction, and a quarter of the machine's memory for all. SIGINT
 //! and SIGTERM end it, once what is queued was sent.
 
-use annulus::net::{ListenOptions, TcpStream};
+use annulus::net::{KeepAlive, ListenOptions, TcpStream};
 use annulus::shards::{ShardedListener, Spread};
 use annulus::signal::until_terminated;
 use std::io;
+use std::time::Duration;
+
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:7000".into());
     let count = annulus::affinity::allowed()?.len();
-    let (options, spread) = (ListenOptions::new(), Spread::LeastConnections);
+    let (options, spread) = (ListenOptions::new().keepalive(KEEP_ALIVE), Spread::LeastConnections);
     let listener = ShardedListener::bind(address, &options, count, spread)?;
     eprintln!("listening on {}", listener.local_addr());
     annulus::shards(count, async |shard| {

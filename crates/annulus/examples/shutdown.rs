@@ -3,10 +3,10 @@
 //!
 //! The server answers lines, each after a second of work. On SIGINT or SIGTERM it stops accepting, lets each connection finish
 //! the line it is at, and aborts those that have not ended within so many seconds. A second signal ends it at once.
-//! Limits: as many clients as descriptors, others wait; 1 KiB a line; no time for a client that says nothing.
+//! Limits: as many clients as descriptors, others wait; 1 KiB a line; no time limit for a silent client, unless it has vanished.
 
 use annulus::io::AsyncRecv;
-use annulus::net::{TcpListener, TcpStream};
+use annulus::net::{KeepAlive, ListenOptions, TcpStream};
 use annulus::signal::{Signal, signals};
 use annulus::task::JoinSet;
 use annulus::time::{sleep, timeout};
@@ -15,6 +15,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 const WORK: Duration = Duration::from_secs(1);
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 /// The most bytes of a line.
 const LIMIT: usize = 1024;
 
@@ -28,7 +31,7 @@ fn main() -> io::Result<()> {
 pub(crate) async fn server(address: String, seconds: u64) -> io::Result<()> {
     let (stop, mut connections) = (CancellationToken::new(), JoinSet::new());
     annulus::spawn(cancel_on_signal(stop.clone()));
-    let listener = TcpListener::bind(address)?;
+    let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(address)?;
     eprintln!("listening on {}", listener.local_addr()?);
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let (stream, _peer) = accepted?;

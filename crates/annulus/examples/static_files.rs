@@ -7,25 +7,34 @@
 //! and 256 KiB of a reply in memory. SIGINT and SIGTERM end it: replies under way are cut.
 
 use annulus::Lease;
-use annulus::fs::{CachedFile, Dir, FileCache};
-use annulus::io::{AsyncRecv, copy_range};
-use annulus::net::{TcpListener, TcpStream};
+use annulus::fs::{CachedFile, Dir, FileCache, Metadata};
+use annulus::io::{AsyncRecv, copy_range, os_error};
+use annulus::net::{KeepAlive, ListenOptions, TcpStream};
 use annulus::signal::until_terminated;
 use annulus::time::timeout;
 use httparse::Status;
 use httpdate::{fmt_http_date, parse_http_date};
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::io::{self, ErrorKind::InvalidData};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{
+    self,
+    ErrorKind::{InvalidData, InvalidInput, PermissionDenied},
+};
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A client that takes longer over a part of a file does not read.
 const SLOWEST: Duration = Duration::from_secs(60);
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
+/// Nix, container images and archives date all files to 1970 or to the first day of 1980. Such a date, up to this one, says nothing.
+const FIRST_DATE: Duration = Duration::from_secs(315_619_200);
 /// The most bytes of a request.
 const LIMIT: usize = 16 << 10;
 const BAD: &str = "400 Bad Request";
@@ -34,6 +43,8 @@ const PARTIAL: &str = "206 Partial Content";
 const OUTSIDE: &str = "416 Range Not Satisfiable";
 const CHANGED: &str = "412 Precondition Failed";
 const TOO_LARGE: &str = "431 Request Header Fields Too Large";
+const DENIED: &str = "403 Forbidden";
+const FAILED: &str = "500 Internal Server Error";
 const FULL: &str = "503 Service Unavailable";
 
 fn main() -> io::Result<()> {
@@ -46,7 +57,7 @@ fn main() -> io::Result<()> {
 
 pub(crate) async fn server(address: String, root: String, most: usize) -> io::Result<()> {
     let files = FileCache::new(Dir::open(root).await?);
-    let listener = TcpListener::bind(address)?;
+    let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(address)?;
     eprintln!("listening on {}", listener.local_addr()?);
     let served = Rc::new(());
     loop {
@@ -97,13 +108,14 @@ async fn respond(
     let request = if has_place { head.and_then(|head| Request::parse(head)) } else { Err(FULL) };
     let keep_alive = request.as_ref().is_ok_and(|request| request.keep_alive);
     let with_body = request.as_ref().map_or(true, |request| request.method != "HEAD");
+    let now = SystemTime::now();
     let answer = match request {
-        Ok(request) => request.answer(files).await,
+        Ok(request) => request.answer(files, now).await,
         Err(status) => Err(status),
     };
     let Answer { status, headers, file } = answer.unwrap_or_else(Answer::error);
     let connection = if keep_alive { "keep-alive" } else { "close" };
-    let date = fmt_http_date(SystemTime::now());
+    let date = fmt_http_date(now);
     let head =
         format!("HTTP/1.1 {status}\r\ndate: {date}\r\nconnection: {connection}\r\n{headers}\r\n");
     timeout(SLOWEST, stream.send(head)).await??;
@@ -134,10 +146,12 @@ struct Request<'a> {
     keep_alive: bool,
     range: Option<&'a str>,
     if_range: Option<&'a str>,
-    if_match: Option<&'a str>,
-    if_none_match: Option<&'a str>,
-    if_modified_since: Option<&'a str>,
-    if_unmodified_since: Option<&'a str>,
+    /// Lists of tags, which may come in several lines.
+    if_match: Vec<&'a str>,
+    if_none_match: Vec<&'a str>,
+    /// Dates, without those that are not valid.
+    if_modified_since: Option<SystemTime>,
+    if_unmodified_since: Option<SystemTime>,
 }
 
 impl<'a> Request<'a> {
@@ -174,45 +188,44 @@ impl<'a> Request<'a> {
             } else if is("if-range") {
                 request.if_range = Some(value);
             } else if is("if-match") {
-                request.if_match = Some(value);
+                request.if_match.push(value);
             } else if is("if-none-match") {
-                request.if_none_match = Some(value);
+                request.if_none_match.push(value);
             } else if is("if-modified-since") {
-                request.if_modified_since = Some(value);
+                request.if_modified_since = parse_http_date(value).ok();
             } else if is("if-unmodified-since") {
-                request.if_unmodified_since = Some(value);
+                request.if_unmodified_since = parse_http_date(value).ok();
             }
         }
         let is_one_host = hosts == 1 || hosts == 0 && parsed.version == Some(0);
         is_one_host.then_some(request).ok_or(BAD)
     }
 
-    async fn answer(mut self, files: &FileCache) -> Result<Answer, &'static str> {
+    async fn answer(mut self, files: &FileCache, now: SystemTime) -> Result<Answer, &'static str> {
         if !matches!(self.method, "GET" | "HEAD") {
             return Err("405 Method Not Allowed");
         }
-        let mut file = files.open(&self.path).await.map_err(|_| NOT_FOUND)?;
+        let mut file = files.open(&self.path).await.map_err(status_of)?;
         if file.metadata().is_dir() {
             if !self.target.ends_with('/') {
                 return Ok(Answer::moved(self.target));
             }
             self.path.push("index.html");
-            file = files.open(&self.path).await.map_err(|_| NOT_FOUND)?;
+            file = files.open(&self.path).await.map_err(status_of)?;
         }
         if !file.metadata().is_file() {
             return Err(NOT_FOUND);
         }
-        let (length, modified) = (file.metadata().len(), file.metadata().modified());
-        let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let (tag, date) =
-            (format!("\"{:x}-{length:x}\"", since.as_nanos()), fmt_http_date(modified));
+        let length = file.metadata().len();
+        let (tag, modified) = (tag_of(file.metadata()), date_of(file.metadata().modified(), now));
+        let date = fmt_http_date(modified.unwrap_or(now));
         let kind = mime_guess::from_path(&self.path).first_raw();
         let kind = kind.unwrap_or("application/octet-stream");
         let charset = if kind.starts_with("text/") { "; charset=utf-8" } else { "" };
         let mut headers = format!(
             "content-type: {kind}{charset}\r\netag: {tag}\r\nlast-modified: {date}\r\naccept-ranges: bytes\r\n"
         );
-        let (status, range) = self.part(&tag, &date, length);
+        let (status, range) = self.part(&tag, modified, length, now);
         let _ = match status {
             PARTIAL => {
                 let (start, last, sent) = (range.start, range.end - 1, range.end - range.start);
@@ -228,29 +241,74 @@ impl<'a> Request<'a> {
         Ok(Answer { status, headers, file: Some((file, range)) })
     }
 
-    /// The status, and what of a file of this length the client wants and does not have.
-    fn part(&self, tag: &str, date: &str, length: u64) -> (&'static str, Range<u64>) {
-        let has = |tags: &str| tags.split(',').any(|it| [tag, "*"].contains(&it.trim()));
-        let is_until = |limit: &str| match (parse_http_date(limit), parse_http_date(date)) {
-            (Ok(limit), Ok(date)) => date <= limit,
-            _ => limit == date,
+    /// The status, and the part of a file of this length to send: RFC 9110, section 13.2.2.
+    fn part(
+        &self,
+        tag: &str,
+        modified: Option<SystemTime>,
+        length: u64,
+        now: SystemTime,
+    ) -> (&'static str, Range<u64>) {
+        let lists = |lines: &[&str], weak: &str| {
+            let mut tags = lines.iter().flat_map(|line| line.split(',')).map(str::trim);
+            tags.any(|it| it == "*" || it.strip_prefix(weak).unwrap_or(it) == tag)
         };
-        let is_unchanged = || self.if_unmodified_since.is_none_or(is_until);
-        if !self.if_match.map_or_else(is_unchanged, has) {
+        let is_after = |limit| modified.is_none_or(|modified| modified > limit);
+        let is_changed = match self.if_match.as_slice() {
+            [] => self.if_unmodified_since.is_some_and(is_after),
+            tags => !lists(tags, ""),
+        };
+        if is_changed {
             return (CHANGED, 0..0);
         }
-        let is_old = || self.if_modified_since.is_some_and(is_until);
-        let is_known = self.if_none_match.map_or_else(is_old, |tags| has(&tags.replace("W/", "")));
+        let is_known = match self.if_none_match.as_slice() {
+            [] => self.if_modified_since.is_some_and(|limit| !is_after(limit)),
+            tags => lists(tags, "W/"),
+        };
         if is_known {
             return ("304 Not Modified", 0..0);
         }
-        let is_same = self.if_range.is_none_or(|known| known == tag || known == date);
+        // A file may change again within the second of its date.
+        let settled = modified.filter(|date| *date + Duration::from_secs(1) <= now);
+        let is_date = |known| settled.is_some() && parse_http_date(known).ok() == settled;
+        let is_same = self.if_range.is_none_or(|known| known == tag || is_date(known));
         match self.range.filter(|_| is_same).and_then(|range| range_of(range, length)) {
             None => ("200 OK", 0..length),
             Some(range) if range.is_empty() => (OUTSIDE, 0..0),
             Some(range) => (PARTIAL, range),
         }
     }
+}
+
+/// The status for a path that cannot be opened.
+fn status_of(error: io::Error) -> &'static str {
+    match os_error(&error) {
+        Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP) => NOT_FOUND,
+        // A socket.
+        Some(libc::ENXIO) => NOT_FOUND,
+        // A zero byte, or it leads out of the directory.
+        None if matches!(error.kind(), InvalidInput | PermissionDenied) => NOT_FOUND,
+        Some(libc::EACCES | libc::EPERM) => DENIED,
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN) => FULL,
+        _ => {
+            eprintln!("{error}");
+            FAILED
+        }
+    }
+}
+
+/// A tag that differs for different files, also if they have the same date and length.
+fn tag_of(file: &Metadata) -> String {
+    let mut hasher = DefaultHasher::new();
+    (file.dev(), file.ino(), file.changed(), file.modified(), file.len()).hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
+}
+
+/// The date of a file in whole seconds, as HTTP has dates; `None` if it says nothing about when the file was modified.
+fn date_of(modified: SystemTime, now: SystemTime) -> Option<SystemTime> {
+    let since = modified.duration_since(UNIX_EPOCH).ok()?;
+    let seconds = Duration::from_secs(since.as_secs());
+    (since >= FIRST_DATE && modified <= now).then(|| UNIX_EPOCH + seconds)
 }
 
 struct Answer {
@@ -283,20 +341,24 @@ fn head_length(shown: &[u8]) -> Option<usize> {
     lines.find_map(|(at, _)| ends(at).then_some(at + 1))
 }
 
-/// The bytes that a `Range` names; none if it makes no sense or names several parts: then all is sent. It is empty if they are all
-/// behind the end.
+/// The bytes that a `Range` names. `None` if it makes no sense, names several parts, or the file is empty: then all is sent. It is empty
+/// if all of them are behind the end.
 fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
-    let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
-    if !first.bytes().chain(last.bytes()).all(|byte| byte.is_ascii_digit()) {
+    let (unit, range) = value.split_once('=')?;
+    let (first, last) = range.trim().split_once('-')?;
+    let is_number = first.bytes().chain(last.bytes()).all(|byte| byte.is_ascii_digit());
+    if length == 0 || !is_number || !unit.eq_ignore_ascii_case("bytes") {
         return None;
     }
-    if first.is_empty() {
-        return Some(length.saturating_sub(last.parse().ok()?)..length);
+    // What is too large for a number is behind every end.
+    let number = |digits: &str| digits.parse().unwrap_or(u64::MAX);
+    match (first, last) {
+        ("", "") => None,
+        ("", last) => Some(length.saturating_sub(number(last))..length),
+        (first, "") => Some(number(first)..length),
+        (first, last) if number(first) > number(last) => None,
+        (first, last) => Some(number(first)..length.min(number(last).saturating_add(1))),
     }
-    let first: u64 = first.parse().ok()?;
-    let last =
-        if last.is_empty() { u64::MAX } else { last.parse().ok().filter(|last| *last >= first)? };
-    Some(first..length.min(last.saturating_add(1)))
 }
 
 /// The path of a target, which may name a host before it; without the query.

@@ -4,7 +4,7 @@ import contextlib
 import socket
 import threading
 
-from harness import PATIENCE, output, running, tool
+from harness import PATIENCE, eventually, output, running, tool
 
 NAME = b"\7example\4test\0"
 QUESTION = NAME + b"\0\1\0\1"
@@ -23,6 +23,11 @@ def answered(message, address):
     """The answer to a query: this address."""
     flags = b"\x81\x80\0\1\0\1\0\0\0\0"
     return message[:2] + flags + question_of(message) + ANSWER + bytes(address)
+
+
+def refused(message, code):
+    """The answer to a query: this code, and no address."""
+    return message[:2] + bytes([0x81, 0x80 | code]) + b"\0\1\0\0\0\0\0\0" + question_of(message)
 
 
 @contextlib.contextmanager
@@ -133,7 +138,57 @@ def hostile_datagrams(path):
         assert len(seen) == 1, seen
 
 
+def asked(forwarder, identifier=1):
+    with client(forwarder) as asker:
+        asker.send(query(identifier))
+        return asker.recv(512)
+
+
+def an_upstream_that_cannot_answer_is_passed_over(path):
+    for code in (1, 2, 4, 5):
+        with upstream(lambda m, _: [refused(m, code)]) as (bad, tried), upstream(lambda m, _: [answered(m, [1, 2, 3, 4])]) as (good, _):
+            with running(path, "127.0.0.1:0", bad, good) as forwarder:
+                for number in range(5):
+                    assert asked(forwarder, number)[-4:] == bytes([1, 2, 3, 4]), code
+                # Unlike one that is silent, it is asked first each time.
+                assert len(tried) == 5
+            with upstream(lambda m, _: [refused(m, 2)]) as (other, _), running(path, "127.0.0.1:0", bad, other) as forwarder:
+                # The first answer if none is better, to a query that each has seen once.
+                tried.clear()
+                assert asked(forwarder)[3] & 15 == code and len(tried) == 1
+
+
+def a_name_that_is_not_there_is_an_answer(path):
+    with upstream(lambda m, _: [refused(m, 3)]) as (first, _), upstream(lambda m, _: [answered(m, [1, 2, 3, 4])]) as (second, seen):
+        with running(path, "127.0.0.1:0", first, second) as forwarder:
+            assert asked(forwarder)[3] & 15 == 3 and not seen
+
+
+def a_silent_upstream_is_asked_last_for_a_while(path):
+    is_back = threading.Event()
+    first = lambda m, _: [answered(m, [1, 1, 1, 1])] if is_back.is_set() else []
+    with upstream(first) as (first, lost), upstream(lambda m, _: [answered(m, [2, 2, 2, 2])]) as (second, _):
+        with running(path, "127.0.0.1:0", first, second) as forwarder:
+            for number in range(3):
+                assert asked(forwarder, number)[-1] == 2 and len(lost) == number + 1
+            for number in range(20):
+                assert asked(forwarder, number)[-1] == 2
+            assert len(lost) == 3
+            is_back.set()
+            eventually(lambda: asked(forwarder)[-1] == 1, "the first is tried again")
+            assert [asked(forwarder)[-1] for _ in range(5)] == [1] * 5
+        is_back.clear()
+        # The only one is asked all the same.
+        with running(path, "127.0.0.1:0", first) as forwarder:
+            assert asked(forwarder)[3] & 15 == 2
+            is_back.set()
+            assert asked(forwarder)[-1] == 1
+
+
 CHECKS = [
+    an_upstream_that_cannot_answer_is_passed_over,
+    a_name_that_is_not_there_is_an_answer,
+    a_silent_upstream_is_asked_last_for_a_while,
     dig_gets_an_answer,
     clients_with_one_identifier,
     a_lost_query_goes_to_the_next_upstream,

@@ -15,7 +15,7 @@ import time
 # How long to wait for anything before a check fails: far longer than expected.
 PATIENCE = 30.0
 
-LISTENING = re.compile(r"listening on (?:udp://)?127\.0\.0\.1:(\d+)")
+LISTENING = re.compile(r"listening on (?:udp://)?(?:127\.0\.0\.1|\[::\]):(\d+)")
 
 
 class Missing(Exception):

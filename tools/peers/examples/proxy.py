@@ -6,7 +6,7 @@ import socket
 import tempfile
 import threading
 
-from harness import PATIENCE, ends, eventually, exactly, output, payload, reset, rest, running, tool
+from harness import PATIENCE, Missing, ends, eventually, exactly, output, payload, reset, rest, running, tool
 
 
 @contextlib.contextmanager
@@ -240,7 +240,17 @@ def two_shards_share_connections_and_their_limit(path):
         eventually(lambda: sum(line is not None and "100000 bytes down, closed" in line for line in proxy.log) == 4, "four ends")
 
 
+def an_address_of_ipv4_is_logged_as_one(path):
+    if not socket.has_dualstack_ipv6():
+        raise Missing("no IPv6: enable it")
+    with target(echo) as to, running(path, "[::]:0", to) as proxy:
+        with proxy.connect() as client:
+            address = "%s:%d" % client.getsockname()
+        assert proxy.line("bytes up").startswith(f"{address}: "), proxy.log
+
+
 CHECKS = [
+    an_address_of_ipv4_is_logged_as_one,
     connecting_has_a_limit,
     a_client_that_leaves_while_it_connects_is_noticed,
     a_reset_is_passed_on_as_one,

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import statistics
+import time
 
 from harness import ends, eventually, exactly, output, payload, reset, rest, running, tool
 
@@ -212,7 +214,54 @@ def past_its_limit_it_refuses_and_serves_the_others(path):
         served.pop().close()
 
 
+def clients_are_served_while_many_keys_end(path):
+    """Measured in the CPU time of the store, of which no answer waits for a large part of the work."""
+    keys, batch = 100_000, 10_000
+    with running(path, "127.0.0.1:0") as store, store.connect() as client:
+        seconds = lambda: int(open(f"/proc/{store.process.pid}/schedstat").read().split()[0]) / 1e9
+
+        def fill(end):
+            """Sets keys that all end at this time; whether it took no longer than that."""
+            for first in range(0, keys, batch):
+                left = max(1, int(1000 * (end - time.monotonic())))
+                client.sendall(b"".join(b"SET k%08d v PX %d\r\n" % (key, left) for key in range(first, first + batch)))
+                assert exactly(client, 5 * batch) == b"+OK\r\n" * batch
+            return time.monotonic() < end
+
+        ends = (time.monotonic() + allowed for allowed in (4, 16, 64))
+        end = next(end for end in ends if fill(end))
+        time.sleep(max(0, end - time.monotonic() - 0.2))
+        waits, before = [], seconds()
+        while time.monotonic() < end + 3:
+            client.sendall(b"PING\r\n")
+            assert exactly(client, 7) == b"+PONG\r\n"
+            after = seconds()
+            waits.append(after - before)
+            before = after
+            time.sleep(0.001)
+        busy = [wait for wait in waits if wait > 3 * statistics.median(waits)]
+        assert len(busy) >= 10 and max(waits) < sum(waits) / 10, (len(busy), max(waits), sum(waits))
+
+
+def a_new_value_or_end_replaces_the_end(path):
+    with running(path, "127.0.0.1:0") as store, store.connect() as client:
+
+        def ask(commands, lines):
+            client.sendall(commands.replace(b"; ", b"\r\n") + b"\r\n")
+            answer = b""
+            while answer.count(b"\r\n") < lines:
+                answer += client.recv(1000)
+            return answer.split(b"\r\n")[:-1]
+
+        ask(b"SET a 1 PX 1; SET a 2; SET b 1 PX 1; DEL b; SET b 2; SET c 1 PX 1; SET c 2 EX 1000; SET d 1 EX 1000; EXPIRE d 1", 9)
+        # The ends of old are looked for each second.
+        time.sleep(2.1)
+        assert ask(b"MGET a b c d", 8) == [b"*4", b"$1", b"2", b"$1", b"2", b"$1", b"2", b"$-1"]
+
+
 CHECKS = [
+    clients_are_served_while_many_keys_end,
+    a_new_value_or_end_replaces_the_end,
     lines_as_they_are_typed,
     an_answer_has_a_bound,
     past_its_limit_it_refuses_and_serves_the_others,

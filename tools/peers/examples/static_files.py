@@ -1,13 +1,15 @@
 """Checks of the static file server, with curl, http.client and plain sockets."""
 
+import email.utils
 import http.client
 import os
 import pathlib
 import re
+import resource
 import tempfile
 import time
 
-from harness import PATIENCE, ends, eventually, output, payload, reset, rest, running, tool
+from harness import PATIENCE, Missing, ends, eventually, output, payload, reset, rest, running, tool
 
 FILES = {
     "index.html": b"<h1>root</h1>",
@@ -50,6 +52,14 @@ def ask(port, lines):
 
 def status(answer):
     return int(answer.split(b" ")[1])
+
+
+def get(port, target, *lines):
+    """The status, headers and body of a request with these header lines."""
+    request = "\r\n".join([f"GET {target} HTTP/1.1", "Host: x", "Connection: close", *lines, "", ""])
+    head, _, body = ask(port, request.encode()).partition(b"\r\n\r\n")
+    lines = [line.split(": ", 1) for line in head.decode().split("\r\n")[1:]]
+    return status(head), {name.lower(): value for name, value in lines}, body
 
 
 def files_over_one_connection(path):
@@ -300,6 +310,158 @@ def past_its_limit_it_refuses_and_serves_the_others(path):
         served.pop().close()
 
 
+def a_file_of_any_date_is_served(path):
+    day = 86_400
+    with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        file = site.root / "style.css"
+        # 1902, 1969, 1970, a second later, 1980, 2000, 2037, 2446: as far as file systems have dates.
+        for seconds in (-(2**31), -0.5, 0, 1, 315_532_800, 951_782_400, 2**31 - day, 15_032_385_535):
+            os.utime(file, (seconds, seconds))
+
+            def dated():
+                return [get(server.port, "/style.css"), get(server.port, "/style.css", "Range: bytes=1-")]
+
+            eventually(lambda: [answer[0] for answer in dated()] == [200, 206], f"{seconds}: {dated()}")
+            code, headers, body = get(server.port, "/style.css")
+            modified = email.utils.parsedate_to_datetime(headers["last-modified"]).timestamp()
+            assert modified <= email.utils.parsedate_to_datetime(headers["date"]).timestamp(), headers
+            assert (code, body) == (200, b"p {}"), (seconds, code)
+        # Of a date that many files have, or that is to come, no client can conclude anything.
+        for seconds in (0, 1, 315_532_800, 2**31 - day):
+            os.utime(file, (seconds, seconds))
+            os.replace(file, site.root / f"at-{seconds}")
+            (site.root / "style.css").write_bytes(b"p {}")
+            target = f"/at-{seconds}"
+            known = get(server.port, target)[1]["last-modified"]
+            for date in (known, email.utils.formatdate(max(seconds, 1), usegmt=True)):
+                assert get(server.port, target, f"If-Modified-Since: {date}")[0] == 200, (seconds, date)
+                assert get(server.port, target, f"If-Range: {date}", "Range: bytes=1-")[0] == 200, (seconds, date)
+                assert get(server.port, target, f"If-Unmodified-Since: {date}", "Range: bytes=1-")[0] == 412, (seconds, date)
+
+
+def files_of_one_date_and_length_differ(path):
+    """As those of Nix and of container images, whose dates are all the same."""
+    with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        file = site.root / "app.js"
+
+        def write(data, how):
+            if how == "another file":
+                file.unlink(missing_ok=True)
+            file.write_bytes(data)
+            os.utime(file, (951_782_400, 951_782_400))
+
+        write(b"version 1", "another file")
+        for data, how in ((b"version 2", "another file"), (b"version 3", "in place"), (b"version 4", "another file")):
+            tag = get(server.port, "/app.js")[1]["etag"]
+            write(data, how)
+            eventually(lambda: get(server.port, "/app.js")[1]["etag"] != tag, f"another tag: {how}")
+            assert get(server.port, "/app.js", f"If-None-Match: {tag}")[::2] == (200, data)
+            assert get(server.port, "/app.js", f"If-Range: {tag}", "Range: bytes=1-")[::2] == (200, data)
+            assert get(server.port, "/app.js", f"If-Match: {tag}")[0] == 412
+
+
+def a_date_is_good_once_its_second_is_over(path):
+    with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        file = site.root / "style.css"
+        for age, expected in ((1000, 206), (0, 200)):
+            date = int(time.time()) - age
+            os.utime(file, (date, date))
+
+            # Until the server sees the date, and while it is in this second.
+            def asked():
+                headers = ("Range: bytes=1-", f"If-Range: {email.utils.formatdate(date, usegmt=True)}")
+                return get(server.port, "/style.css", *headers)[0]
+
+            if age > 0:
+                eventually(lambda: asked() == expected, f"{expected} at the age of {age} s")
+            else:
+                assert asked() == expected or time.time() >= date + 1
+
+
+def conditions_as_the_protocol_has_them(path):
+    with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
+        os.utime(site.root / "style.css", (951_782_400, 951_782_400))
+        tag = get(server.port, "/style.css")[1]["etag"]
+        before, after = "Mon, 28 Feb 2000 00:00:00 GMT", "Wed, 01 Mar 2000 00:00:00 GMT"
+        for expected, *lines in (
+            (304, 'If-None-Match: "x"', f"If-None-Match: {tag}"),
+            (200, 'If-None-Match: "x"', f"If-Modified-Since: {after}"),
+            (200, "If-None-Match: W/*"),
+            (200, f'If-Match: "x"', f"If-Match: {tag}"),
+            (200, f"If-Match: {tag}", f"If-Unmodified-Since: {before}"),
+            # A date that is none is as if it were not there.
+            (200, "If-Unmodified-Since: yesterday"),
+            (200, "If-Modified-Since: yesterday"),
+            (206, "Range: BYTES=1-2"),
+            (206, f"Range: bytes=1-{10**30}"),
+            (206, f"Range: bytes=-{10**30}"),
+            (416, f"Range: bytes={10**30}-"),
+            (200, "Range: bytes=1-2", f"If-Range: W/{tag}"),
+            (412, "Range: bytes=1-2", 'If-Match: "x"'),
+            (304, "Range: bytes=1-2", f"If-None-Match: {tag}"),
+        ):
+            assert get(server.port, "/style.css", *lines)[0] == expected, lines
+        for wanted in ("bytes=0-", "bytes=-5", "bytes=0-0", "bytes=5-", "bytes=-0"):
+            code, headers, body = get(server.port, "/empty", f"Range: {wanted}")
+            assert (code, headers["content-length"], body) == (200, "0", b""), (wanted, code)
+
+
+def what_the_server_lacks_is_not_missing(path):
+    few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    with Site() as site:
+        for number in range(80):
+            (site.root / str(number)).write_bytes(b"there")
+        with running(path, "127.0.0.1:0", site.root, preexec_fn=few) as server:
+            # Each holds a descriptor of the server, until there is none.
+            held, answers = [], set()
+            for number in range(80):
+                client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=1)
+                client.connect()
+                held.append(client)
+            for number, client in enumerate(held):
+                try:
+                    client.request("GET", f"/{number}")
+                    answers.add(client.getresponse().status)
+                except TimeoutError:
+                    break  # This one was not accepted, nor were those after it.
+            assert 503 in answers and answers <= {200, 503}, answers
+            for client in held:
+                client.close()
+            eventually(lambda: get(server.port, "/7")[0] == 200, "it serves again")
+
+
+def each_error_has_its_status(path):
+    strace = tool("strace", "strace")
+    expected = {"EIO": 500, "ESTALE": 500, "ENOMEM": 503, "EMFILE": 503, "ENFILE": 503, "EACCES": 403, "ENOENT": 404, "ELOOP": 404}
+    for error, code in expected.items():
+        with Site() as site, tempfile.TemporaryDirectory() as directory:
+            inject = ["-e", "trace=openat,openat2", "-e", f"inject=openat,openat2:error={error}"]
+            paths = [word for name in ("style.css", "./style.css", str(site.root / "style.css")) for word in ("-P", name)]
+            run = os.path.join(directory, "run")
+            words = [strace, "-D", "-f", "-qq", "-o", "/dev/null", *inject, *paths, path]
+            pathlib.Path(run).write_text("#!/bin/sh\nexec " + " ".join(f"'{word}'" for word in words) + ' "$@"\n')
+            os.chmod(run, 0o755)
+            # Calls that the kernel makes for a ring are no calls that strace sees.
+            with running(run, "127.0.0.1:0", site.root, env=dict(os.environ, ANNULUS_DRIVER="epoll")) as server:
+                answers = [get(server.port, target)[0] for target in ("/style.css", "/")]
+                assert answers == [code, 200], (error, answers)
+
+
+def a_file_that_may_not_be_read_is_forbidden(path):
+    if os.geteuid() != 0:
+        raise Missing("not root: run as root to give up its rights")
+    drop = lambda: (os.setgroups([]), os.setgid(65534), os.setuid(65534))
+    with Site() as site:
+        os.chmod(site.temporary.name, 0o755)
+        (site.root / "secret").write_bytes(b"secret")
+        os.chmod(site.root / "secret", 0)
+        os.chmod(site.root / "sub", 0)
+        with running(path, "127.0.0.1:0", site.root, preexec_fn=drop) as server:
+            for target, expected in (("/secret", 403), ("/sub/index.html", 403), ("/none", 404), ("/style.css/x", 404), ("/" + "n" * 300, 404)):
+                code, _, body = get(server.port, target)
+                assert code == expected and body != b"secret", (target, code)
+
+
 CHECKS = [
     past_its_limit_it_refuses_and_serves_the_others,
     files_over_one_connection,
@@ -310,4 +472,11 @@ CHECKS = [
     nothing_above_the_root,
     requests_in_a_row_and_in_pieces,
     hostile_clients,
+    a_file_of_any_date_is_served,
+    files_of_one_date_and_length_differ,
+    a_date_is_good_once_its_second_is_over,
+    conditions_as_the_protocol_has_them,
+    what_the_server_lacks_is_not_missing,
+    each_error_has_its_status,
+    a_file_that_may_not_be_read_is_forbidden,
 ]

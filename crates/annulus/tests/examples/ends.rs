@@ -3,7 +3,7 @@
 use super::examples;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -75,6 +75,50 @@ fn every_server_ends_in_order() {
     ends("dns", &[any, "127.0.0.1:9"]);
     let path = std::env::temp_dir().join(format!("annulus-ends-{}", std::process::id()));
     ends("unix_echo", &[path.to_str().expect("text")]);
+}
+
+/// Whether the kernel will probe the server's end of a connection: its timer is the second kind of those in `/proc/net/tcp`.
+fn is_probed(server: SocketAddr, client: SocketAddr) -> bool {
+    let hex = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(ip) => {
+            format!("{:08X}:{:04X}", u32::from_ne_bytes(ip.octets()), address.port())
+        }
+        IpAddr::V6(_) => unreachable!("an address of IPv4"),
+    };
+    let connections = std::fs::read_to_string("/proc/net/tcp").expect("proc is mounted");
+    let ends = [hex(server), hex(client)];
+    connections.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.len() > 5 && words[1..3] == ends && words[5].starts_with("02:")
+    })
+}
+
+/// A client that vanishes without a word would otherwise hold its place for ever.
+#[test]
+fn every_server_probes_silent_clients() {
+    let target = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = target.local_addr().expect("it is bound");
+    for name in ["echo", "redis", "static_files", "chat", "shards", "shutdown", "proxy"] {
+        for driver in ["auto", "epoll"] {
+            let arguments = ["127.0.0.1:0", &to.to_string()];
+            let arguments = if name == "proxy" { &arguments[..] } else { &arguments[..1] };
+            let (mut server, address) = serve(name, arguments, driver);
+            let address = address.parse().expect("an address");
+            let client = TcpStream::connect(address).expect("it listens");
+            let from = client.local_addr().expect("it is connected");
+            // The test would wait for ever otherwise: a server that turns probes on does so at the accept.
+            let is_on = (0..30_000).any(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                is_probed(address, from)
+            });
+            assert!(is_on, "{name} on {driver} does not probe its clients");
+            if name == "proxy" {
+                let (_connection, from) = target.accept().expect("the proxy connects");
+                assert!(is_probed(from, to), "the target of the proxy");
+            }
+            server.kill().and_then(|()| server.wait()).expect("it runs");
+        }
+    }
 }
 
 #[test]

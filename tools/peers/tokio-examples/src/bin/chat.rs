@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,6 +15,11 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 /// Messages that may wait for a client that is slow, and how long one of them may.
 const QUEUE: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(10))
+    .with_interval(Duration::from_secs(5))
+    .with_retries(3);
 /// The most bytes of a line.
 const LIMIT: usize = 4096;
 
@@ -27,7 +33,8 @@ async fn main() -> io::Result<()> {
     eprintln!("listening on {}", listener.local_addr()?);
     let (room, _) = broadcast::channel(QUEUE);
     loop {
-        let (stream, peer) = listener.accept().await?;
+        let (stream, mut peer) = listener.accept().await?;
+        peer.set_ip(peer.ip().to_canonical());
         tokio::spawn(chat(stream, peer, room.clone(), room.subscribe()));
     }
 }
@@ -39,6 +46,7 @@ async fn chat(
     mut messages: broadcast::Receiver<Message>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
     let (mut from, mut to) = stream.into_split();
     let says = async {
         let mut lines = FramedRead::new(&mut from, LinesCodec::new_with_max_length(LIMIT));

@@ -1,5 +1,7 @@
 //! The twin of `examples/dns.rs` on tokio.
 
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -9,12 +11,17 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// How long an upstream may take, how often a query is sent, and how many are forwarded at once, each with a socket.
 const PATIENCE: Duration = Duration::from_millis(800);
 const ATTEMPTS: usize = 4;
 const AT_ONCE: usize = 800;
+/// After so many queries in a row without an answer an upstream is asked last, for a while.
+const FAILURES: u32 = 3;
+const REST: Duration = Duration::from_secs(5);
+/// Codes of a server that cannot or will not answer: FORMERR, SERVFAIL, NOTIMP and REFUSED.
+const NO_ANSWER: [u8; 4] = [1, 2, 4, 5];
 /// The bytes of a DNS header: identifier, flags, four counts.
 const HEADER: usize = 12;
 /// More than the longest datagram.
@@ -24,7 +31,8 @@ const LONGEST: usize = 1 << 16;
 async fn main() -> io::Result<()> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or("127.0.0.1:5353".into());
-    let upstreams: Result<Rc<[SocketAddr]>, _> = args.map(|address| address.parse()).collect();
+    let upstreams: Result<Rc<[Upstream]>, _> =
+        args.map(|it| it.parse().map(Upstream::new)).collect();
     let upstreams = upstreams.map_err(io::Error::other)?;
     if upstreams.is_empty() {
         return Err(io::Error::other("no upstream: dns LISTEN UPSTREAM..."));
@@ -49,17 +57,67 @@ async fn main() -> io::Result<()> {
     }
 }
 
+struct Upstream {
+    address: SocketAddr,
+    /// Queries in a row without an answer.
+    failures: Cell<u32>,
+    /// When it is to be tried again.
+    rests_until: Cell<Instant>,
+}
+
+impl Upstream {
+    fn new(address: SocketAddr) -> Self {
+        Self { address, failures: Cell::default(), rests_until: Cell::new(Instant::now()) }
+    }
+
+    /// Whether a query is to ask it first: the only one for a while, if it has failed so often.
+    fn is_good(&self) -> bool {
+        let now = Instant::now();
+        if self.failures.get() < FAILURES {
+            return true;
+        }
+        let is_over = self.rests_until.get() <= now;
+        if is_over {
+            self.rests_until.set(now + REST);
+        }
+        is_over
+    }
+
+    fn note(&self, has_answered: bool) {
+        self.failures.set(if has_answered { 0 } else { self.failures.get() + 1 });
+        if self.failures.get() == FAILURES {
+            self.rests_until.set(Instant::now() + REST);
+        }
+    }
+}
+
 async fn forward(
     clients: &UdpSocket,
-    upstreams: &[SocketAddr],
+    upstreams: &[Upstream],
     mut query: Vec<u8>,
     client: SocketAddr,
 ) -> io::Result<()> {
-    for upstream in upstreams.iter().cycle().take(ATTEMPTS) {
-        if let Ok(Ok(mut answer)) = timeout(PATIENCE, ask(*upstream, &query)).await {
-            answer[..2].copy_from_slice(&query[..2]);
+    let (good, others): (Vec<_>, Vec<_>) = upstreams.iter().partition(|it| it.is_good());
+    let mut order: VecDeque<_> = good.into_iter().chain(others).collect();
+    let mut refusal = None;
+    for _ in 0..ATTEMPTS {
+        let Some(upstream) = order.pop_front() else { break };
+        let answer =
+            timeout(PATIENCE, ask(upstream.address, &query)).await.ok().and_then(Result::ok);
+        upstream.note(answer.is_some());
+        let Some(mut answer) = answer else {
+            // Again after the others, unless one of them has refused.
+            order.extend(refusal.is_none().then_some(upstream));
+            continue;
+        };
+        answer[..2].copy_from_slice(&query[..2]);
+        if !NO_ANSWER.contains(&(answer[3] & 15)) {
             return clients.send_to(&answer, client).await.map(drop);
         }
+        refusal.get_or_insert(answer);
+    }
+    if let Some(answer) = refusal {
+        return clients.send_to(&answer, client).await.map(drop);
     }
     // The query becomes its answer: SERVFAIL, recursion available.
     query[2] |= 0x80;

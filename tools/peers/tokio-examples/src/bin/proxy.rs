@@ -1,5 +1,6 @@
 //! The twin of `examples/proxy.rs` on tokio.
 
+use socket2::{SockRef, TcpKeepalive};
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
@@ -12,6 +13,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 /// How long the target may take to accept, and how long a client that has ended without a byte is still connected.
 const CONNECTING: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_millis(500);
+/// A client or target that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(10))
+    .with_interval(Duration::from_secs(5))
+    .with_retries(3);
 
 #[tokio::main(flavor = "local")]
 async fn main() -> io::Result<()> {
@@ -24,7 +30,8 @@ async fn main() -> io::Result<()> {
     eprintln!("listening on {}", listener.local_addr()?);
     let target: Rc<str> = target.into();
     loop {
-        let (client, peer) = listener.accept().await?;
+        let (client, mut peer) = listener.accept().await?;
+        peer.set_ip(peer.ip().to_canonical());
         // Each connection has the target's address.
         if Rc::strong_count(&target) > most {
             eprintln!("{peer}: refused, since {most} connections are open");
@@ -56,11 +63,13 @@ async fn proxy(
     idle: Duration,
 ) -> io::Result<()> {
     client.set_nodelay(true)?;
+    SockRef::from(&client).set_tcp_keepalive(&KEEP_ALIVE)?;
     let mut server = tokio::select! {
         connected = timeout(CONNECTING, TcpStream::connect(target)) => connected??,
         error = until_left(&client) => return Err(error),
     };
     server.set_nodelay(true)?;
+    SockRef::from(&server).set_tcp_keepalive(&KEEP_ALIVE)?;
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
     let both = async {

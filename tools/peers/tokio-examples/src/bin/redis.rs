@@ -1,20 +1,29 @@
 //! The twin of `examples/redis.rs` on tokio.
 
 use bytes::{Buf, BytesMut};
+use socket2::{SockRef, TcpKeepalive};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::yield_now;
 use tokio::time::{Instant, interval, timeout};
 
 /// The most bytes of a command, of one that is a line of text, and of answers that wait for each other.
 const LIMIT: usize = 64 << 20;
 const LINE_LIMIT: usize = 64 << 10;
 const BATCH: usize = 64 << 10;
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(10))
+    .with_interval(Duration::from_secs(5))
+    .with_retries(3);
+/// The most keys that are removed before other tasks run. The loop looks for what clients have sent after 61 polls of tasks.
+const EXPIRED_AT_ONCE: usize = 4;
 /// How long a client that is refused may take to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -29,6 +38,7 @@ async fn main() -> io::Result<()> {
     tokio::task::spawn_local(expire(store.clone()));
     loop {
         let (stream, _peer) = listener.accept().await?;
+        SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
         // Each client that is served has the store, and so have this task and that of the deadlines.
         if Rc::strong_count(&store) < most + 2 {
             tokio::task::spawn_local(serve(stream, store.clone()));
@@ -88,10 +98,10 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
 async fn expire(store: Rc<RefCell<Store>>) {
     let mut seconds = interval(Duration::from_secs(1));
     loop {
-        let now = seconds.tick().await;
-        let Store { values, deadlines } = &mut *store.borrow_mut();
-        for (key, _) in deadlines.extract_if(|_, deadline| *deadline <= now) {
-            values.remove(&key);
+        seconds.tick().await;
+        // Clients are served between batches.
+        while !store.borrow_mut().remove_ended(EXPIRED_AT_ONCE) {
+            yield_now().await;
         }
     }
 }
@@ -209,6 +219,8 @@ struct Store {
     values: HashMap<Vec<u8>, Vec<u8>>,
     /// When keys that have a time to live end.
     deadlines: HashMap<Vec<u8>, Instant>,
+    /// The same keys, the next one to end first.
+    ends: BTreeSet<(Instant, Vec<u8>)>,
 }
 
 impl Store {
@@ -282,6 +294,34 @@ impl Store {
         true
     }
 
+    /// Removes keys whose time is over, a number of them at most; whether that was all.
+    fn remove_ended(&mut self, most: usize) -> bool {
+        let now = Instant::now();
+        for _ in 0..most {
+            match self.ends.first() {
+                Some((end, _)) if *end <= now => {}
+                _ => return true,
+            }
+            let (_, key) = self.ends.pop_first().expect("it is the first");
+            self.deadlines.remove(&key);
+            self.values.remove(&key);
+        }
+        false
+    }
+
+    /// Sets the end of a key, or none; when it was to end before.
+    fn set_end(&mut self, key: &[u8], end: Option<Instant>) -> Option<Instant> {
+        let before = match end {
+            Some(end) => self.deadlines.insert(key.into(), end),
+            None => self.deadlines.remove(key),
+        };
+        if let Some(before) = before {
+            self.ends.remove(&(before, key.into()));
+        }
+        self.ends.extend(end.map(|end| (end, key.into())));
+        before
+    }
+
     fn get(&mut self, key: &[u8]) -> Option<&[u8]> {
         if self.deadlines.get(key).is_some_and(|deadline| *deadline <= Instant::now()) {
             self.remove(key);
@@ -290,7 +330,7 @@ impl Store {
     }
 
     fn set(&mut self, key: &[u8], value: &[u8]) {
-        self.deadlines.remove(key);
+        self.set_end(key, None);
         match self.values.get_mut(key) {
             Some(known) => value.clone_into(known),
             None => drop(self.values.insert(key.into(), value.into())),
@@ -307,7 +347,7 @@ impl Store {
         match end {
             Some((time, true)) => {
                 self.set(key, value);
-                self.deadlines.insert(key.into(), time);
+                self.set_end(key, Some(time));
                 out.extend_from_slice(b"+OK\r\n");
             }
             Some((_, false)) => error(out, "invalid expire time in 'set' command"),
@@ -316,7 +356,7 @@ impl Store {
     }
 
     fn remove(&mut self, key: &[u8]) -> bool {
-        let over = self.deadlines.remove(key).is_some_and(|deadline| deadline <= Instant::now());
+        let over = self.set_end(key, None).is_some_and(|end| end <= Instant::now());
         self.values.remove(key).is_some() && !over
     }
 
@@ -335,7 +375,7 @@ impl Store {
     fn expire(&mut self, key: &[u8], end: Option<(Instant, bool)>, out: &mut Vec<u8>) {
         let known = self.get(key).is_some();
         match end {
-            Some((time, true)) if known => drop(self.deadlines.insert(key.into(), time)),
+            Some((time, true)) if known => _ = self.set_end(key, Some(time)),
             Some(_) => _ = self.remove(key),
             None => return error(out, "value is not an integer or out of range"),
         }

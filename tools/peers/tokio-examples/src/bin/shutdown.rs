@@ -1,5 +1,6 @@
 //! The twin of `examples/shutdown.rs` on tokio.
 
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
@@ -10,6 +11,11 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 const WORK: Duration = Duration::from_secs(1);
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(10))
+    .with_interval(Duration::from_secs(5))
+    .with_retries(3);
 /// The most bytes of a line.
 const LIMIT: u64 = 1024;
 
@@ -51,6 +57,7 @@ async fn cancel_on_signal(stop: CancellationToken) -> io::Result<()> {
 
 async fn serve(stream: TcpStream, stop: CancellationToken) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
     let mut stream = BufStream::new(stream);
     loop {
         let (mut line, mut limited) = (Vec::new(), (&mut stream).take(LIMIT));

@@ -3,28 +3,38 @@
 use bytes::BytesMut;
 use httparse::Status;
 use httpdate::{fmt_http_date, parse_http_date};
+use socket2::{SockRef, TcpKeepalive};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs::Metadata;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{
     self,
-    ErrorKind::{InvalidData, PermissionDenied},
+    ErrorKind::{InvalidData, InvalidInput, NotFound},
     SeekFrom,
 };
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A client that takes longer over a part of a file does not read.
 const SLOWEST: Duration = Duration::from_secs(60);
 const PART: u64 = 1 << 20;
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(10))
+    .with_interval(Duration::from_secs(5))
+    .with_retries(3);
+/// Nix, container images and archives date all files to 1970 or to the first day of 1980. Such a date, up to this one, says nothing.
+const FIRST_DATE: Duration = Duration::from_secs(315_619_200);
 /// The most bytes of a request.
 const LIMIT: usize = 16 << 10;
 const BAD: &str = "400 Bad Request";
@@ -33,6 +43,8 @@ const PARTIAL: &str = "206 Partial Content";
 const OUTSIDE: &str = "416 Range Not Satisfiable";
 const CHANGED: &str = "412 Precondition Failed";
 const TOO_LARGE: &str = "431 Request Header Fields Too Large";
+const DENIED: &str = "403 Forbidden";
+const FAILED: &str = "500 Internal Server Error";
 const FULL: &str = "503 Service Unavailable";
 
 #[tokio::main(flavor = "local")]
@@ -45,7 +57,11 @@ async fn main() -> io::Result<()> {
     eprintln!("listening on {}", listener.local_addr()?);
     let served = Rc::new(());
     loop {
-        let (stream, _peer) = listener.accept().await?;
+        let Ok((stream, _peer)) = listener.accept().await else {
+            // No descriptor is free, probably.
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
         let place = (Rc::strong_count(&served) <= most).then(|| served.clone());
         tokio::task::spawn_local(serve(stream, root.clone(), place));
     }
@@ -53,6 +69,7 @@ async fn main() -> io::Result<()> {
 
 async fn serve(mut stream: TcpStream, root: Rc<Path>, place: Option<Rc<()>>) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
     let mut buffer = BytesMut::new();
     loop {
         let head = match timeout(PATIENCE, read_head(&mut stream, &mut buffer)).await? {
@@ -65,10 +82,11 @@ async fn serve(mut stream: TcpStream, root: Rc<Path>, place: Option<Rc<()>>) -> 
         let request = place.as_ref().ok_or(FULL).and(head).and_then(|head| Request::parse(head));
         let keep_alive = request.as_ref().is_ok_and(|request| request.keep_alive);
         let with_body = request.as_ref().map_or(true, |request| request.method != "HEAD");
-        let answer = async { request?.answer(&root).await }.await;
+        let now = SystemTime::now();
+        let answer = async { request?.answer(&root, now).await }.await;
         let Answer { status, headers, file } = answer.unwrap_or_else(Answer::error);
         let connection = if keep_alive { "keep-alive" } else { "close" };
-        let date = fmt_http_date(SystemTime::now());
+        let date = fmt_http_date(now);
         let head = format!(
             "HTTP/1.1 {status}\r\ndate: {date}\r\nconnection: {connection}\r\n{headers}\r\n"
         );
@@ -126,10 +144,12 @@ struct Request<'a> {
     keep_alive: bool,
     range: Option<&'a str>,
     if_range: Option<&'a str>,
-    if_match: Option<&'a str>,
-    if_none_match: Option<&'a str>,
-    if_modified_since: Option<&'a str>,
-    if_unmodified_since: Option<&'a str>,
+    /// Lists of tags, which may come in several lines.
+    if_match: Vec<&'a str>,
+    if_none_match: Vec<&'a str>,
+    /// Dates, without those that are not valid.
+    if_modified_since: Option<SystemTime>,
+    if_unmodified_since: Option<SystemTime>,
 }
 
 impl<'a> Request<'a> {
@@ -166,38 +186,37 @@ impl<'a> Request<'a> {
             } else if is("if-range") {
                 request.if_range = Some(value);
             } else if is("if-match") {
-                request.if_match = Some(value);
+                request.if_match.push(value);
             } else if is("if-none-match") {
-                request.if_none_match = Some(value);
+                request.if_none_match.push(value);
             } else if is("if-modified-since") {
-                request.if_modified_since = Some(value);
+                request.if_modified_since = parse_http_date(value).ok();
             } else if is("if-unmodified-since") {
-                request.if_unmodified_since = Some(value);
+                request.if_unmodified_since = parse_http_date(value).ok();
             }
         }
         let is_one_host = hosts == 1 || hosts == 0 && parsed.version == Some(0);
         is_one_host.then_some(request).ok_or(BAD)
     }
 
-    async fn answer(mut self, root: &Path) -> Result<Answer, &'static str> {
+    async fn answer(mut self, root: &Path, now: SystemTime) -> Result<Answer, &'static str> {
         if !matches!(self.method, "GET" | "HEAD") {
             return Err("405 Method Not Allowed");
         }
         let is_slash = self.target.ends_with('/');
-        let opened = open(root, &mut self.path, is_slash).await.map_err(|_| NOT_FOUND)?;
+        let opened = open(root, &mut self.path, is_slash).await.map_err(status_of)?;
         let Some((file, metadata)) = opened else { return Ok(Answer::moved(self.target)) };
         if !metadata.is_file() {
             return Err(NOT_FOUND);
         }
-        let (length, modified) = (metadata.len(), metadata.modified().unwrap_or(UNIX_EPOCH));
-        let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (tag, date) =
-            (format!("\"{:x}-{length:x}\"", since.as_nanos()), fmt_http_date(modified));
+        let length = metadata.len();
+        let (tag, modified) = (tag_of(&metadata), date_of(metadata.modified(), now));
+        let date = fmt_http_date(modified.unwrap_or(now));
         let kind = kind_of(&self.path);
         let mut headers = format!(
             "content-type: {kind}\r\netag: {tag}\r\nlast-modified: {date}\r\naccept-ranges: bytes\r\n"
         );
-        let (status, range) = self.part(&tag, &date, length);
+        let (status, range) = self.part(&tag, modified, length, now);
         let _ = match status {
             PARTIAL => {
                 let (start, last, sent) = (range.start, range.end - 1, range.end - range.start);
@@ -213,29 +232,76 @@ impl<'a> Request<'a> {
         Ok(Answer { status, headers, file: Some((file, range)) })
     }
 
-    /// The status, and what of a file of this length the client wants and does not have.
-    fn part(&self, tag: &str, date: &str, length: u64) -> (&'static str, Range<u64>) {
-        let has = |tags: &str| tags.split(',').any(|it| [tag, "*"].contains(&it.trim()));
-        let is_until = |limit: &str| match (parse_http_date(limit), parse_http_date(date)) {
-            (Ok(limit), Ok(date)) => date <= limit,
-            _ => limit == date,
+    /// The status, and the part of a file of this length to send: RFC 9110, section 13.2.2.
+    fn part(
+        &self,
+        tag: &str,
+        modified: Option<SystemTime>,
+        length: u64,
+        now: SystemTime,
+    ) -> (&'static str, Range<u64>) {
+        let lists = |lines: &[&str], weak: &str| {
+            let mut tags = lines.iter().flat_map(|line| line.split(',')).map(str::trim);
+            tags.any(|it| it == "*" || it.strip_prefix(weak).unwrap_or(it) == tag)
         };
-        let is_unchanged = || self.if_unmodified_since.is_none_or(is_until);
-        if !self.if_match.map_or_else(is_unchanged, has) {
+        let is_after = |limit| modified.is_none_or(|modified| modified > limit);
+        let is_changed = match self.if_match.as_slice() {
+            [] => self.if_unmodified_since.is_some_and(is_after),
+            tags => !lists(tags, ""),
+        };
+        if is_changed {
             return (CHANGED, 0..0);
         }
-        let is_old = || self.if_modified_since.is_some_and(is_until);
-        let is_known = self.if_none_match.map_or_else(is_old, |tags| has(&tags.replace("W/", "")));
+        let is_known = match self.if_none_match.as_slice() {
+            [] => self.if_modified_since.is_some_and(|limit| !is_after(limit)),
+            tags => lists(tags, "W/"),
+        };
         if is_known {
             return ("304 Not Modified", 0..0);
         }
-        let is_same = self.if_range.is_none_or(|known| known == tag || known == date);
+        // A file may change again within the second of its date.
+        let settled = modified.filter(|date| *date + Duration::from_secs(1) <= now);
+        let is_date = |known| settled.is_some() && parse_http_date(known).ok() == settled;
+        let is_same = self.if_range.is_none_or(|known| known == tag || is_date(known));
         match self.range.filter(|_| is_same).and_then(|range| range_of(range, length)) {
             None => ("200 OK", 0..length),
             Some(range) if range.is_empty() => (OUTSIDE, 0..0),
             Some(range) => (PARTIAL, range),
         }
     }
+}
+
+/// The status for a path that cannot be opened.
+fn status_of(error: io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP) => NOT_FOUND,
+        // It leads to a socket.
+        Some(libc::ENXIO) => NOT_FOUND,
+        // A zero byte, or it leads out of the directory.
+        None if matches!(error.kind(), InvalidInput | NotFound) => NOT_FOUND,
+        Some(libc::EACCES | libc::EPERM) => DENIED,
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN) => FULL,
+        _ => {
+            eprintln!("{error}");
+            FAILED
+        }
+    }
+}
+
+/// A tag that differs for different files, also if they have the same date and length.
+fn tag_of(file: &Metadata) -> String {
+    let mut hasher = DefaultHasher::new();
+    (file.dev(), file.ino(), file.ctime(), file.ctime_nsec()).hash(&mut hasher);
+    (file.mtime(), file.mtime_nsec(), file.len()).hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
+}
+
+/// The date of a file in whole seconds, as HTTP has dates; `None` if it says nothing about when the file was modified.
+fn date_of(modified: io::Result<SystemTime>, now: SystemTime) -> Option<SystemTime> {
+    let modified = modified.ok()?;
+    let since = modified.duration_since(UNIX_EPOCH).ok()?;
+    let seconds = Duration::from_secs(since.as_secs());
+    (since >= FIRST_DATE && modified <= now).then(|| UNIX_EPOCH + seconds)
 }
 
 /// A file below the root, or the index of a directory, and what is known about it; `None` for a directory without a slash.
@@ -246,7 +312,7 @@ async fn open(
 ) -> io::Result<Option<(File, Metadata)>> {
     let mut found = tokio::fs::canonicalize(root.join(&path)).await?;
     if !found.starts_with(root) {
-        return Err(PermissionDenied.into());
+        return Err(NotFound.into());
     }
     if tokio::fs::metadata(&found).await?.is_dir() {
         if !is_slash {
@@ -256,7 +322,7 @@ async fn open(
         found = tokio::fs::canonicalize(root.join(&path)).await?;
     }
     if !found.starts_with(root) {
-        return Err(PermissionDenied.into());
+        return Err(NotFound.into());
     }
     let file = File::open(found).await?;
     let metadata = file.metadata().await?;
@@ -293,20 +359,24 @@ fn head_length(shown: &[u8]) -> Option<usize> {
     lines.find_map(|(at, _)| ends(at).then_some(at + 1))
 }
 
-/// The bytes that a `Range` names; none if it makes no sense or names several parts: then all is sent. It is empty if they are all
-/// behind the end.
+/// The bytes that a `Range` names. `None` if it makes no sense, names several parts, or the file is empty: then all is sent. It is empty
+/// if all of them are behind the end.
 fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
-    let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
-    if !first.bytes().chain(last.bytes()).all(|byte| byte.is_ascii_digit()) {
+    let (unit, range) = value.split_once('=')?;
+    let (first, last) = range.trim().split_once('-')?;
+    let is_number = first.bytes().chain(last.bytes()).all(|byte| byte.is_ascii_digit());
+    if length == 0 || !is_number || !unit.eq_ignore_ascii_case("bytes") {
         return None;
     }
-    if first.is_empty() {
-        return Some(length.saturating_sub(last.parse().ok()?)..length);
+    // What is too large for a number is behind every end.
+    let number = |digits: &str| digits.parse().unwrap_or(u64::MAX);
+    match (first, last) {
+        ("", "") => None,
+        ("", last) => Some(length.saturating_sub(number(last))..length),
+        (first, "") => Some(number(first)..length),
+        (first, last) if number(first) > number(last) => None,
+        (first, last) => Some(number(first)..length.min(number(last).saturating_add(1))),
     }
-    let first: u64 = first.parse().ok()?;
-    let last =
-        if last.is_empty() { u64::MAX } else { last.parse().ok().filter(|last| *last >= first)? };
-    Some(first..length.min(last.saturating_add(1)))
 }
 
 fn kind_of(path: &Path) -> &'static str {
