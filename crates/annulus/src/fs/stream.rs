@@ -103,6 +103,8 @@ pub struct FileStream {
     writing: Option<JoinHandle<Result<(), (io::Error, Unwritten)>>>,
     /// Bytes of a write that has failed: they are written first.
     unwritten: Option<Unwritten>,
+    /// Other processes use the same cursor, so every byte has to be read and written there.
+    pub(crate) shares_cursor: bool,
     /// The write in flight has ended without giving its bytes back.
     lost: bool,
     seeking: Option<(SeekFrom, InFlight<io::Result<u64>>)>,
@@ -126,6 +128,7 @@ impl File {
             copy: Vec::new(),
             writing: None,
             unwritten: None,
+            shares_cursor: false,
             lost: false,
             seeking: None,
             waker: Arc::default(),

@@ -28,7 +28,7 @@ impl AsyncRecv for FileStream {
     }
 
     fn own_file(&mut self) -> Option<&mut FileStream> {
-        Some(self)
+        (!self.shares_cursor).then_some(self)
     }
 }
 
@@ -98,6 +98,6 @@ impl AsyncSend for FileStream {
     }
 
     fn own_file(&mut self) -> Option<&mut FileStream> {
-        Some(self)
+        (!self.shares_cursor).then_some(self)
     }
 }

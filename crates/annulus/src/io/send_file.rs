@@ -59,8 +59,11 @@ pub(super) async fn send_file(
             mem::forget(head);
         }
         let (count, is_full) = match pages? {
-            // Only a read of nothing is the end: some files have no pages to send.
-            Pages::Sent(0) | Pages::NotSent => (send_piece(file, offset, most, to).await?, false),
+            // Some files have no pages to send: before their known end, only a read of nothing is the end.
+            Pages::Sent(0) if !file.is_known_end(offset) => {
+                (send_piece(file, offset, most, to).await?, false)
+            }
+            Pages::NotSent => (send_piece(file, offset, most, to).await?, false),
             Pages::Sent(count) => (count, is_short(file, offset, most, count)),
             Pages::NoSpace => (0, true),
         };

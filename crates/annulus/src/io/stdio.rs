@@ -46,5 +46,7 @@ pub fn stderr() -> io::Result<FileStream> {
 }
 
 fn stream_of(fd: impl AsFd) -> io::Result<FileStream> {
-    File::try_from(descriptor::duplicate(fd)?).map(File::into_stream)
+    let mut stream = File::try_from(descriptor::duplicate(fd)?)?.into_stream();
+    stream.shares_cursor = true;
+    Ok(stream)
 }

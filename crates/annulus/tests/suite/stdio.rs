@@ -1,5 +1,6 @@
 //! Standard input and output, in a process of their own: this test program again.
 
+use annulus::fs::File;
 use annulus::io::{AsyncRecv, AsyncSend, stderr, stdin, stdout};
 use annulus::{DriverChoice, Runtime, yield_now};
 use std::io::Write;
@@ -54,4 +55,20 @@ fn lines_pass_standard_input_and_output() {
         assert!(output.status.success() && text.contains(&expected), "{driver}: {text}\n{errors}");
         assert!(errors.contains("[300 lines]"), "{errors}");
     }
+}
+
+/// Other processes move the cursors too, so a copy must not write at offsets, as between other files.
+#[test]
+fn a_copy_of_standard_streams_goes_by_their_shared_cursors() {
+    Runtime::new()
+        .unwrap()
+        .block_on(async {
+            assert!(AsyncRecv::own_file(&mut stdin()?).is_none());
+            assert!(AsyncSend::own_file(&mut stdout()?).is_none());
+            assert!(AsyncSend::own_file(&mut stderr()?).is_none());
+            let mut other = File::open("/proc/self/exe").await?.into_stream();
+            assert!(AsyncRecv::own_file(&mut other).is_some());
+            std::io::Result::Ok(())
+        })
+        .unwrap();
 }
