@@ -65,13 +65,13 @@ mod tests {
     /// In a process of its own, since children of the tests beside it count as well.
     #[test]
     fn a_child_counts_once_it_has_ended() {
-        const ALONE: &str = "ANNULUS_TEST_ALONE";
-        if std::env::var_os(ALONE).is_some() {
+        const CHILD_PROCESS_VARIABLE: &str = "ANNULUS_TEST_ALONE";
+        if std::env::var_os(CHILD_PROCESS_VARIABLE).is_some() {
             return count_a_child();
         }
         let mut alone = Command::new(std::env::current_exe().expect("its path"));
         alone.args(["--exact", "cpu_clock::tests::a_child_counts_once_it_has_ended"]);
-        alone.env(ALONE, "1");
+        alone.env(CHILD_PROCESS_VARIABLE, "1");
         let ran = crate::child::output(alone).expect("it runs");
         let text = String::from_utf8_lossy(&ran.stdout);
         assert!(ran.status.success() && text.contains("1 passed"), "{text}");

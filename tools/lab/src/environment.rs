@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_this_machine() {
+    fn read_describes_this_machine() {
         let here = Environment::read();
         assert!(here.kernel.starts_with(|c: char| c.is_ascii_digit()), "{here:?}");
         assert!(here.time.ends_with('Z') && !here.load_average.is_empty(), "{here:?}");

@@ -1,18 +1,18 @@
 //! Entry points for the fuzz targets into private code. Not part of the public interface.
 
 use crate::bench::{Record, Slice, cpu, rate};
-use crate::describe::Described;
+use crate::describe::Description;
 use crate::tables::Table;
-use crate::{jobs, stderr};
+use crate::{jobs, output};
 
 /// Lines that are read: a bench has few rounds.
-const MOST_ANSWERS: usize = 32;
+const MAX_ANSWERS: usize = 32;
 
 /// Parses a file; if published tables are accepted, every cell has a question.
 pub fn suite(text: &str) {
-    match Described::parse("any", text) {
-        Ok(Described::Comparison(_)) => {}
-        Ok(Described::Suite(suite)) => {
+    match Description::parse("any", text) {
+        Ok(Description::Comparison(_)) => {}
+        Ok(Description::Suite(suite)) => {
             let cells = |table: &Table| table.rows.len() * table.columns.len();
             assert_eq!(suite.questions().count(), suite.tables.iter().map(cells).sum::<usize>());
             assert!(suite.questions().all(|question| !question.servers.is_empty()));
@@ -31,9 +31,9 @@ pub fn suite(text: &str) {
 
 /// Looks for the address in a server's output; further output does not change it.
 pub fn announcement(bytes: &[u8]) {
-    let whole = stderr::announced(bytes);
+    let whole = output::announced(bytes);
     for (at, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').take(16) {
-        let found = stderr::announced(&bytes[..=at]);
+        let found = output::announced(&bytes[..=at]);
         assert!(found.is_none() || found == whole, "{found:?} became {whole:?}");
     }
 }
@@ -41,7 +41,7 @@ pub fn announcement(bytes: &[u8]) {
 /// Parses each line as the answer of a contender in a round, and compares the rounds.
 pub fn answers(text: &str) {
     let mut record = Record::new();
-    for (number, line) in text.lines().take(MOST_ANSWERS).enumerate() {
+    for (number, line) in text.lines().take(MAX_ANSWERS).enumerate() {
         let (contender, round) = (number % 2, number / 2);
         let sample = jobs::sample(line, &["operations", "ns", "cpu_ns"]);
         let slice = Slice { round, cell: 0, contender };

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::process_tree;
 
 /// Reads lines: `+ GROUP` and `- GROUP`.
-const SCRIPT: &str = "groups=' '
+const GUARD_SCRIPT: &str = "groups=' '
 while read -r sign group; do
   case $sign in
     +) groups=\"$groups$group \" ;;
@@ -29,17 +29,17 @@ done";
 
 /// Adds the process group of a contender that was started.
 pub(crate) fn add(group: u32) {
-    tell('+', group);
+    send('+', group);
 }
 
 /// Removes a process group, once it was killed, and before its id can be used again.
 pub(crate) fn remove(group: u32) {
-    tell('-', group);
+    send('-', group);
 }
 
-fn tell(sign: char, group: u32) {
-    static INPUT: Mutex<Option<ChildStdin>> = Mutex::new(None);
-    let mut input = INPUT.lock().unwrap_or_else(PoisonError::into_inner);
+fn send(sign: char, group: u32) {
+    static GUARD_INPUT: Mutex<Option<ChildStdin>> = Mutex::new(None);
+    let mut input = GUARD_INPUT.lock().unwrap_or_else(PoisonError::into_inner);
     if input.is_none() {
         *input = start().unwrap_or_default();
     }
@@ -52,8 +52,8 @@ fn tell(sign: char, group: u32) {
 /// Starts the shell in a process group of its own, so that ctrl-C at the terminal does not end it before the lab.
 fn start() -> io::Result<Option<ChildStdin>> {
     let mut shell = Command::new("/bin/sh");
-    let marked = format!("{}={}", process_tree::MARK, process_tree::mark(None));
-    shell.args(["-c", SCRIPT, &marked]).process_group(0).current_dir("/");
+    let marked = format!("{}={}", process_tree::MARK_VARIABLE, process_tree::mark(None));
+    shell.args(["-c", GUARD_SCRIPT, &marked]).process_group(0).current_dir("/");
     shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     shell.spawn().map(|child| child.stdin)
 }

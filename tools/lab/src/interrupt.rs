@@ -47,7 +47,7 @@ impl Interrupt {
     }
 
     /// Whether a signal has come.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_signalled(&self) -> bool {
         self.status().is_some()
     }
 

@@ -35,22 +35,19 @@ pub mod process;
 pub mod results;
 pub mod scratch;
 pub mod suite;
-mod tasks;
 
-mod clock;
 mod cpu_clock;
 mod guard;
 mod jobs;
 mod listening;
 mod measure;
+mod output;
 mod process_tree;
 mod programs;
 mod ready;
 mod server;
 mod start;
-mod stderr;
 mod tables;
-mod usage;
-mod watch;
+mod usage_error;
 
-pub use usage::{UsageError, distinct, one_line};
+pub use usage_error::{UsageError, distinct, one_line};

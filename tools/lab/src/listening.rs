@@ -10,10 +10,10 @@ use annulus_load::ServerAddress;
 use crate::process_tree;
 
 /// The state of a listening socket in `/proc/net/tcp`.
-const LISTEN: &str = "0A";
+const TCP_LISTEN_STATE: &str = "0A";
 
 /// The flags of a listening socket in `/proc/net/unix`.
-const ACCEPTS: &str = "00010000";
+const UNIX_LISTEN_FLAGS: &str = "00010000";
 
 /// The addresses at which a process listens for TCP, or one that it has started; sorted. Processes of another user are not
 /// visible.
@@ -76,14 +76,14 @@ fn listening_in(line: &str) -> Option<(SocketAddr, u64)> {
     let (ip, port) = fields.get(1)?.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
     let inode = fields.get(9)?.parse().ok()?;
-    (fields[3] == LISTEN).then_some((SocketAddr::new(ip_of(ip)?, port), inode))
+    (fields[3] == TCP_LISTEN_STATE).then_some((SocketAddr::new(ip_of(ip)?, port), inode))
 }
 
 /// `0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/echo`, if it is of a socket that listens at this path.
 fn bound_in(line: &str, path: &Path) -> Option<u64> {
     let rest = line.strip_suffix(&*path.to_string_lossy()).filter(|rest| rest.ends_with(' '))?;
     match rest.split_whitespace().collect::<Vec<_>>()[..] {
-        [_, _, _, ACCEPTS, _, _, inode] => inode.parse().ok(),
+        [_, _, _, UNIX_LISTEN_FLAGS, _, _, inode] => inode.parse().ok(),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 /// The name of the lock file, in the directory for temporary files.
-const NAME: &str = "annulus-bench.lock";
+const LOCK_FILE: &str = "annulus-bench.lock";
 
 /// The lock, released when dropped or when the process ends.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Lock {
     /// # Errors
     /// If another process holds it, which is named, or the file cannot be opened.
     pub fn take() -> Result<Lock> {
-        Lock::at(&std::env::temp_dir().join(NAME))
+        Lock::at(&std::env::temp_dir().join(LOCK_FILE))
     }
 
     /// Takes the lock on this file.

@@ -14,24 +14,24 @@ use anyhow::{Context, Result, bail};
 use crate::child;
 
 /// The directory of the peers within the repository.
-const PLACE: &str = "tools/peers";
+const PEERS_DIRECTORY: &str = "tools/peers";
 
 /// The exit status of a build script if a tool is missing.
-const TOOL_MISSING: i32 = 3;
+const TOOL_MISSING_STATUS: i32 = 3;
 
 /// The file that lists the transports that a peer supports besides TCP.
-const SERVES: &str = "serves";
+const SERVES_FILE: &str = "serves";
 
 /// The file that lists a peer's modes.
-const MODES: &str = "modes";
+const MODES_FILE: &str = "modes";
 
-/// Entries of [`SERVES`] for programs that are no echo servers, but contenders of `bench nop`, `bench file`
+/// Entries of [`SERVES_FILE`] for programs that are no echo servers, but contenders of `bench nop`, `bench file`
 /// or of programs, or twins of the examples. The check of each, beside the peers, has its name.
-const CONTESTS: [&str; 4] = ["nop", "file", "programs", "examples"];
+const OTHER_KINDS: [&str; 4] = ["nop", "file", "programs", "examples"];
 
 /// How the build of a peer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Built {
+pub enum BuildOutcome {
     /// There is the program.
     Program(PathBuf),
     /// A tool is missing, and how to install it.
@@ -56,8 +56,8 @@ pub struct Peers {
 impl Peers {
     /// Looks for a directory `tools/peers` here and in every parent directory.
     pub fn find(from: &Path) -> Option<Peers> {
-        let root = from.ancestors().find(|above| above.join(PLACE).is_dir())?;
-        let (directory, output) = (root.join(PLACE), root.join("target").join("peers"));
+        let root = from.ancestors().find(|above| above.join(PEERS_DIRECTORY).is_dir())?;
+        let (directory, output) = (root.join(PEERS_DIRECTORY), root.join("target").join("peers"));
         Some(Peers { directory, output, announce: |_| () })
     }
 
@@ -74,7 +74,7 @@ impl Peers {
         let built = match peers {
             Some(peers) => {
                 (peers.announce)(name);
-                let built = peers.build(name).and_then(Built::program);
+                let built = peers.build(name).and_then(BuildOutcome::program);
                 built.with_context(|| format!("peer {name} did not build"))?
             }
             None => Err("it is built from within the repository".into()),
@@ -105,40 +105,41 @@ impl Peers {
 
     /// The names of all peers that are echo servers, sorted.
     pub fn names(&self) -> Vec<String> {
-        let is_server = |name: &String| !CONTESTS.iter().any(|contest| self.serves(name, contest));
+        let is_server =
+            |name: &String| !OTHER_KINDS.iter().any(|contest| self.serves(name, contest));
         self.all().into_iter().filter(is_server).collect()
     }
 
     /// Whether a peer supports this besides TCP: `udp` or `unix`.
     pub fn serves(&self, name: &str, kind: &str) -> bool {
-        self.words(name, SERVES).iter().any(|word| word == kind)
+        self.words(name, SERVES_FILE).iter().any(|word| word == kind)
     }
 
     /// The modes of a peer, of which one may follow its address.
     pub fn modes(&self, name: &str) -> Vec<String> {
-        self.words(name, MODES)
+        self.words(name, MODES_FILE)
     }
 
     /// Builds a peer, which may take minutes.
     ///
     /// # Errors
     /// If its script cannot be run.
-    pub fn build(&self, name: &str) -> Result<Built> {
+    pub fn build(&self, name: &str) -> Result<BuildOutcome> {
         let (directory, output) = (self.directory.join(name), self.output.join(name));
         fs::create_dir_all(&output)?;
         let mut build = Command::new("/bin/sh");
         build.arg("build").arg(&output).current_dir(&directory);
         let Output { status, stdout, stderr } = child::output(build)?;
         Ok(match (status.code(), last_line(&stdout)) {
-            (Some(0), Some(path)) => Built::Program(directory.join(path)),
-            (Some(0), None) => Built::Failed {
+            (Some(0), Some(path)) => BuildOutcome::Program(directory.join(path)),
+            (Some(0), None) => BuildOutcome::Failed {
                 status: "it printed no path".into(),
                 printed: String::from_utf8_lossy(&stderr).into_owned(),
             },
-            (Some(TOOL_MISSING), _) => {
-                Built::Missing(last_line(&stderr).unwrap_or_else(|| "a tool is missing".into()))
-            }
-            _ => Built::Failed {
+            (Some(TOOL_MISSING_STATUS), _) => BuildOutcome::Missing(
+                last_line(&stderr).unwrap_or_else(|| "a tool is missing".into()),
+            ),
+            _ => BuildOutcome::Failed {
                 status: status.to_string(),
                 printed: String::from_utf8_lossy(&stderr).into_owned(),
             },
@@ -152,13 +153,13 @@ impl Peers {
     }
 }
 
-impl Built {
+impl BuildOutcome {
     /// The program, or which tool is missing.
     fn program(self) -> Result<Result<PathBuf, String>> {
         match self {
-            Built::Program(path) => Ok(Ok(path)),
-            Built::Missing(why) => Ok(Err(why)),
-            Built::Failed { status, printed } => match last_line(printed.as_bytes()) {
+            BuildOutcome::Program(path) => Ok(Ok(path)),
+            BuildOutcome::Missing(why) => Ok(Err(why)),
+            BuildOutcome::Failed { status, printed } => match last_line(printed.as_bytes()) {
                 Some(line) => bail!("{status}: {line}"),
                 None => bail!(status),
             },
@@ -179,17 +180,17 @@ mod tests {
     use crate::scratch::tests::directory;
 
     /// A directory of peers with build scripts.
-    struct Directory(Scratch);
+    struct PeersFixture(Scratch);
 
-    impl Directory {
-        fn new(scripts: &[(&str, &str)]) -> Directory {
-            let directory = Directory(directory());
+    impl PeersFixture {
+        fn new(scripts: &[(&str, &str)]) -> PeersFixture {
+            let directory = PeersFixture(directory());
             scripts.iter().for_each(|(peer, script)| directory.file(peer, "build", script));
             directory
         }
 
         fn file(&self, peer: &str, name: &str, text: &str) {
-            let peer = self.0.path().join(PLACE).join(peer);
+            let peer = self.0.path().join(PEERS_DIRECTORY).join(peer);
             fs::create_dir_all(&peer).expect("directory");
             fs::write(peer.join(name), text).expect("file");
         }
@@ -203,16 +204,19 @@ mod tests {
 
     #[test]
     fn a_peer_is_found_above_and_built_in_the_target_directory() {
-        let directory = Directory::new(&[("c", "touch $1/c\necho building\necho $1/c\n")]);
+        let directory = PeersFixture::new(&[("c", "touch $1/c\necho building\necho $1/c\n")]);
         let program = directory.0.path().join("target/peers/c/c");
-        assert_eq!(directory.peers().build("c").expect("it runs"), Built::Program(program.clone()));
+        assert_eq!(
+            directory.peers().build("c").expect("it runs"),
+            BuildOutcome::Program(program.clone())
+        );
         assert!(program.is_file());
     }
 
     #[test]
-    fn a_missing_tool_is_no_failed_build() {
+    fn a_missing_tool_is_not_a_failed_build() {
         let missing = "echo 'no go: apt install golang' >&2; exit 3";
-        let directory = Directory::new(&[
+        let directory = PeersFixture::new(&[
             ("go", missing),
             ("broken", "echo 'x.c:1: error' >&2; exit 1"),
             ("mute", "true"),
@@ -228,9 +232,9 @@ mod tests {
 
     #[test]
     fn the_transports_and_modes_of_a_peer_are_read_from_its_directory() {
-        let directory = Directory::new(&[("plain", ""), ("more", "")]);
-        directory.file("more", SERVES, "udp\nunix\n");
-        directory.file("more", MODES, "sqpoll\n");
+        let directory = PeersFixture::new(&[("plain", ""), ("more", "")]);
+        directory.file("more", SERVES_FILE, "udp\nunix\n");
+        directory.file("more", MODES_FILE, "sqpoll\n");
         let peers = directory.peers();
         let served = |name| ["udp", "unix", "ud"].map(|kind| peers.serves(name, kind));
         assert_eq!(
@@ -241,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn every_check_but_that_of_echo_servers_is_known() {
+    fn every_peer_check_script_has_a_kind() {
         let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers");
         let entries = fs::read_dir(peers).expect("the peers").flatten();
         let mut checks: Vec<_> = entries
@@ -251,19 +255,19 @@ mod tests {
             })
             .collect();
         checks.sort();
-        let mut contests = CONTESTS;
+        let mut contests = OTHER_KINDS;
         contests.sort();
         assert_eq!(checks, contests);
     }
 
     #[test]
     fn a_peer_is_a_directory_with_a_build_script() {
-        let directory = Directory::new(&[("b", ""), ("a", "")]);
+        let directory = PeersFixture::new(&[("b", ""), ("a", "")]);
         assert_eq!(directory.peers().names(), ["a", "b"]);
         assert_eq!(directory.peers().all(), ["a", "b"]);
         fs::create_dir_all(directory.0.path().join("tools/peers/notes")).expect("directory");
-        for other in CONTESTS {
-            directory.file("b", SERVES, &format!("{other}\n"));
+        for other in OTHER_KINDS {
+            directory.file("b", SERVES_FILE, &format!("{other}\n"));
             assert_eq!(directory.peers().names(), ["a"], "{other}");
             assert_eq!(directory.peers().all(), ["a", "b"], "{other}");
         }

@@ -10,8 +10,7 @@ use annulus_load::clock;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_clock::cpu_ns;
-use crate::process_tree::{self, Tree};
-use crate::tasks::{of_threads, tasks};
+use crate::process_tree::{self, Tree, of_threads, tasks};
 
 /// The usage of all threads of a process, and of the processes that it has started, since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +39,7 @@ impl Usage {
         let tree = process_tree::of(pid);
         let began = clock::now();
         while is_any_busy(&tree)? && clock::now() - began < timeout {
-            thread::sleep(INTERVAL);
+            thread::sleep(REST_CHECK_PERIOD);
         }
         Usage::of_tree(&tree)
     }
@@ -69,7 +68,7 @@ impl Usage {
 }
 
 /// How often to read again.
-const INTERVAL: Duration = Duration::from_micros(50);
+const REST_CHECK_PERIOD: Duration = Duration::from_micros(50);
 
 fn switches(tasks: &Path) -> io::Result<u64> {
     of_threads(tasks, "schedstat")?.iter().map(|line| switches_in(line)).sum()
@@ -150,7 +149,7 @@ mod tests {
     /// A process that counts to 100,000 and then stops itself, so that its figures no longer change. (This process is
     /// not suitable: other tests' threads end meanwhile.)
     #[test]
-    fn counts_the_time_and_the_switches_of_a_process() {
+    fn usage_has_the_cpu_time_and_switches_of_a_process() {
         let count = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; kill -STOP $$";
         let mut child = Command::new("/bin/sh").args(["-c", count]).spawn().expect("a shell");
         let stopped = waitpid(Some(Pid::from_child(&child)), WaitOptions::UNTRACED);
@@ -165,7 +164,7 @@ mod tests {
 
     /// Each line costs the same, a few ms. A reading that is too early would attribute a part to the next one.
     #[test]
-    fn at_rest_no_cpu_time_is_missing() {
+    fn usage_at_rest_misses_no_cpu_time() {
         let work = "while read line; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; done";
         let mut child = Command::new("/bin/sh").args(["-c", work]).stdin(Stdio::piped()).spawn();
         let child = child.as_mut().expect("a shell");

@@ -17,21 +17,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::child;
 use crate::guard;
+use crate::output::OutputReader;
 use crate::process_tree;
-use crate::stderr::Stderr;
 
 /// How long a server may take to announce its address, unless another time is given.
 pub const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a process may take to end after SIGTERM, before it is killed.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+const TERM_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often what a contender has started is looked for: it may start others before it is killed.
-const LOOKS: usize = 5;
+const MAX_KILL_PASSES: usize = 5;
 
 /// How to run a contender. In JSON it is its name, its command line as a shell reads it, with the program's name only,
 /// and its core; read back it has that much.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(from = "Described", into = "Described")]
+#[serde(from = "SpecJson", into = "SpecJson")]
 pub struct Spec {
     /// The name in tables and errors.
     pub name: String,
@@ -71,21 +71,21 @@ impl Spec {
 /// The JSON of a contender.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Described {
+struct SpecJson {
     name: String,
     command: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     core: Option<usize>,
 }
 
-impl From<Spec> for Described {
-    fn from(spec: Spec) -> Described {
-        Described { command: spec.command(), name: spec.name, core: spec.pin }
+impl From<Spec> for SpecJson {
+    fn from(spec: Spec) -> SpecJson {
+        SpecJson { command: spec.command(), name: spec.name, core: spec.pin }
     }
 }
 
-impl From<Described> for Spec {
-    fn from(Described { name, command, core }: Described) -> Spec {
+impl From<SpecJson> for Spec {
+    fn from(SpecJson { name, command, core }: SpecJson) -> Spec {
         let mut words = command.into_iter().peekable();
         let mut variables = Vec::new();
         while let Some((name, value)) = words.peek().and_then(|word| word.split_once('=')) {
@@ -123,7 +123,7 @@ pub(crate) struct Process {
     handle: Arc<OwnedFd>,
     status: Option<ExitStatus>,
     mark: String,
-    pub(crate) stderr: Stderr,
+    pub(crate) output: OutputReader,
 }
 
 impl Process {
@@ -131,7 +131,7 @@ impl Process {
     pub(crate) fn start(spec: &Spec) -> Result<Process, ProcessError> {
         let mut command = Command::new(&spec.program);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        Process::spawn(spec, command, |_, stderr| Stderr::of(stderr))
+        Process::spawn(spec, command, |_, stderr| OutputReader::of(stderr))
     }
 
     /// Starts a contender with pipes to its input and from its output.
@@ -140,7 +140,7 @@ impl Process {
     ) -> Result<(Process, ChildStdin, ChildStdout), ProcessError> {
         let mut command = Command::new(&spec.program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Process::spawn(spec, command, |_, stderr| Stderr::of(stderr))?;
+        let mut process = Process::spawn(spec, command, |_, stderr| OutputReader::of(stderr))?;
         let stdin = process.child.stdin.take().expect("the command pipes it");
         let stdout = process.child.stdout.take().expect("the command pipes it");
         Ok((process, stdin, stdout))
@@ -150,13 +150,13 @@ impl Process {
     pub(crate) fn start_read(
         spec: &Spec,
         kept: usize,
-        awaited: Option<String>,
+        awaited_text: Option<String>,
     ) -> Result<Process, ProcessError> {
         let mut command = Command::new(&spec.program);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let read = |child: &mut Child, stderr: ChildStderr| {
             let stdout = child.stdout.take().expect("the command pipes it");
-            Stderr::reading(vec![Box::new(stderr), Box::new(stdout)], kept, awaited)
+            OutputReader::reading(vec![Box::new(stderr), Box::new(stdout)], kept, awaited_text)
         };
         Process::spawn(spec, command, read)
     }
@@ -164,15 +164,18 @@ impl Process {
     fn spawn(
         spec: &Spec,
         mut command: Command,
-        read: impl FnOnce(&mut Child, ChildStderr) -> Stderr,
+        read: impl FnOnce(&mut Child, ChildStderr) -> OutputReader,
     ) -> Result<Process, ProcessError> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
+        static NEXT_MARK: AtomicU32 = AtomicU32::new(0);
         let Spec { name, program, arguments, variables, pin } = spec;
         let error = |why| ProcessError { name: name.clone(), why };
         // A process group of its own: ctrl-C at the terminal reaches only the lab, which ends its children after it has
         // stopped measuring.
-        let mark = process_tree::mark(Some(NEXT.fetch_add(1, Ordering::Relaxed)));
-        command.args(arguments).envs(variables.iter().cloned()).env(process_tree::MARK, &mark);
+        let mark = process_tree::mark(Some(NEXT_MARK.fetch_add(1, Ordering::Relaxed)));
+        command
+            .args(arguments)
+            .envs(variables.iter().cloned())
+            .env(process_tree::MARK_VARIABLE, &mark);
         command.process_group(0).stderr(Stdio::piped());
         // A child inherits the affinity, so it never starts threads elsewhere.
         let _pinned = pin.map(affinity::pin).transpose().map_err(|why| error(why.to_string()))?;
@@ -180,12 +183,12 @@ impl Process {
             .map_err(|why| error(format!("can't start `{}`: {why}", program.display())))?;
         guard::add(child.id());
         let stderr = child.stderr.take().expect("the command pipes it");
-        let stderr = read(&mut child, stderr);
+        let output = read(&mut child, stderr);
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(handle) => {
                 let handle = Arc::new(handle);
-                live().push(Arc::clone(&handle));
-                Ok(Process { name: name.clone(), child, handle, status: None, mark, stderr })
+                running_handles().push(Arc::clone(&handle));
+                Ok(Process { name: name.clone(), child, handle, status: None, mark, output })
             }
             Err(why) => {
                 // It cannot be observed without a handle, but as a child it can be killed.
@@ -213,19 +216,19 @@ impl Process {
             return Ok(());
         }
         let status = self.reap().map_or("unknown".into(), |status| status.to_string());
-        self.stderr.read_to_end(END_PATIENCE);
+        self.output.read_to_end(TERM_TIMEOUT);
         Err(self.error(format!("ended ({status})")))
     }
 
     /// An error that the process has ended, if it ends soon; else this error. Either has the last line of standard error.
     pub(crate) fn error_or_end(&mut self, why: &str) -> ProcessError {
-        self.check(END_PATIENCE).err().unwrap_or_else(|| self.error(why.into()))
+        self.check(TERM_TIMEOUT).err().unwrap_or_else(|| self.error(why.into()))
     }
 
     /// This error, with the last line of standard error.
     pub(crate) fn error(&self, why: String) -> ProcessError {
         let finished = self
-            .stderr
+            .output
             .last_line()
             .map_or("it printed nothing".into(), |line| format!("its last line: {line}"));
         ProcessError { name: self.name.clone(), why: format!("{why}; {finished}") }
@@ -238,7 +241,7 @@ impl Process {
             // until the process is reaped.
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
             // Processes that have left the group would hold them, too.
-            for _ in 0..LOOKS {
+            for _ in 0..MAX_KILL_PASSES {
                 let marked = process_tree::marked(&self.mark);
                 if marked.is_empty() {
                     break;
@@ -259,10 +262,10 @@ impl Drop for Process {
         let started = if alive { process_tree::started_by(self.pid()) } else { Vec::new() };
         // Signals to a process that has ended fail, which is no error.
         let _ = pidfd_send_signal(&self.handle, Signal::TERM);
-        if !is_dead_within(&self.handle, END_PATIENCE) {
+        if !is_dead_within(&self.handle, TERM_TIMEOUT) {
             let _ = pidfd_send_signal(&self.handle, Signal::KILL);
         }
-        live().retain(|handle| !Arc::ptr_eq(handle, &self.handle));
+        running_handles().retain(|handle| !Arc::ptr_eq(handle, &self.handle));
         self.reap();
         kill(&started);
     }
@@ -274,27 +277,27 @@ fn kill(handles: &[OwnedFd]) {
         // Fails only if the process has already ended.
         let _ = pidfd_send_signal(handle, Signal::KILL);
     }
-    handles.iter().for_each(|handle| _ = is_dead_within(handle, END_PATIENCE));
+    handles.iter().for_each(|handle| _ = is_dead_within(handle, TERM_TIMEOUT));
 }
 
 /// Handles of the running processes, for [`kill_all`]. Unlike a pid, a handle never refers to another process.
-static LIVE: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
+static RUNNING_HANDLES: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
 
 /// Kills every contender, if the lab must end at once. While the result is held, no thread continues after the end of a
 /// contender: the signal handler decides how this process ends.
 pub(crate) fn kill_all() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
-    let processes = live();
+    let processes = running_handles();
     for handle in processes.iter() {
         // Fails only if the process has already ended.
         let _ = pidfd_send_signal(handle, Signal::KILL);
     }
     // Their files are removed next, so they must have ended.
-    processes.iter().for_each(|handle| _ = is_dead_within(handle, END_PATIENCE));
+    processes.iter().for_each(|handle| _ = is_dead_within(handle, TERM_TIMEOUT));
     processes
 }
 
-fn live() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
-    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+fn running_handles() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
+    RUNNING_HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_dead_within(handle: &OwnedFd, timeout: Duration) -> bool {
@@ -347,7 +350,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_a_process_has_started_in_other_sessions_ends_with_it() {
+    fn processes_started_in_other_sessions_are_killed_too() {
         // One process has no mark, and its parent is still there; another one's parent has ended.
         let script = "setsid env -i sleep 1000 & (setsid sh -c 'sleep 1000 & setsid sleep 1000' &)
             echo ready; exec sleep 1000";

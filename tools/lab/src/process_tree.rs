@@ -1,22 +1,21 @@
 //! The processes that a process has started.
 
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::tasks::{of_threads, tasks};
-
 /// An environment variable that a contender passes on to all that it starts.
-pub(crate) const MARK: &str = "ANNULUS_STARTED_BY";
+pub(crate) const MARK_VARIABLE: &str = "ANNULUS_STARTED_BY";
 
 /// A process, and all that it has started, directly or not, and that have not ended.
 pub(crate) type Tree = (u32, Vec<u32>);
 
 /// The fields of `/proc/PID/stat` with the time of children, user and kernel, counted from the one behind the name.
-const CHILDREN_TIMES: [usize; 2] = [13, 14];
+const CHILDREN_TIME_FIELDS: [usize; 2] = [13, 14];
 
 /// The process, and those that it has started. A kernel without lists of children reports none.
 pub(crate) fn of(root: u32) -> Tree {
@@ -34,7 +33,7 @@ pub(crate) fn started_by(root: u32) -> Vec<OwnedFd> {
     of(root).1.into_iter().filter_map(handle).collect()
 }
 
-/// The value of [`MARK`] for a contender of this process, and without its number the beginning of all of them.
+/// The value of [`MARK_VARIABLE`] for a contender of this process, and without its number the beginning of all of them.
 pub(crate) fn mark(contender: Option<u32>) -> String {
     let number = contender.map_or(String::new(), |number| format!("{number}."));
     format!("{}.{number}", std::process::id())
@@ -42,7 +41,7 @@ pub(crate) fn mark(contender: Option<u32>) -> String {
 
 /// Handles on the processes with this mark, of those that this process may look into.
 pub(crate) fn marked(mark: &str) -> Vec<OwnedFd> {
-    let entry = format!("{MARK}={mark}");
+    let entry = format!("{MARK_VARIABLE}={mark}");
     let is_marked = |pid| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
@@ -79,7 +78,27 @@ pub(crate) fn waited_for_ns(pid: u32) -> io::Result<u64> {
 fn ticks_of_children(stat: &str) -> Option<u64> {
     // The name is in parentheses and may contain some.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
-    CHILDREN_TIMES.iter().map(|&field| fields.get(field)?.parse::<u64>().ok()).sum()
+    CHILDREN_TIME_FIELDS.iter().map(|&field| fields.get(field)?.parse::<u64>().ok()).sum()
+}
+
+/// The directory of its threads.
+pub(crate) fn tasks(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/task"))
+}
+
+/// The text of a file of every living thread.
+pub(crate) fn of_threads(tasks: &Path, file: &str) -> io::Result<Vec<String>> {
+    let read = |task: io::Result<DirEntry>| match fs::read_to_string(task?.path().join(file)) {
+        Err(error) if has_ended(&error) => Ok(None),
+        text => text.map(Some),
+    };
+    fs::read_dir(tasks)?.filter_map(|task| read(task).transpose()).collect()
+}
+
+/// Whether a thread ended between being listed and being read.
+fn has_ended(error: &io::Error) -> bool {
+    let ended = [rustix::io::Errno::NOENT, rustix::io::Errno::SRCH];
+    ended.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 #[cfg(test)]
@@ -113,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_used_counts_before_and_after_its_end() {
+    fn a_childs_cpu_time_counts_before_and_after_its_end() {
         let work = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
         with_shell(&format!("(sh -c '{work}; echo; read end'; true); true"), |pid| {
             assert_eq!(waited_for_ns(pid).expect("a time"), 0);

@@ -7,18 +7,18 @@ use serde_json::json;
 
 use crate::bench::{Cell, Layout, Metric, Plan, parameters};
 use crate::cores::Cores;
-use crate::describe::{Check, Contender, Job, Load, Setup, Shown};
+use crate::describe::{Contender, DirectoryCheck, Job, Load, Presentation, Setup};
 use crate::peer::Peers;
 
 /// A contender by name: one of ours, or a peer and its arguments, which follow the arguments of all contenders.
-pub(crate) type Known = (&'static str, Option<(&'static str, &'static [&'static str])>);
+pub(crate) type KnownContender = (&'static str, Option<(&'static str, &'static [&'static str])>);
 
 /// The definition of a comparison. All contenders run on one core.
 #[derive(Debug)]
 pub struct Definition {
     /// The name of the comparison, which is that of our contenders' command, too.
     pub name: &'static str,
-    pub(crate) known: &'static [Known],
+    pub(crate) known: &'static [KnownContender],
     /// The contender that ratios are taken to, if it is measured; else the first.
     pub(crate) baseline: Option<&'static str>,
     pub(crate) metrics: fn() -> Vec<Metric>,
@@ -30,7 +30,7 @@ pub struct Definition {
     /// The job that is read in a cell, how long the answer may take, and about how long it takes.
     pub(crate) job: fn(&Cell, Duration) -> (String, Duration, Duration),
     /// The check of contenders that work in a directory, which is an argument of each.
-    pub(crate) check: Option<Check>,
+    pub(crate) check: Option<DirectoryCheck>,
 }
 
 impl Definition {
@@ -73,7 +73,7 @@ impl Definition {
         let timed = self.slices.map(|_| slice.as_secs_f64());
         all.extend(timed.map(|seconds| ("seconds".to_owned(), seconds.into())));
         let slices = timed.map_or(String::new(), |seconds| format!(" of {seconds} s"));
-        let shown = Shown {
+        let shown = Presentation {
             kind: self.name,
             title: None,
             terms: format!("{slices}, all on core {core}"),

@@ -10,13 +10,13 @@ use crate::process::{Process, ProcessError, Spec};
 use crate::server::Server;
 
 /// How long to wait before the next look.
-const INTERVAL: Duration = Duration::from_millis(10);
+const READY_CHECK_PERIOD: Duration = Duration::from_millis(10);
 
 /// How long what a server listens on must stay the same: one that opens several sockets opens them one after the other.
-const SETTLED: Duration = Duration::from_millis(100);
+const PORTS_STABLE_TIME: Duration = Duration::from_millis(100);
 
 /// How much of the outputs is kept if a line is awaited.
-const KEPT: usize = 4096;
+const READY_TAIL_BYTES: usize = 4096;
 
 /// The conditions under which a server is ready.
 #[derive(Clone, Debug)]
@@ -36,13 +36,13 @@ impl Ready {
     /// If it cannot be started, ends, or is not ready in time; each says what was seen instead.
     pub(crate) fn start(&self, spec: &Spec) -> Result<Server, ProcessError> {
         let mut process = match &self.line {
-            Some(line) => Process::start_read(spec, KEPT, Some(line.clone()))?,
+            Some(line) => Process::start_read(spec, READY_TAIL_BYTES, Some(line.clone()))?,
             None => Process::start(spec)?,
         };
         let began = clock::now();
         let mut seen = (Vec::new(), began);
         loop {
-            if let Some(status) = process.ended(INTERVAL) {
+            if let Some(status) = process.ended(READY_CHECK_PERIOD) {
                 let error = process.check(Duration::ZERO).err();
                 return Err(explained(
                     error.unwrap_or_else(|| process.error("ended".into())),
@@ -50,12 +50,12 @@ impl Ready {
                 ));
             }
             let now = clock::now();
-            if process.stderr.has_come() {
+            if process.output.is_ready() {
                 let ports = self.open_ports(process.pid());
                 if ports != seen.0 {
                     seen = (ports, now);
                 }
-                let is_settled = self.port.is_some() || now - seen.1 >= SETTLED;
+                let is_settled = self.port.is_some() || now - seen.1 >= PORTS_STABLE_TIME;
                 if let ([address], true) = (&seen.0[..], is_settled) {
                     let address = (*address).into();
                     return Ok(Server { process, address });
@@ -83,7 +83,7 @@ impl Ready {
 
     fn why_not(&self, process: &Process, seen: &[SocketAddr]) -> String {
         let timeout = self.timeout;
-        if !process.stderr.has_come() {
+        if !process.output.is_ready() {
             let line = self.line.as_deref().unwrap_or_default();
             return format!("no line of its output has '{line}' within {timeout:?}");
         }
@@ -152,8 +152,8 @@ mod tests {
     use super::*;
     use crate::process::tests::shell;
 
-    const LONG: Duration = Duration::from_secs(20);
-    const SHORT: Duration = Duration::from_millis(30);
+    const LONG_TIMEOUT: Duration = Duration::from_secs(20);
+    const SHORT_TIMEOUT: Duration = Duration::from_millis(30);
 
     fn ready(port: Option<u16>, line: Option<&str>, timeout: Duration) -> Ready {
         Ready { port, line: line.map(str::to_owned), timeout }
@@ -170,13 +170,14 @@ mod tests {
         for (line, script) in
             [(None, "exec sleep 1000"), (Some("up"), "echo it is up; exec sleep 1000")]
         {
-            let server =
-                ready(Some(address.port()), line, LONG).start(&shell(script)).expect("it listens");
+            let server = ready(Some(address.port()), line, LONG_TIMEOUT)
+                .start(&shell(script))
+                .expect("it listens");
             assert_eq!(server.address, address.into());
         }
         let error = refused(
             "echo starting; exec sleep 1000",
-            &ready(Some(address.port()), Some("up"), SHORT),
+            &ready(Some(address.port()), Some("up"), SHORT_TIMEOUT),
         );
         assert_eq!(
             error,
@@ -192,12 +193,22 @@ mod tests {
             (
                 "echo in use >&2; exit 1",
                 Some(1),
-                LONG,
+                LONG_TIMEOUT,
                 "shell: ended (exit status: 1); its last line: in use",
             ),
-            ("exit 0", None, LONG, "keep it in the foreground"),
-            ("exec sleep 1000", Some(1), SHORT, "shell: it does not listen on port 1 within 30ms"),
-            ("exec sleep 1000", None, SHORT, "shell: it does not listen for TCP within 30ms"),
+            ("exit 0", None, LONG_TIMEOUT, "keep it in the foreground"),
+            (
+                "exec sleep 1000",
+                Some(1),
+                SHORT_TIMEOUT,
+                "shell: it does not listen on port 1 within 30ms",
+            ),
+            (
+                "exec sleep 1000",
+                None,
+                SHORT_TIMEOUT,
+                "shell: it does not listen for TCP within 30ms",
+            ),
         ] {
             let error = refused(script, &ready(port, None, timeout));
             assert!(error.contains(part), "{error}");

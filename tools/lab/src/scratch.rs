@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Existing directories, for [`remove_all`].
-static THERE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static DIRECTORIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// The start of their names, which goes on with the process and a number.
 const PREFIX: &str = "annulus-bench-";
@@ -16,11 +16,11 @@ const PREFIX: &str = "annulus-bench-";
 /// Removes every scratch directory, if the lab must end at once.
 pub fn remove_all() {
     // The process ends, so a failure cannot be reported.
-    there().iter().for_each(|directory| _ = fs::remove_dir_all(directory));
+    directories().iter().for_each(|directory| _ = fs::remove_dir_all(directory));
 }
 
 /// Removes the scratch directories of processes that have ended. Those of other users remain: they cannot be removed.
-fn remove_left(parent: &Path) {
+fn remove_stale(parent: &Path) {
     let is_left = |name: &str| {
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'))?.0;
         pid.parse::<u32>().ok().map(|pid| !Path::new("/proc").join(pid.to_string()).exists())
@@ -30,8 +30,8 @@ fn remove_left(parent: &Path) {
     left.for_each(|entry| _ = fs::remove_dir_all(entry.path()));
 }
 
-fn there() -> MutexGuard<'static, Vec<PathBuf>> {
-    THERE.lock().unwrap_or_else(PoisonError::into_inner)
+fn directories() -> MutexGuard<'static, Vec<PathBuf>> {
+    DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A directory that is removed with its content when dropped.
@@ -41,17 +41,17 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory in another one, accessible to this user only. Removes those there whose processes were killed.
+    /// Makes a directory in another one, accessible to this user only. Removes those directories whose processes were killed.
     pub fn within(directory: &Path) -> io::Result<Scratch> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{}-{number}", std::process::id());
         let parent = directory.canonicalize()?;
-        remove_left(&parent);
+        remove_stale(&parent);
         let directory = parent.join(name);
-        let mut there = there();
+        let mut all = directories();
         DirBuilder::new().mode(0o700).create(&directory)?;
-        there.push(directory.clone());
+        all.push(directory.clone());
         Ok(Scratch { directory })
     }
 
@@ -66,8 +66,8 @@ impl Scratch {
     }
 
     fn clear(&self) -> io::Result<()> {
-        let mut there = there();
-        there.retain(|directory| *directory != self.directory);
+        let mut all = directories();
+        all.retain(|directory| *directory != self.directory);
         match fs::remove_dir_all(&self.directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -102,7 +102,7 @@ pub(crate) mod tests {
         fs::create_dir(directory.join("sub")).expect("a directory in it");
         fs::write(directory.join("sub/file"), b"x").expect("a file in it");
         assert_eq!(
-            fs::metadata(&directory).expect("it is there").permissions().mode() & 0o777,
+            fs::metadata(&directory).expect("it exists").permissions().mode() & 0o777,
             0o700
         );
         drop(scratch);
@@ -113,7 +113,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_has_left_is_removed() {
+    fn directories_of_killed_processes_are_removed() {
         let parent = directory();
         // No process has such an id, and process 1 always runs.
         let names = ["4194305-0", "1-0", "x-0", "4194305"].map(|end| format!("{PREFIX}{end}"));

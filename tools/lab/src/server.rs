@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use annulus_load::ServerAddress;
+use annulus_load::{Observer, ServerAddress};
 
 use crate::bench::Sample;
 use crate::proc::{Memory, Usage};
@@ -26,7 +26,7 @@ impl Server {
 
     fn start_within(spec: &Spec, timeout: Duration) -> Result<Server, ProcessError> {
         let mut process = Process::start(spec)?;
-        match process.stderr.address(timeout) {
+        match process.output.address(timeout) {
             Ok(address) => Ok(Server { process, address }),
             Err(RecvTimeoutError::Timeout) => {
                 Err(process.error(format!("no line with `listening on` within {timeout:?}")))
@@ -39,11 +39,50 @@ impl Server {
     }
 }
 
+/// How long a server may take to finish what clients left behind, several thousand requests. Some are never idle.
+const REST_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// Reads the server's usage when the measured window opens and closes.
+///
+/// Clients that are tasks send nothing meanwhile, so the server finishes its work, and its CPU time is read then: at
+/// both edges of the window everything sent is answered and accounted (ADR 0017).
+#[derive(Debug)]
+pub(crate) struct UsageObserver {
+    pid: u32,
+    opened: io::Result<Usage>,
+    closed: io::Result<Usage>,
+}
+
+impl UsageObserver {
+    /// A watch on the server with this process id.
+    pub(crate) fn new(pid: u32) -> UsageObserver {
+        let never = || Err(io::Error::other("the measured window never opened or never closed"));
+        UsageObserver { pid, opened: never(), closed: never() }
+    }
+
+    /// The sample of the load, with the usage of the server.
+    pub(crate) fn add_to(self, mut sample: Sample) -> io::Result<Sample> {
+        let used = self.closed?.since(self.opened?);
+        add_usage(&mut sample, self.pid, used)?;
+        Ok(sample)
+    }
+}
+
+impl Observer for UsageObserver {
+    fn window_opened(&mut self) {
+        self.opened = Usage::at_rest(self.pid, REST_TIMEOUT);
+    }
+
+    fn window_closed(&mut self) {
+        self.closed = Usage::at_rest(self.pid, REST_TIMEOUT);
+    }
+}
+
 /// Adds to a sample what the server used for it, and its memory.
 ///
 /// # Errors
 /// If it used nothing that can be seen, or has ended.
-pub(crate) fn add_usage(sample: &mut Sample, pid: u32, used: Usage) -> io::Result<()> {
+fn add_usage(sample: &mut Sample, pid: u32, used: Usage) -> io::Result<()> {
     if used.cpu_ns == 0 {
         return Err(io::Error::other(
             "the server used no CPU time that is counted: other work held its core; make slices longer",
@@ -73,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_used_nothing_has_no_sample() {
+    fn a_server_that_used_no_cpu_time_has_no_sample() {
         let pid = std::process::id();
         let mut sample = Sample::default();
         let error = add_usage(&mut sample, pid, Usage::default()).expect_err("no time");

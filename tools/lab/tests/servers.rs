@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use annulus_lab::bench::{Measure, Outcome, Plan, Rounds, Slice};
 use annulus_lab::cores::Cores;
-use annulus_lab::describe::{Contender, Missing};
+use annulus_lab::describe::{Contender, MissingPolicy};
 use annulus_lab::echo::{self, Echo, Transport};
 use annulus_load::{Options, affinity};
 
 /// The variables that start this program as a server: its behaviour, and its port.
-const ROLE: &str = "ANNULUS_LAB_TEST_SERVER";
-const PORT: &str = "ANNULUS_LAB_TEST_PORT";
+const ROLE_VARIABLE: &str = "ANNULUS_LAB_TEST_SERVER";
+const PORT_VARIABLE: &str = "ANNULUS_LAB_TEST_PORT";
 
 /// Two messages in flight per connection, from tasks.
 fn pipeline() -> Options {
@@ -26,7 +26,7 @@ fn pipeline() -> Options {
 fn start(role: &str, load: Options) -> Box<dyn Measure> {
     let this = std::env::current_exe().expect("this program");
     let command = format!(
-        "/usr/bin/env {ROLE}={role} {PORT}={{port}} '{}' --ignored --exact serves --nocapture",
+        "/usr/bin/env {ROLE_VARIABLE}={role} {PORT_VARIABLE}={{port}} '{}' --ignored --exact serves --nocapture",
         this.display()
     );
     let core = affinity::allowed().expect("the cores")[0];
@@ -40,7 +40,7 @@ fn start(role: &str, load: Options) -> Box<dyn Measure> {
         peers: None,
     };
     let mut setup = echo.setup(&[echo::cell(3, 1000)]).expect("a comparison");
-    setup.missing = Missing::LeftOut;
+    setup.missing = MissingPolicy::LeaveOut;
     setup.prepare().expect("servers").measure
 }
 
@@ -85,7 +85,7 @@ fn a_server_that_ends_is_named_with_its_last_line() {
 }
 
 #[test]
-fn a_server_that_ended_is_started_anew() {
+fn a_server_that_ended_is_restarted() {
     let mut servers = start("fall-once", pipeline());
     let error = measure(&mut servers, 0).expect_err("the first process ends");
     assert!(error.starts_with("ended (exit status: 9)"), "{error}");
@@ -108,8 +108,8 @@ fn is_first() -> bool {
 #[test]
 #[ignore = "the server of the other tests"]
 fn serves() {
-    let Ok(role) = std::env::var(ROLE) else { return };
-    let port = std::env::var(PORT).expect("its port");
+    let Ok(role) = std::env::var(ROLE_VARIABLE) else { return };
+    let port = std::env::var(PORT_VARIABLE).expect("its port");
     let listener = TcpListener::bind(format!("127.0.0.1:{port}")).expect("a free port");
     eprintln!("{role}: listening on {}", listener.local_addr().expect("address"));
     for stream in listener.incoming() {

@@ -3,9 +3,9 @@
 use crate::duration;
 use crate::output::{self, note};
 use crate::usage::UsageError;
-use annulus_lab::describe::Described;
+use annulus_lab::describe::Description;
 use annulus_lab::distinct;
-use annulus_lab::peer::{Built, Peers};
+use annulus_lab::peer::{BuildOutcome, Peers};
 use annulus_load::clock;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -50,7 +50,7 @@ pub(super) fn run(args: &BuildArgs) -> Result<ExitCode> {
         let built = peers.build(name).with_context(|| format!("peer {name}"))?;
         let took = duration::shown(clock::now() - began);
         output::print(&format!("{name:<22}{}\n", outcome(&built, &took)))?;
-        if let Built::Failed { printed, .. } = &built {
+        if let BuildOutcome::Failed { printed, .. } = &built {
             output::print(&tail(printed))?;
             failed.push(name.as_str());
         }
@@ -74,11 +74,11 @@ fn names(args: &BuildArgs, peers: &Peers) -> Result<Vec<String>> {
     Ok(if args.names.is_empty() { all } else { args.names.clone() })
 }
 
-fn outcome(built: &Built, took: &str) -> String {
+fn outcome(built: &BuildOutcome, took: &str) -> String {
     match built {
-        Built::Program(_) => format!("built, {took}"),
-        Built::Missing(why) => format!("left out: {why}"),
-        Built::Failed { status, .. } => format!("failed, {took}: {status}"),
+        BuildOutcome::Program(_) => format!("built, {took}"),
+        BuildOutcome::Missing(why) => format!("left out: {why}"),
+        BuildOutcome::Failed { status, .. } => format!("failed, {took}: {status}"),
     }
 }
 
@@ -91,8 +91,8 @@ fn tail(printed: &str) -> String {
 
 /// Programs that comparisons use, and that are not installed.
 fn missing_programs() -> Result<()> {
-    let mut missing: Vec<String> = Described::names()
-        .filter_map(|name| Described::find(name)?.comparison())
+    let mut missing: Vec<String> = Description::names()
+        .filter_map(|name| Description::find(name)?.comparison())
         .flat_map(|comparison| comparison.missing().collect::<Vec<_>>())
         .collect();
     missing.sort();

@@ -4,9 +4,9 @@ use crate::output::{self, Target, note};
 use crate::text::{table, wrapped};
 use crate::usage::UsageError;
 use annulus_lab::bench::Bench;
-use annulus_lab::compare::{self, Change, Comparison, Options};
+use annulus_lab::compare::{self, Change, Options, RunComparison};
 use annulus_lab::page;
-use annulus_lab::results::{ENDING, Results, run_name};
+use annulus_lab::results::{EXTENSION, Results, run_name};
 use annulus_load::stats::Verdict;
 use anyhow::Result;
 use clap::Args;
@@ -68,7 +68,7 @@ struct Document<'a> {
     version: u64,
     old: &'a Path,
     new: &'a Path,
-    comparisons: &'a [Comparison],
+    comparisons: &'a [RunComparison],
 }
 
 pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
@@ -105,7 +105,7 @@ fn pairs(old: &Path, new: &Path) -> Result<Vec<[PathBuf; 2]>, UsageError> {
             let pairs: Vec<[PathBuf; 2]> = old_files.into_iter().filter_map(same).collect();
             if pairs.is_empty() {
                 let (old, new) = (old.display(), new.display());
-                let text = format!("{old} and {new} have no .{ENDING} file of the same name");
+                let text = format!("{old} and {new} have no .{EXTENSION} file of the same name");
                 return Err(UsageError(text));
             }
             Ok(pairs)
@@ -130,7 +130,7 @@ fn read(path: &Path) -> Result<Results, UsageError> {
 }
 
 /// All pairs, with intervals that hold together.
-fn compared(pairs: &[[Results; 2]], options: &Options) -> Result<Vec<Comparison>, UsageError> {
+fn compared(pairs: &[[Results; 2]], options: &Options) -> Result<Vec<RunComparison>, UsageError> {
     options.check()?;
     let runs: Vec<[compare::Run<'_>; 2]> =
         pairs.iter().map(|pair| [of(&pair[0]), of(&pair[1])]).collect();
@@ -154,7 +154,7 @@ fn of(results: &Results) -> compare::Run<'_> {
 }
 
 /// The exit status, with a line that says why it is not 0.
-fn status(comparisons: &[Comparison]) -> ExitCode {
+fn status(comparisons: &[RunComparison]) -> ExitCode {
     let worse: usize = comparisons.iter().map(|found| found.of(Verdict::Worse).count()).sum();
     if worse == 0 {
         return ExitCode::SUCCESS;
@@ -165,7 +165,7 @@ fn status(comparisons: &[Comparison]) -> ExitCode {
 }
 
 /// A comparison within 80 columns: a table a cell.
-fn text(comparison: &Comparison, bench: &Bench, all: bool) -> String {
+fn text(comparison: &RunComparison, bench: &Bench, all: bool) -> String {
     let mut text = format!("{}\n", comparison.bench);
     text.extend(comparison.differences.iter().map(|line| wrapped("≠ ", line)));
     for cell in &bench.cells {

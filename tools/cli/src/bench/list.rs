@@ -5,7 +5,7 @@ use super::subject::{self, Options, Subject};
 use crate::duration;
 use crate::output;
 use crate::text::{Listing, table};
-use annulus_lab::describe::{Described, Only};
+use annulus_lab::describe::{Description, Selection};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ struct Listed {
 }
 
 pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
-    let all = || Described::names().map(str::to_owned).collect();
+    let all = || Description::names().map(str::to_owned).collect();
     let names = if args.names.is_empty() { all() } else { args.names.clone() };
     let listed = names.into_iter().map(listed).collect::<Result<Vec<Listed>>>()?;
     let titles = ["", "kind", "cells", "contenders", "time", "quick"].map(String::from).to_vec();
@@ -55,7 +55,7 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
 fn listed(word: String) -> Result<Listed> {
     let subject = |quick| {
         let cores = Pins::default().choose()?;
-        let (precision, only) = (None, Only::default());
+        let (precision, only) = (None, Selection::default());
         subject::named(&word, &Options { quick, rounds: None, seed: 1, cores, precision, only })
     };
     let (usual, quick) = (subject(false)?, subject(true)?);

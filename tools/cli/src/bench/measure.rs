@@ -11,9 +11,9 @@ use super::tables;
 use crate::duration;
 use crate::output::{self, Target, note};
 use crate::usage::UsageError;
-use annulus_lab::describe::{Described, Only, Setup};
+use annulus_lab::describe::{Description, Selection, Setup};
 use annulus_lab::distinct;
-use annulus_lab::results::{self, COMPRESSED, ENDING, Results};
+use annulus_lab::results::{self, COMPRESSED_EXTENSION, EXTENSION, Results};
 use annulus_lab::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -230,11 +230,12 @@ fn measure(
 ) -> Result<Done> {
     let Subject { name, setup, mut suite } = subject;
     // The ending is appended: a part of the name that follows a dot stays.
-    let path = [ENDING, COMPRESSED].map(|ending| directory.join(format!("{name}.{ending}")));
+    let path =
+        [EXTENSION, COMPRESSED_EXTENSION].map(|ending| directory.join(format!("{name}.{ending}")));
     let [plain, compressed] = path;
     let path = if compressed.exists() { compressed } else { plain };
     let known = path.exists().then(|| Results::read(&path)).transpose()?;
-    known.as_ref().map_or(Ok(()), |results| results.check_asked(&setup))?;
+    known.as_ref().map_or(Ok(()), |results| results.check_same_run(&setup))?;
     let is_finished = known.as_ref().is_some_and(Results::is_finished);
     if is_finished {
         note(format_args!("annulus: {} is finished: remove it to measure again", path.display()));
@@ -288,7 +289,7 @@ impl RunArgs {
             seed: self.seed,
             cores: self.pins.choose()?,
             precision: self.precision.map(|half_width| (half_width, self.rounds_max)),
-            only: Only::new(self.only.iter().map(String::as_str)),
+            only: Selection::new(self.only.iter().map(String::as_str)),
         })
     }
 
@@ -300,7 +301,7 @@ impl RunArgs {
     /// The named subjects, each once.
     fn named(&self) -> Result<Vec<String>, UsageError> {
         match self.names.as_slice() {
-            [_] if self.is_all() => Ok(Described::names().map(str::to_owned).collect()),
+            [_] if self.is_all() => Ok(Description::names().map(str::to_owned).collect()),
             names if self.is_all() => {
                 let text = format!("{}: all and quick stand alone", names.join(" "));
                 Err(UsageError(text))

@@ -1,7 +1,7 @@
 //! `annulus bench page`: results as pages, Markdown, CSV and JSON.
 
 use crate::output::{self, note};
-use annulus_lab::page::{self, Form, Written};
+use annulus_lab::page::{self, Form, WrittenPages};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(super) fn run(args: PageArgs) -> Result<ExitCode> {
     for path in &args.results {
         files.extend(named(path)?);
     }
-    let Written { pages, unreadable } = page::write(&files, args.out.as_deref(), &args.forms)?;
+    let WrittenPages { pages, unreadable } = page::write(&files, args.out.as_deref(), &args.forms)?;
     unreadable.iter().for_each(|why| note(format_args!("annulus: {why}")));
     let lines = pages.iter().map(|page| format!("{}\n", page.display()));
     output::print(&lines.collect::<String>())?;

@@ -1,7 +1,7 @@
 //! The report of a bench as text.
 
 use crate::text::{table, wrapped};
-use annulus_lab::bench::{Bench, Cell, Column, Layout, Metric, NOTHING, Report, Role, Row};
+use annulus_lab::bench::{Bench, Cell, Column, Layout, Metric, NOT_MEASURED, Report, Role, Row};
 use annulus_lab::environment::Environment;
 use annulus_load::stats::{Interval, Ratio};
 
@@ -173,7 +173,7 @@ fn cell_table(report: &Report, rows: &[&Row]) -> String {
     lines.extend(absent.iter().map(|name| absent_row(name, columns.len())));
     if failed {
         let count = |row: &&Row| row.failed.to_string();
-        let nothing = absent.iter().map(|_| NOTHING.to_owned());
+        let nothing = absent.iter().map(|_| NOT_MEASURED.to_owned());
         let counts = ["failed".to_owned()].into_iter().chain(rows.iter().map(count)).chain(nothing);
         lines.iter_mut().zip(counts).for_each(|(line, count)| line.insert(1, count));
     }
@@ -182,7 +182,7 @@ fn cell_table(report: &Report, rows: &[&Row]) -> String {
 
 /// The row of a contender that is missing here.
 fn absent_row(name: &str, columns: usize) -> Vec<String> {
-    [name.to_owned()].into_iter().chain(vec![NOTHING.to_owned(); columns]).collect()
+    [name.to_owned()].into_iter().chain(vec![NOT_MEASURED.to_owned(); columns]).collect()
 }
 
 /// A row per cell, a column per contender.
@@ -200,7 +200,7 @@ fn matrix(report: &Report) -> String {
                 let figure = |name: &&String| {
                     report
                         .row(name, cell)
-                        .map_or(NOTHING.into(), |row| report.shown(row, column.0, column.1))
+                        .map_or(NOT_MEASURED.into(), |row| report.shown(row, column.0, column.1))
                 };
                 lines.push([cell.job()].into_iter().chain(names.iter().map(figure)).collect());
             }

@@ -39,7 +39,7 @@ impl RunLock {
 
     /// Whether a signal has come.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.interrupt.is_asked()
+        self.interrupt.is_signalled()
     }
 
     /// The exit status of a run without failures.

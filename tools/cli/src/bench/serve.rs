@@ -4,7 +4,7 @@ use crate::http::{self, Answer, CONNECTIONS, Refusal, Request};
 use crate::output::note;
 use annulus::net::{ConnectionLimit, ListenOptions};
 use annulus::signal::{self, Signal};
-use annulus_lab::page::Directory;
+use annulus_lab::page::ResultsDirectory;
 use anyhow::{Context, Result};
 use clap::Args;
 use futures_util::future::{Either, select};
@@ -43,13 +43,13 @@ pub(super) struct ServeArgs {
 }
 
 pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
-    let directory = Directory::open(&args.directory)
+    let directory = ResultsDirectory::open(&args.directory)
         .with_context(|| format!("cannot read {}", args.directory.display()))?;
     let served = annulus::run(serve(Arc::new(directory), args.port));
     served.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(directory: Arc<Directory>, port: u16) -> Result<()> {
+async fn serve(directory: Arc<ResultsDirectory>, port: u16) -> Result<()> {
     let mut signals =
         signal::signals(&[Signal::SIGINT, Signal::SIGTERM]).context("cannot watch for ctrl-C")?;
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
@@ -67,7 +67,7 @@ async fn serve(directory: Arc<Directory>, port: u16) -> Result<()> {
     }
 }
 
-async fn answer(directory: Arc<Directory>, request: Request) -> Result<Answer, Refusal> {
+async fn answer(directory: Arc<ResultsDirectory>, request: Request) -> Result<Answer, Refusal> {
     if !request.host.as_deref().is_none_or(is_loopback) {
         return Err(Refusal::forbidden("ask for localhost or 127.0.0.1"));
     }

@@ -5,7 +5,7 @@ use super::servers::{self, SLICE, ServerArgs};
 use crate::usage::UsageError;
 use annulus_lab::bench::{Precision, Rounds};
 use annulus_lab::cores::Cores;
-use annulus_lab::describe::{Described, Missing, Only, Setup};
+use annulus_lab::describe::{Description, MissingPolicy, Selection, Setup};
 use annulus_lab::suite;
 use annulus_load::stats::{rounds_for, shared_miss};
 use anyhow::{Context, Result};
@@ -28,7 +28,7 @@ pub(super) struct Options {
     pub(super) cores: Cores,
     /// Half the width of intervals, and the most rounds for it.
     pub(super) precision: Option<(f64, u64)>,
-    pub(super) only: Only,
+    pub(super) only: Selection,
 }
 
 /// One comparison.
@@ -38,7 +38,7 @@ pub(super) struct Subject {
     pub(super) name: String,
     pub(super) setup: Setup,
     /// The published tables that it measures again, if there are any.
-    pub(super) suite: Option<suite::Run>,
+    pub(super) suite: Option<suite::SuiteRun>,
 }
 
 /// The comparison that a word of the command line stands for: a file, or one that comes with the lab.
@@ -48,21 +48,21 @@ pub(super) struct Subject {
 pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
     let is_file = word.contains('/') || word.ends_with(".toml");
     let (name, described) = match is_file {
-        true => (stem(word)?, Described::read(Path::new(word))?),
-        false => (word.to_owned(), Described::find(word).ok_or_else(|| unknown(word))?),
+        true => (stem(word)?, Description::read(Path::new(word))?),
+        false => (word.to_owned(), Description::find(word).ok_or_else(|| unknown(word))?),
     };
     let (mut setup, suite) = match described {
-        Described::Suite(suite) => {
-            let mut run = suite::Run::new(&name, suite, options.suite_plan());
+        Description::Suite(suite) => {
+            let mut run = suite::SuiteRun::new(&name, suite, options.suite_plan());
             let setup = run.setup(catalogue()).with_context(|| format!("suite {name}"))?;
             (setup, Some(run))
         }
-        Described::Comparison(comparison) => {
+        Description::Comparison(comparison) => {
             let mut setup = servers::of(comparison, SLICE, options);
             if !is_file {
                 setup.plan.name = format!("programs {name}");
                 setup.plan.rounds = Rounds::fixed(setup.plan.rounds.least);
-                setup.missing = Missing::LeftOut;
+                setup.missing = MissingPolicy::LeaveOut;
             }
             (setup, None)
         }
@@ -72,7 +72,7 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
 }
 
 fn unknown(word: &str) -> UsageError {
-    let words: Vec<&str> = Described::names().collect();
+    let words: Vec<&str> = Description::names().collect();
     UsageError(format!(
         "nothing is named '{word}': there are {ALL}, {QUICK}, {}; or give the path of a file",
         words.join(", ")
@@ -113,9 +113,9 @@ impl Options {
         Ok(())
     }
 
-    fn suite_plan(&self) -> suite::Plan {
+    fn suite_plan(&self) -> suite::SuitePlan {
         let usual = if self.quick { QUICK_ROUNDS } else { ROUNDS };
-        suite::Plan {
+        suite::SuitePlan {
             cores: self.cores,
             quick: self.quick,
             rounds: self.rounds.unwrap_or(usual) as usize,

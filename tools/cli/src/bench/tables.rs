@@ -3,7 +3,7 @@
 use super::results::machine;
 use crate::text::{table, wrapped};
 use annulus_lab::cores::Cores;
-use annulus_lab::suite::{Plan, SuiteReport};
+use annulus_lab::suite::{SuitePlan, SuiteReport};
 
 /// The tables of the document, with the published figures above the measured ones.
 pub(super) fn text(report: &SuiteReport) -> String {
@@ -20,7 +20,7 @@ pub(super) fn text(report: &SuiteReport) -> String {
 
 fn heading(report: &SuiteReport) -> String {
     let SuiteReport { name, suite, plan, comparison, .. } = report;
-    let Plan { cores: Cores { server, load }, quick, rounds, seed } = plan;
+    let SuitePlan { cores: Cores { server, load }, quick, rounds, seed } = plan;
     let quick = if *quick { ", quick: fewer rounds, shorter slices" } else { "" };
     let machine = machine(&comparison.environment);
     let measured = format!(
@@ -39,10 +39,10 @@ fn heading(report: &SuiteReport) -> String {
 mod tests {
     use super::*;
     use crate::text::COLUMNS;
-    use annulus_lab::suite::{Measured, RowReport, TableReport};
+    use annulus_lab::suite::{MeasuredRow, RowReport, TableReport};
 
     fn report(name: &str, servers: &[Option<&str>]) -> TableReport {
-        let line = |(n, server): (usize, &Option<&str>)| Measured {
+        let line = |(n, server): (usize, &Option<&str>)| MeasuredRow {
             server: server.map(str::to_owned),
             figures: vec![Some(1000.0 * (n + 1) as f64), None],
         };

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_displayed_sent_and_serialized() {
+    fn a_cell_has_a_display_a_job_and_a_json_form() {
         let cell = Cell::new([("clients", 50.into()), ("bytes", 128.into())]);
         assert_eq!(cell.to_string(), "50 clients × 128 bytes");
         assert_eq!(Cell::new([("entries", 1.into())]).to_string(), "1 entry");

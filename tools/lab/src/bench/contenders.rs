@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::process::Spec;
 
 /// The suffix of the control's name.
-const CONTROL: &str = " (control)";
+const CONTROL_SUFFIX: &str = " (control)";
 
 /// The contenders that are available here, and why the others are missing.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -44,7 +44,7 @@ impl Contenders {
             }
         }
         ensure!(!specs.is_empty(), "no contender is left to measure: {}", missing.join("; "));
-        let control = Some(specs[0].named(format!("{}{CONTROL}", specs[0].name)));
+        let control = Some(specs[0].named(format!("{}{CONTROL_SUFFIX}", specs[0].name)));
         let baseline = specs.iter().find(|spec| Some(spec.name.as_str()) == usual);
         let baseline = baseline.unwrap_or(&specs[0]).name.clone();
         Ok(Contenders { specs, control, missing, absent: Vec::new(), baseline })

@@ -11,28 +11,28 @@ use super::metric::{Better, Metric};
 use super::record::Record;
 
 /// Half the width that the control's interval may have; beyond that, it is too unsteady to compare with.
-const CONTROL_HALF_WIDTH: f64 = 0.10;
+const MAX_CONTROL_HALF_WIDTH: f64 = 0.10;
 
 /// A contender is not compared if more than this share of its slices failed: the slices that remain are not a fair sample.
-const MOST_FAILED: f64 = 0.2;
+const MAX_FAILED_SHARE: f64 = 0.2;
 
 /// Contenders whose shares of refused requests differ by more than this did not do the same work.
-const REFUSED: f64 = 0.001;
+const MAX_REFUSED_DIFFERENCE: f64 = 0.001;
 
 /// Contenders whose replies differ by more than this share, and by more bytes than headers do, did not do the same work, either.
-const REPLY_SHARE: f64 = 0.25;
-const REPLY_BYTES: f64 = 512.0;
+const MAX_REPLY_SIZE_RATIO: f64 = 0.25;
+const MAX_REPLY_EXTRA_BYTES: f64 = 512.0;
 
 /// Numbers of a sample: requests that were refused, and bytes of all replies.
 pub(crate) const REFUSED_KEY: &str = "refused";
 pub(crate) const RECEIVED_KEY: &str = "received_bytes";
 
 /// A contender compared with itself.
-const ITSELF: Ratio = Ratio { median: 1.0, interval: Some(Interval { low: 1.0, high: 1.0 }) };
+const SELF_RATIO: Ratio = Ratio { median: 1.0, interval: Some(Interval { low: 1.0, high: 1.0 }) };
 
 /// Whether the control differs so much from the contender that it copies, or strays so much, that small effects cannot be found.
 pub(super) fn control_failed(control: Ratio) -> bool {
-    control.distance() > DEFAULT_MARGIN || control.half_width() > Some(CONTROL_HALF_WIDTH)
+    control.distance() > DEFAULT_MARGIN || control.half_width() > Some(MAX_CONTROL_HALF_WIDTH)
 }
 
 /// A cell and a metric.
@@ -62,7 +62,7 @@ impl Contest<'_> {
     /// Whether too many slices of this contender failed.
     pub(super) fn has_failed(&self, contender: usize) -> bool {
         let [failed, all] = self.record.failed(contender, self.cell);
-        failed as f64 > MOST_FAILED * all as f64
+        failed as f64 > MAX_FAILED_SHARE * all as f64
     }
 
     /// Why nothing can be compared in this cell, whatever the figures are.
@@ -75,11 +75,11 @@ impl Contest<'_> {
             let why = errors.next().map_or("", String::as_str);
             format!("{} failed in {failed} of {all} slices: {why}", self.name(index))
         });
-        failed.or_else(|| self.other_work())
+        failed.or_else(|| self.different_work())
     }
 
     /// Which contenders did not do the same work: one refused more, or answered with less.
-    fn other_work(&self) -> Option<String> {
+    fn different_work(&self) -> Option<String> {
         let each = |key: &str, of: &dyn Fn(f64, f64) -> bool| {
             let share =
                 |index| Some((self.record.share(key, "operations", index, self.cell)?, index));
@@ -89,12 +89,14 @@ impl Contest<'_> {
             let most = shares.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0))?;
             of(least.0, most.0).then_some([most, least])
         };
-        let refused = each(REFUSED_KEY, &|least, most| most - least > REFUSED);
+        let refused = each(REFUSED_KEY, &|least, most| most - least > MAX_REFUSED_DIFFERENCE);
         let refused = refused.map(|[most, least]| {
             let [a, b] = [most, least].map(|(share, index)| (100.0 * share, self.name(index)));
             format!("{} refused {:.1} % of its requests, and {} {:.1} %", a.1, a.0, b.1, b.0)
         });
-        let differs = |least: f64, most: f64| most > least * (1.0 + REPLY_SHARE) + REPLY_BYTES;
+        let differs = |least: f64, most: f64| {
+            most > least * (1.0 + MAX_REPLY_SIZE_RATIO) + MAX_REPLY_EXTRA_BYTES
+        };
         let sizes = || {
             let [most, least] = each(RECEIVED_KEY, &differs)?;
             let [a, b] = [most, least].map(|(bytes, index)| (bytes.round(), self.name(index)));
@@ -124,7 +126,7 @@ impl Contest<'_> {
     /// The ratio of two contenders, inverted if higher is better, so that lower is better.
     pub(super) fn cost(&self, contender: usize, other: usize) -> Option<Ratio> {
         if contender == other {
-            return Some(ITSELF);
+            return Some(SELF_RATIO);
         }
         let ratio = self.ratio(contender, other)?;
         Some(if self.metric.better == Better::Higher { ratio.inverse() } else { ratio })
@@ -132,7 +134,7 @@ impl Contest<'_> {
 
     /// The difference that the whole interval of two contenders must exceed: the margin, or how much the control deviates if
     /// that is more. If the control failed, it is twice the farther end of the control's interval: only far larger differences are found.
-    pub(super) fn least(&self) -> f64 {
+    pub(super) fn min_difference(&self) -> f64 {
         let deviation = self.control().map_or(0.0, |control| match control_failed(control) {
             true => 2.0 * control.reach(),
             false => (control.median - 1.0).abs(),
@@ -146,7 +148,8 @@ impl Contest<'_> {
             return Verdict::Void;
         }
         let cost = self.cost(contender, other);
-        let found = cost.map_or(Verdict::Undecided, |cost| Verdict::of(cost, self.least()));
+        let found =
+            cost.map_or(Verdict::Undecided, |cost| Verdict::of(cost, self.min_difference()));
         let is_void = || self.control().is_some_and(control_failed);
         if !found.is_different() && is_void() { Verdict::Void } else { found }
     }

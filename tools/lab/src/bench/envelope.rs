@@ -18,14 +18,14 @@ pub struct Envelope {
     /// The key of the metric.
     pub metric: String,
     /// The best contender of each cell, in the order of the cells; `null` if nothing was measured there.
-    pub best: Vec<Option<Best>>,
+    pub best: Vec<Option<BestContender>>,
     /// Each contender, in its order.
     pub contenders: Vec<Distances>,
 }
 
 /// The best contender of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Best {
+pub struct BestContender {
     /// The contender.
     pub contender: String,
     /// The value of the contender.
@@ -42,7 +42,7 @@ pub struct Distances {
     /// The distance in each cell, in the order of the cells; `null` if the contender was not measured there.
     pub cells: Vec<Option<Distance>>,
     /// The cell in which it is farthest from the best, of those with a verdict on it.
-    pub worst: Option<Worst>,
+    pub worst: Option<WorstCell>,
     /// The geometric mean of its distances in all cells with a verdict on it, with the 95 % interval over the rounds that have them
     /// all; `null` if there are none.
     pub mean: Option<Ratio>,
@@ -59,7 +59,7 @@ pub struct Distance {
 
 /// The cell in which a contender is farthest from the best.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Worst {
+pub struct WorstCell {
     /// The cell.
     pub cell: Cell,
     /// The distance.
@@ -67,14 +67,14 @@ pub struct Worst {
 }
 
 /// The contenders that are annulus, the one that stands for it first.
-pub const OURS: [&str; 9] =
+pub const OWN_CONTENDERS: [&str; 9] =
     ["uring", "ring", "tasks", "epoll", "guest", "guest-tasks", "uring-1", "lookup", "task"];
 
 /// The contender that a run is about, compared with the best of its rivals in a cell by the primary metric.
 ///
 /// A run is about annulus, if that takes part, and its rivals are all that are not annulus; else about the baseline, and all others.
 #[derive(Clone, Debug, Serialize)]
-pub struct Against {
+pub struct RivalComparison {
     /// The contender that the run is about.
     pub contender: String,
     /// The cell.
@@ -87,17 +87,18 @@ pub struct Against {
     pub verdict: Verdict,
 }
 
-impl Against {
+impl RivalComparison {
     /// One for each cell in which both were measured; none without a metric that decides.
-    pub fn all(bench: &Bench, record: &Record) -> Vec<Against> {
+    pub fn all(bench: &Bench, record: &Record) -> Vec<RivalComparison> {
         let (names, Some(metric)) = (&bench.contenders.specs, bench.primary()) else {
             return Vec::new();
         };
         let place = |name: &&str| names.iter().position(|spec| spec.name == **name);
-        let subject = OURS.iter().find_map(place).unwrap_or(bench.contenders.baseline_index());
+        let subject =
+            OWN_CONTENDERS.iter().find_map(place).unwrap_or(bench.contenders.baseline_index());
         let is_ours = |index: usize| {
             let name = names[index].name.as_str();
-            OURS.contains(&name) || name.starts_with("uring+")
+            OWN_CONTENDERS.contains(&name) || name.starts_with("uring+")
         };
         let others = (0..names.len()).filter(|&other| other != subject);
         let (ours, mut rivals): (Vec<usize>, Vec<usize>) = others.partition(|&it| is_ours(it));
@@ -108,7 +109,7 @@ impl Against {
             let contest = Contest { bench, record, cell, metric };
             let costs = rivals.iter().filter_map(|&it| Some((it, contest.cost(it, subject)?)));
             let (rival, _) = costs.min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
-            Some(Against {
+            Some(RivalComparison {
                 contender: names[subject].name.clone(),
                 cell: bench.cells[cell].clone(),
                 rival: names[rival].name.clone(),
@@ -143,7 +144,7 @@ impl Envelope {
             let contender = bench.contenders.specs[index].name.clone();
             let (value, verdict) =
                 (record.value(metric, index, contest.cell)?, contest.verdict_of_best(index));
-            Some(Best { contender, value, verdict })
+            Some(BestContender { contender, value, verdict })
         };
         let contenders = 0..bench.contenders.specs.len();
         Envelope {
@@ -185,7 +186,7 @@ impl Distances {
         });
         Distances {
             contender: bench.contenders.specs[contender].name.clone(),
-            worst: worst.map(|(cell, ratio)| Worst { cell: bench.cells[cell].clone(), ratio }),
+            worst: worst.map(|(cell, ratio)| WorstCell { cell: bench.cells[cell].clone(), ratio }),
             mean,
             cells,
         }
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_to_each_cells_best() {
+    fn distances_are_ratios_to_the_best_of_each_cell() {
         let (bench, record) = run(&["a", "b", "c"], &[[2.0, 4.0], [4.0, 2.0], [2.02, 8.0]]);
         let all = Envelope::all(&bench, &record);
         let keys: Vec<&str> = all.iter().map(|envelope| envelope.metric.as_str()).collect();
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!(best, ["a", "b"]);
         let a = all[0].of_contender("a").expect("a contender");
         assert_eq!(verdicts(a), [Some(Verdict::Same), Some(Verdict::Worse)]);
-        let worst = Worst { cell: bench.cells[1].clone(), ratio: 2.0 };
+        let worst = WorstCell { cell: bench.cells[1].clone(), ratio: 2.0 };
         assert_eq!(a.worst.as_ref(), Some(&worst));
         let mean = a.mean.expect("both cells");
         assert!((mean.median - 2.0_f64.sqrt()).abs() < 1e-9 && mean.interval.is_some());
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn higher_can_be_better_and_distances_are_costs_all_the_same() {
+    fn distances_are_costs_even_if_higher_is_better() {
         let (bench, record) = run(&["a", "b"], &[[2.0, 2.0], [4.0, 4.0]]);
         let rate = Envelope::of(&bench, &record, &bench.metrics[1]);
         assert_eq!(rate.best[0].as_ref().map(|best| best.value), Some(5e5));
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contender_that_failed_often_is_not_the_best_and_its_cell_counts_in_no_mean() {
+    fn a_contender_that_failed_often_is_never_the_best() {
         let (bench, mut record) = run(&["a", "b"], &[[2.0, 2.0], [4.0, 4.0]]);
         for round in 0..5 {
             record.keep(Slice { round, cell: 1, contender: 0 }, Err("reset".into()));
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_without_a_verdict_do_not_count_and_few_rounds_decide_nothing() {
+    fn undecided_cells_do_not_count() {
         let (bench, mut record) = run(&["a", "b"], &[[2.0, 2.0], [4.0, 2.5]]);
         for round in 0..15 {
             record.keep(Slice { round, cell: 1, contender: 2 }, Ok(sample(3.0)));

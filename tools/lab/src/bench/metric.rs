@@ -110,7 +110,7 @@ pub enum Fold {
 }
 
 /// The winner must not have a lower rate than this, as a multiple of the other's.
-pub const LEAST_RATE: f64 = 0.97;
+pub const MIN_RATE_RATIO: f64 = 0.97;
 
 /// Operations per second.
 pub fn rate() -> Metric {

@@ -37,13 +37,15 @@ pub use cell::{Cell, Value};
 pub use column::{Column, Figure};
 pub use contenders::Contenders;
 pub(crate) use contest::{RECEIVED_KEY, REFUSED_KEY};
-pub use envelope::{Against, Best, Distance, Distances, Envelope, OURS, Worst};
+pub use envelope::{
+    BestContender, Distance, Distances, Envelope, OWN_CONTENDERS, RivalComparison, WorstCell,
+};
 pub use formula::Formula;
 pub use metric::{
-    Better, Fold, Format, LEAST_RATE, Metric, Role, Sample, cpu, grouped, megabytes, rate,
+    Better, Fold, Format, MIN_RATE_RATIO, Metric, Role, Sample, cpu, grouped, megabytes, rate,
 };
 pub use record::{Outcome, Record};
-pub use report::{Comparison, Footprint, NOTHING, Report, Row, SliceRow};
+pub use report::{Footprint, NOT_MEASURED, PairComparison, Report, Row, SliceRow};
 pub use requests::{client_cpu, mean, p50, p99, p99_9, requests, with_ratio};
 pub use schedule::Slice;
 pub use summary::Summary;
@@ -394,7 +396,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_first_round_of_a_cell_is_an_answer_that_more_rounds_refine() {
+    fn answers_begin_with_the_first_round_and_gain_intervals() {
         let bench = bench(&["a", "b"]);
         let so_far = |rounds| bench.so_far(&record(3, rounds, |one, _| 2.0 + one as f64), 0);
         let first = "50 clients × 128 bytes: b takes 1.50 × the CPU of a, 1 round so far";
@@ -460,13 +462,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_failed_slice_is_kept_and_the_rest_goes_on() {
+    fn a_failed_slice_is_kept_and_the_run_continues() {
         let report = run(Rounds::fixed(20), 0, 4);
         assert_eq!((report.samples.len(), report.failures().count()), (120, 1));
     }
 
     #[test]
-    fn a_stopped_run_measures_no_further_slice_and_is_a_warning() {
+    fn a_stopped_run_measures_no_further_slice_and_warns() {
         let report = run(Rounds::fixed(20), 7, 0);
         assert_eq!(report.samples.len(), 7);
         assert!(report.warnings[0].starts_with("interrupted after 7 of 120 slices"));

@@ -134,7 +134,7 @@ mod tests {
     use super::super::tests::record;
     use super::*;
 
-    const SLICE: Slice = Slice { round: 2, cell: 0, contender: 0 };
+    const THIRD_ROUND: Slice = Slice { round: 2, cell: 0, contender: 0 };
 
     /// The ratios of the rounds are 1, 4 and 3, so their median is 3; the ratio of the medians would be 4 / 2.
     #[test]
@@ -159,8 +159,8 @@ mod tests {
     fn a_failed_slice_excludes_its_round_from_the_ratio() {
         let mut record = record(3, 2, |contender, _| [2.0, 4.0, 2.0][contender]);
         let slow = Sample::from([("cpu_ns", 1e5), ("operations", 1.0)]);
-        record.keep(SLICE, Ok(slow));
-        record.keep(Slice { contender: 1, ..SLICE }, Err("reset".into()));
+        record.keep(THIRD_ROUND, Ok(slow));
+        record.keep(Slice { contender: 1, ..THIRD_ROUND }, Err("reset".into()));
         assert_eq!(record.ratio(&cpu(), 0, 1, 0).expect("two rounds").median, 0.5);
         assert_eq!(record.values(&cpu(), 0, 0), [2.0, 2.0, 100.0]);
         assert_eq!(record.values(&cpu(), 1, 0), [4.0, 4.0]);

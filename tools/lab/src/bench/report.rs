@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Bench;
 use super::cell::Cell;
 use super::column::{Column, Figure};
-use super::envelope::{Against, Envelope};
+use super::envelope::{Envelope, RivalComparison};
 use super::metric::{Metric, Sample, grouped};
 use super::record::{Outcome, Record};
 use super::schedule::Slice;
@@ -18,7 +18,7 @@ use annulus_load::stats::Ratio;
 use serde::{Deserialize, Serialize};
 
 /// Shown for what was not measured.
-pub const NOTHING: &str = "–";
+pub const NOT_MEASURED: &str = "–";
 
 /// The report of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -34,13 +34,13 @@ pub struct Report {
     /// The memory of each contender, the control last, if it is read.
     pub memory: Vec<Footprint>,
     /// Every contender against every later one in the list; the control against the first.
-    pub comparisons: Vec<Comparison>,
+    pub comparisons: Vec<PairComparison>,
     /// One per cell, if there is a control.
     pub verdicts: Vec<CellVerdict>,
     /// Each compared metric's envelope, the primary one first; none with a single contender.
     pub envelopes: Vec<Envelope>,
     /// The contender that the run is about, against the best of its rivals in each cell.
-    pub against: Vec<Against>,
+    pub against: Vec<RivalComparison>,
     /// The verdict on the whole run.
     pub summary: Summary,
     /// Reasons not to rely on the results.
@@ -74,7 +74,7 @@ impl Report {
             comparisons: comparisons(bench, record),
             summary: Summary::new(bench, &envelopes, &verdicts),
             envelopes,
-            against: Against::all(bench, record),
+            against: RivalComparison::all(bench, record),
             verdicts,
             samples: record.slices().iter().map(|(&s, o)| SliceRow::of(bench, s, o)).collect(),
         }
@@ -113,7 +113,7 @@ impl Report {
         let is_baseline = row.contender == self.settings.contenders.baseline;
         let figure = row.figures.get(&metric.key);
         let text = figure.and_then(|figure| column.text(metric, figure, is_baseline));
-        text.unwrap_or_else(|| NOTHING.into())
+        text.unwrap_or_else(|| NOT_MEASURED.into())
     }
 
     /// One line per contender and cell with failed slices.
@@ -145,7 +145,7 @@ impl Footprint {
         let of = |of: fn(Memory) -> u64| {
             [self.before, self.after, self.idle].map(|memory| match memory.map(of) {
                 Some(bytes) => grouped(bytes as f64 / f64::from(1 << 20), 1),
-                None => NOTHING.into(),
+                None => NOT_MEASURED.into(),
             })
         };
         [of(|memory| memory.resident_bytes), of(|memory| memory.virtual_bytes)].concat()
@@ -201,7 +201,7 @@ impl Row {
 
 /// One contender against another in one cell.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
+pub struct PairComparison {
     /// The contender.
     pub contender: String,
     /// The other contender.
@@ -212,7 +212,7 @@ pub struct Comparison {
     pub ratios: BTreeMap<String, Option<Ratio>>,
 }
 
-fn comparisons(bench: &Bench, record: &Record) -> Vec<Comparison> {
+fn comparisons(bench: &Bench, record: &Record) -> Vec<PairComparison> {
     let names: Vec<&String> = bench.contenders.all().map(|spec| &spec.name).collect();
     let requested = bench.contenders.specs.len();
     let pairs = (0..requested).flat_map(|a| (a + 1..requested).map(move |b| (a, b)));
@@ -221,7 +221,7 @@ fn comparisons(bench: &Bench, record: &Record) -> Vec<Comparison> {
     let comparison = |cell: usize, (a, b): (usize, usize)| {
         let compared = bench.metrics.iter().filter(|metric| metric.is_compared());
         let ratio = |metric: &Metric| (metric.key.clone(), record.ratio(metric, a, b, cell));
-        Comparison {
+        PairComparison {
             contender: names[a].clone(),
             against: names[b].clone(),
             cell: bench.cells[cell].clone(),

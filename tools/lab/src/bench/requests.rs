@@ -2,11 +2,11 @@
 
 use super::column::Column;
 use super::formula::Formula;
-use super::metric::{Format, LEAST_RATE, Metric, Role, rate};
+use super::metric::{Format, MIN_RATE_RATIO, Metric, Role, rate};
 use super::warnings::CLIENT_CPU_SHARE;
 
 /// The winner must not have a higher p99 than this, as a multiple of the other's.
-const MOST_P99: f64 = 1.1;
+const MAX_P99_RATIO: f64 = 1.1;
 
 /// The columns of a metric whose ratio is shown.
 pub fn with_ratio() -> Vec<Column> {
@@ -18,7 +18,7 @@ pub fn requests() -> Metric {
     Metric {
         title: "requests/s".into(),
         noun: "requests/s".into(),
-        role: Role::Guard(LEAST_RATE),
+        role: Role::Guard(MIN_RATE_RATIO),
         columns: with_ratio(),
         ..rate()
     }
@@ -36,7 +36,7 @@ pub fn p50() -> Metric {
 
 /// The latency that 99 of 100 requests do not exceed.
 pub fn p99() -> Metric {
-    Metric { role: Role::Guard(MOST_P99), columns: with_ratio(), ..latency("p99_us", "p99") }
+    Metric { role: Role::Guard(MAX_P99_RATIO), columns: with_ratio(), ..latency("p99_us", "p99") }
 }
 
 /// The latency that 999 of 1000 do not exceed.

@@ -11,7 +11,7 @@ use super::*;
 use annulus_load::stats::{Interval, MISS_PROBABILITY, Verdict, interval, median};
 
 /// How many times the simulations of this file run that take this many in an optimized build: fewer in others.
-pub(crate) const fn times(optimized: u64) -> u64 {
+pub(crate) const fn scaled_runs(optimized: u64) -> u64 {
     if cfg!(debug_assertions) { optimized / 7 } else { optimized }
 }
 
@@ -30,23 +30,23 @@ pub(crate) struct Machine {
     pub(crate) starts: f64,
 }
 
-pub(crate) const QUIET: Machine =
+pub(crate) const QUIET_MACHINE: Machine =
     Machine { noise: 0.01, drift: 0.0, bursts: 0.0, second: 0.0, starts: 0.0 };
-const MOODY: Machine =
+const NOISY_MACHINE: Machine =
     Machine { noise: 0.015, drift: 0.01, bursts: 0.02, second: 0.1, starts: 0.003 };
 
 pub(crate) const MACHINES: [(&str, Machine); 7] = [
-    ("quiet", QUIET),
-    ("noisy", Machine { noise: 0.03, ..QUIET }),
-    ("drifts", Machine { drift: 0.01, ..QUIET }),
-    ("bursts", Machine { bursts: 0.02, ..QUIET }),
-    ("a second process", Machine { second: 0.15, ..QUIET }),
-    ("starts differ by 0.5 %", Machine { starts: 0.005, ..QUIET }),
-    ("all of these", MOODY),
+    ("quiet", QUIET_MACHINE),
+    ("noisy", Machine { noise: 0.03, ..QUIET_MACHINE }),
+    ("drifts", Machine { drift: 0.01, ..QUIET_MACHINE }),
+    ("bursts", Machine { bursts: 0.02, ..QUIET_MACHINE }),
+    ("a second process", Machine { second: 0.15, ..QUIET_MACHINE }),
+    ("starts differ by 0.5 %", Machine { starts: 0.005, ..QUIET_MACHINE }),
+    ("all of these", NOISY_MACHINE),
 ];
 
 /// The state of a machine over the slices of a run.
-struct Weather {
+struct MachineState {
     machine: Machine,
     random: fastrand::Rng,
     walk: f64,
@@ -54,11 +54,11 @@ struct Weather {
     is_shared: bool,
 }
 
-impl Weather {
-    fn new(machine: Machine, seed: u64) -> Weather {
+impl MachineState {
+    fn new(machine: Machine, seed: u64) -> MachineState {
         let mut random = fastrand::Rng::with_seed(seed);
         let is_shared = random.bool();
-        let mut weather = Weather { machine, random, walk: 0.0, burst: (0, 0.0), is_shared };
+        let mut weather = MachineState { machine, random, walk: 0.0, burst: (0, 0.0), is_shared };
         // As far as the walk goes in the long run: one run may begin in a slow phase and another in a fast one.
         weather.walk = 10.0 * machine.drift * weather.normal();
         weather
@@ -86,13 +86,13 @@ impl Weather {
 }
 
 /// A run of contenders that cost so much.
-pub(crate) struct Run<'a> {
+pub(crate) struct SimulatedRun<'a> {
     pub(crate) costs: &'a [f64],
     pub(crate) cells: usize,
     pub(crate) rounds: usize,
 }
 
-impl Run<'_> {
+impl SimulatedRun<'_> {
     pub(crate) fn bench(&self) -> Bench {
         let names: Vec<String> = (0..self.costs.len()).map(|index| format!("c{index}")).collect();
         let mut bench = bench(&names.iter().map(String::as_str).collect::<Vec<_>>());
@@ -103,7 +103,7 @@ impl Run<'_> {
     }
 
     pub(crate) fn record(&self, machine: Machine, seed: u64) -> Record {
-        let mut weather = Weather::new(machine, seed);
+        let mut weather = MachineState::new(machine, seed);
         let contenders = self.costs.len() + 1;
         let starts: Vec<f64> = (0..contenders).map(|_| machine.starts * weather.normal()).collect();
         let mut schedule = Schedule::new(contenders, seed);
@@ -146,17 +146,17 @@ impl Run<'_> {
 }
 
 #[test]
-fn many_cells_and_contenders_are_corrected_for() {
+fn equal_contenders_in_many_cells_rarely_have_a_winner() {
     for (costs, cells) in [(&[1.0; 2][..], 6), (&[1.0; 5], 3)] {
         for (name, machine) in MACHINES {
-            let run = Run { costs, cells, rounds: 15 };
-            let different = run.called_different(machine, times(210)) as u64;
+            let run = SimulatedRun { costs, cells, rounds: 15 };
+            let different = run.called_different(machine, scaled_runs(210)) as u64;
             println!(
                 "{} equals in {cells} cells, {name}: {different} of {}",
                 costs.len(),
-                times(210)
+                scaled_runs(210)
             );
-            assert!(different <= times(210) / 20, "{name}: {different}");
+            assert!(different <= scaled_runs(210) / 20, "{name}: {different}");
         }
     }
 }
@@ -164,9 +164,9 @@ fn many_cells_and_contenders_are_corrected_for() {
 /// The rule in three figures, with the rounds that a comparison takes unless others are asked for: equals are called different in 5 % of
 /// 1000 runs at most, 10 % is found in 90 % at least, and 1.5 % counts in none on a quiet machine, in 2 of 1000 on others.
 #[test]
-fn equals_are_called_so_ten_percent_is_found_and_one_and_a_half_does_not_count() {
+fn false_and_missed_winners_stay_within_the_documented_rates() {
     let verdicts = |machine: Machine, other: f64, rounds: usize| {
-        let run = Run { costs: &[1.0, other], cells: 1, rounds };
+        let run = SimulatedRun { costs: &[1.0, other], cells: 1, rounds };
         let bench = run.bench();
         let verdict = |seed| {
             let found = CellVerdict::of(&bench, &run.record(machine, seed), 0);
@@ -188,34 +188,34 @@ fn equals_are_called_so_ten_percent_is_found_and_one_and_a_half_does_not_count()
 }
 
 #[test]
-fn a_peer_twice_as_slow_is_found_so_within_five_percent() {
+fn a_factor_of_two_is_measured_within_five_percent() {
     for (name, machine) in MACHINES {
-        let run = Run { costs: &[1.0, 2.0], cells: 2, rounds: 15 };
+        let run = SimulatedRun { costs: &[1.0, 2.0], cells: 2, rounds: 15 };
         let is_found = |(envelope, verdicts): &(Envelope, Vec<CellVerdict>)| {
             let mut winners = verdicts.iter().map(|verdict| verdict.winner.as_deref());
             assert!(winners.all(|winner| winner != Some("c1")), "{name}");
             let mean = envelope.contenders[1].mean.map_or(0.0, |mean| mean.median);
             (1.9..=2.1).contains(&mean) && verdicts.iter().any(|found| found.winner.is_some())
         };
-        let found = run.repeated(machine, times(350)).filter(is_found).count() as u64;
-        println!("twice as slow, {name}: within 5 % in {found} of {}", times(350));
-        assert!(found >= times(350) * 95 / 100, "{name}: within 5 % in {found}");
+        let found = run.repeated(machine, scaled_runs(350)).filter(is_found).count() as u64;
+        println!("twice as slow, {name}: within 5 % in {found} of {}", scaled_runs(350));
+        assert!(found >= scaled_runs(350) * 95 / 100, "{name}: within 5 % in {found}");
     }
 }
 
 /// How many of the intervals hold the true ratio, here 0.7, in percent.
 fn coverage(machine: Machine, rounds: usize, of: impl Fn(&[f64]) -> Option<Interval>) -> f64 {
-    let run = Run { costs: &[0.7, 1.0], cells: 1, rounds };
+    let run = SimulatedRun { costs: &[0.7, 1.0], cells: 1, rounds };
     let holds = |seed: &u64| {
         let ratios = run.record(machine, *seed).ratios(&cpu(), 0, 1, 0);
         let found = of(&ratios.into_values().collect::<Vec<_>>()).expect("enough rounds");
         found.low <= 0.7 && 0.7 <= found.high
     };
-    (0..times(2100)).filter(holds).count() as f64 * 100.0 / times(2100) as f64
+    (0..scaled_runs(2100)).filter(holds).count() as f64 * 100.0 / scaled_runs(2100) as f64
 }
 
 #[test]
-fn intervals_hold_the_truth_as_often_as_they_say() {
+fn intervals_cover_the_true_ratio_as_often_as_claimed() {
     for (name, machine) in MACHINES.into_iter().filter(|(_, machine)| machine.starts == 0.0) {
         for rounds in [6, 15] {
             let held = coverage(machine, rounds, |ratios| interval(ratios, MISS_PROBABILITY));

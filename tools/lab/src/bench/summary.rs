@@ -9,7 +9,7 @@ use super::envelope::{Distances, Envelope};
 use super::verdict::CellVerdict;
 
 /// The most cells that a sentence names.
-const NAMED: usize = 3;
+const MAX_NAMED_CELLS: usize = 3;
 
 /// The verdict on a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -113,8 +113,9 @@ fn undecided(verdicts: &[CellVerdict]) -> Vec<String> {
 
 /// The first few cells.
 fn list(cells: &[&Cell]) -> String {
-    let names: Vec<String> = cells.iter().take(NAMED).map(|cell| cell.to_string()).collect();
-    let more = cells.len().saturating_sub(NAMED);
+    let names: Vec<String> =
+        cells.iter().take(MAX_NAMED_CELLS).map(|cell| cell.to_string()).collect();
+    let more = cells.len().saturating_sub(MAX_NAMED_CELLS);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     names.join(", ") + &more
 }
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn sameness_counts_and_one_cell_is_no_number() {
+    fn same_verdicts_count_and_a_single_cell_is_not_numbered() {
         let found =
             sentences(
                 &["a", "b"],

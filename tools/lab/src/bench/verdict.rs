@@ -27,7 +27,7 @@ impl CellVerdict {
     pub fn of(bench: &Bench, record: &Record, cell: usize) -> Option<CellVerdict> {
         let control = bench.contenders.control_index()?;
         let contest = Contest { bench, record, cell, metric: bench.primary()? };
-        let compared = Compared { contest, control };
+        let compared = Judge { contest, control };
         let (verdict, text) = compared.decide();
         let best = contest.best().filter(|_| verdict == Verdict::Better);
         let winner = best.map(|index| contest.name(index).to_owned());
@@ -36,16 +36,16 @@ impl CellVerdict {
 }
 
 /// A sample without the numbers of a guard has no ratio; a ratio without an interval says nothing.
-const NOTHING: Ratio = Ratio { median: f64::NAN, interval: None };
+const NO_RATIO: Ratio = Ratio { median: f64::NAN, interval: None };
 
 type Decision = (Verdict, String);
 
-struct Compared<'a> {
+struct Judge<'a> {
     contest: Contest<'a>,
     control: usize,
 }
 
-impl Compared<'_> {
+impl Judge<'_> {
     fn decide(&self) -> Decision {
         if let Some(why) = self.contest.void() {
             return (Verdict::Void, format!("no verdict: {why}"));
@@ -70,10 +70,10 @@ impl Compared<'_> {
 
     /// The winner. All contenders and the control have an interval.
     fn compare(&self) -> Decision {
-        let control = self.contest.control().unwrap_or(NOTHING);
+        let control = self.contest.control().unwrap_or(NO_RATIO);
         let best = self.contest.best().unwrap_or(0);
         let others: Vec<usize> = (0..self.control).filter(|&other| other != best).collect();
-        let alone = || match Verdict::of(control, self.contest.least()) {
+        let alone = || match Verdict::of(control, self.contest.min_difference()) {
             _ if control_failed(control) => Verdict::Void,
             Verdict::Same => Verdict::Same,
             _ => Verdict::Undecided,
@@ -149,7 +149,7 @@ impl Compared<'_> {
     }
 
     fn ratio(&self, metric: &Metric, contender: usize, other: usize) -> Ratio {
-        Contest { metric, ..self.contest }.ratio(contender, other).unwrap_or(NOTHING)
+        Contest { metric, ..self.contest }.ratio(contender, other).unwrap_or(NO_RATIO)
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
     use super::super::tests::{bench, record, sample};
     use super::*;
 
-    const PLACE: Slice = Slice { round: 0, cell: 0, contender: 0 };
+    const FIRST_SLICE: Slice = Slice { round: 0, cell: 0, contender: 0 };
 
     fn of(record: &Record, names: &[&str]) -> CellVerdict {
         CellVerdict::of(&bench(names), record, 0).expect("a control and a primary metric")
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_that_differs_voids_what_is_not_far_beyond_it() {
+    fn a_deviating_control_voids_all_but_large_differences() {
         let with = |other: f64| verdict(&["a", "b"], |index| [2.0, other, 2.1][index]);
         let near = with(2.1);
         assert_eq!((near.verdict, near.winner), (Verdict::Void, None));
@@ -246,7 +246,7 @@ mod tests {
         let mut record = record(3, 15, |index, _| [2.0, 4.0, 2.0][index]);
         for round in 0..15 {
             let numbers = [("operations", 1000.0), ("cpu_ns", 2e6), ("ns", 1e7), ("p99_us", 40.0)];
-            record.keep(Slice { round, ..PLACE }, Ok(Sample::from(numbers)));
+            record.keep(Slice { round, ..FIRST_SLICE }, Ok(Sample::from(numbers)));
         }
         let verdict = of(&record, &["lazy", "eager"]);
         assert_eq!((verdict.verdict, verdict.winner), (Verdict::Undecided, None));
@@ -255,12 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_slice_costs_a_slice_and_many_the_cell() {
+    fn few_failed_slices_are_ignored_and_many_void_the_cell() {
         let mut record = record(3, 15, |index, _| [2.0, 4.0, 2.0][index]);
         let mut fail = |rounds: std::ops::Range<usize>| {
             for round in rounds {
-                record
-                    .keep(Slice { round, contender: 1, ..PLACE }, Err("reset by the peer".into()));
+                record.keep(
+                    Slice { round, contender: 1, ..FIRST_SLICE },
+                    Err("reset by the peer".into()),
+                );
             }
             of(&record, &["a", "b"])
         };
@@ -278,7 +280,7 @@ mod tests {
             for (round, contender) in (0..15).flat_map(|round| [0, 1, 2].map(|c| (round, c))) {
                 let mut sample = sample([2.0, 4.0, 2.0][contender]);
                 sample.set(key, values[contender]);
-                record.keep(Slice { round, contender, ..PLACE }, Ok(sample));
+                record.keep(Slice { round, contender, ..FIRST_SLICE }, Ok(sample));
             }
             of(&record, &["a", "b"])
         };

@@ -10,7 +10,7 @@ use crate::cores::Cores;
 use annulus_load::stats::median;
 
 /// Above this share of its core the load, not the server, may be the bottleneck.
-const SATURATED: f64 = 0.9;
+const SATURATED_CPU_SHARE: f64 = 0.9;
 
 /// The name of a sample's number: how much of its core the load used, from 0 to 1.
 pub const CLIENT_CPU_SHARE: &str = "client_cpu_share";
@@ -68,8 +68,9 @@ fn saturated(bench: &Bench, record: &Record) -> Option<String> {
         let shares = (0..bench.contenders.all().count()).filter_map(share);
         shares.fold(0.0, f64::max)
     };
-    let busy =
-        || (0..bench.cells.len()).map(|cell| (cell, share(cell))).filter(|c| c.1 > SATURATED);
+    let busy = || {
+        (0..bench.cells.len()).map(|cell| (cell, share(cell))).filter(|c| c.1 > SATURATED_CPU_SHARE)
+    };
     let cells = list(busy().map(|(cell, _)| &bench.cells[cell]))?;
     let most = 100.0 * busy().map(|(_, share)| share).fold(0.0, f64::max);
     Some(format!(
@@ -113,13 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_disturbance_has_no_doubts() {
+    fn an_undisturbed_run_has_no_warnings() {
         let record = record(3, 15, |index, _| [2.0, 4.0, 2.0][index]);
         assert_eq!(warnings(&bench(&["a", "b"]), &record), [""; 0]);
     }
 
     #[test]
-    fn a_saturated_load_is_one_doubt_with_its_cells() {
+    fn a_saturated_load_is_one_warning_with_its_cells() {
         let mut record = record(3, 15, |_, _| 2.0);
         for round in 0..15 {
             let mut busy = Sample::from([
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_wider_than_requested_is_a_doubt() {
+    fn an_interval_wider_than_requested_is_a_warning() {
         let record =
             record(3, 15, |index, round| 2.0 + 0.1 * if index == 1 { round % 3 } else { 0 } as f64);
         let found = |half_width| {
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_control_and_a_short_run_are_doubts() {
+    fn a_failed_control_and_a_short_run_are_warnings() {
         let failed = record(3, 15, |index, _| [2.0, 4.0, 2.5][index]);
         let found = warnings(&bench(&["a", "b"]), &failed);
         assert!(
@@ -165,7 +166,7 @@ mod tests {
 
     /// A checked metric can invalidate a cell, although it does not choose the winner.
     #[test]
-    fn a_control_that_deviates_by_a_checked_metric_is_a_doubt() {
+    fn a_control_deviating_by_a_checked_metric_is_a_warning() {
         let mut bench = bench(&["a", "b"]);
         bench.metrics.push(Metric {
             key: "real".into(),
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_core_is_a_doubt() {
+    fn a_shared_core_is_a_warning() {
         let mut bench = bench(&["a"]);
         bench.cores = Some(Cores { server: 0, load: 0 });
         let warnings = warnings(&bench, &record(2, 15, |_, _| 1.0));

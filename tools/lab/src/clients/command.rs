@@ -1,6 +1,8 @@
 //! A client that is a program: run to its end, with a limit on its time and on what is kept of its output.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use annulus_load::{Observer, clock};
 
@@ -11,13 +13,13 @@ use crate::process::{Process, Spec};
 use crate::server::one_line;
 
 /// The number of bytes that are kept of the end of an output.
-const KEPT: usize = 1 << 20;
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
 /// How long to wait for the end of an output whose program has ended.
-const OUTPUT: Duration = Duration::from_secs(2);
+const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The output of a client that was run, and how it used its core.
-pub(super) struct Run {
+pub(super) struct ClientRun {
     pub(super) printed: String,
     pub(super) took: Duration,
     /// How much of its core it used.
@@ -34,7 +36,7 @@ pub(super) fn run(
     core: Option<usize>,
     patience: Duration,
     observer: &mut dyn Observer,
-) -> Result<Run, String> {
+) -> Result<ClientRun, String> {
     let program = words[0].clone();
     let path = find_installed(&program)?;
     let arguments = words[1..].iter().map(Into::into).collect();
@@ -42,23 +44,24 @@ pub(super) fn run(
     let used = children_cpu().map_err(one_line)?;
     observer.window_opened();
     let began = clock::now();
-    let mut process = Process::start_read(&spec, KEPT, None).map_err(|error| error.why)?;
+    let mut process =
+        Process::start_read(&spec, MAX_OUTPUT_BYTES, None).map_err(|error| error.why)?;
     let ended = process.ended(patience);
     let took = clock::now() - began;
     observer.window_closed();
     let Some(status) = ended else {
         return Err(process.error(format!("{program} did not end within {patience:?}")).why);
     };
-    process.stderr.read_to_end(OUTPUT);
+    process.output.read_to_end(OUTPUT_END_TIMEOUT);
     if !status.success() {
         return Err(process.error(format!("{program} failed ({status})")).why);
     }
     let used = children_cpu().map_err(one_line)?.saturating_sub(used);
     let cpu_share = used.as_secs_f64() / took.as_secs_f64();
-    Ok(Run { printed: process.stderr.text(), took, cpu_share, program })
+    Ok(ClientRun { printed: process.output.text(), took, cpu_share, program })
 }
 
-impl Run {
+impl ClientRun {
     /// The sample in the output, with the share of the core.
     ///
     /// # Errors
@@ -79,19 +82,44 @@ impl Run {
     }
 }
 
+/// Writes the script for so many requests at once; its path.
+pub(super) fn write_wrk_script(depth: u64, directory: &Path) -> io::Result<PathBuf> {
+    let path = directory.join(format!("{depth}.lua"));
+    fs::write(&path, wrk_script(depth))?;
+    Ok(path)
+}
+
+/// Prints the numbers at the end.
+const DONE_FUNCTION: &str = "\
+done = function(summary, latency)
+  local e = summary.errors
+  io.write(string.format('measured %d %d %f %d %d %d %d %d\\n',
+    summary.requests, summary.duration, latency.mean, latency:percentile(50), latency:percentile(99),
+    latency:percentile(99.9), e.connect + e.read + e.write + e.timeout, e.status))
+end
+";
+
+/// Sends `depth` requests at once.
+fn wrk_script(depth: u64) -> String {
+    let pipelined = format!(
+        "init = function(args)\n  all = string.rep(wrk.format(), {depth})\nend\nrequest = function() return all end\n"
+    );
+    if depth > 1 { pipelined + DONE_FUNCTION } else { DONE_FUNCTION.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(20);
+    const LONG_TIMEOUT: Duration = Duration::from_secs(20);
 
-    fn shell(script: &str, patience: Duration) -> Result<Run, String> {
+    fn shell(script: &str, patience: Duration) -> Result<ClientRun, String> {
         run(&["sh", "-c", script].map(str::to_owned), None, patience, &mut ())
     }
 
     fn sample(script: &str) -> Result<Sample, String> {
         let parser = Parser::choose("wrk", &[]).expect("known");
-        shell(script, LONG)?.sample(&parser, None)
+        shell(script, LONG_TIMEOUT)?.sample(&parser, None)
     }
 
     #[test]
@@ -118,14 +146,14 @@ mod tests {
             .expect("killed");
         assert!(error.starts_with("sh did not end within 300ms; "), "{error}");
         let words = ["/no/such/client".to_owned()];
-        let error = run(&words, None, LONG, &mut ()).err().expect("missing");
+        let error = run(&words, None, LONG_TIMEOUT, &mut ()).err().expect("missing");
         assert!(error.starts_with("/no/such/client is no program here"), "{error}");
     }
 
     #[test]
-    fn of_an_output_without_an_end_only_the_end_is_kept() {
+    fn only_the_tail_of_a_long_output_is_kept() {
         let script = "yes line | head -c 4000000; echo; echo measured 10 1000 5 5 5 5 0 1";
-        let run = shell(script, LONG).expect("it ends");
-        assert!(run.printed.len() <= KEPT && run.printed.ends_with("5 0 1\n"));
+        let run = shell(script, LONG_TIMEOUT).expect("it ends");
+        assert!(run.printed.len() <= MAX_OUTPUT_BYTES && run.printed.ends_with("5 0 1\n"));
     }
 }

@@ -2,7 +2,6 @@
 
 mod command;
 mod own;
-mod wrk;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,19 +13,19 @@ use crate::describe::{Client, Load, Parser, filled, has};
 use crate::server::one_line;
 
 /// Requests of the short run that determines how many a slice has, for each that is in flight on a connection.
-const PROBE: u64 = 1000;
+const PROBE_REQUESTS: u64 = 1000;
 
 /// More requests a second than there can be: a run that is too short to be timed has infinitely many.
-const MOST_RATE: f64 = 1e8;
+const MAX_REQUESTS_PER_SECOND: f64 = 1e8;
 
 /// How much longer than the slice a client may take.
-const SLACK: Duration = Duration::from_secs(30);
+const CLIENT_TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 
 /// How long a client may take whose duration cannot be set.
-const LONGEST: Duration = Duration::from_secs(600);
+const UNTIMED_CLIENT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long a load is tried out.
-const BRIEF: Duration = Duration::from_millis(200);
+const TRIAL_TIME: Duration = Duration::from_millis(200);
 
 /// How clients are run.
 #[derive(Clone, Debug)]
@@ -36,15 +35,15 @@ pub(crate) struct Clients {
     /// How long programs run.
     pub(crate) time: Duration,
     /// The most that any client runs.
-    pub(crate) most: Duration,
+    pub(crate) max_time: Duration,
     /// A directory for their scripts.
     pub(crate) directory: PathBuf,
 }
 
 impl Clients {
     /// The same for a short time, as far as a client's time can be set.
-    pub(crate) fn brief(&self) -> Clients {
-        Clients { time: self.time.min(BRIEF), most: BRIEF, ..self.clone() }
+    pub(crate) fn for_trial(&self) -> Clients {
+        Clients { time: self.time.min(TRIAL_TIME), max_time: TRIAL_TIME, ..self.clone() }
     }
 
     /// Loads a server, in an open loop if there is a rate, and notifies the observer of the measured window: for programs from their
@@ -64,7 +63,7 @@ impl Clients {
             Client::Job(_) => Err("a job is for a contender that reads them".into()),
             Client::Own { options, .. } => {
                 let _pinned = self.core.map(affinity::pin).transpose().map_err(one_line)?;
-                let time = self.time.min(self.most);
+                let time = self.time.min(self.max_time);
                 let plan = load.plan(options, address, rate, time).map_err(one_line)?;
                 own::run(&plan, observer)
             }
@@ -73,20 +72,25 @@ impl Clients {
                 known.push(("seconds", self.time.as_secs_f64().ceil().to_string()));
                 known.extend(rate.map(|rate| ("rate", shown(rate))));
                 if has(words, "script") {
-                    let path = wrk::write_script(load.depth, &self.directory).map_err(one_line)?;
+                    let path =
+                        command::write_wrk_script(load.depth, &self.directory).map_err(one_line)?;
                     known.push(("script", path.display().to_string()));
                 }
                 let fill = |words: &[String]| {
                     words.iter().map(|word| filled(word, &known)).collect::<Vec<_>>()
                 };
                 if !before.is_empty() {
-                    command::run(&fill(before), self.core, LONGEST, &mut ())?;
+                    command::run(&fill(before), self.core, UNTIMED_CLIENT_TIMEOUT, &mut ())?;
                 }
                 match has(words, "requests") {
                     true => self.run_requests(&fill(words), parser, load.depth, observer),
                     false => {
                         let is_timed = has(words, "seconds");
-                        let patience = if is_timed { self.time + SLACK } else { LONGEST };
+                        let patience = if is_timed {
+                            self.time + CLIENT_TIMEOUT_SLACK
+                        } else {
+                            UNTIMED_CLIENT_TIMEOUT
+                        };
                         command::run(&fill(words), self.core, patience, observer)?
                             .sample(parser, None)
                     }
@@ -106,12 +110,12 @@ impl Clients {
         let run = |requests: u64, observer: &mut dyn Observer| {
             let known = [("requests", requests.to_string())];
             let words: Vec<_> = words.iter().map(|word| filled(word, &known)).collect();
-            let run = command::run(&words, self.core, LONGEST, observer)?;
+            let run = command::run(&words, self.core, UNTIMED_CLIENT_TIMEOUT, observer)?;
             run.sample(parser, Some(requests))
         };
-        let least = PROBE * depth;
+        let least = PROBE_REQUESTS * depth;
         let probe = run(least, &mut ())?;
-        let rate = rate().of.of(&probe).unwrap_or_default().min(MOST_RATE);
+        let rate = rate().of.of(&probe).unwrap_or_default().min(MAX_REQUESTS_PER_SECOND);
         run(least.max((rate * self.time.as_secs_f64()) as u64), observer)
     }
 }
@@ -126,7 +130,7 @@ fn shown(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_small_rate_stays_what_it_is() {
+    fn a_small_rate_is_not_rounded() {
         assert_eq!([0.4, 2.5, 1000.4, 2.0].map(super::shown), ["0.4", "2.5", "1000", "2"]);
     }
 }

@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use crate::bench::{Bench, Better, Cell, Metric, Record, Role};
 use crate::environment::Environment;
-use crate::usage::UsageError;
+use crate::usage_error::UsageError;
 
 /// A run to compare.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ impl Options {
 
 /// How two runs compare.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
+pub struct RunComparison {
     /// The name of the bench.
     pub bench: String,
     /// Differences up to this share are none that matter.
@@ -119,7 +119,7 @@ pub fn compare(
     new: Run<'_>,
     options: &Options,
     others: usize,
-) -> Result<Comparison, UsageError> {
+) -> Result<RunComparison, UsageError> {
     let runs = [old, new];
     check(runs, options)?;
     let pairs = pairs(runs, options);
@@ -131,7 +131,7 @@ pub fn compare(
     let mut ratios = GroupRatios::new(shared_miss(pairs.len() + others));
     let changes: Vec<Change> =
         pairs.iter().filter_map(|pair| pair.change(options.margin, &mut ratios)).collect();
-    Ok(Comparison {
+    Ok(RunComparison {
         bench: new.bench.plan.name.clone(),
         margin: options.margin,
         reference: options.reference.clone(),
@@ -261,7 +261,7 @@ impl Pair<'_> {
     }
 }
 
-impl Comparison {
+impl RunComparison {
     /// The changes with this verdict.
     pub fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(move |change| change.verdict == verdict)

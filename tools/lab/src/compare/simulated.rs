@@ -4,13 +4,13 @@
 //! `cargo test --release -p annulus-lab simulated -- --nocapture --include-ignored`.
 
 use super::*;
-use crate::bench::simulated::{self, MACHINES, Machine, QUIET, times};
+use crate::bench::simulated::{self, MACHINES, Machine, QUIET_MACHINE, scaled_runs};
 
 /// How many of so many comparisons of a run with one whose contenders cost so much find a regression, and how many of those
 /// that find any difference have a warning.
 fn found(costs: &[f64], machine: Machine, count: u64, reference: Option<&str>) -> [u64; 3] {
-    let old = simulated::Run { costs: &[1.0; 3], cells: 2, rounds: 15 };
-    let new = simulated::Run { costs, cells: 2, rounds: 15 };
+    let old = simulated::SimulatedRun { costs: &[1.0; 3], cells: 2, rounds: 15 };
+    let new = simulated::SimulatedRun { costs, cells: 2, rounds: 15 };
     let (bench, environment) = (old.bench(), Environment::read());
     let options = Options { reference: reference.map(str::to_owned), ..Options::default() };
     let mut found = [0; 3];
@@ -35,21 +35,24 @@ fn found(costs: &[f64], machine: Machine, count: u64, reference: Option<&str>) -
 /// Without a reference a machine that is slower for the whole of one run cannot be distinguished from slower programs; but then all of
 /// them are slower, which is a warning.
 #[test]
-fn equal_runs_are_called_different_in_five_percent_at_most_or_with_a_doubt() {
+fn equal_runs_differ_in_at_most_five_percent_or_with_a_warning() {
     for (name, machine) in MACHINES {
-        let [_, different, warned] = found(&[1.0; 3], machine, times(700), None);
-        println!("equal runs, {name}: {different} of {}, {warned} with a warning", times(700));
+        let [_, different, warned] = found(&[1.0; 3], machine, scaled_runs(700), None);
+        println!(
+            "equal runs, {name}: {different} of {}, {warned} with a warning",
+            scaled_runs(700)
+        );
         let quiet = if machine.drift > 0.0 { different - warned } else { different };
-        assert!(quiet <= times(700) / 20, "{name}: {different}, {warned} with a warning");
+        assert!(quiet <= scaled_runs(700) / 20, "{name}: {different}, {warned} with a warning");
     }
 }
 
 #[test]
-fn with_a_reference_equal_runs_are_called_different_in_five_percent_at_most() {
+fn equal_runs_with_a_reference_differ_in_at_most_five_percent() {
     for (name, machine) in MACHINES {
-        let [_, different, _] = found(&[1.0; 3], machine, times(700), Some("c0"));
-        println!("equal runs with a reference, {name}: {different} of {}", times(700));
-        assert!(different <= times(700) / 20, "{name}: {different}");
+        let [_, different, _] = found(&[1.0; 3], machine, scaled_runs(700), Some("c0"));
+        println!("equal runs with a reference, {name}: {different} of {}", scaled_runs(700));
+        assert!(different <= scaled_runs(700) / 20, "{name}: {different}");
     }
 }
 
@@ -57,12 +60,14 @@ fn with_a_reference_equal_runs_are_called_different_in_five_percent_at_most() {
 fn a_regression_of_ten_percent_is_found() {
     let slower = [1.0, 1.1, 1.0];
     let bursts = Machine { drift: 0.0, ..MACHINES[3].1 };
-    let drifts = Machine { drift: 0.01, ..QUIET };
-    for (name, machine, reference) in
-        [("quiet", QUIET, None), ("bursts", bursts, Some("c0")), ("drifts", drifts, Some("c0"))]
-    {
-        let [worse, ..] = found(&slower, machine, times(350), reference);
-        println!("10 % slower, {name}, reference {reference:?}: {worse} of {}", times(350));
-        assert!(worse >= times(350) * 8 / 10, "{name}: {worse}");
+    let drifts = Machine { drift: 0.01, ..QUIET_MACHINE };
+    for (name, machine, reference) in [
+        ("quiet", QUIET_MACHINE, None),
+        ("bursts", bursts, Some("c0")),
+        ("drifts", drifts, Some("c0")),
+    ] {
+        let [worse, ..] = found(&slower, machine, scaled_runs(350), reference);
+        println!("10 % slower, {name}, reference {reference:?}: {worse} of {}", scaled_runs(350));
+        assert!(worse >= scaled_runs(350) * 8 / 10, "{name}: {worse}");
     }
 }

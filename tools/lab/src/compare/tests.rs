@@ -14,7 +14,7 @@ fn record(rounds: usize, cpu: &[f64]) -> Record {
     record
 }
 
-fn compared(old: &[f64], new: &[f64], options: &Options) -> Comparison {
+fn compared(old: &[f64], new: &[f64], options: &Options) -> RunComparison {
     let (bench, environment) = (bench(&["a", "b"]), Environment::read());
     let records = [record(15, old), record(15, new)];
     let [old, new] =
@@ -22,7 +22,7 @@ fn compared(old: &[f64], new: &[f64], options: &Options) -> Comparison {
     compare(old, new, options, 0).expect("the same bench")
 }
 
-fn kinds(comparison: &Comparison, metric: &str) -> Vec<Verdict> {
+fn kinds(comparison: &RunComparison, metric: &str) -> Vec<Verdict> {
     let of = comparison.changes.iter().filter(|change| change.metric == metric);
     of.map(|change| change.verdict).collect()
 }
@@ -55,7 +55,7 @@ fn differences_below_the_margin_or_the_noise_do_not_count() {
 }
 
 #[test]
-fn a_machine_that_is_slower_is_a_doubt_and_a_reference_takes_it_out() {
+fn a_slower_machine_warns_unless_there_is_a_reference() {
     let slower = [2.4, 6.0, 2.4];
     let found = compared(&[2.0, 4.0, 2.0], &slower, &Options::default());
     assert!(found.warnings[0].contains("all contenders moved alike"), "{:?}", found.warnings);
@@ -68,7 +68,7 @@ fn a_machine_that_is_slower_is_a_doubt_and_a_reference_takes_it_out() {
 }
 
 #[test]
-fn what_is_not_common_is_listed_and_another_machine_is_a_doubt() {
+fn one_sided_contenders_are_listed_and_another_machine_warns() {
     let [mut old_bench, new_bench] = [bench(&["a", "b"]), bench(&["a", "c"])];
     old_bench.cells.push(Cell::new([("clients", 1.into())]));
     old_bench.contenders.specs[0].arguments = vec!["--fast".into()];

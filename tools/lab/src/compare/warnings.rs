@@ -4,7 +4,7 @@ use super::{Change, Options, Run, names};
 use annulus_load::stats::{Verdict, median};
 
 /// All contenders moved by more than this the same way: rather the machine than they.
-const COMMON: f64 = 0.03;
+const MIN_COMMON_MOVE: f64 = 0.03;
 
 /// The differences between two runs: what only one of them has, or what was set up otherwise.
 pub(super) fn differences([old, new]: [Run<'_>; 2]) -> Vec<String> {
@@ -94,7 +94,8 @@ fn common(changes: &[Change]) -> Option<String> {
         .collect();
     let contenders = changes.iter().map(|change| &change.contender);
     let is_one = contenders.clone().all(|name| Some(name) == contenders.clone().next());
-    let is_alike = moved.iter().all(|log| *log > COMMON) || moved.iter().all(|log| *log < -COMMON);
+    let is_alike = moved.iter().all(|log| *log > MIN_COMMON_MOVE)
+        || moved.iter().all(|log| *log < -MIN_COMMON_MOVE);
     let by = median(&moved)?.exp();
     (!is_one && is_alike).then(|| {
         format!(

@@ -13,7 +13,7 @@ use toml::Spanned;
 use super::contender::Contender;
 use super::load::{Load, Loads, Pace};
 use super::placement::Placement;
-use super::setup::{Missing, Setup, Shown};
+use super::setup::{MissingPolicy, Presentation, Setup};
 use crate::bench::{
     Format, Formula, Layout, Metric, Plan, Role, client_cpu, cpu, mean, p50, p99, p99_9,
     parameters, requests, with_ratio,
@@ -21,13 +21,13 @@ use crate::bench::{
 use crate::cores::Cores;
 use crate::peer::Peers;
 use crate::tables::{Kind, Suite, Table};
-use crate::usage::{UsageError, distinct, one_line};
+use crate::usage_error::{UsageError, distinct, one_line};
 
 /// Rounds for which a server's process is measured: how memory happens to be laid out should not decide.
-const ROUNDS_A_PROCESS: usize = 4;
+const ROUNDS_PER_PROCESS: usize = 4;
 
 /// To start and to end a client.
-const CLIENT: Duration = Duration::from_millis(80);
+const CLIENT_OVERHEAD: Duration = Duration::from_millis(80);
 
 /// The files that come with the lab, by name: published tables, and programs beside ours.
 const CATALOGUE: [(&str, &str); 16] = [
@@ -51,7 +51,7 @@ const CATALOGUE: [(&str, &str); 16] = [
 
 /// The content of a file.
 #[derive(Clone, Debug)]
-pub enum Described {
+pub enum Description {
     /// Servers and loads.
     Comparison(Comparison),
     /// Published tables.
@@ -125,23 +125,23 @@ struct File {
     table: Vec<Table>,
 }
 
-impl Described {
+impl Description {
     /// The names of the files that come with the lab.
     pub fn names() -> impl Iterator<Item = &'static str> {
         CATALOGUE.iter().map(|(name, _)| *name)
     }
 
     /// The file with this name that comes with the lab.
-    pub fn find(name: &str) -> Option<Described> {
+    pub fn find(name: &str) -> Option<Description> {
         let (name, text) = CATALOGUE.iter().find(|(known, _)| *known == name)?;
-        Some(Described::parse(name, text).expect("tested"))
+        Some(Description::parse(name, text).expect("tested"))
     }
 
     /// The comparison, unless it is published tables.
     pub fn comparison(self) -> Option<Comparison> {
         match self {
-            Described::Comparison(comparison) => Some(comparison),
-            Described::Suite(_) => None,
+            Description::Comparison(comparison) => Some(comparison),
+            Description::Suite(_) => None,
         }
     }
 
@@ -149,12 +149,12 @@ impl Described {
     ///
     /// # Errors
     /// A [`UsageError`] that names the file, the line, and the key that is not known or has no possible value.
-    pub fn read(path: &Path) -> Result<Described> {
+    pub fn read(path: &Path) -> Result<Description> {
         let read = || {
             let text = fs::read_to_string(path)?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
-            let mut described = Described::parse(&name, &text)?;
-            if let Described::Comparison(comparison) = &mut described {
+            let mut described = Description::parse(&name, &text)?;
+            if let Description::Comparison(comparison) = &mut described {
                 let directory = path.parent().unwrap_or(Path::new(""));
                 let contenders = comparison.contenders.iter_mut();
                 contenders.for_each(|one| one.directory = Some(directory.to_owned()));
@@ -165,7 +165,7 @@ impl Described {
     }
 
     /// Parses the text of a file, and checks it.
-    pub(crate) fn parse(name: &str, text: &str) -> Result<Described> {
+    pub(crate) fn parse(name: &str, text: &str) -> Result<Description> {
         let at = |at: usize| {
             let (number, line) = line_at(text, at);
             format!("line {number}, `{line}`")
@@ -182,7 +182,7 @@ impl Described {
             );
             let File { document, machine, commands, table: tables, .. } = file;
             let suite = Suite { title, document, kind, machine, commands, tables };
-            return suite.checked().map(Described::Suite).map_err(|why| anyhow!(one_line(&why)));
+            return suite.checked().map(Description::Suite).map_err(|why| anyhow!(one_line(&why)));
         }
         ensure!(file.table.is_empty(), "[[table]] needs a kind: echo, connect, udp, nop or file");
         let (mut contenders, mut loads) = (Vec::new(), Vec::new());
@@ -197,7 +197,7 @@ impl Described {
         let name = name.into();
         Comparison { name, title, contenders, baseline, loads, site, placement }
             .checked()
-            .map(Described::Comparison)
+            .map(Description::Comparison)
     }
 }
 
@@ -275,12 +275,12 @@ impl Comparison {
     pub fn setup(self, plan: Plan, time: Duration, cores: Cores, peers: Option<Peers>) -> Setup {
         let ((placement, unpinned), mut plan) = (self.placed(), plan);
         let Comparison { name, title, contenders, baseline, mut loads, site, .. } = self;
-        loads.iter_mut().for_each(|load| load.cost = time + CLIENT);
+        loads.iter_mut().for_each(|load| load.cost = time + CLIENT_OVERHEAD);
         let is_open = loads.iter().any(|load| load.pace != Pace::Closed);
         let metrics = metrics(contenders.iter().all(Contender::is_visible), is_open, &mut plan);
         let service = if is_open { "; service: p99.9 from the send" } else { "" };
         let seconds = time.as_secs_f64();
-        let shown = Shown {
+        let shown = Presentation {
             kind: "programs",
             title: Some(title.clone()),
             terms: format!(" of {seconds} s, {}", placement.terms(cores)),
@@ -302,9 +302,9 @@ impl Comparison {
             loads,
             site,
             placement,
-            missing: Missing::Refused,
+            missing: MissingPolicy::Refuse,
             notes: unpinned.into_iter().collect(),
-            rounds_a_process: ROUNDS_A_PROCESS,
+            rounds_per_process: ROUNDS_PER_PROCESS,
             ..Setup::new(plan, time, cores, peers, shown)
         }
     }
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     fn small(text: &str) -> Result<Comparison> {
-        Ok(Described::parse("small", text)?.comparison().expect("no tables"))
+        Ok(Description::parse("small", text)?.comparison().expect("no tables"))
     }
 
     const SMALL: &str = "title = \"t\"\n\
@@ -355,14 +355,15 @@ mod tests {
         [site]\n4k = 4096\n";
 
     #[test]
-    fn every_file_here_is_complete() {
-        let all = Described::names().map(|name| (name, Described::find(name).expect("it exists")));
+    fn every_catalogue_file_is_complete() {
+        let all =
+            Description::names().map(|name| (name, Description::find(name).expect("it exists")));
         let counts: Vec<_> = all
             .filter_map(|(name, described)| match described {
-                Described::Comparison(one) => {
+                Description::Comparison(one) => {
                     Some((name, one.contenders.len(), one.loads.len(), one.baseline))
                 }
-                Described::Suite(_) => None,
+                Description::Suite(_) => None,
             })
             .collect();
         let expected = [
@@ -379,7 +380,7 @@ mod tests {
             counts,
             expected.map(|(name, servers, loads, base)| (name, servers, loads, base.to_owned()))
         );
-        assert!(Described::find("gopher").is_none());
+        assert!(Description::find("gopher").is_none());
     }
 
     #[test]
@@ -393,7 +394,7 @@ mod tests {
 
     /// A server that runs already, and is not pinned, took a twenty-second of the time of the same program on one core.
     #[test]
-    fn nothing_is_pinned_if_one_runs_already_and_another_does_not() {
+    fn nothing_is_pinned_if_only_one_server_already_runs() {
         let comparison = small(SMALL).expect("a comparison");
         let (placement, why) = comparison.placed();
         assert_eq!(placement, Placement::Shared);
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_file_is_named_with_its_line() {
+    fn errors_in_a_file_name_their_line() {
         for (from, to, parts) in [
             ("title", "titel", &["line 1, `titel = \"t\"`", "unknown field `titel`"][..]),
             ("address =", "adress =", &["line 6", "unknown field `adress`"]),
@@ -433,8 +434,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_none_is_named() {
-        let error = Described::read(Path::new("/no/such.toml")).expect_err("none");
+    fn a_missing_file_is_named() {
+        let error = Description::read(Path::new("/no/such.toml")).expect_err("none");
         assert!(
             error.is::<UsageError>() && error.to_string().starts_with("/no/such.toml: No such"),
             "{error}"

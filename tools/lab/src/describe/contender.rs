@@ -11,17 +11,17 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::installed::{self, Module};
-use super::words::{self, Word, filled, has};
+use super::placeholders::{self, Placeholder, filled, has};
 use crate::listening;
 use crate::peer::Peers;
 use crate::process::Spec;
 
 /// The words that may stand in braces in the command line of a contender, and in its configuration.
-const WORDS: [&str; 8] =
+const CONTENDER_PLACEHOLDERS: [&str; 8] =
     ["port", "dir", "scratch", "configuration", "module", "site", "target", "service"];
 
 /// The start of the address of a Unix socket.
-pub(super) const UNIX: &str = "unix:";
+pub(super) const UNIX_PREFIX: &str = "unix:";
 
 /// A contender: a server under clients, or a program that answers jobs. In a file it has a `command`, which is started, or the `address` of one
 /// that runs already, and maybe a `name`.
@@ -106,7 +106,7 @@ pub(crate) enum Place {
 
 /// Whether a text is written as an address: a host and a port, or the path of a Unix socket.
 fn is_address(text: &str) -> bool {
-    text.starts_with(UNIX) || text.parse::<Endpoint>().is_ok()
+    text.starts_with(UNIX_PREFIX) || text.parse::<Endpoint>().is_ok()
 }
 
 fn resolved(text: &str) -> Result<ServerAddress> {
@@ -154,8 +154,8 @@ impl Contender {
     pub(super) fn checked(mut self) -> Result<Contender> {
         match (&self.command, &self.address) {
             (Some(line), None) => {
-                let mut words = words::split(line)?;
-                words::check(&words, &WORDS)?;
+                let mut words = placeholders::split(line)?;
+                placeholders::check(&words, &CONTENDER_PLACEHOLDERS)?;
                 let program = words.remove(0);
                 self.arguments = words;
                 self.program = match &self.peer {
@@ -332,7 +332,7 @@ impl Contender {
             }
         };
         let module = self.module.as_ref().map(Module::find).transpose()?;
-        let module: Option<Word> = module.map(|path| ("module", path.display().to_string()));
+        let module: Option<Placeholder> = module.map(|path| ("module", path.display().to_string()));
         Ok(Some(filled(&text, module.as_slice())))
     }
 }
@@ -343,13 +343,13 @@ mod tests {
 
     /// A name may have several addresses, of which a server listens at one.
     #[test]
-    fn of_the_addresses_of_a_host_the_one_that_answers_is_taken() {
+    fn a_host_resolves_to_the_address_that_answers() {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
         let found = resolved(&format!("localhost:{}", address.port())).expect("an address");
         assert_eq!(found, address.into());
     }
-    use crate::describe::Described;
+    use crate::describe::Description;
 
     #[test]
     fn a_text_is_an_address_or_a_command() {
@@ -387,17 +387,17 @@ mod tests {
 
     /// Every configuration beside the peers has only known words, and the port.
     #[test]
-    fn the_configurations_here_are_filled() {
+    fn catalogue_configurations_use_only_known_placeholders() {
         let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers");
-        for contender in Described::names()
-            .filter_map(|name| Described::find(name)?.comparison())
+        for contender in Description::names()
+            .filter_map(|name| Description::find(name)?.comparison())
             .flat_map(|one| one.contenders)
         {
             let Contender { configuration: Some(file), arguments, .. } = &contender else {
                 continue;
             };
             let text = fs::read_to_string(peers.join(file)).expect("a file beside the peers");
-            words::check(std::slice::from_ref(&text), &WORDS)
+            placeholders::check(std::slice::from_ref(&text), &CONTENDER_PLACEHOLDERS)
                 .unwrap_or_else(|why| panic!("{}: {why}", file.display()));
             assert!(has(&[text], "port") && has(arguments, "configuration"), "{}", contender.name);
         }
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn outside_the_repository_servers_are_missing() {
         for contender in
-            Described::find("files").expect("it exists").comparison().expect("one").contenders
+            Description::find("files").expect("it exists").comparison().expect("one").contenders
         {
             let missing = contender.prepare(None, None).expect("no failure").expect_err("missing");
             assert!(missing.contains(" is left out: "), "{missing}");

@@ -7,7 +7,7 @@ use rustix::fs::{Access, access};
 use serde::Deserialize;
 
 /// Where programs lie that are not in every user's path.
-const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+const SYSTEM_DIRECTORIES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Programs whose Debian package has another name.
 const PACKAGES: [(&str, &str); 7] = [
@@ -21,7 +21,7 @@ const PACKAGES: [(&str, &str); 7] = [
 ];
 
 /// Programs whose Debian package has their name.
-const SAME: &str =
+const SAME_NAME_PACKAGES: &str =
     "apache2 caddy haproxy hey lighttpd memcached python3 redis-server socat varnish wrk";
 
 /// A library that a program loads, of a package of its own.
@@ -43,7 +43,7 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
         return is_program(&path).then_some(path).ok_or_else(missing);
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    let directories = env::split_paths(&path).chain(SYSTEM.map(PathBuf::from));
+    let directories = env::split_paths(&path).chain(SYSTEM_DIRECTORIES.map(PathBuf::from));
     let found = directories.map(|directory| directory.join(program)).find(|path| is_program(path));
     found.ok_or_else(|| match package(program) {
         Some(package) => format!("{program} is not installed: apt-get install {package}"),
@@ -58,7 +58,7 @@ fn is_program(path: &Path) -> bool {
 /// The Debian package of a program.
 fn package(program: &str) -> Option<&str> {
     let other = PACKAGES.iter().find(|(known, _)| *known == program).map(|(_, package)| *package);
-    other.or_else(|| SAME.split(' ').find(|known| *known == program))
+    other.or_else(|| SAME_NAME_PACKAGES.split(' ').find(|known| *known == program))
 }
 
 impl Module {

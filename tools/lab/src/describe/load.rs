@@ -6,23 +6,23 @@ use annulus_load::{Options, Plan, Rate, ServerAddress};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use super::contender::UNIX;
+use super::contender::UNIX_PREFIX;
 use super::installed;
 use super::parser::Parser;
-use super::words::{self, Word, filled, has};
+use super::placeholders::{self, Placeholder, filled, has};
 use crate::bench::Cell;
 
 /// Where a server of no TCP address is said to be.
-const EXAMPLE: &str = "127.0.0.1:1";
+const EXAMPLE_ADDRESS: &str = "127.0.0.1:1";
 
 /// How long our load runs before it is measured.
-const WARM_UP: Duration = Duration::from_millis(100);
+const DEFAULT_WARM_UP: Duration = Duration::from_millis(100);
 
 /// Words in the command line of a client, beside those of every load.
-const OF_COMMANDS: [&str; 4] = ["seconds", "requests", "script", "rate"];
+const COMMAND_PLACEHOLDERS: [&str; 4] = ["seconds", "requests", "script", "rate"];
 
 /// Words in every load.
-const OF_LOADS: [&str; 5] = ["port", "address", "path", "connections", "depth"];
+const LOAD_PLACEHOLDERS: [&str; 5] = ["port", "address", "path", "connections", "depth"];
 
 /// A load: one cell.
 #[derive(Clone, Debug)]
@@ -221,12 +221,16 @@ impl Loads {
                     self.options == Options::default(),
                     "options are for a url: write them into the command"
                 );
-                let words = words::split(command)?;
-                let before =
-                    self.before.as_deref().map(words::split).transpose()?.unwrap_or_default();
-                let known = [&OF_LOADS[..], &OF_COMMANDS].concat();
-                words::check(&words, &known)?;
-                words::check(&before, &known)?;
+                let words = placeholders::split(command)?;
+                let before = self
+                    .before
+                    .as_deref()
+                    .map(placeholders::split)
+                    .transpose()?
+                    .unwrap_or_default();
+                let known = [&LOAD_PLACEHOLDERS[..], &COMMAND_PLACEHOLDERS].concat();
+                placeholders::check(&words, &known)?;
+                placeholders::check(&before, &known)?;
                 let parser = Parser::choose(&words[0], &self.parse)?;
                 let has_requests = has(&words, "requests") || !parser.needs_requests();
                 ensure!(
@@ -246,12 +250,12 @@ fn cell(name: &str, connections: u64, depth: u64) -> Cell {
 }
 
 /// The replacements of the words for the address of a server.
-fn words_of(address: &str) -> Vec<Word> {
+fn words_of(address: &str) -> Vec<Placeholder> {
     let after = |found: Option<(&str, &str)>| found.map_or("", |(_, end)| end).to_owned();
     vec![
         ("port", after(address.rsplit_once(':'))),
         ("address", address.to_owned()),
-        ("path", after(address.split_once(UNIX))),
+        ("path", after(address.split_once(UNIX_PREFIX))),
     ]
 }
 
@@ -339,7 +343,7 @@ impl Load {
 
     /// Whether it can be made of what is described.
     pub(crate) fn checked(self) -> Result<Load> {
-        let example = EXAMPLE.parse().expect("a constant");
+        let example = EXAMPLE_ADDRESS.parse().expect("a constant");
         let rate = matches!(self.pace, Pace::Rate(_) | Pace::Share(_)).then_some(1.0);
         if let Client::Own { options, .. } = &self.client {
             self.plan(options, &example, rate, Duration::from_secs(1))?;
@@ -353,7 +357,7 @@ impl Load {
     }
 
     /// The replacements of the words of every load.
-    pub(crate) fn words(&self, address: &str) -> Vec<Word> {
+    pub(crate) fn words(&self, address: &str) -> Vec<Placeholder> {
         let own = [("connections", self.connections), ("depth", self.depth)];
         let own = own.map(|(name, number)| (name, number.to_string()));
         words_of(address).into_iter().chain(own).collect()
@@ -384,13 +388,13 @@ impl Load {
     ) -> Result<Plan> {
         let known = match address {
             ServerAddress::Inet(inet) => self.words(&inet.to_string()),
-            ServerAddress::Unix(_) => self.words(EXAMPLE),
+            ServerAddress::Unix(_) => self.words(EXAMPLE_ADDRESS),
         };
         let options = Options {
             target: options.target.as_deref().map(|target| filled(target, &known)),
             clients: Some(self.connections as usize),
             pipeline: Some(self.depth as usize),
-            warm_up: options.warm_up.or(Some(WARM_UP)),
+            warm_up: options.warm_up.or(Some(DEFAULT_WARM_UP)),
             duration: Some(time),
             rate: rate.map(Rate::constant).or(options.rate),
             ..options.clone()
@@ -409,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_cannot_be_is_refused() {
+    fn an_invalid_load_is_refused() {
         let url = || Loads { url: Some("tcp://{address}".into()), ..Loads::default() };
         let command = |line: &str| Loads { command: Some(line.into()), ..Loads::default() };
         refused(Loads::default(), "a url or a command");
@@ -431,16 +435,16 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_of_the_server_and_of_the_cell() {
+    fn placeholders_come_from_the_server_and_the_cell() {
         let loads = Loads { url: Some("http://{address}/".into()), ..Loads::default() };
         let load = loads.split().expect("a load").remove(0);
         let words = load.words("127.0.0.1:8080");
         assert_eq!(
-            words::filled("{port} {address} {connections}{path}", &words),
+            placeholders::filled("{port} {address} {connections}{path}", &words),
             "8080 127.0.0.1:8080 50"
         );
         assert_eq!(
-            words::filled("{address} {path}", &load.words("unix:/run/a")),
+            placeholders::filled("{address} {path}", &load.words("unix:/run/a")),
             "unix:/run/a /run/a"
         );
     }

@@ -7,16 +7,16 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail, ensure};
 use regex_lite::Regex;
 
-use super::known::KNOWN;
+use super::known_clients::KNOWN_CLIENTS;
 use super::redis_benchmark;
 use crate::bench::{REFUSED_KEY, Sample};
 
 /// How the output of a client is read.
 #[derive(Clone, Debug)]
-pub struct Parser(Kind);
+pub struct Parser(ParserKind);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum ParserKind {
     /// By expressions; of several for a number, the first that is found.
     Patterns { patterns: Vec<Pattern>, are_required: bool },
     /// The table of redis-benchmark.
@@ -26,7 +26,7 @@ enum Kind {
 /// Where a number is in the output.
 #[derive(Clone, Debug)]
 struct Pattern {
-    number: Number,
+    number: NumberKind,
     /// The factor to µs, of a time without a unit in the output.
     unit: Option<f64>,
     expression: Regex,
@@ -36,7 +36,7 @@ struct Pattern {
 
 /// A number that is read from an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Number {
+enum NumberKind {
     Requests,
     Rate,
     Time,
@@ -48,21 +48,21 @@ enum Number {
 }
 
 /// Names of numbers.
-const NUMBERS: [(&str, Number); 10] = [
-    ("requests", Number::Requests),
-    ("requests_per_second", Number::Rate),
-    ("rate", Number::Rate),
-    ("time", Number::Time),
-    ("errors", Number::Errors),
-    ("refused", Number::Refused),
-    ("mean", Number::Latency("mean_us")),
-    ("p50", Number::Latency("p50_us")),
-    ("p99", Number::Latency("p99_us")),
-    ("p99.9", Number::Latency("p99_9_us")),
+const NUMBER_NAMES: [(&str, NumberKind); 10] = [
+    ("requests", NumberKind::Requests),
+    ("requests_per_second", NumberKind::Rate),
+    ("rate", NumberKind::Rate),
+    ("time", NumberKind::Time),
+    ("errors", NumberKind::Errors),
+    ("refused", NumberKind::Refused),
+    ("mean", NumberKind::Latency("mean_us")),
+    ("p50", NumberKind::Latency("p50_us")),
+    ("p99", NumberKind::Latency("p99_us")),
+    ("p99.9", NumberKind::Latency("p99_9_us")),
 ];
 
 /// Units of time, and their µs.
-const UNITS: [(&str, f64); 8] = [
+const TIME_UNITS: [(&str, f64); 8] = [
     ("ns", 1e-3),
     ("us", 1.0),
     ("µs", 1.0),
@@ -84,23 +84,23 @@ impl Parser {
             let patterns = all.map(Pattern::parse).collect::<Result<Vec<_>>>()?;
             let has = |number| patterns.iter().any(|pattern| pattern.number == number);
             ensure!(
-                has(Number::Rate) || has(Number::Requests),
+                has(NumberKind::Rate) || has(NumberKind::Requests),
                 "no expression for rate or requests: add one, such as 'rate=([0-9.]+) requests per second'"
             );
-            Ok(Parser(Kind::Patterns { patterns, are_required }))
+            Ok(Parser(ParserKind::Patterns { patterns, are_required }))
         };
         if !parse.is_empty() {
             return patterns(&mut parse.iter().map(String::as_str), true);
         }
         if name == redis_benchmark::PROGRAM {
-            return Ok(Parser(Kind::RedisBenchmark));
+            return Ok(Parser(ParserKind::RedisBenchmark));
         }
-        match KNOWN.iter().find(|(known, _)| *known == name) {
+        match KNOWN_CLIENTS.iter().find(|(known, _)| *known == name) {
             Some((_, known)) => patterns(&mut known.iter().copied(), false),
             None => bail!(
                 "nothing says how the output of {name} is read: add expressions (--parse, in a file parse), such as \
                  'rate=([0-9.]+) requests per second' and 'p99=p99 ([0-9.]+ms)'; known are {}, {}",
-                KNOWN.map(|(name, _)| name).join(", "),
+                KNOWN_CLIENTS.map(|(name, _)| name).join(", "),
                 redis_benchmark::PROGRAM
             ),
         }
@@ -108,7 +108,7 @@ impl Parser {
 
     /// Whether the number of requests is not in the output: it is the one that was asked for.
     pub(crate) fn needs_requests(&self) -> bool {
-        matches!(self.0, Kind::RedisBenchmark)
+        matches!(self.0, ParserKind::RedisBenchmark)
     }
 
     /// The sample in an output: `operations`, `ns`, `errors` and latencies. `requests` is how many were asked for, if that is known;
@@ -127,10 +127,12 @@ impl Parser {
             format!("makes no sense: {last}")
         };
         match &self.0 {
-            Kind::RedisBenchmark => redis_benchmark::sample(printed, requests.unwrap_or_default())
-                .ok_or_else(unreadable),
-            Kind::Patterns { patterns, are_required } => {
-                let found = Found::of(patterns, printed, *are_required)
+            ParserKind::RedisBenchmark => {
+                redis_benchmark::sample(printed, requests.unwrap_or_default())
+                    .ok_or_else(unreadable)
+            }
+            ParserKind::Patterns { patterns, are_required } => {
+                let found = FoundNumbers::of(patterns, printed, *are_required)
                     .map_err(|why| format!("is not as expected: {why}; it {}", unreadable()))?;
                 found.sample(took).ok_or_else(unreadable)
             }
@@ -140,7 +142,7 @@ impl Parser {
 
 /// Numbers of an output.
 #[derive(Default)]
-struct Found {
+struct FoundNumbers {
     requests: Option<f64>,
     /// Requests a second.
     rate: Option<f64>,
@@ -151,12 +153,12 @@ struct Found {
     latencies: Vec<(&'static str, f64)>,
 }
 
-impl Found {
-    fn of(patterns: &[Pattern], printed: &str, are_required: bool) -> Result<Found> {
-        let mut found = Found::default();
+impl FoundNumbers {
+    fn of(patterns: &[Pattern], printed: &str, are_required: bool) -> Result<FoundNumbers> {
+        let mut found = FoundNumbers::default();
         for pattern in patterns {
             let mut numbers = pattern.numbers(printed);
-            if let Number::Errors | Number::Refused = pattern.number {
+            if let NumberKind::Errors | NumberKind::Refused = pattern.number {
                 found.set(pattern.number, numbers.sum::<Result<f64>>()?);
                 continue;
             }
@@ -169,17 +171,17 @@ impl Found {
     }
 
     /// Sets a number, unless it is set.
-    fn set(&mut self, what: Number, number: f64) {
+    fn set(&mut self, what: NumberKind, number: f64) {
         match what {
-            Number::Requests => self.requests = self.requests.or(Some(number)),
-            Number::Rate => self.rate = self.rate.or(Some(number)),
-            Number::Time => self.time = self.time.or(Some(number)),
-            Number::Errors => self.errors += number,
-            Number::Refused => self.refused += number,
-            Number::Latency(name) if self.latencies.iter().all(|(known, _)| *known != name) => {
+            NumberKind::Requests => self.requests = self.requests.or(Some(number)),
+            NumberKind::Rate => self.rate = self.rate.or(Some(number)),
+            NumberKind::Time => self.time = self.time.or(Some(number)),
+            NumberKind::Errors => self.errors += number,
+            NumberKind::Refused => self.refused += number,
+            NumberKind::Latency(name) if self.latencies.iter().all(|(known, _)| *known != name) => {
                 self.latencies.push((name, number));
             }
-            Number::Latency(_) => {}
+            NumberKind::Latency(_) => {}
         }
     }
 
@@ -214,15 +216,16 @@ impl Pattern {
         let (key, expression) = text.split_once('=').ok_or_else(|| {
             anyhow!("'{text}' is no expression for a number: write KEY=EXPRESSION, such as 'rate=([0-9.]+) requests per second'")
         })?;
-        let (name, unit) = UNITS
+        let (name, unit) = TIME_UNITS
             .iter()
             .find_map(|(unit, factor)| {
                 Some((key.strip_suffix(unit)?.strip_suffix('_')?, Some(*factor)))
             })
             .unwrap_or((key, None));
-        let number = NUMBERS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+        let number =
+            NUMBER_NAMES.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
         let Some(number) = number else {
-            let known = NUMBERS.map(|(name, _)| name).join(", ");
+            let known = NUMBER_NAMES.map(|(name, _)| name).join(", ");
             bail!(
                 "'{key}' is no number that can be read: there are {known}, and times with a unit, such as p99_ms"
             );
@@ -247,12 +250,12 @@ impl Pattern {
     fn number(&self, text: &str) -> Option<f64> {
         let (number, rest) = split_number(text.trim())?;
         let rest = rest.trim();
-        if !matches!(self.number, Number::Time | Number::Latency(_)) {
+        if !matches!(self.number, NumberKind::Time | NumberKind::Latency(_)) {
             return rest.is_empty().then_some(number);
         }
         let factor = match rest {
             "" => self.unit?,
-            unit => UNITS.iter().find(|(known, _)| *known == unit)?.1,
+            unit => TIME_UNITS.iter().find(|(known, _)| *known == unit)?.1,
         };
         Some(number * factor)
     }
@@ -260,7 +263,7 @@ impl Pattern {
     /// The advice for a time without a unit.
     fn hint(&self) -> &'static str {
         match self.number {
-            Number::Time | Number::Latency(_) if self.unit.is_none() => {
+            NumberKind::Time | NumberKind::Latency(_) if self.unit.is_none() => {
                 " with a unit: take the unit into the group, or name the key with one, such as p99_ms"
             }
             _ => "",
@@ -270,10 +273,10 @@ impl Pattern {
 
 /// The number at the start of a text, and the rest. A comma is one of thousands, if three digits follow each; else that of decimals.
 fn split_number(text: &str) -> Option<(f64, &str)> {
-    static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
+    static LEADING_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"^\d[\d.,]*(?:[eE][+-]?\d+)?").expect("an expression that is a constant")
     });
-    let found = NUMBER.find(text)?.as_str();
+    let found = LEADING_NUMBER.find(text)?.as_str();
     let whole = found.split('.').next().unwrap_or(found);
     let groups: Vec<&str> = whole.split(',').collect();
     let are_thousands = groups[0].len() <= 3 && groups[1..].iter().all(|group| group.len() == 3);
@@ -295,10 +298,10 @@ impl fmt::Display for Pattern {
 mod tests {
     use super::*;
 
-    const TOOK: Duration = Duration::from_secs(2);
+    const RUN_TIME: Duration = Duration::from_secs(2);
 
     fn read(program: &str, printed: &str) -> Result<Sample, String> {
-        Parser::choose(program, &[]).expect("known").sample(printed, None, TOOK)
+        Parser::choose(program, &[]).expect("known").sample(printed, None, RUN_TIME)
     }
 
     #[track_caller]
@@ -310,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn our_script_of_wrk_is_read() {
+    fn output_of_our_wrk_script_is_read() {
         let printed = "Running 1s test\nmeasured 65000 1003000 812.5 790 1600 2400 0\n";
         let numbers = [
             ("operations", 65000.0),
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn wrk_itself_is_read() {
+    fn plain_wrk_output_is_read() {
         let printed = "Running 1s test @ http://127.0.0.1:1/\n  1 threads and 50 connections\n  Thread Stats   Avg      Stdev     Max   +/- Stdev\n    \
             Latency   812.50us  100.00us   3.00ms   90.00%\n    Req/Sec    65.00k     1.00k   66.00k    70.00%\n  Latency Distribution\n     \
             50%  790.00us\n     75%    1.10ms\n     99%    1.60ms\n  65000 requests in 1.00s, 9.00MB read\n  \
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn h2load_hey_oha_and_ab_are_read() {
+    fn h2load_hey_oha_and_ab_output_is_read() {
         let h2load = "finished in 2.00s, 50000.00 req/s, 4.24MB/s\n\
             requests: 101000 total, 101000 started, 100000 done, 100000 succeeded, 7 failed, 5 errored, 1 timeout\n\
             status codes: 100000 2xx, 0 3xx, 1 4xx, 1 5xx\n\
@@ -398,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn other_programs_are_read_by_expressions() {
+    fn output_of_other_programs_is_read_by_expressions() {
         let parse = [
             "requests_per_second=did ([0-9,]+) a second",
             "p99=p99 is ([0-9.]+ ?[a-z]+)",
@@ -407,7 +410,7 @@ mod tests {
         ];
         let parser = Parser::choose("some", &parse.map(str::to_owned)).expect("a parser");
         let printed = "did 1,500 a second\np99 is 3 ms, mean 1.5\n";
-        let sample = parser.sample(printed, None, TOOK).expect("a sample");
+        let sample = parser.sample(printed, None, RUN_TIME).expect("a sample");
         assert_numbers(
             &sample,
             &[
@@ -418,17 +421,18 @@ mod tests {
                 ("errors", 0.0),
             ],
         );
-        let error = parser.sample("did 5 a second\nso it was\n", None, TOOK).expect_err("no p99");
+        let error =
+            parser.sample("did 5 a second\nso it was\n", None, RUN_TIME).expect_err("no p99");
         assert!(error.contains("p99 is not found") && error.contains("so it was"), "{error}");
         let error = parser
-            .sample(&printed.replace("3 ms", "3 fortnights"), None, TOOK)
+            .sample(&printed.replace("3 ms", "3 fortnights"), None, RUN_TIME)
             .expect_err("a unit");
         assert!(error.contains("'3 fortnights' is no number"), "{error}");
     }
 
     /// Other programs print numbers as their users write them.
     #[test]
-    fn commas_are_of_thousands_or_of_decimals_and_exponents_count() {
+    fn split_number_reads_thousands_decimals_and_exponents() {
         for (text, number, rest) in [
             ("1,500 x", 1500.0, " x"),
             ("1,234,567.5", 1_234_567.5, ""),
@@ -444,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_is_none_is_quoted() {
+    fn an_unreadable_output_is_quoted() {
         for program in ["wrk", "h2load", "hey", "ab", "redis-benchmark"] {
             let error = read(program, "so much\nunable to connect\n\n").expect_err(program);
             assert_eq!(error, "makes no sense: unable to connect");
@@ -453,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_that_are_none_are_refused() {
+    fn invalid_expressions_are_refused() {
         for (text, part) in [
             ("rate", "write KEY=EXPRESSION"),
             ("speed=(.*)", "'speed' is no number that can be read: there are requests, "),
@@ -467,7 +471,7 @@ mod tests {
         }
         let parser =
             Parser::choose("some", &["rate=(.*)".into(), "p99=p99 (.*)".into()]).expect("a parser");
-        let error = parser.sample("5\np99 3\n", None, TOOK).expect_err("no unit");
+        let error = parser.sample("5\np99 3\n", None, RUN_TIME).expect_err("no unit");
         assert!(error.contains("such as p99_ms"), "{error}");
     }
 }

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_shares_all_cores_is_not_pinned() {
+    fn shared_placement_pins_nothing() {
         let cores = Cores { server: 3, load: 5 };
         let placed = |one: Placement| [one.server(cores), one.load(cores), one.target(cores)];
         assert_eq!(placed(Placement::Apart), [Some(3), Some(5), Some(5)]);

@@ -6,7 +6,7 @@ use crate::bench::Sample;
 pub(super) const PROGRAM: &str = "redis-benchmark";
 
 /// How it prints an error that it has received; at most one a second.
-const ERROR: &str = "Error from server";
+const ERROR_PREFIX: &str = "Error from server";
 
 /// Reads a table such as this. Every request was answered: it waits for the answers.
 ///
@@ -21,7 +21,7 @@ pub(super) fn sample(printed: &str, requests: u64) -> Option<Sample> {
         values.get(titles.iter().position(|known| *known == title)?)?.parse().ok()
     };
     let micros = |title| number(title).map(|millis| millis * 1e3);
-    let errors = printed.lines().filter(|line| line.starts_with(ERROR)).count();
+    let errors = printed.lines().filter(|line| line.starts_with(ERROR_PREFIX)).count();
     Some(Sample::from([
         ("operations", requests as f64),
         ("ns", requests as f64 / number("rps")? * 1e9),

@@ -14,10 +14,10 @@ use crate::bench::{Cell, Layout, Metric, Plan, Role};
 use crate::cores::Cores;
 use crate::peer::Peers;
 use crate::process::START_TIMEOUT;
-use crate::usage::UsageError;
+use crate::usage_error::UsageError;
 
 /// Checks that files fit a directory, and returns the name of its file system.
-pub(crate) type Check = fn(&[Cell], &Path) -> Result<String>;
+pub(crate) type DirectoryCheck = fn(&[Cell], &Path) -> Result<String>;
 
 /// Contenders, what is asked of each in every cell, and how.
 #[derive(Clone, Debug)]
@@ -43,35 +43,35 @@ pub struct Setup {
     /// The peers.
     pub(crate) peers: Option<Peers>,
     /// The treatment of a contender that is missing.
-    pub missing: Missing,
+    pub missing: MissingPolicy,
     /// Notes of the report, beside missing contenders.
     pub(crate) notes: Vec<String>,
     /// The number of rounds in which a process is measured before a new one takes its place.
-    pub(crate) rounds_a_process: usize,
+    pub(crate) rounds_per_process: usize,
     /// Open files that it needs here.
     pub(crate) files: u64,
     /// How long contenders idle before their memory is read again.
     pub idle: Option<Duration>,
     /// The check of contenders that write files.
-    pub(crate) check: Option<Check>,
+    pub(crate) check: Option<DirectoryCheck>,
     /// How its figures are shown.
-    pub shown: Shown,
+    pub shown: Presentation,
 }
 
 /// The treatment of a contender that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingPolicy {
     /// It is an error; and each must answer each load before the first round.
-    Refused,
+    Refuse,
     /// It is left out, and named.
-    LeftOut,
+    LeaveOut,
     /// A contender that does not build, or does not start, is left out, too.
-    OrBroken,
+    LeaveOutBroken,
 }
 
 /// How the figures of a comparison are shown.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct Presentation {
     /// The subject of the comparison, in a word.
     pub kind: &'static str,
     /// The same in a line, if it has a title.
@@ -90,7 +90,7 @@ impl Setup {
         time: Duration,
         cores: Cores,
         peers: Option<Peers>,
-        shown: Shown,
+        shown: Presentation,
     ) -> Setup {
         Setup {
             plan,
@@ -103,9 +103,9 @@ impl Setup {
             cores,
             start_timeout: START_TIMEOUT,
             peers,
-            missing: Missing::LeftOut,
+            missing: MissingPolicy::LeaveOut,
             notes: Vec::new(),
-            rounds_a_process: usize::MAX,
+            rounds_per_process: usize::MAX,
             files: 0,
             idle: None,
             check: None,
@@ -133,7 +133,7 @@ impl Setup {
     ///
     /// # Errors
     /// If none is left; the error lists those there are.
-    pub fn select(&mut self, only: &Only) -> Result<()> {
+    pub fn select(&mut self, only: &Selection) -> Result<()> {
         let name = &self.plan.name;
         let missing = |what: &str, all: Vec<String>| {
             UsageError(format!("{name}: no {what} matches: there are {}", all.join(", ")))
@@ -164,16 +164,16 @@ impl Setup {
 
 /// The selected part of a comparison: every contender that is named, in every cell that is named.
 #[derive(Clone, Debug, Default)]
-pub struct Only {
+pub struct Selection {
     contenders: Vec<String>,
     cells: Vec<String>,
 }
 
-impl Only {
+impl Selection {
     /// A selection by patterns `CONTENDER/CELL`, `CONTENDER` and `/CELL`, in which `*` stands for any text. A cell is its name, such as
     /// `50 clients × 128 bytes`, or its values, such as `50x128`.
-    pub fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Only {
-        let mut only = Only::default();
+    pub fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Selection {
+        let mut only = Selection::default();
         for pattern in patterns {
             let (contender, cell) = pattern.split_once('/').unwrap_or((pattern, ""));
             let given = |part: &str| (!part.is_empty()).then(|| part.to_owned());
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_has_stars_for_any_text() {
+    fn a_star_in_a_pattern_matches_any_text() {
         for (pattern, text) in
             [("", ""), ("*", ""), ("a*c", "abc"), ("a*c", "ac"), ("*b*", "abc"), ("é*", "éé")]
         {
@@ -236,7 +236,7 @@ mod tests {
     fn every_named_contender_is_measured_in_every_named_cell() {
         let left = |patterns: &[&str]| {
             let mut setup = setup();
-            setup.select(&Only::new(patterns.iter().copied())).expect("some are left");
+            setup.select(&Selection::new(patterns.iter().copied())).expect("some are left");
             let cells = setup.loads.iter().map(|load| load.cell.job()).collect::<Vec<_>>();
             (setup.names().join(" "), cells.join(" "))
         };
@@ -246,9 +246,9 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_of_nothing_lists_what_there_is() {
+    fn an_empty_selection_lists_the_choices() {
         let error = |pattern| {
-            let error = setup().select(&Only::new([pattern])).expect_err("nothing is left");
+            let error = setup().select(&Selection::new([pattern])).expect_err("nothing is left");
             assert!(error.is::<UsageError>(), "{error}");
             error.to_string()
         };
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_is_that_of_every_slice_with_the_control() {
+    fn cost_counts_every_slice_and_the_control() {
         assert_eq!(setup().cost(), Duration::from_millis(60) * 4 * 3 * 10);
     }
 }

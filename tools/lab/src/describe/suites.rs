@@ -1,19 +1,19 @@
 //! Tests of suites: how they are read, and those of this repository.
 
-use super::Described;
+use super::Description;
 use crate::tables::{Figure, Suite};
 
 fn parse(text: &str) -> anyhow::Result<Suite> {
-    match Described::parse("small", text)? {
-        Described::Suite(suite) => Ok(suite),
-        Described::Comparison(_) => anyhow::bail!("no tables"),
+    match Description::parse("small", text)? {
+        Description::Suite(suite) => Ok(suite),
+        Description::Comparison(_) => anyhow::bail!("no tables"),
     }
 }
 
 fn suites() -> impl Iterator<Item = (&'static str, Suite)> {
-    Described::names().filter_map(|name| match Described::find(name)? {
-        Described::Suite(suite) => Some((name, suite)),
-        Described::Comparison(_) => None,
+    Description::names().filter_map(|name| match Description::find(name)? {
+        Description::Suite(suite) => Some((name, suite)),
+        Description::Comparison(_) => None,
     })
 }
 
@@ -69,7 +69,7 @@ fn incomplete_and_unknown_entries_are_refused_by_name() {
 
 /// The eight suites of this repository, each with its published figures.
 #[test]
-fn every_suite_here_is_complete() {
+fn every_catalogue_suite_is_complete() {
     let published = |suite: &Suite| {
         let rows = suite.tables.iter().flat_map(|table| &table.rows);
         rows.map(|row| row.published.len()).sum::<usize>()
@@ -93,7 +93,7 @@ fn every_suite_here_is_complete() {
 /// Figures that a document computed from others must agree with them here, too. (Its "mid" is not the median in
 /// three rows, and one rate is off by 1.0.)
 #[test]
-fn op_modes_have_one_of_three_as_mid_and_its_rate() {
+fn op_modes_mid_is_one_of_three_and_rate_follows() {
     let (_, suite) = suites().find(|(name, _)| *name == "op-modes").expect("it is there");
     for table in suite.tables {
         let first = table.rows[0].published[3];

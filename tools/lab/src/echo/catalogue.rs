@@ -7,13 +7,13 @@ use crate::describe::Contender;
 use crate::peer::Peers;
 
 /// Our servers, by the names of `annulus echo --driver`.
-const OWN: [&str; 3] = ["uring", "epoll", "threads"];
+const OWN_SERVERS: [&str; 3] = ["uring", "epoll", "threads"];
 
 /// The prefix of a peer with the name of one of ours.
-const PEER: &str = "peer:";
+const PEER_PREFIX: &str = "peer:";
 
 /// The separator before each option of one of ours, as in `uring+idle-timeout=5`, and before a peer's mode.
-const OPTION: char = '+';
+const OPTION_SEPARATOR: char = '+';
 
 /// All servers.
 #[derive(Debug)]
@@ -34,10 +34,10 @@ impl Catalogue {
     /// # Errors
     /// If the name is unknown, and the error lists all names; or if it does not support the transport.
     pub fn choose(&self, name: &str, transport: Transport) -> Result<Contender, String> {
-        let (base, options) = name.split_once(OPTION).unzip();
+        let (base, options) = name.split_once(OPTION_SEPARATOR).unzip();
         let base = base.unwrap_or(name);
-        let own = OWN.contains(&base);
-        let peer = base.strip_prefix(PEER).unwrap_or(base);
+        let own = OWN_SERVERS.contains(&base);
+        let peer = base.strip_prefix(PEER_PREFIX).unwrap_or(base);
         let contender = match own {
             true => Contender::own(name, self.own(name, base, options, transport)?),
             false => Contender::peer(name, peer, self.peer(name, peer, options, transport)?),
@@ -67,9 +67,9 @@ impl Catalogue {
     ) -> Result<Vec<String>, String> {
         let [address, _] = transport.addresses();
         let fixed = ["echo", "--listen", address, "--driver", driver].map(String::from);
-        let options = options.into_iter().flat_map(|list| list.split(OPTION));
+        let options = options.into_iter().flat_map(|list| list.split(OPTION_SEPARATOR));
         if options.clone().any(str::is_empty) {
-            return Err(format!("server '{name}': no option stands behind a {OPTION}"));
+            return Err(format!("server '{name}': no option stands behind a {OPTION_SEPARATOR}"));
         }
         let options = options.map(|option| format!("--{option}"));
         let arguments: Vec<String> = fixed.into_iter().chain(options).collect();
@@ -110,12 +110,12 @@ impl Catalogue {
 
 impl fmt::Display for Catalogue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", OWN.join(", "))?;
+        write!(f, "{}", OWN_SERVERS.join(", "))?;
         if self.peers.is_none() {
             return write!(f, " (and peers, from within the repository)");
         }
-        self.peer_names().into_iter().try_for_each(|name| match OWN.contains(&&*name) {
-            true => write!(f, ", {PEER}{name}"),
+        self.peer_names().into_iter().try_for_each(|name| match OWN_SERVERS.contains(&&*name) {
+            true => write!(f, ", {PEER_PREFIX}{name}"),
             false => write!(f, ", {name}"),
         })
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_ours_wins_over_a_peer_of_the_same_name() {
+    fn our_server_wins_over_a_peer_of_the_same_name() {
         with_peers(|catalogue| {
             assert_eq!(arguments(catalogue, "threads")[0], "echo");
             assert_eq!(arguments(catalogue, "peer:threads"), ["0"]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_without_its_tool_is_missing_and_no_failure() {
+    fn a_peer_without_its_tool_is_left_out() {
         with_peers(|catalogue| {
             let chosen = catalogue.choose("go", Transport::Tcp).expect("a peer");
             let prepared = chosen.prepare(catalogue.peers.as_ref(), Some(0));

@@ -14,9 +14,9 @@ use crate::bench::{
     p99, parameters, requests, with_ratio,
 };
 use crate::cores::Cores;
-use crate::describe::{Contender, Load, Placement, Setup, Shown};
+use crate::describe::{Contender, Load, Placement, Presentation, Setup};
 use crate::peer::Peers;
-use crate::usage::{UsageError, own};
+use crate::usage_error::{UsageError, find_own};
 
 pub use catalogue::Catalogue;
 
@@ -55,12 +55,15 @@ impl FromStr for Transport {
     type Err = UsageError;
 
     fn from_str(name: &str) -> Result<Transport, UsageError> {
-        own(&[("tcp", Transport::Tcp), ("udp", Transport::Udp), ("unix", Transport::Unix)], name)
+        find_own(
+            &[("tcp", Transport::Tcp), ("udp", Transport::Udp), ("unix", Transport::Unix)],
+            name,
+        )
     }
 }
 
 /// The metrics of streams and of datagrams.
-fn of_requests() -> Vec<Metric> {
+fn request_metrics() -> Vec<Metric> {
     let switches = Formula::per("switches", &["operations"], 1.0);
     vec![
         requests(),
@@ -80,16 +83,16 @@ fn of_requests() -> Vec<Metric> {
 }
 
 /// Datagrams lost in all slices.
-fn lost() -> Metric {
+fn lost_datagrams() -> Metric {
     let lost = Metric::plain("lost", "lost", Formula::number("lost"));
     Metric { format: Format::Whole, fold: Fold::Sum, ..lost }
 }
 
 /// The metrics of a load.
 fn metrics(transport: Transport, load: &Options) -> Vec<Metric> {
-    let mut metrics = of_requests();
+    let mut metrics = request_metrics();
     if transport == Transport::Udp {
-        metrics.push(lost());
+        metrics.push(lost_datagrams());
     }
     if load.per_connection {
         metrics.iter_mut().for_each(adapt_to_connections);
@@ -154,7 +157,7 @@ impl Echo {
             false => format!("{pipeline} in flight a client"),
         };
         let segmented = if segments { ", as segments" } else { "" };
-        let shown = Shown {
+        let shown = Presentation {
             kind: self.transport.kind().unwrap_or("echo"),
             title: None,
             terms: format!(" of {seconds} s, {cores} ({driver}), {how}{segmented}"),

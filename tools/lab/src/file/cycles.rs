@@ -11,16 +11,16 @@ use annulus::fs::OpenOptions;
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::bench::{Cell, Sample};
-use crate::clock::ClockSample;
+use crate::jobs::ClockSample;
 
 /// The slowest supported device, in bytes and cycles per second.
-const SLOWEST_BYTES: u64 = 1 << 20;
-const SLOWEST_CYCLES: u64 = 100;
+const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
+const MIN_CYCLES_PER_SECOND: u64 = 100;
 /// The least time for an answer.
-const LEAST_TIMEOUT: Duration = Duration::from_secs(60);
+const MIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Each stretch of this many bytes holds the number of its cycle, so that bytes of an older cycle are recognized.
-const STRETCH: usize = 4096;
+const STAMP_SPACING_BYTES: usize = 4096;
 
 /// A cell: workers, each with a file of its own, that repeatedly open, write, read and close it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,16 +69,18 @@ impl Cycles {
     /// How long an answer may take.
     pub(super) fn timeout(self) -> Duration {
         let (cycles, bytes) = (self.total(), self.total().saturating_mul(self.bytes));
-        LEAST_TIMEOUT + Duration::from_secs(cycles / SLOWEST_CYCLES + bytes / SLOWEST_BYTES)
+        MIN_TIMEOUT
+            + Duration::from_secs(cycles / MIN_CYCLES_PER_SECOND + bytes / MIN_BYTES_PER_SECOND)
     }
 
     /// About how long a slice takes.
     pub fn cost(self) -> Duration {
         /// The time per cycle, and bytes per second.
-        const CYCLE: Duration = Duration::from_micros(5);
-        const BYTES: f64 = 2e9;
+        const TIME_PER_CYCLE: Duration = Duration::from_micros(5);
+        const BYTES_PER_SECOND: f64 = 2e9;
         let cycles = self.total() as f64;
-        CYCLE.mul_f64(cycles) + Duration::from_secs_f64(cycles * self.bytes as f64 / BYTES)
+        TIME_PER_CYCLE.mul_f64(cycles)
+            + Duration::from_secs_f64(cycles * self.bytes as f64 / BYTES_PER_SECOND)
     }
 }
 
@@ -178,7 +180,7 @@ impl Worker {
     }
 
     fn stamp(&mut self, cycle: u64) {
-        for stretch in self.written.chunks_mut(STRETCH) {
+        for stretch in self.written.chunks_mut(STAMP_SPACING_BYTES) {
             let length = stretch.len().min(8);
             stretch[..length].copy_from_slice(&cycle.to_le_bytes()[..length]);
         }
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_comes_back() {
+    fn a_job_parses_to_the_same_cell() {
         let cell = Cycles { workers: 20, cycles: 40_960, bytes: 4096 };
         assert_eq!(Cycles::parse(&cell.cell().job()), Some(cell));
         assert_eq!(cell.cell().to_string(), "20 workers × 40960 cycles × 4096 bytes");

@@ -17,12 +17,14 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::bench::{Bench, Contenders, Prepared};
 use crate::clients::Clients;
-use crate::describe::{Client, Contender, Load, Missing, Placement, Setup, Shown, find_installed};
+use crate::describe::{
+    Client, Contender, Load, MissingPolicy, Placement, Presentation, Setup, find_installed,
+};
 use crate::scratch::Scratch;
 use crate::start::{Fixture, start};
 
 use slices::Slices;
-use syscalls::PERF;
+use syscalls::PERF_PROGRAM;
 
 impl Setup {
     /// Builds what must be built, and starts all contenders.
@@ -46,7 +48,7 @@ impl Setup {
         let mut fixture = Fixture::new(scratch.path(), &self.site, target)?;
         let (mut contenders, mut ready) = self.gather(prepared, &mut fixture)?;
         missing.splice(0..0, contenders.missing);
-        if let Some(why) = missing.first().filter(|_| self.missing == Missing::Refused) {
+        if let Some(why) = missing.first().filter(|_| self.missing == MissingPolicy::Refuse) {
             bail!("{why}");
         }
         missing.append(&mut self.notes);
@@ -58,7 +60,7 @@ impl Setup {
         let clients = Clients {
             core: self.placement.load(self.cores),
             time: self.time,
-            most: Duration::MAX,
+            max_time: Duration::MAX,
             directory: scratch.path().to_owned(),
         };
         let bench = self.bench(contenders, &loads, file_system);
@@ -81,7 +83,9 @@ impl Setup {
     fn prepared(&self, one: &Contender) -> Result<Result<Contender, String>> {
         let prepared = one.clone().prepare(self.peers.as_ref(), self.placement.server(self.cores));
         match prepared {
-            Err(error) if self.missing == Missing::OrBroken => Ok(Err(error.to_string())),
+            Err(error) if self.missing == MissingPolicy::LeaveOutBroken => {
+                Ok(Err(error.to_string()))
+            }
             prepared => prepared,
         }
     }
@@ -95,9 +99,9 @@ impl Setup {
         let (mut ready, mut absent) = (Vec::new(), Vec::new());
         let found = self.contenders.iter().zip(prepared).map(|(described, prepared)| {
             let tried = prepared.and_then(|one| match self.missing {
-                Missing::OrBroken => start(&one, "", self.start_timeout, fixture)
+                MissingPolicy::LeaveOutBroken => start(&one, "", self.start_timeout, fixture)
                     .map_or_else(|error| Err(error.to_string()), |_| Ok(one)),
-                Missing::Refused | Missing::LeftOut => Ok(one),
+                MissingPolicy::Refuse | MissingPolicy::LeaveOut => Ok(one),
             });
             let spec = tried.map(|one| {
                 ready.push(one);
@@ -113,7 +117,8 @@ impl Setup {
 
     /// The definition of the run, which is kept with its results.
     fn bench(&self, contenders: Contenders, loads: &[Load], file_system: Option<String>) -> Bench {
-        let Shown { terms, legend, layout, metrics, mut parameters, .. } = self.shown.clone();
+        let Presentation { terms, legend, layout, metrics, mut parameters, .. } =
+            self.shown.clone();
         let commands: Vec<_> = loads.iter().map(|load| load.client.words().join(" ")).collect();
         if commands.iter().any(|command| !command.is_empty()) {
             parameters.insert("loads".into(), commands.into());
@@ -155,7 +160,7 @@ fn available(loads: &[Load]) -> Result<(Vec<Load>, Vec<String>)> {
 
 /// The reasons why something cannot be counted.
 fn not_counted(contenders: &[Contender], counts_calls: bool) -> Vec<String> {
-    let perf = counts_calls.then(|| find_installed(PERF).err()).flatten();
+    let perf = counts_calls.then(|| find_installed(PERF_PROGRAM).err()).flatten();
     let perf = perf.map(|why| format!("system calls are not counted: {why}"));
     let hidden = contenders.iter().filter(|one| !one.is_visible()).map(|one| {
         format!(
@@ -175,7 +180,7 @@ mod tests {
     use crate::nop;
 
     const TIMEOUT: Duration = Duration::from_secs(20);
-    const SLICE: Slice = Slice { round: 0, cell: 0, contender: 0 };
+    const FIRST_SLICE: Slice = Slice { round: 0, cell: 0, contender: 0 };
 
     /// A shell that reads jobs, of which there are two.
     fn program(script: &str, timeout: Duration) -> Box<dyn Measure> {
@@ -193,14 +198,14 @@ mod tests {
     }
 
     fn error(script: &str) -> String {
-        program(script, TIMEOUT).measure(SLICE).expect_err(script)
+        program(script, TIMEOUT).measure(FIRST_SLICE).expect_err(script)
     }
 
     #[test]
     fn jobs_are_answered_one_by_one() {
         let mut twice = program(r#"while read n; do echo "{\"n\":$((n * 2))}"; done"#, TIMEOUT);
         for (cell, number) in [(0, 2.0), (1, 40.0), (0, 2.0)] {
-            let sample = twice.measure(Slice { cell, ..SLICE }).expect("an answer");
+            let sample = twice.measure(Slice { cell, ..FIRST_SLICE }).expect("an answer");
             assert_eq!(sample, Sample::from([("n", number)]));
         }
     }
@@ -222,17 +227,17 @@ mod tests {
         let expected = "ended (exit status: 1); its last line: no ring here";
         assert_eq!(error("read n; echo no ring here >&2; exit 1"), expected);
         let mut silent = program("while read n; do :; done", Duration::from_millis(1));
-        let outcome: Outcome = silent.measure(SLICE);
+        let outcome: Outcome = silent.measure(FIRST_SLICE);
         assert_eq!(outcome, Err("no answer to `1` within 1ms; it printed nothing".into()));
     }
 
     /// The first process ends at its second job; the one after it does, too.
     #[test]
-    fn a_contender_that_fails_is_started_anew() {
+    fn a_contender_that_failed_is_restarted() {
         let mut twice = program(r#"read n; echo "{\"n\":1}"; read n; exit 3"#, TIMEOUT);
         for _ in 0..3 {
-            assert!(twice.measure(SLICE).is_ok());
-            let error = twice.measure(SLICE).expect_err("it ends");
+            assert!(twice.measure(FIRST_SLICE).is_ok());
+            let error = twice.measure(FIRST_SLICE).expect_err("it ends");
             assert!(error.contains("exit status: 3"), "{error}");
         }
     }

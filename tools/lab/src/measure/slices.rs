@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 use annulus_load::{Observer, ServerAddress};
 use anyhow::{Result, anyhow};
 
-use super::syscalls::{PERF, SystemCalls};
+use super::syscalls::{PERF_PROGRAM, SystemCalls};
 use crate::bench::{Measure, Outcome, Slice, rate};
 use crate::clients::Clients;
-use crate::describe::{Client, Contender, Load, Missing, Pace, Setup, find_installed};
+use crate::describe::{Client, Contender, Load, MissingPolicy, Pace, Setup, find_installed};
 use crate::proc::Memory;
 use crate::process::ProcessError;
-use crate::server::one_line;
+use crate::server::{UsageObserver, one_line};
 use crate::start::{Fixture, Running, start};
-use crate::watch::Watch;
 
 /// All contenders of a comparison.
 #[derive(Debug)]
@@ -44,7 +43,7 @@ impl Slices {
             }
         }
         self.check_addresses()?;
-        if self.setup.missing == Missing::Refused { self.try_out() } else { Ok(()) }
+        if self.setup.missing == MissingPolicy::Refuse { self.try_out() } else { Ok(()) }
     }
 
     /// Connections to an address at which two listen would be spread over both. A server that picks a free port, or is given one, has its own.
@@ -83,9 +82,10 @@ impl Slices {
                     (Client::Command { .. }, _) => (load.clone(), Some(1.0)),
                     _ => (load.closed(load.depth), None),
                 };
-                let (slice, brief) = (Slice { round: 0, cell, contender }, self.clients.brief());
+                let (slice, for_trial) =
+                    (Slice { round: 0, cell, contender }, self.clients.for_trial());
                 let address = self.running(slice)?.address.clone();
-                let tried = brief.run(&load, address.as_ref(), rate, &mut ());
+                let tried = for_trial.run(&load, address.as_ref(), rate, &mut ());
                 // A slow server has answered nothing in so short a time.
                 let tried =
                     tried.or_else(|_| self.clients.run(&load, address.as_ref(), rate, &mut ()));
@@ -113,8 +113,8 @@ impl Slices {
     fn running(&mut self, slice: Slice) -> Result<&mut Running, ProcessError> {
         let key = self.key(slice);
         let contender = &self.contenders[key.0];
-        let most = self.setup.rounds_a_process;
-        let is_worn = |since: usize| contender.can_run_twice() && slice.round - since >= most;
+        let max_time = self.setup.rounds_per_process;
+        let is_worn = |since: usize| contender.can_run_twice() && slice.round - since >= max_time;
         let is_fit = |(since, one): &mut (usize, Running)| !is_worn(*since) && !one.has_ended();
         if !self.running.get_mut(&key).is_some_and(is_fit) {
             // The old one ends first.
@@ -168,7 +168,7 @@ impl Slices {
         rate: Option<f64>,
     ) -> Outcome {
         let (load, key) = (&self.loads[slice.cell], self.key(slice));
-        let mut watch = pid.map(Watch::new);
+        let mut watch = pid.map(UsageObserver::new);
         let observer: &mut dyn Observer = match &mut watch {
             Some(watch) => watch,
             None => &mut (),
@@ -181,7 +181,7 @@ impl Slices {
             None => sample,
         };
         let is_first =
-            slice.round == 0 && self.setup.counts_calls() && find_installed(PERF).is_ok();
+            slice.round == 0 && self.setup.counts_calls() && find_installed(PERF_PROGRAM).is_ok();
         // A run of its own counts the system calls of a request.
         if let Some(pid) = pid.filter(|_| is_first) {
             let mut calls = SystemCalls::new(pid, &self.clients.directory);

@@ -11,10 +11,10 @@ use crate::child;
 use crate::process_tree;
 
 /// The program that counts.
-pub(super) const PERF: &str = "perf";
+pub(super) const PERF_PROGRAM: &str = "perf";
 
 /// The event that perf counts as system calls.
-const EVENT: &str = "raw_syscalls:sys_enter";
+const SYSCALL_EVENT: &str = "raw_syscalls:sys_enter";
 
 /// Counts from the opening of the window to its closing. Counting slows each call down, so a slice is either counted or measured.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ impl SystemCalls {
 
     /// Starts perf, which counts until `cat` ends. Once that has passed on a byte, perf counts.
     fn attach(&self, pids: &str) -> io::Result<Child> {
-        let mut perf = Command::new(PERF);
-        perf.args(["stat", "-x,", "-e", EVENT, "-p", pids, "-o"]).arg(&self.output);
+        let mut perf = Command::new(PERF_PROGRAM);
+        perf.args(["stat", "-x,", "-e", SYSCALL_EVENT, "-p", pids, "-o"]).arg(&self.output);
         perf.args(["--", "cat"]);
         perf.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut perf = child::spawn(perf)?;
@@ -89,7 +89,7 @@ fn pass_on(perf: &mut Child) -> io::Result<()> {
 
 /// The first field of the line of the event.
 fn count(text: &str) -> Option<f64> {
-    let line = text.lines().find(|line| line.contains(EVENT))?;
+    let line = text.lines().find(|line| line.contains(SYSCALL_EVENT))?;
     line.split(',').next()?.parse().ok()
 }
 

@@ -7,7 +7,9 @@ mod work;
 
 use std::time::Duration;
 
-use crate::bench::{Better, Cell, Column, Formula, LEAST_RATE, Layout, Metric, Role, cpu, rate};
+use crate::bench::{
+    Better, Cell, Column, Formula, Layout, MIN_RATE_RATIO, Metric, Role, cpu, rate,
+};
 use crate::programs::Definition;
 
 pub use work::{MAX_ENTRIES, answer_all};
@@ -31,16 +33,16 @@ pub static BENCH: Definition = Definition {
     layout: Layout::Matrix,
     slices: Some([Duration::from_millis(50), Duration::from_millis(30)]),
     // Contenders warm up for a fifth.
-    job: |cell, slice| (cell.timed_job(slice), slice + SLACK, slice * 6 / 5),
+    job: |cell, slice| (cell.timed_job(slice), slice + ANSWER_TIMEOUT_SLACK, slice * 6 / 5),
     check: None,
 };
 
 /// How much longer than its slice an answer may take: for the warm-up, and for a machine that is slow at times.
-const SLACK: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT_SLACK: Duration = Duration::from_secs(10);
 
 fn metrics() -> Vec<Metric> {
     vec![
-        Metric { role: Role::Guard(LEAST_RATE), ..rate() },
+        Metric { role: Role::Guard(MIN_RATE_RATIO), ..rate() },
         Metric {
             key: "per_cpu_second".into(),
             noun: "rate per CPU".into(),

@@ -11,29 +11,28 @@ use annulus_ring::{Ring, Wait, op};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::bench::Sample;
-use crate::clock::ClockSample;
-use crate::jobs;
-use crate::usage::{UsageError, own};
+use crate::jobs::{self, ClockSample};
+use crate::usage_error::{UsageError, find_own};
 
 /// The largest submission queue that the kernel supports.
 pub const MAX_ENTRIES: u32 = 32_768;
 
 /// Least operations between two readings of the clock.
-const STRIDE: u64 = 4096;
+const OPERATIONS_PER_CLOCK_READ: u64 = 4096;
 
 /// Measures with so many entries.
-type Run = fn(u32, Meter) -> Result<Sample>;
+type ContenderFn = fn(u32, Meter) -> Result<Sample>;
 
 /// The contenders: the ring alone; the ring with a slot per operation, which each completion looks up by its token; and the
 /// runtime, with a task woken by each completion.
-const OWN: [(&str, Run); 3] = [("ring", ring), ("lookup", lookup), ("task", task)];
+const CONTENDERS: [(&str, ContenderFn); 3] = [("ring", ring), ("lookup", lookup), ("task", task)];
 
 /// Acts as a contender: answers jobs until there are no more.
 ///
 /// # Errors
 /// If the name or a job is invalid, or a ring is not available.
 pub fn answer_all(name: &str) -> Result<()> {
-    let run = own(&OWN, name)?;
+    let run = find_own(&CONTENDERS, name)?;
     jobs::answer_all(|job| {
         let (entries, window) = parse(job)?;
         run(entries, Meter::new(window))
@@ -159,7 +158,7 @@ impl Meter {
 
     #[cold]
     fn read_clock(&mut self) -> bool {
-        self.next_reading = self.operations + STRIDE;
+        self.next_reading = self.operations + OPERATIONS_PER_CLOCK_READ;
         let now = (ClockSample::now(), self.operations);
         match self.opened {
             None if (now.0 - self.created).wall >= self.window / 5 => self.opened = Some(now),

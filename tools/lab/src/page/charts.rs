@@ -5,22 +5,22 @@ use std::ops::Range;
 use annulus_load::stats::Verdict;
 use annulus_page::{Axis, Figure, IntervalChart, IntervalRow, text};
 
-use crate::bench::{Against, Report};
+use crate::bench::{Report, RivalComparison};
 
 /// The colours of a row: better, worse, and what is undecided or the same.
-const COLOURS: [usize; 3] = [2, 1, 5];
+const ROW_COLOURS: [usize; 3] = [2, 1, 5];
 
 /// The contender that the run is about, against the best of its rivals in each cell, by the primary metric; none with a single contender.
 pub(super) fn ratios(report: &Report) -> Option<Figure> {
     let metric = report.settings.primary()?;
     let name = &report.against.first()?.contender;
-    let row = |against: &Against| {
+    let row = |against: &RivalComparison| {
         let name = format!("{}: {}", against.cell, against.rival);
         let interval = against.cost.interval.map(|found| found.low..found.high);
         let series = match against.verdict {
-            Verdict::Better => COLOURS[0],
-            Verdict::Worse => COLOURS[1],
-            _ => COLOURS[2],
+            Verdict::Better => ROW_COLOURS[0],
+            Verdict::Worse => ROW_COLOURS[1],
+            _ => ROW_COLOURS[2],
         };
         IntervalRow { name, value: against.cost.median, interval, series }
     };

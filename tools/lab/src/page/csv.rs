@@ -4,7 +4,7 @@ use super::Document;
 use crate::bench::{Cell, Figure, Metric, Row};
 
 /// The columns behind the numbers of a metric.
-const LAST: [&str; 4] = ["slices", "failed", "error", "finished"];
+const LAST_COLUMNS: [&str; 4] = ["slices", "failed", "error", "finished"];
 
 impl Document<'_> {
     /// A row for each contender, cell and metric, below a row with the names of the columns: the contender, each parameter of the cells,
@@ -19,7 +19,7 @@ impl Document<'_> {
         }
         let numbers = Figure::default().numbers().map(|(name, _)| name);
         let head = ["contender"].into_iter().chain(names.iter().copied());
-        let head = head.chain(["metric"]).chain(numbers).chain(LAST);
+        let head = head.chain(["metric"]).chain(numbers).chain(LAST_COLUMNS);
         let mut text = line(head.map(str::to_owned));
         for row in self.report.rows() {
             for Metric { key, .. } in &self.report.settings.metrics {

@@ -8,31 +8,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Document, Form, Listed, index};
+use super::{Document, Form, IndexEntry, index};
 use crate::bench::Report;
 use crate::results::{Results, run_name};
 use crate::suite::SuiteReport;
 
 /// The name of the index, without what follows the dot.
-const INDEX: &str = "index";
+const INDEX_NAME: &str = "index";
 
 /// The results of a file, with all that is computed of them.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedRun {
     name: String,
     report: Report,
     suite: Option<SuiteReport>,
     is_finished: bool,
 }
 
-impl Loaded {
+impl LoadedRun {
     /// Reads a file of results, finished or not.
     ///
     /// # Errors
     /// As [`Results::read`].
-    pub fn read(path: &Path) -> Result<Loaded> {
+    pub fn read(path: &Path) -> Result<LoadedRun> {
         let results = Results::read(path)?;
-        Ok(Loaded {
+        Ok(LoadedRun {
             name: stem(path),
             suite: results.suite(),
             report: results.report(),
@@ -42,14 +42,14 @@ impl Loaded {
 
     /// Returns the document of these results, which links to these forms of itself.
     pub fn document<'a>(&'a self, forms: &'a [Form]) -> Document<'a> {
-        let Loaded { name, report, suite, is_finished } = self;
+        let LoadedRun { name, report, suite, is_finished } = self;
         Document { name, report, suite: suite.as_ref(), is_finished: *is_finished, forms }
     }
 }
 
 /// The outcome of [`write()`].
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct WrittenPages {
     /// The pages, the indexes last.
     pub pages: Vec<PathBuf>,
     /// A line for each file that cannot be read, which the index names too.
@@ -75,27 +75,27 @@ pub fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
 ///
 /// # Errors
 /// If a file cannot be written, or if two would have one name. A file that cannot be read is no error here.
-pub fn write(results: &[PathBuf], out: Option<&Path>, forms: &[Form]) -> Result<Written> {
+pub fn write(results: &[PathBuf], out: Option<&Path>, forms: &[Form]) -> Result<WrittenPages> {
     check_names(results, out)?;
-    let mut written = Written { pages: Vec::new(), unreadable: Vec::new() };
-    let mut listed: Vec<(PathBuf, Listed)> = Vec::new();
+    let mut written = WrittenPages { pages: Vec::new(), unreadable: Vec::new() };
+    let mut listed: Vec<(PathBuf, IndexEntry)> = Vec::new();
     for path in results {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = out.or(parent).unwrap_or(Path::new(".")).to_owned();
         fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))?;
-        let run = match Loaded::read(path) {
+        let run = match LoadedRun::read(path) {
             Ok(loaded) => {
                 let document = loaded.document(forms);
                 for &form in forms {
                     save(&file(&directory, &loaded.name, form), &document.text(form))?;
                 }
                 written.pages.push(file(&directory, &loaded.name, Form::Html));
-                Listed::new(&document)
+                IndexEntry::new(&document)
             }
             Err(error) => {
                 written.unreadable.push(error.to_string());
-                Listed::unreadable(&stem(path), &error.to_string())
+                IndexEntry::unreadable(&stem(path), &error.to_string())
             }
         };
         listed.push((directory, run));
@@ -110,26 +110,26 @@ pub fn write(results: &[PathBuf], out: Option<&Path>, forms: &[Form]) -> Result<
 }
 
 /// The index of these runs, and of others whose results are in the directory.
-fn write_index(directory: &Path, mut runs: Vec<Listed>, with_others: bool) -> Result<PathBuf> {
+fn write_index(directory: &Path, mut runs: Vec<IndexEntry>, with_others: bool) -> Result<PathBuf> {
     if with_others {
         let files = files(directory).unwrap_or_default();
         let is_new = |path: &&PathBuf| runs.iter().all(|run| run.name != stem(path));
-        let others: Vec<Listed> = files.iter().filter(is_new).map(|path| list(path)).collect();
+        let others: Vec<IndexEntry> = files.iter().filter(is_new).map(|path| list(path)).collect();
         // Only runs that have a page are listed.
-        let has_page = |run: &Listed| file(directory, &run.name, Form::Html).exists();
+        let has_page = |run: &IndexEntry| file(directory, &run.name, Form::Html).exists();
         runs.extend(others.into_iter().filter(has_page));
     }
     runs.sort_by(|a, b| a.name.cmp(&b.name));
     for form in [Form::Markdown, Form::Html] {
-        save(&file(directory, INDEX, form), &index(&title(directory), &runs, form))?;
+        save(&file(directory, INDEX_NAME, form), &index(&title(directory), &runs, form))?;
     }
-    Ok(file(directory, INDEX, Form::Html))
+    Ok(file(directory, INDEX_NAME, Form::Html))
 }
 
-fn list(path: &Path) -> Listed {
-    match Loaded::read(path) {
-        Ok(loaded) => Listed::new(&loaded.document(&Form::ALL)),
-        Err(error) => Listed::unreadable(&stem(path), &error.to_string()),
+fn list(path: &Path) -> IndexEntry {
+    match LoadedRun::read(path) {
+        Ok(loaded) => IndexEntry::new(&loaded.document(&Form::ALL)),
+        Err(error) => IndexEntry::unreadable(&stem(path), &error.to_string()),
     }
 }
 
@@ -138,7 +138,7 @@ fn check_names(results: &[PathBuf], out: Option<&Path>) -> Result<()> {
     for (place, path) in results.iter().enumerate() {
         let name = stem(path);
         ensure!(
-            name != INDEX,
+            name != INDEX_NAME,
             "{}: its page would be the index: give it another name",
             path.display()
         );
@@ -191,23 +191,23 @@ fn save(path: &Path, text: &str) -> Result<()> {
 
 /// Documents of all files of results in a directory, made when they are asked for. A document is kept until its file changes.
 #[derive(Debug)]
-pub struct Directory {
+pub struct ResultsDirectory {
     path: PathBuf,
-    kept: Mutex<HashMap<String, Kept>>,
+    kept: Mutex<HashMap<String, CachedRun>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedRun {
     /// The length and the time of the file that was read.
-    seen: Option<Seen>,
-    loaded: Result<Arc<Loaded>, String>,
+    stamp: Option<FileStamp>,
+    loaded: Result<Arc<LoadedRun>, String>,
 }
 
-type Seen = (u64, std::time::SystemTime);
+type FileStamp = (u64, std::time::SystemTime);
 
 /// A document that was asked for.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct RenderedPage {
     /// The media type of the text.
     pub media_type: &'static str,
     /// The text of the document.
@@ -216,14 +216,14 @@ pub struct Shown {
     pub is_unfinished: bool,
 }
 
-impl Directory {
+impl ResultsDirectory {
     /// The directory at this path.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn open(path: &Path) -> io::Result<Directory> {
+    pub fn open(path: &Path) -> io::Result<ResultsDirectory> {
         files(path)?;
-        Ok(Directory { path: path.to_owned(), kept: Mutex::default() })
+        Ok(ResultsDirectory { path: path.to_owned(), kept: Mutex::default() })
     }
 
     /// The document at a path of an address, such as `/nop.html`, and the index at `/`; none if there is no such one. Only names of files
@@ -231,7 +231,7 @@ impl Directory {
     ///
     /// # Errors
     /// If the directory or the file cannot be read.
-    pub fn show(&self, path: &str) -> Result<Option<Shown>> {
+    pub fn show(&self, path: &str) -> Result<Option<RenderedPage>> {
         let files =
             files(&self.path).with_context(|| format!("cannot read {}", self.path.display()))?;
         if ["/", "/index.html"].contains(&path) {
@@ -250,23 +250,23 @@ impl Directory {
         Ok(None)
     }
 
-    fn index(&self, files: &[PathBuf]) -> Shown {
+    fn index(&self, files: &[PathBuf]) -> RenderedPage {
         let list = |path: &PathBuf| match self.load(path) {
-            Ok(loaded) => Listed::new(&loaded.document(&Form::ALL)),
-            Err(why) => Listed::unreadable(&stem(path), &why),
+            Ok(loaded) => IndexEntry::new(&loaded.document(&Form::ALL)),
+            Err(why) => IndexEntry::unreadable(&stem(path), &why),
         };
-        let runs: Vec<Listed> = files.iter().map(list).collect();
-        Shown {
+        let runs: Vec<IndexEntry> = files.iter().map(list).collect();
+        RenderedPage {
             media_type: Form::Html.media_type(),
             text: index(&title(&self.path), &runs, Form::Html),
             is_unfinished: files.is_empty() || runs.iter().any(|run| !run.is_finished()),
         }
     }
 
-    fn document(&self, file: &Path, form: Form) -> Result<Shown> {
+    fn document(&self, file: &Path, form: Form) -> Result<RenderedPage> {
         let loaded = self.load(file).map_err(anyhow::Error::msg)?;
         let document = loaded.document(&Form::ALL);
-        Ok(Shown {
+        Ok(RenderedPage {
             media_type: form.media_type(),
             text: document.text(form),
             is_unfinished: !document.is_finished,
@@ -274,23 +274,23 @@ impl Directory {
     }
 
     /// The contents of the file, read anew if it has changed. The lock is not held meanwhile: several readers may do the same work.
-    fn load(&self, path: &Path) -> Result<Arc<Loaded>, String> {
+    fn load(&self, path: &Path) -> Result<Arc<LoadedRun>, String> {
         let name = stem(path);
-        let now = fs::metadata(path).ok().and_then(|metadata| seen(&metadata));
+        let now = fs::metadata(path).ok().and_then(|metadata| stamp(&metadata));
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let same = kept()
             .get(&name)
-            .filter(|kept| now.is_some() && kept.seen == now)
+            .filter(|kept| now.is_some() && kept.stamp == now)
             .map(|kept| kept.loaded.clone());
         if let Some(loaded) = same {
             return loaded;
         }
-        let loaded = Loaded::read(path).map(Arc::new).map_err(|error| error.to_string());
-        kept().insert(name, Kept { seen: now, loaded: loaded.clone() });
+        let loaded = LoadedRun::read(path).map(Arc::new).map_err(|error| error.to_string());
+        kept().insert(name, CachedRun { stamp: now, loaded: loaded.clone() });
         loaded
     }
 }
 
-fn seen(metadata: &Metadata) -> Option<Seen> {
+fn stamp(metadata: &Metadata) -> Option<FileStamp> {
     Some((metadata.len(), metadata.modified().ok()?))
 }

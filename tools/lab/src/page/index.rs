@@ -4,12 +4,12 @@ use annulus_page::{Block, Entry, Link, Matrix, MatrixCell, MatrixRow, Page, Sect
 
 use super::tables::{heat_cell, steps};
 use super::{Document, Form, address};
-use crate::bench::{Distances, OURS, Report};
+use crate::bench::{Distances, OWN_CONTENDERS, Report};
 use crate::environment::Environment;
 
 /// A run in an index.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct IndexEntry {
     /// The name of its file of results, without what follows the dot.
     pub name: String,
     title: String,
@@ -21,13 +21,13 @@ pub struct Listed {
     is_finished: Option<bool>,
 }
 
-impl Listed {
+impl IndexEntry {
     /// A run that can be shown.
-    pub fn new(document: &Document<'_>) -> Listed {
+    pub fn new(document: &Document<'_>) -> IndexEntry {
         let state = if document.is_finished { "finished" } else { "unfinished" };
         let Environment { time, kernel, cpu, version, commit, .. } = &document.report.environment;
         let commit = commit.as_ref().map_or(String::new(), |commit| format!(" ({commit})"));
-        Listed {
+        IndexEntry {
             name: document.name.to_owned(),
             title: document.title(),
             note: format!(
@@ -40,8 +40,8 @@ impl Listed {
     }
 
     /// A run that cannot be read, with the reason.
-    pub fn unreadable(name: &str, why: &str) -> Listed {
-        Listed {
+    pub fn unreadable(name: &str, why: &str) -> IndexEntry {
+        IndexEntry {
             name: name.to_owned(),
             title: name.to_owned(),
             note: "cannot be read".into(),
@@ -71,7 +71,7 @@ fn means(report: &Report) -> Vec<(String, f64)> {
 }
 
 /// Every run, with how far each contender is from the best of each cell, in the mean. Contenders of one run only are named in its row.
-fn matrix(runs: &[Listed]) -> Option<Matrix> {
+fn matrix(runs: &[IndexEntry]) -> Option<Matrix> {
     let count = |name: &str| {
         runs.iter().filter(|run| run.means.iter().any(|(known, _)| known == name)).count()
     };
@@ -81,12 +81,12 @@ fn matrix(runs: &[Listed]) -> Option<Matrix> {
             columns.push(name);
         }
     }
-    columns.sort_by_key(|name| !OURS.contains(name));
-    let row = |run: &Listed| {
+    columns.sort_by_key(|name| !OWN_CONTENDERS.contains(name));
+    let row = |run: &IndexEntry| {
         let cell = |name: &&str| {
             let mean = run.means.iter().find(|(known, _)| known == name).map(|(_, mean)| *mean);
             MatrixCell {
-                is_strong: OURS.contains(name) && mean.is_some(),
+                is_strong: OWN_CONTENDERS.contains(name) && mean.is_some(),
                 ..heat_cell(mean, false)
             }
         };
@@ -111,7 +111,7 @@ fn matrix(runs: &[Listed]) -> Option<Matrix> {
 }
 
 /// The page that lists these runs, as HTML or as Markdown. The runs are in files beside it.
-pub fn index(title: &str, runs: &[Listed], form: Form) -> String {
+pub fn index(title: &str, runs: &[IndexEntry], form: Form) -> String {
     let entries = runs.iter().map(|run| run.entry(form)).collect();
     let compared = matrix(runs).map(|of| Section::new("By contender", vec![Block::Matrix(of)]));
     let list = Section::new("Runs", vec![Block::Entries(entries)]);

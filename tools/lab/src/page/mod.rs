@@ -34,18 +34,18 @@ mod csv;
 mod details;
 mod files;
 mod index;
-mod summary;
 mod tables;
 #[cfg(test)]
 mod tests;
 
-use annulus_page::{Block, Link, Page, Section};
+use annulus_page::{Block, Link, Notice, Page, Section};
+use serde_json::Value as Json;
 
 use crate::bench::Report;
 use crate::suite::SuiteReport;
 
-pub use files::{Directory, Loaded, Shown, Written, files, write};
-pub use index::{Listed, index};
+pub use files::{LoadedRun, RenderedPage, ResultsDirectory, WrittenPages, files, write};
+pub use index::{IndexEntry, index};
 
 /// A run with its results, to be shown.
 #[derive(Clone, Copy, Debug)]
@@ -172,6 +172,47 @@ impl Document<'_> {
         }
     }
 
+    fn title(&self) -> String {
+        match self.suite {
+            Some(suite) => format!("{} ({})", suite.suite.title, suite.suite.document),
+            None => match self.report.settings.parameters.get("title").and_then(Json::as_str) {
+                Some(title) if title != self.name => format!("{}: {title}", self.name),
+                _ => self.name.to_owned(),
+            },
+        }
+    }
+
+    /// The verdict on the whole run, in a sentence or three.
+    pub fn verdict(&self) -> String {
+        let report = self.report;
+        let mut sentences = Vec::new();
+        if !self.is_finished {
+            let measured = report.samples.len();
+            sentences
+                .push(format!("Unfinished: {measured} of {} slices.", report.settings.planned()));
+        }
+        sentences.extend(report.answer());
+        match failed(report) {
+            0 => {}
+            1 => sentences.push("1 slice failed.".into()),
+            count => sentences.push(format!("{count} slices failed.")),
+        }
+        if sentences.is_empty() {
+            sentences.push("Nothing was compared.".into());
+        }
+        sentences.join(" ")
+    }
+
+    /// Warnings, failures, and what was left out.
+    fn notices(&self) -> Vec<Notice> {
+        let report = self.report;
+        let own = || report.warnings.iter().cloned().chain(report.failures());
+        let mut texts: Vec<String> = self.suite.map_or(Vec::new(), |suite| suite.notes.clone());
+        texts.extend(own().filter(|text| !texts.contains(text)).collect::<Vec<_>>());
+        texts.retain(|text| !report.settings.contenders.missing.contains(text));
+        texts.into_iter().map(|text| Notice { text, advice: String::new() }).collect()
+    }
+
     /// A heat map for each metric, if there is more than one contender.
     fn distances(&self) -> Vec<Block> {
         let all = self.report.envelopes.iter();
@@ -206,4 +247,8 @@ fn address(name: &str, form: Form) -> String {
         }
     }
     format!("{address}.{}", form.extension())
+}
+
+fn failed(report: &Report) -> usize {
+    report.rows().map(|row| row.failed).sum()
 }

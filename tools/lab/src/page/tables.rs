@@ -2,14 +2,14 @@
 
 use annulus_page::{HEATS, Matrix, MatrixCell, MatrixRow, text};
 
-use crate::bench::{Column, Distances, Envelope, Footprint, Metric, NOTHING, Report};
-use crate::suite::{PUBLISHED, TableReport};
+use crate::bench::{Column, Distances, Envelope, Footprint, Metric, NOT_MEASURED, Report};
+use crate::suite::{PUBLISHED_LABEL, TableReport};
 
 /// Up to here a distance is marked as good as the best.
-const NEAR: f64 = 1.02;
+const MAX_NEAR_BEST: f64 = 1.02;
 
 /// Below a distance of the first, a cell has the first colour, and so on; from the last on the last.
-const STEPS: [f64; HEATS - 1] = [NEAR, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0];
+const HEAT_STEPS: [f64; HEATS - 1] = [MAX_NEAR_BEST, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0];
 
 /// How far every contender is from the best in each cell by one metric, and over all cells.
 pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
@@ -42,7 +42,7 @@ pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
         title: format!("{}: × the best of each row", metric.label()),
         note: format!(
             "1 is the best, 2 is twice as bad; bold is within {}.{warning}",
-            text::percent(NEAR - 1.0)
+            text::percent(MAX_NEAR_BEST - 1.0)
         ),
         key: steps(),
         head: head.collect(),
@@ -52,11 +52,15 @@ pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
 
 pub(super) fn heat_cell(distance: Option<f64>, failed: bool) -> MatrixCell {
     let Some(distance) = distance else {
-        return MatrixCell::from(if failed { "failed" } else { NOTHING }.to_owned());
+        return MatrixCell::from(if failed { "failed" } else { NOT_MEASURED }.to_owned());
     };
-    let heat = STEPS.iter().position(|step| distance <= *step).unwrap_or(HEATS - 1);
+    let heat = HEAT_STEPS.iter().position(|step| distance <= *step).unwrap_or(HEATS - 1);
     let mark = if failed { " !" } else { "" };
-    MatrixCell { text: times(distance) + mark, heat: Some(heat), is_strong: distance <= NEAR }
+    MatrixCell {
+        text: times(distance) + mark,
+        heat: Some(heat),
+        is_strong: distance <= MAX_NEAR_BEST,
+    }
 }
 
 /// The mean and the worst of each contender.
@@ -72,8 +76,8 @@ fn overall(envelope: &Envelope) -> [MatrixRow; 2] {
 }
 
 pub(super) fn steps() -> Vec<String> {
-    let up_to = STEPS.iter().map(|step| format!("≤ {}", text::number(*step)));
-    up_to.chain([format!("> {}", text::number(STEPS[STEPS.len() - 1]))]).collect()
+    let up_to = HEAT_STEPS.iter().map(|step| format!("≤ {}", text::number(*step)));
+    up_to.chain([format!("> {}", text::number(HEAT_STEPS[HEAT_STEPS.len() - 1]))]).collect()
 }
 
 /// A distance with two decimals, or fewer digits if it is large.
@@ -87,7 +91,7 @@ pub(super) fn published(table: &TableReport) -> Matrix {
     let head = lines.next().unwrap_or_default();
     let rows = lines.map(|mut line| {
         let cells = line.split_off(line.len().min(2)).into_iter().map(MatrixCell::from).collect();
-        let is_muted = line.get(1).is_some_and(|label| label == PUBLISHED);
+        let is_muted = line.get(1).is_some_and(|label| label == PUBLISHED_LABEL);
         MatrixRow { names: line, cells, is_muted }
     });
     let unit = if table.unit.is_empty() { String::new() } else { format!(", {}", table.unit) };

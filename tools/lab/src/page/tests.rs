@@ -107,7 +107,7 @@ fn a_suite_has_its_tables_with_the_published_figures_above() {
 }
 
 #[test]
-fn failures_a_doubtful_control_and_an_early_end_are_reported() {
+fn failures_a_deviating_control_and_an_early_end_are_reported() {
     let (bench, mut record) = two();
     for round in 0..15 {
         record.keep(Slice { round, cell: 0, contender: 1 }, Err("reset, \"by\" peer".into()));
@@ -141,7 +141,8 @@ fn a_run_that_has_measured_nothing_is_a_page_in_every_form() {
 #[test]
 fn an_index_lists_runs_with_their_verdicts_and_those_that_cannot_be_read() {
     let report = report();
-    let runs = [Listed::new(&document(&report)), Listed::unreadable("b", "line 3: not JSON")];
+    let runs =
+        [IndexEntry::new(&document(&report)), IndexEntry::unreadable("b", "line 3: not JSON")];
     let markdown = index("lab-results", &runs, Form::Markdown);
     for part in [
         "- [a run](a%20run.md) (finished, began 20",

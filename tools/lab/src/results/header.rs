@@ -18,10 +18,10 @@ pub const FORMAT: &str = "annulus-lab";
 pub const VERSION: u64 = 1;
 
 /// The placeholder for a port, which differs from one run to the next.
-const PORT: &str = "{port}";
+const PORT_PLACEHOLDER: &str = "{port}";
 
 /// The text that precedes a port in an argument.
-const LOOPBACK: &str = "127.0.0.1:";
+const LOOPBACK_PREFIX: &str = "127.0.0.1:";
 
 /// The first line.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -34,12 +34,16 @@ pub(super) struct Header {
     pub(super) environment: Environment,
     /// The published tables, if it is a suite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) suite: Option<suite::Run>,
+    pub(super) suite: Option<suite::SuiteRun>,
 }
 
 impl Header {
     /// The header of a run that starts now.
-    pub(super) fn new(prepared: &Prepared, suite: Option<suite::Run>, places: &Places) -> Header {
+    pub(super) fn new(
+        prepared: &Prepared,
+        suite: Option<suite::SuiteRun>,
+        places: &DirectoryPlaceholders,
+    ) -> Header {
         let mut bench = prepared.bench.clone();
         for word in bench.contenders.all_mut().flat_map(|spec| &mut spec.arguments) {
             *word = OsString::from(without_port(&word.to_string_lossy()));
@@ -70,18 +74,20 @@ impl Header {
 /// Placeholders for directories of this machine in a file of results: the directory of the run, which differs from one run to the next,
 /// the directory in which the lab was started, the user's, and the one above the lab's; the last three are private.
 #[derive(Debug)]
-pub(super) struct Places(Vec<(String, &'static str)>);
+pub(super) struct DirectoryPlaceholders(Vec<(String, &'static str)>);
 
-impl Places {
+impl DirectoryPlaceholders {
     /// The placeholders of a run with this directory.
-    pub(super) fn new(scratch: Option<&Path>) -> Places {
+    pub(super) fn new(scratch: Option<&Path>) -> DirectoryPlaceholders {
         let scratch = scratch.map(|path| (path.to_owned(), "{dir}"));
         let here = env::current_dir().ok().map(|path| (path, "."));
         let above = here.as_ref().and_then(|(path, _)| Some((path.parent()?.to_owned(), "..")));
         let home = env::home_dir().map(|path| (path, "~"));
         let all = [scratch, here, home, above].into_iter().flatten();
         let all = all.filter(|(path, _)| path.is_absolute() && path.parent().is_some());
-        Places(all.map(|(path, name)| (path.to_string_lossy().into_owned(), name)).collect())
+        DirectoryPlaceholders(
+            all.map(|(path, name)| (path.to_string_lossy().into_owned(), name)).collect(),
+        )
     }
 
     /// The text with the placeholders in place of the directories' paths.
@@ -101,13 +107,13 @@ impl Places {
     }
 }
 
-/// The text with [`PORT`] instead of a port that is not 0.
+/// The text with [`PORT_PLACEHOLDER`] instead of a port that is not 0.
 pub(super) fn without_port(text: &str) -> String {
-    let Some((before, after)) = text.split_once(LOOPBACK) else { return text.to_owned() };
+    let Some((before, after)) = text.split_once(LOOPBACK_PREFIX) else { return text.to_owned() };
     let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
     let port = &after[..after.len() - rest.len()];
-    let port = if port.is_empty() || port == "0" { port } else { PORT };
-    format!("{before}{LOOPBACK}{port}{}", without_port(rest))
+    let port = if port.is_empty() || port == "0" { port } else { PORT_PLACEHOLDER };
+    format!("{before}{LOOPBACK_PREFIX}{port}{}", without_port(rest))
 }
 
 /// The first difference between two values: where it is, and both.
@@ -136,9 +142,9 @@ pub(super) fn difference(place: &str, one: &Json, other: &Json) -> Option<String
 
 /// A value as JSON, cut if it is long.
 fn short(value: &Json) -> String {
-    const MOST: usize = 200;
+    const MAX_SHOWN_CHARS: usize = 200;
     let text = value.to_string();
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
@@ -164,9 +170,9 @@ mod tests {
     }
 
     #[test]
-    fn directories_of_this_machine_have_other_names() {
+    fn local_directories_are_replaced_by_placeholders() {
         let all = [("/tmp/run-1", "{dir}"), ("/srv/code", "."), ("/home/a", "~"), ("/srv", "..")];
-        let places = Places(all.map(|(path, name)| (path.to_owned(), name)).into());
+        let places = DirectoryPlaceholders(all.map(|(path, name)| (path.to_owned(), name)).into());
         for (text, shortened) in [
             ("--dir=/tmp/run-1/x /tmp/run-10", "--dir={dir}/x /tmp/run-10"),
             ("/srv/code/peers/a: /srv/code", "./peers/a: ."),
@@ -176,7 +182,7 @@ mod tests {
         ] {
             assert_eq!(places.shortened(text), shortened);
         }
-        let own = Places::new(Some(Path::new("/tmp/x"))).shortened("/tmp/x/y / z");
+        let own = DirectoryPlaceholders::new(Some(Path::new("/tmp/x"))).shortened("/tmp/x/y / z");
         assert_eq!(own, "{dir}/y / z");
     }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::Results;
-use super::header::{Header, Places};
+use super::header::{DirectoryPlaceholders, Header};
 use crate::bench::{Footprint, Outcome, Sample, Slice};
 
 /// A line after the first.
@@ -16,7 +16,7 @@ use crate::bench::{Footprint, Outcome, Sample, Slice};
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Line {
     /// A slice.
-    Slice(Measured),
+    Slice(SliceLine),
     /// The run was resumed at this time, in UTC.
     Resumed(String),
     /// The memory of the contenders; the last such line counts.
@@ -27,7 +27,7 @@ pub(super) enum Line {
 
 /// A slice with its result.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Measured {
+pub(super) struct SliceLine {
     #[serde(flatten)]
     pub(super) slice: Slice,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub(super) struct Measured {
     error: Option<String>,
 }
 
-impl Measured {
+impl SliceLine {
     /// The result; `None` if the line has none.
     pub(super) fn outcome(self) -> Option<Outcome> {
         match (self.sample, self.error) {
@@ -52,12 +52,16 @@ impl Measured {
 pub(super) struct Log {
     path: PathBuf,
     file: File,
-    places: Places,
+    places: DirectoryPlaceholders,
 }
 
 impl Log {
     /// Makes the file, with its first line.
-    pub(super) fn create(path: &Path, header: &Header, places: Places) -> Result<Log> {
+    pub(super) fn create(
+        path: &Path,
+        header: &Header,
+        places: DirectoryPlaceholders,
+    ) -> Result<Log> {
         let made = path.parent().map_or(Ok(()), fs::create_dir_all);
         let file = made.and_then(|()| File::options().write(true).create_new(true).open(path));
         let file = file.with_context(|| {
@@ -69,7 +73,7 @@ impl Log {
     }
 
     /// Opens the file of an unfinished run, and removes a line that was cut.
-    pub(super) fn resume(results: &Results, places: Places) -> Result<Log> {
+    pub(super) fn resume(results: &Results, places: DirectoryPlaceholders) -> Result<Log> {
         let mut log = Log::at(&results.path, places)?;
         let cut = log.file.set_len(results.whole);
         cut.with_context(|| format!("cannot write to {}", log.path.display()))?;
@@ -78,7 +82,7 @@ impl Log {
     }
 
     /// Opens a file to append to it.
-    pub(super) fn at(path: &Path, places: Places) -> Result<Log> {
+    pub(super) fn at(path: &Path, places: DirectoryPlaceholders) -> Result<Log> {
         let file = File::options().append(true).open(path);
         let file = file.with_context(|| format!("cannot write to {}", path.display()))?;
         Ok(Log { path: path.to_owned(), file, places })
@@ -87,7 +91,7 @@ impl Log {
     /// Appends a slice.
     pub(super) fn slice(&mut self, slice: Slice, outcome: &Outcome) -> Result<()> {
         let (sample, error) = (outcome.as_ref().ok().cloned(), outcome.as_ref().err().cloned());
-        self.append(&Line::Slice(Measured { slice, sample, error }))
+        self.append(&Line::Slice(SliceLine { slice, sample, error }))
     }
 
     /// One write, so that a line is cut only if the disk is full or the machine fails.

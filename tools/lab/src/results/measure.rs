@@ -6,14 +6,14 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::Results;
-use super::header::{Header, Places, difference, without_port};
+use super::header::{DirectoryPlaceholders, Header, difference, without_port};
 use super::log::{Line, Log, now};
 use crate::bench::{Bench, Observer, Outcome, Prepared, Record, Slice};
 use crate::describe::Setup;
 use crate::process::Spec;
 use crate::scratch::Scratch;
 use crate::suite;
-use crate::usage::UsageError;
+use crate::usage_error::UsageError;
 
 /// Measures, and keeps every slice in the file at once. If the file exists, the run is resumed: slices that are in the file are not
 /// measured again, and none if it is finished.
@@ -23,11 +23,11 @@ use crate::usage::UsageError;
 /// those of [`Prepared::resume`].
 pub fn measure(
     prepared: Prepared,
-    suite: Option<suite::Run>,
+    suite: Option<suite::SuiteRun>,
     path: &Path,
     observer: &mut dyn Observer,
 ) -> Result<Results> {
-    let places = Places::new(prepared.scratch.as_ref().map(Scratch::path));
+    let places = DirectoryPlaceholders::new(prepared.scratch.as_ref().map(Scratch::path));
     let header = Header::new(&prepared, suite, &places);
     let (log, record, header) = if path.exists() {
         let results = Results::read(path)?;
@@ -45,7 +45,7 @@ pub fn measure(
     } else {
         (Log::create(path, &header, places)?, Record::new(), header)
     };
-    let mut keeping = Keeping { log, observer };
+    let mut keeping = LoggingObserver { log, observer };
     let report = prepared.resume(record, &header.environment, &mut keeping)?;
     if !report.memory.is_empty() {
         keeping.log.append(&Line::Memory(report.memory))?;
@@ -61,7 +61,7 @@ impl Results {
     ///
     /// # Errors
     /// Names the first difference, and both values.
-    pub fn check_asked(&self, setup: &Setup) -> Result<(), UsageError> {
+    pub fn check_same_run(&self, setup: &Setup) -> Result<(), UsageError> {
         let Bench { plan, contenders, cells, terms, parameters, .. } = &self.header.bench;
         // `specs` has no contender that was missing when the run began.
         let (specs, absent) = (&contenders.specs, &contenders.absent);
@@ -70,7 +70,7 @@ impl Results {
             .loads
             .iter()
             .filter(|load| contenders.missing.is_empty() || cells.contains(&load.cell));
-        let places = Places::new(None);
+        let places = DirectoryPlaceholders::new(None);
         let lines = there.clone().map(|one| {
             let spec = specs.iter().find(|spec| spec.name == one.name);
             let command = spec.map(Spec::command).unwrap_or_default();
@@ -111,12 +111,12 @@ fn refuse(results: &Results, difference: Option<String>) -> Result<(), UsageErro
 }
 
 /// Writes each slice to the log; everything else is left to another observer.
-struct Keeping<'a> {
+struct LoggingObserver<'a> {
     log: Log,
     observer: &'a mut dyn Observer,
 }
 
-impl Observer for Keeping<'_> {
+impl Observer for LoggingObserver<'_> {
     fn progress(&mut self, done: usize, planned: usize) {
         self.observer.progress(done, planned);
     }

@@ -39,19 +39,21 @@ pub use header::{FORMAT, VERSION};
 pub use measure::measure;
 
 use header::Header;
-use log::{Line, Measured};
+use log::{Line, SliceLine};
 
 /// The extension of a results file, without the dot.
-pub const ENDING: &str = "jsonl";
+pub const EXTENSION: &str = "jsonl";
 
 /// The extension of a results file that was compressed with gzip to keep it, without the dot.
-pub const COMPRESSED: &str = "jsonl.gz";
+pub const COMPRESSED_EXTENSION: &str = "jsonl.gz";
 
 /// Returns the name of the run whose results are in this file: the file name without its extension. Returns None if
 /// this is not the name of a results file.
 pub fn run_name(path: &Path) -> Option<&str> {
     let name = path.file_name()?.to_str()?;
-    [COMPRESSED, ENDING].iter().find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.'))
+    [COMPRESSED_EXTENSION, EXTENSION]
+        .iter()
+        .find_map(|ending| name.strip_suffix(ending)?.strip_suffix('.'))
 }
 
 /// The results of a run so far.
@@ -121,7 +123,7 @@ impl Results {
         Ok(())
     }
 
-    fn keep(&mut self, measured: Measured) -> Result<(), String> {
+    fn keep(&mut self, measured: SliceLine) -> Result<(), String> {
         let (slice, bench) = (measured.slice, &self.header.bench);
         let (cells, contenders) = (bench.cells.len(), bench.contenders.all().count());
         if slice.cell >= cells || slice.contender >= contenders {

@@ -30,9 +30,9 @@ impl Measure for Counting {
 }
 
 /// Stops once this many slices are done.
-struct Until(usize, bool);
+struct StopAfter(usize, bool);
 
-impl Observer for Until {
+impl Observer for StopAfter {
     fn progress(&mut self, done: usize, _: usize) {
         self.1 = done >= self.0;
     }
@@ -53,7 +53,7 @@ fn run(path: &Path, rounds: usize, until: usize) -> anyhow::Result<(Results, usi
     let measured = Rc::new(Counter::new(0));
     let measure = Box::new(Counting(Rc::clone(&measured)));
     let prepared = Prepared { bench, measure, scratch: Some(scratch) };
-    let results = super::measure(prepared, None, path, &mut Until(until, false))?;
+    let results = super::measure(prepared, None, path, &mut StopAfter(until, false))?;
     Ok((results, measured.get()))
 }
 
@@ -62,7 +62,7 @@ fn json(report: &Report) -> serde_json::Value {
 }
 
 #[test]
-fn what_is_read_is_what_was_measured() {
+fn reading_a_file_returns_the_measured_results() {
     let directory = directory();
     let path = directory.path().join("run/test.jsonl");
     let (results, measured) = run(&path, 8, usize::MAX).expect("a run");
@@ -82,7 +82,7 @@ fn what_is_read_is_what_was_measured() {
 }
 
 #[test]
-fn an_interrupted_run_goes_on_with_what_it_lacks() {
+fn an_interrupted_run_resumes_with_the_missing_slices() {
     let directory = directory();
     let whole = run(&directory.path().join("whole.jsonl"), 8, usize::MAX).expect("a run").0;
     let path = directory.path().join("parts.jsonl");
@@ -112,7 +112,7 @@ fn a_run_killed_after_its_last_slice_measures_nothing_more() {
 }
 
 #[test]
-fn compressed_results_are_read_but_an_unfinished_run_in_them_is_not_resumed() {
+fn compressed_results_are_read_but_not_resumed() {
     let directory = directory();
     let plain = directory.path().join("test.jsonl");
     let compressed = directory.path().join("test.jsonl.gz");
@@ -138,7 +138,7 @@ fn compressed_results_are_read_but_an_unfinished_run_in_them_is_not_resumed() {
 }
 
 #[test]
-fn another_definition_is_refused_also_of_a_finished_run() {
+fn another_definition_is_refused_even_for_a_finished_run() {
     let directory = directory();
     let path = directory.path().join("test.jsonl");
     run(&path, 8, 5).expect("a part");
@@ -215,7 +215,7 @@ fn a_full_disk_ends_the_run_and_names_the_file() {
     let (results, _) = run(&path, 8, 3).expect("a part");
     fs::remove_file(&path).expect("moved away");
     std::os::unix::fs::symlink("/dev/full", &path).expect("a link");
-    let places = header::Places::new(None);
+    let places = header::DirectoryPlaceholders::new(None);
     let mut log = log::Log::at(&results.path, places).expect("it opens");
     let slice = Slice { round: 7, cell: 0, contender: 0 };
     let error = log.slice(slice, &Ok(Sample::default())).expect_err("it is full");

@@ -8,12 +8,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::describe::Word;
+use crate::describe::Placeholder;
 use crate::process::Spec;
 use crate::server::Server;
 
 /// The directory of the files to serve, in that of the fixture.
-const SITE: &str = "site";
+const SITE_DIRECTORY: &str = "site";
 
 /// The files, the directory and the target that servers find when they start.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Fixture {
     /// The server that proxies lead to.
     target: Option<Server>,
     /// Directories that were made for processes.
-    made: usize,
+    created_directories: usize,
 }
 
 impl Fixture {
@@ -37,7 +37,7 @@ impl Fixture {
         (has_proxies, core): (bool, Option<usize>),
     ) -> Result<Fixture> {
         let text = directory.to_str().context("the path of TMPDIR is no text: set it elsewhere")?;
-        let site = directory.join(SITE);
+        let site = directory.join(SITE_DIRECTORY);
         fs::create_dir(&site).with_context(|| format!("cannot make {}", site.display()))?;
         for (name, bytes) in files {
             let path = site.join(name);
@@ -45,22 +45,22 @@ impl Fixture {
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
         let target = has_proxies.then(|| target(core)).transpose()?;
-        Ok(Fixture { directory: text.into(), target, made: 0 })
+        Ok(Fixture { directory: text.into(), target, created_directories: 0 })
     }
 
     /// `{service}`: what a server is to speak. `{site}`: the directory of the files. `{target}`: the address of an echo server, for
     /// proxies.
-    pub(crate) fn words(&self, service: &str) -> Vec<Word> {
+    pub(crate) fn words(&self, service: &str) -> Vec<Placeholder> {
         let target = self.target.as_ref().map(|target| ("target", target.address.to_string()));
-        let site = format!("{}/{SITE}", self.directory);
+        let site = format!("{}/{SITE_DIRECTORY}", self.directory);
         [("service", service.into()), ("site", site)].into_iter().chain(target).collect()
     }
 
     /// A new directory, for one process.
     pub(crate) fn directory(&mut self) -> io::Result<String> {
-        let path = format!("{}/{}", self.directory, self.made);
+        let path = format!("{}/{}", self.directory, self.created_directories);
         fs::create_dir(&path)?;
-        self.made += 1;
+        self.created_directories += 1;
         Ok(path)
     }
 }
@@ -81,13 +81,13 @@ fn write_noise(path: &Path, bytes: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::describe::{Described, filled};
+    use crate::describe::{Description, filled};
     use crate::scratch::tests::directory;
 
     #[test]
-    fn files_are_as_long_as_the_comparison_says() {
+    fn site_files_have_the_described_lengths() {
         let files =
-            Described::find("files").and_then(Described::comparison).expect("it exists").site;
+            Description::find("files").and_then(Description::comparison).expect("it exists").site;
         let scratch = directory();
         let mut fixture = Fixture::new(scratch.path(), &files, (false, None)).expect("files");
         let words = fixture.words("");

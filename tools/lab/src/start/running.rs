@@ -9,7 +9,7 @@ use annulus_load::ServerAddress;
 
 use super::fixture::Fixture;
 use crate::bench::Outcome;
-use crate::describe::{Contender, Job, Place, Word, filled};
+use crate::describe::{Contender, Job, Place, Placeholder, filled};
 use crate::jobs::Pipes;
 use crate::listening;
 use crate::proc::Memory;
@@ -71,7 +71,7 @@ fn words(
     place: &Place,
     service: &str,
     fixture: &mut Fixture,
-) -> io::Result<Vec<Word>> {
+) -> io::Result<Vec<Placeholder>> {
     let mut words = fixture.words(service);
     if *place == Place::Given {
         words.push(("port", unused()?.to_string()));
@@ -124,7 +124,7 @@ impl Running {
 }
 
 /// The port among the words.
-fn port(words: &[Word]) -> Option<u16> {
+fn port(words: &[Placeholder]) -> Option<u16> {
     words.iter().find(|(name, _)| *name == "port").and_then(|(_, port)| port.parse().ok())
 }
 

@@ -9,5 +9,5 @@ mod run;
 pub use crate::tables::{Axis, Figure, Kind, Question, Suite, Table};
 #[cfg(test)]
 pub(crate) use report::tests::small_report;
-pub use report::{Measured, PUBLISHED, RowReport, SuiteReport, TableReport};
-pub use run::{Plan, Run};
+pub use report::{MeasuredRow, PUBLISHED_LABEL, RowReport, SuiteReport, TableReport};
+pub use run::{SuitePlan, SuiteRun};

@@ -3,12 +3,12 @@
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use super::run::{Plan, Run, figure};
-use crate::bench::{self, NOTHING, grouped};
+use super::run::{SuitePlan, SuiteRun, figure};
+use crate::bench::{self, NOT_MEASURED, grouped};
 use crate::tables::{Question, Suite, Table};
 
 /// The label of a line of published figures ([`TableReport::lines`]).
-pub const PUBLISHED: &str = "published";
+pub const PUBLISHED_LABEL: &str = "published";
 
 /// The report of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -21,10 +21,10 @@ pub struct SuiteReport {
     pub suite: Suite,
     /// How it was run.
     #[serde(flatten)]
-    pub plan: Plan,
+    pub plan: SuitePlan,
     /// The tables of the suite.
     pub tables: Vec<TableReport>,
-    /// Missing contenders, failures, and warnings about the figures.
+    /// MissingPolicy contenders, failures, and warnings about the figures.
     pub notes: Vec<String>,
     /// The comparison with all rounds, from which the figures are taken.
     pub comparison: bench::Report,
@@ -58,12 +58,12 @@ pub struct RowReport {
     /// The published figure of each column, if there is one.
     pub published: Vec<Option<f64>>,
     /// The measured figures.
-    pub measured: Vec<Measured>,
+    pub measured: Vec<MeasuredRow>,
 }
 
 /// The figures of one contender in a row, or of several if each column has its own.
 #[derive(Clone, Debug, Serialize)]
-pub struct Measured {
+pub struct MeasuredRow {
     /// The contender, if it is a single one.
     pub server: Option<String>,
     /// A figure per column; `null` if it is missing.
@@ -71,8 +71,8 @@ pub struct Measured {
 }
 
 impl SuiteReport {
-    pub(super) fn new(run: &Run, report: &bench::Report) -> SuiteReport {
-        let Run { name, suite, plan, notes } = run.clone();
+    pub(super) fn new(run: &SuiteRun, report: &bench::Report) -> SuiteReport {
+        let SuiteRun { name, suite, plan, notes } = run.clone();
         let mut notes = notes;
         notes.extend(report.warnings.iter().cloned().chain(report.failures()));
         notes.extend(report.results.iter().filter_map(lost));
@@ -134,7 +134,7 @@ impl TableReport {
 impl RowReport {
     fn lines(&self) -> Vec<Vec<String>> {
         let published = self.published.iter().any(Option::is_some);
-        let published = published.then_some((PUBLISHED, &self.published));
+        let published = published.then_some((PUBLISHED_LABEL, &self.published));
         let measured = self.measured.iter();
         let measured =
             measured.map(|line| (line.server.as_deref().unwrap_or("measured"), &line.figures));
@@ -143,7 +143,7 @@ impl RowReport {
         let line = |((label, figures), name): ((&str, &Vec<Option<f64>>), &str)| {
             let figures = figures.iter().zip(&self.decimals);
             let text = |(figure, &decimals): (&Option<f64>, &usize)| {
-                figure.map_or(NOTHING.into(), |figure| grouped(figure, decimals))
+                figure.map_or(NOT_MEASURED.into(), |figure| grouped(figure, decimals))
             };
             [name, label].map(String::from).into_iter().chain(figures.map(text)).collect()
         };
@@ -154,7 +154,7 @@ impl RowReport {
         let columns = 0..table.columns.len();
         let questions: Vec<Question> =
             columns.clone().map(|column| table.ask(row, column)).collect();
-        let measured = |server: Option<&String>| Measured {
+        let measured = |server: Option<&String>| MeasuredRow {
             server: server.cloned(),
             figures: questions
                 .iter()
@@ -188,12 +188,13 @@ pub(crate) mod tests {
         let mut bench = bench(&["uring"]);
         bench.cells = vec![echo::cell(1, 128)];
         let report = bench::Report::new(&bench, &record(2, 15, |_, _| 2.0), &Environment::read());
-        let plan = Plan { cores: Cores { server: 0, load: 0 }, quick: false, rounds: 15, seed: 1 };
-        Run::new("small", small(), plan).report(&report)
+        let plan =
+            SuitePlan { cores: Cores { server: 0, load: 0 }, quick: false, rounds: 15, seed: 1 };
+        SuiteRun::new("small", small(), plan).report(&report)
     }
 
     #[test]
-    fn lines_are_those_of_the_document() {
+    fn table_lines_match_the_document() {
         let report = small_report();
         let lines = report.tables[0].lines();
         let expected = [

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::report::SuiteReport;
 use crate::bench::{self, Bench, Cell, Rounds};
 use crate::cores::Cores;
-use crate::describe::{Load, Missing, Setup};
+use crate::describe::{Load, MissingPolicy, Setup};
 use crate::echo::{self, Catalogue, Echo, Transport};
 use crate::file::{self, Cycles};
 use crate::nop;
@@ -20,18 +20,18 @@ use crate::tables::{Figure, Kind, Question, Suite};
 use annulus_load::stats::median;
 
 /// About how long a quick run may take.
-const QUICK: Duration = Duration::from_secs(50);
+const QUICK_RUN_TIME: Duration = Duration::from_secs(50);
 
 /// How long servers idle before their memory is read again: longer than our servers keep unused memory.
-const IDLE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(12)];
+const IDLE_TIMES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(12)];
 
 /// A MB in the documents, and the seconds of a run in the document that gives megabytes moved.
-const MEGABYTE: f64 = (1 << 20) as f64;
-const RUN: f64 = 30.0;
+const BYTES_PER_MB: f64 = (1 << 20) as f64;
+const DOCUMENT_RUN_SECONDS: f64 = 30.0;
 
 /// How a suite is run.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub struct Plan {
+pub struct SuitePlan {
     /// The cores of servers and load.
     #[serde(flatten)]
     pub cores: Cores,
@@ -43,7 +43,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
+impl SuitePlan {
     /// A duration, or a shorter one for a quick run.
     fn time(&self, [usual, quick]: [Duration; 2]) -> Duration {
         if self.quick { quick } else { usual }
@@ -53,17 +53,17 @@ impl Plan {
 /// A suite, how to run it, and notes on what is missing.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct SuiteRun {
     pub(super) name: String,
     pub(super) suite: Suite,
-    pub(super) plan: Plan,
+    pub(super) plan: SuitePlan,
     pub(super) notes: Vec<String>,
 }
 
-impl Run {
+impl SuiteRun {
     /// A run of this suite.
-    pub fn new(name: &str, suite: Suite, plan: Plan) -> Run {
-        Run { name: name.to_owned(), suite, plan, notes: Vec::new() }
+    pub fn new(name: &str, suite: Suite, plan: SuitePlan) -> SuiteRun {
+        SuiteRun { name: name.to_owned(), suite, plan, notes: Vec::new() }
     }
 
     /// The suite.
@@ -87,7 +87,7 @@ impl Run {
                 self.programs(&file::BENCH, cells, catalogue.into_peers())?
             }
         };
-        let mut setup = Setup { missing: Missing::OrBroken, ..setup };
+        let mut setup = Setup { missing: MissingPolicy::LeaveOutBroken, ..setup };
         setup.loads = self.thin(setup.loads, setup.contenders.len());
         setup.shown.title = Some(format!("{} ({})", self.suite.title, self.suite.document));
         Ok(setup)
@@ -145,7 +145,7 @@ impl Run {
             cores: plan.cores,
             peers: catalogue.into_peers(),
         };
-        Ok(Setup { idle: of_memory.then(|| plan.time(IDLE)), ..echo.setup(&cells)? })
+        Ok(Setup { idle: of_memory.then(|| plan.time(IDLE_TIMES)), ..echo.setup(&cells)? })
     }
 
     fn programs(
@@ -212,11 +212,12 @@ impl Run {
         // Includes the control.
         let slices = ((contenders + 1) * self.plan.rounds) as u32;
         let total: Duration = loads.iter().map(|load| load.cost * slices).sum();
-        if !self.plan.quick || total <= QUICK {
+        if !self.plan.quick || total <= QUICK_RUN_TIME {
             return loads;
         }
         let all = loads.len();
-        let kept = ((all as f64 * QUICK.as_secs_f64() / total.as_secs_f64()) as usize).max(1);
+        let kept =
+            ((all as f64 * QUICK_RUN_TIME.as_secs_f64() / total.as_secs_f64()) as usize).max(1);
         self.note(format!("--quick: {kept} of {all} cells"));
         // Keeps the first and the last cell, if two are kept.
         let step = (all - 1) as f64 / (kept.max(2) - 1) as f64;
@@ -250,7 +251,7 @@ pub(super) fn figure(report: &bench::Report, question: &Question, contender: &st
     let cell = cell(question)?;
     let of = |contender: &str, key| report.row(contender, &cell)?.value(key);
     let value = |key| of(contender, key);
-    let megabytes = || Some(value("rate")? * question.of.bytes? as f64 / MEGABYTE);
+    let megabytes = || Some(value("rate")? * question.of.bytes? as f64 / BYTES_PER_MB);
     match question.figure {
         Figure::Rate => median(third(&rates(report, contender, &cell), question.of.part)),
         Figure::Percent => {
@@ -262,7 +263,7 @@ pub(super) fn figure(report: &bench::Report, question: &Question, contender: &st
         Figure::AverageMs => value("mean_us").map(|us| us / 1e3),
         Figure::P99Ms => value("p99_us").map(|us| us / 1e3),
         Figure::MegabytesPerSecond => megabytes(),
-        Figure::Megabytes => megabytes().map(|megabytes| megabytes * RUN),
+        Figure::Megabytes => megabytes().map(|megabytes| megabytes * DOCUMENT_RUN_SECONDS),
         Figure::CpuSeconds => value("cpu_seconds"),
         Figure::RealSeconds => value("real_seconds"),
         Figure::VirtualMb | Figure::ResidentMb | Figure::IdleMb => None,
@@ -281,7 +282,7 @@ fn rates(report: &bench::Report, contender: &str, cell: &Cell) -> Vec<f64> {
 fn memory(report: &bench::Report, figure: Figure, contender: &str) -> Option<f64> {
     let footprint = report.memory.iter().find(|footprint| footprint.contender == contender)?;
     let megabytes =
-        |memory: Option<Memory>, of: fn(Memory) -> u64| Some(of(memory?) as f64 / MEGABYTE);
+        |memory: Option<Memory>, of: fn(Memory) -> u64| Some(of(memory?) as f64 / BYTES_PER_MB);
     match figure {
         Figure::VirtualMb => megabytes(footprint.after, |memory| memory.virtual_bytes),
         Figure::ResidentMb => megabytes(footprint.after, |memory| memory.resident_bytes),
@@ -311,13 +312,13 @@ mod tests {
         let suite = small();
         let slice = Duration::from_millis(2500);
         let loads = |count| nop::BENCH.loads((1..=count).map(nop::cell), slice / 3);
-        let thinned = |run: &mut Run, contenders| {
+        let thinned = |run: &mut SuiteRun, contenders| {
             let left = run.thin(loads(24), contenders);
             left.iter().map(|load| load.cell.job()).collect::<Vec<_>>()
         };
         let run = |quick| {
             let cores = Cores { server: 0, load: 0 };
-            Run::new("small", suite.clone(), Plan { cores, quick, rounds: 3, seed: 1 })
+            SuiteRun::new("small", suite.clone(), SuitePlan { cores, quick, rounds: 3, seed: 1 })
         };
         let mut usual = run(false);
         assert_eq!(thinned(&mut usual, 3).len(), 24);

@@ -10,38 +10,38 @@ use std::time::Duration;
 use annulus_load::ServerAddress;
 
 /// Bytes kept of the end of the output.
-const KEPT: usize = 4096;
+const DEFAULT_TAIL_BYTES: usize = 4096;
 
 /// Bytes read at once.
-const CHUNK: usize = 1024;
+const READ_BYTES: usize = 1024;
 
 /// The text before the address in an announcement.
-const ANNOUNCES: &str = "listening on ";
+const ANNOUNCEMENT_PREFIX: &str = "listening on ";
 
 /// The prefix of an address of datagrams.
-const UDP: &str = "udp://";
+const UDP_SCHEME: &str = "udp://";
 
 /// An output, read by threads until its end, so that its process is never blocked. So many bytes at its end are kept.
 #[derive(Debug)]
-pub(crate) struct Stderr {
-    shared: Arc<Shared>,
+pub(crate) struct OutputReader {
+    shared: Arc<OutputTail>,
     address: Receiver<ServerAddress>,
 }
 
 /// The data that the threads have read.
 #[derive(Debug)]
-struct Shared {
+struct OutputTail {
     tail: Mutex<Vec<u8>>,
     kept: usize,
     /// A text that is waited for.
-    awaited: Option<String>,
-    has_come: AtomicBool,
+    awaited_text: Option<String>,
+    is_ready: AtomicBool,
 }
 
-impl Stderr {
-    /// Starts to read a standard error, of which the last [`KEPT`] bytes are kept.
-    pub(crate) fn of(source: impl Read + Send + 'static) -> Stderr {
-        Stderr::reading(vec![Box::new(source)], KEPT, None)
+impl OutputReader {
+    /// Starts to read a standard error, of which the last [`DEFAULT_TAIL_BYTES`] bytes are kept.
+    pub(crate) fn of(source: impl Read + Send + 'static) -> OutputReader {
+        OutputReader::reading(vec![Box::new(source)], DEFAULT_TAIL_BYTES, None)
     }
 
     /// Starts to read these outputs as one, and looks for a text in them. The threads end with the pipes, which a grandchild may hold
@@ -49,21 +49,21 @@ impl Stderr {
     pub(crate) fn reading(
         sources: Vec<Box<dyn Read + Send>>,
         kept: usize,
-        awaited: Option<String>,
-    ) -> Stderr {
-        let (tail, has_come) = (Mutex::new(Vec::new()), AtomicBool::new(awaited.is_none()));
-        let shared = Arc::new(Shared { tail, kept, awaited, has_come });
+        awaited_text: Option<String>,
+    ) -> OutputReader {
+        let (tail, is_ready) = (Mutex::new(Vec::new()), AtomicBool::new(awaited_text.is_none()));
+        let shared = Arc::new(OutputTail { tail, kept, awaited_text, is_ready });
         let (sender, address) = mpsc::channel();
         for source in sources {
             let (shared, sender) = (Arc::clone(&shared), sender.clone());
             thread::spawn(move || shared.read(source, sender));
         }
-        Stderr { shared, address }
+        OutputReader { shared, address }
     }
 
     /// Whether the awaited text has been printed; true if there is none.
-    pub(crate) fn has_come(&self) -> bool {
-        self.shared.has_come.load(Ordering::Acquire)
+    pub(crate) fn is_ready(&self) -> bool {
+        self.shared.is_ready.load(Ordering::Acquire)
     }
 
     /// The end of the output that is kept.
@@ -97,22 +97,22 @@ impl Stderr {
     }
 }
 
-impl Shared {
+impl OutputTail {
     /// Reads to the end of a source; sends the first address that is announced. The sender is dropped then.
     fn read(&self, mut source: impl Read, sender: mpsc::Sender<ServerAddress>) {
-        let (mut chunk, mut was_sent) = ([0; CHUNK], false);
+        let (mut chunk, mut was_sent) = ([0; READ_BYTES], false);
         while let Ok(length @ 1..) = source.read(&mut chunk) {
             let mut tail = self.lock();
             tail.extend_from_slice(&chunk[..length]);
-            let recent = last(&tail, KEPT + CHUNK);
+            let recent = last(&tail, DEFAULT_TAIL_BYTES + READ_BYTES);
             if let Some(address) = (!was_sent).then(|| announced(recent)).flatten() {
                 was_sent = true;
                 // The receiver is dropped if the lab has given up.
                 let _ = sender.send(address);
             }
-            if !self.has_come.load(Ordering::Relaxed) && self.is_awaited_in(recent) {
+            if !self.is_ready.load(Ordering::Relaxed) && self.is_awaited_text_in(recent) {
                 // Pairs with the load of the thread that waits, which then looks for the port.
-                self.has_come.store(true, Ordering::Release);
+                self.is_ready.store(true, Ordering::Release);
             }
             // Not with each chunk: what is kept moves.
             if tail.len() > 2 * self.kept {
@@ -122,9 +122,9 @@ impl Shared {
         }
     }
 
-    fn is_awaited_in(&self, tail: &[u8]) -> bool {
+    fn is_awaited_text_in(&self, tail: &[u8]) -> bool {
         let text = String::from_utf8_lossy(tail);
-        self.awaited.as_ref().is_some_and(|awaited| text.contains(awaited))
+        self.awaited_text.as_ref().is_some_and(|awaited_text| text.contains(awaited_text))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
@@ -141,9 +141,11 @@ fn last(bytes: &[u8], count: usize) -> &[u8] {
 pub(crate) fn announced(printed: &[u8]) -> Option<ServerAddress> {
     let complete = &printed[..printed.iter().rposition(|&byte| byte == b'\n')?];
     let text = String::from_utf8_lossy(complete);
-    let after = text.lines().find_map(|line| line.split_once(ANNOUNCES).map(|(_, after)| after))?;
+    let after = text
+        .lines()
+        .find_map(|line| line.split_once(ANNOUNCEMENT_PREFIX).map(|(_, after)| after))?;
     let address = after.split_whitespace().next()?.trim_end_matches([',', ';', '.', ')']);
-    address.strip_prefix(UDP).unwrap_or(address).parse().ok()
+    address.strip_prefix(UDP_SCHEME).unwrap_or(address).parse().ok()
 }
 
 #[cfg(test)]
@@ -154,9 +156,9 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(20);
 
-    fn stderr() -> (PipeWriter, Stderr) {
+    fn stderr() -> (PipeWriter, OutputReader) {
         let (reader, writer) = pipe().expect("pipe");
-        (writer, Stderr::of(reader))
+        (writer, OutputReader::of(reader))
     }
 
     #[test]
@@ -196,7 +198,7 @@ mod tests {
         drop(writer);
         stderr.read_to_end(TIMEOUT);
         assert_eq!(stderr.last_line().as_deref(), Some("the last one"));
-        assert!(stderr.text().len() <= KEPT);
+        assert!(stderr.text().len() <= DEFAULT_TAIL_BYTES);
     }
 
     #[test]
@@ -205,11 +207,11 @@ mod tests {
             [(), ()].map(|()| pipe().expect("pipe")).into_iter().unzip();
         let sources =
             pipes.into_iter().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>).collect();
-        let stderr = Stderr::reading(sources, KEPT, Some("is ready".into()));
+        let stderr = OutputReader::reading(sources, DEFAULT_TAIL_BYTES, Some("is ready".into()));
         writers[1].write_all(b"starting\nit is re").expect("write");
-        assert!(!stderr.has_come());
+        assert!(!stderr.is_ready());
         writers[1].write_all(b"ady now\n").expect("write");
         drop(writers);
-        assert!(stderr.read_to_end(TIMEOUT) && stderr.has_come());
+        assert!(stderr.read_to_end(TIMEOUT) && stderr.is_ready());
     }
 }

@@ -57,5 +57,5 @@ const AB: &[&str] = &[
 ];
 
 /// The clients whose output is known.
-pub(super) const KNOWN: [(&str, &[&str]); 5] =
+pub(super) const KNOWN_CLIENTS: [(&str, &[&str]); 5] =
     [("wrk", WRK), ("h2load", H2LOAD), ("hey", HEY), ("oha", HEY), ("ab", AB)];

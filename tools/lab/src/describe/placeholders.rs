@@ -6,16 +6,16 @@ use anyhow::{Result, anyhow, bail};
 use regex_lite::{Captures, Regex};
 
 /// A name, and what takes its place.
-pub(crate) type Word = (&'static str, String);
+pub(crate) type Placeholder = (&'static str, String);
 
 /// A name in doubled braces, or in braces.
-static BRACED: LazyLock<Regex> = LazyLock::new(|| {
+static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\{\{([A-Za-z_]+)\}\}|\{([A-Za-z_]+)\}").expect("an expression that is a constant")
 });
 
 /// The text with every `{name}` and `{NAME}` of a known name replaced by its value, and with `{{name}}` replaced by `{name}`. All else
 /// is left as it is.
-pub(crate) fn filled(text: &str, words: &[Word]) -> String {
+pub(crate) fn filled(text: &str, words: &[Placeholder]) -> String {
     let value = |found: &Captures<'_>| match (found.get(1), found.get(2)) {
         (_, Some(name)) => {
             let word = words.iter().find(|word| word.0.eq_ignore_ascii_case(name.as_str()));
@@ -23,12 +23,12 @@ pub(crate) fn filled(text: &str, words: &[Word]) -> String {
         }
         _ => format!("{{{}}}", &found[1]),
     };
-    BRACED.replace_all(text, value).into_owned()
+    PLACEHOLDER.replace_all(text, value).into_owned()
 }
 
 /// The names that stand in braces.
 pub(crate) fn names(text: &str) -> impl Iterator<Item = &str> {
-    BRACED.captures_iter(text).filter_map(|found| Some(found.get(2)?.as_str()))
+    PLACEHOLDER.captures_iter(text).filter_map(|found| Some(found.get(2)?.as_str()))
 }
 
 /// Whether any of the texts has this name in braces.
@@ -52,7 +52,7 @@ pub(crate) fn check(texts: &[String], known: &[&str]) -> Result<()> {
 }
 
 /// Words that need a shell: those that begin so, or a variable in front of the program.
-const OF_SHELLS: [&str; 7] = ["&", "|", ";", ">", "<", "1>", "2>"];
+const SHELL_PREFIXES: [&str; 7] = ["&", "|", ";", ">", "<", "1>", "2>"];
 
 /// The words of a command line, as a shell splits it.
 ///
@@ -66,7 +66,8 @@ pub(crate) fn split(line: &str) -> Result<Vec<String>> {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
     let first = words.first().filter(|word| is_variable(word));
-    let others = words.iter().find(|word| OF_SHELLS.iter().any(|start| word.starts_with(start)));
+    let others =
+        words.iter().find(|word| SHELL_PREFIXES.iter().any(|start| word.starts_with(start)));
     if let Some(word) = first.or(others) {
         bail!(
             "`{word}` in `{line}` is for a shell, and none reads this: write sh -c '…' around it"
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_words_are_replaced_and_all_else_stays() {
+    fn known_placeholders_are_replaced_and_the_rest_stays() {
         let words = [("port", "80".to_owned()), ("dir", "/a{port}".to_owned())];
         for (text, expected) in [
             ("-p{port} {DIR}/{port}", "-p80 /a{port}/80"),
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_words_are_refused() {
+    fn unknown_placeholders_are_refused() {
         let texts = |text: &str| vec!["x".to_owned(), text.to_owned()];
         check(&texts("{port} {{prot}} {1}"), &["port"]).expect("known");
         let error = check(&texts("{prot}"), &["port", "dir"]).expect_err("unknown").to_string();
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_shell_knows_is_refused_by_name() {
+    fn shell_syntax_is_refused_by_name() {
         for (line, word) in [
             ("FOO=1 cmd", "FOO=1"),
             ("cd x && cmd", "&&"),

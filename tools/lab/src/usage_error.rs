@@ -6,7 +6,7 @@
 pub struct UsageError(pub String);
 
 /// Finds one of our contenders by name.
-pub(crate) fn own<T: Copy>(all: &[(&str, T)], name: &str) -> Result<T, UsageError> {
+pub(crate) fn find_own<T: Copy>(all: &[(&str, T)], name: &str) -> Result<T, UsageError> {
     let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let found = all.iter().find(|(known, _)| *known == name).map(|(_, one)| *one);
     found.ok_or_else(|| UsageError(format!("'{name}' is none of ours: {}", names())))
