@@ -8,6 +8,7 @@ use crate::fd::{Fd, borrow};
 use crate::file::FileCall;
 use crate::kernel::Kernel;
 use crate::message::{IoVec, MessageSlot, MsgHeader};
+use crate::newer::NewerCall;
 use crate::option::{self, Credentials, DeviceName, Multicast, SocketOption};
 use crate::socket::{Domain, Shutdown, SocketType};
 use crate::uring::{EnterArg, EnterFlags, Params, Register, RingId};
@@ -16,7 +17,7 @@ use rustix::event::epoll::{self, CreateFlags};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::fs::FileType;
-use rustix::io::{Errno, retry_on_intr as again};
+use rustix::io::{Errno, FdFlags, retry_on_intr as again};
 use rustix::io_uring::{
     IoringEnterFlags, io_uring_enter, io_uring_enter_arg, io_uring_getevents_arg, io_uring_ptr,
 };
@@ -98,10 +99,58 @@ fn socket_flags(nonblocking: bool) -> SocketFlags {
     SocketFlags::CLOEXEC | blocking
 }
 
+/// `epoll_wait(2)`, for filters that refuse `epoll_pwait(2)`. Some architectures have the latter only.
+#[cold]
+fn epoll_wait(epoll: Fd, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<(), Errno> {
+    let millis = timeout.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000) as i32);
+    let space = edges.spare_capacity_mut();
+    let count = i32::try_from(space.len()).unwrap_or(i32::MAX);
+    // SAFETY: the kernel writes at most `count` events, of the layout of `Edge`, to the vector's spare capacity.
+    let found =
+        unsafe { answer(libc::epoll_wait(epoll.raw(), space.as_mut_ptr().cast(), count, millis))? };
+    // SAFETY: so many events behind the vector's end were written.
+    unsafe { edges.set_len(edges.len() + found) };
+    Ok(())
+}
+
 /// Whether a path names a socket.
 fn is_socket(path: &[u8]) -> bool {
     let mode = rustix::fs::lstat(path).map(|stat| FileType::from_raw_mode(stat.st_mode));
     mode == Ok(FileType::Socket)
+}
+
+impl Linux {
+    /// As [`receive_messages`](Kernel::receive_messages), by `recvmsg(2)`. The next message is received only if no error is before
+    /// it: the error would be lost with the count.
+    ///
+    /// # Safety
+    /// All that the slots name must be writable, and no other code's.
+    #[cold]
+    unsafe fn receive_one_by_one(
+        &self,
+        fd: Fd,
+        slots: *mut MessageSlot,
+        count: usize,
+    ) -> Result<usize, Errno> {
+        // SAFETY: the slots are writable and exclusive, which this function demands.
+        let slots = unsafe { slice::from_raw_parts_mut(slots, count) };
+        for (received, slot) in slots.iter_mut().enumerate() {
+            if received > 0 {
+                let mut polled = [PollFd::from_borrowed_fd(fd.borrow(), PollFlags::IN)];
+                again(|| poll(&mut polled, Some(&timespec(Duration::ZERO))))?;
+                if polled[0].revents() != PollFlags::IN {
+                    return Ok(received);
+                }
+            }
+            // SAFETY: what the header names is writable and exclusive, which this function demands.
+            match unsafe { self.receive_message(fd, &raw mut slot.header) } {
+                Ok(len) => slot.len = len,
+                Err(errno) if received == 0 => return Err(errno),
+                Err(_) => return Ok(received),
+            }
+        }
+        Ok(count)
+    }
 }
 
 // SAFETY: the calls are made to Linux, whose io_uring guarantees what the trait demands.
@@ -263,10 +312,15 @@ unsafe impl Kernel for Linux {
 
     unsafe fn receive_messages(&self, fd: Fd, slots: &mut [MessageSlot]) -> Result<usize, Errno> {
         let (first, count) = (slots.as_mut_ptr().cast(), slots.len() as u32);
+        static RECVMMSG: NewerCall = NewerCall::new();
         // The flags are of another type in musl.
         let (flags, timeout) = (RECEIVE_MESSAGE as _, ptr::null_mut());
-        // SAFETY: the slots name memory that is writable and exclusive, which this function demands.
-        again(|| answer(unsafe { libc::recvmmsg(fd.raw(), first, count, flags, timeout) }))
+        let all = || {
+            // SAFETY: the slots name memory that is writable and exclusive, which this function demands.
+            again(|| answer(unsafe { libc::recvmmsg(fd.raw(), first, count, flags, timeout) }))
+        };
+        // SAFETY: as above.
+        RECVMMSG.or(all, || unsafe { self.receive_one_by_one(fd, slots.as_mut_ptr(), slots.len()) })
     }
 
     #[inline]
@@ -295,7 +349,15 @@ unsafe impl Kernel for Linux {
     }
 
     fn accept(&self, fd: Fd) -> Result<RawFd, Errno> {
-        Ok(again(|| net::accept_with(fd.borrow(), socket_flags(true)))?.into_raw_fd())
+        static ACCEPT4: NewerCall = NewerCall::new();
+        let newer = || again(|| net::accept_with(fd.borrow(), socket_flags(true)));
+        let older = || {
+            let accepted = again(|| net::accept(fd.borrow()))?;
+            rustix::io::fcntl_setfd(&accepted, FdFlags::CLOEXEC)?;
+            rustix::io::ioctl_fionbio(&accepted, true)?;
+            Ok(accepted)
+        };
+        Ok(ACCEPT4.or(newer, older)?.into_raw_fd())
     }
 
     fn is_ready(&self, fd: Fd, events: PollFlags) -> Result<bool, Errno> {
@@ -324,9 +386,15 @@ unsafe impl Kernel for Linux {
         edges: &mut Vec<Edge>,
         timeout: Option<Duration>,
     ) -> Result<(), Errno> {
-        let timeout = timeout.map(|time| timespec(time.min(LONGEST)));
-        epoll::wait(epoll.borrow(), spare_capacity(edges), timeout.as_ref())?;
-        Ok(())
+        static EPOLL_PWAIT: NewerCall = NewerCall::new();
+        let timeout = timeout.map(|time| time.min(LONGEST));
+        let edges = std::cell::RefCell::new(edges);
+        let newer = || {
+            let timeout = timeout.map(timespec);
+            let edges = &mut **edges.borrow_mut();
+            epoll::wait(epoll.borrow(), spare_capacity(edges), timeout.as_ref()).map(drop)
+        };
+        EPOLL_PWAIT.or(newer, || epoll_wait(epoll, &mut edges.borrow_mut(), timeout))
     }
 
     fn timer(&self) -> io::Result<RawFd> {

@@ -4,11 +4,14 @@
 
 use anyhow::{Context, Result};
 use clap::builder::{MapValueParser, OsStringValueParser, TypedValueParser, ValueParserFactory};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::{self, Display};
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 /// A place for results, as given on the command line.
@@ -63,7 +66,7 @@ impl JsonFile {
         match self.file {
             Some((path, mut file)) => flushed(BufWriter::new(&mut file))
                 .with_context(|| format!("cannot write {}", path.display())),
-            None => check_print(flushed(BufWriter::new(&mut io::stdout().lock()))),
+            None => check_print(flushed(BufWriter::new(&mut Waiting(io::stdout().lock())))),
         }
     }
 }
@@ -94,6 +97,35 @@ pub(crate) fn deliver_with(
     json.map_or(Ok(()), |json| json.write_with(write))
 }
 
+/// A standard stream that waits for space. The file may be non-blocking, because it is shared with a program that made it so.
+struct Waiting<W>(W);
+
+impl<W: Write + AsFd> Waiting<W> {
+    fn until_done<T>(&mut self, mut call: impl FnMut(&mut W) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match call(&mut self.0) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+            match poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+// A write or a flush of the standard library that fails has taken none of these bytes, and keeps those that it has buffered.
+impl<W: Write + AsFd> Write for Waiting<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.until_done(|stream| stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.until_done(Write::flush)
+    }
+}
+
 /// Standard output is a pipe without a reader: the program ends without a message.
 #[derive(Debug)]
 pub(crate) struct StdoutClosed;
@@ -111,8 +143,24 @@ impl std::error::Error for StdoutClosed {}
 /// # Errors
 /// [`StdoutClosed`], or another error of writing.
 pub(crate) fn print(text: &str) -> Result<()> {
-    let mut stdout = io::stdout().lock();
+    let mut stdout = Waiting(io::stdout().lock());
     check_print(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Writes what clap says, with colors if the stream is a terminal: help to standard output, and mistakes to standard error.
+pub(crate) fn print_clap(said: &clap::Error) -> io::Result<()> {
+    let colored = |is_terminal: bool| is_terminal && std::env::var_os("NO_COLOR").is_none();
+    let text = |colors: bool| match colors {
+        true => said.render().ansi().to_string(),
+        false => said.render().to_string(),
+    };
+    if said.use_stderr() {
+        let mut stderr = Waiting(io::stderr());
+        return stderr.write_all(text(colored(stderr.0.is_terminal())).as_bytes());
+    }
+    let mut stdout = Waiting(io::stdout().lock());
+    stdout.write_all(text(colored(stdout.0.is_terminal())).as_bytes())?;
+    stdout.flush()
 }
 
 /// Explains why standard output could not be written to.
@@ -125,5 +173,5 @@ pub(crate) fn check_print(written: io::Result<()>) -> Result<()> {
 
 /// Writes a line to standard error. A failure cannot be reported, and does not stop the program.
 pub(crate) fn note(line: impl Display) {
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+    let _ = Waiting(io::stderr()).write_all(format!("{line}\n").as_bytes());
 }

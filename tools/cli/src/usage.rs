@@ -1,8 +1,7 @@
 //! Errors of the command: one line, and the exit status.
 
-use crate::output::{StdoutClosed, check_print, note};
+use crate::output::{StdoutClosed, check_print, note, print_clap};
 use clap::error::ErrorKind;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Exit status of a usage error.
@@ -65,11 +64,11 @@ fn hints_at_filter(text: &str, status: &str) -> bool {
 pub(crate) fn explain(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let printed = check_print(error.print().and_then(|()| io::stdout().flush()));
+            let printed = check_print(print_clap(error));
             printed.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
+            let _ = print_clap(error);
             ExitCode::from(USAGE)
         }
         _ => {

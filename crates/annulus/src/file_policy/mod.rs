@@ -56,7 +56,8 @@ const STALL: Duration = Duration::from_millis(8);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Inline, as in a plain program. While a device makes a call wait, everything else on the loop waits with it.
+    /// Inline, as in a plain program. While a device makes a call wait, everything else on the loop waits with it. Calls that may
+    /// wait for another process, on pipes and terminals, leave the loop all the same.
     Inline,
     /// Inline if that has been quick: reads that find their data in memory, and calls that the device has lately done within
     /// [`QUICK`](crate::fs::QUICK). Off the loop otherwise. Calls of a kind that was never made are made inline: a device that is
@@ -94,6 +95,8 @@ pub(crate) struct InlinePolicy {
     since_reading: Cell<u32>,
     /// A descriptor was closed in this turn.
     closed: Cell<bool>,
+    /// Reads, and opens, that fail instead of waiting are refused in this process.
+    refused: [Cell<bool>; 2],
 }
 
 impl InlinePolicy {
@@ -109,6 +112,7 @@ impl InlinePolicy {
             last_reading: Cell::default(),
             since_reading: Cell::default(),
             closed: Cell::default(),
+            refused: Default::default(),
         }
     }
 
@@ -196,6 +200,17 @@ impl InlinePolicy {
     /// Notes that they cannot.
     pub(crate) fn note_no_nowait(&self, device: DeviceId) {
         self.latency.borrow_mut().note_no_nowait(device);
+    }
+
+    /// Whether reads, or opens, that fail instead of waiting turned out to be refused as such, whatever the device.
+    #[inline]
+    pub(crate) fn is_refused(&self, class: Class) -> bool {
+        self.refused[usize::from(class == Class::Open)].get()
+    }
+
+    /// Notes that they are refused.
+    pub(crate) fn note_refused(&self, class: Class) {
+        self.refused[usize::from(class == Class::Open)].set(true);
     }
 
     /// How a call is to be timed that is about to be made inline; `None` if it must not be, because such calls were slow.

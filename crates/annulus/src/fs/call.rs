@@ -9,6 +9,7 @@ use crate::file_policy::{CallKind, Class, Policy, Timing};
 use crate::runtime::core::Core;
 use crate::tasks::{consume_budget, yield_now};
 use annulus_kernel::file::{FileCall, OpenHow};
+use annulus_kernel::may_be_refusal;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::RawFd;
@@ -49,6 +50,8 @@ pub(super) struct CallSite<'a> {
     pub(super) kind: Option<CallKind>,
     /// The offset of a read that may be predicted to be in the page cache.
     pub(super) predictable: Option<u64>,
+    /// The call reads or writes at the cursor. On a pipe or a terminal it may wait for another process, without an end.
+    pub(super) at_cursor: bool,
 }
 
 impl CallSite<'_> {
@@ -63,6 +66,14 @@ impl CallSite<'_> {
             return None;
         }
         match (self.policy, &self.kind) {
+            // The policy accepts to wait for a device. Another process may let the loop wait without an end.
+            (Policy::Inline, Some(kind)) if self.may_wait_for_peer() => {
+                match self.call_checked(kind, args) {
+                    Checked::Answer(answer) => Some(answer),
+                    Checked::Miss | Checked::Plain(_) => None,
+                }
+            }
+            (Policy::Inline, None) if self.may_wait_for_peer() => None,
             (Policy::Inline, kind) => {
                 policy.count_inline(kind.as_ref().map_or(0, |kind| kind.bytes));
                 Some(self.system_call(args))
@@ -132,12 +143,18 @@ impl CallSite<'_> {
         self.kind.as_ref().is_none_or(|kind| kind.class == Class::Read)
     }
 
+    /// Whether the call may wait for another process.
+    fn may_wait_for_peer(&self) -> bool {
+        self.at_cursor && self.open.is_some_and(|open| !open.is_ordinary())
+    }
+
     /// Makes the call if its data is in memory, or if such calls have been quick.
     #[inline]
     fn try_adaptive<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Option<io::Result<u32>> {
         let policy = &self.core.inline_policy;
         let cache = self.predictable.and(self.open).map(|open| &open.page_cache);
         let predicted = self.is_predicted(kind);
+        let mut refusal = None;
         let timing = if predicted {
             Some(Timing::Sampled)
         } else {
@@ -149,7 +166,11 @@ impl CallSite<'_> {
                     return Some(answer);
                 }
                 Checked::Miss => None,
-                Checked::Unsupported => policy.before_inline(kind),
+                Checked::Plain(_) if self.may_wait_for_peer() => None,
+                Checked::Plain(errno) => {
+                    refusal = errno;
+                    policy.before_inline(kind)
+                }
             }
         };
         let Some(timing) = timing else {
@@ -161,6 +182,9 @@ impl CallSite<'_> {
         let (answer, stalled) = policy.measured(&*self.core.kernel, timing, kind, call);
         if predicted && stalled {
             cache.inspect(|cache| cache.check_next());
+        }
+        if refusal.is_some_and(|errno| errno_of(&answer) != Some(errno)) {
+            policy.note_refused(kind.class);
         }
         Some(answer)
     }
@@ -180,9 +204,11 @@ impl CallSite<'_> {
     /// Makes a read or an open that fails instead of waiting, if the file system has such calls.
     #[inline]
     fn call_checked<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Checked {
+        let policy = &self.core.inline_policy;
         let checkable = matches!(kind.class, Class::Read | Class::Open)
-            && self.core.inline_policy.supports_nowait(kind.device);
-        if checkable { self.call_nowait(kind, args) } else { Checked::Unsupported }
+            && policy.supports_nowait(kind.device)
+            && !policy.is_refused(kind.class);
+        if checkable { self.call_nowait(kind, args) } else { Checked::Plain(None) }
     }
 
     fn call_nowait<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Checked {
@@ -201,25 +227,28 @@ impl CallSite<'_> {
                 cached = OpenHow { resolve: how.resolve | OpenHow::CACHED, ..how };
                 FileCall::Open { at, how: &cached }
             }
-            _ => return Checked::Unsupported,
+            _ => return Checked::Plain(None),
         };
         // SAFETY: the memory of `args` is valid and ours by `CallArgs` while they are borrowed here, `cached` outlives the call, and
         // `self.open` keeps the descriptor open.
         let answer = unsafe { self.core.kernel.file(&call) };
-        let code = answer.as_ref().err().and_then(io::Error::raw_os_error);
-        let failed = |errno: Errno| code == Some(errno.raw_os_error());
-        if failed(Errno::AGAIN) {
-            policy.count_miss();
-            Checked::Miss
-        } else if failed(Errno::OPNOTSUPP) {
-            policy.note_no_nowait(kind.device);
-            Checked::Miss
-        } else if failed(Errno::INVAL) || failed(Errno::NOSYS) {
-            // The kernel has no such way, or the caller is wrong: the call itself shows which.
-            Checked::Unsupported
-        } else {
-            policy.count_inline(kind.bytes);
-            Checked::Answer(answer)
+        match errno_of(&answer) {
+            Some(Errno::AGAIN) => {
+                policy.count_miss();
+                Checked::Miss
+            }
+            Some(Errno::OPNOTSUPP) => {
+                // A pipe or a terminal says nothing about the other files of its device.
+                if !self.may_wait_for_peer() {
+                    policy.note_no_nowait(kind.device);
+                }
+                Checked::Miss
+            }
+            Some(errno) if may_be_refusal(errno) => Checked::Plain(Some(errno)),
+            _ => {
+                policy.count_inline(kind.bytes);
+                Checked::Answer(answer)
+            }
         }
     }
 
@@ -242,8 +271,13 @@ enum Checked {
     Answer(io::Result<u32>),
     /// The call would wait, or the file system turned out to have no such calls.
     Miss,
-    /// There is no such call.
-    Unsupported,
+    /// There is no such call: the plain call has the answer. With the error, if the attempt was made and may have been refused
+    /// as such, by the kernel or by a filter.
+    Plain(Option<Errno>),
+}
+
+fn errno_of(answer: &io::Result<u32>) -> Option<Errno> {
+    answer.as_ref().err().and_then(Errno::from_io_error)
 }
 
 #[cfg(test)]
@@ -261,10 +295,21 @@ mod tests {
             let how = OpenHow { resolve: 1 << 40, ..OpenHow::default() };
             let kind = CallKind { device: DeviceId::default(), class: Class::Open, bytes: 0 };
             let policy = Policy::Adaptive;
-            let site = CallSite { core, open: None, policy, kind: Some(kind), predictable: None };
+            let site = CallSite {
+                core,
+                open: None,
+                policy,
+                kind: Some(kind),
+                predictable: None,
+                at_cursor: false,
+            };
             let answer = site.call_checked(&kind, &mut OpenArgs { path: c"/".into(), how: &how });
-            assert!(matches!(answer, Checked::Unsupported), "the call itself tells");
+            assert!(matches!(answer, Checked::Plain(Some(Errno::INVAL))), "the call itself tells");
+            let mut args = OpenArgs { path: c"/".into(), how: &how };
+            let answer = site.try_inline(&mut args).expect("the plain call is made");
+            assert_eq!(errno_of(&answer), Some(Errno::INVAL));
             assert!(core.inline_policy.supports_nowait(kind.device));
+            assert!(!core.inline_policy.is_refused(Class::Open));
         });
     }
 

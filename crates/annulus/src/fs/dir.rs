@@ -334,7 +334,8 @@ impl Dir {
     /// A call on the directory, or on paths that start from it.
     pub(super) fn site(&self, kind: Option<CallKind>) -> CallSite<'_> {
         let (core, open) = (&self.core, self.open.as_ref());
-        CallSite { core, open, policy: core.inline_policy.default, kind, predictable: None }
+        let policy = core.inline_policy.default;
+        CallSite { core, open, policy, kind, predictable: None, at_cursor: false }
     }
 
     /// A call on this path.

@@ -176,13 +176,20 @@ impl File {
     /// A call of this class on this file, that moves at most this many bytes.
     #[inline]
     pub(super) fn site(&self, class: Class, bytes: usize, at_cursor: bool) -> CallSite<'_> {
-        self.site_of(self.kind(class, bytes, at_cursor))
+        CallSite { at_cursor, ..self.site_of(self.kind(class, bytes, at_cursor)) }
     }
 
     #[inline]
     pub(super) fn site_of(&self, kind: Option<CallKind>) -> CallSite<'_> {
         let core = &self.open.core;
-        CallSite { core, open: Some(&self.open), policy: self.policy, kind, predictable: None }
+        CallSite {
+            core,
+            open: Some(&self.open),
+            policy: self.policy,
+            kind,
+            predictable: None,
+            at_cursor: false,
+        }
     }
 
     /// The kind under which the latency policy knows a call; `None` for calls that always wait: for the device, if they go past the page

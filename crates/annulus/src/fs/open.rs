@@ -202,11 +202,17 @@ impl OpenOptions {
         let kind = CallKind { device: device.unwrap_or_default(), class: self.class(), bytes: 0 };
         let site = CallSite { policy, ..start.site(Some(kind)) };
         site.wait_for_budget().await;
+        let first = how.without_waiting();
         let tried = with_c_path(path, |path| {
-            site.try_inline(&mut OpenArgs { path: path.into(), how: &how })
+            site.try_inline(&mut OpenArgs { path: path.into(), how: &first })
         })?;
         let opened = match tried {
-            Some(answer) => answer.map(|fd| opened_as(core, fd)),
+            // Another process holds a lease on the file, and must release it first: that may take as long as it likes.
+            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                offload(site, c_path(path)?.into(), how).await
+            }
+            Some(Ok(fd)) => make_blocking(site, opened_as(core, fd), how),
+            Some(Err(error)) => Err(error),
             None => offload(site, c_path(path)?.into(), how).await,
         };
         let open = opened?;
@@ -304,26 +310,28 @@ async fn offload(
     path: Cow<'static, CStr>,
     how: OpenHow,
 ) -> io::Result<Rc<OpenFile>> {
-    let wait = !how.may_wait();
-    let first = if wait { how } else { how.nonblocking() };
-    let (answer, args) = site.offload(OpenArgs { path, how: Box::new(first) }).await;
+    let first = Box::new(how.without_waiting());
+    let (answer, args) = site.offload(OpenArgs { path, how: first }).await;
     match answer {
-        answer if wait => answer.map(|fd| opened_as(site.core, fd)),
         // Another process holds a lease on the file, and must release it first: this open waits for the release.
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock && how.may_wait() => {
             let args = OpenArgs { how: Box::new(how), ..args };
             let (answer, _) = CallSite { policy: Policy::Offload, ..site }.offload(args).await;
             answer.map(|fd| opened_as(site.core, fd))
         }
-        Ok(fd) => {
-            let file = opened_as(site.core, fd);
-            let flags = how.flags as u32;
-            let clear = move |fd| FileCall::SetFlags { fd, flags };
-            CallSite { open: Some(&file), ..site }.system_call(&mut Plain(clear))?;
-            Ok(file)
-        }
+        Ok(fd) => make_blocking(site, opened_as(site.core, fd), how),
         Err(error) => Err(error),
     }
+}
+
+/// Clears the `O_NONBLOCK` with which a file was opened that is to be blocking.
+fn make_blocking(site: CallSite<'_>, file: Rc<OpenFile>, how: OpenHow) -> io::Result<Rc<OpenFile>> {
+    if how.may_wait() {
+        let flags = how.flags as u32;
+        let clear = move |fd| FileCall::SetFlags { fd, flags };
+        CallSite { open: Some(&file), ..site }.system_call(&mut Plain(clear))?;
+    }
+    Ok(file)
 }
 
 /// The file that the answer of an open names.

@@ -10,6 +10,7 @@ use super::file::File;
 use crate::file_policy::{CallKind, Class, Policy, Timing};
 use crate::slots::streams::carriers::PageSink;
 use annulus_kernel::file::FileCall;
+use annulus_kernel::may_be_refusal;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::RawFd;
@@ -112,6 +113,10 @@ impl File {
                 }
                 Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
                     policy.note_no_nowait(self.device);
+                    return None;
+                }
+                // The kernel or a filter refuses such reads, or the file any.
+                Err(error) if Errno::from_io_error(&error).is_some_and(may_be_refusal) => {
                     return None;
                 }
                 // The send itself has any other error.

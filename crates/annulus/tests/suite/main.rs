@@ -14,6 +14,7 @@ mod concurrency;
 mod conformance;
 mod datagram_model;
 mod datagrams;
+mod denied_calls;
 mod drops;
 mod ends;
 mod event_interval;

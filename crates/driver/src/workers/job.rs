@@ -4,7 +4,7 @@
 use crate::event::Event;
 use crate::slots::Token;
 use annulus_kernel::file::{FileCall, Lingers, PIPE_BUF};
-use annulus_kernel::{Fd, IoVec, Kernel, Linux, descriptor};
+use annulus_kernel::{Fd, IoVec, Kernel, Linux, descriptor, may_be_refusal};
 use annulus_ring::op::file_entry;
 use annulus_ring::{Entry, Probe};
 use rustix::event::PollFlags;
@@ -98,7 +98,8 @@ impl Job {
             part => part,
         };
         match self.make(part, &Linux) {
-            Err(Errno::OPNOTSUPP) => self.run(),
+            // The file, the kernel or a filter has no reads that fail instead of waiting.
+            Err(errno) if may_be_refusal(errno) => self.run(),
             result => result,
         }
     }

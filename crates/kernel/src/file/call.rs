@@ -57,7 +57,7 @@ pub enum FileCall {
     Advise { fd: RawFd, offset: u64, len: u32, advice: u32 },
     /// `unlinkat(2)`, of a directory if asked for.
     Remove { at: PathAt, directory: bool },
-    /// `renameat2(2)`, with `RENAME_*` flags.
+    /// `renameat(2)`, or `renameat2(2)` with `RENAME_*` flags.
     Rename { from: PathAt, to: PathAt, flags: u32 },
     /// `mkdirat(2)`.
     MakeDir { at: PathAt, mode: u32 },
@@ -164,11 +164,11 @@ impl FileCall {
             }
             Self::ReadVector { fd, vectors, count, offset, .. } => {
                 let part = Self::ReadVector { fd, vectors, count, offset, nowait: true };
-                Row::at("preadv2", No, offset, Cursor { fd, ready: input, part })
+                Row::at("preadv", No, offset, Cursor { fd, ready: input, part })
             }
             Self::WriteVector { fd, offset, .. } => {
                 let part = *self;
-                Row::at("pwritev2", UnlessDirect(fd), offset, Cursor { fd, ready: output, part })
+                Row::at("pwritev", UnlessDirect(fd), offset, Cursor { fd, ready: output, part })
             }
             Self::Sync { fd, data_only: false } => Row::on("fsync", fd, Yes),
             Self::Sync { fd, data_only: true } => Row::on("fdatasync", fd, Yes),
@@ -282,17 +282,24 @@ impl FileCall {
         // contract of `call` demands. The offsets of a copy are local and outlive its call.
         let answer = unsafe {
             match *self {
+                Self::ReadVector { fd, vectors, count, offset: CURSOR, .. } => {
+                    syscall(libc::SYS_readv, fd, vectors, count as usize)
+                }
                 // The system call takes the offset as two longs; on a 64-bit system the first has it all.
                 Self::ReadVector { fd, vectors, count, offset, .. } => {
-                    syscall(libc::SYS_preadv2, fd, vectors, count as usize, offset, 0usize, 0)
+                    syscall(libc::SYS_preadv, fd, vectors, count as usize, offset, 0usize)
+                }
+                Self::WriteVector { fd, vectors, count, offset: CURSOR } => {
+                    syscall(libc::SYS_writev, fd, vectors, count as usize)
                 }
                 Self::WriteVector { fd, vectors, count, offset } => {
-                    syscall(libc::SYS_pwritev2, fd, vectors, count as usize, offset, 0usize, 0)
+                    syscall(libc::SYS_pwritev, fd, vectors, count as usize, offset, 0usize)
                 }
                 Self::Sync { fd, data_only: false } => syscall(libc::SYS_fsync, fd),
                 Self::Sync { fd, data_only: true } => syscall(libc::SYS_fdatasync, fd),
-                Self::Stat { at: PathAt { dir, path }, flags, stat } => {
-                    syscall(libc::SYS_statx, dir, path, flags, FileStat::WANTED, stat)
+                Self::Stat { at, flags, stat } => {
+                    super::stat::stat(at, flags, &mut *stat)?;
+                    0
                 }
                 Self::SetLen { fd, len } => syscall(libc::SYS_ftruncate, fd, len),
                 Self::Allocate { fd, mode, offset, len } => {
@@ -304,6 +311,10 @@ impl FileCall {
                 Self::Remove { at, directory } => {
                     let flags = if directory { libc::AT_REMOVEDIR } else { 0 };
                     syscall(libc::SYS_unlinkat, at.dir, at.path, flags)
+                }
+                // As old as the profiles that know no `renameat2`.
+                Self::Rename { from, to, flags: 0 } => {
+                    libc::renameat(from.dir, from.path, to.dir, to.path).into()
                 }
                 Self::Rename { from, to, flags } => {
                     syscall(libc::SYS_renameat2, from.dir, from.path, to.dir, to.path, flags)

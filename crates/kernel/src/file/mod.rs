@@ -46,9 +46,11 @@ impl OpenHow {
             && !flags.intersects(OFlags::NONBLOCK | OFlags::PATH)
     }
 
-    /// The same with `O_NONBLOCK`, which the open file keeps until [`FileCall::SetFlags`] clears it.
-    pub fn nonblocking(&self) -> Self {
-        Self { flags: self.flags | u64::from(OFlags::NONBLOCK.bits()), ..*self }
+    /// The same with `O_NONBLOCK` if the open [may wait](Self::may_wait). The open file keeps the flag until
+    /// [`FileCall::SetFlags`] clears it.
+    pub fn without_waiting(&self) -> Self {
+        let flag = if self.may_wait() { OFlags::NONBLOCK } else { OFlags::empty() };
+        Self { flags: self.flags | u64::from(flag.bits()), ..*self }
     }
 }
 

@@ -1,6 +1,11 @@
 //! The result of `statx(2)`, and the identity of a file.
+#![allow(unsafe_code)]
 
+use super::PathAt;
+use crate::call::last_error;
+use crate::newer::NewerCall;
 use rustix::io::Result;
+use std::mem::MaybeUninit;
 use std::path::Path;
 
 /// `struct statx_timestamp`.
@@ -58,7 +63,66 @@ pub struct FileStat {
 
 impl FileStat {
     /// `STATX_BASIC_STATS`, `STATX_BTIME` and `STATX_DIOALIGN`.
-    pub const WANTED: u32 = 0x7ff | 0x800 | 0x2000;
+    pub const WANTED: u32 = Self::BASIC | 0x800 | 0x2000;
+    /// `STATX_BASIC_STATS`: the fields that older calls have, too.
+    const BASIC: u32 = 0x7ff;
+}
+
+/// Looks at a path, with `AT_*` flags: by `statx`, or by `fstatat` where that is refused.
+///
+/// # Safety
+/// The path must be valid, and the directory open or `AT_FDCWD`.
+pub(super) unsafe fn stat(at: PathAt, flags: u32, stat: &mut FileStat) -> Result<()> {
+    static STATX: NewerCall = NewerCall::new();
+    let stat = std::cell::Cell::from_mut(stat);
+    let newer = || {
+        let PathAt { dir, path } = at;
+        // SAFETY: directory and path are valid, which this function demands, and the answer outlives the call.
+        let done = unsafe {
+            libc::syscall(libc::SYS_statx, dir, path, flags, FileStat::WANTED, stat.as_ptr())
+        };
+        if done == 0 { Ok(()) } else { Err(last_error()) }
+    };
+    let older = || {
+        // The other flags of `statx` say how much another machine is to be asked.
+        let flags = flags as i32 & (libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH);
+        let mut old = MaybeUninit::<libc::stat>::zeroed();
+        // SAFETY: as above; a `struct stat` of zeroes is valid.
+        let (done, old) =
+            unsafe { (libc::fstatat(at.dir, at.path, old.as_mut_ptr(), flags), old.assume_init()) };
+        if done != 0 {
+            return Err(last_error());
+        }
+        stat.set(FileStat::from(&old));
+        Ok(())
+    };
+    STATX.or(newer, older)
+}
+
+impl From<&libc::stat> for FileStat {
+    #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ by architecture")]
+    fn from(old: &libc::stat) -> Self {
+        let time = |seconds: i64, nanoseconds: i64| StatTime::new(seconds, nanoseconds as u32);
+        Self {
+            mask: Self::BASIC,
+            block_size: old.st_blksize as u32,
+            links: old.st_nlink as u32,
+            uid: old.st_uid,
+            gid: old.st_gid,
+            mode: old.st_mode as u16,
+            inode: old.st_ino,
+            size: old.st_size as u64,
+            blocks: old.st_blocks as u64,
+            accessed: time(old.st_atime, old.st_atime_nsec),
+            changed: time(old.st_ctime, old.st_ctime_nsec),
+            modified: time(old.st_mtime, old.st_mtime_nsec),
+            rdev_major: libc::major(old.st_rdev),
+            rdev_minor: libc::minor(old.st_rdev),
+            dev_major: libc::major(old.st_dev),
+            dev_minor: libc::minor(old.st_dev),
+            ..Self::default()
+        }
+    }
 }
 
 /// The device and the inode of a path of Linux, of a symbolic link its own.

@@ -11,7 +11,8 @@ use annulus_kernel::named;
 use anyhow::{Context, Result, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
-    RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, getpeername, recv, send, shutdown,
+    RecvFlags, SendFlags, Shutdown, SocketFlags, accept, accept_with, getpeername, recv, send,
+    shutdown,
 };
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -62,8 +63,11 @@ fn with_plain_calls(mode: Mode) -> io::Result<()> {
     let address = address("calls")?;
     let Ok(listener) = net::UnixListener::bind_addr(&address) else { return Ok(()) };
     let Ok(client) = net::UnixStream::connect_addr(&address) else { return Ok(()) };
-    let accepted = accept_with(&listener, SocketFlags::CLOEXEC);
-    let server = accepted.map_err(named("accept4"))?;
+    // The runtime has the older call, too, and the standard library, which the threads use, does not.
+    let server = match mode {
+        Mode::Threads => accept_with(&listener, SocketFlags::CLOEXEC).map_err(named("accept4"))?,
+        _ => accept(&listener).map_err(named("accept"))?,
+    };
     getpeername(&server).map_err(named("getpeername"))?;
     send(&client, b"x", SendFlags::NOSIGNAL).map_err(named("sendto"))?;
     recv(&server, &mut [0; 1], RecvFlags::empty()).map_err(named("recvfrom"))?;

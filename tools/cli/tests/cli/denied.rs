@@ -24,14 +24,14 @@ use Fate::{Refuses, Serves};
 
 /// Calls, with the outcome of denying each to a server on uring, on epoll and on threads.
 const CALLS: [(&str, c_long, [Fate; 3]); 36] = [
-    ("accept4", libc::SYS_accept4, [Serves, Refuses("accept4: "), Refuses("accept4: ")]),
+    ("accept4", libc::SYS_accept4, [Serves, Serves, Refuses("accept4: ")]),
     ("bind", libc::SYS_bind, [Refuses("bind: "); 3]),
     ("brk", libc::SYS_brk, [Serves; 3]),
     ("clock_gettime", libc::SYS_clock_gettime, [Serves; 3]),
     ("clone3", libc::SYS_clone3, [Serves, Serves, Refuses("cannot start a thread: ")]),
     ("epoll_create1", libc::SYS_epoll_create1, [Serves, Refuses("epoll_create1: "), Serves]),
     ("epoll_ctl", libc::SYS_epoll_ctl, [Serves, Refuses("epoll_ctl: "), Serves]),
-    ("epoll_pwait", libc::SYS_epoll_pwait, [Serves, Refuses("epoll_pwait: "), Serves]),
+    ("epoll_pwait", libc::SYS_epoll_pwait, [Serves; 3]),
     ("eventfd2", libc::SYS_eventfd2, [Refuses("eventfd2: "), Refuses("eventfd2: "), Serves]),
     ("exit", libc::SYS_exit, [Serves, Serves, Refuses("exit: ")]),
     ("exit_group", libc::SYS_exit_group, [Serves; 3]),

@@ -4,7 +4,7 @@ use crate::common::{ANNULUS, OwnLock, PATIENCE, Server, free_address};
 use annulus_load::clock;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
-use std::io::pipe;
+use std::io::{Read, pipe};
 use std::net::TcpStream;
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -154,5 +154,37 @@ fn statistics_that_cannot_be_written_fail_the_exit_status() {
             "{finished}"
         );
         assert!(code == 141 || finished.contains(name), "{finished}");
+    }
+}
+
+/// Standard output is a pipe of one page that another program has made non-blocking, and is read late.
+#[test]
+fn a_nonblocking_standard_output_gets_everything() {
+    for line in [&["load", "--help"][..], &["completions", "bash"]] {
+        let whole = annulus(line, Sink::Null, Sink::Null).stdout(Stdio::piped()).output().unwrap();
+        let (mut reader, writer) = pipe().unwrap();
+        let page = rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+        assert!(whole.stdout.len() > page, "{line:?}: {} bytes", whole.stdout.len());
+        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+        let mut command = annulus(line, Sink::Null, Sink::Null);
+        let mut child = command.stdout(writer).spawn().unwrap();
+        drop(command);
+        while rustix::io::ioctl_fionread(&reader).unwrap() < page as u64 {
+            assert_eq!(
+                child.try_wait().unwrap(),
+                None,
+                "{line:?}: it ends before the pipe is full"
+            );
+            std::thread::yield_now();
+        }
+        let mut printed = Vec::new();
+        reader.read_to_end(&mut printed).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{line:?}");
+        assert!(
+            printed == whole.stdout,
+            "{line:?}: {} of {} bytes",
+            printed.len(),
+            whole.stdout.len()
+        );
     }
 }

@@ -1,12 +1,12 @@
-//! Named pipes: a call that waits for the other end blocks no other call.
+//! Named pipes and other files whose calls wait for another process: such a call blocks no other call, whatever the policy.
 
 use crate::files::mode::{Mode, everywhere};
 use crate::files::place::Place;
-use annulus::fs::{self, File, OpenOptions, Policy};
+use annulus::fs::{self, File, OpenOptions};
 use annulus::spawn;
 use annulus::time::timeout;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::Command;
@@ -35,7 +35,7 @@ async fn through(path: &Path) -> io::Result<()> {
 
 #[test]
 fn both_ends_on_one_loop() {
-    for mode in Mode::all().into_iter().filter(|mode| mode.policy != Policy::Inline) {
+    for mode in Mode::all() {
         mode.run(|place| async move {
             let path = place.join("pipe");
             make_pipe(&path);
@@ -74,7 +74,7 @@ async fn opened_without_its_other_end(place: &Place) -> io::Result<()> {
 
 #[test]
 fn an_open_off_the_loop_waits_for_no_other_end() {
-    for mode in Mode::all().into_iter().filter(|mode| mode.policy != Policy::Inline) {
+    for mode in Mode::all() {
         mode.run(|place| async move { opened_without_its_other_end(&place).await });
     }
 }
@@ -111,7 +111,7 @@ async fn waits_block_no_file(place: &Place) -> io::Result<()> {
 
 #[test]
 fn calls_that_wait_for_a_pipe_block_no_file() {
-    for mode in Mode::all().into_iter().filter(|mode| mode.policy != Policy::Inline) {
+    for mode in Mode::all() {
         mode.run(|place| async move { waits_block_no_file(&place).await });
     }
 }
@@ -124,5 +124,44 @@ fn whole_pipes_written_and_read() {
         drop(writer);
         assert_eq!(fs::read(format!("/dev/fd/{}", reader.as_raw_fd())).await?, b"through");
         Ok(())
+    });
+}
+
+#[test]
+fn a_named_pipe_that_no_process_writes_yet_has_not_ended() {
+    everywhere(|place| async move {
+        let path = place.join("pipe");
+        make_pipe(&path);
+        let mut reader = File::open(&path).await?;
+        let mut read = pin!(reader.read(vec![0; 10]));
+        assert!(timeout(Duration::from_millis(5), &mut read).await.is_err(), "no writer yet");
+        let mut writer = std::fs::OpenOptions::new().write(true).open(&path)?;
+        io::Write::write_all(&mut writer, b"first")?;
+        let (read, bytes) = read.await;
+        assert_eq!((read?, &bytes[..5]), (5, &b"first"[..]));
+        Ok(())
+    });
+}
+
+/// Standard streams are shared with other programs, which may have made them non-blocking.
+#[test]
+fn nonblocking_ends_of_a_pipe_wait_for_each_other() {
+    everywhere(|_place| async move {
+        let (reader, writer) = io::pipe()?;
+        rustix::io::ioctl_fionbio(&reader, true)?;
+        rustix::io::ioctl_fionbio(&writer, true)?;
+        let mut reader = File::try_from(OwnedFd::from(reader))?;
+        let mut writer = File::try_from(OwnedFd::from(writer))?;
+        let first = timeout(Duration::from_millis(5), reader.read(vec![0; 10])).await;
+        assert!(first.is_err(), "the pipe is empty");
+        let written = spawn(async move { writer.write_all(vec![7; LEN]).await.0 });
+        let mut all = 0;
+        while all < LEN {
+            let (read, bytes) = reader.read(vec![0; 4096]).await;
+            let read = read?;
+            assert!(bytes[..read].iter().all(|byte| *byte == 7));
+            all += read;
+        }
+        written.await.unwrap()
     });
 }

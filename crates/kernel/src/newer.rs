@@ -1,0 +1,81 @@
+//! Newer system calls with an older equivalent. A kernel may lack the newer call, and a seccomp profile written before the call
+//! existed refuses it, usually with EPERM.
+
+use rustix::io::{Errno, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A system call that has an older equivalent, and whether it turned out to be refused.
+pub(crate) struct NewerCall {
+    refused: AtomicBool,
+}
+
+impl NewerCall {
+    pub(crate) const fn new() -> Self {
+        Self { refused: AtomicBool::new(false) }
+    }
+
+    /// Makes the newer call, and the older one if the newer one is refused. The older one's answer counts: a file or a firewall that
+    /// refuses the request itself refuses it both times. If it differs, the newer call is not made again in this process.
+    #[inline]
+    pub(crate) fn or<T>(
+        &self,
+        newer: impl FnOnce() -> Result<T>,
+        older: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        // Relaxed: the flag protects no other data, and a thread that misses it only makes a needless call.
+        if self.refused.load(Ordering::Relaxed) {
+            return older();
+        }
+        match newer() {
+            Err(errno) if may_be_refusal(errno) => {
+                let answer = older();
+                if !matches!(answer, Err(same) if same == errno) {
+                    self.refused.store(true, Ordering::Relaxed);
+                }
+                answer
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// Whether an error may mean that the kernel or a filter refuses a call as such. Each of these can also be a genuine answer, so
+/// the plain variant of the call has to show which it is.
+pub fn may_be_refusal(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::PERM
+            | Errno::ACCESS
+            | Errno::NOSYS
+            | Errno::INVAL
+            | Errno::OPNOTSUPP
+            | Errno::TOOBIG
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_refused_call_is_made_once_and_replaced_from_then_on() {
+        let (call, tries) = (NewerCall::new(), Cell::new(0));
+        let newer = || {
+            tries.set(tries.get() + 1);
+            Err(Errno::PERM)
+        };
+        assert_eq!(call.or(newer, || Ok(1)), Ok(1));
+        assert_eq!(call.or(newer, || Err(Errno::AGAIN)), Err::<i32, _>(Errno::AGAIN));
+        assert_eq!(tries.get(), 1);
+    }
+
+    #[test]
+    fn a_genuine_error_is_returned_and_not_taken_for_a_refusal() {
+        let call = NewerCall::new();
+        assert_eq!(call.or(|| Err::<i32, _>(Errno::PERM), || Err(Errno::PERM)), Err(Errno::PERM));
+        assert_eq!(call.or(|| Ok(1), || unreachable!("the newer call works")), Ok(1));
+        let missing = call.or(|| Err(Errno::NOENT), || unreachable!("the file is missing"));
+        assert_eq!(missing, Err::<i32, _>(Errno::NOENT));
+    }
+}
