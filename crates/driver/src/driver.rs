@@ -5,7 +5,7 @@ use crate::common::Common;
 use crate::counters::Counters;
 use crate::epoll::Epoll;
 use crate::event::Event;
-use crate::op::{MemoryOp, Op};
+use crate::op::{FileStart, MemoryOp, Op};
 use crate::pool::{Budget, Pool, PoolSize};
 use crate::slots::Token;
 use crate::uring::Uring;
@@ -79,19 +79,19 @@ impl Driver {
         }
     }
 
-    /// Makes a file call off the loop: by the ring if it has the operation, else by a worker thread. If it is to begin `soon`, since it
-    /// waits for a device, it is submitted before the end of the turn, so that the device works while tasks run.
+    /// Makes a file call off the loop: by the ring if it has the operation, else by a worker thread; one that may hang by a thread apart
+    /// from the others.
     ///
     /// # Safety
     /// Memory that the call names must stay valid, unmoved and unused by other code until its terminal event was taken, and descriptors
     /// open and the caller's to use.
     #[inline]
-    pub unsafe fn submit_file(&mut self, token: Token, call: FileCall, soon: bool) {
+    pub unsafe fn submit_file(&mut self, token: Token, call: FileCall, start: FileStart) {
         // SAFETY: a job demands what this function demands.
         let job = unsafe { Job::new(token, call) };
         match self {
-            Self::Uring(uring) => uring.submit_job(job, soon),
-            Self::Epoll(epoll) => epoll.submit_job(job),
+            Self::Uring(uring) => uring.submit_job(job, start),
+            Self::Epoll(epoll) => epoll.submit_job(job, start.group()),
         }
     }
 
@@ -285,6 +285,15 @@ impl Driver {
         match self {
             Self::Uring(uring) => uring.common.kernel.close(fd),
             Self::Epoll(epoll) => epoll.close(fd),
+        }
+    }
+
+    /// Closes a descriptor that no operation names on a thread apart from others, since the close may hang. Calls of one group, such as
+    /// those on one mount, hold up each other only.
+    pub fn close_apart(&mut self, group: u64, fd: Fd) {
+        match self {
+            Self::Uring(uring) => uring.close_apart(group, fd),
+            Self::Epoll(epoll) => epoll.close_apart(group, fd),
         }
     }
 

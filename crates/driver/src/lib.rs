@@ -23,7 +23,7 @@ pub use counters::{Counter, Counters};
 pub use driver::Driver;
 pub use epoll::Epoll;
 pub use event::Event;
-pub use op::{MemoryOp, Op};
+pub use op::{FileStart, MemoryOp, Op};
 pub use pool::{Budget, Pool, PoolMemory, PoolSize};
 pub use slots::{Kind, Slab, SlotId, Token};
 pub use uring::{Uring, UringConfig};

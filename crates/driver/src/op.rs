@@ -170,3 +170,27 @@ pub enum MemoryOp {
         len: u32,
     },
 }
+
+/// When and where a file call is made that leaves the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileStart {
+    /// With the turn.
+    Later,
+    /// Before the end of the turn, since it waits for a device, which then works while tasks run.
+    Soon,
+    /// On a thread apart from others, since it may hang. Few calls of one group, such as those on one mount, are made at once.
+    Apart {
+        /// The group.
+        group: u64,
+    },
+}
+
+impl FileStart {
+    /// The group of a call that may hang.
+    pub fn group(self) -> Option<u64> {
+        match self {
+            Self::Apart { group } => Some(group),
+            Self::Later | Self::Soon => None,
+        }
+    }
+}

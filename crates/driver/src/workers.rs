@@ -2,14 +2,17 @@
 //!
 //! They start when they are first needed, and only as many as there are calls. An eventfd, there from the start, signals to the driver
 //! that calls are done. Calls that may wait for another process, not for a device, go to a thread of their own: see `poll_thread`.
+//! So do calls that may hang: see `apart`.
 #![allow(unsafe_code)]
 
+mod apart;
 mod job;
 mod poll_thread;
 
 use crate::event::Event;
 use crate::slots::Token;
 use annulus_kernel::{EventFd, Fd};
+use apart::Apart;
 pub(crate) use job::Job;
 use poll_thread::PendingCall;
 use rustix::io::Errno;
@@ -39,12 +42,15 @@ struct State {
     idle: usize,
     pending: Vec<PendingCall>,
     poll_thread: Option<JoinHandle<()>>,
+    apart: Apart,
     closed: bool,
 }
 
 struct Shared {
     state: Mutex<State>,
     work: Condvar,
+    /// For the threads of calls that may hang.
+    apart_work: Condvar,
     /// Readable once calls are done.
     done_fd: EventFd,
     /// Signalled as well, if another event loop waits for the driver.
@@ -60,8 +66,14 @@ impl Workers {
     /// Starts no thread yet.
     pub(crate) fn new() -> Result<Self, Errno> {
         let (done_fd, wake_fd) = (EventFd::new()?, EventFd::new()?);
-        let (state, work) = (Mutex::default(), Condvar::new());
-        Ok(Self(Arc::new(Shared { state, work, done_fd, notifier: OnceLock::new(), wake_fd })))
+        Ok(Self(Arc::new(Shared {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            apart_work: Condvar::new(),
+            done_fd,
+            notifier: OnceLock::new(),
+            wake_fd,
+        })))
     }
 
     /// Signals this eventfd, too, each time calls are done. If several are set, the first stays.
@@ -75,14 +87,15 @@ impl Workers {
         fd_of(&self.0.done_fd)
     }
 
-    /// Queues a call.
+    /// Queues a call, with its group if it may hang.
     ///
     /// # Errors
     /// The event of the job, with [`NO_THREAD`], if there is no thread and none can be started.
-    pub(crate) fn submit(&self, job: Job) -> Result<(), Event> {
-        match PendingCall::new(job) {
-            Ok(call) => self.submit_pending(call),
-            Err(job) => self.submit_job(job),
+    pub(crate) fn submit(&self, job: Job, group: Option<u64>) -> Result<(), Event> {
+        match (PendingCall::new(job, group.is_some()), group) {
+            (Ok(call), _) => self.submit_pending(call),
+            (Err(job), None) => self.submit_job(job),
+            (Err(job), Some(group)) => self.submit_apart(group, job),
         }
     }
 
@@ -133,12 +146,15 @@ impl Workers {
             self.0.wake_fd.signal();
             return true;
         }
-        if let Some(index) = state.jobs.iter().position(|job| job.token() == target) {
-            let cancelled = state.jobs.remove(index).map(|job| job.end(Err(Errno::CANCELED)));
-            state.done.extend(cancelled);
-        } else {
-            return false;
-        }
+        let queued = state.jobs.iter().position(|job| job.token() == target);
+        let job = match queued.and_then(|index| state.jobs.remove(index)) {
+            Some(job) => job,
+            None => match state.apart.withdraw(target) {
+                Some(job) => job,
+                None => return false,
+            },
+        };
+        state.done.push(job.end(Err(Errno::CANCELED)));
         drop(state);
         self.0.notify_done();
         true
@@ -158,12 +174,16 @@ impl Drop for Workers {
         state.closed = true;
         let threads =
             std::mem::take(&mut state.threads).into_iter().chain(state.poll_thread.take());
-        let idle = state.busy == 0 && !state.pending.iter().any(PendingCall::is_running);
+        let apart = state.apart.close();
+        let idle = state.busy == 0
+            && state.apart.is_quiet()
+            && !state.pending.iter().any(PendingCall::is_running);
         drop(state);
         self.0.work.notify_all();
+        self.0.apart_work.notify_all();
         self.0.wake_fd.signal();
         if idle {
-            threads.for_each(|thread| _ = thread.join());
+            threads.chain(apart).for_each(|thread| _ = thread.join());
         }
     }
 }
@@ -240,7 +260,7 @@ mod tests {
     pub(super) fn submit(workers: &Workers, slot: u32, call: FileCall) {
         // SAFETY: each test keeps its buffers and files, and reads the buffers only after it has waited for the events.
         let job = unsafe { Job::new(token(slot), call) };
-        assert!(workers.submit(job).is_ok(), "a thread can be started");
+        assert!(workers.submit(job, None).is_ok(), "a thread can be started");
     }
 
     pub(super) fn wait_for(workers: &Workers, count: usize) -> Vec<Event> {
@@ -292,5 +312,57 @@ mod tests {
         assert_eq!((cancelled[0].token, cancelled[0].result), (last, Err(Errno::CANCELED)));
         rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
         assert!(wait_for(&workers, MOST).iter().all(|event| event.result == Ok(0)));
+    }
+
+    /// Submits a wait for a lock that the test holds, as a call that may hang.
+    fn submit_hanging(workers: &Workers, group: u64, slot: u32, lock: &std::fs::File) {
+        let call = FileCall::Lock { fd: lock.as_raw_fd(), operation: 2 };
+        // SAFETY: each test keeps its files until all events have come.
+        let job = unsafe { Job::new(token(slot), call) };
+        assert!(workers.submit(job, Some(group)).is_ok(), "a thread can be started");
+    }
+
+    /// A lock that is held, and another file that is to be locked.
+    fn held_lock(name: &str) -> (std::fs::File, std::fs::File) {
+        let path = std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));
+        let held = std::fs::File::create(&path).unwrap();
+        rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
+        let wanted = std::fs::File::open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        (held, wanted)
+    }
+
+    #[test]
+    fn calls_that_hang_hold_up_no_other_group_and_no_local_file() {
+        const HUNG: u32 = 100;
+        let workers = Workers::new().unwrap();
+        let (held, wanted) = held_lock("apart");
+        (0..HUNG).for_each(|slot| submit_hanging(&workers, 1, slot, &wanted));
+        let free = std::fs::File::open("/proc/self/exe").unwrap();
+        submit_hanging(&workers, 2, 1000, &free);
+        assert_eq!(wait_for(&workers, 1)[0].token, token(1000), "another group");
+        submit(&workers, 1001, FileCall::Sync { fd: free.as_raw_fd(), data_only: true });
+        assert_eq!(wait_for(&workers, 1)[0].token, token(1001), "a local file");
+        assert!(workers.cancel(token(HUNG - 1)), "it waits for those of its group");
+        let cancelled = wait_for(&workers, 1)[0];
+        assert_eq!((cancelled.token, cancelled.result), (token(HUNG - 1), Err(Errno::CANCELED)));
+        rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
+        assert!(wait_for(&workers, HUNG as usize - 1).iter().all(|event| event.result == Ok(0)));
+    }
+
+    #[test]
+    fn the_end_waits_for_no_call_that_hangs_and_closes_what_is_to_be_closed() {
+        let (held, wanted) = held_lock("apart-end");
+        let workers = Workers::new().unwrap();
+        (0..100).for_each(|slot| submit_hanging(&workers, 1, slot, &wanted));
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        // SAFETY: the descriptor has no other owner, and is closed by the workers.
+        let writer = unsafe { Fd::from_raw(std::os::fd::IntoRawFd::into_raw_fd(writer)) };
+        workers.close_apart(2, writer);
+        drop(workers);
+        // Threads may still be about to wait for it.
+        std::mem::forget(wanted);
+        assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0), "the writing end was closed");
+        rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
     }
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use annulus_driver::Driver;
+use annulus_driver::FileStart::{Apart, Later, Soon};
 use annulus_kernel::file::FileCall;
 use common::on_each_driver;
 use std::os::fd::AsRawFd;
@@ -23,14 +24,14 @@ fn every_second_call_for_a_device_is_submitted_before_the_turn() {
         let on_a_ring = matches!(rig.driver, Driver::Uring(_));
         let before = rig.driver.counters().enters;
         let mut tokens = Vec::new();
-        for (call, soon, begun) in [
-            (&calls[0], false, 0),
-            (&calls[1], false, 0),
-            (&calls[2], true, 0),
-            (&calls[3], true, 1),
-            (&calls[4], true, 1),
+        for (call, start, begun) in [
+            (&calls[0], Later, 0),
+            (&calls[1], Apart { group: 7 }, 0),
+            (&calls[2], Soon, 0),
+            (&calls[3], Soon, 1),
+            (&calls[4], Soon, 1),
         ] {
-            tokens.push(rig.start_file(*call, soon));
+            tokens.push(rig.start_file(*call, start));
             let enters = rig.driver.counters().enters - before;
             assert_eq!(enters, if on_a_ring { begun } else { 0 });
         }

@@ -51,6 +51,14 @@ impl Linux {
     pub fn borrow<'a>(fd: Fd) -> BorrowedFd<'a> {
         fd.borrow()
     }
+
+    /// As [`connect`](Kernel::connect), of a descriptor that is borrowed, so that another thread can make the call.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect_borrowed(fd: BorrowedFd<'_>, address: &Address) -> io::Result<()> {
+        Ok(again(|| net::connect(fd, &socket_address(address)))?)
+    }
 }
 
 /// The result of a system call of libc.
@@ -263,7 +271,7 @@ unsafe impl Kernel for Linux {
     }
 
     fn connect(&self, fd: Fd, address: &Address) -> io::Result<()> {
-        Ok(again(|| net::connect(Self::borrow(fd), &socket_address(address)))?)
+        Self::connect_borrowed(Self::borrow(fd), address)
     }
 
     fn unlink(&self, address: &Address) {
@@ -460,7 +468,7 @@ unsafe impl Kernel for Linux {
     fn close(&self, fd: Fd) {
         debug_assert!(fd.raw() >= 0, "a close of no descriptor");
         // SAFETY: the `Fd` is open, and no copy is used after this, which `Fd::from_raw` demands.
-        unsafe { rustix::io::close(fd.raw()) };
+        _ = unsafe { libc::close(fd.raw()) };
     }
 }
 

@@ -14,7 +14,7 @@ use crate::bytes::spares::Spares;
 use crate::memory::{Memory, MemoryLimit};
 use crate::timers::HostClock;
 use crate::timers::{Instant, TimerAction, TimerKey, Timers};
-use annulus_driver::{Counters, Driver, Event, Kind, MemoryOp, Op, Token};
+use annulus_driver::{Counters, Driver, Event, FileStart, Kind, MemoryOp, Op, Token};
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{Fd, Shutdown, SocketOption, descriptor};
 use std::mem;
@@ -130,10 +130,10 @@ impl Io {
     /// # Safety
     /// See [`Driver::submit_file`].
     #[allow(unsafe_code)]
-    pub(crate) unsafe fn start_file(&mut self, token: Token, call: FileCall, soon: bool) {
+    pub(crate) unsafe fn start_file(&mut self, token: Token, call: FileCall, start: FileStart) {
         self.in_flight += 1;
         // SAFETY: the caller's promise, passed on.
-        unsafe { self.driver.submit_file(token, call, soon) };
+        unsafe { self.driver.submit_file(token, call, start) };
     }
 
     /// Cancels an operation in flight; its own terminal event still comes.

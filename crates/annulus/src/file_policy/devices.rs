@@ -1,9 +1,8 @@
-//! A cache from directories to the device that they are on. A stale entry costs speed, nothing else.
+//! A cache from directories to the place that they are at.
 
-use super::latency::DeviceId;
+use super::places::Place;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -12,27 +11,55 @@ const MAX_DIRECTORIES: usize = 1024;
 /// 2^64 divided by the golden ratio, odd: multiplication by it spreads each bit over those above.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A directory entry: the descriptor that its path starts from, and the path.
+/// A directory entry: the directory that its path starts from, by its serial number, and the path.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
-    dir: RawFd,
+    start: u64,
     path: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
-    pub(crate) fn new(dir: RawFd, path: &'a Path) -> Self {
-        Self { dir, path: path.as_os_str().as_bytes() }
+    pub(crate) fn new(start: u64, path: &'a Path) -> Self {
+        Self { start, path: path.as_os_str().as_bytes() }
     }
 
-    /// The directory's path: up to the last slash, inclusive.
-    fn parent(self) -> &'a [u8] {
+    pub(super) fn path(self) -> &'a [u8] {
+        self.path
+    }
+
+    pub(super) fn is_absolute(self) -> bool {
+        self.path.first() == Some(&b'/')
+    }
+
+    /// The directory's path: up to the last slash, inclusive; the whole path if it ends with a dot or two, which are no names.
+    pub(super) fn parent(self) -> &'a [u8] {
         let slash = self.path.iter().rposition(|byte| *byte == b'/');
-        &self.path[..slash.map_or(0, |slash| slash + 1)]
+        let (parent, name) = self.path.split_at(slash.map_or(0, |slash| slash + 1));
+        if is_name(name) { parent } else { self.path }
+    }
+
+    /// The directory's path, as system calls take it.
+    pub(crate) fn parent_or_dot(self) -> &'a [u8] {
+        if self.parent().is_empty() { b"." } else { self.parent() }
+    }
+
+    /// A group for the calls that find out where the directory is.
+    pub(crate) fn parent_group(self) -> u64 {
+        self.hash() | 1 << 63
+    }
+
+    /// A hash of the whole path.
+    pub(super) fn path_hash(self) -> u64 {
+        self.hash_of(self.path)
     }
 
     fn hash(self) -> u64 {
-        let (words, rest) = self.parent().as_chunks::<8>();
-        let mut hash = self.dir as u64;
+        self.hash_of(self.parent())
+    }
+
+    fn hash_of(self, path: &[u8]) -> u64 {
+        let (words, rest) = path.as_chunks::<8>();
+        let mut hash = self.start;
         let mut add = |word: u64| hash = (hash.rotate_left(5) ^ word).wrapping_mul(MIX);
         words.iter().for_each(|word| add(u64::from_ne_bytes(*word)));
         rest.iter().for_each(|byte| add(u64::from(*byte)));
@@ -40,48 +67,58 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The devices of the directories that were seen.
+fn is_name(name: &[u8]) -> bool {
+    name != b"." && name != b".."
+}
+
+/// The places of the directories that were seen.
 #[derive(Default)]
 pub(crate) struct Devices {
     last: Option<Last>,
-    by_hash: HashMap<u64, DeviceId, BuildHasherDefault<Hashed>>,
+    by_hash: HashMap<u64, Place, BuildHasherDefault<Hashed>>,
 }
 
 /// The directory that was found last: comparing with it takes half as long as hashing.
 struct Last {
-    dir: RawFd,
+    start: u64,
     parent: Box<[u8]>,
-    device: DeviceId,
+    place: Place,
 }
 
 impl Last {
     fn has(&self, entry: Entry<'_>) -> bool {
         let name = entry.path.strip_prefix(&*self.parent);
-        self.dir == entry.dir && name.is_some_and(|name| !name.contains(&b'/'))
+        self.start == entry.start && name.is_some_and(|name| is_name(name) && !name.contains(&b'/'))
     }
 }
 
 impl Devices {
     #[inline]
-    pub(crate) fn find(&mut self, entry: Entry<'_>) -> Option<DeviceId> {
+    pub(crate) fn find(&mut self, entry: Entry<'_>) -> Option<Place> {
         match &self.last {
-            Some(last) if last.has(entry) => Some(last.device),
+            Some(last) if last.has(entry) => Some(last.place),
             _ => self.look_up(entry),
         }
     }
 
     #[inline(never)]
-    fn look_up(&mut self, entry: Entry<'_>) -> Option<DeviceId> {
-        let device = self.by_hash.get(&entry.hash()).copied()?;
-        self.last = Some(Last { dir: entry.dir, parent: entry.parent().into(), device });
-        Some(device)
+    fn look_up(&mut self, entry: Entry<'_>) -> Option<Place> {
+        let place = self.by_hash.get(&entry.hash()).copied()?;
+        self.last = Some(Last { start: entry.start, parent: entry.parent().into(), place });
+        Some(place)
     }
 
-    pub(crate) fn insert(&mut self, entry: Entry<'_>, device: DeviceId) {
+    pub(crate) fn insert(&mut self, entry: Entry<'_>, place: Place) {
+        self.last = None;
         if self.by_hash.len() >= MAX_DIRECTORIES {
             self.by_hash.clear();
         }
-        self.by_hash.insert(entry.hash(), device);
+        self.by_hash.insert(entry.hash(), place);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.last = None;
+        self.by_hash.clear();
     }
 }
 
@@ -109,13 +146,13 @@ mod tests {
     use super::*;
 
     fn entry(path: &str) -> Entry<'_> {
-        Entry::new(-100, Path::new(path))
+        Entry::new(0, Path::new(path))
     }
 
     #[test]
     fn a_directory_is_found_by_its_entries_and_by_nothing_below_or_above() {
         let mut latency = LatencyPolicy::new();
-        let [one, other] = [7, 8].map(|number| latency.device(number));
+        let [one, other] = [7, 8].map(|number| Place::Local(latency.device(number)));
         let mut devices = Devices::default();
         devices.insert(entry("/a/one/x"), one);
         devices.insert(entry("/a/other/x"), other);
@@ -124,7 +161,9 @@ mod tests {
             let device = if path.contains("one") { one } else { other };
             assert_eq!(devices.find(entry(path)), Some(device), "{path}");
         }
-        for unknown in ["/a/one/x/y", "/a/one", "/a/onez", "one/x", "x", ""] {
+        for unknown in
+            ["/a/one/x/y", "/a/one", "/a/onez", "one/x", "x", "", "/a/one/..", "/a/one/."]
+        {
             assert_eq!(devices.find(entry(unknown)), None, "{unknown}");
         }
         assert_eq!(devices.find(Entry::new(5, Path::new("/a/one/x"))), None, "another start");
@@ -134,7 +173,7 @@ mod tests {
     fn the_cache_is_bounded() {
         let (mut latency, mut devices) = (LatencyPolicy::new(), Devices::default());
         for number in 0..10 * MAX_DIRECTORIES {
-            devices.insert(entry(&format!("/{number}/file")), latency.device(7));
+            devices.insert(entry(&format!("/{number}/file")), Place::Local(latency.device(7)));
         }
         assert!(devices.by_hash.len() <= MAX_DIRECTORIES);
     }

@@ -2,7 +2,7 @@
 //!
 //! - [`latency`]: how long calls of each kind have lately taken on each device.
 //! - [`page_cache`]: if the data of a file's next read is probably in memory.
-//! - [`devices`]: on which device a path is, before the file is open.
+//! - [`places`], [`devices`]: on which mount and device a path is, before the file is open.
 //! - Here: the inline budget of a turn, and the sampled timing of inline calls.
 //!
 //! These are data and arithmetic; `fs/call.rs` makes the calls.
@@ -10,19 +10,21 @@
 mod devices;
 mod latency;
 mod page_cache;
+mod places;
 
+pub(crate) use devices::Entry;
 pub use latency::QUICK;
 pub(crate) use latency::{CallKind, Class, DeviceId, Timing};
 pub(crate) use page_cache::PageCache;
+pub(crate) use places::{Place, Start};
 
 use crate::name::named;
 use annulus_driver::Counters;
-use annulus_kernel::Kernel;
-use devices::{Devices, Entry};
+use annulus_kernel::{Fd, Kernel};
 use latency::LatencyPolicy;
+use places::Places;
 use std::cell::{Cell, RefCell};
-use std::os::fd::RawFd;
-use std::path::Path;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// The inline budget: about as many nanoseconds of a turn go to inline calls before other tasks run.
@@ -39,6 +41,10 @@ const STALL: Duration = Duration::from_millis(8);
 ///
 /// io_uring hands most file operations to kernel workers, and the way there and back costs more than a call on cached data. But an
 /// inline call that waits for a device holds up everything else on the loop.
+///
+/// Whatever the policy, no call is made inline that may wait for a server: on a network file system, FUSE, an automount, or any type that
+/// is not known to be local. Such calls go to threads of their own, a few for each mount, so that a server that no longer answers stops
+/// neither the loop nor calls on other mounts. Closing such a file goes there, too.
 ///
 /// ```
 /// use annulus::fs::{OpenOptions, Policy};
@@ -62,7 +68,7 @@ pub enum Policy {
     /// Inline if that has been quick: reads that find their data in memory, and calls that the device has lately done within
     /// [`QUICK`](crate::fs::QUICK). Off the loop otherwise. Calls of a kind that was never made are made inline: a device that is
     /// slow from the start holds up the loop a few times for each kind of call. So may a file that was in memory for a thousand
-    /// reads and no longer is. Files are always closed inline. The default.
+    /// reads and no longer is. The default.
     #[default]
     Adaptive,
     /// Always off the loop: reads, direct writes and calls on paths by the ring, all others by a worker thread.
@@ -81,8 +87,12 @@ pub(crate) struct InlinePolicy {
     pub(crate) default: Policy,
     /// How long calls of each kind have lately taken on each device.
     latency: RefCell<LatencyPolicy>,
-    /// The devices that paths were last seen on.
-    devices: RefCell<Devices>,
+    /// The places of paths.
+    places: RefCell<Places>,
+    /// Directories opened so far.
+    serials: Cell<u64>,
+    /// Files are those of Linux, not of a simulation.
+    is_real: bool,
     /// Calls made inline so far, and those that failed since their data was not in memory.
     inline: Cell<u64>,
     misses: Cell<u64>,
@@ -100,11 +110,13 @@ pub(crate) struct InlinePolicy {
 }
 
 impl InlinePolicy {
-    pub(crate) fn new(default: Policy) -> Self {
+    pub(crate) fn new(default: Policy, is_real: bool) -> Self {
         Self {
             default,
             latency: RefCell::new(LatencyPolicy::new()),
-            devices: RefCell::default(),
+            places: RefCell::default(),
+            serials: Cell::new(0),
+            is_real,
             inline: Cell::new(0),
             misses: Cell::new(0),
             spent: Cell::new(0),
@@ -174,20 +186,51 @@ impl InlinePolicy {
         counters
     }
 
-    /// The device that a path was last seen on.
-    pub(crate) fn device_of(&self, dir: RawFd, path: &Path) -> Option<DeviceId> {
-        self.devices.borrow_mut().find(Entry::new(dir, path))
+    /// A number that no other open file of the runtime has.
+    pub(crate) fn next_serial(&self) -> u64 {
+        self.serials.set(self.serials.get() + 1);
+        self.serials.get()
+    }
+
+    /// Where a call on a path goes, if that is known without asking a file system.
+    pub(crate) fn place_of(&self, start: Start, entry: Entry<'_>) -> Option<Place> {
+        if !self.is_real {
+            return self.places.borrow_mut().known.find(entry);
+        }
+        let device = |number| self.device_by_number(number);
+        self.places.borrow_mut().find(start, entry, self.turn.get(), device)
+    }
+
+    /// As [`place_of`](Self::place_of), of what the path leads to if its last part is a symbolic link. Call that first.
+    pub(crate) fn place_behind(&self, start: Start, entry: Entry<'_>) -> Option<Place> {
+        let device = |number| self.device_by_number(number);
+        self.places.borrow().follow(start, entry, device)
+    }
+
+    /// As [`place_of`](Self::place_of), of a path whose directory was opened.
+    pub(crate) fn learn_place(&self, entry: Entry<'_>, dir: BorrowedFd<'_>) -> Option<Place> {
+        let device = |number| self.device_by_number(number);
+        self.places.borrow_mut().learn(entry, dir, device)
+    }
+
+    /// Where calls on an open file go.
+    pub(crate) fn place_of_file(&self, file: Fd) -> Place {
+        if !self.is_real {
+            return Place::Local(DeviceId::default());
+        }
+        let device = |number| self.device_by_number(number);
+        self.places.borrow_mut().of_file(file, self.turn.get(), device)
     }
 
     /// The device with this number.
-    pub(crate) fn device_by_number(&self, number: u64) -> DeviceId {
+    fn device_by_number(&self, number: u64) -> DeviceId {
         self.latency.borrow_mut().device(number)
     }
 
-    /// Notes the number of the device that a path is on.
-    pub(crate) fn learn_device(&self, dir: RawFd, path: &Path, number: u64) -> DeviceId {
+    /// Notes the number of the device that a path of a simulation is on.
+    pub(crate) fn learn_device(&self, entry: Entry<'_>, number: u64) -> DeviceId {
         let device = self.device_by_number(number);
-        self.devices.borrow_mut().insert(Entry::new(dir, path), device);
+        self.places.borrow_mut().known.insert(entry, Place::Local(device));
         device
     }
 

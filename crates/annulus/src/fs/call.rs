@@ -8,6 +8,7 @@ use super::pending_call::PendingCall;
 use crate::file_policy::{CallKind, Class, Policy, Timing};
 use crate::runtime::core::Core;
 use crate::tasks::{consume_budget, yield_now};
+use annulus_driver::FileStart;
 use annulus_kernel::file::{FileCall, OpenHow};
 use annulus_kernel::may_be_refusal;
 use rustix::io::Errno;
@@ -52,6 +53,8 @@ pub(super) struct CallSite<'a> {
     pub(super) predictable: Option<u64>,
     /// The call reads or writes at the cursor. On a pipe or a terminal it may wait for another process, without an end.
     pub(super) at_cursor: bool,
+    /// The group of a call that may hang: it is never made inline.
+    pub(super) group: Option<u64>,
 }
 
 impl CallSite<'_> {
@@ -62,7 +65,7 @@ impl CallSite<'_> {
     pub(super) fn try_inline<A: CallArgs>(&self, args: &mut A) -> Option<io::Result<u32>> {
         let policy = &self.core.inline_policy;
         // If the loop does not turn, `offload` has the error.
-        if policy.is_budget_spent() || !self.core.is_running() {
+        if policy.is_budget_spent() || self.group.is_some() || !self.core.is_running() {
             return None;
         }
         match (self.policy, &self.kind) {
@@ -97,15 +100,11 @@ impl CallSite<'_> {
             }
         }
         let began = self.core.kernel.now();
-        let (answer, args) = match PendingCall::start(
-            self.core,
-            args,
-            self.open.cloned(),
-            self.waits_for_device(),
-        ) {
-            Ok(pending) => pending.await,
-            Err((error, args)) => return (Err(error), args),
-        };
+        let (answer, args) =
+            match PendingCall::start(self.core, args, self.open.cloned(), self.start()) {
+                Ok(pending) => pending.await,
+                Err((error, args)) => return (Err(error), args),
+            };
         if let Some(kind) = &self.kind {
             self.core.inline_policy.after_offload(kind, self.core.kernel.now() - began);
         }
@@ -130,6 +129,7 @@ impl CallSite<'_> {
         consume_budget().await;
         let core = self.core;
         while self.policy != Policy::Offload
+            && self.group.is_none()
             && core.inline_policy.is_budget_spent()
             && core.is_running()
         {
@@ -138,9 +138,14 @@ impl CallSite<'_> {
         }
     }
 
-    /// Off the loop such a call waits for a device: it goes past the page cache, or reads what that does not have.
-    fn waits_for_device(&self) -> bool {
-        self.kind.as_ref().is_none_or(|kind| kind.class == Class::Read)
+    /// A call off the loop without a kind, or that reads, waits for a device: it goes past the page cache, or reads what that does not
+    /// have.
+    fn start(&self) -> FileStart {
+        match (self.group, &self.kind) {
+            (Some(group), _) => FileStart::Apart { group },
+            (None, Some(kind)) if kind.class != Class::Read => FileStart::Later,
+            (None, _) => FileStart::Soon,
+        }
     }
 
     /// Whether the call may wait for another process.
@@ -302,6 +307,7 @@ mod tests {
                 kind: Some(kind),
                 predictable: None,
                 at_cursor: false,
+                group: None,
             };
             let answer = site.call_checked(&kind, &mut OpenArgs { path: c"/".into(), how: &how });
             assert!(matches!(answer, Checked::Plain(Some(Errno::INVAL))), "the call itself tells");

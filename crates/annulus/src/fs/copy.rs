@@ -1,7 +1,7 @@
 //! Copying from file to file.
 #![allow(unsafe_code)]
 
-use super::call::CallArgs;
+use super::call::{CallArgs, CallSite};
 use super::file::File;
 use super::holes::{Holes, NextData, SparseTarget};
 use super::metadata::Metadata;
@@ -159,7 +159,9 @@ impl RangeCopy<'_> {
         let len = (end - self.at).min(u64::from(STEP)) as u32;
         let (from_offset, to_offset) = (self.from + self.at, self.to + self.at);
         let args = CopyRange { from: self.source.open.clone(), from_offset, to_offset, len };
-        let (answer, _) = self.target.site_of(self.kind).make(args).await;
+        let site = self.target.site_of(self.kind);
+        let group = site.group.or(self.source.open.group);
+        let (answer, _) = CallSite { group, ..site }.make(args).await;
         match answer {
             Err(error) if error.raw_os_error().is_some() => Ok(0),
             answer => answer.map(u64::from),

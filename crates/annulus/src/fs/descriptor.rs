@@ -41,9 +41,11 @@ impl TryFrom<OwnedFd> for File {
         }
         let flags = descriptor::flags(&file)?;
         // SAFETY: `into_raw_fd` gives up the only owner of an open descriptor.
-        let open = OpenFile::new(core.clone(), unsafe { Fd::from_raw(file.into_raw_fd()) });
-        let device = core.inline_policy.device_by_number(open.device_number());
-        Ok(Self::new(open, device, flags, core.inline_policy.default))
+        let fd = unsafe { Fd::from_raw(file.into_raw_fd()) };
+        let place = core.inline_policy.place_of_file(fd);
+        let policy = core.inline_policy.default;
+        let open = OpenFile::new(core, fd, place.group());
+        Ok(Self::new(open, place.device(), flags, policy))
     }
 }
 

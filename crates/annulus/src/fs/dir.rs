@@ -55,7 +55,7 @@ const PATH_MAX: usize = 4096;
 pub struct Dir {
     core: Rc<Core>,
     /// `None` is the working directory.
-    open: Option<Rc<OpenFile>>,
+    pub(super) open: Option<Rc<OpenFile>>,
 }
 
 impl Dir {
@@ -257,7 +257,7 @@ impl Dir {
         let path = path.as_ref();
         consume_budget().await;
         let args = ReadLink { path: c_path(path)?, target: vec![0; PATH_MAX] };
-        let (answer, args) = self.site_at(Class::Query, path).make(args).await;
+        let (answer, args) = self.site_at(Class::Query, path).await.make(args).await;
         let len = answer.map_err(|error| about("reading the link", path, error))?;
         let mut target = args.target;
         target.truncate(len as usize);
@@ -327,7 +327,7 @@ impl Dir {
         &self.core
     }
 
-    pub(super) fn fd(&self) -> RawFd {
+    fn fd(&self) -> RawFd {
         self.open.as_ref().map_or(CWD, |open| open.fd())
     }
 
@@ -335,13 +335,15 @@ impl Dir {
     pub(super) fn site(&self, kind: Option<CallKind>) -> CallSite<'_> {
         let (core, open) = (&self.core, self.open.as_ref());
         let policy = core.inline_policy.default;
-        CallSite { core, open, policy, kind, predictable: None, at_cursor: false }
+        let group = open.and_then(|open| open.group);
+        CallSite { core, open, policy, kind, predictable: None, at_cursor: false, group }
     }
 
     /// A call on this path.
-    fn site_at(&self, class: Class, path: &Path) -> CallSite<'_> {
-        let device = self.core.inline_policy.device_of(self.fd(), path).unwrap_or_default();
-        self.site(Some(CallKind { device, class, bytes: 0 }))
+    async fn site_at(&self, class: Class, path: &Path) -> CallSite<'_> {
+        let place = self.locate(path).await;
+        let kind = CallKind { device: place.device(), class, bytes: 0 };
+        CallSite { group: place.group(), ..self.site(Some(kind)) }
     }
 
     async fn open_with(&self, path: &Path, flags: OFlags) -> io::Result<Self> {
@@ -352,25 +354,31 @@ impl Dir {
     }
 
     async fn stat(&self, path: &Path, flags: AtFlags) -> io::Result<Metadata> {
-        let (flags, wrong) = (flags.bits(), |error| about("looking at", path, error));
-        let site = self.site_at(Class::Query, path);
+        let wrong = |error| about("looking at", path, error);
+        let mut site = self.site_at(Class::Query, path).await;
         site.wait_for_budget().await;
-        let tried = with_c_path(path, |path| {
-            let mut args = Stat { path: path.into(), flags, stat: Box::default() };
-            site.try_inline(&mut args).map(|answer| answer.map(|_| args.stat))
-        })?;
-        if let Some(answer) = tried {
-            return answer.map(|stat| Metadata::new(*stat)).map_err(wrong);
+        // A link may lead to a file system that hangs. A place that may hang is not left to the loop or the ring anyway.
+        let is_apart = site.group.is_some() || !self.is_real();
+        let first = if is_apart { flags } else { flags | AtFlags::SYMLINK_NOFOLLOW };
+        match stat(site, path, first).await {
+            Ok(known) if first != flags && known.is_symlink() => {
+                site.group = self.locate_behind(path).group();
+                stat(site, path, flags).await
+            }
+            known => known,
         }
-        let args = Stat { path: c_path(path)?.into(), flags, stat: Box::default() };
-        let (answer, Stat { stat, .. }) = site.offload(args).await;
-        answer.map(|_| Metadata::new(*stat)).map_err(wrong)
+        .map_err(wrong)
     }
 
     async fn change(&self, doing: &str, path: &Path, what: PathChange) -> io::Result<()> {
         consume_budget().await;
         let args = Change { path: c_path(path)?, what };
-        let (answer, _) = self.site_at(Class::Modify, path).make(args).await;
+        let mut site = self.site_at(Class::Modify, path).await;
+        // This call alone follows a link, which may lead to a file system that hangs.
+        if matches!(what, PathChange::SetMode { .. }) && site.group.is_none() && self.is_real() {
+            site.group = self.locate_behind(path).group();
+        }
+        let (answer, _) = site.make(args).await;
         answer.map(drop).map_err(|error| about(doing, path, error))
     }
 
@@ -383,7 +391,15 @@ impl Dir {
     ) -> io::Result<()> {
         consume_budget().await;
         let args = ChangeTwo { from: c_path(from)?, dir: dir.open.clone(), to: c_path(to)?, what };
-        let (answer, _) = self.site_at(Class::Modify, to).make(args).await;
+        // The target of a symbolic link is a text.
+        let other = match what {
+            TwoPathChange::Symlink => None,
+            TwoPathChange::Rename | TwoPathChange::Link => self.locate(from).await.group(),
+        };
+        let place = dir.locate(to).await;
+        let kind = CallKind { device: place.device(), class: Class::Modify, bytes: 0 };
+        let site = CallSite { group: place.group().or(other), ..self.site(Some(kind)) };
+        let (answer, _) = site.make(args).await;
         answer.map(drop).map_err(|error| about_two(what.words(), from, to, error))
     }
 }
@@ -400,6 +416,20 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 fn is_no_directory(error: &io::Error) -> bool {
     let codes = [Errno::NOTDIR, Errno::LOOP].map(Errno::raw_os_error);
     os_error(error).is_some_and(|code| codes.contains(&code))
+}
+
+async fn stat(site: CallSite<'_>, path: &Path, flags: AtFlags) -> io::Result<Metadata> {
+    let flags = flags.bits();
+    let tried = with_c_path(path, |path| {
+        let mut args = Stat { path: path.into(), flags, stat: Box::default() };
+        site.try_inline(&mut args).map(|answer| answer.map(|_| Metadata::new(*args.stat)))
+    })?;
+    if let Some(answer) = tried {
+        return answer;
+    }
+    let args = Stat { path: c_path(path)?.into(), flags, stat: Box::default() };
+    let (answer, Stat { stat, .. }) = site.offload(args).await;
+    answer.map(|_| Metadata::new(*stat))
 }
 
 impl fmt::Debug for Dir {

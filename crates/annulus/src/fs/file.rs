@@ -189,6 +189,7 @@ impl File {
             kind,
             predictable: None,
             at_cursor: false,
+            group: self.open.group,
         }
     }
 

@@ -21,6 +21,7 @@ mod exact;
 mod file;
 mod file_cache;
 mod holes;
+pub(crate) mod locate;
 mod lock;
 mod metadata;
 mod open;

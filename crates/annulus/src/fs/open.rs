@@ -7,7 +7,6 @@ use super::file::File;
 use super::open_file::OpenFile;
 use super::path::{about, c_path, with_c_path};
 use crate::file_policy::{CallKind, Class, Policy};
-use crate::runtime::core::Core;
 use annulus_kernel::Fd;
 use annulus_kernel::file::{FileCall, OpenHow, PathAt};
 use rustix::fs::OFlags;
@@ -17,7 +16,6 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
-use std::rc::Rc;
 
 /// Flags that have options of their own.
 const OWN: OFlags = OFlags::ACCMODE
@@ -195,29 +193,36 @@ impl OpenOptions {
 
     /// As [`open_in`](Self::open_in), but its errors are the system's, and do not name the path: [`wrong`](Self::wrong) does.
     pub(super) async fn try_open_in(&self, start: &Dir, path: &Path) -> io::Result<File> {
-        let (core, dir) = (start.core(), start.fd());
+        let core = start.core();
         let how = OpenHow { flags: self.o_flags()?, ..self.how() };
-        let device = core.inline_policy.device_of(dir, path);
         let policy = self.policy.unwrap_or(core.inline_policy.default);
-        let kind = CallKind { device: device.unwrap_or_default(), class: self.class(), bytes: 0 };
-        let site = CallSite { policy, ..start.site(Some(kind)) };
+        let place = start.locate(path).await;
+        let kind = CallKind { device: place.device(), class: self.class(), bytes: 0 };
+        let site = CallSite { policy, group: place.group(), ..start.site(Some(kind)) };
         site.wait_for_budget().await;
-        let first = how.without_waiting();
-        let tried = with_c_path(path, |path| {
-            site.try_inline(&mut OpenArgs { path: path.into(), how: &first })
-        })?;
-        let opened = match tried {
-            // Another process holds a lease on the file, and must release it first: that may take as long as it likes.
-            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                offload(site, c_path(path)?.into(), how).await
+        // A link may lead to a file system that hangs. A place that may hang is not left to the loop or the ring anyway.
+        let is_apart = site.group.is_some() || !start.is_real();
+        let first = if is_apart { how } else { without_link(how) };
+        let (fd, place) = match open_at(site, path, first).await {
+            Ok(fd) if site.group.is_some() => (fd, core.inline_policy.place_of_file(fd)),
+            Err(error) if first != how && may_be_link(&error, how) => {
+                let place = start.locate_behind(path);
+                let site = CallSite { group: place.group(), ..site };
+                let fd = open_patiently(site, start.unknown_group(path), path, how).await?;
+                (fd, core.inline_policy.place_of_file(fd))
             }
-            Some(Ok(fd)) => make_blocking(site, opened_as(core, fd), how),
-            Some(Err(error)) => Err(error),
-            None => offload(site, c_path(path)?.into(), how).await,
+            Err(error) if is_leased(&error, how) => {
+                (open_patiently(site, start.unknown_group(path), path, how).await?, place)
+            }
+            opened => (opened?, place),
         };
-        let open = opened?;
-        let learn = || core.inline_policy.learn_device(dir, path, open.device_number());
-        let device = device.unwrap_or_else(learn);
+        let open = OpenFile::new(core.clone(), fd, place.group());
+        if how.may_wait() {
+            let flags = how.flags as u32;
+            let clear = move |fd| FileCall::SetFlags { fd, flags };
+            CallSite { open: Some(&open), ..site }.system_call(&mut Plain(clear))?;
+        }
+        let device = start.learn_simulated(path, &open).unwrap_or(place.device());
         Ok(File::new(open, device, OFlags::from_bits_retain(how.flags as u32), policy))
     }
 
@@ -303,41 +308,66 @@ unsafe impl CallArgs for OpenArgs<'_, Box<OpenHow>> {
     }
 }
 
-/// Opens off the loop. The ring opens what is not in memory on a kernel thread, which would wait for the other end of a named
-/// pipe, perhaps for ever: so the file is opened with `O_NONBLOCK`, and that flag is cleared afterwards.
-async fn offload(
-    site: CallSite<'_>,
-    path: Cow<'static, CStr>,
-    how: OpenHow,
-) -> io::Result<Rc<OpenFile>> {
-    let first = Box::new(how.without_waiting());
-    let (answer, args) = site.offload(OpenArgs { path, how: first }).await;
-    match answer {
-        // Another process holds a lease on the file, and must release it first: this open waits for the release.
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock && how.may_wait() => {
-            let args = OpenArgs { how: Box::new(how), ..args };
-            let (answer, _) = CallSite { policy: Policy::Offload, ..site }.offload(args).await;
-            answer.map(|fd| opened_as(site.core, fd))
+/// The same, but it fails for a symbolic link. With `O_PATH`, the kernel would open the link.
+fn without_link(how: OpenHow) -> OpenHow {
+    let flags = OFlags::from_bits_retain(how.flags as u32);
+    let more = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NOFOLLOW };
+    OpenHow { flags: u64::from((flags | more).bits()), ..how }
+}
+
+/// Whether an open failed that way, and is to follow the link.
+fn may_be_link(error: &io::Error, how: OpenHow) -> bool {
+    let flags = OFlags::from_bits_retain(how.flags as u32);
+    !flags.contains(OFlags::NOFOLLOW)
+        && match Errno::from_io_error(error) {
+            Some(Errno::LOOP) => true,
+            Some(Errno::NOTDIR) => flags.contains(OFlags::DIRECTORY),
+            _ => false,
         }
-        Ok(fd) => make_blocking(site, opened_as(site.core, fd), how),
-        Err(error) => Err(error),
+}
+
+/// Another process holds a lease on the file, and must release it first: that may take as long as it likes.
+fn is_leased(error: &io::Error, how: OpenHow) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock && how.may_wait()
+}
+
+/// Opens on the loop or off it, without waiting for the other end of a named pipe: the ring opens what is not in memory on a kernel thread,
+/// which would wait there, perhaps for ever. So the file is opened with `O_NONBLOCK`, and that flag is to be cleared afterwards.
+async fn open_at(site: CallSite<'_>, path: &Path, how: OpenHow) -> io::Result<Fd> {
+    let how = how.without_waiting();
+    let tried =
+        with_c_path(path, |path| site.try_inline(&mut OpenArgs { path: path.into(), how: &how }))?;
+    let answer = match tried {
+        Some(answer) => answer,
+        None => {
+            let args = OpenArgs { path: Cow::Owned(c_path(path)?), how: Box::new(how) };
+            site.offload(args).await.0
+        }
+    };
+    answer.map(opened_fd)
+}
+
+/// As [`open_at`], and waits for the release of a lease, on a thread of a group of its own.
+async fn open_patiently(
+    site: CallSite<'_>,
+    group: Option<u64>,
+    path: &Path,
+    how: OpenHow,
+) -> io::Result<Fd> {
+    match open_at(site, path, how).await {
+        Err(error) if is_leased(&error, how) => {
+            let site = CallSite { policy: Policy::Offload, group: site.group.or(group), ..site };
+            let args = OpenArgs { path: Cow::Owned(c_path(path)?), how: Box::new(how) };
+            site.offload(args).await.0.map(opened_fd)
+        }
+        opened => opened,
     }
 }
 
-/// Clears the `O_NONBLOCK` with which a file was opened that is to be blocking.
-fn make_blocking(site: CallSite<'_>, file: Rc<OpenFile>, how: OpenHow) -> io::Result<Rc<OpenFile>> {
-    if how.may_wait() {
-        let flags = how.flags as u32;
-        let clear = move |fd| FileCall::SetFlags { fd, flags };
-        CallSite { open: Some(&file), ..site }.system_call(&mut Plain(clear))?;
-    }
-    Ok(file)
-}
-
-/// The file that the answer of an open names.
-fn opened_as(core: &Rc<Core>, fd: u32) -> Rc<OpenFile> {
+/// The descriptor that an open has answered, for an [`OpenFile`].
+fn opened_fd(fd: u32) -> Fd {
     // SAFETY: the kernel has just opened it for this call, and no other code has it; `OpenFile` closes it.
-    OpenFile::new(core.clone(), unsafe { Fd::from_raw(fd as RawFd) })
+    unsafe { Fd::from_raw(fd as RawFd) }
 }
 
 /// Says what the system's error for a path that must stay in a directory does not.

@@ -22,6 +22,10 @@ const AT_STATX_DONT_SYNC: u32 = 0x4000;
 pub(crate) struct OpenFile {
     pub(super) core: Rc<Core>,
     pub(super) fd: Fd,
+    /// Tells it from every other open file of the runtime.
+    pub(super) serial: u64,
+    /// The group of the calls on it, if they may hang.
+    pub(super) group: Option<u64>,
     /// The metadata when it was first asked for. In a box, since it is seldom used, and large.
     metadata: OnceCell<Option<Box<Metadata>>>,
     pub(super) page_cache: PageCache,
@@ -36,13 +40,16 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    pub(super) fn new(core: Rc<Core>, fd: Fd) -> Rc<Self> {
+    pub(super) fn new(core: Rc<Core>, fd: Fd, group: Option<u64>) -> Rc<Self> {
+        let serial = core.inline_policy.next_serial();
         let (metadata, cursor, unreported) = <(OnceCell<_>, OnceCell<_>, RefCell<_>)>::default();
         let (may_be_locked, was_lent) = <(Cell<_>, Cell<_>)>::default();
         let page_cache = PageCache::new();
         Rc::new(Self {
             core,
             fd,
+            serial,
+            group,
             metadata,
             page_cache,
             cursor,
@@ -87,21 +94,38 @@ impl OpenFile {
 
     /// Whether its calls wait for devices only, at a cursor. Those on a pipe or a terminal wait for its other end.
     pub(super) fn is_ordinary(&self) -> bool {
+        if self.group.is_some() {
+            return self.can_seek();
+        }
         self.metadata().is_some_and(|metadata| metadata.is_file() || metadata.is_block_device())
     }
 
-    /// The length of an ordinary file as of the first use.
+    /// Whether it has a position, which no file system is asked for.
+    fn can_seek(&self) -> bool {
+        let mut position = 0;
+        let call = FileCall::Seek { fd: self.fd(), offset: 0, origin: 1, position: &mut position };
+        // SAFETY: the position outlives the call, and the descriptor is open.
+        unsafe { self.core.kernel.file(&call) }.is_ok()
+    }
+
+    /// The length of an ordinary file as of the first use; `None` also if the file system may hang.
     pub(super) fn len(&self) -> Option<u64> {
         self.metadata().filter(|metadata| metadata.is_file()).map(Metadata::len)
     }
 
     /// The length of an ordinary file now. A file system on another machine is not asked, and may know an older one.
     pub(super) fn len_now(&self) -> Option<u64> {
+        if self.group.is_some() {
+            return None;
+        }
         let metadata = self.stat(AT_EMPTY_PATH | AT_STATX_DONT_SYNC);
         metadata.filter(Metadata::is_file).map(|metadata| metadata.len())
     }
 
     fn metadata(&self) -> Option<&Metadata> {
+        if self.group.is_some() {
+            return None;
+        }
         self.metadata.get_or_init(|| self.stat(AT_EMPTY_PATH).map(Box::new)).as_deref()
     }
 
@@ -118,6 +142,11 @@ impl OpenFile {
 impl Drop for OpenFile {
     fn drop(&mut self) {
         if self.core.in_owner_process() {
+            if let Some(group) = self.group {
+                // The close releases a lock as well.
+                self.core.close_apart(group, self.fd);
+                return self.core.inline_policy.note_close();
+            }
             if self.may_be_locked.get() && !self.was_lent.get() {
                 let unlock = FileCall::Lock { fd: self.fd(), operation: LOCK_UN };
                 // SAFETY: the call uses no memory, and the descriptor is open.

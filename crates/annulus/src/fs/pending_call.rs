@@ -6,7 +6,7 @@ use super::call::CallArgs;
 use super::open_file::OpenFile;
 use super::path::CWD;
 use crate::runtime::core::Core;
-use annulus_driver::NO_THREAD;
+use annulus_driver::{FileStart, NO_THREAD};
 use rustix::io::Errno;
 use std::future::Future;
 use std::io;
@@ -32,12 +32,12 @@ struct Held<A> {
 }
 
 impl<A: CallArgs + 'static> PendingCall<A> {
-    /// Starts a call. With `soon` it is submitted before the end of the turn, as suits a call that waits for a device.
+    /// Starts a call.
     pub(super) fn start(
         core: &Rc<Core>,
         mut args: A,
         open: Option<Rc<OpenFile>>,
-        soon: bool,
+        start: FileStart,
     ) -> Result<Self, (io::Error, A)> {
         // Before the borrow: it asks the caller's buffers.
         let call = args.call(open.as_ref().map_or(CWD, |open| open.fd()));
@@ -47,7 +47,7 @@ impl<A: CallArgs + 'static> PendingCall<A> {
                 let held = Some(Held { args, _open: open });
                 // SAFETY: what the call names is valid as long as `args` and `open` are, by `CallArgs` also if they are moved. They
                 // are held until the terminal event: here, and in the slot once this is dropped.
-                let slot = unsafe { inner.file_ops.start(&mut inner.io, call, soon) };
+                let slot = unsafe { inner.file_ops.start(&mut inner.io, call, start) };
                 Ok(Self { core: core.clone(), slot, held })
             }
             Err(error) => Err((error, args)),

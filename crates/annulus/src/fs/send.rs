@@ -61,6 +61,9 @@ impl File {
         to: PageSink,
     ) -> Option<io::Result<u32>> {
         let site = self.site_of(None);
+        if site.group.is_some() {
+            return None;
+        }
         let send = || {
             let sent = site.system_call(&mut SendPages { offset, to, len });
             site.core.inline_policy.count_inline(*sent.as_ref().unwrap_or(&0) as usize);

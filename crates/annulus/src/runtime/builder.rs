@@ -412,7 +412,7 @@ impl Builder {
         if let Some(wake_fd) = remote.wake_fd() {
             inner.wake_poll = Some(inner.polls.add_wake(&mut inner.io, wake_fd));
         }
-        let inline_policy = InlinePolicy::new(self.file_policy);
+        let inline_policy = InlinePolicy::new(self.file_policy, is_real);
         let blocking =
             Blocking { pool: Pool::new(self.blocking), resolver: self.resolver_for(is_real) };
         let measuring = (self.measures, self.slow_poll);

@@ -24,13 +24,14 @@ use crate::tasks::RunQueue;
 use crate::tasks::remote::Remote;
 use crate::timers::HostClock;
 use annulus_driver::{Counters, PoolSize};
-use annulus_kernel::{Fd, Kernel};
+use annulus_kernel::{Fd, Kernel, Linux};
 use std::cell::{Cell, RefCell, RefMut};
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 /// Everything that is borrowed at once, for moments, and never while user code runs.
@@ -240,6 +241,18 @@ impl Core {
         let fd = fd.ok().filter(|_| self.kernel.real_descriptors())?;
         self.enter().ok()?.io.expose(fd);
         Some(fd)
+    }
+
+    /// Closes a file whose close may hang, on a thread of its own.
+    pub(crate) fn close_apart(&self, group: u64, fd: Fd) {
+        match self.enter() {
+            Ok(mut inner) => inner.io.driver.close_apart(group, fd),
+            Err(_) => {
+                // The runtime has ended. If no thread can be started the file stays open: a close here might not return.
+                let close = move || Linux.close(fd);
+                _ = thread::Builder::new().name("annulus-close".into()).spawn(close);
+            }
+        }
     }
 
     /// True after the end, if the kernel uses none of its memory. False in a forked child.

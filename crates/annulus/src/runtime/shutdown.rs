@@ -59,7 +59,7 @@ impl Core {
         // Tasks of a host, which live on, are to find it ended.
         wake_each(inside.all_waiting());
         inside.stop_everything();
-        let drained = self.reap(&mut inside) && self.check_whole().is_ok();
+        let drained = self.reap(&mut inside, deadline) && self.check_whole().is_ok();
         self.kept.borrow_mut().extend(inside.io.take_kept());
         self.over.set(inside.close(drained));
     }
@@ -84,9 +84,10 @@ impl Core {
         }
     }
 
-    /// Runs turns until nothing is in flight; false if that takes too long. Handles no longer reach the state.
-    fn reap(&self, inside: &mut Inner) -> bool {
-        let deadline = inside.io.now() + REAP;
+    /// Runs turns until nothing is in flight; false if that takes too long. File calls that may hang have the time up to the shutdown
+    /// timeout, since they may never end. Handles no longer reach the state.
+    fn reap(&self, inside: &mut Inner, shutdown: Instant) -> bool {
+        let end = inside.io.now() + REAP;
         loop {
             wake_each(mem::take(&mut inside.io.after.wakes));
             mem::take(&mut inside.io.after).discard();
@@ -94,6 +95,7 @@ impl Core {
             if inside.is_over() {
                 return true;
             }
+            let deadline = if inside.only_hangs() { end.min(shutdown) } else { end };
             let left = deadline.duration_since(inside.io.now());
             let hurry = !inside.io.driver.is_clear();
             if left.is_zero()
@@ -122,6 +124,12 @@ impl Inner {
     /// Nothing is in flight, and every descriptor was closed.
     fn is_over(&mut self) -> bool {
         self.io.in_flight == 0 && !self.has_unsettled() && self.io.driver.is_clear()
+    }
+
+    /// Nothing is left but file calls that may hang.
+    fn only_hangs(&mut self) -> bool {
+        let hanging = self.file_ops.hanging();
+        hanging == self.io.in_flight && !self.has_unsettled() && self.io.driver.is_clear()
     }
 
     /// Cancels everything that is in flight. Handles that outlive the runtime find it ended.

@@ -5,7 +5,7 @@ use crate::base::io::Io;
 use crate::bytes::after::note_waker;
 use crate::slots::find_or_late;
 use crate::slots::waits::Waits;
-use annulus_driver::{Event, Kind, Slab, Token};
+use annulus_driver::{Event, FileStart, Kind, Slab, Token};
 use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
 use rustix::io::Errno;
@@ -17,6 +17,8 @@ use std::task::{Context, Poll, Waker};
 /// The slot of a call.
 struct FileOp {
     call: FileCall,
+    /// The group of a call that may hang.
+    group: Option<u64>,
     state: State,
 }
 
@@ -39,16 +41,16 @@ enum State {
 pub(crate) struct FileOps(Slab<FileOp>);
 
 impl FileOps {
-    /// Starts a call. With `soon` it is submitted before the end of the turn.
+    /// Starts a call.
     ///
     /// # Safety
     /// Memory and descriptors that the call names must stay valid, unmoved and unused until its terminal event: until `poll`
     /// returns the outcome, or in the arguments given to `abandon`.
-    pub(crate) unsafe fn start(&mut self, io: &mut Io, call: FileCall, soon: bool) -> u32 {
+    pub(crate) unsafe fn start(&mut self, io: &mut Io, call: FileCall, start: FileStart) -> u32 {
         let state = State::InFlight { waker: None, stopped: false };
-        let slot = self.0.insert(FileOp { call, state });
+        let slot = self.0.insert(FileOp { call, group: start.group(), state });
         // SAFETY: it is the contract of this function.
-        unsafe { io.start_file(self.token(slot), call, soon) };
+        unsafe { io.start_file(self.token(slot), call, start) };
         slot
     }
 
@@ -77,7 +79,7 @@ impl FileOps {
         let slot = event.token.slot();
         let Some(op) = find_or_late(&mut self.0, io, &event) else { return };
         io.in_flight -= 1;
-        let call = op.call;
+        let (call, group) = (op.call, op.group);
         match replace(&mut op.state, State::Done(event.result)) {
             State::InFlight { waker, stopped } => {
                 io.after.wakes.extend(waker);
@@ -87,7 +89,7 @@ impl FileOps {
             }
             State::Abandoned { args } => {
                 self.0.remove(slot);
-                close_opened(io, &call, event.result);
+                close_opened(io, &call, group, event.result);
                 // The drop of the arguments may close a file, which enters the runtime.
                 io.after.kept.push(args);
             }
@@ -106,7 +108,7 @@ impl FileOps {
                 io.cancel(token);
             }
             State::Done(outcome) => {
-                close_opened(io, &op.call, *outcome);
+                close_opened(io, &op.call, op.group, *outcome);
                 self.0.remove(slot);
                 io.after.kept.push(args);
             }
@@ -125,7 +127,7 @@ impl FileOps {
             }
             State::Abandoned { .. } => io.cancel(token),
             State::Done(outcome) => {
-                close_opened(io, &op.call, *outcome);
+                close_opened(io, &op.call, op.group, *outcome);
                 *outcome = Err(Errno::CANCELED);
             }
         }
@@ -138,6 +140,12 @@ impl FileOps {
         }
     }
 
+    /// How many calls are in flight that may hang.
+    pub(crate) fn hanging(&mut self) -> usize {
+        let may_hang = |op: &&mut FileOp| op.group.is_some() && !matches!(op.state, State::Done(_));
+        self.0.values().filter(may_hang).count()
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
@@ -145,7 +153,7 @@ impl FileOps {
 
     /// Adds the waits of tasks in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
-        for FileOp { call, state } in self.0.values() {
+        for FileOp { call, state, .. } in self.0.values() {
             if let State::InFlight { waker: Some(waker), .. } = state {
                 waits.note(waker, || format!("for {}, a call on a file", call.operation().name));
             }
@@ -159,9 +167,13 @@ impl FileOps {
 
 /// Closes the descriptor that a call has opened and no future will take. Not on the ring: a file that is flushed when it is
 /// closed (on overlay, FUSE, NFS) would be left to a kernel worker, and stay open if the ring is closed before.
-fn close_opened(io: &mut Io, call: &FileCall, outcome: Result<u32, Errno>) {
+fn close_opened(io: &mut Io, call: &FileCall, group: Option<u64>, outcome: Result<u32, Errno>) {
     if let (true, Ok(fd)) = (call.operation().opens, outcome) {
         // SAFETY: the kernel has opened it for this call, and no other code has it: its outcome is dropped here.
-        io.close_now(unsafe { Fd::from_raw(fd as RawFd) });
+        let fd = unsafe { Fd::from_raw(fd as RawFd) };
+        match group {
+            Some(group) => io.driver.close_apart(group, fd),
+            None => io.close_now(fd),
+        }
     }
 }

@@ -4,6 +4,7 @@
 pub(crate) mod again;
 pub(crate) mod denied;
 pub(crate) mod foreign;
+pub(crate) mod fuse;
 pub(crate) mod host;
 
 use annulus::io::AsyncRecv;

@@ -191,7 +191,7 @@ impl Epoll {
     }
 
     /// Has a worker make a file call. On a simulated kernel, which has one thread, it is made at once.
-    pub(crate) fn submit_job(&mut self, job: Job) {
+    pub(crate) fn submit_job(&mut self, job: Job, group: Option<u64>) {
         if !self.common.kernel.real_descriptors() {
             self.common.counters.file_inline += 1;
             let result = job.run_on(&*self.common.kernel);
@@ -199,10 +199,17 @@ impl Epoll {
         }
         self.common.counters.file_worker += 1;
         let submitted = match self.workers() {
-            Ok(workers) => workers.submit(job),
+            Ok(workers) => workers.submit(job, group),
             Err(errno) => Err(job.end(Err(errno))),
         };
         self.done.extend(submitted.err());
+    }
+
+    /// Closes a descriptor whose close may hang.
+    pub(crate) fn close_apart(&mut self, group: u64, fd: Fd) {
+        if let Ok(workers) = self.workers() {
+            workers.close_apart(group, fd);
+        }
     }
 
     fn workers(&mut self) -> Result<&Workers, Errno> {

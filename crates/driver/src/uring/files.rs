@@ -6,9 +6,10 @@
 
 use super::Uring;
 use crate::event::Event;
+use crate::op::FileStart;
 use crate::slots::Token;
 use crate::workers::{Job, Workers};
-use annulus_kernel::{EventFd, Kernel};
+use annulus_kernel::{EventFd, Fd, Kernel};
 use annulus_ring::op::{PollMulti, poll};
 use annulus_ring::{Entry, Probe, SafeEntry};
 use rustix::io::Errno;
@@ -58,9 +59,11 @@ impl Files {
         }
     }
 
-    fn submit(&mut self, job: Job, kernel: &dyn Kernel) -> Route {
+    fn submit(&mut self, job: Job, group: Option<u64>, kernel: &dyn Kernel) -> Route {
         let stays_open = || kernel.real_descriptors() && job.outlives_its_completion();
+        // The ring has few threads, and calls that hang would occupy them.
         if !self.restricted
+            && group.is_none()
             && !job.moves_position(kernel)
             && !stays_open()
             && let Some(entry) = job.entry(&self.probe)
@@ -72,7 +75,7 @@ impl Files {
             return self.end(job.end(result));
         }
         match self.workers() {
-            Ok(workers) => match workers.submit(job) {
+            Ok(workers) => match workers.submit(job, group) {
                 Ok(()) => Route::Worker(self.poll_workers()),
                 Err(event) => self.end(event),
             },
@@ -117,6 +120,13 @@ impl Files {
         (!polls).then(|| entry.user_data(Self::WORKERS_DONE.bits()))
     }
 
+    /// Closes a descriptor whose close may hang.
+    pub(super) fn close_apart(&mut self, group: u64, fd: Fd) {
+        if let Ok(workers) = self.workers() {
+            workers.close_apart(group, fd);
+        }
+    }
+
     /// Cancels a call that no worker has begun; false if the ring may have it.
     pub(super) fn cancel(&mut self, target: Token) -> bool {
         self.workers.as_ref().is_some_and(|workers| workers.cancel(target))
@@ -133,13 +143,13 @@ impl Files {
 
 impl Uring {
     #[cold]
-    pub(crate) fn submit_job(&mut self, job: Job, soon: bool) {
+    pub(crate) fn submit_job(&mut self, job: Job, start: FileStart) {
         let kernel = self.common.kernel.clone();
-        match self.files.submit(job, &*kernel) {
+        match self.files.submit(job, start.group(), &*kernel) {
             Route::Ring(entry) => {
                 self.common.counters.file_ring += 1;
                 // SAFETY: the entry names what the call names, which belongs to the job until the terminal event (`Job::new`).
-                unsafe { self.push_file(entry, soon) };
+                unsafe { self.push_file(entry, start == FileStart::Soon) };
             }
             Route::Worker(poll) => {
                 self.common.counters.file_worker += 1;
@@ -147,6 +157,10 @@ impl Uring {
             }
             Route::Done => self.common.counters.file_inline += 1,
         }
+    }
+
+    pub(crate) fn close_apart(&mut self, group: u64, fd: Fd) {
+        self.files.close_apart(group, fd);
     }
 
     /// # Safety
@@ -179,8 +193,8 @@ mod tests {
         let token = Token::new(Kind::File, 1, 1);
         // SAFETY: the call names no memory, and no descriptor: it fails with EBADF.
         let job = || unsafe { Job::new(token, call) };
-        assert!(matches!(files.submit(job(), &Linux), Route::Worker(Some(_))));
-        assert!(matches!(files.submit(job(), &Linux), Route::Worker(None)));
+        assert!(matches!(files.submit(job(), None, &Linux), Route::Worker(Some(_))));
+        assert!(matches!(files.submit(job(), None, &Linux), Route::Worker(None)));
         assert!(files.workers_done(true).is_none());
         assert!(files.workers_done(false).is_some());
     }
@@ -204,7 +218,7 @@ mod tests {
             let token = Token::new(Kind::File, 1, slot);
             // SAFETY: the bytes are static, and the file is open until the events of all calls were taken.
             let job = unsafe { Job::new(token, call) };
-            assert!(matches!(files.submit(job, &Linux), Route::Worker(_)), "{call:?}");
+            assert!(matches!(files.submit(job, None, &Linux), Route::Worker(_)), "{call:?}");
         }
         while files.done.len() < calls.len() {
             let fd = Linux::borrow(files.workers().unwrap().done_fd());

@@ -26,9 +26,14 @@ pub(super) struct PendingCall {
 impl PendingCall {
     /// # Errors
     /// The job, if it waits for nothing, or for a device.
-    pub(super) fn new(job: Job) -> Result<Self, Job> {
+    pub(super) fn new(job: Job, may_hang: bool) -> Result<Self, Job> {
+        // A file system that hangs would not say what the file is.
+        let waits = |fd| match may_hang {
+            true => !job.moves_position(&Linux),
+            false => waits_for_a_process(fd),
+        };
         match job.awaits() {
-            Some((fd, flags)) if waits_for_a_process(fd) => {
+            Some((fd, flags)) if waits(fd) => {
                 Ok(Self { token: job.token(), job: Some(job), fd, flags, cancelled: false })
             }
             _ => Err(job),

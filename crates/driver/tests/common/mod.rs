@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use annulus_driver::{
-    Driver, Epoll, Event, Kind, MemoryOp, Op, PoolSize, Token, Uring, UringConfig, Wait,
+    Driver, Epoll, Event, FileStart, Kind, MemoryOp, Op, PoolSize, Token, Uring, UringConfig, Wait,
 };
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{Fd, Kernel, Linux};
@@ -70,10 +70,10 @@ impl Rig {
     }
 
     /// Starts a file call, with a new token.
-    pub(crate) fn start_file(&mut self, call: FileCall, soon: bool) -> Token {
+    pub(crate) fn start_file(&mut self, call: FileCall, start: FileStart) -> Token {
         let token = self.token(Kind::File);
         // SAFETY: as there.
-        unsafe { self.driver.submit_file(token, call, soon) };
+        unsafe { self.driver.submit_file(token, call, start) };
         token
     }
 

@@ -282,18 +282,13 @@ impl FileCall {
         // contract of `call` demands. The offsets of a copy are local and outlive its call.
         let answer = unsafe {
             match *self {
-                Self::ReadVector { fd, vectors, count, offset: CURSOR, .. } => {
-                    syscall(libc::SYS_readv, fd, vectors, count as usize)
-                }
-                // The system call takes the offset as two longs; on a 64-bit system the first has it all.
                 Self::ReadVector { fd, vectors, count, offset, .. } => {
-                    syscall(libc::SYS_preadv, fd, vectors, count as usize, offset, 0usize)
-                }
-                Self::WriteVector { fd, vectors, count, offset: CURSOR } => {
-                    syscall(libc::SYS_writev, fd, vectors, count as usize)
+                    let calls = [libc::SYS_readv, libc::SYS_preadv];
+                    transfer(calls, fd, vectors, count, offset)
                 }
                 Self::WriteVector { fd, vectors, count, offset } => {
-                    syscall(libc::SYS_pwritev, fd, vectors, count as usize, offset, 0usize)
+                    let calls = [libc::SYS_writev, libc::SYS_pwritev];
+                    transfer(calls, fd, vectors, count, offset)
                 }
                 Self::Sync { fd, data_only: false } => syscall(libc::SYS_fsync, fd),
                 Self::Sync { fd, data_only: true } => syscall(libc::SYS_fdatasync, fd),
@@ -312,13 +307,7 @@ impl FileCall {
                     let flags = if directory { libc::AT_REMOVEDIR } else { 0 };
                     syscall(libc::SYS_unlinkat, at.dir, at.path, flags)
                 }
-                // As old as the profiles that know no `renameat2`.
-                Self::Rename { from, to, flags: 0 } => {
-                    libc::renameat(from.dir, from.path, to.dir, to.path).into()
-                }
-                Self::Rename { from, to, flags } => {
-                    syscall(libc::SYS_renameat2, from.dir, from.path, to.dir, to.path, flags)
-                }
+                Self::Rename { from, to, flags } => rename(from, to, flags),
                 Self::MakeDir { at, mode } => syscall(libc::SYS_mkdirat, at.dir, at.path, mode),
                 Self::Symlink { target, at } => {
                     syscall(libc::SYS_symlinkat, target, at.dir, at.path)
@@ -353,6 +342,41 @@ impl FileCall {
             }
         };
         usize::try_from(answer).map_err(|_| last_error())
+    }
+}
+
+/// Renames, by `renameat` if that suffices: seccomp profiles that know no `renameat2` refuse it.
+///
+/// # Safety
+/// The paths must be valid, and the directories open or `AT_FDCWD`.
+unsafe fn rename(from: PathAt, to: PathAt, flags: u32) -> i64 {
+    // SAFETY: directories and paths are valid, which this function demands.
+    unsafe {
+        match flags {
+            0 => libc::renameat(from.dir, from.path, to.dir, to.path).into(),
+            _ => syscall(libc::SYS_renameat2, from.dir, from.path, to.dir, to.path, flags),
+        }
+    }
+}
+
+/// Reads or writes vectors, by the first call at the cursor and by the second at an offset.
+///
+/// # Safety
+/// The vectors and their memory must be valid and not used by other code, and the descriptor must be open.
+unsafe fn transfer(
+    [at_cursor, at_offset]: [i64; 2],
+    fd: RawFd,
+    vectors: *const IoVec,
+    count: u32,
+    offset: u64,
+) -> i64 {
+    // SAFETY: vectors, memory and descriptor are valid, which this function demands.
+    unsafe {
+        match offset {
+            CURSOR => syscall(at_cursor, fd, vectors, count as usize),
+            // The call takes the offset as two longs; on a 64-bit system the first has it all.
+            _ => syscall(at_offset, fd, vectors, count as usize, offset, 0usize),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod call;
 mod held_path;
+pub mod mount;
 pub mod pages;
 mod stat;
 

@@ -10,19 +10,23 @@ use super::super::settings::SocketSettings;
 use super::super::socket::Socket;
 use super::super::stream_handle::StreamHandle;
 use super::super::stream_methods::shared;
-use super::path::BoundPath;
+use super::path::{BoundPath, real_path};
 use super::{UnixDatagram, UnixListener, UnixStream};
 use crate::base::connection_limit::ConnectionLimit;
 use crate::base::op_error::Operation;
 use crate::base::unix_address::{of_path, of_std};
+use crate::fs::locate::may_hang;
 use crate::runtime::core::Core;
 use crate::runtime::current;
+use crate::runtime::spawn::offload;
 use crate::slots::datagrams::{Format, Settings};
 use crate::tasks::consume_budget;
 use crate::time::sleep;
-use annulus_kernel::{Address, Domain, SocketOption, SocketType};
+use annulus_kernel::{Address, Domain, Linux, SocketOption, SocketType};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -150,9 +154,13 @@ impl UnixOptions {
         consume_budget().await;
         let core = current::get()?;
         let socket = self.socket(&core, SocketType::Stream)?;
+        let may_hang = match real_path(&core, &address) {
+            Some(path) => may_hang(path).await?,
+            None => false,
+        };
         let mut pause = FIRST_RETRY;
         // A Unix connect ends at once, unless the backlog is full. No event says when it has room: retry by timer.
-        while let Err(error) = core.kernel.connect(socket.fd(), &address) {
+        while let Err(error) = connect_once(&core, &socket, &address, may_hang).await {
             if error.kind() != io::ErrorKind::WouldBlock {
                 return Err(failed(error, Operation::Connect, address));
             }
@@ -266,4 +274,20 @@ impl UnixOptions {
         }
         self.socket.apply(socket)
     }
+}
+
+/// Connects on the loop; if the path may be on a file system that hangs, on a thread.
+async fn connect_once(
+    core: &Rc<Core>,
+    socket: &NewFd,
+    address: &Address,
+    may_hang: bool,
+) -> io::Result<()> {
+    if !may_hang {
+        return core.kernel.connect(socket.fd(), address);
+    }
+    // The thread may outlive this socket.
+    let (shared, address) = (core.kernel.share(socket.fd())?, *address);
+    let connect = move || Linux::connect_borrowed(shared.as_fd(), &address);
+    offload(core, connect).await?.unwrap_or_else(|panic| resume_unwind(panic))
 }

@@ -149,7 +149,7 @@ fn is_dead(core: &Core, kind: SocketType, address: &Address) -> bool {
 }
 
 /// The path in the file system; `None` for abstract names and under a simulated kernel.
-fn real_path<'a>(core: &Core, address: &'a Address) -> Option<&'a Path> {
+pub(super) fn real_path<'a>(core: &Core, address: &'a Address) -> Option<&'a Path> {
     match address.to_unix() {
         Ok(UnixName::Path(path)) if core.kernel.real_descriptors() => {
             Some(Path::new(OsStr::from_bytes(path)))

@@ -6,6 +6,7 @@ mod copy;
 mod cursor;
 mod dirs;
 mod drops;
+mod hung;
 mod leases;
 mod locks;
 pub(crate) mod mode;

@@ -1,0 +1,332 @@
+//! On which mount a path is, before a call on it is made: a call on a mount that may hang must leave the loop.
+//!
+//! A directory is looked up in the list of mounts by its path, and in the kernel's memory, to see that no symbolic link leads
+//! elsewhere. Links are followed by their texts, and each step is looked up in the list before it is made. What was found is
+//! remembered until a mount changes. Where that does not suffice, the caller has a thread open the directory ([`Places::learn`]).
+
+use super::devices::{Devices, Entry};
+use super::latency::DeviceId;
+use annulus_kernel::file::mount::{self, Mount, Mounts};
+use annulus_kernel::{Fd, Linux};
+use rustix::io::Errno;
+use std::ffi::CString;
+use std::os::fd::BorrowedFd;
+
+/// The group of a directory on a local mount, in which an entry is covered by a mount that may hang. Each path in it is a group of its own.
+const MIXED: u64 = u64::MAX;
+/// Groups that are no mount: of a path, or of a mount in another namespace.
+const PATHS: u64 = 1 << 63;
+const FOREIGN: u64 = 1 << 62;
+
+/// Parts of a path, and of the links in it, that are followed.
+const MAX_STEPS: usize = 256;
+
+/// Where a call goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// To a device of this machine, or to memory.
+    Local(DeviceId),
+    /// To a mount that may keep the call waiting without an end, or to one that is not known. Few calls of a group are made at once.
+    MayHang { group: u64 },
+}
+
+impl Place {
+    /// The place of a path of which nothing is known.
+    pub(crate) fn unknown(entry: Entry<'_>) -> Self {
+        Self::MayHang { group: entry.path_hash() | PATHS }
+    }
+
+    /// The device for the latency policy.
+    pub(crate) fn device(self) -> DeviceId {
+        match self {
+            Self::Local(device) => device,
+            Self::MayHang { .. } => DeviceId::default(),
+        }
+    }
+
+    /// The group of calls that may hang.
+    pub(crate) fn group(self) -> Option<u64> {
+        match self {
+            Self::Local(_) => None,
+            Self::MayHang { group } => Some(group),
+        }
+    }
+}
+
+/// The directory that paths start from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    /// Tells directories apart whose descriptors had the same number; zero is the working directory.
+    pub(crate) serial: u64,
+    pub(crate) dir: Option<Fd>,
+    /// The group of an open directory that may hang.
+    pub(crate) group: Option<u64>,
+}
+
+/// The mounts, and the places of directories that were seen.
+#[derive(Default)]
+pub(super) struct Places {
+    pub(super) known: Devices,
+    /// `None` until they are needed, and if they cannot be read: then every place is unknown.
+    mounts: Option<Mounts>,
+    /// The working directory, as it was in the turn.
+    working_dir: Vec<u8>,
+    /// The turns in which the mounts and the working directory were last compared.
+    mounts_turn: Option<u64>,
+    dir_turn: Option<u64>,
+}
+
+impl Places {
+    /// The place of a path, if it is known without asking a file system. `device_of` gives the index of a device's number.
+    pub(super) fn find(
+        &mut self,
+        start: Start,
+        entry: Entry<'_>,
+        turn: u64,
+        device_of: impl FnOnce(u64) -> DeviceId,
+    ) -> Option<Place> {
+        let starts_here = !entry.is_absolute();
+        if let (true, Some(group)) = (starts_here, start.group) {
+            return Some(Place::MayHang { group });
+        }
+        self.renew(turn, starts_here && start.serial == 0);
+        match self.known.find(entry) {
+            Some(Place::MayHang { group: MIXED }) => Some(Place::unknown(entry)),
+            None => self.look_up(start, entry, device_of),
+            known => known,
+        }
+    }
+
+    /// Forgets what was found if a mount has changed since the last turn, or the working directory where that is used.
+    #[inline]
+    fn renew(&mut self, turn: u64, uses_working_dir: bool) {
+        if self.mounts_turn != Some(turn) {
+            self.mounts_turn = Some(turn);
+            self.renew_mounts();
+        }
+        if uses_working_dir && self.dir_turn != Some(turn) {
+            self.dir_turn = Some(turn);
+            let dir = mount::working_dir().unwrap_or_default();
+            if dir != self.working_dir {
+                self.known.clear();
+                self.working_dir = dir;
+            }
+        }
+    }
+
+    fn renew_mounts(&mut self) {
+        let changed = match &mut self.mounts {
+            Some(mounts) => mounts.refresh(),
+            None => Mounts::read().map(|mounts| self.mounts = Some(mounts)).map(|()| true),
+        };
+        if changed.as_ref().is_err() {
+            self.mounts = None;
+        }
+        if changed.unwrap_or(true) {
+            self.known.clear();
+        }
+    }
+
+    fn look_up(
+        &mut self,
+        start: Start,
+        entry: Entry<'_>,
+        device_of: impl FnOnce(u64) -> DeviceId,
+    ) -> Option<Place> {
+        let path = normal(self.base(start, entry)?, entry.parent())?;
+        let mount = self.mounts.as_ref()?.at(&path)?.clone();
+        if mount.may_hang {
+            return Some(self.keep(entry, &mount, &path, device_of));
+        }
+        let parent = entry.parent_or_dot();
+        match mount::look_up(start.dir, &CString::new(parent).ok()?) {
+            Ok(()) => Some(self.keep(entry, &mount, &path, device_of)),
+            // The call itself gets no further.
+            Err(Errno::NOENT | Errno::NOTDIR) => Some(Place::Local(device_of(mount.device))),
+            Err(Errno::AGAIN) => None,
+            // There is a link, or `openat2` is refused.
+            Err(_) => match self.walk(start, entry, entry.parent())? {
+                Reached::At(path, mount) => Some(self.keep(entry, &mount, &path, device_of)),
+                Reached::Nothing(mount) => Some(Place::Local(device_of(mount.device))),
+                Reached::KernelFile => None,
+            },
+        }
+    }
+
+    /// The place of the file that a path leads to, if its last part is a symbolic link.
+    pub(super) fn follow(
+        &self,
+        start: Start,
+        entry: Entry<'_>,
+        device_of: impl FnOnce(u64) -> DeviceId,
+    ) -> Option<Place> {
+        Some(match self.walk(start, entry, entry.path())? {
+            Reached::At(_, mount) if mount.may_hang => Place::MayHang { group: mount.id },
+            Reached::At(_, mount) | Reached::Nothing(mount) => {
+                Place::Local(device_of(mount.device))
+            }
+            Reached::KernelFile => Place::Local(device_of(0)),
+        })
+    }
+
+    /// The path that an entry's path starts from, without symbolic links; empty for the root.
+    fn base(&self, start: Start, entry: Entry<'_>) -> Option<Vec<u8>> {
+        match (entry.is_absolute(), start.serial) {
+            (true, _) => Some(Vec::new()),
+            (false, 0) => Some(self.working_dir.clone()),
+            (false, _) => mount::path_of(Linux::borrow(start.dir?)).ok(),
+        }
+    }
+
+    /// Follows a path with all its links, by their texts, up to a mount that may hang; `None` if that is not certain. Each step is
+    /// made in a directory on a local mount, whose path has no links.
+    fn walk(&self, start: Start, entry: Entry<'_>, path: &[u8]) -> Option<Reached> {
+        let mounts = self.mounts.as_ref()?;
+        let mut real = self.base(start, entry)?;
+        let mut left: Vec<Vec<u8>> = parts(path).map(<[u8]>::to_vec).collect();
+        for _ in 0..MAX_STEPS {
+            if real == b"/" {
+                real.clear();
+            }
+            let Some(part) = left.pop() else {
+                let mount = mounts.at(if real.is_empty() { b"/" } else { &real })?.clone();
+                return Some(Reached::At(real, mount));
+            };
+            if part == b".." {
+                real.truncate(real.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
+                continue;
+            }
+            let parent = real.len();
+            real.push(b'/');
+            real.extend_from_slice(&part);
+            let mount = mounts.at(&real)?;
+            if mount.may_hang {
+                return Some(Reached::At(real, mount.clone()));
+            }
+            let target = match mount::read_link(&real) {
+                Ok(target) => target,
+                Err(Errno::INVAL) => continue,
+                Err(Errno::NOENT | Errno::NOTDIR) => return Some(Reached::Nothing(mount.clone())),
+                Err(_) => return None,
+            };
+            if mount.is_proc && real[..parent] != mount.point {
+                // The link of a process to a file, not to a path.
+                if !is_of_this_process(&real[mount.point.len()..]) {
+                    return None;
+                }
+                if !target.starts_with(b"/") {
+                    return Some(Reached::KernelFile);
+                }
+                real = target;
+                continue;
+            }
+            real.truncate(if target.starts_with(b"/") { 0 } else { parent });
+            left.extend(parts(&target).map(<[u8]>::to_vec));
+        }
+        None
+    }
+
+    /// Learns the place of a path from its directory, which a worker thread has opened.
+    pub(super) fn learn(
+        &mut self,
+        entry: Entry<'_>,
+        dir: BorrowedFd<'_>,
+        device_of: impl FnOnce(u64) -> DeviceId,
+    ) -> Option<Place> {
+        let (id, path) = (mount::id_of(dir).ok()?, mount::path_of(dir).ok()?);
+        match self.mounts.as_ref()?.by_id(id).cloned() {
+            Some(mount) => Some(self.keep(entry, &mount, &path, device_of)),
+            None => Some(Place::MayHang { group: id | FOREIGN }),
+        }
+    }
+
+    fn keep(
+        &mut self,
+        entry: Entry<'_>,
+        mount: &Mount,
+        dir: &[u8],
+        device_of: impl FnOnce(u64) -> DeviceId,
+    ) -> Place {
+        let is_mixed = self.mounts.as_ref().is_some_and(|mounts| mounts.may_hang_in(dir));
+        let place = match (mount.may_hang, is_mixed) {
+            (true, _) => Place::MayHang { group: mount.id },
+            (false, true) => Place::MayHang { group: MIXED },
+            (false, false) => Place::Local(device_of(mount.device)),
+        };
+        self.known.insert(entry, place);
+        if is_mixed && !mount.may_hang { Place::unknown(entry) } else { place }
+    }
+
+    /// The place of an open file.
+    pub(super) fn of_file(
+        &mut self,
+        file: Fd,
+        turn: u64,
+        device_of: impl FnOnce(u64) -> DeviceId,
+    ) -> Place {
+        self.renew(turn, false);
+        let Ok(id) = mount::id_of(Linux::borrow(file)) else {
+            return Place::MayHang { group: FOREIGN };
+        };
+        match self.mounts.as_ref().and_then(|mounts| mounts.by_id(id)) {
+            Some(mount) if mount.may_hang => Place::MayHang { group: id },
+            Some(mount) => Place::Local(device_of(mount.device)),
+            None if is_of_kernel(file) => Place::Local(device_of(0)),
+            None => Place::MayHang { group: id | FOREIGN },
+        }
+    }
+}
+
+/// Where following a path has ended.
+enum Reached {
+    /// At a path without links.
+    At(Vec<u8>, Mount),
+    /// A part of the path does not exist.
+    Nothing(Mount),
+    /// At a file of the kernel, such as a pipe.
+    KernelFile,
+}
+
+/// The parts of a path, in reverse order.
+fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').rev().filter(|part| !part.is_empty() && *part != b".")
+}
+
+/// Whether a path below `/proc` is of this process.
+fn is_of_this_process(path: &[u8]) -> bool {
+    let id = std::process::id().to_string();
+    parts(path).last() == Some(id.as_bytes())
+}
+
+/// Whether a file is on one of the kernel's own mounts: a pipe, a socket, an anonymous file or memory.
+fn is_of_kernel(file: Fd) -> bool {
+    let in_memory: [&[u8]; 3] = [b"/memfd:", b"/dev/zero (deleted)", b"/SYSV"];
+    mount::path_of(Linux::borrow(file)).is_ok_and(|path| {
+        !path.starts_with(b"/") || in_memory.iter().any(|start| path.starts_with(start))
+    })
+}
+
+/// An absolute path without `.`, `..` and repeated slashes; `None` if it is not absolute. `..` leaves the part before it, which is
+/// right if no part is a symbolic link.
+fn normal(base: Vec<u8>, path: &[u8]) -> Option<Vec<u8>> {
+    let mut normal = Vec::with_capacity(base.len() + path.len() + 1);
+    let parts = base.split(|byte| *byte == b'/').chain(path.split(|byte| *byte == b'/'));
+    for part in parts {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                let slash = normal.iter().rposition(|byte| *byte == b'/');
+                normal.truncate(slash.unwrap_or(0));
+            }
+            name => {
+                normal.push(b'/');
+                normal.extend_from_slice(name);
+            }
+        }
+    }
+    let is_absolute = base.first().or(path.first()) == Some(&b'/');
+    if normal.is_empty() {
+        normal.push(b'/');
+    }
+    is_absolute.then_some(normal)
+}
