@@ -1,7 +1,7 @@
 //! Buffer groups: memory for receives, which is checked until it is used.
 
 use crate::memory::BufferEntries;
-use crate::piece::Piece;
+use crate::memory_range::MemoryRange;
 use annulus_ring::CompletionFlags;
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffer {
     pub(crate) id: u16,
-    pub(crate) memory: Piece,
+    pub(crate) memory: MemoryRange,
 }
 
 impl Buffer {
@@ -120,7 +120,7 @@ impl BufferGroup {
 
     #[inline]
     fn verify(&self, buffer: Buffer) {
-        if let Some(at) = buffer.memory.touched(self.span) {
+        if let Some(at) = buffer.memory.overwritten_at(self.span) {
             panic!(
                 "buffer {} of group {} was written to while it was with the kernel (byte {at} of {})",
                 buffer.id,

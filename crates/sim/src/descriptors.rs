@@ -7,14 +7,14 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::os::fd::RawFd;
 
 /// The first descriptor: far above those of the process, so that a mix-up is noticed.
-pub(crate) const FIRST: RawFd = 10_000;
+pub(crate) const FIRST_DESCRIPTOR: RawFd = 10_000;
 
 /// The file that a descriptor refers to, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum File {
     Socket(u32),
     Ring(u32),
-    Open(u32),
+    OnDisk(u32),
     Epoll(u32),
     Timer(u32),
 }
@@ -28,7 +28,7 @@ pub(crate) type WatchKey = (RawFd, FileId);
 pub(crate) type Watcher = (u32, WatchKey);
 
 #[derive(Debug)]
-struct Open {
+struct CountedFile {
     file: File,
     holders: u32,
 }
@@ -38,13 +38,13 @@ struct Open {
 pub(crate) struct Descriptors {
     table: Vec<Option<FileId>>,
     free: BinaryHeap<Reverse<u32>>,
-    files: Slab<Open>,
-    most: usize,
+    files: Slab<CountedFile>,
+    limit: usize,
 }
 
 impl Descriptors {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { table: Vec::new(), free: BinaryHeap::new(), files: Slab::new(), most }
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { table: Vec::new(), free: BinaryHeap::new(), files: Slab::new(), limit }
     }
 
     /// Whether another descriptor can be opened.
@@ -54,7 +54,7 @@ impl Descriptors {
 
     /// How many more can be opened.
     pub(crate) fn free(&self) -> usize {
-        self.most.saturating_sub(self.len())
+        self.limit.saturating_sub(self.len())
     }
 
     /// Descriptors that are open.
@@ -67,7 +67,7 @@ impl Descriptors {
         if !self.has_free() {
             return Err(Errno::MFILE);
         }
-        let id = self.files.insert(Open { file, holders: 1 });
+        let id = self.files.insert(CountedFile { file, holders: 1 });
         Ok(self.slot(id))
     }
 
@@ -87,12 +87,12 @@ impl Descriptors {
                 self.table.len() - 1
             }
         };
-        FIRST + slot as RawFd
+        FIRST_DESCRIPTOR + slot as RawFd
     }
 
     #[inline]
     pub(crate) fn find(&self, fd: RawFd) -> Result<(FileId, File), Errno> {
-        let slot = fd.checked_sub(FIRST).and_then(|slot| usize::try_from(slot).ok());
+        let slot = fd.checked_sub(FIRST_DESCRIPTOR).and_then(|slot| usize::try_from(slot).ok());
         let id = slot.and_then(|slot| *self.table.get(slot)?).ok_or(Errno::BADF)?;
         Ok((id, self.files.at(id).file))
     }
@@ -120,7 +120,7 @@ impl Descriptors {
     /// Closes a descriptor; as [`release`](Self::release).
     pub(crate) fn close(&mut self, fd: RawFd) -> Result<Option<File>, Errno> {
         let (id, _) = self.find(fd)?;
-        let slot = (fd - FIRST) as u32;
+        let slot = (fd - FIRST_DESCRIPTOR) as u32;
         self.table[slot as usize] = None;
         self.free.push(Reverse(slot));
         Ok(self.release(id))
@@ -135,7 +135,7 @@ impl Descriptors {
 
     /// All open descriptors and their files.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RawFd, File)> {
-        let open = (FIRST..).zip(&self.table);
+        let open = (FIRST_DESCRIPTOR..).zip(&self.table);
         open.filter_map(|(fd, id)| Some((fd, self.files.at((*id)?).file)))
     }
 }
@@ -148,12 +148,12 @@ mod tests {
     fn the_lowest_free_descriptor_is_next_and_the_limit_holds() {
         let mut table = Descriptors::new(3);
         let fds: Vec<_> = (0..3).map(|n| table.open(File::Socket(n)).unwrap()).collect();
-        assert_eq!(fds, [FIRST, FIRST + 1, FIRST + 2]);
+        assert_eq!(fds, [FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + 1, FIRST_DESCRIPTOR + 2]);
         assert_eq!(table.open(File::Ring(0)), Err(Errno::MFILE));
         assert_eq!(table.close(fds[1]), Ok(Some(File::Socket(1))));
         assert_eq!(table.close(fds[0]), Ok(Some(File::Socket(0))));
         assert_eq!(table.close(fds[0]), Err(Errno::BADF));
-        assert_eq!(table.open(File::Ring(0)), Ok(FIRST));
+        assert_eq!(table.open(File::Ring(0)), Ok(FIRST_DESCRIPTOR));
         assert_eq!(table.find(3), Err(Errno::BADF));
         assert_eq!(table.find(-1), Err(Errno::BADF));
     }

@@ -1,10 +1,10 @@
 //! Operations in flight.
 
 use crate::descriptors::FileId;
-use crate::memory::{Call, Header};
-use crate::net::{SendMeta, Side, SocketId};
+use crate::memory::{DiskCall, MessageHeader};
+use crate::memory_range::{Checksum, MemoryRange};
+use crate::net::{SendOptions, Side, SocketId};
 use crate::op_id::OpId;
-use crate::piece::{Piece, Seal};
 use crate::slab::Slab;
 use crate::timeline::Nanos;
 use annulus_kernel::{Address, Layout};
@@ -20,25 +20,25 @@ pub(crate) struct Op {
     /// The file that it keeps open, and its socket.
     pub(crate) file: Option<(FileId, SocketId)>,
     /// A success has no completion.
-    pub(crate) skip: bool,
+    pub(crate) skip_success: bool,
     /// The operation must not wait.
     pub(crate) nowait: bool,
     /// The operation is in the work queue of its ring.
     pub(crate) queued: bool,
     /// The operation was cancelled.
     pub(crate) cancelled: bool,
-    pub(crate) body: Body,
+    pub(crate) body: OpKind,
 }
 
 /// The kind of an operation.
 #[derive(Debug)]
-pub(crate) enum Body {
+pub(crate) enum OpKind {
     Accept {
         multi: bool,
     },
     Connect,
-    Receive(Receive),
-    Send(Send),
+    Receive(ReceiveOp),
+    Send(SendOp),
     Poll {
         events: u32,
         multi: bool,
@@ -50,22 +50,22 @@ pub(crate) enum Body {
     /// The memory of a zero-copy send that has completed, until its notification.
     Notification(Notification),
     /// A file call that waits for the device.
-    File(Box<FileWork>),
+    File(Box<PendingFileCall>),
     /// A poll of a descriptor that is not simulated: it never completes.
     Never,
 }
 
 /// A receive.
 #[derive(Debug)]
-pub(crate) struct Receive {
-    pub(crate) into: Into,
+pub(crate) struct ReceiveOp {
+    pub(crate) into: Destination,
     pub(crate) multi: bool,
     /// Bytes it may still receive; `None` is no limit.
-    pub(crate) left: Option<u32>,
+    pub(crate) remaining: Option<u32>,
     /// Bytes that it may receive at a time.
-    pub(crate) most: usize,
+    pub(crate) max_at_once: usize,
     /// Where the metadata goes; without it, the metadata is lost.
-    pub(crate) cover: Option<Box<Cover>>,
+    pub(crate) cover: Option<Box<MetadataTarget>>,
     /// The whole length of a datagram is reported, even if it was truncated.
     pub(crate) whole: bool,
     /// The receive waits, and its memory is poisoned.
@@ -74,39 +74,39 @@ pub(crate) struct Receive {
 
 /// Where the sender, the control messages and the flags of a message go.
 #[derive(Debug)]
-pub(crate) enum Cover {
+pub(crate) enum MetadataTarget {
     /// They go to the header, and the memory that it names.
-    Header(Header),
+    ToHeader(MessageHeader),
     /// They go in front of the payload.
-    Front(Layout),
+    BeforePayload(Layout),
 }
 
-impl Receive {
+impl ReceiveOp {
     /// Begins to check memory of the submitter.
     pub(crate) fn watch(&mut self, span: usize) {
-        self.into.pieces().iter().for_each(|piece| piece.poison(span));
+        self.into.ranges().iter().for_each(|range| range.poison(span));
         self.watched = true;
     }
 
     /// The offset at which checked memory was written to, if it was.
-    pub(crate) fn touched(&self, span: usize) -> Option<u64> {
-        let pieces = if self.watched { self.into.pieces() } else { &[] };
-        pieces.iter().find_map(|piece| piece.touched(span))
+    pub(crate) fn overwritten_at(&self, span: usize) -> Option<u64> {
+        let ranges = if self.watched { self.into.ranges() } else { &[] };
+        ranges.iter().find_map(|range| range.overwritten_at(span))
     }
 }
 
 /// Where the bytes of a receive go.
 #[derive(Debug)]
-pub(crate) enum Into {
-    Memory(Piece),
-    Vectors(Box<[Piece]>),
+pub(crate) enum Destination {
+    Memory(MemoryRange),
+    Vectors(Box<[MemoryRange]>),
     Group(u16),
 }
 
 /// A send.
 #[derive(Debug)]
-pub(crate) struct Send {
-    pub(crate) source: Source,
+pub(crate) struct SendOp {
+    pub(crate) source: SendSource,
     pub(crate) total: usize,
     pub(crate) done: usize,
     /// The send continues until everything is sent.
@@ -115,28 +115,28 @@ pub(crate) struct Send {
     pub(crate) short_fails: bool,
     /// The data sent beside the bytes.
     pub(crate) ancillary: Option<Box<Ancillary>>,
-    /// The memory is lent until a notification.
-    pub(crate) lent: bool,
-    /// The seal of its memory when it began to wait.
-    pub(crate) seal: Option<Seal>,
+    /// The memory is zero_copy until a notification.
+    pub(crate) zero_copy: bool,
+    /// The checksum of its memory when it began to wait.
+    pub(crate) checksum: Option<Checksum>,
 }
 
 /// The memory of a completed zero-copy send.
 #[derive(Debug)]
 pub(crate) struct Notification {
-    source: Source,
-    seal: Option<Seal>,
+    source: SendSource,
+    checksum: Option<Checksum>,
     pub(crate) after: Nanos,
 }
 
 impl Notification {
-    pub(crate) fn new(source: Source, after: Nanos, span: usize) -> Self {
-        Self { seal: source.seal(span), source, after }
+    pub(crate) fn new(source: SendSource, after: Nanos, span: usize) -> Self {
+        Self { checksum: source.checksum(span), source, after }
     }
 
     /// Whether its memory is unchanged.
     pub(crate) fn is_intact(&self, span: usize) -> bool {
-        self.seal == self.source.seal(span)
+        self.checksum == self.source.checksum(span)
     }
 }
 
@@ -145,31 +145,31 @@ impl Notification {
 pub(crate) struct Ancillary {
     pub(crate) to: Option<Address>,
     /// The memory of its control messages.
-    pub(crate) control: Piece,
-    pub(crate) meta: SendMeta,
+    pub(crate) control: MemoryRange,
+    pub(crate) options: SendOptions,
     /// Files that it keeps open until they are sent.
     pub(crate) rights: Vec<FileId>,
 }
 
 /// A file call that waits for the device.
 #[derive(Debug)]
-pub(crate) struct FileWork {
+pub(crate) struct PendingFileCall {
     /// Taken when its time has come.
-    pub(crate) call: Option<Call>,
+    pub(crate) call: Option<DiskCall>,
     pub(crate) after: Nanos,
     /// The file that it keeps open.
     pub(crate) held: Vec<FileId>,
-    /// The seal of the memory of a write when it began to wait.
-    pub(crate) seal: Option<Seal>,
+    /// The checksum of the memory of a write when it began to wait.
+    pub(crate) checksum: Option<Checksum>,
 }
 
-impl FileWork {
+impl PendingFileCall {
     /// Begins to check its memory.
     pub(crate) fn watch(&mut self, span: usize) {
         let Some(call) = &self.call else { return };
         match call.fills {
-            true => call.memory.iter().for_each(|piece| piece.poison(span)),
-            false => self.seal = seal(&call.memory, span),
+            true => call.memory.iter().for_each(|range| range.poison(span)),
+            false => self.checksum = checksum(&call.memory, span),
         }
     }
 
@@ -177,36 +177,36 @@ impl FileWork {
     pub(crate) fn is_intact(&self, span: usize) -> bool {
         let Some(call) = &self.call else { return true };
         match call.fills {
-            true => call.memory.iter().all(|piece| piece.touched(span).is_none()),
-            false => self.seal == seal(&call.memory, span),
+            true => call.memory.iter().all(|range| range.overwritten_at(span).is_none()),
+            false => self.checksum == checksum(&call.memory, span),
         }
     }
 }
 
-fn seal(pieces: &[Piece], span: usize) -> Option<Seal> {
-    pieces.iter().map(|piece| piece.seal(span)).reduce(Seal::join)
+fn checksum(ranges: &[MemoryRange], span: usize) -> Option<Checksum> {
+    ranges.iter().map(|range| range.checksum(span)).reduce(Checksum::join)
 }
 
 /// Memory to send from.
 #[derive(Debug)]
-pub(crate) enum Source {
-    One(Piece),
-    Many(Box<[Piece]>),
+pub(crate) enum SendSource {
+    One(MemoryRange),
+    Many(Box<[MemoryRange]>),
 }
 
 /// The outcome of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    Done(Answer),
+    Done(OpResult),
     /// The operation waits until its socket is ready.
     Waits,
     /// The operation continues after other work.
-    GoesOn,
+    Continues,
 }
 
 /// The last completion of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct OpResult {
     pub(crate) result: i32,
     pub(crate) flags: u32,
     /// Not a full success, even if no error: it has a completion even if a success has none.
@@ -215,9 +215,14 @@ pub(crate) struct Answer {
 
 impl Op {
     /// An operation without a socket.
-    pub(crate) fn alone(ring: u32, user_data: u64, skip: bool, body: Body) -> Self {
+    pub(crate) fn without_socket(
+        ring: u32,
+        user_data: u64,
+        skip_success: bool,
+        body: OpKind,
+    ) -> Self {
         let (file, nowait, queued, cancelled) = (None, false, false, false);
-        Self { user_data, ring, file, skip, nowait, queued, cancelled, body }
+        Self { user_data, ring, file, skip_success, nowait, queued, cancelled, body }
     }
 
     pub(crate) fn socket(&self) -> Option<SocketId> {
@@ -227,79 +232,83 @@ impl Op {
     /// The side of the socket that it waits for.
     pub(crate) fn side(&self) -> Side {
         match self.body {
-            Body::Connect | Body::Send(_) => Side::Write,
-            Body::Poll { events, .. } if events & poll::IN == 0 => Side::Write,
-            Body::Accept { .. } | Body::Receive(_) | Body::Poll { .. } => Side::Read,
+            OpKind::Connect | OpKind::Send(_) => Side::Write,
+            OpKind::Poll { events, .. } if events & poll::IN == 0 => Side::Write,
+            OpKind::Accept { .. } | OpKind::Receive(_) | OpKind::Poll { .. } => Side::Read,
             // They wait at no socket.
-            Body::Timer { .. } | Body::Notification(_) | Body::File(_) | Body::Never => Side::Read,
+            OpKind::Timer { .. } | OpKind::Notification(_) | OpKind::File(_) | OpKind::Never => {
+                Side::Read
+            }
         }
     }
 
     /// Other files that it keeps open: to send them, or for the device.
-    pub(crate) fn rights(&self) -> &[FileId] {
+    pub(crate) fn held_files(&self) -> &[FileId] {
         match &self.body {
-            Body::Send(Send { ancillary: Some(ancillary), .. }) => &ancillary.rights,
-            Body::File(work) => &work.held,
+            OpKind::Send(SendOp { ancillary: Some(ancillary), .. }) => &ancillary.rights,
+            OpKind::File(work) => &work.held,
             _ => &[],
         }
     }
 
     /// The result if it is stopped now: the bytes that a send has done count.
-    pub(crate) fn stopped_by(&self, errno: Errno) -> Answer {
+    pub(crate) fn stopped_by(&self, errno: Errno) -> OpResult {
         match &self.body {
-            Body::Send(send) if send.done > 0 => Answer { failed: true, ..Answer::good(send.done) },
-            _ => Answer::error(errno),
+            OpKind::Send(send) if send.done > 0 => {
+                OpResult { failed: true, ..OpResult::good(send.done) }
+            }
+            _ => OpResult::error(errno),
         }
     }
 }
 
-impl Into {
+impl Destination {
     /// Memory of the submitter.
-    pub(crate) fn pieces(&self) -> &[Piece] {
+    pub(crate) fn ranges(&self) -> &[MemoryRange] {
         match self {
-            Self::Memory(piece) => std::slice::from_ref(piece),
-            Self::Vectors(pieces) => pieces,
+            Self::Memory(range) => std::slice::from_ref(range),
+            Self::Vectors(ranges) => ranges,
             Self::Group(_) => &[],
         }
     }
 }
 
-impl Send {
+impl SendOp {
     /// The destination of a datagram; none if its socket is connected.
     pub(crate) fn to(&self) -> Option<&Address> {
         self.ancillary.as_ref()?.to.as_ref()
     }
 
-    /// The seal of its memory.
-    pub(crate) fn seal_memory(&self, span: usize) -> Option<Seal> {
-        let control = self.ancillary.as_ref().map(|ancillary| ancillary.control.seal(span));
-        self.source.seal(span).into_iter().chain(control).reduce(Seal::join)
+    /// The checksum of its memory.
+    pub(crate) fn memory_checksum(&self, span: usize) -> Option<Checksum> {
+        let control = self.ancillary.as_ref().map(|ancillary| ancillary.control.checksum(span));
+        self.source.checksum(span).into_iter().chain(control).reduce(Checksum::join)
     }
 }
 
-impl Source {
+impl SendSource {
     #[inline]
-    pub(crate) fn pieces(&self) -> &[Piece] {
+    pub(crate) fn ranges(&self) -> &[MemoryRange] {
         match self {
-            Self::One(piece) => std::slice::from_ref(piece),
-            Self::Many(pieces) => pieces,
+            Self::One(range) => std::slice::from_ref(range),
+            Self::Many(ranges) => ranges,
         }
     }
 
     /// A copy of the memory.
     pub(crate) fn gather(&self) -> Vec<u8> {
         let mut bytes = VecDeque::new();
-        self.pieces().iter().for_each(|piece| piece.append_to(&mut bytes));
+        self.ranges().iter().for_each(|range| range.append_to(&mut bytes));
         bytes.into()
     }
 
-    /// The seal of the memory.
-    fn seal(&self, span: usize) -> Option<Seal> {
-        seal(self.pieces(), span)
+    /// The checksum of the memory.
+    fn checksum(&self, span: usize) -> Option<Checksum> {
+        checksum(self.ranges(), span)
     }
 }
 
-impl Answer {
+impl OpResult {
     #[inline]
     pub(crate) fn good(count: usize) -> Self {
         Self { result: count as i32, flags: 0, failed: false }
@@ -311,7 +320,7 @@ impl Answer {
     }
 }
 
-impl From<Result<usize, Errno>> for Answer {
+impl From<Result<usize, Errno>> for OpResult {
     fn from(result: Result<usize, Errno>) -> Self {
         result.map_or_else(Self::error, Self::good)
     }
@@ -369,7 +378,7 @@ impl Ops {
     }
 
     /// The oldest operation with this `user_data` on a ring.
-    pub(crate) fn named(&self, ring: u32, user_data: u64) -> Option<OpId> {
+    pub(crate) fn oldest_with(&self, ring: u32, user_data: u64) -> Option<OpId> {
         let first = OpId { order: 0, slot: 0 };
         let (found_ring, data, id) = *self.by_data.range((ring, user_data, first)..).next()?;
         (found_ring == ring && data == user_data).then_some(id)
@@ -381,7 +390,7 @@ impl Ops {
     }
 
     /// Everything that is in flight on a ring, oldest first.
-    pub(crate) fn of_ring(&self, ring: u32) -> Vec<OpId> {
+    pub(crate) fn ids_of_ring(&self, ring: u32) -> Vec<OpId> {
         let own = self.slab.iter().filter(|(_, (_, op))| op.ring == ring);
         let mut ids: Vec<OpId> = own.map(|(slot, &(order, _))| OpId { order, slot }).collect();
         ids.sort_unstable();

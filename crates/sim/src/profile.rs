@@ -1,12 +1,12 @@
 //! The kernel to simulate: the set-up flags that it grants, and its operations.
 
-use crate::memory::{FILE_CALLS, NO_ENTRIES};
+use crate::memory::{FILE_OPCODES, REFUSED_FILE_OPCODES};
 use annulus_ring::opcode::{self, Need, OPERATIONS, Operation};
 use annulus_ring::{KernelFeatures, SetupFlags};
 use rustix::io::Errno;
 
 /// The operations that are simulated besides those of files.
-const OTHER_CALLS: [u8; 13] = [
+const NON_FILE_OPCODES: [u8; 13] = [
     opcode::NOP,
     opcode::POLL_ADD,
     opcode::SENDMSG,
@@ -23,7 +23,7 @@ const OTHER_CALLS: [u8; 13] = [
 ];
 
 /// The simulated operations, by bits.
-const SIMULATED: u64 = bits(&OTHER_CALLS) | bits(&FILE_CALLS);
+const SIMULATED_OPCODE_BITS: u64 = bits(&NON_FILE_OPCODES) | bits(&FILE_OPCODES);
 
 const fn bits(opcodes: &[u8]) -> u64 {
     let (mut bits, mut at) = (0, 0);
@@ -35,7 +35,7 @@ const fn bits(opcodes: &[u8]) -> u64 {
 }
 
 const _: () = {
-    let (answered, mut at) = (SIMULATED | bits(&NO_ENTRIES), 0);
+    let (answered, mut at) = (SIMULATED_OPCODE_BITS | bits(&REFUSED_FILE_OPCODES), 0);
     while at < OPERATIONS.len() {
         let Operation { opcode, need, .. } = OPERATIONS[at];
         let never = matches!(need, Need::Never);
@@ -121,7 +121,7 @@ impl Profile {
     #[inline]
     pub fn has(&self, opcode: u8) -> bool {
         // This is checked for each entry: a bit, not a search.
-        let simulated = opcode < 64 && SIMULATED >> opcode & 1 == 1;
+        let simulated = opcode < 64 && SIMULATED_OPCODE_BITS >> opcode & 1 == 1;
         simulated && (self.missing.is_empty() || !self.missing.contains(&opcode))
     }
 

@@ -4,7 +4,7 @@
 use crate::counts::Counts;
 use crate::faults::Faults;
 use crate::fs::Disk;
-use crate::memory::{Argument, FileRequest, Submitted};
+use crate::memory::{FileRequest, RegisterArgument, SubmittedEntry};
 use crate::timeline::nanos;
 use crate::world::World;
 use annulus_kernel::epoll::{Edge, Registration};
@@ -24,7 +24,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// Most bytes of a send: those of whole pages below 2 GiB.
-const MOST_AT_ONCE: usize = 0x7FFF_F000;
+const MAX_SEND_BYTES: usize = 0x7FFF_F000;
 
 /// A kernel in the process, with virtual time, its own network and one seed.
 ///
@@ -134,7 +134,7 @@ impl Sim {
     /// Everything that the entry names must be valid during the call.
     unsafe fn try_now(&self, entry: Entry) -> Result<u32, Errno> {
         // SAFETY: the entry says what a call of the trait does, and what it names is valid, which this function demands.
-        let entry = unsafe { Submitted::new(entry) };
+        let entry = unsafe { SubmittedEntry::new(entry) };
         self.world.borrow_mut().try_now(&entry)
     }
 
@@ -169,7 +169,7 @@ unsafe impl Kernel for Sim {
         count: u32,
     ) -> io::Result<u32> {
         // SAFETY: `arg` points to `count` items of what the registration expects, which this function demands.
-        let arg = unsafe { Argument::new(arg, count) };
+        let arg = unsafe { RegisterArgument::new(arg, count) };
         self.call(|world| world.register(ring.raw(), what, arg))
     }
 
@@ -297,7 +297,7 @@ unsafe impl Kernel for Sim {
         to_len: u16,
     ) -> Result<usize, Errno> {
         // As on Linux, a call transfers no more than 2 GiB less a page.
-        let (buffer, len) = (bytes.base, bytes.len.min(MOST_AT_ONCE) as u32);
+        let (buffer, len) = (bytes.base, bytes.len.min(MAX_SEND_BYTES) as u32);
         let send = op::SendTo { fd, buffer, len, name: to, name_len: to_len, flags: 0 };
         // SAFETY: bytes and address are readable during the call, which this function demands.
         unsafe { self.try_now(send.entry()).map(|count| count as usize) }

@@ -11,10 +11,10 @@ pub(crate) type Nanos = u64;
 pub(crate) struct Timeline<E> {
     now: Nanos,
     scheduled: u64,
-    ahead: BinaryHeap<Due<E>>,
+    ahead: BinaryHeap<ScheduledEvent<E>>,
 }
 
-struct Due<E> {
+struct ScheduledEvent<E> {
     at: Nanos,
     order: u64,
     event: E,
@@ -33,7 +33,7 @@ impl<E> Timeline<E> {
     #[inline]
     pub(crate) fn schedule(&mut self, at: Nanos, event: E) {
         self.scheduled += 1;
-        self.ahead.push(Due { at: at.max(self.now), order: self.scheduled, event });
+        self.ahead.push(ScheduledEvent { at: at.max(self.now), order: self.scheduled, event });
     }
 
     /// When the next event is due.
@@ -58,21 +58,21 @@ impl<E> Timeline<E> {
     }
 }
 
-impl<E> PartialEq for Due<E> {
+impl<E> PartialEq for ScheduledEvent<E> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<E> Eq for Due<E> {}
+impl<E> Eq for ScheduledEvent<E> {}
 
-impl<E> PartialOrd for Due<E> {
+impl<E> PartialOrd for ScheduledEvent<E> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> Ord for Due<E> {
+impl<E> Ord for ScheduledEvent<E> {
     /// Reversed, since the heap pops the greatest, and the earliest is wanted.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))

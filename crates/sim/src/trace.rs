@@ -1,6 +1,6 @@
 //! A trace of the run: a hash to compare runs, and text if asked for. It has no addresses, which differ between runs.
 
-use crate::descriptors::FIRST;
+use crate::descriptors::FIRST_DESCRIPTOR;
 use crate::faults::Fault;
 use crate::random::mix;
 use crate::timeline::Nanos;
@@ -8,7 +8,7 @@ use annulus_ring::{Completion, Entry, opcode};
 
 /// An event of the trace.
 #[derive(Clone, Copy)]
-pub(crate) enum Note<'a> {
+pub(crate) enum TraceEvent<'a> {
     /// An entry was consumed.
     Submitted(&'a Entry),
     Completed(&'a Completion),
@@ -37,7 +37,7 @@ impl Trace {
     }
 
     #[inline]
-    pub(crate) fn note(&mut self, now: Nanos, note: Note<'_>) {
+    pub(crate) fn record(&mut self, now: Nanos, note: TraceEvent<'_>) {
         self.hash = note.words().into_iter().fold(self.hash ^ now, |hash, word| mix(hash ^ word));
         if let Some(lines) = &mut self.lines {
             lines.push(format!(
@@ -52,7 +52,7 @@ impl Trace {
 
 /// A descriptor of the simulation; zero for those of the process, which differ between runs.
 fn descriptor(fd: i32) -> u32 {
-    if (0..FIRST).contains(&fd) { 0 } else { fd as u32 }
+    if (0..FIRST_DESCRIPTOR).contains(&fd) { 0 } else { fd as u32 }
 }
 
 /// The target of a cancel, which is in the address field but not an address.
@@ -60,7 +60,7 @@ fn target(entry: &Entry) -> u64 {
     if entry.opcode == opcode::ASYNC_CANCEL { entry.addr } else { 0 }
 }
 
-impl Note<'_> {
+impl TraceEvent<'_> {
     #[inline]
     fn words(&self) -> [u64; 3] {
         match *self {
@@ -106,27 +106,27 @@ mod tests {
 
     #[test]
     fn the_hash_depends_on_order_time_and_content_but_not_on_addresses() {
-        let hash = |notes: &[(u64, Note<'_>)]| {
+        let hash = |notes: &[(u64, TraceEvent<'_>)]| {
             let mut trace = Trace::new(false);
-            notes.iter().for_each(|(now, note)| trace.note(*now, *note));
+            notes.iter().for_each(|(now, note)| trace.record(*now, *note));
             trace.hash()
         };
         let send = Entry { opcode: opcode::SEND, addr: 0x1000, ..Entry::default() };
         let elsewhere = Entry { addr: 0x2000, ..send };
         let done = Completion { user_data: 1, result: 5, flags: 0 };
-        let (a, b) = ((1, Note::Submitted(&send)), (2, Note::Completed(&done)));
-        assert_eq!(hash(&[a, b]), hash(&[(1, Note::Submitted(&elsewhere)), b]));
+        let (a, b) = ((1, TraceEvent::Submitted(&send)), (2, TraceEvent::Completed(&done)));
+        assert_eq!(hash(&[a, b]), hash(&[(1, TraceEvent::Submitted(&elsewhere)), b]));
         assert_ne!(hash(&[a, b]), hash(&[b, a]));
         assert_ne!(hash(&[a, b]), hash(&[a, (3, b.1)]));
-        assert_ne!(hash(&[a]), hash(&[(1, Note::Fault(Fault::Shuffle))]));
+        assert_ne!(hash(&[a]), hash(&[(1, TraceEvent::Fault(Fault::Shuffle))]));
     }
 
     #[test]
     fn text_is_recorded_if_asked_for() {
         let mut trace = Trace::new(true);
-        trace.note(
+        trace.record(
             1_000_000_002,
-            Note::Completed(&Completion { user_data: 16, result: -4, flags: 2 }),
+            TraceEvent::Completed(&Completion { user_data: 16, result: -4, flags: 2 }),
         );
         assert_eq!(trace.lines(), ["1.000000002 10 = -4 flags 2"]);
     }

@@ -1,15 +1,15 @@
 //! A disk with a file system on it: open files, and the calls on them.
 
-use super::device::Device;
 use super::names;
-use super::pages::{PAGE, Pages};
-use super::tree::{Ino, Node, ROOT, Tree};
-use crate::piece::Piece;
+use super::pages::{PAGE_SIZE, Pages};
+use super::tree::{Ino, Node, ROOT_INO, Tree};
+use crate::memory_range::MemoryRange;
 use crate::random::Random;
 use crate::slab::Slab;
 use crate::timeline::{Nanos, nanos};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
+use std::time::Duration;
 
 const SEEK_SET: u32 = 0;
 const SEEK_CUR: u32 = 1;
@@ -17,18 +17,46 @@ const SEEK_END: u32 = 2;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
+/// The device of a simulated disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// The time of a read that is not all in the page cache, or bypasses it.
+    pub read: Duration,
+    /// The time of a write to the device: by direct I/O, or by a sync.
+    pub write: Duration,
+    /// The time of a sync, besides that of its write.
+    pub sync: Duration,
+    /// Bytes that all files together may have, in whole pages: ENOSPC beyond this limit.
+    pub capacity: u64,
+    /// The alignment of direct I/O, of memory, offset and length: EINVAL otherwise.
+    pub alignment: u32,
+}
+
+impl Default for Device {
+    /// A fast one: 80 µs to read, 20 µs to write, half a millisecond to sync, 1 GiB.
+    fn default() -> Self {
+        Self {
+            read: Duration::from_micros(80),
+            write: Duration::from_micros(20),
+            sync: Duration::from_micros(500),
+            capacity: 1 << 30,
+            alignment: 512,
+        }
+    }
+}
+
 /// The number of an open file.
 pub(crate) type OpenId = u32;
 
 /// A path, and the directory from which it starts; the root if none. An empty path names that file itself.
 #[derive(Debug)]
-pub(crate) struct StartedPath {
+pub(crate) struct AnchoredPath {
     pub(crate) dir: Option<OpenId>,
     pub(crate) path: Vec<u8>,
 }
 
 /// The memory of a call.
-pub(crate) type Pieces = Box<[Piece]>;
+pub(crate) type MemoryRanges = Box<[MemoryRange]>;
 
 /// A simulated disk: a device, and files on it.
 ///
@@ -39,12 +67,12 @@ pub(crate) type Pieces = Box<[Piece]>;
 pub struct Disk {
     pub(super) device: Device,
     pub(super) tree: Tree,
-    opens: Slab<Open>,
+    opens: Slab<OpenFile>,
 }
 
 /// An open file.
 #[derive(Clone, Debug)]
-pub(super) struct Open {
+pub(super) struct OpenFile {
     pub(super) ino: Ino,
     pub(super) flags: OFlags,
     /// The offset of the next byte; of a directory, the next entry.
@@ -60,7 +88,7 @@ impl Disk {
     /// The disk after a power cut now: each `seed` is another possible outcome.
     pub fn after_power_cut(&self, seed: u64) -> Self {
         let mut tree = self.tree.clone();
-        tree.survive(&mut Random::new(seed));
+        tree.cut_power(&mut Random::new(seed));
         Self { device: self.device, tree, opens: Slab::new() }
     }
 
@@ -78,7 +106,12 @@ impl Disk {
     }
 
     /// How long a read takes that must wait for the device if the cache lacks a page.
-    pub(crate) fn read_time(&self, file: OpenId, into: &Pieces, offset: Option<u64>) -> Nanos {
+    pub(crate) fn read_time(
+        &self,
+        file: OpenId,
+        into: &MemoryRanges,
+        offset: Option<u64>,
+    ) -> Nanos {
         let Ok(pages) = self.pages(file) else { return 0 };
         let at = offset.unwrap_or(self.opens.at(file).cursor);
         let hit = pages.is_cached(at, len(into)) && !self.is_direct(file);
@@ -109,7 +142,12 @@ impl Disk {
         self.tree.sweep();
     }
 
-    pub(crate) fn open(&mut self, at: &StartedPath, flags: u32, mode: u32) -> Result<usize, Errno> {
+    pub(crate) fn open(
+        &mut self,
+        at: &AnchoredPath,
+        flags: u32,
+        mode: u32,
+    ) -> Result<usize, Errno> {
         let flags = OFlags::from_bits_retain(flags);
         let from = self.start(at)?;
         let found = if at.path.is_empty() && at.dir.is_some() {
@@ -139,15 +177,15 @@ impl Disk {
             pages.set_len(0);
         }
         self.tree.inode_mut(ino).opens += 1;
-        Ok(self.opens.insert(Open { ino, flags, cursor: 0 }) as usize)
+        Ok(self.opens.insert(OpenFile { ino, flags, cursor: 0 }) as usize)
     }
 
     /// The inode where a path starts.
-    pub(super) fn start(&self, at: &StartedPath) -> Result<Ino, Errno> {
-        at.dir.map_or(Ok(ROOT), |dir| self.opens.find(dir).map(|it| it.ino).ok_or(Errno::BADF))
+    pub(super) fn start(&self, at: &AnchoredPath) -> Result<Ino, Errno> {
+        at.dir.map_or(Ok(ROOT_INO), |dir| self.opens.find(dir).map(|it| it.ino).ok_or(Errno::BADF))
     }
 
-    pub(super) fn opened(&mut self, file: OpenId) -> &mut Open {
+    pub(super) fn opened(&mut self, file: OpenId) -> &mut OpenFile {
         self.opens.at_mut(file)
     }
 
@@ -193,7 +231,7 @@ impl Disk {
     pub(crate) fn read(
         &mut self,
         file: OpenId,
-        into: &Pieces,
+        into: &MemoryRanges,
         offset: Option<u64>,
         nowait: bool,
     ) -> Result<usize, Errno> {
@@ -216,12 +254,12 @@ impl Disk {
     pub(crate) fn write(
         &mut self,
         file: OpenId,
-        from: &Pieces,
+        from: &MemoryRanges,
         offset: Option<u64>,
     ) -> Result<usize, Errno> {
         self.check_alignment(file, from, offset)?;
-        let bytes: Vec<u8> = from.iter().flat_map(|piece| piece.bytes()).collect();
-        let count = self.put(file, &bytes, offset)?;
+        let bytes: Vec<u8> = from.iter().flat_map(|range| range.bytes()).collect();
+        let count = self.write_bytes(file, &bytes, offset)?;
         if self.is_synchronous(file) {
             self.sync(file)?;
         }
@@ -229,7 +267,12 @@ impl Disk {
     }
 
     /// Writes as much as there is space for.
-    fn put(&mut self, file: OpenId, bytes: &[u8], offset: Option<u64>) -> Result<usize, Errno> {
+    fn write_bytes(
+        &mut self,
+        file: OpenId,
+        bytes: &[u8],
+        offset: Option<u64>,
+    ) -> Result<usize, Errno> {
         let (cursor, append) =
             (self.opened(file).cursor, self.opened(file).flags.contains(OFlags::APPEND));
         let end = self.writable(file)?.len();
@@ -248,12 +291,13 @@ impl Disk {
 
     /// How much of a write fits: ENOSPC if nothing does.
     fn writable_len(&self, file: OpenId, at: u64, len: usize) -> Result<usize, Errno> {
-        let free = (self.device.capacity / PAGE as u64).saturating_sub(self.tree.pages() as u64);
+        let free =
+            (self.device.capacity / PAGE_SIZE as u64).saturating_sub(self.tree.pages() as u64);
         let pages = self.pages(file)?;
         if pages.missing(at, len) as u64 <= free {
             return Ok(len);
         }
-        let page = PAGE as u64;
+        let page = PAGE_SIZE as u64;
         let ends = (at / page + 1..).map(|next| (next * page - at) as usize);
         let fits = |count: &usize| pages.missing(at, *count) as u64 <= free;
         ends.take_while(fits).last().ok_or(Errno::NOSPC)
@@ -265,7 +309,7 @@ impl Disk {
         file: OpenId,
         offset: i64,
         origin: u32,
-        into: Piece,
+        into: MemoryRange,
     ) -> Result<usize, Errno> {
         let from = match origin {
             SEEK_SET => 0,
@@ -297,15 +341,15 @@ impl Disk {
     fn check_alignment(
         &self,
         file: OpenId,
-        pieces: &Pieces,
+        ranges: &MemoryRanges,
         offset: Option<u64>,
     ) -> Result<(), Errno> {
         let block = u64::from(self.device.alignment.max(1));
         let at = offset.unwrap_or(self.opens.at(file).cursor);
-        let aligned = |piece: &Piece| {
-            piece.address().is_multiple_of(block) && (piece.len() as u64).is_multiple_of(block)
+        let aligned = |range: &MemoryRange| {
+            range.address().is_multiple_of(block) && (range.len() as u64).is_multiple_of(block)
         };
-        let sound = at.is_multiple_of(block) && pieces.iter().all(aligned);
+        let sound = at.is_multiple_of(block) && ranges.iter().all(aligned);
         if sound || !self.is_direct(file) { Ok(()) } else { Err(Errno::INVAL) }
     }
 
@@ -317,7 +361,7 @@ impl Disk {
     ) -> Result<usize, Errno> {
         let at = from_offset.unwrap_or(self.opens.at(from).cursor);
         let bytes = self.pages_mut(from)?.read(at, len, false);
-        let count = self.put(to, &bytes, to_offset)?;
+        let count = self.write_bytes(to, &bytes, to_offset)?;
         self.advance_cursor(from, from_offset, count);
         Ok(count)
     }
@@ -361,7 +405,7 @@ impl Disk {
     /// Turns a range into a hole.
     pub(crate) fn punch(&mut self, file: OpenId, offset: u64, len: u64) -> Result<usize, Errno> {
         let pages = self.writable(file)?;
-        let last = pages.len().next_multiple_of(PAGE as u64);
+        let last = pages.len().next_multiple_of(PAGE_SIZE as u64);
         let len = len.min(last.saturating_sub(offset));
         pages.punch(offset, len as usize);
         Ok(0)
@@ -369,9 +413,9 @@ impl Disk {
 
     pub(crate) fn stat(
         &mut self,
-        at: &StartedPath,
+        at: &AnchoredPath,
         itself: bool,
-        into: Piece,
+        into: MemoryRange,
     ) -> Result<usize, Errno> {
         let ino = match at.dir.filter(|_| itself && at.path.is_empty()) {
             Some(file) => self.ino(file),
@@ -380,7 +424,7 @@ impl Disk {
         let inode = self.tree.inode(ino);
         let (kind, size, pages) = match &inode.node {
             Node::File(pages) => (FileType::RegularFile, pages.len(), pages.count()),
-            Node::Dir { .. } => (FileType::Directory, PAGE as u64, 1),
+            Node::Dir { .. } => (FileType::Directory, PAGE_SIZE as u64, 1),
         };
         let mode = kind.as_raw_mode() | inode.mode;
         into.put_stat(&names::stat(ino, inode.links, mode, size, pages, self.device.alignment));
@@ -388,14 +432,14 @@ impl Disk {
     }
 }
 
-fn len(pieces: &Pieces) -> usize {
-    pieces.iter().map(|piece| piece.len()).sum()
+fn len(ranges: &MemoryRanges) -> usize {
+    ranges.iter().map(|range| range.len()).sum()
 }
 
-fn spread(pieces: &Pieces, mut bytes: &[u8]) {
-    for piece in pieces {
-        let (part, rest) = bytes.split_at(piece.len().min(bytes.len()));
-        piece.put(part);
+fn spread(ranges: &MemoryRanges, mut bytes: &[u8]) {
+    for range in ranges {
+        let (part, rest) = bytes.split_at(range.len().min(bytes.len()));
+        range.put(part);
         bytes = rest;
     }
 }

@@ -1,22 +1,22 @@
 //! Calls on names: create, rename, remove and list.
 
-use super::disk::{Disk, OpenId, StartedPath};
-use super::pages::PAGE;
+use super::disk::{AnchoredPath, Disk, OpenId};
+use super::pages::PAGE_SIZE;
 use super::tree::{Ino, Node};
-use crate::piece::Piece;
+use crate::memory_range::MemoryRange;
 use annulus_kernel::file::FileStat;
 use rustix::io::Errno;
 
 /// `DT_DIR`, `DT_REG`.
-const DIRECTORY: u8 = 4;
-const REGULAR: u8 = 8;
+const DT_DIR: u8 = 4;
+const DT_REG: u8 = 8;
 
 impl Disk {
     fn is_directory(&self, ino: Ino) -> bool {
         matches!(self.tree.inode(ino).node, Node::Dir { .. })
     }
 
-    pub(crate) fn remove(&mut self, at: &StartedPath, directory: bool) -> Result<usize, Errno> {
+    pub(crate) fn remove(&mut self, at: &AnchoredPath, directory: bool) -> Result<usize, Errno> {
         let from = self.start(at)?;
         let ino = self.tree.find(from, &at.path)?;
         self.check_removal(ino, directory)?;
@@ -48,8 +48,8 @@ impl Disk {
 
     pub(crate) fn rename(
         &mut self,
-        from: &StartedPath,
-        to: &StartedPath,
+        from: &AnchoredPath,
+        to: &AnchoredPath,
         replace: bool,
     ) -> Result<usize, Errno> {
         let (start, end) = (self.start(from)?, self.start(to)?);
@@ -97,7 +97,7 @@ impl Disk {
         }
     }
 
-    pub(crate) fn link(&mut self, from: &StartedPath, to: &StartedPath) -> Result<usize, Errno> {
+    pub(crate) fn link(&mut self, from: &AnchoredPath, to: &AnchoredPath) -> Result<usize, Errno> {
         let ino = self.tree.find(self.start(from)?, &from.path)?;
         if self.is_directory(ino) {
             return Err(Errno::PERM);
@@ -108,7 +108,7 @@ impl Disk {
         Ok(0)
     }
 
-    pub(crate) fn make_dir(&mut self, at: &StartedPath, mode: u32) -> Result<usize, Errno> {
+    pub(crate) fn make_dir(&mut self, at: &AnchoredPath, mode: u32) -> Result<usize, Errno> {
         let name = self.free_name(at)?;
         self.tree.create(name, Node::directory(name.0), mode & 0o7777);
         self.tree.inode_mut(name.0).links += 1;
@@ -116,7 +116,7 @@ impl Disk {
     }
 
     /// The parent and the name of a path that does not exist.
-    fn free_name<'a>(&self, at: &'a StartedPath) -> Result<(Ino, &'a [u8]), Errno> {
+    fn free_name<'a>(&self, at: &'a AnchoredPath) -> Result<(Ino, &'a [u8]), Errno> {
         let start = self.start(at)?;
         if self.tree.find(start, &at.path).is_ok() {
             return Err(Errno::EXIST);
@@ -124,7 +124,7 @@ impl Disk {
         self.tree.parent_and_name(start, &at.path)
     }
 
-    pub(crate) fn set_mode(&mut self, at: &StartedPath, mode: u32) -> Result<usize, Errno> {
+    pub(crate) fn set_mode(&mut self, at: &AnchoredPath, mode: u32) -> Result<usize, Errno> {
         let ino = self.tree.find(self.start(at)?, &at.path)?;
         self.set_mode_of(ino, mode)
     }
@@ -135,7 +135,7 @@ impl Disk {
     }
 
     /// As many entries as fit, each a `struct linux_dirent64`, from the cursor on.
-    pub(crate) fn read_dir(&mut self, file: OpenId, into: Piece) -> Result<usize, Errno> {
+    pub(crate) fn read_dir(&mut self, file: OpenId, into: MemoryRange) -> Result<usize, Errno> {
         let ino = self.ino(file);
         let Node::Dir { parent, entries } = &self.tree.inode(ino).node else {
             return Err(Errno::NOTDIR);
@@ -151,7 +151,7 @@ impl Disk {
         left.sort_unstable();
         let (mut cursor, mut bytes) = (from, Vec::new());
         for (at, name, ino) in &left {
-            let kind = if self.is_directory(*ino) { DIRECTORY } else { REGULAR };
+            let kind = if self.is_directory(*ino) { DT_DIR } else { DT_REG };
             let entry = entry(name, *ino, at + 1, kind);
             if bytes.len() + entry.len() > into.len() {
                 break;
@@ -198,9 +198,9 @@ pub(super) fn stat(
     alignment: u32,
 ) -> FileStat {
     let mut stat = FileStat::default();
-    (stat.mask, stat.block_size, stat.dev_major) = (FileStat::WANTED, PAGE as u32, 1);
+    (stat.mask, stat.block_size, stat.dev_major) = (FileStat::WANTED, PAGE_SIZE as u32, 1);
     (stat.inode, stat.links, stat.mode, stat.size) = (inode, links, mode as u16, size);
-    stat.blocks = (pages * PAGE / 512) as u64;
+    stat.blocks = (pages * PAGE_SIZE / 512) as u64;
     (stat.direct_memory_align, stat.direct_offset_align) = (alignment, alignment);
     stat
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Bytes of a page.
-pub(super) const PAGE: usize = 4096;
+pub(super) const PAGE_SIZE: usize = 4096;
 
 /// The content of a file. Missing pages are zeros.
 #[derive(Clone, Debug, Default)]
@@ -13,13 +13,13 @@ pub(super) struct Pages {
     live: BTreeMap<u64, Page>,
     len: u64,
     /// The content on the device.
-    durable: BTreeMap<u64, Rc<[u8; PAGE]>>,
+    durable: BTreeMap<u64, Rc<[u8; PAGE_SIZE]>>,
     durable_len: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Page {
-    bytes: Rc<[u8; PAGE]>,
+    bytes: Rc<[u8; PAGE_SIZE]>,
     /// The device has another content, or none.
     dirty: bool,
     /// The page is in the page cache.
@@ -31,9 +31,9 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset + len as u64;
     let mut at = offset;
     std::iter::from_fn(move || {
-        let inside = (at % PAGE as u64) as usize;
-        let count = (PAGE - inside).min((end - at) as usize);
-        let part = (at / PAGE as u64, inside, count);
+        let inside = (at % PAGE_SIZE as u64) as usize;
+        let count = (PAGE_SIZE - inside).min((end - at) as usize);
+        let part = (at / PAGE_SIZE as u64, inside, count);
         at += count as u64;
         (count > 0).then_some(part)
     })
@@ -84,7 +84,8 @@ impl Pages {
         let mut rest = bytes;
         for (page, at, count) in parts(offset, bytes.len()) {
             let (part, behind) = rest.split_at(count);
-            Rc::make_mut(&mut self.dirty(page).bytes)[at..at + count].copy_from_slice(part);
+            Rc::make_mut(&mut self.page_for_writing(page).bytes)[at..at + count]
+                .copy_from_slice(part);
             rest = behind;
         }
         self.len = self.len.max(offset + bytes.len() as u64);
@@ -94,37 +95,37 @@ impl Pages {
     pub(super) fn allocate(&mut self, offset: u64, len: usize) {
         for (page, ..) in parts(offset, len) {
             if !self.live.contains_key(&page) {
-                self.dirty(page);
+                self.page_for_writing(page);
             }
         }
     }
 
     /// The first byte of data from an offset on.
     pub(super) fn next_data(&self, offset: u64) -> Option<u64> {
-        let (page, _) = self.live.range(offset / PAGE as u64..).next()?;
-        Some(offset.max(page * PAGE as u64)).filter(|data| *data < self.len)
+        let (page, _) = self.live.range(offset / PAGE_SIZE as u64..).next()?;
+        Some(offset.max(page * PAGE_SIZE as u64)).filter(|data| *data < self.len)
     }
 
     /// The first byte of a hole from an offset on. The end of the file counts as one.
     pub(super) fn next_hole(&self, offset: u64) -> Option<u64> {
-        let missing = (offset / PAGE as u64..).find(|page| !self.live.contains_key(page))?;
-        (offset < self.len).then(|| offset.max(missing * PAGE as u64).min(self.len))
+        let missing = (offset / PAGE_SIZE as u64..).find(|page| !self.live.contains_key(page))?;
+        (offset < self.len).then(|| offset.max(missing * PAGE_SIZE as u64).min(self.len))
     }
 
     /// Turns a range into a hole.
     pub(super) fn punch(&mut self, offset: u64, len: usize) {
         for (page, at, count) in parts(offset, len) {
-            if count == PAGE {
+            if count == PAGE_SIZE {
                 self.live.remove(&page);
             } else if self.live.contains_key(&page) {
-                Rc::make_mut(&mut self.dirty(page).bytes)[at..at + count].fill(0);
+                Rc::make_mut(&mut self.page_for_writing(page).bytes)[at..at + count].fill(0);
             }
         }
     }
 
     /// A page to write to.
-    fn dirty(&mut self, page: u64) -> &mut Page {
-        let empty = || Page { bytes: Rc::new([0; PAGE]), dirty: true, cached: true };
+    fn page_for_writing(&mut self, page: u64) -> &mut Page {
+        let empty = || Page { bytes: Rc::new([0; PAGE_SIZE]), dirty: true, cached: true };
         let page = self.live.entry(page).or_insert_with(empty);
         (page.dirty, page.cached) = (true, true);
         page
@@ -132,10 +133,11 @@ impl Pages {
 
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
-            self.live.split_off(&len.div_ceil(PAGE as u64));
-            let inside = (len % PAGE as u64) as usize;
-            if inside > 0 && self.live.contains_key(&(len / PAGE as u64)) {
-                Rc::make_mut(&mut self.dirty(len / PAGE as u64).bytes)[inside..].fill(0);
+            self.live.split_off(&len.div_ceil(PAGE_SIZE as u64));
+            let inside = (len % PAGE_SIZE as u64) as usize;
+            if inside > 0 && self.live.contains_key(&(len / PAGE_SIZE as u64)) {
+                Rc::make_mut(&mut self.page_for_writing(len / PAGE_SIZE as u64).bytes)[inside..]
+                    .fill(0);
             }
         }
         self.len = len;
@@ -157,14 +159,14 @@ impl Pages {
     }
 
     /// The content after a power cut: the synced bytes, and any whole pages of the rest.
-    pub(super) fn survive(&mut self, random: &mut Random) {
+    pub(super) fn cut_power(&mut self, random: &mut Random) {
         let mut kept = self.durable.clone();
         for (&number, page) in self.live.iter().filter(|(_, page)| page.dirty) {
             if random.chance(500) {
                 kept.insert(number, page.bytes.clone());
             }
         }
-        let reached = kept.keys().next_back().map_or(0, |last| (last + 1) * PAGE as u64);
+        let reached = kept.keys().next_back().map_or(0, |last| (last + 1) * PAGE_SIZE as u64);
         let len = match self.len {
             longer if longer >= self.durable_len => longer.min(reached).max(self.durable_len),
             shorter if random.chance(500) => shorter,
@@ -200,16 +202,16 @@ mod tests {
 
     #[test]
     fn holes_are_found_and_punched() {
-        let page = PAGE as u64;
+        let page = PAGE_SIZE as u64;
         let mut pages = Pages::default();
-        pages.write(page, &[1; 2 * PAGE]);
+        pages.write(page, &[1; 2 * PAGE_SIZE]);
         pages.set_len(5 * page - 1);
         assert_eq!((pages.next_data(0), pages.next_data(page + 1)), (Some(page), Some(page + 1)));
         assert_eq!((pages.next_hole(0), pages.next_hole(page + 1)), (Some(0), Some(3 * page)));
         assert_eq!((pages.next_data(3 * page), pages.next_hole(5 * page)), (None, None));
-        pages.write(3 * page, &[1; 2 * PAGE - 1]);
+        pages.write(3 * page, &[1; 2 * PAGE_SIZE - 1]);
         assert_eq!(pages.next_hole(page), Some(5 * page - 1), "the end");
-        pages.punch(page + 1, 2 * PAGE);
+        pages.punch(page + 1, 2 * PAGE_SIZE);
         assert_eq!((pages.next_hole(page), pages.count()), (Some(2 * page), 3));
         assert_eq!(pages.read(page, 2, false), [1, 0]);
         assert_eq!(pages.read(3 * page, 2, false), [0, 1]);
@@ -220,16 +222,16 @@ mod tests {
         let mut seen = [false; 2];
         for seed in 0..50 {
             let mut pages = Pages::default();
-            pages.write(0, &[1; PAGE]);
+            pages.write(0, &[1; PAGE_SIZE]);
             pages.sync();
-            pages.write(PAGE as u64, &[2; PAGE]);
+            pages.write(PAGE_SIZE as u64, &[2; PAGE_SIZE]);
             pages.write(10, &[3; 10]);
-            pages.survive(&mut Random::new(seed));
-            let got = pages.read(0, 3 * PAGE, false);
-            assert!(got.len() == PAGE || got.len() == 2 * PAGE, "{}", got.len());
+            pages.cut_power(&mut Random::new(seed));
+            let got = pages.read(0, 3 * PAGE_SIZE, false);
+            assert!(got.len() == PAGE_SIZE || got.len() == 2 * PAGE_SIZE, "{}", got.len());
             assert!(got[10] == 1 || got[10..20] == [3; 10]);
             assert!(got[..10] == [1; 10] && got[20] == 1);
-            seen[got.len() / PAGE - 1] = true;
+            seen[got.len() / PAGE_SIZE - 1] = true;
         }
         assert_eq!(seen, [true; 2]);
     }
@@ -241,7 +243,7 @@ mod tests {
             pages.write(0, &[1; 100]);
             pages.sync();
             pages.set_len(50);
-            pages.survive(&mut Random::new(seed));
+            pages.cut_power(&mut Random::new(seed));
             assert_eq!(pages.read(0, 50, false), [1; 50]);
             pages.len()
         };
@@ -252,15 +254,15 @@ mod tests {
     #[test]
     fn the_cache_can_be_dropped_and_reading_fills_it() {
         let mut pages = Pages::default();
-        pages.write(0, &[1; 2 * PAGE]);
+        pages.write(0, &[1; 2 * PAGE_SIZE]);
         pages.drop_cache();
-        assert!(pages.is_cached(0, 2 * PAGE), "what only the cache has stays there");
+        assert!(pages.is_cached(0, 2 * PAGE_SIZE), "what only the cache has stays there");
         pages.sync();
         pages.drop_cache();
-        assert!(!pages.is_cached(0, 1) && pages.is_cached(2 * PAGE as u64, 9));
+        assert!(!pages.is_cached(0, 1) && pages.is_cached(2 * PAGE_SIZE as u64, 9));
         pages.read(0, 1, true);
         assert!(!pages.is_cached(0, 1), "read past the cache");
         pages.read(0, 1, false);
-        assert!(pages.is_cached(0, 1) && !pages.is_cached(PAGE as u64, 1));
+        assert!(pages.is_cached(0, 1) && !pages.is_cached(PAGE_SIZE as u64, 1));
     }
 }

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The number of an inode, which is not reused.
 pub(super) type Ino = u64;
 
-pub(super) const ROOT: Ino = 1;
+pub(super) const ROOT_INO: Ino = 1;
 /// Most bytes of a name.
-const MOST_NAME: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 #[derive(Clone, Debug)]
 pub(super) struct Inode {
@@ -30,7 +30,7 @@ pub(super) enum Node {
 type Entries = BTreeMap<Vec<u8>, Ino>;
 
 /// Names that change together: each names another inode from now on, or none.
-type Change = Vec<(Ino, Vec<u8>, Option<Ino>)>;
+type NameChange = Vec<(Ino, Vec<u8>, Option<Ino>)>;
 
 /// All inodes of a disk.
 #[derive(Clone, Debug)]
@@ -39,14 +39,14 @@ pub(super) struct Tree {
     next: Ino,
     /// The directories on the device, and the changes that are not on it.
     durable: BTreeMap<Ino, Entries>,
-    journal: Vec<Change>,
+    journal: Vec<NameChange>,
 }
 
 impl Tree {
     pub(super) fn new() -> Self {
-        let root = Inode { node: Node::directory(ROOT), mode: 0o755, links: 2, opens: 0 };
-        let inodes = BTreeMap::from([(ROOT, root)]);
-        Self { inodes, next: ROOT + 1, durable: BTreeMap::new(), journal: Vec::new() }
+        let root = Inode { node: Node::directory(ROOT_INO), mode: 0o755, links: 2, opens: 0 };
+        let inodes = BTreeMap::from([(ROOT_INO, root)]);
+        Self { inodes, next: ROOT_INO + 1, durable: BTreeMap::new(), journal: Vec::new() }
     }
 
     pub(super) fn inode(&self, ino: Ino) -> &Inode {
@@ -87,14 +87,14 @@ impl Tree {
         if path.is_empty() {
             return Err(Errno::NOENT);
         }
-        let start = if path[0] == b'/' { ROOT } else { from };
+        let start = if path[0] == b'/' { ROOT_INO } else { from };
         let mut steps = path.split(|byte| *byte == b'/').filter(|step| !step.is_empty());
         let ino = steps.try_fold(start, |at, step| self.step(at, step))?;
         if path.ends_with(b"/") { self.entries(ino).map(|_| ino) } else { Ok(ino) }
     }
 
     fn step(&self, at: Ino, step: &[u8]) -> Result<Ino, Errno> {
-        if step.len() > MOST_NAME {
+        if step.len() > MAX_NAME_BYTES {
             return Err(Errno::NAMETOOLONG);
         }
         let Node::Dir { entries, parent } = &self.inode(at).node else { return Err(Errno::NOTDIR) };
@@ -121,7 +121,7 @@ impl Tree {
         }
         match name {
             b"." | b".." => Err(Errno::INVAL),
-            _ if name.len() > MOST_NAME => Err(Errno::NAMETOOLONG),
+            _ if name.len() > MAX_NAME_BYTES => Err(Errno::NAMETOOLONG),
             _ => Ok((dir, name)),
         }
     }
@@ -137,7 +137,7 @@ impl Tree {
     }
 
     /// Changes names together; the device gets the change later.
-    pub(super) fn change(&mut self, change: Change) {
+    pub(super) fn change(&mut self, change: NameChange) {
         for (dir, name, ino) in &change {
             if let Node::Dir { entries, .. } = &mut self.inode_mut(*dir).node {
                 match *ino {
@@ -155,7 +155,7 @@ impl Tree {
         self.apply(all);
     }
 
-    fn apply(&mut self, changes: impl IntoIterator<Item = Change>) {
+    fn apply(&mut self, changes: impl IntoIterator<Item = NameChange>) {
         for (dir, name, ino) in changes.into_iter().flatten() {
             let entries = self.durable.entry(dir).or_default();
             match ino {
@@ -176,16 +176,16 @@ impl Tree {
     }
 
     /// The disk after a power cut: the changes of names on the device, and the first few of the others; of each file what
-    /// [`Pages::survive`] leaves.
-    pub(super) fn survive(&mut self, random: &mut Random) {
-        let heard = random.below(self.journal.len() as u64 + 1) as usize;
+    /// [`Pages::cut_power`] leaves.
+    pub(super) fn cut_power(&mut self, random: &mut Random) {
+        let kept_changes = random.below(self.journal.len() as u64 + 1) as usize;
         let journal = std::mem::take(&mut self.journal);
-        self.apply(journal.into_iter().take(heard));
+        self.apply(journal.into_iter().take(kept_changes));
         let durable = self.durable.clone();
         self.inodes.values_mut().for_each(|inode| (inode.links, inode.opens) = (0, 0));
-        self.restore(ROOT, ROOT, &durable);
+        self.restore(ROOT_INO, ROOT_INO, &durable);
         self.sweep();
-        self.files_mut().for_each(|pages| pages.survive(random));
+        self.files_mut().for_each(|pages| pages.cut_power(random));
     }
 
     /// Restores a directory and everything below as it is on the device.

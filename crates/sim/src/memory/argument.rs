@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 /// Memory that a registration reads or writes during the call.
 #[derive(Clone, Copy)]
-pub(crate) struct Argument {
+pub(crate) struct RegisterArgument {
     start: *mut u8,
     count: u32,
 }
@@ -15,7 +15,7 @@ pub(crate) struct Argument {
 /// `struct io_uring_restriction`: an operation that a ring may do.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Restriction {
+pub(crate) struct RestrictionEntry {
     /// 1 allows a submission opcode.
     pub(crate) kind: u16,
     pub(crate) value: u8,
@@ -23,7 +23,7 @@ pub(crate) struct Restriction {
     reserved2: [u32; 3],
 }
 
-impl Argument {
+impl RegisterArgument {
     /// # Safety
     /// `start` must point to `count` items of what the registration expects, as the contract of `Kernel::register` demands.
     pub(crate) unsafe fn new(start: *mut u8, count: u32) -> Self {
@@ -60,10 +60,10 @@ impl Argument {
         Ok(unsafe { BufferEntries::new(setup) })
     }
 
-    pub(crate) fn restriction(self, index: u32) -> Restriction {
+    pub(crate) fn restriction(self, index: u32) -> RestrictionEntry {
         assert!(index < self.count);
         // SAFETY: the argument has `count` restrictions.
-        unsafe { self.start.cast::<Restriction>().add(index as usize).read_unaligned() }
+        unsafe { self.start.cast::<RestrictionEntry>().add(index as usize).read_unaligned() }
     }
 
     /// Writes the result of a probe: the operations up to `last`, as far as there is space.
@@ -85,7 +85,7 @@ impl Argument {
     }
 
     /// The argument, as the structure that its registration expects.
-    fn read<T: Structure>(self) -> T {
+    fn read<T: PlainStruct>(self) -> T {
         // SAFETY: `start` points to what the registration expects, as `new` demands. Each caller is the accessor for one
         // kind of registration, and asks for its structure; all of them are plain integers.
         unsafe { self.start.cast::<T>().read() }
@@ -100,9 +100,9 @@ impl Argument {
 }
 
 /// The structures of plain integers that registrations take.
-trait Structure: Copy {}
+trait PlainStruct: Copy {}
 
-impl Structure for RingUpdate {}
-impl Structure for BufferRingSetup {}
+impl PlainStruct for RingUpdate {}
+impl PlainStruct for BufferRingSetup {}
 
-const _: () = assert!(size_of::<Restriction>() == 16);
+const _: () = assert!(size_of::<RestrictionEntry>() == 16);

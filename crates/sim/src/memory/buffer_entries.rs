@@ -1,13 +1,13 @@
 //! A registered buffer ring, as the kernel sees it.
 #![allow(unsafe_code)]
 
-use crate::piece::Piece;
+use crate::memory_range::MemoryRange;
 use annulus_ring::BufferRingSetup;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// `struct io_uring_buf`; in entry 0 the last field is the ring's tail.
 #[repr(C)]
-struct Slot {
+struct BufferEntry {
     address: u64,
     len: u32,
     id: u16,
@@ -17,7 +17,7 @@ struct Slot {
 /// The entries of a buffer ring.
 #[derive(Clone, Copy)]
 pub(crate) struct BufferEntries {
-    first: *const Slot,
+    first: *const BufferEntry,
     mask: u16,
 }
 
@@ -40,14 +40,14 @@ impl BufferEntries {
 
     /// The `index`th buffer that was published, wrapping.
     #[inline]
-    pub(crate) fn buffer(self, index: u16) -> (u16, Piece) {
+    pub(crate) fn buffer(self, index: u16) -> (u16, MemoryRange) {
         // SAFETY: the masked index lies inside the ring, and the submitter does not change published entries. The tail
         // field, which it does change, is not read.
         unsafe {
             let slot = self.first.add(usize::from(index & self.mask));
             let (address, len) =
                 ((&raw const (*slot).address).read(), (&raw const (*slot).len).read());
-            ((&raw const (*slot).id).read(), Piece::new(address, len as usize))
+            ((&raw const (*slot).id).read(), MemoryRange::new(address, len as usize))
         }
     }
 }

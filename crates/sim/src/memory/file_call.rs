@@ -1,10 +1,10 @@
 //! File calls, with the arguments that they point to.
 #![allow(unsafe_code)]
 
-use super::Submitted;
-use super::header::pieces;
-use crate::fs::{Disk, OpenId, Pieces, StartedPath};
-use crate::piece::Piece;
+use super::SubmittedEntry;
+use super::header::ranges;
+use crate::fs::{AnchoredPath, Disk, MemoryRanges, OpenId};
+use crate::memory_range::MemoryRange;
 use crate::timeline::Nanos;
 use annulus_kernel::IoVec;
 use annulus_kernel::file::{CURSOR, FileCall, FileStat, OpenHow, PathAt};
@@ -16,10 +16,10 @@ use std::fmt;
 use std::os::fd::RawFd;
 
 /// Reads an entry.
-type Read = fn(&Submitted) -> FileCall;
+type EntryDecoder = fn(&SubmittedEntry) -> FileCall;
 
 /// The file calls that entries of a ring are, by their opcodes. Sockets have the first four too.
-const ENTRIES: [(u8, Read); 14] = [
+const ENTRY_DECODERS: [(u8, EntryDecoder); 14] = [
     (opcode::READ, |entry| {
         let (buffer, nowait) = (pointer(entry.addr), entry.op_flags & rwf::NOWAIT != 0);
         FileCall::Read { fd: entry.fd, buffer, len: entry.len, offset: entry.off, nowait }
@@ -51,52 +51,52 @@ const ENTRIES: [(u8, Read); 14] = [
         let advice = entry.op_flags;
         FileCall::Advise { fd: entry.fd, offset: entry.off, len: entry.len, advice }
     }),
-    (opcode::OPENAT2, |entry| FileCall::Open { at: at(entry), how: pointer(entry.off) }),
+    (opcode::OPENAT2, |entry| FileCall::Open { at: source_path(entry), how: pointer(entry.off) }),
     (opcode::STATX, |entry| FileCall::Stat {
-        at: at(entry),
+        at: source_path(entry),
         flags: entry.op_flags,
         stat: pointer(entry.off),
     }),
     (opcode::UNLINKAT, |entry| FileCall::Remove {
-        at: at(entry),
+        at: source_path(entry),
         directory: entry.op_flags & AT_REMOVEDIR != 0,
     }),
     (opcode::RENAMEAT, |entry| FileCall::Rename {
-        from: at(entry),
-        to: to(entry),
+        from: source_path(entry),
+        to: target_path(entry),
         flags: entry.op_flags,
     }),
     (opcode::LINKAT, |entry| FileCall::Link {
-        from: at(entry),
-        to: to(entry),
+        from: source_path(entry),
+        to: target_path(entry),
         flags: entry.op_flags,
     }),
-    (opcode::MKDIRAT, |entry| FileCall::MakeDir { at: at(entry), mode: entry.len }),
+    (opcode::MKDIRAT, |entry| FileCall::MakeDir { at: source_path(entry), mode: entry.len }),
 ];
 
 /// File calls that are entries on Linux and not here: there are no links of paths.
-pub(crate) const NO_ENTRIES: [u8; 1] = [opcode::SYMLINKAT];
+pub(crate) const REFUSED_FILE_OPCODES: [u8; 1] = [opcode::SYMLINKAT];
 
 /// The opcodes of the entries that are file calls.
-pub(crate) const FILE_CALLS: [u8; ENTRIES.len()] = {
-    let (mut opcodes, mut at) = ([0; ENTRIES.len()], 0);
-    while at < ENTRIES.len() {
-        opcodes[at] = ENTRIES[at].0;
+pub(crate) const FILE_OPCODES: [u8; ENTRY_DECODERS.len()] = {
+    let (mut opcodes, mut at) = ([0; ENTRY_DECODERS.len()], 0);
+    while at < ENTRY_DECODERS.len() {
+        opcodes[at] = ENTRY_DECODERS[at].0;
         at += 1;
     }
     opcodes
 };
 
-fn at(entry: &Submitted) -> PathAt {
+fn source_path(entry: &SubmittedEntry) -> PathAt {
     PathAt { dir: entry.fd, path: pointer(entry.addr) }
 }
 
-fn to(entry: &Submitted) -> PathAt {
+fn target_path(entry: &SubmittedEntry) -> PathAt {
     PathAt { dir: entry.len as RawFd, path: pointer(entry.off) }
 }
 
 /// `AT_FDCWD`: the root here.
-const CURRENT: RawFd = -100;
+const AT_FDCWD: RawFd = -100;
 const AT_EMPTY_PATH: u32 = 0x1000;
 const AT_REMOVEDIR: u32 = 0x200;
 const FSYNC_DATASYNC: u32 = 1;
@@ -105,10 +105,10 @@ const FALLOCATE_KEEP_SIZE: u32 = 1;
 const FALLOCATE_PUNCH_HOLE: u32 = 2 | FALLOCATE_KEEP_SIZE;
 const RENAME_NOREPLACE: u32 = 1;
 /// Most bytes of a path, including its zero.
-const MOST_PATH: usize = 4096;
+const PATH_MAX: usize = 4096;
 
 /// Looks descriptors up.
-type Find<'a> = &'a dyn Fn(RawFd) -> Result<OpenId, Errno>;
+type FindOpenFile<'a> = &'a dyn Fn(RawFd) -> Result<OpenId, Errno>;
 
 /// A call under the contract of [`FileCall::call`].
 pub(crate) struct FileRequest(FileCall);
@@ -121,81 +121,98 @@ impl FileRequest {
     }
 
     /// Reads what the call points to, except the bytes that it transfers: what it does to a disk. A call that is not simulated is refused.
-    pub(crate) fn read(&self, disk: &Disk, find: Find<'_>) -> Result<Call, Errno> {
+    pub(crate) fn read(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         use FileCall as F;
         let path = |at: PathAt| read_path(at, find);
         Ok(match self.0 {
             F::Open { at, how } => self.open(path(at)?, how)?,
             F::Stat { at, flags, stat } => {
-                let into = piece(stat.cast(), size_of::<FileStat>());
+                let into = range(stat.cast(), size_of::<FileStat>());
                 let itself = flags & AT_EMPTY_PATH != 0;
-                Call::on(path(at)?, move |disk, at| disk.stat(at, itself, into))
+                DiskCall::immediate(path(at)?, move |disk, at| disk.stat(at, itself, into))
             }
             F::Remove { at, directory } => {
-                Call::on(path(at)?, move |disk, at| disk.remove(at, directory))
+                DiskCall::immediate(path(at)?, move |disk, at| disk.remove(at, directory))
             }
             F::Rename { from, to, flags } if flags & !RENAME_NOREPLACE == 0 => {
                 let replaces = flags == 0;
-                Call::on((path(from)?, path(to)?), move |disk, (from, to)| {
+                DiskCall::immediate((path(from)?, path(to)?), move |disk, (from, to)| {
                     disk.rename(from, to, replaces)
                 })
             }
             F::Link { from, to, .. } => {
-                Call::on((path(from)?, path(to)?), |disk, (from, to)| disk.link(from, to))
+                DiskCall::immediate((path(from)?, path(to)?), |disk, (from, to)| {
+                    disk.link(from, to)
+                })
             }
-            F::MakeDir { at, mode } => Call::on(path(at)?, move |disk, at| disk.make_dir(at, mode)),
-            F::SetMode { at, mode } => Call::on(path(at)?, move |disk, at| disk.set_mode(at, mode)),
+            F::MakeDir { at, mode } => {
+                DiskCall::immediate(path(at)?, move |disk, at| disk.make_dir(at, mode))
+            }
+            F::SetMode { at, mode } => {
+                DiskCall::immediate(path(at)?, move |disk, at| disk.set_mode(at, mode))
+            }
             _ => return self.read_on_file(disk, find),
         })
     }
 
     /// The calls on descriptors.
-    fn read_on_file(&self, disk: &Disk, find: Find<'_>) -> Result<Call, Errno> {
+    fn read_on_file(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         use FileCall as F;
         let offset = |at: u64| (at != CURSOR).then_some(at);
         Ok(match self.0 {
             F::Read { fd, buffer, len, offset: at, nowait } => {
-                Call::read(disk, find(fd)?, one(buffer, len), offset(at), nowait)
+                DiskCall::read(disk, find(fd)?, single_range(buffer, len), offset(at), nowait)
             }
             F::ReadVector { fd, vectors, count, offset: at, nowait } => {
-                Call::read(disk, find(fd)?, vectors_of(vectors, count), offset(at), nowait)
+                DiskCall::read(disk, find(fd)?, vectors_of(vectors, count), offset(at), nowait)
             }
             F::Write { fd, buffer, len, offset: at } => {
-                Call::write(disk, find(fd)?, one(buffer.cast_mut(), len), offset(at))
+                DiskCall::write(disk, find(fd)?, single_range(buffer.cast_mut(), len), offset(at))
             }
             F::WriteVector { fd, vectors, count, offset: at } => {
-                Call::write(disk, find(fd)?, vectors_of(vectors, count), offset(at))
+                DiskCall::write(disk, find(fd)?, vectors_of(vectors, count), offset(at))
             }
             F::Sync { fd, .. } => {
-                let takes = disk.sync_time(find(fd)?);
-                Call { takes, ..Call::on(find(fd)?, |disk, file| disk.sync(*file)) }
+                let duration = disk.sync_time(find(fd)?);
+                DiskCall {
+                    duration,
+                    ..DiskCall::immediate(find(fd)?, |disk, file| disk.sync(*file))
+                }
             }
             F::SetLen { fd, len } => {
-                Call::on(find(fd)?, move |disk, file| disk.set_len(*file, len))
+                DiskCall::immediate(find(fd)?, move |disk, file| disk.set_len(*file, len))
             }
             F::Allocate { fd, mode, offset, len } if mode <= FALLOCATE_KEEP_SIZE => {
-                Call::on(find(fd)?, move |disk, file| disk.allocate(*file, mode != 0, offset, len))
+                DiskCall::immediate(find(fd)?, move |disk, file| {
+                    disk.allocate(*file, mode != 0, offset, len)
+                })
             }
             F::Allocate { fd, mode: FALLOCATE_PUNCH_HOLE, offset, len } if len > 0 => {
-                Call::on(find(fd)?, move |disk, file| disk.punch(*file, offset, len))
+                DiskCall::immediate(find(fd)?, move |disk, file| disk.punch(*file, offset, len))
             }
             // There are no pipes: status flags do not matter here.
-            F::Advise { fd, .. } | F::SetFlags { fd, .. } => Call::on(find(fd)?, |_, _| Ok(0)),
+            F::Advise { fd, .. } | F::SetFlags { fd, .. } => {
+                DiskCall::immediate(find(fd)?, |_, _| Ok(0))
+            }
             F::ReadDir { fd, buffer, len } => {
-                let into = piece(buffer, len as usize);
-                Call::on(find(fd)?, move |disk, file| disk.read_dir(*file, into))
+                let into = range(buffer, len as usize);
+                DiskCall::immediate(find(fd)?, move |disk, file| disk.read_dir(*file, into))
             }
             F::Seek { fd, offset, origin, position } => {
-                let into = piece(position.cast(), size_of::<u64>());
-                Call::on(find(fd)?, move |disk, file| disk.seek(*file, offset, origin, into))
+                let into = range(position.cast(), size_of::<u64>());
+                DiskCall::immediate(find(fd)?, move |disk, file| {
+                    disk.seek(*file, offset, origin, into)
+                })
             }
             F::Copy { from, from_offset, to, to_offset, len } => {
                 let ends = ((find(from)?, offset(from_offset)), (find(to)?, offset(to_offset)));
-                Call::on(ends, move |disk, (from, to)| disk.copy(*from, *to, len as usize))
+                DiskCall::immediate(ends, move |disk, (from, to)| {
+                    disk.copy(*from, *to, len as usize)
+                })
             }
-            F::SetModeOf { fd, mode } => {
-                Call::on(find(fd)?, move |disk, file| disk.set_mode_of(disk.ino(*file), mode))
-            }
+            F::SetModeOf { fd, mode } => DiskCall::immediate(find(fd)?, move |disk, file| {
+                disk.set_mode_of(disk.ino(*file), mode)
+            }),
             // There are no links of paths, and no sockets to send files to; the others come here with flags besides those above.
             F::Symlink { .. }
             | F::ReadLink { .. }
@@ -212,73 +229,86 @@ impl FileRequest {
         })
     }
 
-    fn open(&self, at: StartedPath, how: *const OpenHow) -> Result<Call, Errno> {
+    fn open(&self, at: AnchoredPath, how: *const OpenHow) -> Result<DiskCall, Errno> {
         // SAFETY: `how` is valid until the call is done, as `new` demands.
         let OpenHow { flags, mode, resolve } = unsafe { how.read() };
-        if resolve & OpenHow::BENEATH != 0 && leads_out(&at.path) {
+        if resolve & OpenHow::BENEATH != 0 && escapes_start(&at.path) {
             return Err(Errno::XDEV);
         }
         let open = move |disk: &mut Disk, at: &_| disk.open(at, flags as u32, mode as u32);
-        Ok(Call { opens: true, ..Call::on(at, open) })
+        Ok(DiskCall { opens: true, ..DiskCall::immediate(at, open) })
     }
 }
 
 /// The answer of a call: a count, zero, or the number of a file that it has opened.
-type Done = Result<usize, Errno>;
+type CallResult = Result<usize, Errno>;
 
-type Action = dyn FnOnce(&mut Disk, &Pieces) -> Done;
+type DiskAction = dyn FnOnce(&mut Disk, &MemoryRanges) -> CallResult;
 
 /// A file call on a disk, with its arguments copied.
-pub(crate) struct Call {
+pub(crate) struct DiskCall {
     /// How long the device needs for it; zero if it waits for none, or fails at once.
-    pub(crate) takes: Nanos,
+    pub(crate) duration: Nanos,
     /// The memory of the bytes that it transfers.
-    pub(crate) memory: Pieces,
+    pub(crate) memory: MemoryRanges,
     /// It fills that memory.
     pub(crate) fills: bool,
     /// It opens a file.
     pub(crate) opens: bool,
-    action: Box<Action>,
+    action: Box<DiskAction>,
 }
 
-impl Call {
+impl DiskCall {
     /// A call on files or paths that waits for no device: it changes names and cached pages.
-    fn on<T: 'static>(subject: T, action: impl FnOnce(&mut Disk, &T) -> Done + 'static) -> Self {
+    fn immediate<T: 'static>(
+        subject: T,
+        action: impl FnOnce(&mut Disk, &T) -> CallResult + 'static,
+    ) -> Self {
         Self::transfer(Box::default(), move |disk, _| action(disk, &subject))
     }
 
-    fn transfer(memory: Pieces, action: impl FnOnce(&mut Disk, &Pieces) -> Done + 'static) -> Self {
-        Self { takes: 0, memory, fills: false, opens: false, action: Box::new(action) }
+    fn transfer(
+        memory: MemoryRanges,
+        action: impl FnOnce(&mut Disk, &MemoryRanges) -> CallResult + 'static,
+    ) -> Self {
+        Self { duration: 0, memory, fills: false, opens: false, action: Box::new(action) }
     }
 
-    fn read(disk: &Disk, file: OpenId, into: Pieces, offset: Option<u64>, nowait: bool) -> Self {
-        let takes = if nowait { 0 } else { disk.read_time(file, &into, offset) };
-        let read = move |disk: &mut Disk, into: &Pieces| disk.read(file, into, offset, nowait);
-        Self { takes, fills: true, ..Self::transfer(into, read) }
+    fn read(
+        disk: &Disk,
+        file: OpenId,
+        into: MemoryRanges,
+        offset: Option<u64>,
+        nowait: bool,
+    ) -> Self {
+        let duration = if nowait { 0 } else { disk.read_time(file, &into, offset) };
+        let read =
+            move |disk: &mut Disk, into: &MemoryRanges| disk.read(file, into, offset, nowait);
+        Self { duration, fills: true, ..Self::transfer(into, read) }
     }
 
-    fn write(disk: &Disk, file: OpenId, from: Pieces, offset: Option<u64>) -> Self {
-        let write = move |disk: &mut Disk, from: &Pieces| disk.write(file, from, offset);
-        Self { takes: disk.write_time(file), ..Self::transfer(from, write) }
+    fn write(disk: &Disk, file: OpenId, from: MemoryRanges, offset: Option<u64>) -> Self {
+        let write = move |disk: &mut Disk, from: &MemoryRanges| disk.write(file, from, offset);
+        Self { duration: disk.write_time(file), ..Self::transfer(from, write) }
     }
 
     /// Makes the call.
-    pub(crate) fn perform(self, disk: &mut Disk) -> Done {
+    pub(crate) fn perform(self, disk: &mut Disk) -> CallResult {
         (self.action)(disk, &self.memory)
     }
 }
 
-impl fmt::Debug for Call {
+impl fmt::Debug for DiskCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("takes", &self.takes).finish_non_exhaustive()
+        f.debug_struct("DiskCall").field("duration", &self.duration).finish_non_exhaustive()
     }
 }
 
-impl Submitted {
+impl SubmittedEntry {
     /// The file call of an entry, if it is one.
-    pub(crate) fn file_call(&self, disk: &Disk, find: Find<'_>) -> Result<Call, Errno> {
+    pub(crate) fn file_call(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         let (_, read) =
-            ENTRIES.iter().find(|(code, _)| *code == self.opcode).ok_or(Errno::INVAL)?;
+            ENTRY_DECODERS.iter().find(|(code, _)| *code == self.opcode).ok_or(Errno::INVAL)?;
         // SAFETY: the entry was published under the contract of `Kernel::enter`: names are valid until it is consumed,
         // which is now, and bytes until the terminal completion.
         unsafe { FileRequest::new(&read(self)) }.read(disk, find)
@@ -286,7 +316,7 @@ impl Submitted {
 }
 
 /// Whether a path leads out of the directory that it starts from. There are no symbolic links, so its text says it.
-fn leads_out(path: &[u8]) -> bool {
+fn escapes_start(path: &[u8]) -> bool {
     let mut depth = 0_u32;
     let leaves = |step: &[u8]| match step {
         b"" | b"." => false,
@@ -307,35 +337,35 @@ fn pointer<T>(address: u64) -> *mut T {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-fn piece(start: *mut u8, len: usize) -> Piece {
-    // SAFETY: the memory belongs to the call until it is done: the calls come from a `FileRequest` or a `Submitted`, which
+fn range(start: *mut u8, len: usize) -> MemoryRange {
+    // SAFETY: the memory belongs to the call until it is done: the calls come from a `FileRequest` or a `SubmittedEntry`, which
     // demand that.
-    unsafe { Piece::new(start.expose_provenance() as u64, len) }
+    unsafe { MemoryRange::new(start.expose_provenance() as u64, len) }
 }
 
-fn one(start: *mut u8, len: u32) -> Pieces {
-    Box::new([piece(start, len as usize)])
+fn single_range(start: *mut u8, len: u32) -> MemoryRanges {
+    Box::new([range(start, len as usize)])
 }
 
-fn vectors_of(first: *const IoVec, count: u32) -> Pieces {
-    // SAFETY: vectors and memory belong to the call until it is done: the calls come from a `FileRequest` or a `Submitted`.
-    unsafe { pieces(first, count as usize) }
+fn vectors_of(first: *const IoVec, count: u32) -> MemoryRanges {
+    // SAFETY: vectors and memory belong to the call until it is done: the calls come from a `FileRequest` or a `SubmittedEntry`.
+    unsafe { ranges(first, count as usize) }
 }
 
 /// The path, and the file where it starts.
-fn read_path(at: PathAt, find: Find<'_>) -> Result<StartedPath, Errno> {
+fn read_path(at: PathAt, find: FindOpenFile<'_>) -> Result<AnchoredPath, Errno> {
     if at.path.is_null() {
         return Err(Errno::FAULT);
     }
     let path = path_bytes(at.path);
-    if path.len() >= MOST_PATH {
+    if path.len() >= PATH_MAX {
         return Err(Errno::NAMETOOLONG);
     }
     if let Some(fd) = descriptor_of(&path) {
-        return Ok(StartedPath { dir: Some(find(fd)?), path: Vec::new() });
+        return Ok(AnchoredPath { dir: Some(find(fd)?), path: Vec::new() });
     }
-    let absolute = path.starts_with(b"/") || at.dir == CURRENT;
-    Ok(StartedPath { dir: if absolute { None } else { Some(find(at.dir)?) }, path })
+    let absolute = path.starts_with(b"/") || at.dir == AT_FDCWD;
+    Ok(AnchoredPath { dir: if absolute { None } else { Some(find(at.dir)?) }, path })
 }
 
 /// The descriptor that a path of `/proc` names.
@@ -345,7 +375,7 @@ fn descriptor_of(path: &[u8]) -> Option<RawFd> {
 }
 
 fn path_bytes(path: *const c_char) -> Vec<u8> {
-    // SAFETY: the path is valid and ends with a zero: the calls come from a `FileRequest` or a `Submitted`.
+    // SAFETY: the path is valid and ends with a zero: the calls come from a `FileRequest` or a `SubmittedEntry`.
     unsafe { CStr::from_ptr(path) }.to_bytes().to_vec()
 }
 
@@ -357,13 +387,13 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_as_the_call_of_which_it_was_made() {
-        for (opcode, read) in ENTRIES {
+        for (opcode, read) in ENTRY_DECODERS {
             // Each field has a value of its own, which is a valid flag as well.
             let (addr, off, len, op_flags) =
                 (0x1001, 0x2002, 0x303, rwf::NOWAIT | AT_REMOVEDIR | 1);
             let entry = Entry { opcode, fd: 3, addr, off, len, op_flags, ..Entry::default() };
             // SAFETY: nothing is read of what the entries name.
-            let read = |entry| read(&unsafe { Submitted::new(entry) });
+            let read = |entry| read(&unsafe { SubmittedEntry::new(entry) });
             let made = file_entry(&read(entry)).expect("the call has an entry");
             assert_eq!(made.opcode, opcode);
             assert_eq!(without_nowait(read(made)), without_nowait(read(entry)));

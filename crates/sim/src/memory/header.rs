@@ -1,21 +1,21 @@
 //! A `struct msghdr` of an entry.
 #![allow(unsafe_code)]
 
-use crate::piece::Piece;
+use crate::memory_range::MemoryRange;
 use annulus_kernel::{IoVec, MsgHeader};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// The memory that a header names.
 #[derive(Debug)]
-pub(crate) struct Header {
+pub(crate) struct MessageHeader {
     place: *mut MsgHeader,
-    pub(crate) name: Piece,
-    pub(crate) control: Piece,
-    pub(crate) vectors: Box<[Piece]>,
+    pub(crate) name: MemoryRange,
+    pub(crate) control: MemoryRange,
+    pub(crate) vectors: Box<[MemoryRange]>,
 }
 
-impl Header {
+impl MessageHeader {
     /// # Safety
     /// The vectors must be valid now; name, control messages and the bytes of the vectors until the terminal completion of
     /// the operation that uses them. If [`answer`](Self::answer) is called, so must `place`.
@@ -25,9 +25,9 @@ impl Header {
         unsafe {
             Self {
                 place,
-                name: Piece::new(name as u64, header.name_len as usize),
-                control: Piece::new(control as u64, header.control_len),
-                vectors: pieces(header.vectors, header.vector_count),
+                name: MemoryRange::new(name as u64, header.name_len as usize),
+                control: MemoryRange::new(control as u64, header.control_len),
+                vectors: ranges(header.vectors, header.vector_count),
             }
         }
     }
@@ -47,11 +47,11 @@ impl Header {
 
 /// # Safety
 /// There must be `count` vectors at `first`, and their bytes must be valid until the terminal completion.
-pub(super) unsafe fn pieces(first: *const IoVec, count: usize) -> Box<[Piece]> {
+pub(super) unsafe fn ranges(first: *const IoVec, count: usize) -> Box<[MemoryRange]> {
     // SAFETY: vectors and bytes are valid as long as this function demands.
-    let piece = |index| unsafe {
+    let range = |index| unsafe {
         let IoVec { base, len } = first.add(index).read();
-        Piece::new(base.expose_provenance() as u64, len)
+        MemoryRange::new(base.expose_provenance() as u64, len)
     };
-    (0..count).map(piece).collect()
+    (0..count).map(range).collect()
 }

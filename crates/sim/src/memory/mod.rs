@@ -11,9 +11,9 @@ mod header;
 mod queues;
 mod submitted;
 
-pub(crate) use argument::Argument;
+pub(crate) use argument::RegisterArgument;
 pub(crate) use buffer_entries::BufferEntries;
-pub(crate) use file_call::{Call, FILE_CALLS, FileRequest, NO_ENTRIES};
-pub(crate) use header::Header;
-pub(crate) use queues::{COMPLETIONS, Queues, SUBMISSIONS, Shape};
-pub(crate) use submitted::Submitted;
+pub(crate) use file_call::{DiskCall, FILE_OPCODES, FileRequest, REFUSED_FILE_OPCODES};
+pub(crate) use header::MessageHeader;
+pub(crate) use queues::{COMPLETION_OFFSETS, Queues, RingSizes, SUBMISSION_OFFSETS};
+pub(crate) use submitted::SubmittedEntry;

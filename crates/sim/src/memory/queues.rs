@@ -1,14 +1,14 @@
 //! The two queues of a ring, as the kernel sees them.
 #![allow(unsafe_code)]
 
-use super::Submitted;
+use super::SubmittedEntry;
 use annulus_kernel::{CompletionOffsets, Mapping, SubmissionOffsets};
 use annulus_ring::{Completion, Entry};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The layout of the first mapping of a ring. The completions follow at `CQES`, the index array after them.
-pub(crate) const SUBMISSIONS: SubmissionOffsets = SubmissionOffsets {
+/// The layout of the first mapping of a ring. The completions follow at `CQES_OFFSET`, the index array after them.
+pub(crate) const SUBMISSION_OFFSETS: SubmissionOffsets = SubmissionOffsets {
     head: 0,
     tail: 4,
     ring_mask: 8,
@@ -19,40 +19,40 @@ pub(crate) const SUBMISSIONS: SubmissionOffsets = SubmissionOffsets {
     reserved: 0,
     user_addr: 0,
 };
-pub(crate) const COMPLETIONS: CompletionOffsets = CompletionOffsets {
+pub(crate) const COMPLETION_OFFSETS: CompletionOffsets = CompletionOffsets {
     head: 64,
     tail: 68,
     ring_mask: 72,
     ring_entries: 76,
     overflow: 80,
-    cqes: CQES,
+    cqes: CQES_OFFSET,
     flags: 84,
     reserved: 0,
     user_addr: 0,
 };
-const CQES: u32 = 128;
-const PAGE: usize = 4096;
+const CQES_OFFSET: u32 = 128;
+const PAGE_SIZE: usize = 4096;
 /// Indices start just below the wrap. On Linux they start at zero, which programs must not rely on.
-const START: u32 = u32::MAX - 7;
+const FIRST_INDEX: u32 = u32::MAX - 7;
 
 /// The sizes of a ring.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct RingSizes {
     pub(crate) submissions: u32,
     pub(crate) completions: u32,
     /// Whether there is an index array in front of the entries.
     pub(crate) array: bool,
 }
 
-impl Shape {
+impl RingSizes {
     /// The offset of the index array; zero without one.
     pub(crate) fn array_offset(self) -> u32 {
-        if self.array { CQES + self.completions * size_of::<Completion>() as u32 } else { 0 }
+        if self.array { CQES_OFFSET + self.completions * size_of::<Completion>() as u32 } else { 0 }
     }
 
     fn rings_len(self) -> usize {
         let array = if self.array { self.submissions as usize * 4 } else { 0 };
-        CQES as usize + self.completions as usize * size_of::<Completion>() + array
+        CQES_OFFSET as usize + self.completions as usize * size_of::<Completion>() + array
     }
 }
 
@@ -60,24 +60,29 @@ impl Shape {
 pub(crate) struct Queues {
     rings: Mapping,
     entries: Mapping,
-    shape: Shape,
+    shape: RingSizes,
     head: u32,
     tail: u32,
 }
 
 impl Queues {
-    pub(crate) fn new(shape: Shape) -> Result<Self, Errno> {
+    pub(crate) fn new(shape: RingSizes) -> Result<Self, Errno> {
         let map = |len| Mapping::anonymous(len).map_err(|_| Errno::NOMEM);
         let rings = map(shape.rings_len())?;
         let entries = map(shape.submissions as usize * size_of::<Entry>())?;
-        let queues = Self { rings, entries, shape, head: START, tail: START };
-        for offset in [SUBMISSIONS.head, SUBMISSIONS.tail, COMPLETIONS.head, COMPLETIONS.tail] {
-            queues.word(offset).store(START, Ordering::Relaxed);
+        let queues = Self { rings, entries, shape, head: FIRST_INDEX, tail: FIRST_INDEX };
+        for offset in [
+            SUBMISSION_OFFSETS.head,
+            SUBMISSION_OFFSETS.tail,
+            COMPLETION_OFFSETS.head,
+            COMPLETION_OFFSETS.tail,
+        ] {
+            queues.word(offset).store(FIRST_INDEX, Ordering::Relaxed);
         }
-        queues.word(SUBMISSIONS.ring_mask).store(shape.submissions - 1, Ordering::Relaxed);
-        queues.word(SUBMISSIONS.ring_entries).store(shape.submissions, Ordering::Relaxed);
-        queues.word(COMPLETIONS.ring_mask).store(shape.completions - 1, Ordering::Relaxed);
-        queues.word(COMPLETIONS.ring_entries).store(shape.completions, Ordering::Relaxed);
+        queues.word(SUBMISSION_OFFSETS.ring_mask).store(shape.submissions - 1, Ordering::Relaxed);
+        queues.word(SUBMISSION_OFFSETS.ring_entries).store(shape.submissions, Ordering::Relaxed);
+        queues.word(COMPLETION_OFFSETS.ring_mask).store(shape.completions - 1, Ordering::Relaxed);
+        queues.word(COMPLETION_OFFSETS.ring_entries).store(shape.completions, Ordering::Relaxed);
         Ok(queues)
     }
 
@@ -89,7 +94,7 @@ impl Queues {
             _ => return None,
         };
         // A mapping has whole pages.
-        (len <= mapping.len().next_multiple_of(PAGE)).then(|| mapping.as_ptr())
+        (len <= mapping.len().next_multiple_of(PAGE_SIZE)).then(|| mapping.as_ptr())
     }
 
     /// Whether a mapping starts at an address.
@@ -105,13 +110,13 @@ impl Queues {
     #[inline]
     pub(crate) fn submitted(&self) -> u32 {
         // Acquire pairs with the submitter's release store of the tail.
-        let tail = self.word(SUBMISSIONS.tail).load(Ordering::Acquire);
+        let tail = self.word(SUBMISSION_OFFSETS.tail).load(Ordering::Acquire);
         tail.wrapping_sub(self.head).min(self.shape.submissions)
     }
 
     /// Reads the next entry; `None` if the index array names none. Only if [`submitted`](Self::submitted) is not zero.
     #[inline]
-    pub(crate) fn take_entry(&mut self) -> Option<Submitted> {
+    pub(crate) fn take_entry(&mut self) -> Option<SubmittedEntry> {
         let slot = self.head & (self.shape.submissions - 1);
         self.head = self.head.wrapping_add(1);
         let index = if self.shape.array { self.indirect(slot) } else { slot };
@@ -119,9 +124,9 @@ impl Queues {
             return None;
         }
         // SAFETY: the index lies inside the mapping, and the submitter does not change the entry until the head has passed
-        // it. It was published under the contract of `Kernel::enter`, as `Submitted::new` demands.
+        // it. It was published under the contract of `Kernel::enter`, as `SubmittedEntry::new` demands.
         Some(unsafe {
-            Submitted::new(self.entries.as_ptr().cast::<Entry>().add(index as usize).read())
+            SubmittedEntry::new(self.entries.as_ptr().cast::<Entry>().add(index as usize).read())
         })
     }
 
@@ -129,7 +134,7 @@ impl Queues {
     #[inline]
     pub(crate) fn commit(&self) {
         // Release pairs with the submitter's acquire load of the head: only then may it overwrite the entries.
-        self.word(SUBMISSIONS.head).store(self.head, Ordering::Release);
+        self.word(SUBMISSION_OFFSETS.head).store(self.head, Ordering::Release);
     }
 
     /// Completions that were posted and not taken.
@@ -142,7 +147,7 @@ impl Queues {
     #[inline]
     pub(crate) fn taken(&self) -> u32 {
         // Acquire pairs with the submitter's release store of the head: the slots before it can be reused.
-        self.word(COMPLETIONS.head).load(Ordering::Acquire)
+        self.word(COMPLETION_OFFSETS.head).load(Ordering::Acquire)
     }
 
     /// Completions posted so far, wrapping.
@@ -160,19 +165,19 @@ impl Queues {
         let slot = (self.tail & (self.shape.completions - 1)) as usize;
         // SAFETY: the slot lies inside the mapping, and the submitter has taken the completion that was there.
         unsafe {
-            let first = self.rings.as_ptr().add(CQES as usize).cast::<Completion>();
+            let first = self.rings.as_ptr().add(CQES_OFFSET as usize).cast::<Completion>();
             first.add(slot).write(completion);
         }
         self.tail = self.tail.wrapping_add(1);
         // Release pairs with the submitter's acquire load of the tail.
-        self.word(COMPLETIONS.tail).store(self.tail, Ordering::Release);
+        self.word(COMPLETION_OFFSETS.tail).store(self.tail, Ordering::Release);
         true
     }
 
     /// Sets or clears a bit of the submission queue's flags.
     #[inline]
     pub(crate) fn flag(&self, bit: u32, on: bool) {
-        let flags = self.word(SUBMISSIONS.flags);
+        let flags = self.word(SUBMISSION_OFFSETS.flags);
         let value = flags.load(Ordering::Relaxed);
         flags.store(if on { value | bit } else { value & !bit }, Ordering::Relaxed);
     }

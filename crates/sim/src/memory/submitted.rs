@@ -1,8 +1,8 @@
 //! A submission entry that came through the queue, and the memory that it names.
 #![allow(unsafe_code)]
 
-use super::header::{Header, pieces};
-use crate::piece::Piece;
+use super::header::{MessageHeader, ranges};
+use crate::memory_range::MemoryRange;
 use crate::timeline::Nanos;
 use annulus_kernel::{Address, IoVec, MsgHeader};
 use annulus_ring::Entry;
@@ -11,13 +11,13 @@ use rustix::io::Errno;
 use std::ops::Deref;
 
 /// Most vectors a message may have (`UIO_MAXIOV`).
-const MOST_VECTORS: usize = 1024;
+const MAX_VECTORS: usize = 1024;
 
 /// An entry under the contract of [`Ring::push_unchecked`](annulus_ring::Ring::push_unchecked).
 #[derive(Clone, Copy)]
-pub(crate) struct Submitted(Entry);
+pub(crate) struct SubmittedEntry(Entry);
 
-impl Submitted {
+impl SubmittedEntry {
     /// # Safety
     /// The entry was published under the contract of `Kernel::enter`, or says what another call of the trait does: then what it names
     /// is valid during that call, and the entry is used no longer.
@@ -27,10 +27,10 @@ impl Submitted {
 
     /// The memory of a receive or send.
     #[inline]
-    pub(crate) fn memory(&self) -> Piece {
+    pub(crate) fn memory(&self) -> MemoryRange {
         // SAFETY: `addr` and `len` of a receive or send name memory that is valid until the terminal completion, as `new`
         // demands.
-        unsafe { Piece::new(self.0.addr, self.0.len as usize) }
+        unsafe { MemoryRange::new(self.0.addr, self.0.len as usize) }
     }
 
     /// The address that a send names.
@@ -39,7 +39,7 @@ impl Submitted {
         let len = usize::from(u16::from_ne_bytes([first, second]));
         // SAFETY: `off` and the length of a send with an address name memory that is valid until the terminal completion, as `new`
         // demands.
-        Address::from_bytes(&unsafe { Piece::new(self.0.off, len) }.bytes())
+        Address::from_bytes(&unsafe { MemoryRange::new(self.0.off, len) }.bytes())
     }
 
     /// The socket address of a connect.
@@ -70,7 +70,7 @@ impl Submitted {
     }
 
     /// Reads the `struct msghdr` of a message, and its vectors.
-    pub(crate) fn message(&self) -> Result<Header, Errno> {
+    pub(crate) fn message(&self) -> Result<MessageHeader, Errno> {
         if self.0.addr == 0 {
             return Err(Errno::FAULT);
         }
@@ -79,17 +79,17 @@ impl Submitted {
         // until the terminal completion; and the header of a receive, too.
         unsafe {
             let header = place.read();
-            if header.vector_count > MOST_VECTORS {
+            if header.vector_count > MAX_VECTORS {
                 return Err(Errno::MSGSIZE);
             }
-            Ok(Header::new(place, &header))
+            Ok(MessageHeader::new(place, &header))
         }
     }
 
     /// The memory of the vectors of a write.
-    pub(crate) fn vectors(&self) -> Result<Box<[Piece]>, Errno> {
+    pub(crate) fn vectors(&self) -> Result<Box<[MemoryRange]>, Errno> {
         let count = self.0.len as usize;
-        if count > MOST_VECTORS {
+        if count > MAX_VECTORS {
             return Err(Errno::INVAL);
         }
         if self.0.addr == 0 && count > 0 {
@@ -98,11 +98,11 @@ impl Submitted {
         let first = std::ptr::with_exposed_provenance::<IoVec>(self.0.addr as usize);
         // SAFETY: the vectors are valid until the entry is consumed, which is now, and their bytes until the terminal
         // completion.
-        Ok(unsafe { pieces(first, count) })
+        Ok(unsafe { ranges(first, count) })
     }
 }
 
-impl Deref for Submitted {
+impl Deref for SubmittedEntry {
     type Target = Entry;
 
     #[inline]

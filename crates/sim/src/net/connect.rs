@@ -2,27 +2,27 @@
 
 use super::datagram_queue::DatagramPeer;
 use super::internet;
-use super::ports::{mapped, reachable};
-use super::socket::{Side, Socket, SocketId, State};
-use super::{Change, Net};
+use super::ports::{ipv4_mapped, wildcard_to_loopback};
+use super::socket::{Side, Socket, SocketId, SocketState};
+use super::{Net, SocketChange};
 use crate::timeline::Nanos;
 use annulus_kernel::{Address, Domain};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 
 /// Attempts at a listener whose queue is full. The waits between them double from one second: `tcp_syn_retries`.
-const RETRIES: u8 = 6;
-const FIRST_WAIT: Nanos = 1_000_000_000;
+const MAX_CONNECT_RETRIES: u8 = 6;
+const FIRST_RETRY_DELAY: Nanos = 1_000_000_000;
 
 /// `AF_UNSPEC`: a connect to it disconnects a datagram socket.
-const UNSPECIFIED: u16 = 0;
+const AF_UNSPEC: u16 = 0;
 
 impl Net {
-    /// Starts a connect. Its outcome ends [`State::Connecting`].
+    /// Starts a connect. Its outcome ends [`SocketState::Connecting`].
     pub(crate) fn connect(&mut self, id: SocketId, to: &Address) -> Result<(), Errno> {
         let socket = self.socket(id);
         match (socket.domain, socket.is_datagram()) {
-            (_, true) if to.family() == UNSPECIFIED => {
+            (_, true) if to.family() == AF_UNSPEC => {
                 self.disconnect(id);
                 Ok(())
             }
@@ -42,8 +42,8 @@ impl Net {
     fn connect_tcp(&mut self, id: SocketId, to: SocketAddr) -> Result<(), Errno> {
         let socket = self.socket(id);
         match socket.state {
-            State::Connecting => return Err(Errno::ALREADY),
-            State::Listening(_) => return Err(Errno::ISCONN),
+            SocketState::Connecting => return Err(Errno::ALREADY),
+            SocketState::Listening(_) => return Err(Errno::ISCONN),
             // A connection that was reset counts.
             _ if socket.peer.is_some() => return Err(Errno::ISCONN),
             _ => {}
@@ -51,7 +51,7 @@ impl Net {
         if to.is_ipv4() != (socket.domain == Domain::Inet) {
             return Err(Errno::AFNOSUPPORT);
         }
-        let to = reachable(self.on_host(to));
+        let to = wildcard_to_loopback(self.on_host(to));
         let own = self.host.unwrap_or(to.ip());
         let local = match socket.local {
             Some(local) if local.ip().is_unspecified() => (own, local.port()).into(),
@@ -61,67 +61,67 @@ impl Net {
         let socket = self.socket_mut(id);
         socket.local = Some(local);
         socket.remote = Some(to);
-        socket.state = State::Connecting;
-        self.attempt(id, 0, 0);
+        socket.state = SocketState::Connecting;
+        self.schedule_attempt(id, 0, 0);
         Ok(())
     }
 
-    fn attempt(&mut self, id: SocketId, nth: u8, wait: Nanos) {
+    fn schedule_attempt(&mut self, id: SocketId, nth: u8, wait: Nanos) {
         let link = self.links.of(self.sockets.at(id));
         let delay = link.delay(&mut self.random);
-        self.schedule(self.time.now() + wait + delay, id, Change::Attempt(nth));
+        self.schedule(self.time.now() + wait + delay, id, SocketChange::Attempt(nth));
     }
 
     /// An attempt arrives at the address, unless that is behind a partition.
     pub(super) fn on_attempt(&mut self, id: SocketId, nth: u8) {
         let client = self.socket(id);
-        if client.released || !matches!(client.state, State::Connecting) {
+        if client.released || !matches!(client.state, SocketState::Connecting) {
             return;
         }
         let Some(remote) = client.remote else { return };
         if self.is_cut_off(id) {
-            return self.try_later(id, nth);
+            return self.retry_connect(id, nth);
         }
         let Some(listener) = self.ports.listener(remote, &mut self.random) else {
-            return self.schedule_change(id, Change::Refused);
+            return self.schedule_change(id, SocketChange::Refused);
         };
         if !self.has_backlog_space(listener) {
-            return self.try_later(id, nth);
+            return self.retry_connect(id, nth);
         }
-        let child = self.child(listener, id);
-        if let State::Listening(listening) = &mut self.socket_mut(listener).state {
+        let child = self.create_child(listener, id);
+        if let SocketState::Listening(listening) = &mut self.socket_mut(listener).state {
             listening.queue.push_back(child);
         }
         self.wake(listener, Side::Read);
-        self.schedule_change(id, Change::Established);
+        self.schedule_change(id, SocketChange::Established);
     }
 
     /// A full queue takes one more than the backlog, then attempts get no answer.
     pub(super) fn has_backlog_space(&self, listener: SocketId) -> bool {
         match &self.socket(listener).state {
-            State::Listening(listening) => listening.queue.len() <= listening.backlog,
+            SocketState::Listening(listening) => listening.queue.len() <= listening.backlog,
             _ => false,
         }
     }
 
-    fn try_later(&mut self, id: SocketId, nth: u8) {
-        if nth == RETRIES {
+    fn retry_connect(&mut self, id: SocketId, nth: u8) {
+        if nth == MAX_CONNECT_RETRIES {
             return self.on_refused(id, Errno::TIMEDOUT);
         }
-        self.attempt(id, nth + 1, FIRST_WAIT << nth);
+        self.schedule_attempt(id, nth + 1, FIRST_RETRY_DELAY << nth);
     }
 
     /// The accepting end of a connection.
-    fn child(&mut self, listener: SocketId, client: SocketId) -> SocketId {
+    fn create_child(&mut self, listener: SocketId, client: SocketId) -> SocketId {
         let parent = self.socket(listener);
         let mut child = Socket::new(parent.domain, parent.options.clone());
         let (local, remote) = (self.socket(client).remote, self.socket(client).local);
         let seen = |address: SocketAddr| match child.domain {
-            Domain::Inet6 => mapped(address),
+            Domain::Inet6 => ipv4_mapped(address),
             Domain::Inet | Domain::Unix => address,
         };
         (child.local, child.remote) = (local.map(seen), remote.map(seen));
-        child.state = State::Open;
+        child.state = SocketState::Open;
         child.peer = Some(client);
         let child = self.sockets.insert(child);
         self.socket_mut(client).peer = Some(child);
@@ -130,8 +130,8 @@ impl Net {
 
     pub(super) fn on_established(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
-        if matches!(socket.state, State::Connecting) {
-            socket.state = State::Open;
+        if matches!(socket.state, SocketState::Connecting) {
+            socket.state = SocketState::Open;
             self.wake(id, Side::Write);
             self.wake(id, Side::Read);
         }
@@ -140,8 +140,8 @@ impl Net {
     /// An attempt failed.
     pub(super) fn on_refused(&mut self, id: SocketId, error: Errno) {
         let socket = self.socket_mut(id);
-        if matches!(socket.state, State::Connecting) {
-            socket.state = State::Fresh;
+        if matches!(socket.state, SocketState::Connecting) {
+            socket.state = SocketState::Fresh;
             socket.remote = None;
             socket.error = Some(error);
             self.wake(id, Side::Write);
@@ -156,8 +156,8 @@ impl Net {
             return Err(error);
         }
         match socket.state {
-            State::Open => Ok(()),
-            State::Connecting => Err(Errno::AGAIN),
+            SocketState::Open => Ok(()),
+            SocketState::Connecting => Err(Errno::AGAIN),
             _ if socket.is_datagram() => Ok(()),
             _ => Err(Errno::CONNABORTED),
         }
@@ -166,7 +166,7 @@ impl Net {
     /// Takes the connection that has waited longest.
     pub(crate) fn accept(&mut self, id: SocketId) -> Result<SocketId, Errno> {
         let child = match &mut self.socket_mut(id).state {
-            State::Listening(listening) => listening.queue.pop_front().ok_or(Errno::AGAIN)?,
+            SocketState::Listening(listening) => listening.queue.pop_front().ok_or(Errno::AGAIN)?,
             _ => return Err(Errno::INVAL),
         };
         self.admit_next(id);

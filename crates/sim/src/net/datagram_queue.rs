@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 /// Bytes that a datagram takes of a socket's buffer beside its payload: as on Linux for a small one.
-const OVERHEAD: usize = 768;
+const DATAGRAM_OVERHEAD_BYTES: usize = 768;
 /// Datagrams that a Unix socket keeps, and one more: `net.unix.max_dgram_qlen`.
-const MOST_UNIX: usize = 10;
+const MAX_UNIX_QUEUE_LEN: usize = 10;
 /// Most bytes and datagrams that are coalesced: the limits of an IP packet, and of Linux.
-const MOST_COALESCED: usize = 65_507;
-const MOST_SEGMENTS: usize = 64;
+const MAX_COALESCED_BYTES: usize = 65_507;
+const MAX_COALESCED_DATAGRAMS: usize = 64;
 
 /// A datagram with its metadata.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ impl Datagram {
     /// The bytes it takes of a buffer.
     #[inline]
     pub(crate) fn cost(&self) -> usize {
-        self.bytes.len() + OVERHEAD
+        self.bytes.len() + DATAGRAM_OVERHEAD_BYTES
     }
 
     /// Whether `next` may be coalesced behind it: the same addresses and marks, and no datagram so far was a short one.
@@ -75,8 +75,8 @@ impl Datagram {
             && !self.bytes.is_empty()
             && self.bytes.len().is_multiple_of(size)
             && (1..=size).contains(&next.bytes.len())
-            && self.bytes.len() + next.bytes.len() <= MOST_COALESCED
-            && self.bytes.len() / size < MOST_SEGMENTS
+            && self.bytes.len() + next.bytes.len() <= MAX_COALESCED_BYTES
+            && self.bytes.len() / size < MAX_COALESCED_DATAGRAMS
     }
 
     fn segment_size(&self) -> usize {
@@ -91,12 +91,12 @@ impl DatagramQueue {
 
     /// Whether it is a full Unix socket, whose senders wait.
     pub(crate) fn is_full(&self) -> bool {
-        self.datagrams.len() > MOST_UNIX
+        self.datagrams.len() > MAX_UNIX_QUEUE_LEN
     }
 
     /// Queues a datagram, or counts it as dropped if the buffer is full. As on Linux, the last one may exceed the buffer.
     pub(crate) fn receive(&mut self, datagram: Datagram, capacity: usize, coalesce: bool) -> bool {
-        if self.held > 0 && self.held + OVERHEAD > capacity {
+        if self.held > 0 && self.held + DATAGRAM_OVERHEAD_BYTES > capacity {
             self.drops = self.drops.wrapping_add(1);
             return false;
         }
@@ -110,7 +110,7 @@ impl DatagramQueue {
             Some(last) => {
                 last.segment = Some(last.segment_size() as u16);
                 last.bytes.extend_from_slice(&datagram.bytes);
-                self.held -= OVERHEAD;
+                self.held -= DATAGRAM_OVERHEAD_BYTES;
             }
             None => self.datagrams.push_back(datagram),
         }

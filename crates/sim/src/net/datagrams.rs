@@ -13,12 +13,12 @@ pub(crate) struct OutgoingDatagram<'a> {
     /// The destination; if none, the connected socket.
     pub(crate) to: Option<&'a Address>,
     pub(crate) len: usize,
-    pub(crate) meta: SendMeta,
+    pub(crate) options: SendOptions,
 }
 
 /// Options of one send.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SendMeta {
+pub(crate) struct SendOptions {
     pub(crate) tos: Option<u8>,
     /// The local address to send from.
     pub(crate) from: Option<IpAddr>,
@@ -60,7 +60,7 @@ impl Net {
     }
 
     /// The error of any send on this socket.
-    pub(super) fn refusal(&mut self, id: SocketId) -> Result<(), Errno> {
+    pub(super) fn take_datagram_error(&mut self, id: SocketId) -> Result<(), Errno> {
         let socket = self.socket_mut(id);
         if let Some(error) = socket.error.take() {
             return Err(error);
@@ -68,7 +68,7 @@ impl Net {
         if socket.stopped_sending { Err(Errno::PIPE) } else { Ok(()) }
     }
 
-    /// A datagram counts against the buffer of its sender until [`settle`](Self::settle).
+    /// A datagram counts against the buffer of its sender until [`uncharge`](Self::uncharge).
     pub(super) fn charge(&mut self, datagram: &mut Datagram, id: SocketId) {
         datagram.sender = Some(id);
         let socket = self.socket_mut(id);
@@ -79,7 +79,7 @@ impl Net {
         }
     }
 
-    pub(super) fn settle(&mut self, datagram: &Datagram) {
+    pub(super) fn uncharge(&mut self, datagram: &Datagram) {
         let Some(id) = datagram.sender else { return };
         let socket = self.socket_mut(id);
         socket.events -= 1;
@@ -102,7 +102,7 @@ impl Net {
             return if stopped { Ok(Datagram::default()) } else { Err(Errno::AGAIN) };
         };
         self.wake_blocked(id);
-        self.settle(&datagram);
+        self.uncharge(&datagram);
         Ok(datagram)
     }
 
@@ -148,7 +148,7 @@ impl Net {
 
     /// Discards a datagram that will not be read.
     pub(super) fn discard(&mut self, datagram: Datagram) {
-        self.settle(&datagram);
+        self.uncharge(&datagram);
         self.orphans.extend(datagram.rights);
     }
 

@@ -1,12 +1,12 @@
 //! One direction of a connection, stored at its receiving end: bytes that wait to be read, bytes in flight, bytes that wait
 //! to be sent. One queue holds all three, so that a byte is copied in once and out once.
 
-use super::wire::Wire;
+use crate::timeline::Nanos;
 use std::collections::VecDeque;
 
 /// The state of the end of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum StreamEnd {
     /// The sender may send more.
     #[default]
     Open,
@@ -25,7 +25,7 @@ pub(crate) struct Flow {
     pub(crate) bytes: VecDeque<u8>,
     pub(crate) arrived: usize,
     in_flight: usize,
-    pub(crate) end: End,
+    pub(crate) end: StreamEnd,
     pub(crate) wire: Wire,
 }
 
@@ -79,9 +79,27 @@ impl Flow {
     /// Drops the unsent bytes, including the end of the stream.
     pub(crate) fn discard_unsent(&mut self) {
         self.bytes.truncate(self.arrived + self.in_flight);
-        if self.end == End::Queued {
-            self.end = End::Open;
+        if self.end == StreamEnd::Queued {
+            self.end = StreamEnd::Open;
         }
+    }
+}
+
+/// A link in one direction: transmissions wait for earlier ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wire {
+    /// When the link is free, and when the last transmission arrives, which no later one overtakes.
+    free: Nanos,
+    last: Nanos,
+}
+
+impl Wire {
+    /// When a transmission arrives that occupies the link for `occupied` and has a latency of `delay`.
+    #[inline]
+    pub(crate) fn schedule(&mut self, now: Nanos, occupied: Nanos, delay: Nanos) -> Nanos {
+        self.free = self.free.max(now) + occupied;
+        self.last = self.last.max(self.free + delay);
+        self.last
     }
 }
 
@@ -118,5 +136,13 @@ mod tests {
         flow.bytes.drain(..25);
         flow.arrived -= 25;
         assert_eq!(flow.sendable(60, 1000), 35);
+    }
+
+    #[test]
+    fn nothing_overtakes() {
+        let mut wire = Wire::default();
+        let slow = wire.schedule(0, 10, 1000);
+        let quick = wire.schedule(5, 10, 1);
+        assert_eq!((slow, quick), (1010, 1010));
     }
 }

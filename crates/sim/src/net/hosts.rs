@@ -1,7 +1,7 @@
 //! Hosts: the address of a program, and the remains of its connections after a crash.
 
-use super::links::Pair;
-use super::{Change, Datagram, Link, Net, SocketId, State};
+use super::links::AddressPair;
+use super::{Datagram, Link, Net, SocketChange, SocketId, SocketState};
 use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
 
@@ -64,16 +64,16 @@ impl Net {
         for number in lost {
             // The datagram's event remains, and finds nothing to do.
             let datagram = std::mem::take(self.in_flight.at_mut(number));
-            self.settle(&datagram);
+            self.uncharge(&datagram);
         }
     }
 
     fn vanish(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
-        if !matches!(socket.state, State::Open | State::Connecting) {
+        if !matches!(socket.state, SocketState::Open | SocketState::Connecting) {
             return;
         }
-        socket.state = State::Closed;
+        socket.state = SocketState::Closed;
         socket.vanished = true;
         if let Some(peer) = socket.peer {
             self.socket_mut(peer).inbound.discard_unsent();
@@ -93,7 +93,7 @@ impl Net {
 
     /// Gives a pair of addresses a link of its own, or the usual one.
     pub(crate) fn set_link(&mut self, a: IpAddr, b: IpAddr, link: Option<Link>) {
-        self.links.set(Pair::new(a, b), link);
+        self.links.set(AddressPair::new(a, b), link);
     }
 
     /// Resets the connections between two addresses, at both ends.
@@ -112,13 +112,14 @@ impl Net {
     }
 
     /// Whether a change concerns a connection that one end has lost in a crash. Then it is dealt with.
-    pub(super) fn is_lost(&mut self, id: SocketId, change: Change) -> bool {
+    pub(super) fn drop_if_lost(&mut self, id: SocketId, change: SocketChange) -> bool {
         let (segment, is_sent) = match change {
-            Change::Segment(len) => (len as usize, true),
-            Change::EndOfStream => (0, true),
-            Change::Attempt(_) | Change::Established | Change::Refused | Change::Reset => {
-                (0, false)
-            }
+            SocketChange::Segment(len) => (len as usize, true),
+            SocketChange::EndOfStream => (0, true),
+            SocketChange::Attempt(_)
+            | SocketChange::Established
+            | SocketChange::Refused
+            | SocketChange::Reset => (0, false),
         };
         let socket = self.socket(id);
         let (vanished, peer) = (socket.vanished, socket.peer);
@@ -128,7 +129,7 @@ impl Net {
         }
         self.socket_mut(id).inbound.lose(segment);
         if let Some(peer) = peer.filter(|_| vanished && is_sent) {
-            self.schedule_change(peer, Change::Reset);
+            self.schedule_change(peer, SocketChange::Reset);
         }
         true
     }

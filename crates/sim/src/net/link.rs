@@ -5,7 +5,7 @@ use crate::timeline::{Nanos, nanos};
 use std::time::Duration;
 
 /// The most that a reordered datagram is delayed, beside two latencies.
-const LONGEST_EXTRA_DELAY: Nanos = 100_000;
+const MAX_EXTRA_DELAY: Nanos = 100_000;
 
 /// The network, the same for all connections, each direction separately. Loss, duplication and reordering apply to
 /// datagrams: on a connection they would show as latency.
@@ -63,7 +63,7 @@ impl Link {
     /// The extra delay of a datagram that may be reordered; mostly zero.
     pub(crate) fn extra_delay(&self, random: &mut Random) -> Nanos {
         let late = random.chance(self.reordering);
-        if late { random.between(1, 2 * nanos(self.latency) + LONGEST_EXTRA_DELAY) } else { 0 }
+        if late { random.between(1, 2 * nanos(self.latency) + MAX_EXTRA_DELAY) } else { 0 }
     }
 }
 

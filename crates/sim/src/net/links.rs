@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 /// Two addresses, in an order of their own: what concerns them has no direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pair(IpAddr, IpAddr);
+pub(super) struct AddressPair(IpAddr, IpAddr);
 
-impl Pair {
+impl AddressPair {
     pub(super) fn new(a: IpAddr, b: IpAddr) -> Self {
         let (a, b) = (a.to_canonical(), b.to_canonical());
         Self(a.min(b), a.max(b))
@@ -22,7 +22,7 @@ impl Pair {
 #[derive(Debug)]
 pub(super) struct Links {
     pub(super) usual: Link,
-    pairs: Vec<(Pair, Link)>,
+    pairs: Vec<(AddressPair, Link)>,
 }
 
 impl Links {
@@ -30,7 +30,7 @@ impl Links {
         Self { usual, pairs: Vec::new() }
     }
 
-    pub(super) fn set(&mut self, pair: Pair, link: Option<Link>) {
+    pub(super) fn set(&mut self, pair: AddressPair, link: Option<Link>) {
         self.pairs.retain(|(other, _)| *other != pair);
         self.pairs.extend(link.map(|link| (pair, link)));
     }
@@ -39,7 +39,7 @@ impl Links {
         if self.pairs.is_empty() {
             return &self.usual;
         }
-        let pair = Pair::new(a, b);
+        let pair = AddressPair::new(a, b);
         let own = self.pairs.iter().find(|(other, _)| *other == pair);
         own.map_or(&self.usual, |(_, link)| link)
     }
@@ -64,11 +64,11 @@ mod tests {
         let [a, b, c] = [1, 2, 3].map(|last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)));
         let mut links = Links::new(Link::default());
         let slow = Link { bandwidth: 1000, ..Link::default() };
-        links.set(Pair::new(b, a), Some(slow));
-        links.set(Pair::new(a, b), Some(slow));
+        links.set(AddressPair::new(b, a), Some(slow));
+        links.set(AddressPair::new(a, b), Some(slow));
         assert_eq!((*links.between(a, b), *links.between(b, a)), (slow, slow));
         assert_eq!(*links.between(a, c), Link::default());
-        links.set(Pair::new(a, b), None);
+        links.set(AddressPair::new(a, b), None);
         assert_eq!(*links.between(a, b), Link::default());
     }
 }

@@ -17,12 +17,11 @@ mod stream;
 mod udp;
 mod unix;
 mod unix_datagram;
-mod wire;
 
 pub(crate) use datagram_queue::Datagram;
-pub(crate) use datagrams::{OutgoingDatagram, SendMeta};
+pub(crate) use datagrams::{OutgoingDatagram, SendOptions};
 pub use link::Link;
-pub(crate) use socket::{Side, Socket, SocketId, State};
+pub(crate) use socket::{Side, Socket, SocketId, SocketState};
 pub(crate) use unix::credentials;
 
 use crate::descriptors::FileId;
@@ -33,26 +32,26 @@ use crate::timeline::{Nanos, Timeline};
 use annulus_kernel::{Address, Credentials, Domain, SocketOption, SocketType};
 use datagram_queue::DatagramQueue;
 use links::Links;
-use names::Names;
+use names::UnixNames;
 use options::Options;
 use partition::Partitions;
 use ports::{Binding, Ports};
 use rustix::io::Errno;
 use rustix::net::AddressFamily;
-use socket::Listening;
+use socket::AcceptQueue;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Most connections that a listener keeps for `accept`, even if it asks for more (`somaxconn`).
-const MOST_WAITING: u32 = 4096;
+const MAX_BACKLOG: u32 = 4096;
 /// `IPPROTO_UDP`
-const UDP: u32 = 17;
+const IPPROTO_UDP: u32 = 17;
 
 /// A scheduled event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
+pub(crate) enum NetEvent {
     /// The state of a socket changes.
-    Socket(SocketId, Change),
+    Socket(SocketId, SocketChange),
     /// A timer expires.
     Timer(OpId),
     /// A timer of epoll expires: its number, and that of its setting.
@@ -65,7 +64,7 @@ pub(crate) enum Event {
 
 /// A change of a socket.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Change {
+pub(crate) enum SocketChange {
     /// The socket's nth connection attempt arrives.
     Attempt(u8),
     Established,
@@ -77,11 +76,11 @@ pub(crate) enum Change {
 
 /// The network.
 pub(crate) struct Net {
-    pub(crate) time: Timeline<Event>,
+    pub(crate) time: Timeline<NetEvent>,
     sockets: Slab<Socket>,
     ports: Ports,
     udp_ports: Ports,
-    names: Names,
+    unix_names: UnixNames,
     /// Datagrams in flight.
     in_flight: Slab<Datagram>,
     links: Links,
@@ -108,7 +107,7 @@ impl Net {
             sockets: Slab::new(),
             ports: Ports::new(),
             udp_ports: Ports::new(),
-            names: Names::default(),
+            unix_names: UnixNames::default(),
             in_flight: Slab::new(),
             links: Links::new(link),
             host: None,
@@ -180,12 +179,12 @@ impl Net {
 
     /// Starts a timer.
     pub(crate) fn start_timer(&mut self, after: Nanos, id: OpId) {
-        self.time.schedule(self.time.now().saturating_add(after), Event::Timer(id));
+        self.time.schedule(self.time.now().saturating_add(after), NetEvent::Timer(id));
     }
 
     /// Starts a timer of epoll.
     pub(crate) fn start_clock(&mut self, after: Nanos, timer: u32, setting: u64) {
-        self.time.schedule(self.time.now().saturating_add(after), Event::Clock(timer, setting));
+        self.time.schedule(self.time.now().saturating_add(after), NetEvent::Clock(timer, setting));
     }
 
     pub(crate) fn set_option(
@@ -224,7 +223,7 @@ impl Net {
 
     /// Removes the path that a Unix socket was bound to.
     pub(crate) fn unlink(&mut self, name: &Address) {
-        self.names.unlink(name);
+        self.unix_names.unlink(name);
     }
 
     fn bind_internet(&mut self, id: SocketId, to: SocketAddr) -> Result<(), Errno> {
@@ -261,7 +260,7 @@ impl Net {
         if socket.is_datagram() {
             return Err(Errno::OPNOTSUPP);
         }
-        if matches!(socket.state, State::Connecting | State::Open) {
+        if matches!(socket.state, SocketState::Connecting | SocketState::Open) {
             return Err(Errno::INVAL);
         }
         match socket.domain {
@@ -271,16 +270,17 @@ impl Net {
             }
             _ => {}
         }
-        let backlog = backlog.min(MOST_WAITING) as usize;
+        let backlog = backlog.min(MAX_BACKLOG) as usize;
         let port = self.socket(id).local.map_or(0, |local| local.port());
-        if let State::Listening(listening) = &mut self.socket_mut(id).state {
+        if let SocketState::Listening(listening) = &mut self.socket_mut(id).state {
             listening.backlog = backlog;
             return Ok(());
         }
         if self.socket(id).domain != Domain::Unix {
             self.ports.listen(port, id)?;
         }
-        self.socket_mut(id).state = State::Listening(Listening { backlog, queue: VecDeque::new() });
+        self.socket_mut(id).state =
+            SocketState::Listening(AcceptQueue { backlog, queue: VecDeque::new() });
         Ok(())
     }
 
@@ -299,7 +299,7 @@ impl Net {
             Some(part) if connected => Ok(part.peer_name.unwrap_or_else(unnamed)),
             None if connected || socket.is_datagram() => {
                 let remote = socket.remote.ok_or(Errno::NOTCONN)?;
-                Ok(self.seen(id, remote).into())
+                Ok(self.address_seen_by(id, remote).into())
             }
             _ => Err(Errno::NOTCONN),
         }
@@ -323,44 +323,44 @@ impl Net {
         }
     }
 
-    fn run_event(&mut self, event: Event) {
+    fn run_event(&mut self, event: NetEvent) {
         let (id, change) = match event {
-            Event::Timer(id) => return self.fired.push_back(id),
-            Event::Clock(timer, setting) => return self.expired.push_back((timer, setting)),
-            Event::Arrival(datagram) => return self.on_arrival(datagram),
-            Event::Unreachable(datagram) => return self.on_unreachable(datagram),
-            Event::Socket(id, change) => (id, change),
+            NetEvent::Timer(id) => return self.fired.push_back(id),
+            NetEvent::Clock(timer, setting) => return self.expired.push_back((timer, setting)),
+            NetEvent::Arrival(datagram) => return self.on_arrival(datagram),
+            NetEvent::Unreachable(datagram) => return self.on_unreachable(datagram),
+            NetEvent::Socket(id, change) => (id, change),
         };
-        if self.is_cut_off(id) && !matches!(change, Change::Attempt(_)) {
+        if self.is_cut_off(id) && !matches!(change, SocketChange::Attempt(_)) {
             return self.hold(id, change);
         }
         self.socket_mut(id).events -= 1;
-        if !self.is_lost(id, change) {
+        if !self.drop_if_lost(id, change) {
             self.apply(id, change);
         }
         self.reap(id);
     }
 
     #[inline]
-    fn apply(&mut self, id: SocketId, change: Change) {
+    fn apply(&mut self, id: SocketId, change: SocketChange) {
         match change {
-            Change::Attempt(nth) => self.on_attempt(id, nth),
-            Change::Established => self.on_established(id),
-            Change::Refused => self.on_refused(id, Errno::CONNREFUSED),
-            Change::Segment(len) => self.on_segment(id, len as usize),
-            Change::EndOfStream => self.on_end(id),
-            Change::Reset => self.on_reset(id),
+            SocketChange::Attempt(nth) => self.on_attempt(id, nth),
+            SocketChange::Established => self.on_established(id),
+            SocketChange::Refused => self.on_refused(id, Errno::CONNREFUSED),
+            SocketChange::Segment(len) => self.on_segment(id, len as usize),
+            SocketChange::EndOfStream => self.on_end_of_stream(id),
+            SocketChange::Reset => self.on_reset(id),
         }
     }
 
     /// Schedules a change that occupies the link for no time.
-    fn schedule_change(&mut self, to: SocketId, change: Change) {
-        self.travel(to, 0, change);
+    fn schedule_change(&mut self, to: SocketId, change: SocketChange) {
+        self.send_over_link(to, 0, change);
     }
 
     /// Schedules a change behind everything that is in flight to `to`. Within the host it is applied at once.
     #[inline]
-    fn travel(&mut self, to: SocketId, bytes: u32, change: Change) {
+    fn send_over_link(&mut self, to: SocketId, bytes: u32, change: SocketChange) {
         let Self { sockets, links, random, time, .. } = self;
         let socket = sockets.at_mut(to);
         if socket.unix.is_some() {
@@ -370,13 +370,13 @@ impl Net {
         let (now, occupied) = (time.now(), link.time_on_wire(bytes));
         let at = socket.inbound.wire.schedule(now, occupied, link.delay(random));
         socket.events += 1;
-        time.schedule(at, Event::Socket(to, change));
+        time.schedule(at, NetEvent::Socket(to, change));
     }
 
     #[inline]
-    fn schedule(&mut self, at: Nanos, id: SocketId, change: Change) {
+    fn schedule(&mut self, at: Nanos, id: SocketId, change: SocketChange) {
         self.socket_mut(id).events += 1;
-        self.time.schedule(at, Event::Socket(id, change));
+        self.time.schedule(at, NetEvent::Socket(id, change));
     }
 
     /// The state of a socket has changed.
@@ -424,7 +424,7 @@ fn family(domain: Domain) -> u32 {
 fn protocol_of(socket: &Socket) -> u32 {
     match (socket.domain, socket.is_datagram()) {
         (Domain::Unix, _) => 0,
-        (_, true) => UDP,
+        (_, true) => IPPROTO_UDP,
         (_, false) => SocketOption::TCP,
     }
 }

@@ -1,4 +1,4 @@
-//! Names of Unix sockets: paths, which outlive their sockets, and abstract names, which do not.
+//! UnixNames of Unix sockets: paths, which outlive their sockets, and abstract names, which do not.
 
 use super::socket::SocketId;
 use annulus_kernel::{Address, UnixName};
@@ -8,16 +8,16 @@ use std::collections::btree_map::Entry;
 
 /// All names.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct UnixNames {
     /// A path without a socket is stale: it exists, and refuses.
     paths: BTreeMap<Vec<u8>, Option<SocketId>>,
-    /// Streams and datagram sockets (true) have separate abstract names.
+    /// Streams and datagram sockets (true) have are_separated abstract names.
     abstracts: BTreeMap<(bool, Vec<u8>), SocketId>,
     /// The next name for a socket that asks for any.
     next: u32,
 }
 
-impl Names {
+impl UnixNames {
     /// Binds a socket, and returns its address. The unnamed address takes a free abstract name.
     pub(crate) fn bind(
         &mut self,
@@ -30,13 +30,13 @@ impl Names {
             UnixName::Abstract(name) => {
                 claim(&mut self.abstracts, (datagram, name.to_vec()), socket)?
             }
-            UnixName::Unnamed => return self.bind_any(socket, datagram),
+            UnixName::Unnamed => return self.bind_free_name(socket, datagram),
         }
         Ok(*to)
     }
 
     /// As on Linux: five hexadecimal digits.
-    fn bind_any(&mut self, socket: SocketId, datagram: bool) -> Result<Address, Errno> {
+    fn bind_free_name(&mut self, socket: SocketId, datagram: bool) -> Result<Address, Errno> {
         loop {
             let name = format!("{:05x}", self.next % (1 << 20));
             self.next += 1;
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_path_outlives_its_socket_until_it_is_unlinked() {
-        let mut names = Names::default();
+        let mut names = UnixNames::default();
         assert_eq!(names.find(&path("/a"), true), Err(Errno::NOENT));
         names.bind(&path("/a"), 1, true).unwrap();
         assert_eq!(names.find(&path("/a"), true), Ok(1));
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn abstract_names_go_with_their_sockets_and_any_is_a_free_one() {
-        let mut names = Names::default();
+        let mut names = UnixNames::default();
         let any = Address::unix(UnixName::Unnamed).unwrap();
         let first = names.bind(&any, 1, false).unwrap();
         let second = names.bind(&any, 2, false).unwrap();

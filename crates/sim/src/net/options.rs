@@ -74,12 +74,12 @@ impl Options {
 /// The row of an option that a simulated socket of this family has.
 fn row(domain: Domain, option: SocketOption) -> Result<OptionRow, Errno> {
     let row = option.row();
-    row.protocol().map_or(Ok(()), |ip| known(domain, ip))?;
+    row.protocol().map_or(Ok(()), |ip| check_protocol(domain, ip))?;
     if row.initial.is_some() { Ok(row) } else { Err(Errno::OPNOTSUPP) }
 }
 
 /// IPv6 sockets have IPv4, but not the reverse.
-pub(super) fn known(domain: Domain, ip: Ip) -> Result<(), Errno> {
+pub(super) fn check_protocol(domain: Domain, ip: Ip) -> Result<(), Errno> {
     match (domain, ip) {
         (Domain::Inet6, _) | (Domain::Inet, Ip::V4) => Ok(()),
         (Domain::Inet, Ip::V6) => Err(Errno::NOPROTOOPT),

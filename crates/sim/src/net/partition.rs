@@ -1,26 +1,26 @@
 //! Partitions: pairs of addresses between which nothing arrives.
 
-use super::links::Pair;
-use super::{Change, Event, Net, SocketId};
+use super::links::AddressPair;
+use super::{Net, NetEvent, SocketChange, SocketId};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 /// The pairs and hosts that are cut off, and the changes that this keeps from arriving.
 #[derive(Debug, Default)]
 pub(super) struct Partitions {
-    pairs: Vec<Pair>,
+    pairs: Vec<AddressPair>,
     /// Hosts that are down.
     down: Vec<IpAddr>,
     /// Changes of connections, in the order in which they would have arrived.
-    held: VecDeque<(SocketId, Change)>,
+    held: VecDeque<(SocketId, SocketChange)>,
 }
 
 impl Partitions {
-    fn separate(&self, a: IpAddr, b: IpAddr) -> bool {
+    fn are_separated(&self, a: IpAddr, b: IpAddr) -> bool {
         if self.pairs.is_empty() && self.down.is_empty() {
             return false;
         }
-        let pair = Pair::new(a, b);
+        let pair = AddressPair::new(a, b);
         self.pairs.contains(&pair) || self.down.iter().any(|down| pair.has(*down))
     }
 
@@ -40,8 +40,8 @@ impl Partitions {
 
 impl Net {
     pub(crate) fn partition(&mut self, a: IpAddr, b: IpAddr) {
-        if !self.partitions.pairs.contains(&Pair::new(a, b)) {
-            self.partitions.pairs.push(Pair::new(a, b));
+        if !self.partitions.pairs.contains(&AddressPair::new(a, b)) {
+            self.partitions.pairs.push(AddressPair::new(a, b));
         }
     }
 
@@ -49,7 +49,7 @@ impl Net {
     pub(crate) fn repair(&mut self, a: IpAddr, b: IpAddr) {
         // Changes that are due by now would have arrived during the partition.
         self.run();
-        self.partitions.pairs.retain(|cut| *cut != Pair::new(a, b));
+        self.partitions.pairs.retain(|cut| *cut != AddressPair::new(a, b));
         self.release_held();
     }
 
@@ -58,13 +58,13 @@ impl Net {
         for (id, change) in std::mem::take(&mut self.partitions.held) {
             match self.is_cut_off(id) {
                 true => self.partitions.held.push_back((id, change)),
-                false => self.time.schedule(self.time.now(), Event::Socket(id, change)),
+                false => self.time.schedule(self.time.now(), NetEvent::Socket(id, change)),
             }
         }
     }
 
     pub(super) fn is_partitioned(&self, a: IpAddr, b: IpAddr) -> bool {
-        self.partitions.separate(a, b)
+        self.partitions.are_separated(a, b)
     }
 
     /// Whether a socket and its peer are separated.
@@ -75,7 +75,7 @@ impl Net {
     }
 
     /// Keeps a change until the partition ends.
-    pub(super) fn hold(&mut self, id: SocketId, change: Change) {
+    pub(super) fn hold(&mut self, id: SocketId, change: SocketChange) {
         self.partitions.held.push_back((id, change));
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The first port of `ip_local_port_range`.
-const EPHEMERAL: u16 = 32_768;
+const FIRST_EPHEMERAL_PORT: u16 = 32_768;
 
 /// A socket bound to a port.
 #[derive(Clone, Copy, Debug)]
@@ -63,13 +63,13 @@ pub(crate) struct Ports {
 
 impl Ports {
     pub(crate) fn new() -> Self {
-        Self { bound: BTreeMap::new(), next: EPHEMERAL }
+        Self { bound: BTreeMap::new(), next: FIRST_EPHEMERAL_PORT }
     }
 
     /// Binds a port; zero takes a free one.
     pub(crate) fn bind(&mut self, port: u16, binding: Binding) -> Result<u16, Errno> {
         let port = if port == 0 { self.free_port()? } else { port };
-        if self.on(port).any(|other| binding.conflicts(other)) {
+        if self.bindings(port).any(|other| binding.conflicts(other)) {
             return Err(Errno::ADDRINUSE);
         }
         self.bound.entry(port).or_default().push(binding);
@@ -78,9 +78,9 @@ impl Ports {
 
     /// A free port, each time another.
     pub(crate) fn free_port(&mut self) -> Result<u16, Errno> {
-        for _ in EPHEMERAL..=u16::MAX {
+        for _ in FIRST_EPHEMERAL_PORT..=u16::MAX {
             let port = self.next;
-            self.next = port.checked_add(1).unwrap_or(EPHEMERAL);
+            self.next = port.checked_add(1).unwrap_or(FIRST_EPHEMERAL_PORT);
             if !self.bound.contains_key(&port) {
                 return Ok(port);
             }
@@ -91,9 +91,9 @@ impl Ports {
     /// Makes a binding that of a listener.
     pub(crate) fn listen(&mut self, port: u16, socket: SocketId) -> Result<(), Errno> {
         let mut own =
-            *self.on(port).find(|binding| binding.socket == socket).ok_or(Errno::INVAL)?;
+            *self.bindings(port).find(|binding| binding.socket == socket).ok_or(Errno::INVAL)?;
         own.listening = true;
-        let rivals = self.on(port).filter(|other| other.socket != socket && other.listening);
+        let rivals = self.bindings(port).filter(|other| other.socket != socket && other.listening);
         if rivals.into_iter().any(|other| own.conflicts(other)) {
             return Err(Errno::ADDRINUSE);
         }
@@ -115,26 +115,26 @@ impl Ports {
     pub(crate) fn listener(&self, to: SocketAddr, random: &mut Random) -> Option<SocketId> {
         let suits =
             |binding: &Binding| binding.match_quality(to.ip()).filter(|_| binding.listening);
-        let best = self.on(to.port()).filter_map(suits).max()?;
+        let best = self.bindings(to.port()).filter_map(suits).max()?;
         let fit: Vec<SocketId> =
-            self.on(to.port()).filter(|b| suits(b) == Some(best)).map(|b| b.socket).collect();
+            self.bindings(to.port()).filter(|b| suits(b) == Some(best)).map(|b| b.socket).collect();
         Some(if fit.len() == 1 { fit[0] } else { random.pick(&fit) })
     }
 
     /// Restricts a binding to one address.
-    pub(crate) fn narrow(&mut self, port: u16, socket: SocketId, ip: IpAddr) {
+    pub(crate) fn restrict_to(&mut self, port: u16, socket: SocketId, ip: IpAddr) {
         let claims = self.bound.get_mut(&port).into_iter().flatten();
         claims.filter(|binding| binding.socket == socket).for_each(|binding| binding.ip = ip);
     }
 
     /// All bindings of a port, in the order they were made.
-    pub(crate) fn on(&self, port: u16) -> impl Iterator<Item = &Binding> + Clone {
+    pub(crate) fn bindings(&self, port: u16) -> impl Iterator<Item = &Binding> + Clone {
         self.bound.get(&port).into_iter().flatten()
     }
 }
 
 /// The address that a connection to a wildcard goes to.
-pub(crate) fn reachable(to: SocketAddr) -> SocketAddr {
+pub(crate) fn wildcard_to_loopback(to: SocketAddr) -> SocketAddr {
     match to.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, to.port()).into(),
         IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, to.port()).into(),
@@ -143,7 +143,7 @@ pub(crate) fn reachable(to: SocketAddr) -> SocketAddr {
 }
 
 /// An IPv4 address as an IPv6 socket sees it.
-pub(crate) fn mapped(address: SocketAddr) -> SocketAddr {
+pub(crate) fn ipv4_mapped(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) => (ip.to_ipv6_mapped(), address.port()).into(),
         IpAddr::V6(_) => address,
@@ -198,6 +198,6 @@ mod tests {
         let mut ports = Ports::new();
         let first = ports.bind(0, binding(1, "127.0.0.1")).unwrap();
         let second = ports.bind(0, binding(2, "127.0.0.1")).unwrap();
-        assert!(first >= EPHEMERAL && second >= EPHEMERAL && first != second);
+        assert!(first >= FIRST_EPHEMERAL_PORT && second >= FIRST_EPHEMERAL_PORT && first != second);
     }
 }

@@ -1,8 +1,8 @@
 //! The events that epoll reports of a socket, and when.
 
 use super::Net;
-use super::flow::End;
-use super::socket::{Side, Socket, SocketId, State};
+use super::flow::StreamEnd;
+use super::socket::{Side, Socket, SocketId, SocketState};
 use crate::descriptors::Watcher;
 use annulus_kernel::epoll::EventFlags;
 
@@ -24,15 +24,15 @@ impl Net {
     /// A socket has space to send, which is an edge if a send or a look has found none.
     #[inline]
     pub(super) fn edge_for_space(&mut self, id: SocketId) {
-        let was_full = std::mem::take(&mut self.socket_mut(id).no_space);
-        if was_full || self.socket(id).unix.is_some() {
+        let mark_full = std::mem::take(&mut self.socket_mut(id).no_space);
+        if mark_full || self.socket(id).unix.is_some() {
             self.edge(id, Side::Write);
         }
     }
 
     /// A send has taken less than it was given.
     #[inline]
-    pub(crate) fn was_full(&mut self, id: SocketId) {
+    pub(crate) fn mark_full(&mut self, id: SocketId) {
         self.socket_mut(id).no_space = true;
     }
 
@@ -55,7 +55,7 @@ impl Net {
         let set = flags.into_iter().filter(|(_, is_set)| *is_set);
         let flags = set.fold(EventFlags::empty(), |flags, (flag, _)| flags | flag);
         if !flags.contains(EventFlags::OUT) {
-            self.was_full(id);
+            self.mark_full(id);
             self.await_space(id, None);
         }
         flags
@@ -68,13 +68,13 @@ impl Net {
 
 impl Socket {
     fn is_listening(&self) -> bool {
-        matches!(self.state, State::Listening(_))
+        matches!(self.state, SocketState::Listening(_))
     }
 
     /// Nothing more can be received than what is there.
     fn has_ended(&self) -> bool {
         let was_refused = self.is_unconnected() && self.error.is_some();
-        self.inbound.end == End::Arrived
+        self.inbound.end == StreamEnd::Arrived
             || self.stopped_receiving
             || self.is_closed()
             || was_refused
@@ -82,6 +82,6 @@ impl Socket {
 
     /// It is a stream that was never connected, or is so no more.
     fn is_unconnected(&self) -> bool {
-        !self.is_datagram() && matches!(self.state, State::Fresh | State::Closed)
+        !self.is_datagram() && matches!(self.state, SocketState::Fresh | SocketState::Closed)
     }
 }

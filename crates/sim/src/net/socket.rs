@@ -1,7 +1,7 @@
 //! A socket: the state that calls and the network change.
 
 use super::datagram_queue::{DatagramPeer, DatagramQueue};
-use super::flow::{End, Flow};
+use super::flow::{Flow, StreamEnd};
 use super::options::Options;
 use super::unix::UnixPart;
 use crate::descriptors::Watcher;
@@ -25,9 +25,9 @@ pub(crate) enum Side {
 
 /// The state of a socket.
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum SocketState {
     Fresh,
-    Listening(Listening),
+    Listening(AcceptQueue),
     Connecting,
     Open,
     /// Reset, or a listener that was shut down: it cannot be used.
@@ -36,7 +36,7 @@ pub(crate) enum State {
 
 /// Connections that wait to be accepted.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct AcceptQueue {
     pub(crate) backlog: usize,
     pub(crate) queue: VecDeque<SocketId>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Socket {
     pub(crate) datagrams: Option<Box<DatagramQueue>>,
     /// The part of a Unix socket.
     pub(crate) unix: Option<Box<UnixPart>>,
-    pub(crate) state: State,
+    pub(crate) state: SocketState,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) peer: Option<SocketId>,
@@ -83,7 +83,7 @@ impl Socket {
             nonblocking: false,
             datagrams: None,
             unix: (domain == Domain::Unix).then(Box::default),
-            state: State::Fresh,
+            state: SocketState::Fresh,
             local: None,
             remote: None,
             peer: None,
@@ -125,11 +125,11 @@ impl Socket {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open)
+        matches!(self.state, SocketState::Open)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, SocketState::Closed)
     }
 
     /// Whether a receive or accept would not wait.
@@ -139,10 +139,10 @@ impl Socket {
             return !queue.is_empty() || self.error.is_some() || self.stopped_receiving;
         }
         match &self.state {
-            State::Listening(listening) => !listening.queue.is_empty(),
-            State::Connecting => false,
-            State::Fresh | State::Closed => true,
-            State::Open => self.has_more() || self.error.is_some() || self.stopped_receiving,
+            SocketState::Listening(listening) => !listening.queue.is_empty(),
+            SocketState::Connecting => false,
+            SocketState::Fresh | SocketState::Closed => true,
+            SocketState::Open => self.has_more() || self.error.is_some() || self.stopped_receiving,
         }
     }
 
@@ -150,7 +150,7 @@ impl Socket {
     /// nothing.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
-        self.inbound.arrived > 0 || self.inbound.end == End::Arrived
+        self.inbound.arrived > 0 || self.inbound.end == StreamEnd::Arrived
     }
 
     /// The result of a receive: how many bytes, zero at the end, or the error.
@@ -159,29 +159,29 @@ impl Socket {
         if self.inbound.arrived > 0 {
             return Ok(self.inbound.arrived);
         }
-        if self.inbound.end == End::Arrived {
+        if self.inbound.end == StreamEnd::Arrived {
             return Ok(0);
         }
         if let Some(error) = self.error.take() {
             return Err(error);
         }
         match self.state {
-            State::Fresh | State::Listening(_) => Err(Errno::NOTCONN),
-            State::Open if !self.stopped_receiving => Err(Errno::AGAIN),
-            State::Connecting => Err(Errno::AGAIN),
-            State::Open | State::Closed => Ok(0),
+            SocketState::Fresh | SocketState::Listening(_) => Err(Errno::NOTCONN),
+            SocketState::Open if !self.stopped_receiving => Err(Errno::AGAIN),
+            SocketState::Connecting => Err(Errno::AGAIN),
+            SocketState::Open | SocketState::Closed => Ok(0),
         }
     }
 
     /// The error of a send now, if there is one. It comes before the check for space.
     #[inline]
-    pub(crate) fn refuses_to_send(&mut self) -> Option<Errno> {
+    pub(crate) fn take_send_error(&mut self) -> Option<Errno> {
         if let Some(error) = self.error.take() {
             return Some(error);
         }
         match self.state {
-            State::Open if !self.stopped_sending => None,
-            State::Connecting => Some(Errno::AGAIN),
+            SocketState::Open if !self.stopped_sending => None,
+            SocketState::Connecting => Some(Errno::AGAIN),
             _ => Some(Errno::PIPE),
         }
     }

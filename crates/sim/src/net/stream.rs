@@ -1,10 +1,10 @@
 //! Connections: transfer of bytes, and the end.
 
 use super::datagram_queue::Datagram;
-use super::flow::End;
-use super::socket::{Side, SocketId, State};
-use super::{Change, Net};
-use crate::piece::Piece;
+use super::flow::StreamEnd;
+use super::socket::{Side, SocketId, SocketState};
+use super::{Net, SocketChange};
+use crate::memory_range::MemoryRange;
 use annulus_kernel::Shutdown;
 use rustix::io::Errno;
 
@@ -17,7 +17,7 @@ impl Net {
             return Err(Errno::PIPE);
         }
         let socket = self.socket_mut(id);
-        if let Some(error) = socket.refuses_to_send() {
+        if let Some(error) = socket.take_send_error() {
             return Err(error);
         }
         let (peer, most) = (socket.peer, socket.options.send_buffer);
@@ -25,7 +25,7 @@ impl Net {
         if kept < most {
             return Ok(most - kept);
         }
-        self.was_full(id);
+        self.mark_full(id);
         Err(Errno::AGAIN)
     }
 
@@ -51,8 +51,8 @@ impl Net {
             return self.can_send_datagram(id, None);
         }
         match (&socket.state, socket.peer) {
-            (State::Connecting, _) => false,
-            (State::Open, Some(peer)) => {
+            (SocketState::Connecting, _) => false,
+            (SocketState::Open, Some(peer)) => {
                 let most = socket.options.send_buffer;
                 let kept = self.kept_for(peer);
                 let cut_off = socket.unix.is_some() && self.peer_is_closed(id);
@@ -66,9 +66,9 @@ impl Net {
 
     /// Takes memory of the sender, for which [`send_space`](Self::send_space) has returned enough.
     #[inline]
-    pub(crate) fn write(&mut self, id: SocketId, piece: Piece) {
+    pub(crate) fn write(&mut self, id: SocketId, range: MemoryRange) {
         let peer = self.socket(id).peer.expect("an open socket has a peer");
-        piece.append_to(&mut self.socket_mut(peer).inbound.bytes);
+        range.append_to(&mut self.socket_mut(peer).inbound.bytes);
     }
 
     /// Sends the bytes that the receiver has space for.
@@ -88,12 +88,12 @@ impl Net {
                 break;
             }
             socket.inbound.depart(count);
-            self.travel(to, count as u32, Change::Segment(count as u32));
+            self.send_over_link(to, count as u32, SocketChange::Segment(count as u32));
         }
         let inbound = &mut self.socket_mut(to).inbound;
-        if inbound.end == End::Queued && inbound.unsent() == 0 {
-            inbound.end = End::Flying;
-            self.schedule_change(to, Change::EndOfStream);
+        if inbound.end == StreamEnd::Queued && inbound.unsent() == 0 {
+            inbound.end = StreamEnd::Flying;
+            self.schedule_change(to, SocketChange::EndOfStream);
         }
     }
 
@@ -121,8 +121,8 @@ impl Net {
         }
     }
 
-    pub(super) fn on_end(&mut self, id: SocketId) {
-        self.socket_mut(id).inbound.end = End::Arrived;
+    pub(super) fn on_end_of_stream(&mut self, id: SocketId) {
+        self.socket_mut(id).inbound.end = StreamEnd::Arrived;
         self.wake(id, Side::Read);
     }
 
@@ -131,9 +131,9 @@ impl Net {
         if !socket.is_open() {
             return;
         }
-        let ended = socket.inbound.end == End::Arrived;
+        let ended = socket.inbound.end == StreamEnd::Arrived;
         socket.error = Some(if ended { Errno::PIPE } else { Errno::CONNRESET });
-        socket.state = State::Closed;
+        socket.state = SocketState::Closed;
         socket.inbound.discard_unsent();
         let peer = socket.peer;
         if let Some(peer) = peer {
@@ -153,7 +153,7 @@ impl Net {
 
     /// Copies at most `most` received bytes. [`receivable`](Self::receivable) has returned that there are some.
     #[inline]
-    pub(crate) fn read(&mut self, id: SocketId, into: Piece, most: usize) -> usize {
+    pub(crate) fn read(&mut self, id: SocketId, into: MemoryRange, most: usize) -> usize {
         let socket = self.socket_mut(id);
         let inbound = &mut socket.inbound;
         let count = into.fill_from(&mut inbound.bytes, most.min(inbound.arrived));
@@ -198,8 +198,8 @@ impl Net {
             return self.shutdown_datagram(id, how != Shutdown::Write, how != Shutdown::Read);
         }
         match self.socket(id).state {
-            State::Listening(_) if how != Shutdown::Write => self.stop_listening(id),
-            State::Listening(_) | State::Open => {}
+            SocketState::Listening(_) if how != Shutdown::Write => self.stop_listening(id),
+            SocketState::Listening(_) | SocketState::Open => {}
             _ => return Err(Errno::NOTCONN),
         }
         if how != Shutdown::Write {
@@ -219,7 +219,7 @@ impl Net {
         let socket = self.socket_mut(id);
         let Some(peer) = socket.peer else { return };
         if !std::mem::replace(&mut socket.stopped_sending, true) {
-            self.socket_mut(peer).inbound.end = End::Queued;
+            self.socket_mut(peer).inbound.end = StreamEnd::Queued;
             self.transmit(peer);
             self.wake(id, Side::Write);
         }
@@ -229,9 +229,9 @@ impl Net {
     fn stop_listening(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         let port = socket.local.map_or(0, |local| local.port());
-        let state = std::mem::replace(&mut socket.state, State::Closed);
+        let state = std::mem::replace(&mut socket.state, SocketState::Closed);
         self.ports.unbind(port, id);
-        if let State::Listening(listening) = state {
+        if let SocketState::Listening(listening) = state {
             for child in listening.queue {
                 self.reset_peer(child);
                 self.release(child);
@@ -247,14 +247,14 @@ impl Net {
         let unread = socket.inbound.arrived > 0;
         socket.inbound.discard_arrived();
         match socket.state {
-            State::Listening(_) => self.stop_listening(id),
-            State::Open if unread || socket.options.is_abortive() => self.reset_peer(id),
-            State::Open => self.stop_sending(id),
-            State::Connecting => {
+            SocketState::Listening(_) => self.stop_listening(id),
+            SocketState::Open if unread || socket.options.is_abortive() => self.reset_peer(id),
+            SocketState::Open => self.stop_sending(id),
+            SocketState::Connecting => {
                 self.give_up_connect(id);
                 self.reset_peer(id);
             }
-            State::Fresh | State::Closed => {}
+            SocketState::Fresh | SocketState::Closed => {}
         }
         if self.socket(id).is_datagram() {
             self.release_datagrams(id);
@@ -272,10 +272,13 @@ impl Net {
     /// Ends a connection at once: unsent bytes are lost, and the peer gets a reset.
     fn reset_peer(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
-        let gone = matches!(std::mem::replace(&mut socket.state, State::Closed), State::Closed);
+        let gone = matches!(
+            std::mem::replace(&mut socket.state, SocketState::Closed),
+            SocketState::Closed
+        );
         if let Some(peer) = socket.peer.filter(|_| !gone) {
             self.socket_mut(peer).inbound.discard_unsent();
-            self.schedule_change(peer, Change::Reset);
+            self.schedule_change(peer, SocketChange::Reset);
         }
     }
 
@@ -285,7 +288,7 @@ impl Net {
         let ends = if socket.is_open() { [Some(id), socket.peer] } else { [None; 2] };
         for end in ends.into_iter().flatten() {
             self.socket_mut(end).inbound.discard_unsent();
-            self.schedule_change(end, Change::Reset);
+            self.schedule_change(end, SocketChange::Reset);
         }
     }
 }

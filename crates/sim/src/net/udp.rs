@@ -1,34 +1,34 @@
 //! UDP: datagrams between ports, over a network that may lose, duplicate and reorder them.
 
 use super::datagram_queue::Datagram;
-use super::datagrams::{OutgoingDatagram, SendMeta};
-use super::options::known;
-use super::ports::{Binding, mapped, reachable};
+use super::datagrams::{OutgoingDatagram, SendOptions};
+use super::options::check_protocol;
+use super::ports::{Binding, ipv4_mapped, wildcard_to_loopback};
 use super::socket::{Side, SocketId};
-use super::{Event, Net};
+use super::{Net, NetEvent};
 use crate::random::mix;
 use annulus_kernel::{Domain, Ip, Multicast, SocketOption};
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Most bytes of a datagram: the length of a packet without the headers.
-const MOST_V4: usize = 65_507;
-const MOST_V6: usize = 65_527;
+const MAX_IPV4_DATAGRAM_BYTES: usize = 65_507;
+const MAX_IPV6_DATAGRAM_BYTES: usize = 65_527;
 /// Most datagrams of one send (`UDP_MAX_SEGMENTS`).
-const MOST_SEGMENTS: usize = 128;
+const MAX_SEGMENTS_PER_SEND: usize = 128;
 
 impl Net {
     /// Sets the peer of a socket: where it sends to, and the only one it receives from.
     pub(super) fn connect_udp(&mut self, id: SocketId, to: SocketAddr) -> Result<(), Errno> {
         let to = self.destination(id, to)?;
-        let from = self.source(id, &SendMeta::default(), to)?;
-        self.udp_ports.narrow(from.port(), id, from.ip());
+        let from = self.source(id, &SendOptions::default(), to)?;
+        self.udp_ports.restrict_to(from.port(), id, from.ip());
         let socket = self.socket_mut(id);
         (socket.local, socket.remote) = (Some(from), Some(to));
         Ok(())
     }
 
-    /// The address that a socket may send to; an IPv4-mapped one becomes IPv4.
+    /// The address that a socket may send to; an IPv4-ipv4_mapped one becomes IPv4.
     fn destination(&self, id: SocketId, to: SocketAddr) -> Result<SocketAddr, Errno> {
         let socket = self.socket(id);
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
@@ -44,14 +44,14 @@ impl Net {
         if is_broadcast(to.ip()) && !socket.options.is_on(SocketOption::Broadcast) {
             return Err(Errno::ACCESS);
         }
-        Ok(reachable(self.on_host(to)))
+        Ok(wildcard_to_loopback(self.on_host(to)))
     }
 
     /// The address that a datagram is sent from; a socket without a port gets one.
     fn source(
         &mut self,
         id: SocketId,
-        meta: &SendMeta,
+        options: &SendOptions,
         to: SocketAddr,
     ) -> Result<SocketAddr, Errno> {
         if self.socket(id).local.is_none() {
@@ -60,7 +60,7 @@ impl Net {
         }
         let local = self.socket(id).local.ok_or(Errno::INVAL)?;
         let own = Some(local.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
-        let asked = meta.from.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_canonical());
+        let asked = options.from.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_canonical());
         let ip = asked.or(own).or(self.host).unwrap_or_else(|| source_address_for(to.ip()));
         if ip.is_ipv4() != to.is_ipv4() {
             return Err(Errno::NETUNREACH);
@@ -78,18 +78,20 @@ impl Net {
             Some(to) => self.destination(id, super::internet(to)?)?,
             None => self.socket(id).remote.ok_or(Errno::DESTADDRREQ)?,
         };
-        if outgoing.len > if to.is_ipv4() { MOST_V4 } else { MOST_V6 } {
+        if outgoing.len
+            > if to.is_ipv4() { MAX_IPV4_DATAGRAM_BYTES } else { MAX_IPV6_DATAGRAM_BYTES }
+        {
             return Err(Errno::MSGSIZE);
         }
-        let size = self.segment(id, outgoing)?;
-        self.refusal(id)?;
+        let size = self.segment_size(id, outgoing)?;
+        self.take_datagram_error(id)?;
         if !self.has_send_buffer(id) {
             return Err(Errno::AGAIN);
         }
-        let route = (self.source(id, &outgoing.meta, to)?, to);
+        let route = (self.source(id, &outgoing.options, to)?, to);
         let usual = SocketOption::Tos(protocol(to.ip()));
         let usual = self.socket(id).options.value(usual) as u8;
-        let tos = outgoing.meta.tos.unwrap_or(usual);
+        let tos = outgoing.options.tos.unwrap_or(usual);
         let bytes = gather();
         let mut parts = bytes.chunks(size);
         // An empty datagram is sent, too.
@@ -103,14 +105,14 @@ impl Net {
     }
 
     /// The size of the datagrams that a send is split into: at least one byte.
-    fn segment(&self, id: SocketId, outgoing: &OutgoingDatagram<'_>) -> Result<usize, Errno> {
+    fn segment_size(&self, id: SocketId, outgoing: &OutgoingDatagram<'_>) -> Result<usize, Errno> {
         let usual = self.socket(id).options.value(SocketOption::SegmentSize) as u16;
-        let asked = outgoing.meta.segment.unwrap_or(usual);
+        let asked = outgoing.options.segment.unwrap_or(usual);
         if asked == 0 {
             return Ok(outgoing.len.max(1));
         }
         let size = usize::from(asked);
-        if outgoing.len > size * MOST_SEGMENTS { Err(Errno::INVAL) } else { Ok(size) }
+        if outgoing.len > size * MAX_SEGMENTS_PER_SEND { Err(Errno::INVAL) } else { Ok(size) }
     }
 
     /// Sends a datagram: once, twice or not at all.
@@ -132,7 +134,7 @@ impl Net {
                 let mut datagram = datagram.clone();
                 self.charge(&mut datagram, id);
                 let datagram = self.in_flight.insert(datagram);
-                self.time.schedule(at, Event::Arrival(datagram));
+                self.time.schedule(at, NetEvent::Arrival(datagram));
             }
         }
     }
@@ -142,13 +144,13 @@ impl Net {
         let mut datagram = self.in_flight.remove(datagram);
         let Some(route) = datagram.route else { return };
         if self.is_partitioned(route.0.ip(), route.1.ip()) {
-            return self.settle(&datagram);
+            return self.uncharge(&datagram);
         }
         let receivers = self.receivers(route);
         if receivers.is_empty() {
             return self.report_unreachable(datagram);
         }
-        self.settle(&datagram);
+        self.uncharge(&datagram);
         (datagram.sender, datagram.at) = (None, self.time.now());
         for &id in &receivers {
             self.deliver_to(id, datagram.clone());
@@ -170,11 +172,11 @@ impl Net {
     fn report_unreachable(&mut self, datagram: Datagram) {
         let to = datagram.route.map(|(_, to)| to.ip());
         if to.is_none_or(|to| to.is_multicast() || is_broadcast(to)) {
-            return self.settle(&datagram);
+            return self.uncharge(&datagram);
         }
         let delay = self.links.usual.delay(&mut self.random);
         let datagram = self.in_flight.insert(datagram);
-        self.time.schedule(self.time.now() + delay, Event::Unreachable(datagram));
+        self.time.schedule(self.time.now() + delay, NetEvent::Unreachable(datagram));
     }
 
     /// The report arrives: connected sockets, and those with `IP_RECVERR`, get an error.
@@ -190,7 +192,7 @@ impl Net {
                 self.wake(id, Side::Write);
             }
         }
-        self.settle(&datagram);
+        self.uncharge(&datagram);
     }
 
     /// The receivers of a datagram.
@@ -207,7 +209,7 @@ impl Net {
             };
             suits && socket.remote.is_none_or(|remote| remote == from)
         };
-        let all = self.udp_ports.on(to.port()).filter(hears);
+        let all = self.udp_ports.bindings(to.port()).filter(hears);
         if many {
             return all.map(|binding| binding.socket).collect();
         }
@@ -216,7 +218,7 @@ impl Net {
         };
         let Some(best) = all.clone().map(rank).max() else { return Vec::new() };
         let best: Vec<&Binding> = all.filter(|binding| rank(binding) == best).collect();
-        vec![choose(&best, from).socket]
+        vec![choose_receiver(&best, from).socket]
     }
 
     /// Whether any socket is a member of a group. As on Linux, all sockets bound to the group then receive what is sent to
@@ -236,7 +238,7 @@ impl Net {
         let (group, joins) = match multicast {
             Multicast::V4 { group, joins, .. } => (IpAddr::V4(group), joins),
             Multicast::V6 { group, joins, .. } => (IpAddr::V6(group), joins),
-            Multicast::InterfaceV4(_) => return known(socket.domain, Ip::V4),
+            Multicast::InterfaceV4(_) => return check_protocol(socket.domain, Ip::V4),
         };
         let Some(queue) = &mut socket.datagrams.as_mut().filter(|_| socket.domain != Domain::Unix)
         else {
@@ -245,19 +247,19 @@ impl Net {
         if group.is_ipv6() && socket.domain == Domain::Inet {
             return Err(Errno::NOPROTOOPT);
         }
-        change(&mut queue.groups, group, joins)
+        change_membership(&mut queue.groups, group, joins)
     }
 
     /// An address as the receiver sees it.
-    pub(crate) fn seen(&self, id: SocketId, address: SocketAddr) -> SocketAddr {
+    pub(crate) fn address_seen_by(&self, id: SocketId, address: SocketAddr) -> SocketAddr {
         match self.socket(id).domain {
-            Domain::Inet6 => mapped(address),
+            Domain::Inet6 => ipv4_mapped(address),
             Domain::Inet | Domain::Unix => address,
         }
     }
 }
 
-fn change(groups: &mut Vec<IpAddr>, group: IpAddr, joins: bool) -> Result<(), Errno> {
+fn change_membership(groups: &mut Vec<IpAddr>, group: IpAddr, joins: bool) -> Result<(), Errno> {
     if !group.is_multicast() {
         return Err(Errno::INVAL);
     }
@@ -271,7 +273,7 @@ fn change(groups: &mut Vec<IpAddr>, group: IpAddr, joins: bool) -> Result<(), Er
 }
 
 /// The one of equal matches that was bound last; if they share the port, one chosen by the sender.
-fn choose<'a>(best: &[&'a Binding], from: SocketAddr) -> &'a Binding {
+fn choose_receiver<'a>(best: &[&'a Binding], from: SocketAddr) -> &'a Binding {
     let last = best.len() - 1;
     if best.iter().all(|binding| binding.reuse_port) {
         return best[(mix(from.port().into()) % best.len() as u64) as usize];

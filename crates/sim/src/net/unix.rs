@@ -1,7 +1,7 @@
 //! Unix stream sockets: connections within the host, by name. Sent bytes arrive at once.
 
 use super::Net;
-use super::socket::{Side, Socket, SocketId, State};
+use super::socket::{Side, Socket, SocketId, SocketState};
 use crate::descriptors::FileId;
 use annulus_kernel::{Address, Credentials, SocketType};
 use rustix::io::Errno;
@@ -72,7 +72,7 @@ impl Net {
             let socket = self.socket_mut(id);
             match &mut socket.datagrams {
                 Some(queue) => queue.peer = super::datagram_queue::DatagramPeer::Open(peer),
-                None => (socket.state, socket.peer) = (State::Open, Some(peer)),
+                None => (socket.state, socket.peer) = (SocketState::Open, Some(peer)),
             }
         }
         pair
@@ -83,7 +83,7 @@ impl Net {
             return Err(Errno::INVAL);
         }
         let datagram = self.socket(id).is_datagram();
-        let name = self.names.bind(to, id, datagram)?;
+        let name = self.unix_names.bind(to, id, datagram)?;
         self.unix_mut(id).name = Some(name);
         Ok(())
     }
@@ -98,18 +98,18 @@ impl Net {
 
     /// Connects a stream. If the backlog is full, it waits, unless the socket is non-blocking.
     pub(super) fn connect_unix(&mut self, id: SocketId, to: &Address) -> Result<(), Errno> {
-        let listener = self.names.find(to, false)?;
+        let listener = self.unix_names.find(to, false)?;
         if self.socket(listener).is_datagram() {
             return Err(Errno::PROTOTYPE);
         }
-        if !matches!(self.socket(listener).state, State::Listening(_)) {
+        if !matches!(self.socket(listener).state, SocketState::Listening(_)) {
             return Err(Errno::CONNREFUSED);
         }
         match self.socket(id).state {
-            State::Fresh => {}
-            State::Connecting => return Err(Errno::ALREADY),
-            State::Listening(_) => return Err(Errno::INVAL),
-            State::Open | State::Closed => return Err(Errno::ISCONN),
+            SocketState::Fresh => {}
+            SocketState::Connecting => return Err(Errno::ALREADY),
+            SocketState::Listening(_) => return Err(Errno::INVAL),
+            SocketState::Open | SocketState::Closed => return Err(Errno::ISCONN),
         }
         if self.has_backlog_space(listener) {
             self.join(listener, id);
@@ -118,7 +118,7 @@ impl Net {
         if self.socket(id).nonblocking {
             return Err(Errno::AGAIN);
         }
-        self.socket_mut(id).state = State::Connecting;
+        self.socket_mut(id).state = SocketState::Connecting;
         self.unix_mut(id).connecting_to = Some(listener);
         self.unix_mut(listener).connecting.push_back(id);
         Ok(())
@@ -130,12 +130,12 @@ impl Net {
         let mut child = Socket::new(parent.domain, parent.options.clone());
         let (name, peer_name) = (self.unix(listener).name, self.unix(client).name);
         child.unix = Some(Box::new(UnixPart { name, peer_name, ..UnixPart::default() }));
-        (child.state, child.peer) = (State::Open, Some(client));
+        (child.state, child.peer) = (SocketState::Open, Some(client));
         let child = self.sockets.insert(child);
         let connected = self.socket_mut(client);
-        (connected.state, connected.peer) = (State::Open, Some(child));
+        (connected.state, connected.peer) = (SocketState::Open, Some(child));
         self.unix_mut(client).peer_name = name;
-        if let State::Listening(listening) = &mut self.socket_mut(listener).state {
+        if let SocketState::Listening(listening) = &mut self.socket_mut(listener).state {
             listening.queue.push_back(child);
         }
         self.wake(listener, Side::Read);
@@ -156,7 +156,7 @@ impl Net {
         let Some(part) = &mut self.socket_mut(id).unix else { return };
         if let Some(listener) = part.connecting_to.take() {
             self.unix_mut(listener).connecting.retain(|client| *client != id);
-            self.socket_mut(id).state = State::Fresh;
+            self.socket_mut(id).state = SocketState::Fresh;
         }
     }
 
@@ -183,7 +183,7 @@ impl Net {
         let Some(part) = &mut self.sockets.at_mut(id).unix else { return };
         self.orphans.extend(part.clear());
         if let Some(name) = part.name {
-            self.names.release(&name, id);
+            self.unix_names.release(&name, id);
         }
     }
 }

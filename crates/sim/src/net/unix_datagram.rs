@@ -9,7 +9,7 @@ use annulus_kernel::Address;
 use rustix::io::Errno;
 
 /// The part of the send buffer that a datagram cannot use.
-const RESERVE: usize = 32;
+const SEND_BUFFER_RESERVE_BYTES: usize = 32;
 
 impl Net {
     pub(super) fn connect_unix_datagram(
@@ -17,7 +17,7 @@ impl Net {
         id: SocketId,
         to: &Address,
     ) -> Result<(), Errno> {
-        let target = self.names.find(to, true)?;
+        let target = self.unix_names.find(to, true)?;
         if !self.socket(target).is_datagram() {
             return Err(Errno::PROTOTYPE);
         }
@@ -41,7 +41,7 @@ impl Net {
     /// The destination of a datagram.
     pub(super) fn target(&self, id: SocketId, to: Option<&Address>) -> Result<SocketId, Errno> {
         match (to, self.datagram_peer(id)) {
-            (Some(name), _) => self.names.find(name, true),
+            (Some(name), _) => self.unix_names.find(name, true),
             (None, DatagramPeer::Open(peer)) => Ok(peer),
             (None, DatagramPeer::Closed) => Err(Errno::CONNREFUSED),
             (None, DatagramPeer::None) => Err(Errno::NOTCONN),
@@ -79,11 +79,11 @@ impl Net {
         rights: &mut Vec<FileId>,
         gather: impl FnOnce() -> Vec<u8>,
     ) -> Result<(), Errno> {
-        if outgoing.len + RESERVE > self.socket(id).options.send_buffer {
+        if outgoing.len + SEND_BUFFER_RESERVE_BYTES > self.socket(id).options.send_buffer {
             return Err(Errno::MSGSIZE);
         }
         let target = self.accepting_target(id, outgoing.to)?;
-        self.refusal(id)?;
+        self.take_datagram_error(id)?;
         if self.socket(target).stopped_receiving {
             return Err(Errno::PIPE);
         }

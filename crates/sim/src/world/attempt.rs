@@ -4,40 +4,40 @@ use super::World;
 use crate::descriptors::File;
 use crate::faults::Fault;
 use crate::net::SocketId;
-use crate::op::{Answer, Body, Op, Outcome};
+use crate::op::{Op, OpKind, OpResult, Outcome};
 use annulus_ring::op::poll;
 use annulus_ring::{Completion, CompletionFlags};
 use rustix::io::Errno;
 
 /// `POLLHUP`, which is reported even if not asked for.
-const POLL_HANGUP: u32 = 0x10;
+const POLLHUP: u32 = 0x10;
 
 impl World {
     #[inline]
     pub(super) fn attempt(&mut self, op: &mut Op) -> Outcome {
-        let Some(socket) = op.socket() else { return self.attempt_alone(op) };
+        let Some(socket) = op.socket() else { return self.attempt_without_socket(op) };
         match op.body {
-            Body::Receive(_) => self.attempt_receive(op, socket),
-            Body::Send(_) => self.attempt_send(op, socket),
-            Body::Accept { multi } => self.attempt_accept(op, socket, multi),
-            Body::Connect => Outcome::when_ready(self.net.connected(socket).map(|()| 0)),
-            Body::Poll { events, multi } => self.attempt_poll(op, socket, events, multi),
-            Body::Timer { .. } | Body::Notification(_) | Body::File(_) | Body::Never => {
+            OpKind::Receive(_) => self.attempt_receive(op, socket),
+            OpKind::Send(_) => self.attempt_send(op, socket),
+            OpKind::Accept { multi } => self.attempt_accept(op, socket, multi),
+            OpKind::Connect => Outcome::done_unless_again(self.net.connected(socket).map(|()| 0)),
+            OpKind::Poll { events, multi } => self.attempt_poll(op, socket, events, multi),
+            OpKind::Timer { .. } | OpKind::Notification(_) | OpKind::File(_) | OpKind::Never => {
                 Outcome::Waits
             }
         }
     }
 
     /// An operation without a socket is tried only when its time has come.
-    fn attempt_alone(&mut self, op: &mut Op) -> Outcome {
+    fn attempt_without_socket(&mut self, op: &mut Op) -> Outcome {
         match &mut op.body {
-            Body::Timer { .. } => Outcome::of(Err(Errno::TIME)),
-            Body::Notification(_) => {
+            OpKind::Timer { .. } => Outcome::done(Err(Errno::TIME)),
+            OpKind::Notification(_) => {
                 let flags = CompletionFlags::NOTIF.bits();
-                Outcome::Done(Answer { flags, ..Answer::good(0) })
+                Outcome::Done(OpResult { flags, ..OpResult::good(0) })
             }
-            Body::File(work) => match work.call.take() {
-                Some(call) => Outcome::of(self.perform_call(call)),
+            OpKind::File(work) => match work.call.take() {
+                Some(call) => Outcome::done(self.perform_call(call)),
                 None => Outcome::Waits,
             },
             _ => Outcome::Waits,
@@ -49,13 +49,13 @@ impl World {
         loop {
             let fd = match self.accept(socket) {
                 Ok(fd) => fd,
-                refused => return Outcome::when_ready(refused),
+                refused => return Outcome::done_unless_again(refused),
             };
-            if !multi || self.occurs(Fault::EndsWell) || !self.post_one_of_many(op, fd as i32, 0) {
-                return Outcome::of(Ok(fd));
+            if !multi || self.occurs(Fault::EndsWell) || !self.post_multishot(op, fd as i32, 0) {
+                return Outcome::done(Ok(fd));
             }
             if self.occurs(Fault::EndsBadly) {
-                return Outcome::of(Err(Errno::NOMEM));
+                return Outcome::done(Err(Errno::NOMEM));
             }
         }
     }
@@ -75,15 +75,15 @@ impl World {
         if events & poll::OUT != 0 {
             self.net.await_space(socket, None);
         }
-        if mask == 0 || multi && self.post_one_of_many(op, mask as i32, 0) {
+        if mask == 0 || multi && self.post_multishot(op, mask as i32, 0) {
             return Outcome::Waits;
         }
-        Outcome::of(Ok(mask as usize))
+        Outcome::done(Ok(mask as usize))
     }
 
     pub(super) fn poll_mask(&self, socket: SocketId, events: u32) -> u32 {
         let state = self.net.socket(socket);
-        let hung_up = if state.is_closed() { POLL_HANGUP } else { 0 };
+        let hung_up = if state.is_closed() { POLLHUP } else { 0 };
         let readable = if state.readable() { poll::IN } else { 0 };
         let writable = if self.net.writable(socket) { poll::OUT } else { 0 };
         (readable | writable) & events | hung_up
@@ -91,7 +91,7 @@ impl World {
 
     /// Posts a completion with MORE; false if there is no space, so that it must be the last one.
     #[inline]
-    pub(super) fn post_one_of_many(&mut self, op: &Op, result: i32, flags: u32) -> bool {
+    pub(super) fn post_multishot(&mut self, op: &Op, result: i32, flags: u32) -> bool {
         let flags = flags | CompletionFlags::MORE.bits();
         self.post_more(op.ring, Completion { user_data: op.user_data, result, flags })
     }
@@ -108,13 +108,13 @@ impl World {
 
 impl Outcome {
     #[inline]
-    pub(super) fn of(result: Result<usize, Errno>) -> Self {
-        Self::Done(Answer::from(result))
+    pub(super) fn done(result: Result<usize, Errno>) -> Self {
+        Self::Done(OpResult::from(result))
     }
 
     /// As [`of`](Self::of), but EAGAIN means that the operation must wait.
     #[inline]
-    pub(super) fn when_ready(result: Result<usize, Errno>) -> Self {
-        if result == Err(Errno::AGAIN) { Self::Waits } else { Self::of(result) }
+    pub(super) fn done_unless_again(result: Result<usize, Errno>) -> Self {
+        if result == Err(Errno::AGAIN) { Self::Waits } else { Self::done(result) }
     }
 }

@@ -3,7 +3,7 @@
 use super::World;
 use crate::descriptors::File;
 use crate::faults::Fault;
-use crate::memory::Submitted;
+use crate::memory::SubmittedEntry;
 use crate::net::SocketId;
 use annulus_kernel::{Address, Credentials, Domain, Multicast, Shutdown, SocketOption, SocketType};
 use rustix::io::Errno;
@@ -95,10 +95,10 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn begin_connect(
+    pub(super) fn start_connect(
         &mut self,
         socket: SocketId,
-        entry: &Submitted,
+        entry: &SubmittedEntry,
     ) -> Result<(), Errno> {
         self.net.connect(socket, &entry.address()?)
     }

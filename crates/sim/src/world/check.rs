@@ -1,6 +1,6 @@
 //! Whether an entry is valid: the checks that Linux makes before it looks up the file, in its order.
 
-use crate::memory::{FILE_CALLS, Submitted};
+use crate::memory::{FILE_OPCODES, SubmittedEntry};
 use crate::profile::Profile;
 use annulus_kernel::msg;
 use annulus_ring::op::rwf;
@@ -8,25 +8,25 @@ use annulus_ring::{EntryFlags, opcode};
 use rustix::io::Errno;
 
 /// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first try.
-const POLL_FIRST: u16 = 1 << 0;
+const RECVSEND_POLL_FIRST: u16 = 1 << 0;
 /// `IORING_SEND_ZC_REPORT_USAGE`
-const REPORT_USAGE: u16 = 1 << 3;
+const SEND_ZC_REPORT_USAGE: u16 = 1 << 3;
 /// `IORING_RECV_MULTISHOT`
-pub(super) const RECEIVE_MANY: u16 = 1 << 1;
+pub(super) const RECV_MULTISHOT: u16 = 1 << 1;
 /// `IORING_ACCEPT_MULTISHOT`
-pub(super) const ACCEPT_MANY: u16 = 1 << 0;
+pub(super) const ACCEPT_MULTISHOT: u16 = 1 << 0;
 /// `IORING_ACCEPT_DONTWAIT`
-pub(super) const ACCEPT_NOW: u16 = 1 << 1;
+pub(super) const ACCEPT_DONTWAIT: u16 = 1 << 1;
 /// `IORING_ACCEPT_POLL_FIRST`
 const ACCEPT_POLL_FIRST: u16 = 1 << 2;
 /// `SOCK_NONBLOCK` and `SOCK_CLOEXEC`
-const NONBLOCK: u32 = 0o4000;
-const CLOSE_ON_EXEC: u32 = 0o2_000_000;
+const SOCK_NONBLOCK: u32 = 0o4000;
+const SOCK_CLOEXEC: u32 = 0o2_000_000;
 /// `IORING_POLL_ADD_MULTI`
-pub(super) const POLL_MANY: u32 = 1 << 0;
+pub(super) const POLL_MULTISHOT: u32 = 1 << 0;
 
 /// EINVAL for what this kernel does not know.
-pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
+pub(super) fn check(entry: &SubmittedEntry, profile: &Profile) -> Result<(), Errno> {
     let known = EntryFlags::ASYNC | EntryFlags::BUFFER_SELECT | EntryFlags::SKIP_SUCCESS;
     let flags = EntryFlags::from_bits_retain(entry.flags);
     let selects = flags.contains(EntryFlags::BUFFER_SELECT);
@@ -34,18 +34,20 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     let sound = match entry.opcode {
-        opcode::RECV | opcode::RECVMSG => receive(entry, profile),
+        opcode::RECV | opcode::RECVMSG => is_valid_receive(entry, profile),
         opcode::SEND | opcode::SENDMSG => {
             let known = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
-            entry.ioprio & !POLL_FIRST == 0
+            entry.ioprio & !RECVSEND_POLL_FIRST == 0
                 && entry.op_flags & !known == 0
                 && (is_unaddressed(entry) || is_addressed(entry, profile))
         }
-        opcode::SEND_ZC | opcode::SENDMSG_ZC => lent_send(entry, profile),
-        opcode::READ | opcode::READV | opcode::WRITE | opcode::WRITEV => file_flags(entry),
-        opcode::ACCEPT => accept(entry),
+        opcode::SEND_ZC | opcode::SENDMSG_ZC => is_valid_zero_copy_send(entry, profile),
+        opcode::READ | opcode::READV | opcode::WRITE | opcode::WRITEV => {
+            is_valid_read_or_write(entry)
+        }
+        opcode::ACCEPT => is_valid_accept(entry),
         opcode::CONNECT => entry.ioprio == 0 && entry.len == 0 && entry.op_flags == 0,
-        opcode::POLL_ADD => entry.len & !POLL_MANY == 0 && entry.off == 0 && entry.addr == 0,
+        opcode::POLL_ADD => entry.len & !POLL_MULTISHOT == 0 && entry.off == 0 && entry.addr == 0,
         // Only a relative time: no count of completions, no other clock.
         opcode::TIMEOUT => {
             entry.len == 1 && entry.op_flags == 0 && entry.off == 0 && entry.ioprio == 0
@@ -53,70 +55,70 @@ pub(super) fn check(entry: &Submitted, profile: &Profile) -> Result<(), Errno> {
         opcode::ASYNC_CANCEL => entry.op_flags == 0 && entry.off == 0,
         opcode::CLOSE => entry.addr == 0 && entry.len == 0 && entry.file_index == 0,
         opcode::NOP => true,
-        _ => FILE_CALLS.contains(&entry.opcode),
+        _ => FILE_OPCODES.contains(&entry.opcode),
     };
     if sound { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-fn is_unaddressed(entry: &Submitted) -> bool {
+fn is_unaddressed(entry: &SubmittedEntry) -> bool {
     entry.off == 0 && entry.file_index == 0
 }
 
 /// A send to an address: since 6.1, as zero-copy sends of messages.
-fn is_addressed(entry: &Submitted, profile: &Profile) -> bool {
+fn is_addressed(entry: &SubmittedEntry, profile: &Profile) -> bool {
     entry.opcode == opcode::SEND
         && profile.has(opcode::SENDMSG_ZC)
         && entry.file_index.to_ne_bytes()[2..] == [0, 0]
 }
 
 /// A zero-copy send cannot skip its completion.
-fn lent_send(entry: &Submitted, profile: &Profile) -> bool {
+fn is_valid_zero_copy_send(entry: &SubmittedEntry, profile: &Profile) -> bool {
     let known = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
-    let report = if profile.zero_copy_report { REPORT_USAGE } else { 0 };
+    let report = if profile.zero_copy_report { SEND_ZC_REPORT_USAGE } else { 0 };
     entry.flags & EntryFlags::SKIP_SUCCESS.bits() == 0
-        && entry.ioprio & !(POLL_FIRST | report) == 0
+        && entry.ioprio & !(RECVSEND_POLL_FIRST | report) == 0
         && entry.op_flags & !known == 0
         && entry.file_index == 0
 }
 
 /// Whether it is a zero-copy send.
-pub(super) fn is_lent(entry: &Submitted) -> bool {
+pub(super) fn is_zero_copy_send(entry: &SubmittedEntry) -> bool {
     matches!(entry.opcode, opcode::SEND_ZC | opcode::SENDMSG_ZC)
 }
 
 /// Whether the kernel may take its buffer from a group. Linux also has reads that do.
-fn selects_buffers(entry: &Submitted) -> bool {
+fn selects_buffers(entry: &SubmittedEntry) -> bool {
     matches!(entry.opcode, opcode::RECV | opcode::RECVMSG)
 }
 
 /// Whether it is a send or a receive that only sockets have.
-pub(super) fn is_message(entry: &Submitted) -> bool {
+pub(super) fn is_socket_transfer(entry: &SubmittedEntry) -> bool {
     matches!(entry.opcode, opcode::SEND | opcode::SENDMSG)
         || selects_buffers(entry)
-        || is_lent(entry)
+        || is_zero_copy_send(entry)
 }
 
 /// Whether it is a receive.
-pub(super) fn receives(entry: &Submitted) -> bool {
+pub(super) fn is_receive(entry: &SubmittedEntry) -> bool {
     matches!(entry.opcode, opcode::RECV | opcode::RECVMSG | opcode::READ | opcode::READV)
 }
 
 /// The file operations that sockets have too.
-pub(super) fn is_of_files(entry: &Submitted) -> bool {
+pub(super) fn is_plain_read_or_write(entry: &SubmittedEntry) -> bool {
     matches!(entry.opcode, opcode::READ | opcode::READV | opcode::WRITE | opcode::WRITEV)
 }
 
-fn file_flags(entry: &Submitted) -> bool {
+fn is_valid_read_or_write(entry: &SubmittedEntry) -> bool {
     entry.ioprio == 0 && entry.op_flags & !rwf::NOWAIT == 0
 }
 
-fn receive(entry: &Submitted, profile: &Profile) -> bool {
-    let many = entry.ioprio & RECEIVE_MANY != 0;
+fn is_valid_receive(entry: &SubmittedEntry, profile: &Profile) -> bool {
+    let many = entry.ioprio & RECV_MULTISHOT != 0;
     let selects = entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0;
     let limited = entry.file_index != 0;
     let message = entry.opcode == opcode::RECVMSG;
     let known = msg::DONTWAIT | msg::NOSIGNAL | msg::TRUNC | msg::CMSG_CLOEXEC;
-    entry.ioprio & !(POLL_FIRST | RECEIVE_MANY) == 0
+    entry.ioprio & !(RECVSEND_POLL_FIRST | RECV_MULTISHOT) == 0
         && entry.op_flags & !known == 0
         && entry.off == 0
         && (!many || selects && (entry.len == u32::from(message) || limited && !message))
@@ -124,19 +126,19 @@ fn receive(entry: &Submitted, profile: &Profile) -> bool {
 }
 
 /// An accept does not write the address of the peer.
-fn accept(entry: &Submitted) -> bool {
-    entry.ioprio & !(ACCEPT_MANY | ACCEPT_NOW | ACCEPT_POLL_FIRST) == 0
-        && entry.op_flags & !(NONBLOCK | CLOSE_ON_EXEC) == 0
+fn is_valid_accept(entry: &SubmittedEntry) -> bool {
+    entry.ioprio & !(ACCEPT_MULTISHOT | ACCEPT_DONTWAIT | ACCEPT_POLL_FIRST) == 0
+        && entry.op_flags & !(SOCK_NONBLOCK | SOCK_CLOEXEC) == 0
         && entry.addr == 0
         && entry.off == 0
         && entry.len == 0
 }
 
 /// Whether an operation must wait for readiness before its first try.
-pub(super) fn waits_first(entry: &Submitted) -> bool {
+pub(super) fn polls_first(entry: &SubmittedEntry) -> bool {
     entry.flags & EntryFlags::ASYNC.bits() != 0
         || match entry.opcode {
             opcode::ACCEPT => entry.ioprio & ACCEPT_POLL_FIRST != 0,
-            _ => is_message(entry) && entry.ioprio & POLL_FIRST != 0,
+            _ => is_socket_transfer(entry) && entry.ioprio & RECVSEND_POLL_FIRST != 0,
         }
 }

@@ -1,8 +1,8 @@
 //! Control messages: options of a send, and metadata of a receive.
 
 use super::World;
-use crate::memory::Header;
-use crate::net::{Datagram, SendMeta, SocketId, credentials};
+use crate::memory::MessageHeader;
+use crate::net::{Datagram, SendOptions, SocketId, credentials};
 use crate::op::Ancillary;
 use annulus_kernel::{
     Address, Control, ControlWriter, Controls, Direction, Ip, MOST_DESCRIPTORS, SocketOption,
@@ -13,19 +13,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// The number of the only interface.
-const INTERFACE: u32 = 1;
+const INTERFACE_INDEX: u32 = 1;
 
 impl World {
     /// The data that a message is sent with beside its bytes; mostly none.
-    pub(super) fn ancillary(&mut self, header: &Header) -> Result<Option<Ancillary>, Errno> {
+    pub(super) fn ancillary(&mut self, header: &MessageHeader) -> Result<Option<Ancillary>, Errno> {
         if header.name.len() == 0 && header.control.len() == 0 {
             return Ok(None);
         }
         let to = (header.name.len() > 0).then(|| Address::from_bytes(&header.name.bytes()));
         let control = header.control.bytes();
-        let meta = meta(&control)?;
+        let options = send_options(&control)?;
         let rights = self.rights(&control)?;
-        Ok(Some(Ancillary { to, control: header.control, meta, rights }))
+        Ok(Some(Ancillary { to, control: header.control, options, rights }))
     }
 
     /// The files of the descriptors to send, each with a reference.
@@ -95,14 +95,15 @@ impl World {
         controls: &mut Vec<Control<'static>>,
     ) {
         let options = &self.net.socket(socket).options;
-        let seen = self.net.seen(socket, to).ip();
+        let seen = self.net.address_seen_by(socket, to).ip();
         if seen.is_ipv6() && options.is_on(SocketOption::PacketInfo(Ip::V6)) {
-            controls.push(Control::PacketInfo { local: seen, interface: INTERFACE });
+            controls.push(Control::PacketInfo { local: seen, interface: INTERFACE_INDEX });
         }
         match to.ip() {
             IpAddr::V4(_) => {
                 if options.is_on(SocketOption::PacketInfo(Ip::V4)) {
-                    controls.push(Control::PacketInfo { local: to.ip(), interface: INTERFACE });
+                    controls
+                        .push(Control::PacketInfo { local: to.ip(), interface: INTERFACE_INDEX });
                 }
                 let on = options.is_on(SocketOption::RecvTos(Ip::V4));
                 controls.extend(on.then_some(Control::Tos(tos)));
@@ -131,16 +132,16 @@ impl World {
     }
 }
 
-fn meta(control: &[u8]) -> Result<SendMeta, Errno> {
-    let mut meta = SendMeta::default();
+fn send_options(control: &[u8]) -> Result<SendOptions, Errno> {
+    let mut options = SendOptions::default();
     for control in Controls::new(control) {
         match control {
-            Control::Tos(tos) | Control::TrafficClass(tos) => meta.tos = Some(tos),
-            Control::PacketInfo { local, .. } => meta.from = Some(local),
-            Control::SegmentSize(size) => meta.segment = Some(size),
+            Control::Tos(tos) | Control::TrafficClass(tos) => options.tos = Some(tos),
+            Control::PacketInfo { local, .. } => options.from = Some(local),
+            Control::SegmentSize(size) => options.segment = Some(size),
             Control::Descriptors(_) | Control::Credentials(_) => {}
             _ => return Err(Errno::INVAL),
         }
     }
-    Ok(meta)
+    Ok(options)
 }

@@ -1,7 +1,7 @@
 //! The crash of a host: its operations at the device, and its calls before its rings are closed.
 
 use super::World;
-use crate::op::{Answer, Body};
+use crate::op::{OpKind, OpResult};
 use rustix::io::Errno;
 use std::net::IpAddr;
 
@@ -17,13 +17,13 @@ impl World {
 
     /// Ends operations at the device, without an effect, and notifications.
     fn end_uncancellable(&mut self, ring: u32) {
-        for id in self.ops.of_ring(ring) {
+        for id in self.ops.ids_of_ring(ring) {
             match self.ops.peek(id).map(|op| &op.body) {
-                Some(Body::Notification(_)) => self.run(id),
-                Some(Body::File(_)) => {
+                Some(OpKind::Notification(_)) => self.run(id),
+                Some(OpKind::File(_)) => {
                     let op = self.ops.take(id);
                     self.verify(&op);
-                    self.end(id, op, Answer::error(Errno::IO));
+                    self.end(id, op, OpResult::error(Errno::IO));
                 }
                 _ => {}
             }

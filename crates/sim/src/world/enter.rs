@@ -7,10 +7,10 @@ use annulus_kernel::{EnterArg, EnterFlags, RingId};
 use rustix::io::Errno;
 
 /// Deferred work that one enter runs, unless it waits for more (`IO_LOCAL_TW_DEFAULT_MAX`).
-const HARVEST: u32 = 20;
+const MAX_WORK_PER_ENTER: u32 = 20;
 
 /// The least time of one step of a busy wait, which must end.
-const MOMENT: Nanos = 100;
+const MIN_BUSY_WAIT_STEP: Nanos = 100;
 
 impl World {
     pub(crate) fn enter(
@@ -21,7 +21,7 @@ impl World {
         flags: EnterFlags,
         arg: EnterArg,
     ) -> Result<u32, Errno> {
-        let ring = self.entered(ring)?;
+        let ring = self.find_ring(ring)?;
         self.counts.enters += 1;
         self.pass(if self.is_down(ring) { 0 } else { self.turn });
         let state = self.rings.at_mut(ring);
@@ -45,7 +45,7 @@ impl World {
                 return Ok(submitted);
             }
             if harvest && self.rings.at(ring).defers() {
-                self.run_work(ring, min_complete, HARVEST.max(min_complete));
+                self.run_work(ring, min_complete, MAX_WORK_PER_ENTER.max(min_complete));
             }
         }
         let waited = if harvest { self.wait(ring, min_complete, arg) } else { Ok(()) };
@@ -53,7 +53,7 @@ impl World {
         if submitted > 0 { Ok(submitted) } else { waited.map(|()| 0) }
     }
 
-    fn entered(&self, ring: RingId) -> Result<u32, Errno> {
+    fn find_ring(&self, ring: RingId) -> Result<u32, Errno> {
         let index = if ring.registered {
             let index = usize::try_from(ring.fd).ok();
             let found = index.and_then(|index| *self.registered.get(index)?);
@@ -66,7 +66,7 @@ impl World {
 
     /// One step of a busy wait.
     pub(crate) fn relax(&mut self) {
-        self.pass(self.turn.max(MOMENT));
+        self.pass(self.turn.max(MIN_BUSY_WAIT_STEP));
     }
 
     /// Lets time pass, and runs the events that are due.
@@ -144,40 +144,40 @@ impl World {
 
     fn wait(&mut self, ring: u32, min_complete: u32, arg: EnterArg) -> Result<(), Errno> {
         let least = min_complete.min(self.rings.at(ring).queues.completion_entries());
-        self.run_work(ring, least, HARVEST.max(least));
-        if self.satisfied(ring, least) {
+        self.run_work(ring, least, MAX_WORK_PER_ENTER.max(least));
+        if self.flush_and_check(ring, least) {
             return Ok(());
         }
         let deadline = arg.timeout.map(|t| self.net.time.now().saturating_add(nanos(t)));
         let end = self.rings.at(ring).queues.taken().wrapping_add(least);
         loop {
-            let come = self.sleep(ring, deadline);
+            let come = self.wait_for_work(ring, deadline);
             // How many completions are missing, as a difference of wrapping indices.
             let missing = end.wrapping_sub(self.rings.at(ring).queues.posted());
             self.run_work(ring, missing, missing);
             if let Err(why) = come {
-                return self.leave(ring, why);
+                return self.wait_result(ring, why);
             }
-            if self.satisfied(ring, least) {
+            if self.flush_and_check(ring, least) {
                 return Ok(());
             }
         }
     }
 
-    fn satisfied(&mut self, ring: u32, least: u32) -> bool {
+    fn flush_and_check(&mut self, ring: u32, least: u32) -> bool {
         let ring = self.rings.at_mut(ring);
         ring.flush_overflow();
         ring.queues.ready() >= least
     }
 
     /// A wait that was interrupted is no error if it found something, except a deadlock.
-    fn leave(&self, ring: u32, why: Errno) -> Result<(), Errno> {
+    fn wait_result(&self, ring: u32, why: Errno) -> Result<(), Errno> {
         let nothing = self.rings.at(ring).queues.ready() == 0;
         if nothing || why == Errno::DEADLK { Err(why) } else { Ok(()) }
     }
 
     /// Lets time pass until the ring has work.
-    fn sleep(&mut self, ring: u32, deadline: Option<Nanos>) -> Result<(), Errno> {
+    fn wait_for_work(&mut self, ring: u32, deadline: Option<Nanos>) -> Result<(), Errno> {
         if !self.rings.at(ring).has_work() && self.occurs(Fault::Interrupt) {
             return Err(Errno::INTR);
         }

@@ -1,11 +1,11 @@
 //! epoll, edge-triggered, and the timers that end its waits.
 
 use super::World;
-use crate::descriptors::{FIRST, File, FileId, WatchKey, Watcher};
+use crate::descriptors::{FIRST_DESCRIPTOR, File, FileId, WatchKey, Watcher};
 use crate::faults::Fault;
 use crate::net::{Side, SocketId};
 use crate::timeline::{Nanos, nanos};
-use crate::trace::Note;
+use crate::trace::TraceEvent;
 use annulus_kernel::epoll::{Edge, EventData, EventFlags, Registration};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,10 +14,10 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// The file of a descriptor of the process, which is never ready.
-const FOREIGN: FileId = FileId::MAX;
+const REAL_FILE: FileId = FileId::MAX;
 /// The events that are reported even if they were not asked for.
-const ALWAYS: EventFlags = EventFlags::ERR.union(EventFlags::HUP);
-const MILLISECOND: Nanos = 1_000_000;
+const ALWAYS_REPORTED: EventFlags = EventFlags::ERR.union(EventFlags::HUP);
+const NANOS_PER_MILLISECOND: Nanos = 1_000_000;
 
 /// An epoll instance.
 pub(super) struct Epoll {
@@ -133,7 +133,7 @@ impl World {
             Some(File::Timer(timer)) if self.timers.at(timer).expired => EventFlags::IN,
             _ => EventFlags::empty(),
         };
-        ready & (interest | ALWAYS)
+        ready & (interest | ALWAYS_REPORTED)
     }
 
     fn epoll_of(&self, fd: RawFd) -> Result<u32, Errno> {
@@ -151,9 +151,9 @@ impl World {
     ) -> Result<(), Errno> {
         let epoll = self.epoll_of(epoll)?;
         let file = match self.files.find(fd) {
-            Ok((_, File::Ring(_) | File::Open(_) | File::Epoll(_))) => return Err(Errno::PERM),
+            Ok((_, File::Ring(_) | File::OnDisk(_) | File::Epoll(_))) => return Err(Errno::PERM),
             Ok((file, _)) => file,
-            Err(_) if (0..FIRST).contains(&fd) => FOREIGN,
+            Err(_) if (0..FIRST_DESCRIPTOR).contains(&fd) => REAL_FILE,
             Err(errno) => return Err(errno),
         };
         let (key, instance) = ((fd, file), self.epolls.at_mut(epoll));
@@ -188,7 +188,7 @@ impl World {
         match self.files.file(file)? {
             File::Socket(socket) => Some(self.net.watchers(socket)),
             File::Timer(timer) => Some(&mut self.timers.at_mut(timer).watchers),
-            File::Ring(_) | File::Open(_) | File::Epoll(_) => None,
+            File::Ring(_) | File::OnDisk(_) | File::Epoll(_) => None,
         }
     }
 
@@ -208,10 +208,11 @@ impl World {
         self.counts.enters += 1;
         let is_down = self.epolls.at(epoll).host.is_some_and(|host| self.net.is_down(host));
         self.pass(if is_down { 0 } else { self.turn });
-        self.invent(epoll, edges);
-        let timeout = timeout.map(|time| nanos(time).div_ceil(MILLISECOND));
-        let deadline = timeout
-            .map(|time| self.net.time.now().saturating_add(time.saturating_mul(MILLISECOND)));
+        self.add_needless_edge(epoll, edges);
+        let timeout = timeout.map(|time| nanos(time).div_ceil(NANOS_PER_MILLISECOND));
+        let deadline = timeout.map(|time| {
+            self.net.time.now().saturating_add(time.saturating_mul(NANOS_PER_MILLISECOND))
+        });
         loop {
             self.take_edges(epoll, edges);
             if !edges.is_empty() || timeout == Some(0) {
@@ -252,7 +253,7 @@ impl World {
     }
 
     /// Reports a socket that is not ready, if the fault occurs. As with every edge, no event that holds is left out.
-    fn invent(&mut self, epoll: u32, edges: &mut Vec<Edge>) {
+    fn add_needless_edge(&mut self, epoll: u32, edges: &mut Vec<Edge>) {
         if edges.capacity() == 0 || !self.occurs(Fault::NeedlessEdge) {
             return;
         }
@@ -270,7 +271,7 @@ impl World {
     }
 
     fn push_edge(&mut self, edges: &mut Vec<Edge>, (fd, _): WatchKey, flags: EventFlags) {
-        self.trace.note(self.net.time.now(), Note::Edge(fd, flags.bits()));
+        self.trace.record(self.net.time.now(), TraceEvent::Edge(fd, flags.bits()));
         edges.push(Edge { flags, data: EventData::new_u64(fd as u64) });
     }
 

@@ -1,11 +1,11 @@
 //! File calls: system calls, which take the time of the caller, or operations, which do not.
 
 use super::World;
-use super::check::is_of_files;
+use super::check::is_plain_read_or_write;
 use crate::descriptors::{File, FileId};
 use crate::fs::OpenId;
-use crate::memory::{Call, FILE_CALLS, FileRequest, Submitted};
-use crate::op::{Answer, Body, FileWork, Op};
+use crate::memory::{DiskCall, FILE_OPCODES, FileRequest, SubmittedEntry};
+use crate::op::{Op, OpKind, OpResult, PendingFileCall};
 use rustix::io::Errno;
 
 impl World {
@@ -15,19 +15,19 @@ impl World {
             return Err(Errno::IO);
         }
         let call = request.read(&self.disk, &|fd| self.open_file(fd))?;
-        self.pass(call.takes);
+        self.pass(call.duration);
         self.perform_call(call).map(|count| count as u32)
     }
 
     fn open_file(&self, fd: i32) -> Result<OpenId, Errno> {
         match self.files.find(fd)?.1 {
-            File::Open(file) => Ok(file),
+            File::OnDisk(file) => Ok(file),
             _ => Err(Errno::INVAL),
         }
     }
 
     /// Makes a call; a file that it opens gets a descriptor.
-    pub(super) fn perform_call(&mut self, call: Call) -> Result<usize, Errno> {
+    pub(super) fn perform_call(&mut self, call: DiskCall) -> Result<usize, Errno> {
         let opens = call.opens;
         if opens && !self.files.has_free() {
             return Err(Errno::MFILE);
@@ -36,14 +36,15 @@ impl World {
         if !opens {
             return Ok(answer);
         }
-        self.files.open(File::Open(answer as OpenId)).map(|fd| fd as usize)
+        self.files.open(File::OnDisk(answer as OpenId)).map(|fd| fd as usize)
     }
 
     /// Whether an entry is a file operation: by its opcode, or, if sockets have it too, by its descriptor.
     #[inline]
-    pub(super) fn is_about_files(&self, entry: &Submitted) -> bool {
-        FILE_CALLS.contains(&entry.opcode)
-            && (!is_of_files(entry) || matches!(self.files.find(entry.fd), Ok((_, File::Open(_)))))
+    pub(super) fn is_about_files(&self, entry: &SubmittedEntry) -> bool {
+        FILE_OPCODES.contains(&entry.opcode)
+            && (!is_plain_read_or_write(entry)
+                || matches!(self.files.find(entry.fd), Ok((_, File::OnDisk(_)))))
     }
 
     /// Makes a call, or delays it until the device is done.
@@ -51,26 +52,26 @@ impl World {
     pub(super) fn submit_file(
         &mut self,
         ring: u32,
-        entry: &Submitted,
+        entry: &SubmittedEntry,
         skip: bool,
-    ) -> Option<Answer> {
+    ) -> Option<OpResult> {
         if self.is_down(ring) {
-            return Some(Answer::error(Errno::IO));
+            return Some(OpResult::error(Errno::IO));
         }
         let call = match entry.file_call(&self.disk, &|fd| self.open_file(fd)) {
             Ok(call) => call,
-            Err(errno) => return Some(Answer::error(errno)),
+            Err(errno) => return Some(OpResult::error(errno)),
         };
-        let after = call.takes;
+        let after = call.duration;
         if after == 0 {
             return Some(self.perform_call(call).into());
         }
         // The file stays open, even if its descriptor is closed.
         let held: Vec<FileId> = self.files.find(entry.fd).map(|(id, _)| id).into_iter().collect();
         held.iter().for_each(|&id| self.files.hold(id));
-        let work = FileWork { call: Some(call), after, held, seal: None };
-        let (user_data, body) = (entry.user_data, Body::File(Box::new(work)));
-        self.park(Op::alone(ring, user_data, skip, body), false);
+        let work = PendingFileCall { call: Some(call), after, held, checksum: None };
+        let (user_data, body) = (entry.user_data, OpKind::File(Box::new(work)));
+        self.park(Op::without_socket(ring, user_data, skip, body), false);
         None
     }
 }

@@ -2,7 +2,6 @@
 
 mod attempt;
 mod calls;
-mod cancel;
 mod check;
 mod control;
 mod crash;
@@ -13,7 +12,6 @@ mod message;
 mod nonblocking;
 mod recv;
 mod register;
-mod restrict;
 mod ring;
 mod send;
 mod setup;
@@ -25,20 +23,20 @@ use crate::descriptors::{Descriptors, File, FileId};
 use crate::faults::{Fault, Faults};
 use crate::fs::Disk;
 use crate::net::{Link, Net, SocketId};
-use crate::op::{Body, Op, Ops};
+use crate::op::{Op, OpKind, Ops};
 use crate::op_id::OpId;
 use crate::profile::Profile;
 use crate::random::Random;
 use crate::slab::Slab;
 use crate::timeline::Nanos;
-use crate::trace::{Note, Trace};
+use crate::trace::{Trace, TraceEvent};
 use annulus_ring::Completion;
 use epoll::{Epoll, Timer};
 use ring::Ring;
 use std::ops::Range;
 
 /// Entries of a thread's table of registered rings.
-const PLACES: usize = 16;
+const REGISTERED_RING_SLOTS: usize = 16;
 
 /// The settings of a simulation.
 pub(crate) struct Settings {
@@ -71,10 +69,10 @@ pub(crate) struct World {
     timers: Slab<Timer>,
     /// How often a timer was set.
     settings: u64,
-    registered: [Option<(u32, FileId)>; PLACES],
+    registered: [Option<(u32, FileId)>; REGISTERED_RING_SLOTS],
     /// The time that an enter takes.
     turn: Nanos,
-    /// Bytes at both ends of lent memory that are checked.
+    /// Bytes at both ends of zero_copy memory that are checked.
     poison: usize,
 }
 
@@ -97,7 +95,7 @@ impl World {
             epolls: Slab::new(),
             timers: Slab::new(),
             settings: 0,
-            registered: [None; PLACES],
+            registered: [None; REGISTERED_RING_SLOTS],
             turn: settings.turn,
             poison: settings.poison,
         }
@@ -117,7 +115,7 @@ impl World {
         let occurs = self.random.chance(self.faults.of(fault));
         if occurs {
             self.counts.faults += 1;
-            self.trace.note(self.net.time.now(), Note::Fault(fault));
+            self.trace.record(self.net.time.now(), TraceEvent::Fault(fault));
         }
         occurs
     }
@@ -126,7 +124,7 @@ impl World {
     #[inline]
     fn post(&mut self, ring: u32, completion: Completion) {
         self.counts.completed += 1;
-        self.trace.note(self.net.time.now(), Note::Completed(&completion));
+        self.trace.record(self.net.time.now(), TraceEvent::Completed(&completion));
         if self.rings.at_mut(ring).post(completion) {
             self.counts.overflowed += 1;
         }
@@ -138,7 +136,7 @@ impl World {
         let posted = self.rings.at_mut(ring).post_more(completion);
         if posted {
             self.counts.completed += 1;
-            self.trace.note(self.net.time.now(), Note::Completed(&completion));
+            self.trace.record(self.net.time.now(), TraceEvent::Completed(&completion));
         }
         posted
     }
@@ -193,7 +191,7 @@ impl World {
             File::Epoll(epoll) => self.end_epoll(epoll),
             File::Timer(timer) => self.end_timer(timer),
             File::Ring(ring) => self.end_ring(ring),
-            File::Open(file) => self.disk.close(file),
+            File::OnDisk(file) => self.disk.close(file),
         }
         self.wake();
     }
@@ -202,13 +200,13 @@ impl World {
         self.rings.iter().flat_map(|(_, ring)| ring.groups()).map(|group| group.len()).sum()
     }
 
-    /// Poisons the lent buffers of a range that was discarded.
+    /// Poisons the zero_copy buffers of a range that was discarded.
     pub(crate) fn poison_again(&self, range: &Range<u64>) {
         let groups = self.rings.iter().flat_map(|(_, ring)| ring.groups());
         groups.for_each(|group| group.poison_again(range));
     }
 
-    /// Checks lent memory. Panics if it was written to.
+    /// Checks zero_copy memory. Panics if it was written to.
     pub(crate) fn check(&self) {
         for (_, ring) in self.rings.iter() {
             ring.groups().for_each(|group| group.verify_all());
@@ -220,30 +218,31 @@ impl World {
     fn verify(&self, op: &Op) {
         let memory = |what| format!("the memory of {what} (user_data {:#x})", op.user_data);
         match &op.body {
-            Body::Receive(receive) => {
-                if let Some(at) = receive.touched(self.poison) {
+            OpKind::Receive(receive) => {
+                if let Some(at) = receive.overwritten_at(self.poison) {
                     panic!(
                         "{} was written to while it was with the kernel (byte {at})",
                         memory("a receive")
                     );
                 }
             }
-            Body::Send(send) => {
-                let intact = send.seal.is_none() || send.seal == send.seal_memory(self.poison);
+            OpKind::Send(send) => {
+                let intact =
+                    send.checksum.is_none() || send.checksum == send.memory_checksum(self.poison);
                 assert!(intact, "{} was changed while it was with the kernel", memory("a send"));
             }
-            Body::Notification(notification) => assert!(
+            OpKind::Notification(notification) => assert!(
                 notification.is_intact(self.poison),
                 "{} was changed before its notification",
                 memory("a send")
             ),
-            Body::File(work) => assert!(
+            OpKind::File(work) => assert!(
                 work.is_intact(self.poison),
                 "{} was touched while it was with the kernel",
                 memory("a file's call")
             ),
-            Body::Accept { .. } | Body::Connect | Body::Poll { .. } => {}
-            Body::Timer { .. } | Body::Never => {}
+            OpKind::Accept { .. } | OpKind::Connect | OpKind::Poll { .. } => {}
+            OpKind::Timer { .. } | OpKind::Never => {}
         }
     }
 
@@ -252,14 +251,16 @@ impl World {
     fn is_ready(&self, op: &Op) -> bool {
         let Some(socket) = op.socket() else { return false };
         match op.body {
-            Body::Send(ref send) if self.net.socket(socket).is_datagram() => {
+            OpKind::Send(ref send) if self.net.socket(socket).is_datagram() => {
                 self.net.can_send_datagram(socket, send.to())
             }
-            Body::Connect | Body::Send(_) => self.net.writable(socket),
-            Body::Accept { .. } | Body::Receive(_) => self.net.socket(socket).readable(),
+            OpKind::Connect | OpKind::Send(_) => self.net.writable(socket),
+            OpKind::Accept { .. } | OpKind::Receive(_) => self.net.socket(socket).readable(),
             // A multishot poll is tried again only after a change.
-            Body::Poll { events, multi } => !multi && self.poll_mask(socket, events) != 0,
-            Body::Timer { .. } | Body::Notification(_) | Body::File(_) | Body::Never => false,
+            OpKind::Poll { events, multi } => !multi && self.poll_mask(socket, events) != 0,
+            OpKind::Timer { .. } | OpKind::Notification(_) | OpKind::File(_) | OpKind::Never => {
+                false
+            }
         }
     }
 

@@ -2,10 +2,10 @@
 
 use super::World;
 use crate::faults::Fault;
-use crate::memory::Submitted;
+use crate::memory::SubmittedEntry;
 use crate::net::Side;
-use crate::op::{Answer, Body, Op, Outcome};
-use crate::trace::Note;
+use crate::op::{Op, OpKind, OpResult, Outcome};
+use crate::trace::TraceEvent;
 use annulus_kernel::Address;
 use annulus_ring::Completion;
 use rustix::event::PollFlags;
@@ -16,37 +16,37 @@ use std::os::fd::RawFd;
 const NO_RING: u32 = u32::MAX;
 
 impl World {
-    pub(crate) fn try_now(&mut self, entry: &Submitted) -> Result<u32, Errno> {
+    pub(crate) fn try_now(&mut self, entry: &SubmittedEntry) -> Result<u32, Errno> {
         self.counts.submitted += 1;
-        self.trace.note(self.net.time.now(), Note::Submitted(entry));
+        self.trace.record(self.net.time.now(), TraceEvent::Submitted(entry));
         let answer = match self.operation(NO_RING, entry, false) {
             Ok(op) => self.try_op(op, entry),
-            Err(errno) => Answer::error(errno),
+            Err(errno) => OpResult::error(errno),
         };
         self.wake();
         self.counts.completed += 1;
         let completion = Completion { user_data: 0, result: answer.result, flags: 0 };
-        self.trace.note(self.net.time.now(), Note::Completed(&completion));
+        self.trace.record(self.net.time.now(), TraceEvent::Completed(&completion));
         u32::try_from(answer.result).map_err(|_| Errno::from_raw_os_error(-answer.result))
     }
 
-    fn try_op(&mut self, mut op: Op, entry: &Submitted) -> Answer {
+    fn try_op(&mut self, mut op: Op, entry: &SubmittedEntry) -> OpResult {
         op.nowait = true;
-        let outcome = if self.is_deferred(&op) {
-            Outcome::Done(Answer::error(Errno::AGAIN))
+        let outcome = if self.defer_send(&op) {
+            Outcome::Done(OpResult::error(Errno::AGAIN))
         } else {
             self.first_try(&mut op, entry)
         };
         self.drop_rights(&op);
         match outcome {
             Outcome::Done(answer) => answer,
-            Outcome::Waits | Outcome::GoesOn => Answer::error(Errno::AGAIN),
+            Outcome::Waits | Outcome::Continues => OpResult::error(Errno::AGAIN),
         }
     }
 
     /// Whether a send finds no space for a moment, by a fault.
-    fn is_deferred(&mut self, op: &Op) -> bool {
-        let (Body::Send(_), Some(socket)) = (&op.body, op.socket()) else { return false };
+    fn defer_send(&mut self, op: &Op) -> bool {
+        let (OpKind::Send(_), Some(socket)) = (&op.body, op.socket()) else { return false };
         let is_deferred = self.occurs(Fault::Defer);
         if is_deferred {
             self.net.edge(socket, Side::Write);

@@ -4,15 +4,15 @@ use super::World;
 use crate::buffers::Buffer;
 use crate::faults::Fault;
 use crate::net::{Side, SocketId};
-use crate::op::{Answer, Body, Into, Op, Outcome, Receive};
+use crate::op::{Destination, Op, OpKind, OpResult, Outcome, ReceiveOp};
 use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
 
 /// After so many buffers in a row, other work is run (`MULTISHOT_MAX_RETRY`).
-const RETRIES: u32 = 32;
+const MAX_MULTISHOT_RETRIES: u32 = 32;
 
 /// The outcome of one receive.
-pub(super) struct Got {
+pub(super) struct Received {
     /// The result of its completion.
     pub(super) result: usize,
     /// Bytes of payload.
@@ -24,53 +24,58 @@ pub(super) struct Got {
 
 impl World {
     pub(super) fn attempt_receive(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
-        for _ in 0..=RETRIES {
-            let Body::Receive(receive) = &mut op.body else {
-                unreachable!("asked of receives only")
+        for _ in 0..=MAX_MULTISHOT_RETRIES {
+            let OpKind::Receive(receive) = &mut op.body else {
+                unreachable!("asked of is_receive only")
             };
             let got = match self.receive(op.ring, socket, receive) {
                 Ok(got) => got,
-                Err(errno) => return Outcome::when_ready(Err(errno)),
+                Err(errno) => return Outcome::done_unless_again(Err(errno)),
             };
-            let over = receive.is_over_after(got.count) || self.ends_well(receive.multi);
-            if over || !self.post_one_of_many(op, got.result as i32, got.flags) {
-                return Outcome::Done(Answer { flags: got.flags, ..Answer::good(got.result) });
+            let over = receive.count_received(got.count) || self.ends_early(receive.multi);
+            if over || !self.post_multishot(op, got.result as i32, got.flags) {
+                return Outcome::Done(OpResult { flags: got.flags, ..OpResult::good(got.result) });
             }
             if self.occurs(Fault::EndsBadly) {
-                return Outcome::of(Err(Errno::NOMEM));
+                return Outcome::done(Err(Errno::NOMEM));
             }
             if !got.again {
                 return Outcome::Waits;
             }
         }
-        Outcome::GoesOn
+        Outcome::Continues
     }
 
-    fn ends_well(&mut self, multi: bool) -> bool {
+    fn ends_early(&mut self, multi: bool) -> bool {
         multi && self.occurs(Fault::EndsWell)
     }
 
     #[inline]
-    fn receive(&mut self, ring: u32, socket: SocketId, receive: &Receive) -> Result<Got, Errno> {
+    fn receive(
+        &mut self,
+        ring: u32,
+        socket: SocketId,
+        receive: &ReceiveOp,
+    ) -> Result<Received, Errno> {
         if receive.cover.is_some() || self.net.socket(socket).is_datagram() {
             return self.receive_message(ring, socket, receive);
         }
         match receive.into {
-            Into::Memory(memory) => {
+            Destination::Memory(memory) => {
                 let there = self.net.receivable(socket)?;
                 let most = self.shorten_read(socket, there);
                 let count = self.net.read(socket, memory, most);
                 Ok(self.got(socket, count, 0))
             }
-            Into::Vectors(_) => self.receive_message(ring, socket, receive),
-            Into::Group(group) => {
+            Destination::Vectors(_) => self.receive_message(ring, socket, receive),
+            Destination::Group(group) => {
                 // As on Linux, without a buffer it is not checked whether there is something to receive.
-                self.buffer_at_hand(ring, group)?;
+                self.next_buffer_len(ring, group)?;
                 let there = self.net.receivable(socket)?;
                 if there == 0 {
                     return Ok(self.got(socket, 0, 0));
                 }
-                let most = self.shorten_read(socket, there.min(receive.most));
+                let most = self.shorten_read(socket, there.min(receive.max_at_once));
                 let buffer = self.take_buffer(ring, group);
                 let count = self.net.read(socket, buffer.memory, most);
                 Ok(self.got(socket, count, buffer.flags()))
@@ -89,14 +94,14 @@ impl World {
     }
 
     #[inline]
-    fn got(&mut self, socket: SocketId, count: usize, flags: u32) -> Got {
+    fn got(&mut self, socket: SocketId, count: usize, flags: u32) -> Received {
         let again = self.net.socket(socket).has_more();
         let hint = if again { CompletionFlags::SOCK_NONEMPTY.bits() } else { 0 };
-        Got { result: count, count, flags: flags | hint, again }
+        Received { result: count, count, flags: flags | hint, again }
     }
 
     /// The size of the next buffer, if there is one.
-    pub(super) fn buffer_at_hand(&mut self, ring: u32, group: u16) -> Result<usize, Errno> {
+    pub(super) fn next_buffer_len(&mut self, ring: u32, group: u16) -> Result<usize, Errno> {
         let next = self.rings.at_mut(ring).group(group).and_then(|group| group.next());
         match next {
             Some(buffer) if !self.occurs(Fault::NoBuffers) => Ok(buffer.memory.len()),
@@ -110,11 +115,11 @@ impl World {
     }
 }
 
-impl Receive {
+impl ReceiveOp {
     /// Counts the bytes received; true if the receive ends with them.
     #[inline]
-    fn is_over_after(&mut self, count: usize) -> bool {
-        let spent = self.left.as_mut().is_some_and(|left| {
+    fn count_received(&mut self, count: usize) -> bool {
+        let spent = self.remaining.as_mut().is_some_and(|left| {
             *left = left.saturating_sub(count as u32);
             *left == 0
         });

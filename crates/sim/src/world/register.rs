@@ -1,9 +1,9 @@
 //! `io_uring_register`.
 
-use super::restrict::Restrictions;
-use super::{PLACES, World};
+use super::ring::Restrictions;
+use super::{REGISTERED_RING_SLOTS, World};
 use crate::buffers::BufferGroup;
-use crate::memory::Argument;
+use crate::memory::RegisterArgument;
 use annulus_kernel::Register;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
@@ -13,7 +13,7 @@ impl World {
         &mut self,
         fd: RawFd,
         what: Register,
-        arg: Argument,
+        arg: RegisterArgument,
     ) -> Result<u32, Errno> {
         let ring = self.ring_of(fd)?;
         if self.rings.at(ring).restrictions().is_some_and(|lists| !lists.allow_registration(what)) {
@@ -43,7 +43,7 @@ impl World {
     }
 
     /// A ring can be restricted only before it is enabled, and once.
-    fn restrict(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
+    fn restrict(&mut self, ring: u32, arg: RegisterArgument) -> Result<(), Errno> {
         let ring = self.rings.at_mut(ring);
         if ring.enabled {
             return Err(Errno::BADFD);
@@ -55,13 +55,13 @@ impl World {
         Ok(())
     }
 
-    fn register_ring(&mut self, arg: Argument) -> Result<u32, Errno> {
+    fn register_ring(&mut self, arg: RegisterArgument) -> Result<u32, Errno> {
         let mut update = arg.ring_update()?;
         let fd = RawFd::try_from(update.data).map_err(|_| Errno::BADF)?;
         let ring = self.ring_of(fd)?;
         let index = match update.offset {
             u32::MAX => self.registered.iter().position(Option::is_none).ok_or(Errno::BUSY)?,
-            asked if (asked as usize) < PLACES => asked as usize,
+            asked if (asked as usize) < REGISTERED_RING_SLOTS => asked as usize,
             _ => return Err(Errno::INVAL),
         };
         if self.registered[index].is_some() {
@@ -75,7 +75,7 @@ impl World {
         Ok(1)
     }
 
-    fn unregister_ring(&mut self, arg: Argument) -> Result<u32, Errno> {
+    fn unregister_ring(&mut self, arg: RegisterArgument) -> Result<u32, Errno> {
         let index = arg.ring_update()?.offset as usize;
         let index = self.registered.get_mut(index).ok_or(Errno::INVAL)?;
         if let Some((_, file)) = index.take() {
@@ -84,7 +84,7 @@ impl World {
         Ok(1)
     }
 
-    fn add_buffers(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
+    fn add_buffers(&mut self, ring: u32, arg: RegisterArgument) -> Result<(), Errno> {
         let setup = arg.buffer_ring()?;
         if setup.flags != 0 {
             return Err(Errno::INVAL);
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// The memory belongs to its owner again, after a last check of the buffers that were not used.
-    fn remove_buffers(&mut self, ring: u32, arg: Argument) -> Result<(), Errno> {
+    fn remove_buffers(&mut self, ring: u32, arg: RegisterArgument) -> Result<(), Errno> {
         let number = arg.buffer_ring()?.group;
         let group = self.rings.at_mut(ring).remove_group(number).ok_or(Errno::NOENT)?;
         if !std::thread::panicking() {

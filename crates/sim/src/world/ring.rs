@@ -1,10 +1,11 @@
 //! A ring, as the kernel sees it.
 
-use super::restrict::Restrictions;
 use crate::buffers::BufferGroup;
-use crate::memory::Queues;
+use crate::memory::{Queues, RegisterArgument};
 use crate::op_id::OpId;
-use annulus_ring::{Completion, SetupFlags};
+use annulus_kernel::Register;
+use annulus_ring::{Completion, Entry, SetupFlags};
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -150,5 +151,46 @@ impl Ring {
     #[inline]
     pub(super) fn take_published_buffers(&mut self) {
         self.groups.iter_mut().for_each(BufferGroup::take_published);
+    }
+}
+
+/// `IORING_RESTRICTION_*`
+const REGISTER_OP: u16 = 0;
+const SQE_OP: u16 = 1;
+const SQE_FLAGS_ALLOWED: u16 = 2;
+const SQE_FLAGS_REQUIRED: u16 = 3;
+
+/// The lists of restrictions.
+#[derive(Debug, Default)]
+pub(super) struct Restrictions {
+    registrations: Vec<u8>,
+    operations: Vec<u8>,
+    flags_allowed: u8,
+    flags_required: u8,
+}
+
+impl Restrictions {
+    pub(super) fn read(arg: RegisterArgument) -> Result<Self, Errno> {
+        let mut lists = Self::default();
+        for rule in (0..arg.count()).map(|index| arg.restriction(index)) {
+            match rule.kind {
+                REGISTER_OP => lists.registrations.push(rule.value),
+                SQE_OP => lists.operations.push(rule.value),
+                SQE_FLAGS_ALLOWED => lists.flags_allowed = rule.value,
+                SQE_FLAGS_REQUIRED => lists.flags_required = rule.value,
+                _ => return Err(Errno::INVAL),
+            }
+        }
+        Ok(lists)
+    }
+
+    pub(super) fn allow_entry(&self, entry: &Entry) -> bool {
+        self.operations.contains(&entry.opcode)
+            && entry.flags & self.flags_required == self.flags_required
+            && entry.flags & !(self.flags_allowed | self.flags_required) == 0
+    }
+
+    pub(super) fn allow_registration(&self, what: Register) -> bool {
+        self.registrations.contains(&(what as u8))
     }
 }

@@ -2,20 +2,20 @@
 
 use super::World;
 use crate::faults::Fault;
-use crate::net::{OutgoingDatagram, SendMeta, SocketId};
-use crate::op::{Answer, Body, Notification, Op, Outcome, Send, Source};
+use crate::net::{OutgoingDatagram, SendOptions, SocketId};
+use crate::op::{Notification, Op, OpKind, OpResult, Outcome, SendOp, SendSource};
 use crate::timeline::Nanos;
 use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
 
 /// The longest time until the notification of a zero-copy send.
-const LATEST_NOTICE: Nanos = 5_000_000;
+const MAX_NOTIFICATION_DELAY: Nanos = 5_000_000;
 
 impl World {
     /// Sends the bytes that there is space for.
     pub(super) fn attempt_send(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
         if self.net.socket(socket).is_datagram() {
-            return self.attempt_post(op, socket);
+            return self.attempt_datagram(op, socket);
         }
         let space = match self.net.send_space(socket) {
             Err(Errno::AGAIN) => return Outcome::Waits,
@@ -25,11 +25,11 @@ impl World {
         if self.occurs(Fault::Reset) {
             self.net.reset_both(socket);
         }
-        let Body::Send(send) = &mut op.body else { unreachable!("asked of sends only") };
+        let OpKind::Send(send) = &mut op.body else { unreachable!("asked of sends only") };
         let wanted = send.total - send.done;
         let count = self.shorten(space.min(wanted), Fault::ShortWrite);
         if count < wanted {
-            self.net.was_full(socket);
+            self.net.mark_full(socket);
         }
         self.copy(socket, send, count);
         send.done += count;
@@ -37,57 +37,58 @@ impl World {
         if short && send.all {
             return Outcome::Waits;
         }
-        Outcome::Done(Answer { failed: short && send.short_fails, ..Answer::good(send.done) })
+        Outcome::Done(OpResult { failed: short && send.short_fails, ..OpResult::good(send.done) })
     }
 
     /// The completion of a zero-copy send is not the last: its notification comes later.
-    pub(super) fn notification_of(&mut self, op: &mut Op, answer: Answer) -> Answer {
-        let Body::Send(send) = &mut op.body else { return answer };
-        if !send.lent {
+    pub(super) fn start_notification(&mut self, op: &mut Op, answer: OpResult) -> OpResult {
+        let OpKind::Send(send) = &mut op.body else { return answer };
+        if !send.zero_copy {
             return answer;
         }
-        let source = std::mem::replace(&mut send.source, Source::Many(Box::new([])));
-        let after = self.random.between(0, LATEST_NOTICE);
+        let source = std::mem::replace(&mut send.source, SendSource::Many(Box::new([])));
+        let after = self.random.between(0, MAX_NOTIFICATION_DELAY);
         let after = if self.is_down(op.ring) { 0 } else { after };
-        let notification = Body::Notification(Notification::new(source, after, self.poison));
-        self.park(Op::alone(op.ring, op.user_data, false, notification), false);
-        Answer { flags: answer.flags | CompletionFlags::MORE.bits(), ..answer }
+        let notification = OpKind::Notification(Notification::new(source, after, self.poison));
+        self.park(Op::without_socket(op.ring, op.user_data, false, notification), false);
+        OpResult { flags: answer.flags | CompletionFlags::MORE.bits(), ..answer }
     }
 
     /// Sends a datagram, whole or not at all.
     #[inline(never)]
-    fn attempt_post(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
-        let Body::Send(Send { source, total, ancillary, seal, .. }) = &mut op.body else {
+    fn attempt_datagram(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
+        let OpKind::Send(SendOp { source, total, ancillary, checksum, .. }) = &mut op.body else {
             unreachable!("asked of sends only")
         };
-        let mut outgoing = OutgoingDatagram { to: None, len: *total, meta: SendMeta::default() };
+        let mut outgoing =
+            OutgoingDatagram { to: None, len: *total, options: SendOptions::default() };
         let mut rights = &mut Vec::new();
         if let Some(ancillary) = ancillary.as_deref_mut() {
-            (outgoing.to, outgoing.meta) = (ancillary.to.as_ref(), ancillary.meta);
+            (outgoing.to, outgoing.options) = (ancillary.to.as_ref(), ancillary.options);
             rights = &mut ancillary.rights;
         }
-        if outgoing.meta.segment.is_some() && self.occurs(Fault::SegmentsRefused) {
-            return Outcome::of(Err(Errno::IO));
+        if outgoing.options.segment.is_some() && self.occurs(Fault::SegmentsRefused) {
+            return Outcome::done(Err(Errno::IO));
         }
         let posted = self.net.send_datagram(socket, &outgoing, rights, || source.gather());
         if posted == Err(Errno::AGAIN) && !self.net.target_has_space(socket, outgoing.to) {
             // As on Linux: the bytes were copied before the target was found full, and the next try has none.
-            (*source, *total, *seal) = (Source::Many(Box::new([])), 0, None);
+            (*source, *total, *checksum) = (SendSource::Many(Box::new([])), 0, None);
         }
-        Outcome::when_ready(posted.map(|()| *total))
+        Outcome::done_unless_again(posted.map(|()| *total))
     }
 
     /// Copies the next `count` bytes of a send.
-    fn copy(&mut self, socket: SocketId, send: &mut Send, count: usize) {
+    fn copy(&mut self, socket: SocketId, send: &mut SendOp, count: usize) {
         if let Some(ancillary) = &mut send.ancillary
             && !ancillary.rights.is_empty()
         {
             self.net.attach_rights(socket, count, std::mem::take(&mut ancillary.rights));
         }
         let (mut skip, mut left) = (send.done, count);
-        for &piece in send.source.pieces() {
-            let part = piece.skip(skip).first(left);
-            skip = skip.saturating_sub(piece.len());
+        for &range in send.source.ranges() {
+            let part = range.skip(skip).first(left);
+            skip = skip.saturating_sub(range.len());
             left -= part.len();
             self.net.write(socket, part);
         }

@@ -3,17 +3,17 @@
 use super::World;
 use super::ring::Ring;
 use crate::descriptors::File;
-use crate::memory::{COMPLETIONS, Queues, SUBMISSIONS, Shape};
+use crate::memory::{COMPLETION_OFFSETS, Queues, RingSizes, SUBMISSION_OFFSETS};
 use annulus_kernel::Params;
 use annulus_ring::SetupFlags;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
 /// Most entries of the two queues.
-const MOST: u32 = 32_768;
+const MAX_RING_ENTRIES: u32 = 32_768;
 
 /// CPUs of the simulated host, for the kernel thread.
-const CPUS: u32 = 64;
+const CPU_COUNT: u32 = 64;
 
 impl World {
     pub(crate) fn setup(&mut self, entries: u32, params: &mut Params) -> Result<RawFd, Errno> {
@@ -21,25 +21,25 @@ impl World {
             return Err(errno);
         }
         let flags = SetupFlags::from_bits_retain(params.flags);
-        self.grant(flags)?;
-        if flags.contains(SetupFlags::SQ_AFF) && params.sq_thread_cpu >= CPUS {
+        self.check_flags(flags)?;
+        if flags.contains(SetupFlags::SQ_AFF) && params.sq_thread_cpu >= CPU_COUNT {
             return Err(Errno::INVAL);
         }
-        let shape = shape(entries, params.cq_entries, flags)?;
-        let ring = self.rings.insert(Ring::new(Queues::new(shape)?, flags, self.net.host()));
+        let ring_sizes = ring_sizes(entries, params.cq_entries, flags)?;
+        let ring = self.rings.insert(Ring::new(Queues::new(ring_sizes)?, flags, self.net.host()));
         let fd =
             self.files.open(File::Ring(ring)).inspect_err(|_| drop(self.rings.remove(ring)))?;
-        params.sq_entries = shape.submissions;
-        params.cq_entries = shape.completions;
+        params.sq_entries = ring_sizes.submissions;
+        params.cq_entries = ring_sizes.completions;
         params.features = self.profile.features.bits();
-        params.sq_off = SUBMISSIONS;
-        params.sq_off.array = shape.array_offset();
-        params.cq_off = COMPLETIONS;
+        params.sq_off = SUBMISSION_OFFSETS;
+        params.sq_off.array = ring_sizes.array_offset();
+        params.cq_off = COMPLETION_OFFSETS;
         Ok(fd)
     }
 
     /// Which flags are allowed, alone and together.
-    fn grant(&self, flags: SetupFlags) -> Result<(), Errno> {
+    fn check_flags(&self, flags: SetupFlags) -> Result<(), Errno> {
         let has = |flag| flags.contains(flag);
         let quiet = SetupFlags::COOP_TASKRUN | SetupFlags::DEFER_TASKRUN;
         let wrong = !self.profile.setup.contains(flags)
@@ -77,7 +77,7 @@ impl World {
 
     /// The file of the ring is closed: operations in flight end without completions.
     pub(super) fn end_ring(&mut self, ring: u32) {
-        for id in self.ops.of_ring(ring) {
+        for id in self.ops.ids_of_ring(ring) {
             let op = self.ops.take(id);
             self.ops.end(id, &op);
             self.forget(id, &op);
@@ -94,20 +94,20 @@ impl World {
     }
 }
 
-fn shape(entries: u32, completions: u32, flags: SetupFlags) -> Result<Shape, Errno> {
+fn ring_sizes(entries: u32, completions: u32, flags: SetupFlags) -> Result<RingSizes, Errno> {
     let clamp = |count: u32, most: u32| match count {
         0 => Err(Errno::INVAL),
         count if count <= most => Ok(count.next_power_of_two()),
         _ if flags.contains(SetupFlags::CLAMP) => Ok(most),
         _ => Err(Errno::INVAL),
     };
-    let submissions = clamp(entries, MOST)?;
+    let submissions = clamp(entries, MAX_RING_ENTRIES)?;
     let asked = if flags.contains(SetupFlags::CQSIZE) { completions } else { 2 * submissions };
-    let completions = clamp(asked, 2 * MOST)?;
+    let completions = clamp(asked, 2 * MAX_RING_ENTRIES)?;
     let array = !flags.contains(SetupFlags::NO_SQARRAY);
     if completions < submissions {
         Err(Errno::INVAL)
     } else {
-        Ok(Shape { submissions, completions, array })
+        Ok(RingSizes { submissions, completions, array })
     }
 }

@@ -2,14 +2,17 @@
 
 use super::World;
 use super::check::{
-    ACCEPT_MANY, ACCEPT_NOW, POLL_MANY, RECEIVE_MANY, check, is_lent, is_message, is_of_files,
-    receives, waits_first,
+    ACCEPT_DONTWAIT, ACCEPT_MULTISHOT, POLL_MULTISHOT, RECV_MULTISHOT, check,
+    is_plain_read_or_write, is_receive, is_socket_transfer, is_zero_copy_send, polls_first,
 };
 use crate::faults::Fault;
-use crate::memory::{Header, Submitted};
-use crate::net::SendMeta;
-use crate::op::{Ancillary, Answer, Body, Cover, Into, Op, Outcome, Receive, Send, Source};
-use crate::trace::Note;
+use crate::memory::{MessageHeader, SubmittedEntry};
+use crate::net::SendOptions;
+use crate::op::{
+    Ancillary, Destination, MetadataTarget, Op, OpKind, OpResult, Outcome, ReceiveOp, SendOp,
+    SendSource,
+};
+use crate::trace::TraceEvent;
 use annulus_kernel::{Domain, Layout, msg};
 use annulus_ring::op::rwf;
 use annulus_ring::{EntryFlags, opcode};
@@ -17,20 +20,20 @@ use rustix::io::Errno;
 
 impl World {
     #[inline]
-    pub(super) fn submit_one(&mut self, ring: u32, entry: &Submitted) {
+    pub(super) fn submit_one(&mut self, ring: u32, entry: &SubmittedEntry) {
         self.counts.submitted += 1;
-        self.trace.note(self.net.time.now(), Note::Submitted(entry));
+        self.trace.record(self.net.time.now(), TraceEvent::Submitted(entry));
         let skip = entry.flags & EntryFlags::SKIP_SUCCESS.bits() != 0;
         let answer = match self.may_submit(ring, entry) {
             Ok(()) => self.perform(ring, entry, skip),
-            Err(errno) => Some(Answer::error(errno)),
+            Err(errno) => Some(OpResult::error(errno)),
         };
         if let Some(answer) = answer {
             self.complete(ring, entry.user_data, skip, answer);
         }
     }
 
-    fn may_submit(&self, ring: u32, entry: &Submitted) -> Result<(), Errno> {
+    fn may_submit(&self, ring: u32, entry: &SubmittedEntry) -> Result<(), Errno> {
         if self.rings.at(ring).restrictions().is_some_and(|lists| !lists.allow_entry(entry)) {
             return Err(Errno::ACCESS);
         }
@@ -38,7 +41,7 @@ impl World {
     }
 
     /// Makes operations that do not wait; the others are in flight.
-    fn perform(&mut self, ring: u32, entry: &Submitted, skip: bool) -> Option<Answer> {
+    fn perform(&mut self, ring: u32, entry: &SubmittedEntry, skip: bool) -> Option<OpResult> {
         let done = |result: Result<(), Errno>| Some(result.map(|()| 0).into());
         match entry.opcode {
             opcode::NOP => done(Ok(())),
@@ -47,7 +50,7 @@ impl World {
             _ if self.is_about_files(entry) => self.submit_file(ring, entry, skip),
             _ => match self.operation(ring, entry, skip) {
                 Ok(op) => self.start(op, entry),
-                Err(errno) => Some(Answer::error(errno)),
+                Err(errno) => Some(OpResult::error(errno)),
             },
         }
     }
@@ -55,20 +58,20 @@ impl World {
     pub(super) fn operation(
         &mut self,
         ring: u32,
-        entry: &Submitted,
+        entry: &SubmittedEntry,
         skip: bool,
     ) -> Result<Op, Errno> {
         let (body, file) = match (entry.opcode, self.socket_of(entry.fd)) {
-            (opcode::TIMEOUT, _) => (Body::Timer { after: entry.time()? }, None),
+            (opcode::TIMEOUT, _) => (OpKind::Timer { after: entry.time()? }, None),
             // A descriptor of the process may be anything: it is never ready.
-            (opcode::POLL_ADD, Err(_)) if entry.fd >= 0 => (Body::Never, None),
-            (_, file) => file.and_then(|file| Ok((self.body(entry)?, Some(file))))?,
+            (opcode::POLL_ADD, Err(_)) if entry.fd >= 0 => (OpKind::Never, None),
+            (_, file) => file.and_then(|file| Ok((self.decode(entry)?, Some(file))))?,
         };
         Ok(Op {
             user_data: entry.user_data,
             ring,
             file,
-            skip,
+            skip_success: skip,
             nowait: must_not_wait(entry),
             queued: false,
             cancelled: false,
@@ -77,34 +80,34 @@ impl World {
     }
 
     /// The first try.
-    fn start(&mut self, mut op: Op, entry: &Submitted) -> Option<Answer> {
+    fn start(&mut self, mut op: Op, entry: &SubmittedEntry) -> Option<OpResult> {
         match self.first_try(&mut op, entry) {
             Outcome::Done(answer) => {
                 self.drop_rights(&op);
-                return Some(self.notification_of(&mut op, answer));
+                return Some(self.start_notification(&mut op, answer));
             }
             Outcome::Waits => self.park(op, false),
-            Outcome::GoesOn => self.park(op, true),
+            Outcome::Continues => self.park(op, true),
         };
         None
     }
 
-    pub(super) fn first_try(&mut self, op: &mut Op, entry: &Submitted) -> Outcome {
+    pub(super) fn first_try(&mut self, op: &mut Op, entry: &SubmittedEntry) -> Outcome {
         let Some(socket) = op.socket() else { return Outcome::Waits };
-        let polls = matches!(op.body, Body::Poll { .. });
+        let polls = matches!(op.body, OpKind::Poll { .. });
         if !polls && self.occurs(Fault::NoMemory) {
-            return Outcome::of(Err(Errno::NOMEM));
+            return Outcome::done(Err(Errno::NOMEM));
         }
-        let lent = matches!(op.body, Body::Send(Send { lent: true, .. }));
-        if lent && self.net.socket(socket).domain == Domain::Unix {
-            return Outcome::of(Err(Errno::OPNOTSUPP));
+        let zero_copy = matches!(op.body, OpKind::Send(SendOp { zero_copy: true, .. }));
+        if zero_copy && self.net.socket(socket).domain == Domain::Unix {
+            return Outcome::done(Err(Errno::OPNOTSUPP));
         }
-        if let Body::Connect = op.body
-            && let Err(errno) = self.begin_connect(socket, entry)
+        if let OpKind::Connect = op.body
+            && let Err(errno) = self.start_connect(socket, entry)
         {
-            return Outcome::of(Err(errno));
+            return Outcome::done(Err(errno));
         }
-        if !op.nowait && !polls && (waits_first(entry) || self.occurs(Fault::Defer)) {
+        if !op.nowait && !polls && (polls_first(entry) || self.occurs(Fault::Defer)) {
             return Outcome::Waits;
         }
         match self.attempt(op) {
@@ -113,88 +116,105 @@ impl World {
         }
     }
 
-    fn body(&mut self, entry: &Submitted) -> Result<Body, Errno> {
+    fn decode(&mut self, entry: &SubmittedEntry) -> Result<OpKind, Errno> {
         Ok(match entry.opcode {
-            opcode::ACCEPT => Body::Accept { multi: entry.ioprio & ACCEPT_MANY != 0 },
-            opcode::CONNECT => Body::Connect,
-            _ if receives(entry) => Body::Receive(receive(entry)?),
+            opcode::ACCEPT => OpKind::Accept { multi: entry.ioprio & ACCEPT_MULTISHOT != 0 },
+            opcode::CONNECT => OpKind::Connect,
+            _ if is_receive(entry) => OpKind::Receive(decode_receive(entry)?),
             opcode::POLL_ADD => {
-                Body::Poll { events: events(entry), multi: entry.len & POLL_MANY != 0 }
+                OpKind::Poll { events: poll_events(entry), multi: entry.len & POLL_MULTISHOT != 0 }
             }
-            opcode::SENDMSG | opcode::SENDMSG_ZC => Body::Send(self.message(entry)?),
-            opcode::SEND if entry.off != 0 => Body::Send(addressed(entry)),
-            opcode::WRITEV => Body::Send(Send::plain(entry, Source::Many(entry.vectors()?))),
+            opcode::SENDMSG | opcode::SENDMSG_ZC => OpKind::Send(self.decode_message(entry)?),
+            opcode::SEND if entry.off != 0 => OpKind::Send(addressed_send(entry)),
+            opcode::WRITEV => {
+                OpKind::Send(SendOp::plain(entry, SendSource::Many(entry.vectors()?)))
+            }
             opcode::SEND | opcode::SEND_ZC | opcode::WRITE => {
-                Body::Send(Send::plain(entry, Source::One(entry.memory())))
+                OpKind::Send(SendOp::plain(entry, SendSource::One(entry.memory())))
             }
             _ => return Err(Errno::INVAL),
         })
     }
 
     #[inline(never)]
-    fn message(&mut self, entry: &Submitted) -> Result<Send, Errno> {
+    fn decode_message(&mut self, entry: &SubmittedEntry) -> Result<SendOp, Errno> {
         let header = entry.message()?;
         let ancillary = self.ancillary(&header)?;
-        let source = Source::Many(header.vectors);
-        Ok(Send { ancillary: ancillary.map(Box::new), ..Send::plain(entry, source) })
+        let source = SendSource::Many(header.vectors);
+        Ok(SendOp { ancillary: ancillary.map(Box::new), ..SendOp::plain(entry, source) })
     }
 }
 
 /// A send with the address of its destination.
-fn addressed(entry: &Submitted) -> Send {
+fn addressed_send(entry: &SubmittedEntry) -> SendOp {
     let ancillary = Ancillary {
         to: Some(entry.destination()),
         control: entry.memory().first(0),
-        meta: SendMeta::default(),
+        options: SendOptions::default(),
         rights: Vec::new(),
     };
-    let source = Source::One(entry.memory());
-    Send { ancillary: Some(Box::new(ancillary)), ..Send::plain(entry, source) }
+    let source = SendSource::One(entry.memory());
+    SendOp { ancillary: Some(Box::new(ancillary)), ..SendOp::plain(entry, source) }
 }
 
-impl Send {
-    fn plain(entry: &Submitted, source: Source) -> Self {
-        let total = source.pieces().iter().map(|piece| piece.len()).sum();
-        let of_files = is_of_files(entry);
+impl SendOp {
+    fn plain(entry: &SubmittedEntry, source: SendSource) -> Self {
+        let total = source.ranges().iter().map(|range| range.len()).sum();
+        let of_files = is_plain_read_or_write(entry);
         let all = !of_files && entry.op_flags & msg::WAITALL != 0;
-        let (lent, short_fails) = (is_lent(entry), of_files);
-        Self { source, total, done: 0, all, short_fails, ancillary: None, lent, seal: None }
+        let (zero_copy, short_fails) = (is_zero_copy_send(entry), of_files);
+        Self {
+            source,
+            total,
+            done: 0,
+            all,
+            short_fails,
+            ancillary: None,
+            zero_copy,
+            checksum: None,
+        }
     }
 }
 
 /// Only the flags of the entry matter: on a ring, an operation waits even on a non-blocking descriptor.
-fn must_not_wait(entry: &Submitted) -> bool {
+fn must_not_wait(entry: &SubmittedEntry) -> bool {
     match entry.opcode {
-        opcode::ACCEPT => entry.ioprio & ACCEPT_NOW != 0,
-        _ if is_message(entry) => entry.op_flags & msg::DONTWAIT != 0,
-        _ => is_of_files(entry) && entry.op_flags & rwf::NOWAIT != 0,
+        opcode::ACCEPT => entry.ioprio & ACCEPT_DONTWAIT != 0,
+        _ if is_socket_transfer(entry) => entry.op_flags & msg::DONTWAIT != 0,
+        _ => is_plain_read_or_write(entry) && entry.op_flags & rwf::NOWAIT != 0,
     }
 }
 
-fn receive(entry: &Submitted) -> Result<Receive, Errno> {
-    let multi = !is_of_files(entry) && entry.ioprio & RECEIVE_MANY != 0;
+fn decode_receive(entry: &SubmittedEntry) -> Result<ReceiveOp, Errno> {
+    let multi = !is_plain_read_or_write(entry) && entry.ioprio & RECV_MULTISHOT != 0;
     let header = (entry.opcode == opcode::RECVMSG).then(|| entry.message()).transpose()?;
     let (cover, vectors) = match header {
-        Some(Header { name, control, .. }) if multi => {
-            (Some(Cover::Front(Layout { name: name.len(), control: control.len() })), None)
-        }
+        Some(MessageHeader { name, control, .. }) if multi => (
+            Some(MetadataTarget::BeforePayload(Layout {
+                name: name.len(),
+                control: control.len(),
+            })),
+            None,
+        ),
         Some(mut header) => {
             let vectors = std::mem::take(&mut header.vectors);
-            (Some(Cover::Header(header)), Some(vectors))
+            (Some(MetadataTarget::ToHeader(header)), Some(vectors))
         }
         None => (None, None),
     };
     let into = match vectors {
-        _ if entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0 => Into::Group(entry.buf_group),
-        Some(vectors) => Into::Vectors(vectors),
-        None if entry.opcode == opcode::READV => Into::Vectors(entry.vectors()?),
-        None => Into::Memory(entry.memory()),
+        _ if entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0 => {
+            Destination::Group(entry.buf_group)
+        }
+        Some(vectors) => Destination::Vectors(vectors),
+        None if entry.opcode == opcode::READV => Destination::Vectors(entry.vectors()?),
+        None => Destination::Memory(entry.memory()),
     };
-    Ok(Receive {
+    Ok(ReceiveOp {
         into,
         multi,
-        left: (entry.file_index > 0).then_some(entry.file_index),
-        most: if multi && entry.opcode == opcode::RECV && entry.len > 0 {
+        remaining: (entry.file_index > 0).then_some(entry.file_index),
+        max_at_once: if multi && entry.opcode == opcode::RECV && entry.len > 0 {
             entry.len as usize
         } else {
             usize::MAX
@@ -206,6 +226,6 @@ fn receive(entry: &Submitted) -> Result<Receive, Errno> {
 }
 
 /// The kernel reads poll events as two little-endian half words.
-fn events(entry: &Submitted) -> u32 {
+fn poll_events(entry: &SubmittedEntry) -> u32 {
     if cfg!(target_endian = "big") { entry.op_flags.rotate_left(16) } else { entry.op_flags }
 }

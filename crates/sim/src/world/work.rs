@@ -3,22 +3,22 @@
 
 use super::World;
 use crate::faults::Fault;
-use crate::op::{Answer, Body, Op, Outcome};
+use crate::op::{Op, OpKind, OpResult, Outcome};
 use crate::op_id::OpId;
 use annulus_ring::Completion;
 use rustix::io::Errno;
 
 impl World {
-    /// Runs deferred work until `least` items are done and none is left, or `most` are done. A ring without deferred work
+    /// Runs deferred work until `min_items` items are done and none is left, or `max_items` are done. A ring without deferred work
     /// runs all.
     #[inline]
-    pub(super) fn run_work(&mut self, ring: u32, least: u32, most: u32) {
-        let most = if self.rings.at(ring).defers() { most } else { u32::MAX };
+    pub(super) fn run_work(&mut self, ring: u32, min_items: u32, max_items: u32) {
+        let max_items = if self.rings.at(ring).defers() { max_items } else { u32::MAX };
         let mut done = 0;
-        while done < most {
+        while done < max_items {
             // The items queued now are one batch; those that it leads to run only if there were too few.
-            let batch = (self.rings.at(ring).work().len() as u32).min(most - done);
-            if batch == 0 || done > 0 && done >= least {
+            let batch = (self.rings.at(ring).work().len() as u32).min(max_items - done);
+            if batch == 0 || done > 0 && done >= min_items {
                 break;
             }
             (0..batch).for_each(|_| self.run_next(ring));
@@ -67,7 +67,7 @@ impl World {
                     self.queue(id);
                 }
             }
-            Outcome::GoesOn => {
+            Outcome::Continues => {
                 self.ops.put(id, op);
                 self.queue(id);
             }
@@ -79,16 +79,16 @@ impl World {
     pub(super) fn park(&mut self, mut op: Op, at_once: bool) -> OpId {
         self.watch(&mut op);
         let ready = at_once || self.is_ready(&op);
-        if let (Body::Send(send), Some(socket), false) = (&op.body, op.socket(), ready) {
+        if let (OpKind::Send(send), Some(socket), false) = (&op.body, op.socket(), ready) {
             self.net.await_space(socket, send.to());
         }
         let (file, side) = (op.file, op.side());
         let timeout = match op.body {
-            Body::Timer { after } => Some(after),
-            Body::Notification(ref notification) => Some(notification.after),
-            Body::File(ref work) => Some(work.after),
-            Body::Accept { .. } | Body::Connect | Body::Poll { .. } => None,
-            Body::Receive(_) | Body::Send(_) | Body::Never => None,
+            OpKind::Timer { after } => Some(after),
+            OpKind::Notification(ref notification) => Some(notification.after),
+            OpKind::File(ref work) => Some(work.after),
+            OpKind::Accept { .. } | OpKind::Connect | OpKind::Poll { .. } => None,
+            OpKind::Receive(_) | OpKind::Send(_) | OpKind::Never => None,
         };
         let id = self.ops.insert(op);
         if let Some(after) = timeout {
@@ -106,20 +106,20 @@ impl World {
 
     fn watch(&self, op: &mut Op) {
         match &mut op.body {
-            Body::Receive(receive) => receive.watch(self.poison),
-            Body::File(work) => work.watch(self.poison),
-            Body::Send(send) => send.seal = send.seal_memory(self.poison),
+            OpKind::Receive(receive) => receive.watch(self.poison),
+            OpKind::File(work) => work.watch(self.poison),
+            OpKind::Send(send) => send.checksum = send.memory_checksum(self.poison),
             // They name no memory, or have sealed it.
-            Body::Accept { .. } | Body::Connect | Body::Poll { .. } => {}
-            Body::Timer { .. } | Body::Notification(_) | Body::Never => {}
+            OpKind::Accept { .. } | OpKind::Connect | OpKind::Poll { .. } => {}
+            OpKind::Timer { .. } | OpKind::Notification(_) | OpKind::Never => {}
         }
     }
 
     /// Ends an operation.
-    pub(super) fn end(&mut self, id: OpId, mut op: Op, answer: Answer) {
+    pub(super) fn end(&mut self, id: OpId, mut op: Op, answer: OpResult) {
         self.ops.end(id, &op);
-        let answer = self.notification_of(&mut op, answer);
-        self.complete(op.ring, op.user_data, op.skip, answer);
+        let answer = self.start_notification(&mut op, answer);
+        self.complete(op.ring, op.user_data, op.skip_success, answer);
         self.forget(id, &op);
     }
 
@@ -129,7 +129,7 @@ impl World {
         if let Some((file, socket)) = op.file {
             let waiters = self.net.socket_mut(socket).waiters(op.side());
             waiters.retain(|waiter| *waiter != id);
-            if let Body::Connect = op.body {
+            if let OpKind::Connect = op.body {
                 self.net.give_up_connect(socket);
             }
             self.drop_file(file);
@@ -138,15 +138,62 @@ impl World {
 
     /// Drops the references to files that were not sent.
     pub(super) fn drop_rights(&mut self, op: &Op) {
-        op.rights().iter().for_each(|&file| self.drop_file(file));
+        op.held_files().iter().for_each(|&file| self.drop_file(file));
     }
 
     /// Posts the last completion of an operation, unless it is a success that is skipped.
     #[inline]
-    pub(super) fn complete(&mut self, ring: u32, user_data: u64, skip: bool, answer: Answer) {
+    pub(super) fn complete(&mut self, ring: u32, user_data: u64, skip: bool, answer: OpResult) {
         if answer.failed || !skip {
-            let Answer { result, flags, .. } = answer;
+            let OpResult { result, flags, .. } = answer;
             self.post(ring, Completion { user_data, result, flags });
+        }
+    }
+
+    pub(super) fn cancel(&mut self, ring: u32, user_data: u64) -> OpResult {
+        let Some(id) = self.ops.oldest_with(ring, user_data) else {
+            return OpResult::error(Errno::NOENT);
+        };
+        if self.ops.peek(id).is_some_and(|op| matches!(op.body, OpKind::Notification(_))) {
+            // A completed target does not exist any more.
+            return OpResult::error(Errno::NOENT);
+        }
+        if self.ops.peek(id).is_some_and(|op| matches!(op.body, OpKind::File(_))) {
+            // The device cannot be interrupted.
+            return OpResult::error(Errno::ALREADY);
+        }
+        if self.occurs(Fault::CancelLost) {
+            return OpResult::error(self.complete_before_cancel(id));
+        }
+        if let Some(op) = self.ops.find(id) {
+            op.cancelled = true;
+        }
+        if self.occurs(Fault::CancelSecond) {
+            self.run(id);
+            return OpResult::good(0);
+        }
+        self.queue(id);
+        OpResult::good(0)
+    }
+
+    /// Whether the target would complete if it were tried now.
+    fn is_due(&self, id: OpId) -> bool {
+        self.ops.peek(id).is_some_and(|op| !op.cancelled && self.is_ready(op))
+    }
+
+    /// The target completes as if it were not cancelled; a multishot target then ends.
+    fn complete_before_cancel(&mut self, id: OpId) -> Errno {
+        if self.is_due(id) {
+            self.run(id);
+        }
+        match self.ops.find(id) {
+            Some(op) => {
+                op.cancelled = true;
+                self.queue(id);
+                Errno::ALREADY
+            }
+            None if self.random.chance(500) => Errno::NOENT,
+            None => Errno::ALREADY,
         }
     }
 }

@@ -6,7 +6,7 @@ use annulus_kernel::file::FileStat;
 use std::collections::VecDeque;
 
 /// The bytes that fill memory while the kernel has it: neighbours differ, and none is ASCII.
-const POISON: [u8; 256] = {
+const POISON_PATTERN: [u8; 256] = {
     let mut bytes = [0; 256];
     let mut i = 0;
     while i < bytes.len() {
@@ -18,16 +18,16 @@ const POISON: [u8; 256] = {
 
 /// A range of memory that is lent to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct MemoryRange {
     address: u64,
     len: usize,
 }
 
 /// A hash of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seal(u64);
+pub(crate) struct Checksum(u64);
 
-impl Piece {
+impl MemoryRange {
     /// # Safety
     /// The memory must be lent to the kernel until it posts the terminal completion.
     pub(crate) unsafe fn new(address: u64, len: usize) -> Self {
@@ -52,7 +52,7 @@ impl Piece {
         Self { len: self.len.min(count), ..self }
     }
 
-    /// Appends the bytes of the whole piece to `bytes`.
+    /// Appends the bytes of the whole range to `bytes`.
     #[inline]
     pub(crate) fn append_to(self, bytes: &mut VecDeque<u8>) {
         if self.len > 0 {
@@ -72,7 +72,7 @@ impl Piece {
         count
     }
 
-    /// A copy of the bytes of the whole piece.
+    /// A copy of the bytes of the whole range.
     pub(crate) fn bytes(self) -> Vec<u8> {
         let mut bytes = VecDeque::with_capacity(self.len);
         self.append_to(&mut bytes);
@@ -102,17 +102,17 @@ impl Piece {
     /// Poisons the first and last `span` bytes.
     #[inline]
     pub(crate) fn poison(self, span: usize) {
-        self.edges(span, |part| part.write(&POISON));
+        self.edges(span, |part| part.write(&POISON_PATTERN));
     }
 
     /// The offset of the first byte of poison that was overwritten, if any.
     #[inline]
-    pub(crate) fn touched(self, span: usize) -> Option<u64> {
+    pub(crate) fn overwritten_at(self, span: usize) -> Option<u64> {
         let mut found = None;
         self.edges(span, |part| {
             let bytes = part.slice();
-            if found.is_none() && *bytes != POISON[..part.len] {
-                let at = bytes.iter().zip(&POISON).position(|(a, b)| a != b).unwrap_or(0);
+            if found.is_none() && *bytes != POISON_PATTERN[..part.len] {
+                let at = bytes.iter().zip(&POISON_PATTERN).position(|(a, b)| a != b).unwrap_or(0);
                 found = Some(part.address - self.address + at as u64);
             }
         });
@@ -120,7 +120,7 @@ impl Piece {
     }
 
     /// A hash of the first and last `span` bytes, which must be initialised.
-    pub(crate) fn seal(self, span: usize) -> Seal {
+    pub(crate) fn checksum(self, span: usize) -> Checksum {
         let mut hash = self.len as u64;
         self.edges(span, |part| {
             let bytes = part.slice();
@@ -130,7 +130,7 @@ impl Piece {
                 hash = mix(hash ^ u64::from_le_bytes(word));
             }
         });
-        Seal(hash)
+        Checksum(hash)
     }
 
     /// Calls `each` with the parts of both edges, each no longer than the poison.
@@ -141,8 +141,8 @@ impl Piece {
         for edge in [self.first(span), self.skip(tail)] {
             let mut rest = edge;
             while rest.len > 0 {
-                each(rest.first(POISON.len()));
-                rest = rest.skip(POISON.len());
+                each(rest.first(POISON_PATTERN.len()));
+                rest = rest.skip(POISON_PATTERN.len());
             }
         }
     }
@@ -169,8 +169,8 @@ impl Piece {
     }
 }
 
-impl Seal {
-    /// A seal over several ranges.
+impl Checksum {
+    /// A checksum over several ranges.
     pub(crate) fn join(self, other: Self) -> Self {
         Self(mix(self.0 ^ other.0.rotate_left(1)))
     }
@@ -180,22 +180,22 @@ impl Seal {
 mod tests {
     use super::*;
 
-    fn piece(memory: &mut [u8]) -> Piece {
-        // SAFETY: the tests use the memory only while they do not use the piece.
-        unsafe { Piece::new(memory.as_mut_ptr().expose_provenance() as u64, memory.len()) }
+    fn range(memory: &mut [u8]) -> MemoryRange {
+        // SAFETY: the tests use the memory only while they do not use the range.
+        unsafe { MemoryRange::new(memory.as_mut_ptr().expose_provenance() as u64, memory.len()) }
     }
 
     #[test]
     fn bytes_pass_through_a_queue_that_wraps() {
         let mut queue: VecDeque<u8> = VecDeque::with_capacity(8);
         let mut text = *b"abcdefgh";
-        piece(&mut text).append_to(&mut queue);
+        range(&mut text).append_to(&mut queue);
         let mut got = [0; 6];
-        assert_eq!(piece(&mut got).fill_from(&mut queue, 5), 5);
+        assert_eq!(range(&mut got).fill_from(&mut queue, 5), 5);
         assert_eq!(&got, b"abcde\0");
-        piece(&mut text).first(5).append_to(&mut queue);
+        range(&mut text).first(5).append_to(&mut queue);
         let mut rest = [0; 16];
-        assert_eq!(piece(&mut rest).fill_from(&mut queue, 100), 8);
+        assert_eq!(range(&mut rest).fill_from(&mut queue, 100), 8);
         assert_eq!(&rest[..9], b"fghabcde\0");
     }
 
@@ -204,12 +204,12 @@ mod tests {
         for len in [1, 7, 256, 600, 4096] {
             for at in [0, len / 2, len - 1] {
                 let mut memory = vec![0; len];
-                piece(&mut memory).poison(512);
-                assert_eq!(piece(&mut memory).touched(512), None);
+                range(&mut memory).poison(512);
+                assert_eq!(range(&mut memory).overwritten_at(512), None);
                 memory[at] ^= 1;
                 let within = at < 512 || at + 512 >= len;
                 assert_eq!(
-                    piece(&mut memory).touched(512),
+                    range(&mut memory).overwritten_at(512),
                     within.then_some(at as u64),
                     "{at} of {len}"
                 );
@@ -220,9 +220,9 @@ mod tests {
     #[test]
     fn a_seal_detects_a_change() {
         let mut memory = vec![3; 1000];
-        let seal = piece(&mut memory).seal(64);
-        assert_eq!(piece(&mut memory).seal(64), seal);
+        let checksum = range(&mut memory).checksum(64);
+        assert_eq!(range(&mut memory).checksum(64), checksum);
         memory[999] = 4;
-        assert_ne!(piece(&mut memory).seal(64), seal);
+        assert_ne!(range(&mut memory).checksum(64), checksum);
     }
 }
