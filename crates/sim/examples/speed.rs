@@ -11,21 +11,21 @@ use annulus_sim::Sim;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-const CONNECTIONS: usize = 100;
-const MESSAGE: usize = 128;
-const BUFFERS: u16 = 512;
-const BUFFER: usize = 16 * 1024;
-const ROUNDS: usize = 2_000_000;
+const CONNECTION_COUNT: usize = 100;
+const MESSAGE_BYTES: usize = 128;
+const BUFFER_COUNT: u16 = 512;
+const BUFFER_BYTES: usize = 16 * 1024;
+const MESSAGE_COUNT: usize = 2_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sim = Sim::builder(1).build();
     let mut ring = Ring::builder().kernel(sim.clone()).build()?;
-    let memory = Mapping::anonymous(usize::from(BUFFERS) * BUFFER)?;
-    let mut buffers = BufferRing::register(&ring, 0, BUFFERS.into())?;
+    let memory = Mapping::anonymous(usize::from(BUFFER_COUNT) * BUFFER_BYTES)?;
+    let mut buffers = BufferRing::register(&ring, 0, BUFFER_COUNT.into())?;
     // SAFETY: the ids are below the number of buffers.
-    let address = |id: u16| unsafe { memory.as_ptr().add(usize::from(id) * BUFFER) };
+    let address = |id: u16| unsafe { memory.as_ptr().add(usize::from(id) * BUFFER_BYTES) };
     // SAFETY: the memory outlives the ring.
-    (0..BUFFERS).for_each(|id| unsafe { buffers.add(address(id), BUFFER as u32, id) });
+    (0..BUFFER_COUNT).for_each(|id| unsafe { buffers.add(address(id), BUFFER_BYTES as u32, id) });
     buffers.publish();
     let ends = connect(&sim, &mut ring)?;
     for &fd in &ends {
@@ -33,12 +33,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         push(&mut ring, receive.entry().user_data(fd.raw() as u64));
     }
     for &fd in ends.iter().step_by(2) {
-        push(&mut ring, reply(fd, address(0), MESSAGE as u32));
+        push(&mut ring, reply(fd, address(0), MESSAGE_BYTES as u32));
     }
     let (began, before) = (Instant::now(), sim.counts());
     let mut messages = 0;
     let mut taken = Vec::new();
-    while messages < ROUNDS {
+    while messages < MESSAGE_COUNT {
         ring.enter(Wait::For { completions: 1, timeout: None })?;
         taken.extend(ring.completions());
         messages += taken.len();
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let id = done.buffer().ok_or("a receive without a buffer")?;
             push(&mut ring, reply(owned(done.user_data as i32), address(id), done.result as u32));
             // SAFETY: the send above is consumed before a receive can use the buffer again: both in the next enter.
-            unsafe { buffers.add(address(id), BUFFER as u32, id) };
+            unsafe { buffers.add(address(id), BUFFER_BYTES as u32, id) };
         }
         // Sends go first: what was published before an enter may be written over in it.
         ring.enter(Wait::No)?;
@@ -90,7 +90,7 @@ fn connect(sim: &Sim, ring: &mut Ring) -> Result<Vec<Fd>, Box<dyn std::error::Er
     let address: Address = sim.local_address(listener)?;
     let bytes = address.as_bytes();
     let mut ends = Vec::new();
-    for _ in 0..CONNECTIONS {
+    for _ in 0..CONNECTION_COUNT {
         let client = owned(sim.socket(Domain::Inet, SocketType::Stream, false)?);
         let (fd, len) = (client, bytes.len() as u32);
         push(ring, op::Connect { fd, address: bytes.as_ptr(), len }.entry());

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lowest_free_descriptor_is_next_and_the_limit_holds() {
+    fn open_takes_the_lowest_free_number_up_to_the_limit() {
         let mut table = Descriptors::new(3);
         let fds: Vec<_> = (0..3).map(|n| table.open(File::Socket(n)).unwrap()).collect();
         assert_eq!(fds, [FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + 1, FIRST_DESCRIPTOR + 2]);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_file_outlives_its_descriptor() {
+    fn held_file_outlives_its_descriptor() {
         let mut table = Descriptors::new(3);
         let fd = table.open(File::Socket(9)).unwrap();
         let (id, _) = table.find(fd).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_can_have_two_descriptors() {
+    fn file_with_two_descriptors_closes_with_the_second() {
         let mut table = Descriptors::new(2);
         let fd = table.open(File::Socket(9)).unwrap();
         let (id, _) = table.find(fd).unwrap();

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mixture_depends_on_its_seed_and_has_no_resets() {
+    fn mixture_depends_on_its_seed_and_has_no_resets() {
         let mixed = |seed| Faults::mixture(&mut Random::new(seed));
         assert_eq!(mixed(3), mixed(3));
         assert!((0..50).any(|seed| mixed(seed) != mixed(3)));

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_pass_through_a_queue_that_wraps() {
+    fn bytes_pass_through_a_wrapped_queue() {
         let mut queue: VecDeque<u8> = VecDeque::with_capacity(8);
         let mut text = *b"abcdefgh";
         range(&mut text).append_to(&mut queue);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_overwritten_byte_is_found_at_both_edges() {
+    fn overwritten_byte_is_found_at_both_edges() {
         for len in [1, 7, 256, 600, 4096] {
             for at in [0, len / 2, len - 1] {
                 let mut memory = vec![0; len];
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_detects_a_change() {
+    fn checksum_detects_a_change() {
         let mut memory = vec![3; 1000];
         let checksum = range(&mut memory).checksum(64);
         assert_eq!(range(&mut memory).checksum(64), checksum);

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_operation_that_was_removed_is_missing() {
+    fn without_removes_only_that_operation() {
         let profile = Profile::current().without(opcode::CLOSE);
         assert!(!profile.has(opcode::CLOSE) && profile.has(opcode::RECV));
         assert!(!profile.has(opcode::FUTEX_WAIT));

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_has_one_sequence() {
+    fn same_seed_gives_the_same_sequence() {
         let draw = |seed| {
             let mut random = Random::new(seed);
             (0..100).map(|_| random.bits()).collect::<Vec<_>>()
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_stay_in_range_and_reach_its_ends() {
+    fn between_stays_in_range_and_reaches_both_ends() {
         let mut random = Random::new(1);
         let drawn: Vec<u64> = (0..1000).map(|_| random.between(3, 7)).collect();
         assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&3), Some(&7)));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_has_the_probability_asked_for() {
+    fn chance_has_the_given_probability() {
         let mut random = Random::new(2);
         let hits = (0..100_000).filter(|_| random.chance(100)).count();
         assert!((9_000..11_000).contains(&hits), "{hits} of 100000 at 100 per mille");

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_taken_for_a_moment_keeps_its_slot() {
+    fn taken_value_keeps_its_slot() {
         let mut slab = Slab::new();
         let index = slab.insert(1);
         let value = slab.take(index);

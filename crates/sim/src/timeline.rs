@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_ordered_by_time_and_then_by_schedule() {
+    fn events_are_ordered_by_time_then_by_scheduling() {
         let mut time = Timeline::new();
         for (at, name) in [(5, "late"), (1, "first"), (3, "tie 1"), (3, "tie 2")] {
             time.schedule(at, name);

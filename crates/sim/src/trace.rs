@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_depends_on_order_time_and_content_but_not_on_addresses() {
+    fn hash_depends_on_order_time_and_content_but_not_addresses() {
         let hash = |notes: &[(u64, TraceEvent<'_>)]| {
             let mut trace = Trace::new(false);
             notes.iter().for_each(|(now, note)| trace.record(*now, *note));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_recorded_if_asked_for() {
+    fn text_is_recorded_on_request() {
         let mut trace = Trace::new(true);
         trace.record(
             1_000_000_002,

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_where_they_were_written_and_the_rest_is_zero() {
+    fn unwritten_bytes_read_as_zero() {
         let mut pages = Pages::default();
         pages.write(4090, &[1; 12]);
         assert_eq!((pages.len(), pages.count(), pages.missing(0, 8193)), (4102, 2, 1));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn synced_pages_survive_and_the_rest_may() {
+    fn power_cut_keeps_synced_pages() {
         let mut seen = [false; 2];
         for seed in 0..50 {
             let mut pages = Pages::default();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_that_was_not_synced_may_be_undone() {
+    fn power_cut_may_undo_unsynced_truncation() {
         let lens = |seed| {
             let mut pages = Pages::default();
             pages.write(0, &[1; 100]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_can_be_dropped_and_reading_fills_it() {
+    fn reading_fills_a_dropped_cache() {
         let mut pages = Pages::default();
         pages.write(0, &[1; 2 * PAGE_SIZE]);
         pages.drop_cache();

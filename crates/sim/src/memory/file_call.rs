@@ -386,7 +386,7 @@ mod tests {
     use annulus_ring::op::file_entry;
 
     #[test]
-    fn an_entry_is_read_as_the_call_of_which_it_was_made() {
+    fn decoded_entry_equals_the_call_it_was_made_from() {
         for (opcode, read) in ENTRY_DECODERS {
             // Each field has a value of its own, which is a valid flag as well.
             let (addr, off, len, op_flags) =

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_drops_and_the_next_datagram_has_the_count() {
+    fn full_queue_drops_and_next_datagram_carries_the_count() {
         let mut queue = DatagramQueue::default();
         let taken = (0..5).filter(|_| queue.receive(datagram(100), 2304, false)).count();
         assert_eq!((taken, queue.drops), (2, 3));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_datagrams_are_coalesced_until_a_short_one() {
+    fn equal_datagrams_coalesce_until_a_shorter_one() {
         let mut queue = DatagramQueue::default();
         for len in [100, 100, 40, 100, 200, 0, 1] {
             assert!(queue.receive(datagram(len), 1 << 20, true));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn coalesced_datagrams_fit_a_packet() {
+    fn coalesced_datagrams_stay_within_the_limits() {
         let mut queue = DatagramQueue::default();
         (0..200).for_each(|_| assert!(queue.receive(datagram(1000), 1 << 20, true)));
         (0..100).for_each(|_| assert!(queue.receive(datagram(1), 1 << 20, true)));

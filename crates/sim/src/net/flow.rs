@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_opens_by_a_byte_is_not_used() {
+    fn small_window_opening_sends_nothing() {
         let mut flow = Flow::default();
         flow.bytes.extend([7; 100]);
         flow.depart(60);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_overtakes() {
+    fn later_transmission_does_not_overtake() {
         let mut wire = Wire::default();
         let slow = wire.schedule(0, 10, 1000);
         let quick = wire.schedule(5, 10, 1);

@@ -60,7 +60,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn a_pair_has_its_own_link_in_both_directions_until_it_is_taken_away() {
+    fn pair_has_its_own_link_in_both_directions_until_removed() {
         let [a, b, c] = [1, 2, 3].map(|last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)));
         let mut links = Links::new(Link::default());
         let slow = Link { bandwidth: 1000, ..Link::default() };

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_outlives_its_socket_until_it_is_unlinked() {
+    fn path_outlives_its_socket_until_unlinked() {
         let mut names = UnixNames::default();
         assert_eq!(names.find(&path("/a"), true), Err(Errno::NOENT));
         names.bind(&path("/a"), 1, true).unwrap();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn abstract_names_go_with_their_sockets_and_any_is_a_free_one() {
+    fn abstract_name_is_released_with_its_socket() {
         let mut names = UnixNames::default();
         let any = Address::unix(UnixName::Unnamed).unwrap();
         let first = names.bind(&any, 1, false).unwrap();

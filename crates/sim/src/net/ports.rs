@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_conflict_where_they_overlap() {
+    fn overlapping_bindings_conflict() {
         let mut ports = Ports::new();
         assert_eq!(ports.bind(80, binding(1, "127.0.0.1")), Ok(80));
         for (ip, free) in [("127.0.0.2", true), ("0.0.0.0", false), ("::1", true), ("::", false)] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_ports_need_both_to_agree_and_listeners_share_only_by_reuse_port() {
+    fn port_is_shared_only_when_both_sockets_allow_it() {
         let mut ports = Ports::new();
         let quiet = |socket| Binding { reuse_address: true, ..binding(socket, "0.0.0.0") };
         assert_eq!((ports.bind(80, quiet(1)), ports.bind(80, quiet(2))), (Ok(80), Ok(80)));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn port_zero_takes_a_free_one() {
+    fn bind_to_port_zero_takes_a_free_port() {
         let mut ports = Ports::new();
         let first = ports.bind(0, binding(1, "127.0.0.1")).unwrap();
         let second = ports.bind(0, binding(2, "127.0.0.1")).unwrap();

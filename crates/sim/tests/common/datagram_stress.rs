@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 const SEND: u64 = 1 << 56;
 const RECEIVE: u64 = 2 << 56;
 const CANCEL: u64 = 3 << 56;
-const KIND: u64 = 0xFF << 56;
+const KIND_MASK: u64 = 0xFF << 56;
 /// Datagrams that each socket sends.
-const DATAGRAMS: u32 = 40;
-const UDP: usize = 3;
+const DATAGRAMS_PER_SOCKET: u32 = 40;
+const UDP_SOCKETS: usize = 3;
 const LAYOUT: Layout = Layout { name: 112, control: 64 };
 /// Bytes of the header of a datagram: the sender and the number.
-const LEAST: usize = 8;
-const SEGMENT: usize = 50;
+const MIN_DATAGRAM_BYTES: usize = 8;
+const SEGMENT_BYTES: usize = 50;
 
-/// Counts of the UDP datagrams of a run.
+/// Counts of the UDP_SOCKETS datagrams of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub sent: u32,
@@ -58,7 +58,7 @@ struct Outgoing {
 
 pub struct DatagramStress {
     host: Host,
-    lent: Lent,
+    buffers: ProvidedBuffers,
     random: Random,
     endpoints: Vec<Endpoint>,
     header: Box<MsgHeader>,
@@ -67,7 +67,7 @@ pub struct DatagramStress {
 }
 
 /// The nth datagram of a sender.
-fn text(sender: usize, nth: u32, len: usize) -> Vec<u8> {
+fn datagram_bytes(sender: usize, nth: u32, len: usize) -> Vec<u8> {
     let head = (sender as u32).to_le_bytes().into_iter().chain(nth.to_le_bytes());
     let body = (0..).map(|at: u32| (sender as u32 * 31 + nth * 7 + at * 13) as u8);
     head.chain(body).take(len).collect()
@@ -75,20 +75,20 @@ fn text(sender: usize, nth: u32, len: usize) -> Vec<u8> {
 
 impl DatagramStress {
     pub fn new(host: Host, seed: u64) -> Self {
-        let lent = Lent::new(&host.ring, 8, 32_768);
+        let buffers = ProvidedBuffers::new(&host.ring, 8, 32_768);
         let header = Box::new(header_of(LAYOUT));
         let random = Random::new(!seed);
         let tally = Tally::default();
         let mut program =
-            Self { host, lent, random, endpoints: Vec::new(), header, tally, turns: 0 };
-        (0..UDP).for_each(|_| program.open_udp());
+            Self { host, buffers, random, endpoints: Vec::new(), header, tally, turns: 0 };
+        (0..UDP_SOCKETS).for_each(|_| program.open_udp());
         (0..2).for_each(|_| program.open_pair());
         program
     }
 
     fn open_udp(&mut self) {
         let make = |kernel: &dyn Kernel| kernel.socket(Domain::Inet, SocketType::Datagram, false);
-        let fd = owned(self.host.patiently(make));
+        let fd = owned(self.host.retry_on_emfile(make));
         self.host.kernel.bind(fd, &inet("127.0.0.1:0")).unwrap();
         let coalesces = self.random.chance(500);
         self.host.kernel.set_option(fd, SocketOption::Coalesce, coalesces.into()).unwrap();
@@ -99,7 +99,7 @@ impl DatagramStress {
 
     fn open_pair(&mut self) {
         let (one, other) =
-            self.host.patiently(|kernel| kernel.socket_pair(SocketType::Datagram, false));
+            self.host.retry_on_emfile(|kernel| kernel.socket_pair(SocketType::Datagram, false));
         let first = self.endpoints.len();
         let unnamed = Address::unix(UnixName::Unnamed).unwrap();
         self.add(owned(one), unnamed, Some(first + 1));
@@ -126,7 +126,7 @@ impl DatagramStress {
     /// Runs until everything was sent and has arrived, or was lost.
     pub fn run(mut self, sim: &Sim) -> (Host, Tally) {
         while !self.is_done() {
-            self.start();
+            self.start_operations();
             self.turn();
         }
         sim.set_faults(Faults::none());
@@ -136,21 +136,22 @@ impl DatagramStress {
         }
         self.close();
         self.count();
-        self.lent.unregister(&self.host.ring);
+        self.buffers.unregister(&self.host.ring);
         (self.host, self.tally)
     }
 
     fn is_done(&self) -> bool {
         self.endpoints.iter().all(|endpoint| {
-            let received =
-                |from| endpoint.received.get(&from).map_or(0, Vec::len) == DATAGRAMS as usize;
-            endpoint.next >= DATAGRAMS
+            let received = |from| {
+                endpoint.received.get(&from).map_or(0, Vec::len) == DATAGRAMS_PER_SOCKET as usize
+            };
+            endpoint.next >= DATAGRAMS_PER_SOCKET
                 && endpoint.in_flight.is_none()
                 && endpoint.peer.is_none_or(received)
         })
     }
 
-    fn start(&mut self) {
+    fn start_operations(&mut self) {
         for index in 0..self.endpoints.len() {
             if self.random.chance(800) {
                 self.receive(index);
@@ -181,7 +182,7 @@ impl DatagramStress {
 
     fn send(&mut self, index: usize) {
         let endpoint = &self.endpoints[index];
-        if endpoint.next >= DATAGRAMS || endpoint.in_flight.is_some() {
+        if endpoint.next >= DATAGRAMS_PER_SOCKET || endpoint.in_flight.is_some() {
             return;
         }
         let mut outgoing = match endpoint.peer {
@@ -202,34 +203,42 @@ impl DatagramStress {
         let fd = self.endpoints[index].fd;
         let header = (&raw const outgoing.header).cast();
         // A full Unix socket must not be waited for: see DIVERGENCES.md.
-        let entry = op::SendMsg { fd, header, flags: NOW }.entry();
+        let entry = op::SendMsg { fd, header, flags: DONTWAIT_FLAGS }.entry();
         self.endpoints[index].in_flight = Some(outgoing);
         self.push(SEND | index as u64, entry);
     }
 
     /// A datagram to a peer, at times with a descriptor.
     fn datagram(&mut self, index: usize) -> Box<Outgoing> {
-        let len = self.random.between(LEAST as u64, 300) as usize;
-        let bytes = text(index, self.endpoints[index].next, len);
+        let len = self.random.between(MIN_DATAGRAM_BYTES as u64, 300) as usize;
+        let bytes = datagram_bytes(index, self.endpoints[index].next, len);
         let socket = || self.host.new_socket(Domain::Inet, SocketType::Stream, false).ok();
         let passed = if self.random.chance(200) { socket() } else { None };
         let fd = passed.map(|fd: Fd| fd.raw().to_ne_bytes());
-        let control = fd.map_or_else(Vec::new, |fd| written(Control::Descriptors(&fd)));
+        let control = fd.map_or_else(Vec::new, |fd| encoded_control(Control::Descriptors(&fd)));
         Outgoing::new(bytes, 1, None, control, passed)
     }
 
     /// One datagram, or several in one send.
     fn udp_send(&mut self, index: usize) -> Box<Outgoing> {
-        let to = (index + self.random.between(1, UDP as u64 - 1) as usize) % UDP;
+        let to = (index + self.random.between(1, UDP_SOCKETS as u64 - 1) as usize) % UDP_SOCKETS;
         let to = Some(self.endpoints[to].address);
         let next = self.endpoints[index].next;
-        let datagrams = self.random.between(1, 4).min((DATAGRAMS - next).into()) as u32;
+        let datagrams = self.random.between(1, 4).min((DATAGRAMS_PER_SOCKET - next).into()) as u32;
         if datagrams == 1 {
-            let len = self.random.between(LEAST as u64, 300) as usize;
-            return Outgoing::new(text(index, next, len), 1, to, Vec::new(), None);
+            let len = self.random.between(MIN_DATAGRAM_BYTES as u64, 300) as usize;
+            return Outgoing::new(datagram_bytes(index, next, len), 1, to, Vec::new(), None);
         }
-        let parts = (0..datagrams).flat_map(|nth| text(index, next + nth, SEGMENT)).collect();
-        Outgoing::new(parts, datagrams, to, written(Control::SegmentSize(SEGMENT as u16)), None)
+        let parts = (0..datagrams)
+            .flat_map(|nth| datagram_bytes(index, next + nth, SEGMENT_BYTES))
+            .collect();
+        Outgoing::new(
+            parts,
+            datagrams,
+            to,
+            encoded_control(Control::SegmentSize(SEGMENT_BYTES as u16)),
+            None,
+        )
     }
 
     fn push(&mut self, user_data: u64, entry: impl Into<Entry>) {
@@ -247,8 +256,8 @@ impl DatagramStress {
         self.host.ring.enter(wait).unwrap();
         let taken: Vec<_> = self.host.ring.completions().collect();
         for done in taken {
-            let index = (done.user_data & !KIND) as usize;
-            match done.user_data & KIND {
+            let index = (done.user_data & !KIND_MASK) as usize;
+            match done.user_data & KIND_MASK {
                 SEND => self.on_sent(index, done.result),
                 RECEIVE => self.on_received(index, done),
                 _ => {}
@@ -280,7 +289,7 @@ impl DatagramStress {
             let bytes = endpoint.memory[..done.result as usize].to_vec();
             return self.check_received(index, &bytes, None);
         }
-        let framed = self.lent.framed(&done, LAYOUT);
+        let framed = self.buffers.framed(&done, LAYOUT);
         assert!(!framed.head.is_cut());
         let mut segment = None;
         for control in controls(&framed.control) {
@@ -300,12 +309,15 @@ impl DatagramStress {
         for datagram in bytes.chunks(segment.unwrap_or(bytes.len())) {
             let word = |at: usize| u32::from_le_bytes(datagram[at..at + 4].try_into().unwrap());
             let (from, nth) = (word(0) as usize, word(4));
-            assert!(datagram == text(from, nth, datagram.len()), "datagram {nth} of {from}");
-            self.note(index, from, nth);
+            assert!(
+                datagram == datagram_bytes(from, nth, datagram.len()),
+                "datagram {nth} of {from}"
+            );
+            self.record(index, from, nth);
         }
     }
 
-    fn note(&mut self, index: usize, from: usize, nth: u32) {
+    fn record(&mut self, index: usize, from: usize, nth: u32) {
         let endpoint = &mut self.endpoints[index];
         assert!(endpoint.peer.is_none_or(|peer| peer == from), "{from} is not the peer");
         let received = endpoint.received.entry(from).or_default();
@@ -361,7 +373,7 @@ impl Outgoing {
     }
 }
 
-fn written(control: Control<'_>) -> Vec<u8> {
+fn encoded_control(control: Control<'_>) -> Vec<u8> {
     let mut buffer = vec![0; 64];
     let mut writer = ControlWriter::new(&mut buffer, Direction::Sent);
     assert!(writer.push(control));

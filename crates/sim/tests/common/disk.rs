@@ -16,7 +16,7 @@ pub struct Fixture {
 }
 
 /// Runs a body over the simulated disk and over Linux.
-pub fn on_both_disks(body: impl Fn(Fixture)) {
+pub fn on_sim_and_linux_disks(body: impl Fn(Fixture)) {
     body(Fixture::simulated(Sim::builder(1)).0);
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -36,7 +36,7 @@ impl Fixture {
     /// Makes a call: on the ring, or directly if the ring has no such operation.
     pub fn call(&mut self, call: FileCall) -> Result<u32, Errno> {
         let result = match op::file_entry(&call) {
-            Some(entry) => self.host.once(entry),
+            Some(entry) => self.host.submit_and_wait(entry),
             None => return self.now(call),
         };
         u32::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))

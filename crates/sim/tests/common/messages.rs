@@ -6,7 +6,7 @@ use std::io;
 
 /// A received message.
 #[derive(Debug)]
-pub struct Got {
+pub struct ReceivedMessage {
     pub result: i32,
     pub bytes: Vec<u8>,
     pub from: Option<Address>,
@@ -14,7 +14,7 @@ pub struct Got {
     control: Vec<u8>,
 }
 
-impl Got {
+impl ReceivedMessage {
     /// The internet address it came from.
     pub fn sender(&self) -> SocketAddr {
         inet_of(self.from.as_ref().expect("datagrams have senders"))
@@ -26,7 +26,7 @@ impl Got {
 }
 
 /// A message in a buffer of a multishot receive.
-pub struct Framed {
+pub struct FramedMessage {
     pub head: Message,
     pub name: Vec<u8>,
     pub control: Vec<u8>,
@@ -81,8 +81,8 @@ impl Host {
     }
 
     /// As [`send_to`](Self::send_to), while another operation is in outgoing whose completions wait.
-    pub fn send_to_aside(&mut self, fd: Fd, to: &Address, bytes: &[u8], other: u64) -> i32 {
-        self.aside(fd, Some(to), bytes, &[], other)
+    pub fn send_to_beside(&mut self, fd: Fd, to: &Address, bytes: &[u8], other: u64) -> i32 {
+        self.send_msg_beside(fd, Some(to), bytes, &[], other)
     }
 
     pub fn send_msg(
@@ -92,10 +92,10 @@ impl Host {
         bytes: &[u8],
         controls: &[Control<'_>],
     ) -> i32 {
-        self.aside(fd, to, bytes, controls, u64::MAX)
+        self.send_msg_beside(fd, to, bytes, controls, u64::MAX)
     }
 
-    fn aside(
+    fn send_msg_beside(
         &mut self,
         fd: Fd,
         to: Option<&Address>,
@@ -119,20 +119,20 @@ impl Host {
             flags: 0,
         };
         let header = (&raw const header).cast();
-        let entry = op::SendMsg { fd, header, flags: ALL }.entry();
+        let entry = op::SendMsg { fd, header, flags: WAITALL_FLAGS }.entry();
         self.push(77, entry);
-        let done = self.take_of(77);
+        let done = self.wait_for_user_data(77);
         assert!(other != u64::MAX || self.kept.is_empty(), "{:?}", self.kept);
         done.result
     }
 
     /// Waits for a completion with this `user_data`, and keeps others for later.
-    pub fn take_of(&mut self, user_data: u64) -> Completion {
+    pub fn wait_for_user_data(&mut self, user_data: u64) -> Completion {
         loop {
             if let Some(at) = self.kept.iter().position(|done| done.user_data == user_data) {
                 return self.kept.remove(at);
             }
-            let taken = self.take(1);
+            let taken = self.wait_for(1);
             self.kept.extend(taken);
         }
     }
@@ -144,7 +144,7 @@ impl Host {
         len: usize,
         control_len: usize,
         flags: u32,
-    ) -> Result<Got, i32> {
+    ) -> Result<ReceivedMessage, i32> {
         let (mut bytes, mut name, mut control) = (vec![0; len], [0u8; 128], vec![0; control_len]);
         let vector = IoVec { base: bytes.as_mut_ptr(), len };
         let mut header = MsgHeader {
@@ -157,40 +157,40 @@ impl Host {
             flags: 0,
         };
         let address = (&raw mut header).cast();
-        let result = self.once(op::RecvMsg { fd, header: address, flags }.entry());
+        let result = self.submit_and_wait(op::RecvMsg { fd, header: address, flags }.entry());
         bytes.truncate(usize::try_from(result).map_err(|_| result)?);
         control.truncate(header.control_len);
         let from =
             (header.name_len > 0).then(|| Address::from_bytes(&name[..header.name_len as usize]));
-        Ok(Got { result, bytes, from, flags: header.flags as u32, control })
+        Ok(ReceivedMessage { result, bytes, from, flags: header.flags as u32, control })
     }
 
     /// Receives up to `len` bytes, and returns how many.
     pub fn recv_some(&mut self, fd: Fd, len: usize) -> Result<usize, i32> {
         let mut memory = vec![0u8; len];
         let entry = op::Recv { fd, buffer: memory.as_mut_ptr(), len: len as u32 };
-        let count = self.once(entry.entry());
+        let count = self.submit_and_wait(entry.entry());
         usize::try_from(count).map_err(|_| count)
     }
 
     /// Receives what is there without waiting, and returns how much.
-    pub fn take_now(&mut self, fd: Fd) -> Result<usize, i32> {
+    pub fn recv_now(&mut self, fd: Fd) -> Result<usize, i32> {
         let mut memory = [0u8; 2048];
         let (buffer, len) = (memory.as_mut_ptr(), memory.len() as u32);
         let entry = op::Recv { fd, buffer, len }.entry();
         self.push(78, Entry { op_flags: msg::DONTWAIT, ..entry });
-        let count = self.take_of(78).result;
+        let count = self.wait_for_user_data(78).result;
         usize::try_from(count).map_err(|_| count)
     }
 }
 
-impl Lent {
+impl ProvidedBuffers {
     /// The message of a completion of a multishot receive; its buffer is given back.
-    pub fn framed(&mut self, done: &Completion, layout: Layout) -> Framed {
+    pub fn framed(&mut self, done: &Completion, layout: Layout) -> FramedMessage {
         let buffer = self.bytes(done);
         let head = Message::read(&buffer).unwrap();
         let part = |at: usize, len: u32| buffer[at..at + len as usize].to_vec();
-        Framed {
+        FramedMessage {
             head,
             name: part(Layout::HEAD, head.name_len.min(layout.name as u32)),
             control: part(layout.control_at(), head.control_len),

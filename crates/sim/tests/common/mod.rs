@@ -3,7 +3,6 @@
 
 pub mod datagram_stress;
 pub mod disk;
-mod end;
 pub mod messages;
 pub mod tcp_stress;
 
@@ -17,9 +16,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Long enough for anything on Linux's loopback to arrive.
-pub const SOON: Duration = Duration::from_millis(40);
-pub const NOW: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
-pub const ALL: u32 = msg::WAITALL | msg::NOSIGNAL;
+pub const QUIET_PERIOD: Duration = Duration::from_millis(40);
+pub const DONTWAIT_FLAGS: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
+pub const WAITALL_FLAGS: u32 = msg::WAITALL | msg::NOSIGNAL;
 
 pub struct Host {
     pub kernel: Rc<dyn Kernel>,
@@ -29,7 +28,7 @@ pub struct Host {
 }
 
 /// Runs a body over the simulated kernel and over Linux.
-pub fn on_both(body: impl Fn(Host)) {
+pub fn on_sim_and_linux(body: impl Fn(Host)) {
     body(Host::simulated(Sim::builder(1)).0);
     body(Host::over(Rc::new(Linux), 8, 64));
 }
@@ -95,7 +94,7 @@ impl Host {
     }
 
     /// Waits for `count` completions.
-    pub fn take(&mut self, count: usize) -> Vec<Completion> {
+    pub fn wait_for(&mut self, count: usize) -> Vec<Completion> {
         let mut taken = Vec::new();
         while taken.len() < count {
             let wait = Wait::For { completions: 1, timeout: Some(Duration::from_secs(20)) };
@@ -107,10 +106,10 @@ impl Host {
     }
 
     /// Everything that comes until nothing comes for a while.
-    pub fn settle(&mut self) -> Vec<Completion> {
+    pub fn drain_until_quiet(&mut self) -> Vec<Completion> {
         let mut taken = Vec::new();
         loop {
-            let wait = Wait::For { completions: 1, timeout: Some(SOON) };
+            let wait = Wait::For { completions: 1, timeout: Some(QUIET_PERIOD) };
             let entered = self.ring.enter(wait).unwrap();
             taken.extend(self.ring.completions());
             if entered == Entered::TimedOut {
@@ -120,16 +119,16 @@ impl Host {
     }
 
     /// Does one thing and waits for its only completion.
-    pub fn once(&mut self, entry: impl Into<Entry>) -> i32 {
+    pub fn submit_and_wait(&mut self, entry: impl Into<Entry>) -> i32 {
         self.push(u64::MAX, entry);
-        let taken = self.take(1);
+        let taken = self.wait_for(1);
         assert_eq!((taken.len(), taken[0].user_data), (1, u64::MAX), "{taken:?}");
         taken[0].result
     }
 
     /// A new TCP socket. A full table is a fault that passes.
     pub fn socket(&self) -> Fd {
-        owned(self.patiently(|kernel| kernel.socket(Domain::Inet, SocketType::Stream, false)))
+        owned(self.retry_on_emfile(|kernel| kernel.socket(Domain::Inet, SocketType::Stream, false)))
     }
 
     /// A new socket.
@@ -149,7 +148,7 @@ impl Host {
     }
 
     /// Makes a descriptor, and repeats it after EMFILE by a fault.
-    pub fn patiently<T>(&self, make: impl Fn(&dyn Kernel) -> std::io::Result<T>) -> T {
+    pub fn retry_on_emfile<T>(&self, make: impl Fn(&dyn Kernel) -> std::io::Result<T>) -> T {
         loop {
             match make(&*self.kernel) {
                 Ok(made) => return made,
@@ -169,11 +168,11 @@ impl Host {
         let address = Address::from(to);
         let bytes = address.as_bytes();
         let len = bytes.len() as u32;
-        self.once(op::Connect { fd, address: bytes.as_ptr(), len }.entry())
+        self.submit_and_wait(op::Connect { fd, address: bytes.as_ptr(), len }.entry())
     }
 
     pub fn accept(&mut self, listener: Fd) -> Fd {
-        let fd = self.once(op::Accept { fd: listener }.entry());
+        let fd = self.submit_and_wait(op::Accept { fd: listener }.entry());
         assert!(fd >= 0, "accept answered {fd}");
         owned(fd)
     }
@@ -181,19 +180,19 @@ impl Host {
     /// The two ends of a connection.
     pub fn pair(&mut self) -> (Fd, Fd) {
         let (listener, address) = self.listener(16);
-        let ends = self.pair_through(listener, address);
+        let ends = self.connect_pair(listener, address);
         self.kernel.close(listener);
         ends
     }
 
-    pub fn pair_through(&mut self, listener: Fd, address: SocketAddr) -> (Fd, Fd) {
+    pub fn connect_pair(&mut self, listener: Fd, address: SocketAddr) -> (Fd, Fd) {
         let client = self.socket();
         assert_eq!(self.connect(client, address), 0);
         (client, self.accept(listener))
     }
 
     pub fn send(&mut self, fd: Fd, bytes: &[u8]) -> i32 {
-        self.once(send(fd, bytes, ALL))
+        self.submit_and_wait(send(fd, bytes, WAITALL_FLAGS))
     }
 
     /// Receives once, up to 64 KiB.
@@ -201,7 +200,7 @@ impl Host {
         let mut memory = vec![0; 65_536];
         let len = memory.len() as u32;
         let entry = op::Recv { fd, buffer: memory.as_mut_ptr(), len }.entry();
-        let count = self.once(entry);
+        let count = self.submit_and_wait(entry);
         memory.truncate(usize::try_from(count).map_err(|_| count)?);
         Ok(memory)
     }
@@ -235,21 +234,21 @@ pub fn cancel(user_data: u64) -> Entry {
 pub const GROUP: u16 = 3;
 
 /// Buffers of equal size, and the buffer ring that publishes them.
-pub struct Lent {
+pub struct ProvidedBuffers {
     pub memory: Mapping,
     pub size: usize,
     entries: BufferRing,
 }
 
-impl Lent {
+impl ProvidedBuffers {
     /// `count` buffers of `size` bytes, all published.
     pub fn new(ring: &Ring, count: u16, size: usize) -> Self {
         let memory = Mapping::anonymous(usize::from(count) * size).unwrap();
         let capacity = u32::from(count).next_power_of_two();
         let entries = BufferRing::register(ring, GROUP, capacity).unwrap();
-        let mut lent = Self { memory, size, entries };
-        (0..count).for_each(|id| lent.publish(id));
-        lent
+        let mut buffers = Self { memory, size, entries };
+        (0..count).for_each(|id| buffers.publish(id));
+        buffers
     }
 
     pub fn address(&self, id: u16) -> *mut u8 {

@@ -1,7 +1,6 @@
 //! Many connections at once. Each end sends a stream that the other end checks byte by byte, with all kinds of receives and sends,
 //! and random cancels.
 
-use super::end::End;
 use super::*;
 use annulus_sim::Random;
 
@@ -11,10 +10,10 @@ const RECEIVE: u64 = 3 << 56;
 const SEND: u64 = 4 << 56;
 const CANCEL: u64 = 5 << 56;
 const CLOSE: u64 = 6 << 56;
-const KIND: u64 = 0xFF << 56;
+const KIND_MASK: u64 = 0xFF << 56;
 
 /// How much work there is.
-pub struct Size {
+pub struct StressSize {
     pub connections: usize,
     /// Most bytes a direction.
     pub bytes: usize,
@@ -25,27 +24,27 @@ pub struct Size {
 /// The program.
 pub struct TcpStress {
     host: Host,
-    lent: Lent,
+    buffers: ProvidedBuffers,
     random: Random,
     listener: Fd,
     address: Box<Address>,
-    ends: Vec<End>,
+    ends: Vec<ConnectionEnd>,
     /// Sockets whose connect has not completed.
     connecting: Vec<Fd>,
-    size: Size,
+    size: StressSize,
     accepting: bool,
     limits: bool,
     turns: u32,
 }
 
 impl TcpStress {
-    pub fn new(mut host: Host, seed: u64, size: Size) -> Self {
+    pub fn new(mut host: Host, seed: u64, size: StressSize) -> Self {
         let (listener, address) = host.listener(size.connections as u32);
         let features = Features::of(&mut host.ring).unwrap();
-        let lent = Lent::new(&host.ring, size.buffers, size.buffer);
+        let buffers = ProvidedBuffers::new(&host.ring, size.buffers, size.buffer);
         Self {
             host,
-            lent,
+            buffers,
             random: Random::new(seed),
             listener,
             address: Box::new(address.into()),
@@ -64,7 +63,7 @@ impl TcpStress {
             self.open();
         }
         while !self.is_done() {
-            self.start();
+            self.start_operations();
             self.turn();
         }
         self.host.kernel.close(self.listener);
@@ -72,7 +71,7 @@ impl TcpStress {
         while self.accepting {
             self.turn();
         }
-        self.lent.unregister(&self.host.ring);
+        self.buffers.unregister(&self.host.ring);
         self.host
     }
 
@@ -93,7 +92,7 @@ impl TcpStress {
     fn add(&mut self, fd: Fd) {
         let stream = self.ends.len();
         let len = self.random.below(self.size.bytes as u64) as usize;
-        self.ends.push(End::new(fd, stream, len));
+        self.ends.push(ConnectionEnd::new(fd, stream, len));
     }
 
     fn is_done(&self) -> bool {
@@ -110,7 +109,7 @@ impl TcpStress {
     }
 
     /// Starts what is not in flight.
-    fn start(&mut self) {
+    fn start_operations(&mut self) {
         if !self.accepting {
             self.accepting = true;
             let fd = self.listener;
@@ -159,7 +158,7 @@ impl TcpStress {
         let left = end.bytes.len() - end.sent;
         end.in_flight = self.random.between(1, left as u64) as usize;
         end.quiet = self.random.chance(500);
-        let flags = if end.quiet { NOW } else { ALL };
+        let flags = if end.quiet { DONTWAIT_FLAGS } else { WAITALL_FLAGS };
         let parts = self.random.between(1, 3) as usize;
         let entry = if parts == 1 {
             send(end.fd, &end.bytes[end.sent..end.sent + end.in_flight], flags)
@@ -195,8 +194,8 @@ impl TcpStress {
         self.host.ring.enter(wait).unwrap();
         let taken: Vec<_> = self.host.ring.completions().collect();
         for completion in taken {
-            let index = (completion.user_data & !KIND) as usize;
-            match completion.user_data & KIND {
+            let index = (completion.user_data & !KIND_MASK) as usize;
+            match completion.user_data & KIND_MASK {
                 ACCEPT => self.on_accept(completion),
                 CONNECT => self.on_connect(index, completion.result),
                 RECEIVE => self.on_receive(index, completion),
@@ -210,12 +209,12 @@ impl TcpStress {
         }
         let ring = &self.host.ring;
         if ring.pending() == 0 && ring.ready() == 0 && !ring.overflowed() {
-            self.settle_quiet();
+            self.assume_quiet_sends_complete();
         }
     }
 
     /// Everything was submitted and all completions were taken: a send without one was sent whole.
-    fn settle_quiet(&mut self) {
+    fn assume_quiet_sends_complete(&mut self) {
         for end in self.ends.iter_mut().filter(|end| end.quiet) {
             end.sent += std::mem::take(&mut end.in_flight);
         }
@@ -253,7 +252,7 @@ impl TcpStress {
             }
         };
         let bytes = match completion.buffer() {
-            Some(_) => self.lent.bytes(&completion),
+            Some(_) => self.buffers.bytes(&completion),
             None => self.ends[index].memory[..count].to_vec(),
         };
         self.ends[index].over |= count == 0;
@@ -283,7 +282,8 @@ impl TcpStress {
     }
 
     fn state(&self) -> String {
-        let count = |what: fn(&End) -> bool| self.ends.iter().filter(|end| what(end)).count();
+        let count =
+            |what: fn(&ConnectionEnd) -> bool| self.ends.iter().filter(|end| what(end)).count();
         format!(
             "{} ends, {} shut, {} over, {} closed, {} sending, {} receiving",
             self.ends.len(),
@@ -293,5 +293,103 @@ impl TcpStress {
             count(|end| end.in_flight > 0),
             count(|end| end.receiving),
         )
+    }
+}
+
+/// One end of a connection.
+pub struct ConnectionEnd {
+    pub fd: Fd,
+    /// The stream that this end sends: its number, its bytes, and how many of them were sent.
+    pub stream: usize,
+    pub bytes: Vec<u8>,
+    pub sent: usize,
+    /// How many bytes are in flight, and whether a success is skipped.
+    pub in_flight: usize,
+    pub quiet: bool,
+    /// The memory of a message in flight.
+    pub vectors: Vec<IoVec>,
+    pub header: Box<MsgHeader>,
+    pub shut: bool,
+    /// The number of the stream that this end receives, once its first bytes have arrived.
+    pub from: Option<usize>,
+    pub received: usize,
+    pub receiving: bool,
+    pub memory: Vec<u8>,
+    pub over: bool,
+    pub closed: bool,
+}
+
+/// The byte of a stream at an offset.
+fn stream_byte(stream: usize, at: usize) -> u8 {
+    (stream * 31 + at * 7 + (at >> 8) * 13) as u8
+}
+
+/// A stream as it is sent: its number in eight bytes, then its bytes.
+fn sent_byte(stream: usize, at: usize) -> u8 {
+    if at < 8 { (stream as u64).to_le_bytes()[at] } else { stream_byte(stream, at) }
+}
+
+fn empty_header() -> MsgHeader {
+    MsgHeader {
+        name: std::ptr::null(),
+        name_len: 0,
+        vectors: std::ptr::null(),
+        vector_count: 0,
+        control: std::ptr::null(),
+        control_len: 0,
+        flags: 0,
+    }
+}
+
+impl ConnectionEnd {
+    pub fn new(fd: Fd, stream: usize, len: usize) -> Self {
+        Self {
+            fd,
+            stream,
+            // The number of the stream comes first, so that the other end knows what to expect.
+            bytes: (0..len + 8).map(|at| sent_byte(stream, at)).collect(),
+            sent: 0,
+            in_flight: 0,
+            quiet: false,
+            vectors: Vec::new(),
+            header: Box::new(empty_header()),
+            shut: false,
+            from: None,
+            received: 0,
+            receiving: false,
+            memory: vec![0; 300],
+            over: false,
+            closed: false,
+        }
+    }
+
+    /// A message of several parts, the last of which is the largest.
+    pub fn message(&mut self, parts: usize, flags: u32) -> Entry {
+        let mut rest = &self.bytes[self.sent..self.sent + self.in_flight];
+        self.vectors.clear();
+        for left in (1..=parts).rev() {
+            let (part, behind) = rest.split_at(rest.len() / left);
+            self.vectors.push(IoVec { base: part.as_ptr(), len: part.len() });
+            rest = behind;
+        }
+        self.header.vectors = self.vectors.as_ptr();
+        self.header.vector_count = parts;
+        let header = std::ptr::from_ref(&*self.header).cast();
+        op::SendMsg { fd: self.fd, header, flags }.entry()
+    }
+
+    /// Checks that bytes are the next ones of their stream.
+    pub fn check(&mut self, bytes: &[u8]) {
+        for &got in bytes {
+            let at = self.received;
+            if at < 8 {
+                let number = self.from.get_or_insert(0);
+                *number |= usize::from(got) << (8 * at);
+            } else {
+                let stream = self.from.expect("the header comes first");
+                assert_eq!(got, stream_byte(stream, at), "byte {at} of stream {stream}");
+            }
+            self.received += 1;
+        }
     }
 }

@@ -10,11 +10,11 @@ use annulus_sim::{Fault, Faults, Link, Sim};
 use std::rc::Rc;
 
 /// Seeds of a run.
-const SEEDS: u64 = 100;
+const SEED_COUNT: u64 = 100;
 
 fn run(sim: Rc<Sim>, seed: u64) -> (Rc<Sim>, Tally) {
     let (mut host, tally) = DatagramStress::new(Host::over(sim.clone(), 8, 16), seed).run(&sim);
-    assert_eq!(host.settle(), []);
+    assert_eq!(host.drain_until_quiet(), []);
     assert_eq!(sim.sockets(), 0);
     drop(host);
     assert_eq!(sim.leftovers(), [""; 0]);
@@ -23,20 +23,24 @@ fn run(sim: Rc<Sim>, seed: u64) -> (Rc<Sim>, Tally) {
 
 #[test]
 fn no_seed_invents_a_datagram_or_leaves_anything_open() {
-    each_seed(SEEDS, "cargo test -p annulus-sim --test suite datagram_stress::no_seed", |seed| {
-        run(Sim::builder(seed).chaos().build(), seed);
-    });
+    each_seed(
+        SEED_COUNT,
+        "cargo test -p annulus-sim --test suite datagram_stress::no_seed",
+        |seed| {
+            run(Sim::builder(seed).chaos().build(), seed);
+        },
+    );
 }
 
 #[test]
-fn a_seed_repeats_its_run() {
+fn same_seed_repeats_the_run() {
     let hash = |seed| run(Sim::builder(seed).chaos().build(), seed).0.trace_hash();
     assert!((0..20).all(|seed| hash(seed) == hash(seed)));
     assert_ne!(hash(1), hash(2));
 }
 
 #[test]
-fn a_link_loses_duplicates_and_reorders_as_configured() {
+fn link_loses_duplicates_and_reorders_as_configured() {
     let tally = |link: Link| run(Sim::builder(5).link(link).build(), 5).1;
     let roomy = Link { receive_buffer: 1 << 24, ..Link::default() };
     let good = tally(roomy);
@@ -53,7 +57,7 @@ fn a_link_loses_duplicates_and_reorders_as_configured() {
 }
 
 #[test]
-fn segments_can_be_refused() {
+fn segmented_send_fails_under_its_fault() {
     let faults = Faults::none().with(Fault::SegmentsRefused, 1000);
     let (mut host, sim) = Host::simulated(Sim::builder(1).faults(faults));
     let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
@@ -65,15 +69,15 @@ fn segments_can_be_refused() {
 }
 
 #[test]
-fn a_buffer_for_messages_is_checked() {
+fn write_to_buffer_of_waiting_recvmsg_panics() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (fd, _) = host.udp(Domain::Inet);
-    let lent = Lent::new(&host.ring, 1, 64);
+    let buffers = ProvidedBuffers::new(&host.ring, 1, 64);
     let header = header_of(Layout { name: 16, control: 0 });
     host.push(1, recv_msg_multi(fd, &header, 0));
     host.reap();
     // SAFETY: the memory is mapped. The write breaks the contract on purpose; no other thread accesses it.
-    unsafe { lent.address(0).write(0) };
+    unsafe { buffers.address(0).write(0) };
     let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sim.check()));
     assert!(seen.is_err());
     std::mem::forget(host);

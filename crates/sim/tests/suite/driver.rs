@@ -8,19 +8,19 @@ use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-const POOL: PoolSize = PoolSize { buffer: 4096, count: 64 };
+const POOL_SIZE: PoolSize = PoolSize { buffer: 4096, count: 64 };
 
 fn uring(sim: &Rc<Sim>) -> Driver {
-    let config = UringConfig { kernel: sim.clone(), pool: POOL, ..UringConfig::default() };
+    let config = UringConfig { kernel: sim.clone(), pool: POOL_SIZE, ..UringConfig::default() };
     Driver::Uring(Box::new(Uring::new(config).unwrap()))
 }
 
 fn epoll(sim: &Rc<Sim>) -> Driver {
-    Driver::Epoll(Box::new(Epoll::new(sim.clone(), POOL).unwrap()))
+    Driver::Epoll(Box::new(Epoll::new(sim.clone(), POOL_SIZE).unwrap()))
 }
 
 /// Turns until `count` events came.
-fn events(driver: &mut Driver, count: usize) -> Vec<Event> {
+fn wait_for_events(driver: &mut Driver, count: usize) -> Vec<Event> {
     let mut taken = Vec::new();
     while taken.len() < count {
         driver.refill();
@@ -43,9 +43,9 @@ fn owned(number: i32) -> Fd {
 }
 
 #[test]
-fn an_echo_through_the_driver() {
-    type Open = fn(&Rc<Sim>) -> Driver;
-    let drivers: [(Profile, Open, bool); 3] = [
+fn each_driver_connects_receives_and_closes() {
+    type OpenDriver = fn(&Rc<Sim>) -> Driver;
+    let drivers: [(Profile, OpenDriver, bool); 3] = [
         (Profile::current(), uring, true),
         (Profile::old(), uring, false),
         (Profile::old().refusing(Errno::PERM), epoll, true),
@@ -67,7 +67,7 @@ fn an_echo_through_the_driver() {
             token(Kind::Connect),
             MemoryOp::Connect { fd: client, address, len },
         );
-        let made = events(&mut driver, 2);
+        let made = wait_for_events(&mut driver, 2);
         let accepted = made.iter().find(|event| event.token.kind() == Kind::Accept).unwrap();
         let server = owned(accepted.result.unwrap() as i32);
 
@@ -79,17 +79,17 @@ fn an_echo_through_the_driver() {
             token(Kind::Send),
             MemoryOp::SendNow { fd: client, buffer, len },
         );
-        let got = events(&mut driver, 1)[0];
+        let got = wait_for_events(&mut driver, 1)[0];
         assert_eq!((got.result, got.more), (Ok(len), true));
         let id = got.buffer.unwrap();
-        // SAFETY: the event has lent the buffer to this test.
+        // SAFETY: the event has buffers the buffer to this test.
         let bytes = unsafe { std::slice::from_raw_parts(driver.pool().address(id), text.len()) };
         assert_eq!(bytes, text);
         driver.pool().give_back(id);
 
         driver.submit(Token::IGNORED, Op::Cancel { target: token(Kind::Recv) });
         driver.submit(Token::IGNORED, Op::Cancel { target: token(Kind::Accept) });
-        assert!(events(&mut driver, 2).iter().all(|event| !event.more));
+        assert!(wait_for_events(&mut driver, 2).iter().all(|event| !event.more));
         for fd in [client, server, listener] {
             driver.submit(Token::IGNORED, Op::Close { fd });
         }

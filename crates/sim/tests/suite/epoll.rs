@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-const ARRIVALS: EventFlags =
+const READ_EVENTS: EventFlags =
     EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::PRI).union(EventFlags::ET);
-const EVERYTHING: EventFlags = ARRIVALS.union(EventFlags::OUT);
+const ALL_EVENTS: EventFlags = READ_EVENTS.union(EventFlags::OUT);
 
 /// An epoll instance, the names of what it watches, and the edges that each step has brought.
 struct Script {
@@ -39,7 +39,7 @@ impl Script {
         let mut flags = BTreeMap::new();
         loop {
             let mut edges = Vec::with_capacity(2);
-            self.kernel.epoll_wait(self.epoll, &mut edges, Some(SOON)).unwrap();
+            self.kernel.epoll_wait(self.epoll, &mut edges, Some(QUIET_PERIOD)).unwrap();
             if edges.is_empty() {
                 return flags;
             }
@@ -51,7 +51,7 @@ impl Script {
     }
 
     /// Ends a step: notes which edges it has brought.
-    fn note(&mut self, step: &str) {
+    fn record(&mut self, step: &str) {
         let edges = self.edges();
         self.seen.push(format!("{step}: {edges:?}"));
     }
@@ -117,7 +117,7 @@ impl Script {
     }
 
     /// Sends until the connection takes no more, also not later.
-    fn fill(&self, fd: Fd, name: &str) -> usize {
+    fn fill_send_buffer(&self, fd: Fd, name: &str) -> usize {
         let mut all = 0;
         loop {
             match self.send(fd, &[7; 65_536]) {
@@ -148,51 +148,51 @@ fn same_edges(script: impl Fn(&mut Script)) {
 }
 
 #[test]
-fn a_connection_brings_an_edge_a_change() {
+fn each_change_of_a_connection_is_one_edge() {
     same_edges(|script| {
         let (client, server) = script.pair();
-        script.add("client", client, EVERYTHING);
-        script.add("server", server, EVERYTHING);
-        script.note("registered");
-        script.note("nothing has changed");
+        script.add("client", client, ALL_EVENTS);
+        script.add("server", server, ALL_EVENTS);
+        script.record("registered");
+        script.record("nothing has changed");
         script.send(client, b"abc").unwrap();
-        script.note("bytes");
-        script.note("bytes that are not read");
+        script.record("bytes");
+        script.record("bytes that are not read");
         script.send(client, b"def").unwrap();
-        script.note("more bytes behind them");
+        script.record("more bytes behind them");
         assert_eq!(script.receive(server, 2).unwrap(), b"ab");
-        script.note("read in part");
-        let change = Registration::Modify(EVERYTHING);
+        script.record("read in part");
+        let change = Registration::Modify(ALL_EVENTS);
         script.kernel.epoll_control(script.epoll, change, server).unwrap();
-        script.note("registered anew");
+        script.record("registered anew");
         assert_eq!(script.drain(server), 4);
-        script.note("read");
+        script.record("read");
         script.kernel.shutdown(server, Shutdown::Write).unwrap();
-        script.note("the server sends no more");
+        script.record("the server sends no more");
         assert_eq!(script.receive(client, 9).unwrap(), b"");
         script.send(client, b"last").unwrap();
         script.kernel.shutdown(client, Shutdown::Write).unwrap();
-        script.note("the client sends no more, either");
+        script.record("the client sends no more, either");
         script.kernel.epoll_control(script.epoll, Registration::Delete, client).unwrap();
         let again = script.kernel.epoll_control(script.epoll, Registration::Delete, client);
         assert_eq!(again, Err(Errno::NOENT));
         [client, server].into_iter().for_each(|fd| script.kernel.close(fd));
-        script.note("closed");
+        script.record("closed");
     });
 }
 
 #[test]
-fn space_is_an_edge_only_after_there_was_none() {
+fn space_is_an_edge_only_after_a_full_send_buffer() {
     same_edges(|script| {
         let (client, server) = script.pair();
-        script.add("client", client, EVERYTHING);
-        script.note("registered");
+        script.add("client", client, ALL_EVENTS);
+        script.record("registered");
         script.send(client, &[1; 1000]).unwrap();
         assert!(script.edges().is_empty());
         script.drain(server);
-        script.note("what was sent has arrived");
-        let filled = script.fill(client, "client");
-        script.note("full");
+        script.record("what was sent has arrived");
+        let filled = script.fill_send_buffer(client, "client");
+        script.record("full");
         // The last bytes arrive only once there is space.
         let mut drained = 0;
         while drained < filled {
@@ -205,106 +205,106 @@ fn space_is_an_edge_only_after_there_was_none() {
 }
 
 #[test]
-fn a_reset_is_an_edge_with_an_error() {
+fn reset_is_an_edge_with_an_error() {
     same_edges(|script| {
         let (client, server) = script.pair();
-        script.add("server", server, ARRIVALS);
-        script.note("registered for arrivals");
+        script.add("server", server, READ_EVENTS);
+        script.record("registered for arrivals");
         script.kernel.set_option(client, SocketOption::Linger, 0).unwrap();
         script.kernel.close(client);
-        script.note("reset");
+        script.record("reset");
         assert_eq!(script.receive(server, 9), Err(Errno::CONNRESET));
-        script.note("reported");
+        script.record("reported");
         script.kernel.close(server);
     });
 }
 
 #[test]
-fn listeners_and_connects_bring_edges() {
+fn connects_and_accepts_are_edges() {
     same_edges(|script| {
         let (listener, address) = script.bound(SocketType::Stream);
-        script.add("listener", listener, EVERYTHING);
-        script.note("listening");
+        script.add("listener", listener, ALL_EVENTS);
+        script.record("listening");
         let fds = ["first", "second"].map(|name| {
             let client = script.socket(Domain::Inet, SocketType::Stream);
             assert_eq!(script.connect(client, &address), Err(Errno::INPROGRESS));
-            script.add(name, client, EVERYTHING);
-            script.note(name);
+            script.add(name, client, ALL_EVENTS);
+            script.record(name);
             assert!(matches!(script.connect(client, &address), Ok(()) | Err(Errno::ISCONN)));
             client
         });
         let accepted = owned(script.kernel.accept(listener).unwrap());
-        script.note("one of two accepted");
+        script.record("one of two accepted");
         let other = owned(script.kernel.accept(listener).unwrap());
         assert_eq!(script.kernel.accept(listener), Err(Errno::AGAIN));
         [listener, accepted, other].into_iter().for_each(|fd| script.kernel.close(fd));
-        script.note("the other ends are closed");
+        script.record("the other ends are closed");
         let refused = script.socket(Domain::Inet, SocketType::Stream);
         assert_eq!(script.connect(refused, &address), Err(Errno::INPROGRESS));
-        script.add("refused", refused, EVERYTHING);
-        script.note("refused");
+        script.add("refused", refused, ALL_EVENTS);
+        script.record("refused");
         assert_eq!(script.connect(refused, &address), Err(Errno::CONNREFUSED));
         fds.into_iter().chain([refused]).for_each(|fd| script.kernel.close(fd));
     });
 }
 
 #[test]
-fn datagrams_bring_an_edge_each() {
+fn each_datagram_is_an_edge() {
     same_edges(|script| {
         let ((one, _), (other, address)) =
             (script.bound(SocketType::Datagram), script.bound(SocketType::Datagram));
         script.kernel.connect(one, &address).unwrap();
-        script.add("sender", one, ARRIVALS);
-        script.add("receiver", other, ARRIVALS);
-        script.note("registered for arrivals");
+        script.add("sender", one, READ_EVENTS);
+        script.add("receiver", other, READ_EVENTS);
+        script.record("registered for arrivals");
         (0..2).for_each(|_| assert_eq!(script.send(one, b"abc"), Ok(3)));
-        script.note("two datagrams");
+        script.record("two datagrams");
         assert_eq!(script.receive(other, 9).unwrap(), b"abc");
-        script.note("one was read");
+        script.record("one was read");
         assert_eq!(script.send(one, b"abc"), Ok(3));
-        script.note("another");
-        let change = Registration::Modify(EVERYTHING);
+        script.record("another");
+        let change = Registration::Modify(ALL_EVENTS);
         script.kernel.epoll_control(script.epoll, change, one).unwrap();
-        script.note("registered for space, too");
+        script.record("registered for space, too");
         assert_eq!(script.send(one, b"abc"), Ok(3));
-        script.note("one has left");
+        script.record("one has left");
         [one, other].into_iter().for_each(|fd| script.kernel.close(fd));
     });
 }
 
 #[test]
-fn unix_streams_bring_edges() {
+fn unix_stream_changes_are_edges() {
     same_edges(|script| {
         let (one, other) = script.kernel.socket_pair(SocketType::Stream, true).unwrap();
         let (one, other) = (owned(one), owned(other));
-        script.add("one", one, EVERYTHING);
-        script.add("other", other, EVERYTHING);
-        script.note("registered");
+        script.add("one", one, ALL_EVENTS);
+        script.add("other", other, ALL_EVENTS);
+        script.record("registered");
         assert_eq!(script.send(one, b"abc"), Ok(3));
-        script.note("bytes");
+        script.record("bytes");
         assert_eq!(script.receive(other, 9).unwrap(), b"abc");
-        script.note("read");
+        script.record("read");
         script.kernel.shutdown(one, Shutdown::Write).unwrap();
-        script.note("one sends no more");
+        script.record("one sends no more");
         script.kernel.close(one);
-        script.note("one is closed");
+        script.record("one is closed");
         script.kernel.close(other);
     });
 }
 
 #[test]
-fn a_timer_is_an_edge_each_time_it_expires() {
+fn timer_is_an_edge_each_time_it_expires() {
     same_edges(|script| {
         let timer = owned(script.kernel.timer().unwrap());
-        script.add("timer", timer, EVERYTHING);
-        script.note("registered");
+        script.add("timer", timer, ALL_EVENTS);
+        script.record("registered");
         for step in ["expired", "expired again, and not read"] {
             script.kernel.set_timer(timer, Duration::from_millis(1)).unwrap();
-            script.note(step);
+            script.record(step);
         }
         script.kernel.set_timer(timer, Duration::from_millis(1)).unwrap();
         script.kernel.set_timer(timer, Duration::from_secs(3600)).unwrap();
-        script.note("the second setting counts");
+        script.record("the second setting counts");
         script.kernel.close(timer);
     });
     Linux.set_timer(owned(Linux.timer().unwrap()), Duration::MAX).unwrap();
@@ -312,24 +312,26 @@ fn a_timer_is_an_edge_each_time_it_expires() {
 
 /// The registration belongs to the file: it goes with the last descriptor, and bears the number under which it was made.
 #[test]
-fn a_registration_ends_with_its_file() {
+fn registration_ends_with_its_file() {
     same_edges(|script| {
         let (client, server) = script.pair();
-        script.add("closed", server, EVERYTHING);
-        script.note("registered");
-        let twice = script.kernel.epoll_control(script.epoll, Registration::Add(ARRIVALS), server);
+        script.add("closed", server, ALL_EVENTS);
+        script.record("registered");
+        let twice =
+            script.kernel.epoll_control(script.epoll, Registration::Add(READ_EVENTS), server);
         assert_eq!(twice, Err(Errno::EXIST));
         script.send(client, b"abc").unwrap();
         script.kernel.close(server);
-        script.note("closed with unread bytes");
-        let gone = script.kernel.epoll_control(script.epoll, Registration::Add(ARRIVALS), server);
+        script.record("closed with unread bytes");
+        let gone =
+            script.kernel.epoll_control(script.epoll, Registration::Add(READ_EVENTS), server);
         assert_eq!(gone, Err(Errno::BADF));
         script.kernel.close(client);
     });
 }
 
 #[test]
-fn a_wait_that_nothing_can_end_is_a_deadlock() {
+fn endless_epoll_wait_fails_with_edeadlk() {
     let sim = Sim::builder(1).build();
     let script = Script::new(sim.clone());
     let mut edges = Vec::with_capacity(1);
@@ -341,17 +343,17 @@ fn a_wait_that_nothing_can_end_is_a_deadlock() {
 }
 
 #[test]
-fn faults_invent_and_shuffle_edges_by_the_seed() {
+fn seed_determines_needless_and_shuffled_edges() {
     let run = |seed| {
         let faults = Faults::none().with(Fault::NeedlessEdge, 300).with(Fault::Shuffle, 500);
         let sim = Sim::builder(seed).faults(faults).link(Link::default()).build();
         let mut script = Script::new(sim.clone());
         let (client, server) = script.pair();
-        script.add("client", client, EVERYTHING);
-        script.add("server", server, EVERYTHING);
+        script.add("client", client, ALL_EVENTS);
+        script.add("server", server, ALL_EVENTS);
         for _ in 0..20 {
             let mut edges = Vec::with_capacity(8);
-            sim.epoll_wait(script.epoll, &mut edges, Some(SOON)).unwrap();
+            sim.epoll_wait(script.epoll, &mut edges, Some(QUIET_PERIOD)).unwrap();
             let names = edges.iter().map(|&Edge { data, flags }| (data.u64(), flags.bits()));
             script.seen.push(format!("{:?}", names.collect::<Vec<_>>()));
         }
@@ -364,7 +366,7 @@ fn faults_invent_and_shuffle_edges_by_the_seed() {
 
 /// An error behind them would be one without an edge: a caller that waits for the next edge would never learn of the others.
 #[test]
-fn memory_does_not_run_out_behind_messages_of_a_call() {
+fn no_memory_fault_occurs_only_before_the_first_message() {
     let sim = Sim::builder(1).build();
     let script = Script::new(sim.clone());
     let (one, other) = sim.socket_pair(SocketType::Datagram, true).unwrap();
@@ -390,17 +392,17 @@ fn memory_does_not_run_out_behind_messages_of_a_call() {
 }
 
 #[test]
-fn a_needless_edge_hides_no_event() {
+fn needless_edge_hides_no_event() {
     let faults = Faults::none().with(Fault::NeedlessEdge, 500);
     let sim = Sim::builder(1).faults(faults).link(Link::default()).build();
     let mut script = Script::new(sim.clone());
     let (client, server) = script.pair();
-    script.add("server", server, EVERYTHING);
+    script.add("server", server, ALL_EVENTS);
     sim.shutdown(client, Shutdown::Write).unwrap();
     while !script.edges().get("server").is_some_and(|it| it.contains(EventFlags::RDHUP)) {}
     let mut edges = Vec::with_capacity(1);
     for _ in 0..20 {
-        sim.epoll_wait(script.epoll, &mut edges, Some(SOON)).unwrap();
+        sim.epoll_wait(script.epoll, &mut edges, Some(QUIET_PERIOD)).unwrap();
     }
     assert!(!edges.is_empty());
     for Edge { flags, .. } in edges {

@@ -11,12 +11,12 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::time::Duration;
 
-const CREATE: OFlags = OFlags::RDWR.union(OFlags::CREATE);
+const CREATE_RDWR: OFlags = OFlags::RDWR.union(OFlags::CREATE);
 
 #[test]
-fn bytes_are_read_as_written() {
-    on_both_disks(|mut fixture| {
-        let file = fixture.open("a", CREATE).unwrap();
+fn read_returns_written_bytes() {
+    on_sim_and_linux_disks(|mut fixture| {
+        let file = fixture.open("a", CREATE_RDWR).unwrap();
         assert_eq!(fixture.write(file, b"hello, world", 0), Ok(12));
         assert_eq!(fixture.write(file, b"W", 7), Ok(1));
         assert_eq!(fixture.read(file, 100, 0).unwrap(), b"hello, World");
@@ -30,9 +30,9 @@ fn bytes_are_read_as_written() {
 }
 
 #[test]
-fn a_cursor_moves_and_an_append_is_at_the_end() {
-    on_both_disks(|mut fixture| {
-        let file = fixture.open("a", CREATE).unwrap();
+fn cursor_moves_and_append_writes_at_the_end() {
+    on_sim_and_linux_disks(|mut fixture| {
+        let file = fixture.open("a", CREATE_RDWR).unwrap();
         (0..3).for_each(|_| assert_eq!(fixture.write(file, b"ab", CURSOR), Ok(2)));
         assert_eq!(fixture.read(file, 10, CURSOR).unwrap(), b"");
         let again = fixture.open("a", OFlags::RDWR | OFlags::APPEND).unwrap();
@@ -43,15 +43,15 @@ fn a_cursor_moves_and_an_append_is_at_the_end() {
 }
 
 #[test]
-fn an_open_fails_if_the_flags_do_not_match() {
-    on_both_disks(|mut fixture| {
+fn open_with_wrong_flags_fails() {
+    on_sim_and_linux_disks(|mut fixture| {
         assert_eq!(fixture.open("a", OFlags::RDONLY), Err(Errno::NOENT));
-        let file = fixture.open("a", CREATE | OFlags::EXCL).unwrap();
-        assert_eq!(fixture.open("a", CREATE | OFlags::EXCL), Err(Errno::EXIST));
-        assert_eq!(fixture.open("a/b", CREATE), Err(Errno::NOTDIR));
+        let file = fixture.open("a", CREATE_RDWR | OFlags::EXCL).unwrap();
+        assert_eq!(fixture.open("a", CREATE_RDWR | OFlags::EXCL), Err(Errno::EXIST));
+        assert_eq!(fixture.open("a/b", CREATE_RDWR), Err(Errno::NOTDIR));
         assert_eq!(fixture.open("a", OFlags::DIRECTORY), Err(Errno::NOTDIR));
         assert_eq!(fixture.open(".", OFlags::RDWR), Err(Errno::ISDIR));
-        assert_eq!(fixture.open(&"x".repeat(256), CREATE), Err(Errno::NAMETOOLONG));
+        assert_eq!(fixture.open(&"x".repeat(256), CREATE_RDWR), Err(Errno::NAMETOOLONG));
         assert_eq!(fixture.write(file, b"text", 0), Ok(4));
         let reader = fixture.open("a", OFlags::RDONLY).unwrap();
         assert_eq!(fixture.write(reader, b"x", 0), Err(Errno::BADF));
@@ -65,15 +65,15 @@ fn an_open_fails_if_the_flags_do_not_match() {
 
 #[test]
 fn names_are_created_renamed_and_removed() {
-    on_both_disks(|mut fixture| {
+    on_sim_and_linux_disks(|mut fixture| {
         fixture.make_dir("d").unwrap();
         assert_eq!(fixture.make_dir("d"), Err(Errno::EXIST));
-        let file = fixture.open("d/a", CREATE).unwrap();
+        let file = fixture.open("d/a", CREATE_RDWR).unwrap();
         assert_eq!(fixture.write(file, b"kept", 0), Ok(4));
         assert_eq!(fixture.remove("d", true), Err(Errno::NOTEMPTY));
         assert_eq!(fixture.remove("d", false), Err(Errno::ISDIR));
         fixture.rename("d/a", "b").unwrap();
-        fixture.open("c", CREATE).unwrap();
+        fixture.open("c", CREATE_RDWR).unwrap();
         fixture.rename("b", "c").unwrap();
         assert_eq!((fixture.size("b"), fixture.size("c")), (Err(Errno::NOENT), Ok(4)));
         assert_eq!(fixture.rename("d", "c"), Err(Errno::NOTDIR));
@@ -89,10 +89,10 @@ fn names_are_created_renamed_and_removed() {
 }
 
 #[test]
-fn a_directory_lists_its_names() {
-    on_both_disks(|mut fixture| {
+fn read_dir_lists_all_names() {
+    on_sim_and_linux_disks(|mut fixture| {
         for name in ["b", "a", "c"] {
-            fixture.open(name, CREATE).unwrap();
+            fixture.open(name, CREATE_RDWR).unwrap();
         }
         let directory = fixture.open(".", OFlags::RDONLY | OFlags::DIRECTORY).unwrap();
         assert_eq!(fixture.names(directory), [".", "..", "a", "b", "c"]);
@@ -101,11 +101,11 @@ fn a_directory_lists_its_names() {
 }
 
 #[test]
-fn holes_are_found_and_punched() {
-    const DATA: u32 = 3;
-    const HOLE: u32 = 4;
-    on_both_disks(|mut fixture| {
-        let file = fixture.open("a", CREATE).unwrap();
+fn seek_finds_holes_and_punch_makes_one() {
+    const SEEK_DATA: u32 = 3;
+    const SEEK_HOLE: u32 = 4;
+    on_sim_and_linux_disks(|mut fixture| {
+        let file = fixture.open("a", CREATE_RDWR).unwrap();
         let mib = 1 << 20;
         assert_eq!(fixture.call(FileCall::SetLen { fd: file, len: 4 * mib }), Ok(0));
         assert_eq!(fixture.write(file, &[7; 8192], mib), Ok(8192));
@@ -115,14 +115,14 @@ fn holes_are_found_and_punched() {
                 FileCall::Seek { fd: file, offset: offset as i64, origin, position: &mut position };
             fixture.call(seek).map(|_| position)
         };
-        let data = seek(0, DATA);
+        let data = seek(0, SEEK_DATA);
         if data == Ok(0) {
             return println!("skipped: the file system knows no holes");
         }
-        assert_eq!((data, seek(mib, HOLE)), (Ok(mib), Ok(mib + 8192)));
-        assert_eq!((seek(0, HOLE), seek(4 * mib - 1, HOLE)), (Ok(0), Ok(4 * mib - 1)));
+        assert_eq!((data, seek(mib, SEEK_HOLE)), (Ok(mib), Ok(mib + 8192)));
+        assert_eq!((seek(0, SEEK_HOLE), seek(4 * mib - 1, SEEK_HOLE)), (Ok(0), Ok(4 * mib - 1)));
         assert_eq!(
-            (seek(2 * mib, DATA), seek(4 * mib, HOLE)),
+            (seek(2 * mib, SEEK_DATA), seek(4 * mib, SEEK_HOLE)),
             (Err(Errno::NXIO), Err(Errno::NXIO))
         );
         let punch = FileCall::Allocate { fd: file, mode: 3, offset: mib, len: 8192 };
@@ -133,8 +133,8 @@ fn holes_are_found_and_punched() {
 }
 
 #[test]
-fn a_removed_directory_lists_nothing_and_takes_no_names() {
-    on_both_disks(|mut fixture| {
+fn removed_directory_refuses_listing_and_new_names() {
+    on_sim_and_linux_disks(|mut fixture| {
         fixture.make_dir("d").unwrap();
         let directory = fixture.open("d", OFlags::RDONLY | OFlags::DIRECTORY).unwrap();
         fixture.remove("d", true).unwrap();
@@ -144,15 +144,15 @@ fn a_removed_directory_lists_nothing_and_takes_no_names() {
         assert_eq!(listed, Err(Errno::NOENT));
         let at = PathAt { dir: directory, path: c"new".as_ptr() };
         assert_eq!(fixture.call(FileCall::MakeDir { at, mode: 0o700 }), Err(Errno::NOENT));
-        let how = OpenHow { flags: u64::from(CREATE.bits()), mode: 0o600, resolve: 0 };
+        let how = OpenHow { flags: u64::from(CREATE_RDWR.bits()), mode: 0o600, resolve: 0 };
         assert_eq!(fixture.call(FileCall::Open { at, how: &how }), Err(Errno::NOENT));
     });
 }
 
 #[test]
-fn synced_data_survives_a_power_cut_and_the_rest_may_not() {
+fn power_cut_keeps_synced_data_and_may_lose_the_rest() {
     let (mut fixture, sim) = Fixture::simulated(Sim::builder(1));
-    let file = fixture.open("a", CREATE).unwrap();
+    let file = fixture.open("a", CREATE_RDWR).unwrap();
     assert_eq!(fixture.write(file, b"first", 0), Ok(5));
     fixture.sync(file).unwrap();
     assert_eq!(fixture.write(file, b"other", 0), Ok(5));
@@ -176,14 +176,14 @@ fn synced_data_survives_a_power_cut_and_the_rest_may_not() {
 }
 
 #[test]
-fn a_full_disk_takes_a_part() {
+fn write_to_full_disk_is_short_then_fails() {
     let disk = Disk::new(Device { capacity: 4 * 4096, ..Device::default() });
     let (mut fixture, _sim) = Fixture::simulated(Sim::builder(1).disk(disk));
-    let file = fixture.open("a", CREATE).unwrap();
+    let file = fixture.open("a", CREATE_RDWR).unwrap();
     assert_eq!(fixture.write(file, &[1; 5 * 4096], 100), Ok(4 * 4096 - 100));
     assert_eq!(fixture.write(file, &[1; 10], 4 * 4096), Err(Errno::NOSPC));
     assert_eq!(fixture.write(file, &[2; 10], 0), Ok(10), "allocated pages can be written");
-    let other = fixture.open("b", CREATE).unwrap();
+    let other = fixture.open("b", CREATE_RDWR).unwrap();
     let more = FileCall::Allocate { fd: other, mode: 0, offset: 0, len: 4096 };
     assert_eq!(fixture.call(more), Err(Errno::NOSPC));
     fixture.close(file);
@@ -192,9 +192,9 @@ fn a_full_disk_takes_a_part() {
 }
 
 #[test]
-fn direct_io_needs_whole_blocks() {
+fn unaligned_direct_io_fails() {
     let (mut fixture, _sim) = Fixture::simulated(Sim::builder(1));
-    let file = fixture.open("a", CREATE | OFlags::DIRECT).unwrap();
+    let file = fixture.open("a", CREATE_RDWR | OFlags::DIRECT).unwrap();
     let memory = Mapping::anonymous(4096).unwrap();
     let write = |len, offset| FileCall::Write { fd: file, buffer: memory.as_ptr(), len, offset };
     assert_eq!(fixture.call(write(1024, 512)), Ok(1024));
@@ -204,11 +204,11 @@ fn direct_io_needs_whole_blocks() {
 }
 
 #[test]
-fn the_device_takes_time_and_the_cache_takes_none() {
+fn only_uncached_reads_and_syncs_take_time() {
     let long = Duration::from_secs(5);
     let device = Device { read: long, write: long, sync: long, ..Device::default() };
     let (mut fixture, sim) = Fixture::simulated(Sim::builder(1).disk(Disk::new(device)));
-    let file = fixture.open("a", CREATE).unwrap();
+    let file = fixture.open("a", CREATE_RDWR).unwrap();
     assert_eq!(fixture.write(file, &[1; 100], 0), Ok(100));
     assert_eq!(fixture.read(file, 100, 0).unwrap(), [1; 100]);
     assert!(sim.now() < Duration::from_secs(1));
@@ -229,27 +229,27 @@ fn the_device_takes_time_and_the_cache_takes_none() {
 }
 
 #[test]
-fn only_a_system_call_holds_up_other_operations() {
+fn ring_sync_does_not_delay_other_operations() {
     let device = Device { sync: Duration::from_secs(1), ..Device::default() };
     let (mut fixture, sim) = Fixture::simulated(Sim::builder(1).disk(Disk::new(device)));
-    let file = fixture.open("a", CREATE).unwrap();
+    let file = fixture.open("a", CREATE_RDWR).unwrap();
     let (client, server) = fixture.host.pair();
     let mut memory = [0u8; 8];
     let sync = FileCall::Sync { fd: file, data_only: false };
     fixture.host.push(1, op::file_entry(&sync).unwrap());
     let (fd, buffer) = (server, memory.as_mut_ptr());
     fixture.host.push(2, op::Recv { fd, buffer, len: 8 }.entry());
-    fixture.host.push(3, send(client, b"quick", ALL));
+    fixture.host.push(3, send(client, b"quick", WAITALL_FLAGS));
     fixture.host.push(4, cancel(1));
-    assert_eq!(fixture.host.take_of(2).result, 5);
+    assert_eq!(fixture.host.wait_for_user_data(2).result, 5);
     assert_eq!(
-        fixture.host.take_of(4).result,
+        fixture.host.wait_for_user_data(4).result,
         errno(Errno::ALREADY),
         "the device cannot be interrupted"
     );
     assert!(sim.now() < Duration::from_millis(500));
     fixture.close(file);
-    assert_eq!(fixture.host.take_of(1).result, 0);
+    assert_eq!(fixture.host.wait_for_user_data(1).result, 0);
     assert!(sim.now() >= Duration::from_secs(1));
     let file = fixture.open("a", OFlags::RDONLY).unwrap();
     let before = sim.now();
@@ -258,9 +258,9 @@ fn only_a_system_call_holds_up_other_operations() {
 }
 
 #[test]
-fn memory_of_a_call_that_waits_is_checked() {
+fn write_to_memory_of_waiting_read_panics() {
     let (mut fixture, sim) = Fixture::simulated(Sim::builder(1));
-    let file = fixture.open("a", CREATE).unwrap();
+    let file = fixture.open("a", CREATE_RDWR).unwrap();
     assert_eq!(fixture.write(file, &[1; 100], 0), Ok(100));
     fixture.sync(file).unwrap();
     sim.drop_page_cache();
@@ -277,9 +277,9 @@ fn memory_of_a_call_that_waits_is_checked() {
 }
 
 #[test]
-fn nothing_is_left_open() {
+fn closed_file_leaves_nothing_open() {
     let (mut fixture, sim) = Fixture::simulated(Sim::builder(1));
-    let file = fixture.open("a", CREATE).unwrap();
+    let file = fixture.open("a", CREATE_RDWR).unwrap();
     assert_eq!(fixture.stat("a").map(|stat: FileStat| stat.size), Ok(0));
     fixture.close(file);
     drop(fixture);

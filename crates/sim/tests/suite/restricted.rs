@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const RINGS: u64 = 0;
-const ENTRIES: u64 = 0x1000_0000;
-const PAGE: usize = 4096;
+const RINGS_OFFSET: u64 = 0;
+const ENTRIES_OFFSET: u64 = 0x1000_0000;
+const PAGE_SIZE: usize = 4096;
 
 /// `struct io_uring_restriction`: kind 0 allows a registration, 1 an operation, 2 entry flags.
 fn allow(kind: u16, value: u8) -> [u8; 16] {
@@ -38,8 +38,8 @@ fn register(
 
 /// Submits the first entry of a ring, and returns its result.
 fn submit(kernel: &dyn Kernel, ring: Fd, params: &Params, entry: Entry) -> i32 {
-    let rings = kernel.map(ring, RINGS, PAGE).unwrap();
-    let entries = kernel.map(ring, ENTRIES, size_of::<Entry>()).unwrap();
+    let rings = kernel.map(ring, RINGS_OFFSET, PAGE_SIZE).unwrap();
+    let entries = kernel.map(ring, ENTRIES_OFFSET, size_of::<Entry>()).unwrap();
     // SAFETY: the offsets are the kernel's for these mappings, which it accesses only in `enter`.
     unsafe {
         let word = |offset: u32| &*rings.add(offset as usize).cast::<AtomicU32>();
@@ -52,14 +52,14 @@ fn submit(kernel: &dyn Kernel, ring: Fd, params: &Params, entry: Entry) -> i32 {
         assert_eq!(kernel.enter(id, 1, 1, EnterFlags::GETEVENTS, arg).unwrap(), 1);
         let completions = rings.add(params.cq_off.cqes as usize).cast::<Completion>();
         let result = completions.add(head as usize).read().result;
-        kernel.unmap(rings, PAGE);
+        kernel.unmap(rings, PAGE_SIZE);
         kernel.unmap(entries, size_of::<Entry>());
         result
     }
 }
 
 #[test]
-fn a_restricted_ring_refuses_what_is_not_listed() {
+fn restricted_ring_refuses_unlisted_operations_and_flags() {
     let quiet = EntryFlags::SKIP_SUCCESS.bits();
     let nop = Entry::new(opcode::NOP, Fd::NONE);
     let cases = [

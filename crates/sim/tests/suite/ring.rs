@@ -7,19 +7,19 @@ use rustix::io::Errno;
 use std::time::Duration;
 
 #[test]
-fn nops_complete_in_order_through_many_wraps() {
-    on_both(|mut host| {
+fn nops_complete_in_order_across_index_wraps() {
+    on_sim_and_linux(|mut host| {
         for round in 0..1000u64 {
             (0..4).for_each(|i| host.push(round * 4 + i, op::Nop.entry()));
-            let seen: Vec<u64> = host.take(4).iter().map(|c| c.user_data).collect();
+            let seen: Vec<u64> = host.wait_for(4).iter().map(|c| c.user_data).collect();
             assert_eq!(seen, (round * 4..round * 4 + 4).collect::<Vec<_>>());
         }
     });
 }
 
 #[test]
-fn a_wait_without_work_times_out() {
-    on_both(|mut host| {
+fn wait_without_work_times_out() {
+    on_sim_and_linux(|mut host| {
         let before = host.kernel.now();
         let wait = Wait::For { completions: 1, timeout: Some(Duration::from_millis(3)) };
         assert_eq!(host.ring.enter(wait).unwrap(), Entered::TimedOut);
@@ -28,36 +28,36 @@ fn a_wait_without_work_times_out() {
 }
 
 #[test]
-fn a_timeout_is_not_reported_if_something_was_submitted() {
-    on_both(|mut host| {
+fn wait_timeout_is_not_reported_when_entries_were_submitted() {
+    on_sim_and_linux(|mut host| {
         let (_client, server) = host.pair();
-        let lent = Lent::new(&host.ring, 2, 16);
+        let buffers = ProvidedBuffers::new(&host.ring, 2, 16);
         host.push(1, recv_multi(server, 0));
         let wait = Wait::For { completions: 1, timeout: Some(Duration::from_millis(3)) };
         assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done);
         assert_eq!(host.ring.ready(), 0);
-        lent.unregister(&host.ring);
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn an_overflowing_queue_is_reported_and_loses_nothing() {
-    on_both(|mut host| {
+fn completion_overflow_is_reported_and_loses_nothing() {
+    on_sim_and_linux(|mut host| {
         for round in 0..20 {
             (0..8).for_each(|i| host.push(round * 8 + i, op::Nop.entry()));
             host.ring.enter(Wait::No).unwrap();
         }
         assert!(host.ring.overflowed());
         assert_eq!(host.ring.ready(), 64);
-        let seen: Vec<u64> = host.take(160).iter().map(|c| c.user_data).collect();
+        let seen: Vec<u64> = host.wait_for(160).iter().map(|c| c.user_data).collect();
         assert_eq!(seen, (0..160).collect::<Vec<_>>());
         assert!(!host.ring.overflowed());
     });
 }
 
 #[test]
-fn completions_that_overflowed_come_first() {
-    on_both(|mut host| {
+fn overflowed_completions_are_delivered_first() {
+    on_sim_and_linux(|mut host| {
         for n in 0..72 {
             host.push(n, op::Nop.entry());
             host.ring.enter(Wait::No).unwrap();
@@ -66,123 +66,126 @@ fn completions_that_overflowed_come_first() {
         host.push(72, op::Nop.entry());
         host.ring.enter(Wait::No).unwrap();
         assert_eq!(host.ring.ready(), 0, "there is space, but others come first");
-        seen.extend(host.take(9).iter().map(|c| c.user_data));
+        seen.extend(host.wait_for(9).iter().map(|c| c.user_data));
         assert_eq!(seen, (0..73).collect::<Vec<_>>());
     });
 }
 
 #[test]
-fn overflow_ends_a_multishot_with_a_success() {
-    on_both(|mut host| {
+fn overflow_ends_multishot_recv_with_success() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
-        let mut lent = Lent::new(&host.ring, 8, 16);
+        let mut buffers = ProvidedBuffers::new(&host.ring, 8, 16);
         host.push(1, recv_multi(server, 0));
         host.reap();
-        host.push(2, send(client, &[7; 40], NOW).with(EntryFlags::SKIP_SUCCESS));
+        host.push(2, send(client, &[7; 40], DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS));
         host.ring.enter(Wait::No).unwrap();
         (0..8).for_each(|_| {
             (0..8).for_each(|_| host.push(9, op::Nop.entry()));
             host.ring.enter(Wait::No).unwrap();
         });
         assert_eq!((host.ring.ready(), host.ring.overflowed()), (64, false), "the queue is full");
-        pass(&host, SOON);
+        pass_time(&host, QUIET_PERIOD);
         host.ring.enter(Wait::Reap).unwrap();
         host.ring.enter(Wait::Reap).unwrap();
         assert!(host.ring.overflowed());
-        let taken: Vec<_> = host.take(65).into_iter().filter(|c| c.user_data == 1).collect();
+        let taken: Vec<_> = host.wait_for(65).into_iter().filter(|c| c.user_data == 1).collect();
         let last = taken.last().unwrap();
         assert_eq!((last.result, last.more()), (16, false));
-        assert_eq!(lent.bytes(last), [7; 16]);
-        lent.unregister(&host.ring);
+        assert_eq!(buffers.bytes(last), [7; 16]);
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn a_multishot_receive_stops_at_its_limit() {
-    on_both(|mut host| {
+fn multishot_recv_stops_at_its_limit() {
+    on_sim_and_linux(|mut host| {
         // The last receive may exceed the rest of the limit, but none brings more than the whole limit.
         for (limit, parts) in [(8, 1), (16, 1), (20, 2), (40, 3)] {
             for early in [true, false] {
                 let (client, server) = host.pair();
-                let lent = Lent::new(&host.ring, 8, 16);
+                let buffers = ProvidedBuffers::new(&host.ring, 8, 16);
                 if early {
                     assert_eq!(host.send(client, &[1; 100]), 100);
-                    host.settle();
+                    host.drain_until_quiet();
                 }
                 host.push(1, recv_multi(server, limit));
                 let mut taken = host.reap();
                 if !early {
                     assert_eq!(taken, []);
-                    host.push(2, send(client, &[1; 100], NOW).with(EntryFlags::SKIP_SUCCESS));
+                    host.push(
+                        2,
+                        send(client, &[1; 100], DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS),
+                    );
                 }
-                taken.extend(host.settle());
+                taken.extend(host.drain_until_quiet());
                 let outcomes: Vec<_> = taken.iter().map(fields).collect();
                 let expected: Vec<_> =
                     (1..=parts).map(|i| (1, limit.min(16) as i32, i < parts)).collect();
                 assert_eq!(outcomes, expected, "a limit of {limit}");
                 host.kernel.close(client);
                 host.kernel.close(server);
-                lent.unregister(&host.ring);
+                buffers.unregister(&host.ring);
             }
         }
     });
 }
 
 #[test]
-fn enobufs_is_reported_at_once_and_when_buffers_run_out() {
-    on_both(|mut host| {
+fn recv_without_buffers_reports_enobufs() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
-        let mut lent = Lent::new(&host.ring, 2, 16);
+        let mut buffers = ProvidedBuffers::new(&host.ring, 2, 16);
         host.push(1, recv_multi(server, 0));
-        host.push(2, send(client, &[5; 40], NOW).with(EntryFlags::SKIP_SUCCESS));
-        let taken: Vec<_> = host.settle();
+        host.push(2, send(client, &[5; 40], DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS));
+        let taken: Vec<_> = host.drain_until_quiet();
         let expected = [(1, 16, true), (1, 16, true), (1, errno(Errno::NOBUFS), false)];
         assert_eq!(taken.iter().map(fields).collect::<Vec<_>>(), expected);
         host.push(3, recv_multi(client, 0));
         let none = (3, errno(Errno::NOBUFS), false);
-        assert_eq!(fields(&host.take(1)[0]), none, "even if there is nothing to receive");
-        assert_eq!(lent.bytes(&taken[0]), [5; 16]);
+        assert_eq!(fields(&host.wait_for(1)[0]), none, "even if there is nothing to receive");
+        assert_eq!(buffers.bytes(&taken[0]), [5; 16]);
         host.push(4, op::RecvSelect { fd: server, group: GROUP }.entry());
-        assert_eq!(fields(&host.take(1)[0]), (4, 8, false));
+        assert_eq!(fields(&host.wait_for(1)[0]), (4, 8, false));
         host.push(5, op::RecvSelect { fd: server, group: 99 }.entry());
-        assert_eq!(fields(&host.take(1)[0]), (5, errno(Errno::NOBUFS), false));
-        lent.unregister(&host.ring);
+        assert_eq!(fields(&host.wait_for(1)[0]), (5, errno(Errno::NOBUFS), false));
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn the_end_of_the_stream_ends_a_multishot_after_its_data() {
-    on_both(|mut host| {
+fn eof_ends_multishot_recv_after_its_data() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
-        let lent = Lent::new(&host.ring, 4, 16);
+        let buffers = ProvidedBuffers::new(&host.ring, 4, 16);
         assert_eq!(host.send(client, &[1; 20]), 20);
         host.kernel.close(client);
-        host.settle();
+        host.drain_until_quiet();
         host.push(1, recv_multi(server, 0));
-        let taken = host.take(3);
+        let taken = host.wait_for(3);
         let expected = [(1, 16, true), (1, 4, true), (1, 0, false)];
         assert_eq!(taken.iter().map(fields).collect::<Vec<_>>(), expected);
         assert_eq!(taken[2].buffer(), None);
-        lent.unregister(&host.ring);
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn a_send_that_skips_its_success_reports_a_short_count() {
-    on_both(|mut host| {
+fn short_send_with_skipped_success_is_reported() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
-        let quiet = |bytes| send(client, bytes, NOW).with(EntryFlags::SKIP_SUCCESS);
+        let quiet = |bytes| send(client, bytes, DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS);
         host.push(1, quiet(b"all of it"));
-        assert_eq!(host.settle(), []);
+        assert_eq!(host.drain_until_quiet(), []);
         assert_eq!(host.recv(server).unwrap(), b"all of it");
         let big = vec![1; 32 << 20];
         host.push(2, quiet(&big));
-        let short = host.take(1)[0];
+        let short = host.wait_for(1)[0];
         assert!(short.result > 0 && (short.result as usize) < big.len(), "{short:?}");
         // On Linux, the loopback may move bytes meanwhile, which makes space.
         let full = (0..1000).find_map(|_| {
             host.push(3, quiet(&big));
-            let again = host.take(1)[0];
+            let again = host.wait_for(1)[0];
             (again.result == errno(Errno::AGAIN)).then_some(again)
         });
         assert_eq!(full.map(|c| fields(&c)), Some((3, errno(Errno::AGAIN), false)));
@@ -190,42 +193,42 @@ fn a_send_that_skips_its_success_reports_a_short_count() {
 }
 
 #[test]
-fn a_cancel_completes_first_and_loses_no_data() {
-    on_both(|mut host| {
+fn cancel_completes_before_its_target_and_loses_no_data() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
-        let lent = Lent::new(&host.ring, 4, 16);
+        let buffers = ProvidedBuffers::new(&host.ring, 4, 16);
         host.push(1, recv_multi(server, 0));
         host.reap();
-        host.push(9, send(client, b"unread", NOW).with(EntryFlags::SKIP_SUCCESS));
+        host.push(9, send(client, b"unread", DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS));
         host.ring.enter(Wait::No).unwrap();
-        pass(&host, SOON);
+        pass_time(&host, QUIET_PERIOD);
         host.push(2, cancel(1));
         host.push(3, cancel(77));
-        let outcomes: Vec<_> = host.take(3).iter().map(fields).collect();
+        let outcomes: Vec<_> = host.wait_for(3).iter().map(fields).collect();
         let canceled = (1, errno(Errno::CANCELED), false);
         assert_eq!(outcomes, [(2, 0, false), (3, errno(Errno::NOENT), false), canceled]);
         assert_eq!(host.recv(server).unwrap(), b"unread");
-        lent.unregister(&host.ring);
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn a_cancelled_send_reports_what_was_sent() {
-    on_both(|mut host| {
+fn cancelled_send_reports_bytes_sent() {
+    on_sim_and_linux(|mut host| {
         let (client, _server) = host.pair();
         let big = vec![1; 32 << 20];
-        host.push(1, send(client, &big, ALL));
-        assert_eq!(host.settle(), []);
+        host.push(1, send(client, &big, WAITALL_FLAGS));
+        assert_eq!(host.drain_until_quiet(), []);
         host.push(2, cancel(1));
-        let taken = host.take(2);
+        let taken = host.wait_for(2);
         assert_eq!(fields(&taken[0]), (2, 0, false));
         assert!(taken[1].result > 0 && (taken[1].result as usize) < big.len(), "{taken:?}");
     });
 }
 
 #[test]
-fn each_kind_of_waiting_operation_can_be_cancelled() {
-    on_both(|mut host| {
+fn every_waiting_operation_can_be_cancelled() {
+    on_sim_and_linux(|mut host| {
         let (listener, _) = host.listener(1);
         let (client, server) = host.pair();
         let mut memory = [0; 8];
@@ -237,7 +240,7 @@ fn each_kind_of_waiting_operation_can_be_cancelled() {
         host.reap();
         for target in 1..=4 {
             host.push(100 + target, cancel(target));
-            let outcomes: Vec<_> = host.take(2).iter().map(fields).collect();
+            let outcomes: Vec<_> = host.wait_for(2).iter().map(fields).collect();
             assert!(outcomes.contains(&(100 + target, 0, false)), "{outcomes:?}");
             assert!(outcomes.contains(&(target, errno(Errno::CANCELED), false)), "{outcomes:?}");
         }
@@ -245,15 +248,15 @@ fn each_kind_of_waiting_operation_can_be_cancelled() {
 }
 
 #[test]
-fn a_multishot_poll_reports_each_arrival_until_it_is_cancelled() {
-    on_both(|mut host| {
+fn multishot_poll_reports_each_arrival() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
         host.push(1, op::PollMulti { fd: server, events: op::poll::IN }.entry());
         host.reap();
         for _ in 0..3 {
-            host.push(9, send(client, b"edge", NOW).with(EntryFlags::SKIP_SUCCESS));
-            assert_eq!(fields(&host.take(1)[0]), (1, 1, true));
-            assert_eq!(host.settle(), []);
+            host.push(9, send(client, b"edge", DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS));
+            assert_eq!(fields(&host.wait_for(1)[0]), (1, 1, true));
+            assert_eq!(host.drain_until_quiet(), []);
         }
     });
 }
@@ -266,13 +269,13 @@ fn timeout(after: &op::TimeSpec) -> Entry {
 }
 
 #[test]
-fn a_timeout_expires_or_is_cancelled() {
-    on_both(|mut host| {
+fn timeout_expires_or_is_cancelled() {
+    on_sim_and_linux(|mut host| {
         let time = op::TimeSpec { seconds: 0, nanoseconds: 5_000_000 };
         let before = host.kernel.now();
         host.push(1, timeout(&time));
         host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
-        assert_eq!(fields(&host.take(1)[0]), (1, errno(Errno::TIME), false));
+        assert_eq!(fields(&host.wait_for(1)[0]), (1, errno(Errno::TIME), false));
         let passed = host.kernel.now() - before;
         assert!(passed >= Duration::from_millis(5), "{passed:?}");
         let mut time = op::TimeSpec { seconds: 3600, nanoseconds: 0 };
@@ -280,17 +283,17 @@ fn a_timeout_expires_or_is_cancelled() {
         assert_eq!(host.reap(), []);
         time.seconds = 0;
         host.push(3, cancel(2));
-        let outcomes: Vec<_> = host.take(2).iter().map(fields).collect();
+        let outcomes: Vec<_> = host.wait_for(2).iter().map(fields).collect();
         assert!(outcomes.contains(&(3, 0, false)), "{outcomes:?}");
         assert!(outcomes.contains(&(2, errno(Errno::CANCELED), false)), "{outcomes:?}");
         time.seconds = -1;
-        assert_eq!(host.once(timeout(&time)), errno(Errno::INVAL));
+        assert_eq!(host.submit_and_wait(timeout(&time)), errno(Errno::INVAL));
     });
 }
 
 #[test]
-fn entries_are_checked_in_the_order_of_linux() {
-    on_both(|mut host| {
+fn invalid_entry_fails_with_the_error_of_linux() {
+    on_sim_and_linux(|mut host| {
         let (_client, server) = host.pair();
         let fd = server;
         let bare = Entry::from(op::Nop.entry());
@@ -305,14 +308,14 @@ fn entries_are_checked_in_the_order_of_linux() {
             ("a close of nothing", op::Close { fd: owned(9_999) }.entry().into(), badf),
         ];
         for (what, entry, answer) in cases {
-            assert_eq!(host.once(entry), answer, "{what}");
+            assert_eq!(host.submit_and_wait(entry), answer, "{what}");
         }
     });
 }
 
 #[test]
-fn one_enter_runs_twenty_items_unless_it_waits_for_more() {
-    on_both(|mut host| {
+fn enter_runs_twenty_work_items_unless_it_waits_for_more() {
+    on_sim_and_linux(|mut host| {
         let pairs: Vec<_> = (0..50).map(|_| host.pair()).collect();
         let mut memory = vec![[0u8; 8]; pairs.len()];
         for (n, (&(_, server), memory)) in pairs.iter().zip(&mut memory).enumerate() {
@@ -321,16 +324,16 @@ fn one_enter_runs_twenty_items_unless_it_waits_for_more() {
             host.reap();
         }
         for chunk in pairs.chunks(8) {
-            let quiet = |fd| send(fd, b"go", NOW).with(EntryFlags::SKIP_SUCCESS);
+            let quiet = |fd| send(fd, b"go", DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS);
             chunk.iter().for_each(|&(client, _)| host.push(999, quiet(client)));
             host.ring.enter(Wait::No).unwrap();
         }
-        pass(&host, SOON);
+        pass_time(&host, QUIET_PERIOD);
         host.ring.enter(Wait::No).unwrap();
         assert_eq!(host.ring.ready(), 0, "deferred work runs only if asked for");
         assert!(host.ring.work_pending());
         assert_eq!(host.reap().len(), 20);
-        let wait = Wait::For { completions: 25, timeout: Some(SOON) };
+        let wait = Wait::For { completions: 25, timeout: Some(QUIET_PERIOD) };
         assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done);
         assert_eq!(host.ring.completions().count(), 25);
         assert_eq!(host.reap().len(), 5);
@@ -339,15 +342,15 @@ fn one_enter_runs_twenty_items_unless_it_waits_for_more() {
 }
 
 /// Lets time pass without entering this ring: through another one.
-fn pass(host: &Host, time: Duration) {
+fn pass_time(host: &Host, time: Duration) {
     let mut other = Host::over(host.kernel.clone(), 1, 1);
     let entered = other.ring.enter(Wait::For { completions: 1, timeout: Some(time) }).unwrap();
     assert_eq!(entered, Entered::TimedOut);
 }
 
 #[test]
-fn both_kernels_have_what_the_driver_needs() {
-    on_both(|host| {
+fn kernel_has_features_the_driver_needs() {
+    on_sim_and_linux(|host| {
         let features = Features::detect_on(host.kernel.clone()).unwrap();
         for name in ["multishot receive", "multishot accept", "receive limit", "no index array"] {
             assert!(features.has(name), "{name}");
@@ -359,7 +362,7 @@ fn both_kernels_have_what_the_driver_needs() {
 
 #[test]
 fn every_set_of_setup_flags_works() {
-    on_both(|host| {
+    on_sim_and_linux(|host| {
         for without in [SetupFlags::empty(), SetupFlags::NO_SQARRAY, SetupFlags::DEFER_TASKRUN] {
             let builder = Ring::builder().kernel(host.kernel.clone()).entries(4).without(without);
             let ring = builder.build().unwrap();
@@ -373,15 +376,15 @@ fn every_set_of_setup_flags_works() {
 }
 
 #[test]
-fn a_thread_registers_sixteen_rings_and_a_drop_frees_one() {
-    on_both(|host| {
+fn dropped_ring_frees_its_registered_slot() {
+    on_sim_and_linux(|host| {
         for _ in 0..40 {
             drop(Host::over(host.kernel.clone(), 4, 8));
         }
         let more: Vec<_> = (0..20).map(|_| Host::over(host.kernel.clone(), 4, 8)).collect();
         for mut host in more {
             host.push(1, op::Nop.entry());
-            assert_eq!(host.take(1).len(), 1);
+            assert_eq!(host.wait_for(1).len(), 1);
         }
     });
 }

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use std::net::SocketAddr;
 
 #[test]
-fn bytes_are_echoed() {
-    on_both(|mut host| {
+fn bytes_sent_are_received_in_both_directions() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
         assert_eq!(host.send(client, b"question"), 8);
         assert_eq!(host.recv(server).unwrap(), b"question");
@@ -18,10 +18,10 @@ fn bytes_are_echoed() {
 }
 
 #[test]
-fn each_end_has_both_addresses() {
-    on_both(|mut host| {
+fn both_ends_report_both_addresses() {
+    on_sim_and_linux(|mut host| {
         let (listener, address) = host.listener(1);
-        let (client, server) = host.pair_through(listener, address);
+        let (client, server) = host.connect_pair(listener, address);
         let own = |fd| host.kernel.local_address(fd).unwrap().to_inet().unwrap();
         let other = |fd| host.kernel.peer_address(fd).unwrap().to_inet().unwrap();
         assert_eq!((own(server), other(client)), (address, address));
@@ -32,8 +32,8 @@ fn each_end_has_both_addresses() {
 }
 
 #[test]
-fn a_half_closed_connection_still_carries_the_other_half() {
-    on_both(|mut host| {
+fn half_closed_connection_still_carries_the_other_direction() {
+    on_sim_and_linux(|mut host| {
         for client_first in [true, false] {
             let (client, server) = host.pair();
             let (first, second) = if client_first { (client, server) } else { (server, client) };
@@ -51,27 +51,27 @@ fn a_half_closed_connection_still_carries_the_other_half() {
 }
 
 #[test]
-fn a_waiting_receive_gets_the_end() {
-    on_both(|mut host| {
+fn waiting_recv_completes_at_eof() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
-        let lent = Lent::new(&host.ring, 2, 16);
+        let buffers = ProvidedBuffers::new(&host.ring, 2, 16);
         host.push(1, recv_multi(server, 0));
         host.reap();
         host.kernel.close(client);
-        assert_eq!(fields(&host.take(1)[0]), (1, 0, false));
-        lent.unregister(&host.ring);
+        assert_eq!(fields(&host.wait_for(1)[0]), (1, 0, false));
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn an_abortive_close_resets_the_peer_after_the_data() {
-    on_both(|mut host| {
+fn abortive_close_resets_the_peer_after_the_data() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
         assert_eq!(host.send(client, b"before"), 6);
-        host.settle();
+        host.drain_until_quiet();
         host.kernel.set_option(client, SocketOption::Linger, 0).unwrap();
         host.kernel.close(client);
-        host.settle();
+        host.drain_until_quiet();
         assert_eq!(host.recv(server).unwrap(), b"before");
         assert_eq!(host.recv(server), Err(errno(Errno::CONNRESET)));
         assert_eq!(host.recv(server).unwrap(), b"", "the error is reported once");
@@ -80,34 +80,34 @@ fn an_abortive_close_resets_the_peer_after_the_data() {
 }
 
 #[test]
-fn a_close_with_unread_data_is_a_reset() {
-    on_both(|mut host| {
+fn close_with_unread_data_resets_the_peer() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
         assert_eq!(host.send(server, b"this is not read"), 16);
-        host.settle();
+        host.drain_until_quiet();
         host.kernel.close(client);
-        host.settle();
+        host.drain_until_quiet();
         assert_eq!(host.send(server, b"x"), errno(Errno::CONNRESET));
         assert_eq!(host.send(server, b"x"), errno(Errno::PIPE));
     });
 }
 
 #[test]
-fn sending_to_a_closed_peer_works_once() {
-    on_both(|mut host| {
+fn first_send_to_closed_peer_succeeds_and_second_fails() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
         host.kernel.close(client);
-        host.settle();
+        host.drain_until_quiet();
         assert_eq!(host.send(server, b"first"), 5);
-        host.settle();
+        host.drain_until_quiet();
         assert_eq!(host.send(server, b"second"), errno(Errno::PIPE));
         assert_eq!(host.recv(server).unwrap(), b"");
     });
 }
 
 #[test]
-fn a_connect_without_listener_is_refused_and_can_be_repeated() {
-    on_both(|mut host| {
+fn refused_connect_can_be_repeated() {
+    on_sim_and_linux(|mut host| {
         let (listener, address) = host.listener(1);
         host.kernel.close(listener);
         let client = host.socket();
@@ -119,8 +119,8 @@ fn a_connect_without_listener_is_refused_and_can_be_repeated() {
 }
 
 #[test]
-fn an_address_in_use_is_refused_until_its_listener_is_gone() {
-    on_both(|host| {
+fn bind_fails_while_address_is_in_use() {
+    on_sim_and_linux(|host| {
         let (listener, address) = host.listener(1);
         let other = host.socket();
         let error = host.kernel.bind(other, &Address::from(address)).unwrap_err();
@@ -131,8 +131,8 @@ fn an_address_in_use_is_refused_until_its_listener_is_gone() {
 }
 
 #[test]
-fn calls_on_an_unconnected_socket_fail() {
-    on_both(|mut host| {
+fn calls_on_unconnected_socket_fail() {
+    on_sim_and_linux(|mut host| {
         let fd = host.socket();
         assert_eq!(host.recv(fd), Err(errno(Errno::NOTCONN)));
         assert_eq!(host.send(fd, b"x"), errno(Errno::PIPE));
@@ -144,44 +144,44 @@ fn calls_on_an_unconnected_socket_fail() {
 }
 
 #[test]
-fn a_listener_that_is_shut_down_ends_its_accepts() {
-    on_both(|mut host| {
+fn listener_shutdown_ends_accepts() {
+    on_sim_and_linux(|mut host| {
         let (listener, address) = host.listener(1);
         host.push(1, op::AcceptMulti { fd: listener }.entry());
         host.reap();
         host.kernel.shutdown(listener, Shutdown::Read).unwrap();
-        assert_eq!(fields(&host.take(1)[0]), (1, errno(Errno::INVAL), false));
+        assert_eq!(fields(&host.wait_for(1)[0]), (1, errno(Errno::INVAL), false));
         let client = host.socket();
         assert_eq!(host.connect(client, address), errno(Errno::CONNREFUSED));
     });
 }
 
 #[test]
-fn operations_outlive_their_descriptor() {
-    on_both(|mut host| {
+fn operation_continues_after_its_descriptor_is_closed() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
-        let mut lent = Lent::new(&host.ring, 4, 16);
+        let mut buffers = ProvidedBuffers::new(&host.ring, 4, 16);
         host.push(1, recv_multi(server, 0));
         host.reap();
         host.kernel.close(server);
-        host.push(9, send(client, b"still read", ALL));
-        let taken = host.take(2);
+        host.push(9, send(client, b"still read", WAITALL_FLAGS));
+        let taken = host.wait_for(2);
         let got = taken.iter().find(|c| c.user_data == 1).unwrap();
-        assert_eq!((lent.bytes(got), got.more()), (b"still read".to_vec(), true));
+        assert_eq!((buffers.bytes(got), got.more()), (b"still read".to_vec(), true));
         host.push(2, cancel(1));
-        let ends: Vec<_> = host.take(2).iter().map(fields).collect();
+        let ends: Vec<_> = host.wait_for(2).iter().map(fields).collect();
         assert!(
             ends.contains(&(1, errno(Errno::CANCELED), false)) && ends.contains(&(2, 0, false))
         );
         // The last reference is dropped, and the connection closed.
         assert_eq!(host.recv(client).unwrap(), b"");
-        lent.unregister(&host.ring);
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn a_multishot_accept_takes_all_connections() {
-    on_both(|mut host| {
+fn multishot_accept_accepts_all_connections() {
+    on_sim_and_linux(|mut host| {
         let (listener, address) = host.listener(16);
         host.push(1, op::AcceptMulti { fd: listener }.entry());
         let address = Address::from(address);
@@ -190,7 +190,7 @@ fn a_multishot_accept_takes_all_connections() {
             let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
             host.push(10 + n, op::Connect { fd, address, len }.entry());
         }
-        let taken = host.take(6);
+        let taken = host.wait_for(6);
         let accepted: Vec<_> = taken.iter().filter(|c| c.user_data == 1).collect();
         assert_eq!(accepted.len(), 3);
         assert!(accepted.iter().all(|c| c.result > 2 && c.more()));
@@ -198,29 +198,30 @@ fn a_multishot_accept_takes_all_connections() {
 }
 
 #[test]
-fn a_nonblocking_socket_still_waits_on_a_ring() {
-    on_both(|mut host| {
+fn ring_operations_wait_on_nonblocking_socket() {
+    on_sim_and_linux(|mut host| {
         let (listener, address) = host.listener(1);
         let nonblocking = |host: &Host| host.new_socket(Domain::Inet, SocketType::Stream, true);
         let client = nonblocking(&host).unwrap();
         assert_eq!(host.connect(client, address), 0);
         let accept = Entry::from(op::Accept { fd: listener }.entry());
-        let server = owned(host.once(Entry { op_flags: accept.op_flags | 0o4000, ..accept }));
+        let server =
+            owned(host.submit_and_wait(Entry { op_flags: accept.op_flags | 0o4000, ..accept }));
         let mut memory = [0; 8];
         let (fd, buffer) = (server, memory.as_mut_ptr());
         host.push(1, op::Recv { fd, buffer, len: 8 }.entry());
-        assert_eq!(host.settle(), []);
+        assert_eq!(host.drain_until_quiet(), []);
         let big = vec![1; 32 << 20];
-        host.push(2, send(server, &big, ALL));
-        assert_eq!(host.settle(), []);
+        host.push(2, send(server, &big, WAITALL_FLAGS));
+        assert_eq!(host.drain_until_quiet(), []);
         (1..=2).for_each(|target| host.push(9, cancel(target)));
-        assert_eq!(host.take(4).len(), 4);
+        assert_eq!(host.wait_for(4).len(), 4);
     });
 }
 
 #[test]
-fn vectors_are_read_when_they_are_submitted() {
-    on_both(|mut host| {
+fn sendmsg_reads_its_vectors_at_submission() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
         let mut parts = ["one, ", "two, ", "three"]
             .map(|text: &'static str| IoVec { base: text.as_ptr(), len: text.len() });
@@ -234,35 +235,35 @@ fn vectors_are_read_when_they_are_submitted() {
             flags: 0,
         };
         let address = (&raw const header).cast();
-        let message = op::SendMsg { fd: client, header: address, flags: NOW };
+        let message = op::SendMsg { fd: client, header: address, flags: DONTWAIT_FLAGS };
         host.push(1, message.entry());
         host.ring.enter(Wait::No).unwrap();
         header.vector_count = 0;
         parts.iter_mut().for_each(|part| part.len = 0);
-        assert_eq!(fields(&host.take(1)[0]), (1, 15, false));
+        assert_eq!(fields(&host.wait_for(1)[0]), (1, 15, false));
         assert_eq!(host.recv(server).unwrap(), b"one, two, three");
         assert_eq!((header.vector_count, parts[0].len), (0, 0));
     });
 }
 
 #[test]
-fn a_slow_reader_blocks_the_sender() {
-    on_both(|mut host| {
+fn send_waits_while_peer_reads_slowly() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
         let bytes: Vec<u8> = (0..8 << 20).map(|i| (i % 251) as u8).collect();
-        host.push(1, send(client, &bytes, ALL));
-        assert_eq!(host.settle(), [], "8 MiB do not fit into a socket");
+        host.push(1, send(client, &bytes, WAITALL_FLAGS));
+        assert_eq!(host.drain_until_quiet(), [], "8 MiB do not fit into a socket");
         let mut got = Vec::new();
         while got.len() < bytes.len() {
             let mut memory = vec![0; 65_536];
             let (fd, buffer) = (server, memory.as_mut_ptr());
             host.push(2, op::Recv { fd, buffer, len: 65_536 }.entry());
-            let taken = host.take(1);
+            let taken = host.wait_for(1);
             for done in taken.iter().filter(|c| c.user_data == 1) {
                 assert_eq!(done.result as usize, bytes.len());
             }
             let Some(part) = taken.iter().find(|c| c.user_data == 2) else {
-                let part = host.take(1)[0].result as usize;
+                let part = host.wait_for(1)[0].result as usize;
                 got.extend_from_slice(&memory[..part]);
                 continue;
             };
@@ -273,15 +274,15 @@ fn a_slow_reader_blocks_the_sender() {
 }
 
 #[test]
-fn a_dual_listener_takes_both_families() {
-    on_both(|mut host| {
+fn dual_stack_listener_accepts_ipv4() {
+    on_sim_and_linux(|mut host| {
         let dual = host.new_socket(Domain::Inet6, SocketType::Stream, false).unwrap();
         let any: SocketAddr = "[::]:0".parse().unwrap();
         host.kernel.bind(dual, &Address::from(any)).unwrap();
         host.kernel.listen(dual, 4).unwrap();
         let port = host.kernel.local_address(dual).unwrap().to_inet().unwrap().port();
         let to = SocketAddr::from(([127, 0, 0, 1], port));
-        let (_client, server) = host.pair_through(dual, to);
+        let (_client, server) = host.connect_pair(dual, to);
         let seen = host.kernel.local_address(server).unwrap().to_inet().unwrap();
         assert_eq!(seen.to_string(), format!("[::ffff:127.0.0.1]:{port}"));
         let newer = host.new_socket(Domain::Inet6, SocketType::Stream, false).unwrap();

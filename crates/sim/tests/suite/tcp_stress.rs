@@ -1,16 +1,16 @@
 //! TCP under all faults, with many seeds: no byte is lost, duplicated or reordered, and nothing is left open.
 
-use crate::common::tcp_stress::{Size, TcpStress};
+use crate::common::tcp_stress::{StressSize, TcpStress};
 use crate::common::{Host, each_seed};
 use annulus_kernel::{Kernel, Linux};
 use annulus_sim::{Builder, Fault, Faults, Profile, Sim};
 use std::rc::Rc;
 
 /// Seeds of a run.
-const SEEDS: u64 = 500;
+const SEED_COUNT: u64 = 500;
 
-fn small() -> Size {
-    Size { connections: 4, bytes: 6_000, buffers: 8, buffer: 128 }
+fn small() -> StressSize {
+    StressSize { connections: 4, bytes: 6_000, buffers: 8, buffer: 128 }
 }
 
 /// The seed determines the whole run: the version of the kernel, the network, the faults, the program.
@@ -24,7 +24,7 @@ fn run(builder: Builder, seed: u64) -> Rc<Sim> {
     let mut host = TcpStress::new(Host::over(sim.clone(), 8, 16), seed, small()).run();
     // Segments in flight between closed sockets arrive.
     sim.set_faults(Faults::none());
-    assert_eq!(host.settle(), []);
+    assert_eq!(host.drain_until_quiet(), []);
     assert_eq!(sim.sockets(), 0);
     drop(host);
     assert_eq!(
@@ -38,15 +38,15 @@ fn run(builder: Builder, seed: u64) -> Rc<Sim> {
 
 #[test]
 fn no_seed_loses_a_byte_or_leaves_anything_open() {
-    each_seed(SEEDS, "cargo test -p annulus-sim --test suite tcp_stress::no_seed", |seed| {
+    each_seed(SEED_COUNT, "cargo test -p annulus-sim --test suite tcp_stress::no_seed", |seed| {
         drop(stress(seed))
     });
 }
 
 #[test]
 fn every_fault_occurs() {
-    let struck = |fault: Fault| {
-        (0..SEEDS).any(|seed| {
+    let occurs = |fault: Fault| {
+        (0..SEED_COUNT).any(|seed| {
             let faults = Faults::none().with(fault, 100);
             let sim = run(Sim::builder(seed).faults(faults).trace_text(), seed);
             let line = format!("fault {fault:?}");
@@ -56,12 +56,12 @@ fn every_fault_occurs() {
     // A reset loses bytes, segments are for datagrams, and edges for epoll: those three have other tests.
     let others = [Fault::Reset, Fault::SegmentsRefused, Fault::NeedlessEdge];
     let all = Fault::ALL.iter().filter(|fault| !others.contains(fault));
-    let idle: Vec<_> = all.filter(|&&fault| !struck(fault)).collect();
+    let idle: Vec<_> = all.filter(|&&fault| !occurs(fault)).collect();
     assert!(idle.is_empty(), "{idle:?} never occurred");
 }
 
 #[test]
-fn a_seed_repeats_its_run_and_another_differs() {
+fn same_seed_repeats_the_run_and_others_differ() {
     let hashes: Vec<u64> = (0..20).map(|seed| stress(seed).trace_hash()).collect();
     let again: Vec<u64> = (0..20).map(|seed| stress(seed).trace_hash()).collect();
     assert_eq!(hashes, again);
@@ -72,7 +72,7 @@ fn a_seed_repeats_its_run_and_another_differs() {
 }
 
 #[test]
-fn the_same_program_runs_over_linux() {
+fn stress_program_runs_on_linux() {
     let kernel: Rc<dyn Kernel> = Rc::new(Linux);
     for seed in 0..3 {
         drop(TcpStress::new(Host::over(kernel.clone(), 8, 16), seed, small()).run());

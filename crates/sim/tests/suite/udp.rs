@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use std::net::SocketAddr;
 
 #[test]
-fn datagrams_arrive_whole_with_the_address_of_the_sender() {
-    on_both(|mut host| {
+fn recv_returns_whole_datagram_and_sender_address() {
+    on_sim_and_linux(|mut host| {
         for domain in [Domain::Inet, Domain::Inet6] {
             let ((a, from), (b, to)) = (host.udp(domain), host.udp(domain));
             for len in [1, 100, 9000, 60_000] {
@@ -25,8 +25,8 @@ fn datagrams_arrive_whole_with_the_address_of_the_sender() {
 }
 
 #[test]
-fn what_does_not_fit_is_truncated_and_reported() {
-    on_both(|mut host| {
+fn recv_into_short_buffer_truncates_and_reports_it() {
+    on_sim_and_linux(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         (0..3).for_each(|_| assert_eq!(host.send_to(a, &to, &[7; 100]), 100));
         let got = host.recv_msg(b, 30, 0, 0).unwrap();
@@ -34,13 +34,13 @@ fn what_does_not_fit_is_truncated_and_reported() {
         let got = host.recv_msg(b, 30, 0, msg::TRUNC).unwrap();
         assert_eq!((got.bytes.len(), got.result, got.flags), (30, 100, msg::TRUNC));
         assert_eq!(host.recv_some(b, 30), Ok(30), "a receive without a header does not report it");
-        assert_eq!(host.settle(), []);
+        assert_eq!(host.drain_until_quiet(), []);
     });
 }
 
 #[test]
-fn an_empty_datagram_arrives() {
-    on_both(|mut host| {
+fn empty_datagram_is_received() {
+    on_sim_and_linux(|mut host| {
         let ((a, from), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         assert_eq!(host.send_to(a, &to, b""), 0);
         let got = host.recv_msg(b, 100, 0, 0).unwrap();
@@ -51,8 +51,8 @@ fn an_empty_datagram_arrives() {
 }
 
 #[test]
-fn invalid_sends_fail() {
-    on_both(|mut host| {
+fn send_with_invalid_address_or_length_fails() {
+    on_sim_and_linux(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         assert_eq!(host.send(a, b"no target"), errno(Errno::DESTADDRREQ));
         assert_eq!(host.send_to(a, &to, &vec![0; 65_507]), 65_507);
@@ -66,8 +66,8 @@ fn invalid_sends_fail() {
 }
 
 #[test]
-fn ports_are_bound_and_freed() {
-    on_both(|host| {
+fn bind_to_used_port_fails_until_it_is_closed() {
+    on_sim_and_linux(|host| {
         let (a, address) = host.udp(Domain::Inet);
         let other = host.new_socket(Domain::Inet, SocketType::Datagram, false).unwrap();
         assert_eq!(refused(host.kernel.bind(other, &address)), Errno::ADDRINUSE);
@@ -85,8 +85,8 @@ fn ports_are_bound_and_freed() {
 }
 
 #[test]
-fn the_first_send_binds_a_port() {
-    on_both(|mut host| {
+fn first_send_binds_a_port() {
+    on_sim_and_linux(|mut host| {
         let fd = host.new_socket(Domain::Inet, SocketType::Datagram, false).unwrap();
         let (b, to) = host.udp(Domain::Inet);
         assert_eq!(host.send_to(fd, &to, b"hello"), 5);
@@ -98,8 +98,8 @@ fn the_first_send_binds_a_port() {
 }
 
 #[test]
-fn a_connected_socket_receives_from_its_peer_only_and_gets_its_errors() {
-    on_both(|mut host| {
+fn connected_socket_receives_only_from_peer_and_reports_its_errors() {
+    on_sim_and_linux(|mut host| {
         let ((a, from), (b, to), (c, _)) =
             (host.udp(Domain::Inet), host.udp(Domain::Inet), host.udp(Domain::Inet));
         assert_eq!(refused(host.kernel.peer_address(a)), Errno::NOTCONN);
@@ -112,138 +112,138 @@ fn a_connected_socket_receives_from_its_peer_only_and_gets_its_errors() {
         assert_eq!(host.recv(b).unwrap(), b"question");
         host.kernel.close(b);
         assert_eq!(host.send(a, b"unreachable!"), 12);
-        assert_eq!(host.settle(), []);
+        assert_eq!(host.drain_until_quiet(), []);
         assert_eq!(host.send(a, b"reports error"), errno(Errno::CONNREFUSED));
-        host.settle();
+        host.drain_until_quiet();
         assert_eq!(
             host.kernel.option(a, SocketOption::Error).unwrap(),
             0,
             "the error is reported once"
         );
         assert_eq!(host.send(a, b"again"), 5);
-        assert_eq!(host.settle(), []);
+        assert_eq!(host.drain_until_quiet(), []);
         assert_eq!(host.recv(a), Err(errno(Errno::CONNREFUSED)));
     });
 }
 
 #[test]
-fn a_waiting_receive_gets_an_unreachable_error() {
-    on_both(|mut host| {
+fn waiting_recv_fails_when_peer_is_unreachable() {
+    on_sim_and_linux(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         host.kernel.connect(a, &to).unwrap();
         host.kernel.close(b);
-        let lent = Lent::new(&host.ring, 4, 256);
+        let buffers = ProvidedBuffers::new(&host.ring, 4, 256);
         let layout = Layout { name: 28, control: 0 };
         let header = header_of(layout);
         host.push(1, recv_msg_multi(a, &header, 0));
         assert_eq!(host.reap(), []);
-        host.push(2, send(a, b"x", ALL));
-        let outcomes: Vec<_> = host.take(2).iter().map(fields).collect();
+        host.push(2, send(a, b"x", WAITALL_FLAGS));
+        let outcomes: Vec<_> = host.wait_for(2).iter().map(fields).collect();
         assert_eq!(outcomes, [(2, 1, false), (1, errno(Errno::CONNREFUSED), false)]);
-        lent.unregister(&host.ring);
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn a_multishot_receive_writes_headers() {
-    on_both(|mut host| {
+fn multishot_recvmsg_writes_headers() {
+    on_sim_and_linux(|mut host| {
         let ((a, from), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         host.kernel.set_option(b, SocketOption::RecvTos(Ip::V4), 1).unwrap();
         host.kernel.set_option(a, SocketOption::Tos(Ip::V4), 2).unwrap();
-        let mut lent = Lent::new(&host.ring, 8, 256);
+        let mut buffers = ProvidedBuffers::new(&host.ring, 8, 256);
         let layout = Layout { name: 16, control: space(1) };
         let header = header_of(layout);
         host.push(1, recv_msg_multi(b, &header, msg::TRUNC));
         assert_eq!(host.reap(), []);
         let space = 256 - layout.payload_at();
         for len in [5, space, space + 50] {
-            assert_eq!(host.send_to_aside(a, &to, &vec![3; len], 1), len as i32);
-            let done = host.take_of(1);
+            assert_eq!(host.send_to_beside(a, &to, &vec![3; len], 1), len as i32);
+            let done = host.wait_for_user_data(1);
             let kept = len.min(space);
             assert!(done.more());
             assert_eq!(done.result as usize, layout.payload_at() + kept);
-            let framed = lent.framed(&done, layout);
+            let framed = buffers.framed(&done, layout);
             let cut = if len > space { msg::TRUNC } else { 0 };
             assert_eq!((framed.head.payload_len, framed.head.flags), (len as u32, cut));
             assert_eq!((framed.name, framed.bytes), (from.as_bytes().to_vec(), vec![3; kept]));
             assert_eq!(controls(&framed.control), [Control::Tos(2)]);
         }
-        assert_eq!(host.send_to_aside(a, &to, b"", 1), 0);
-        let done = host.take_of(1);
+        assert_eq!(host.send_to_beside(a, &to, b"", 1), 0);
+        let done = host.wait_for_user_data(1);
         assert_eq!((done.more(), done.result as usize), (false, layout.payload_at()));
-        assert_eq!(lent.framed(&done, layout).head.payload_len, 0, "an empty datagram ends it");
-        lent.unregister(&host.ring);
+        assert_eq!(buffers.framed(&done, layout).head.payload_len, 0, "an empty datagram ends it");
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn a_multishot_receive_can_be_cancelled_and_runs_out_of_buffers() {
-    on_both(|mut host| {
+fn multishot_recvmsg_ends_when_cancelled_or_out_of_buffers() {
+    on_sim_and_linux(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
-        let mut lent = Lent::new(&host.ring, 2, 128);
+        let mut buffers = ProvidedBuffers::new(&host.ring, 2, 128);
         let layout = Layout { name: 0, control: 0 };
         let header = header_of(layout);
         host.push(1, recv_msg_multi(b, &header, 0));
         host.reap();
         host.push(2, cancel(1));
-        let mut ends: Vec<_> = host.take(2).iter().map(fields).collect();
+        let mut ends: Vec<_> = host.wait_for(2).iter().map(fields).collect();
         ends.sort_unstable();
         assert_eq!(ends, [(1, errno(Errno::CANCELED), false), (2, 0, false)]);
         (0..3).for_each(|n| assert_eq!(host.send_to(a, &to, &[n; 9]), 9));
         host.push(1, recv_msg_multi(b, &header, 0));
-        let taken = host.settle();
+        let taken = host.drain_until_quiet();
         let outcomes: Vec<_> = taken.iter().map(fields).collect();
         assert_eq!(outcomes, [(1, 25, true), (1, 25, true), (1, errno(Errno::NOBUFS), false)]);
-        assert_eq!(lent.framed(&taken[0], layout).bytes, [0; 9]);
+        assert_eq!(buffers.framed(&taken[0], layout).bytes, [0; 9]);
         host.push(1, recv_msg_multi(b, &header, 0));
-        let taken = host.settle();
+        let taken = host.drain_until_quiet();
         // The last buffer is used. The kernel tries again, and finds no buffer.
         let outcomes: Vec<_> = taken.iter().map(fields).collect();
         assert_eq!(outcomes, [(1, 25, true), (1, errno(Errno::NOBUFS), false)]);
-        lent.unregister(&host.ring);
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn plain_multishot_receives_take_datagrams_too() {
-    on_both(|mut host| {
+fn multishot_recv_receives_datagrams() {
+    on_sim_and_linux(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
-        let mut lent = Lent::new(&host.ring, 4, 64);
+        let mut buffers = ProvidedBuffers::new(&host.ring, 4, 64);
         host.push(1, recv_multi(b, 0));
         host.reap();
         for (text, got) in [(&[5; 10][..], 10), (&[6; 100], 64)] {
-            assert_eq!(host.send_to_aside(a, &to, text, 1), text.len() as i32);
-            let done = host.take_of(1);
+            assert_eq!(host.send_to_beside(a, &to, text, 1), text.len() as i32);
+            let done = host.wait_for_user_data(1);
             assert_eq!((done.result, done.more()), (got, true));
-            assert_eq!(lent.bytes(&done), text[..got as usize]);
+            assert_eq!(buffers.bytes(&done), text[..got as usize]);
         }
-        assert_eq!(host.send_to_aside(a, &to, b"", 1), 0);
-        let done = host.take_of(1);
+        assert_eq!(host.send_to_beside(a, &to, b"", 1), 0);
+        let done = host.wait_for_user_data(1);
         assert_eq!((fields(&done), done.buffer()), ((1, 0, false), None));
-        lent.unregister(&host.ring);
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn a_buffer_that_is_too_small_for_the_header_is_a_fault() {
-    on_both(|mut host| {
+fn multishot_recvmsg_into_buffer_smaller_than_header_fails() {
+    on_sim_and_linux(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
-        let lent = Lent::new(&host.ring, 4, 32);
+        let buffers = ProvidedBuffers::new(&host.ring, 4, 32);
         let header = header_of(Layout { name: 28, control: 0 });
         host.push(1, recv_msg_multi(b, &header, 0));
-        let mut taken = host.settle();
+        let mut taken = host.drain_until_quiet();
         if taken.is_empty() {
-            assert_eq!(host.send_to_aside(a, &to, b"x", 1), 1);
-            taken = vec![host.take_of(1)];
+            assert_eq!(host.send_to_beside(a, &to, b"x", 1), 1);
+            taken = vec![host.wait_for_user_data(1)];
         }
         assert_eq!(fields(&taken[0]), (1, errno(Errno::FAULT), false));
-        lent.unregister(&host.ring);
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn control_messages_are_those_asked_for() {
-    on_both(|mut host| {
+fn recvmsg_returns_only_requested_control_messages() {
+    on_sim_and_linux(|mut host| {
         for (domain, ip, loopback) in
             [(Domain::Inet, Ip::V4, "127.0.0.1"), (Domain::Inet6, Ip::V6, "::1")]
         {
@@ -266,22 +266,22 @@ fn control_messages_are_those_asked_for() {
 }
 
 #[test]
-fn sends_are_segmented_and_received_datagrams_coalesced_if_asked_for() {
-    on_both(|mut host| {
+fn send_is_segmented_and_recv_coalesced_on_request() {
+    on_sim_and_linux(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         let bytes: Vec<u8> = (0..250).collect();
         assert_eq!(host.send_msg(a, Some(&to), &bytes, &[Control::SegmentSize(100)]), 250);
-        host.settle();
+        host.drain_until_quiet();
         for part in bytes.chunks(100) {
             assert_eq!(host.recv(b).unwrap(), part);
         }
         host.kernel.set_option(b, SocketOption::Coalesce, 1).unwrap();
         assert_eq!(host.send_msg(a, Some(&to), &bytes, &[Control::SegmentSize(100)]), 250);
-        host.settle();
+        host.drain_until_quiet();
         let got = host.recv_msg(b, 1000, 64, 0).unwrap();
         assert_eq!((&got.bytes, got.controls()), (&bytes, vec![Control::SegmentSize(100)]));
         assert_eq!(host.send_msg(a, Some(&to), &bytes, &[]), 250);
-        host.settle();
+        host.drain_until_quiet();
         let got = host.recv_msg(b, 1000, 64, 0).unwrap();
         assert_eq!((&got.bytes, got.controls()), (&bytes, vec![]));
         let many = vec![0; 129];
@@ -291,16 +291,16 @@ fn sends_are_segmented_and_received_datagrams_coalesced_if_asked_for() {
 }
 
 #[test]
-fn a_full_socket_drops_and_counts() {
-    on_both(|mut host| {
+fn full_socket_drops_and_counts_datagrams() {
+    on_sim_and_linux(|mut host| {
         let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
         host.kernel.set_option(b, SocketOption::DropCount, 1).unwrap();
         host.kernel.set_option(b, SocketOption::RecvBuffer, 20_000).unwrap();
         assert_eq!(host.kernel.option(b, SocketOption::RecvBuffer).unwrap(), 40_000);
         (0..200).for_each(|_| assert_eq!(host.send_to(a, &to, &[1; 1000]), 1000));
-        host.settle();
+        host.drain_until_quiet();
         let mut kept = 0;
-        while host.take_now(b) == Ok(1000) {
+        while host.recv_now(b) == Ok(1000) {
             kept += 1;
         }
         assert!((5..60).contains(&kept), "{kept} of 200 kept");
@@ -312,8 +312,8 @@ fn a_full_socket_drops_and_counts() {
 }
 
 #[test]
-fn members_receive_what_is_sent_to_their_group() {
-    on_both(|mut host| {
+fn group_members_receive_multicast() {
+    on_sim_and_linux(|mut host| {
         let group = [239, 7, 8, 9].into();
         let interface = [127, 0, 0, 1].into();
         let members = [(); 2].map(|()| {
@@ -337,17 +337,17 @@ fn members_receive_what_is_sent_to_their_group() {
         for (leaver, received) in members.into_iter().zip([Ok(4), again]) {
             host.kernel.set_multicast(leaver, leave).unwrap();
             assert_eq!(host.send_to(a, &to, b"rest"), 4);
-            host.settle();
+            host.drain_until_quiet();
             // All sockets bound to the group receive, as long as one is a member.
-            assert_eq!(members.map(|fd| host.take_now(fd)), [received; 2]);
+            assert_eq!(members.map(|fd| host.recv_now(fd)), [received; 2]);
         }
         assert_eq!(refused(host.kernel.set_multicast(members[1], leave)), Errno::ADDRNOTAVAIL);
     });
 }
 
 #[test]
-fn a_dual_socket_has_both_protocols() {
-    on_both(|mut host| {
+fn dual_stack_socket_exchanges_ipv4_datagrams() {
+    on_sim_and_linux(|mut host| {
         let dual = host.new_socket(Domain::Inet6, SocketType::Datagram, false).unwrap();
         host.kernel.bind(dual, &inet("[::]:0")).unwrap();
         let port = inet_of(&host.kernel.local_address(dual).unwrap()).port();

@@ -8,18 +8,18 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A unique name.
-fn fresh() -> String {
+fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("annulus-sim-{}-{next}", std::process::id())
 }
 
 fn abstract_name() -> Address {
-    Address::unix(UnixName::Abstract(fresh().as_bytes())).unwrap()
+    Address::unix(UnixName::Abstract(unique_name().as_bytes())).unwrap()
 }
 
 fn path() -> Address {
-    let path = std::env::temp_dir().join(fresh());
+    let path = std::env::temp_dir().join(unique_name());
     Address::unix(UnixName::Path(path.as_os_str().as_encoded_bytes())).unwrap()
 }
 
@@ -42,23 +42,23 @@ fn listener(host: &Host, backlog: u32, name: &Address) -> Fd {
 fn connect(host: &mut Host, fd: Fd, to: &Address) -> i32 {
     let bytes = to.as_bytes();
     let len = bytes.len() as u32;
-    host.once(op::Connect { fd, address: bytes.as_ptr(), len }.entry())
+    host.submit_and_wait(op::Connect { fd, address: bytes.as_ptr(), len }.entry())
 }
 
-fn same(one: &Address, other: &Address) -> bool {
+fn same_name(one: &Address, other: &Address) -> bool {
     one.to_unix().unwrap() == other.to_unix().unwrap()
 }
 
 #[test]
-fn a_stream_echoes_and_half_closes() {
-    on_both(|mut host| {
+fn stream_carries_bytes_and_half_closes() {
+    on_sim_and_linux(|mut host| {
         let name = abstract_name();
         let listener = listener(&host, 4, &name);
         let client = socket(&host, SocketType::Stream, false);
         assert_eq!(connect(&mut host, client, &name), 0);
         let server = host.accept(listener);
-        assert!(same(&host.kernel.peer_address(client).unwrap(), &name));
-        assert!(same(&host.kernel.local_address(server).unwrap(), &name));
+        assert!(same_name(&host.kernel.peer_address(client).unwrap(), &name));
+        assert!(same_name(&host.kernel.local_address(server).unwrap(), &name));
         assert_eq!(host.kernel.peer_address(server).unwrap().to_unix().unwrap(), UnixName::Unnamed);
         assert_eq!(host.send(client, b"question"), 8);
         assert_eq!(host.recv(server).unwrap(), b"question");
@@ -73,8 +73,8 @@ fn a_stream_echoes_and_half_closes() {
 }
 
 #[test]
-fn a_close_is_seen_by_the_peer_at_once() {
-    on_both(|mut host| {
+fn peer_sees_close_at_once() {
+    on_sim_and_linux(|mut host| {
         let (one, other) = host.new_pair(SocketType::Stream, false);
         host.kernel.close(other);
         assert_eq!(host.send(one, b"x"), errno(Errno::PIPE));
@@ -93,28 +93,28 @@ fn a_close_is_seen_by_the_peer_at_once() {
 }
 
 #[test]
-fn a_slow_reader_blocks_the_sender() {
-    on_both(|mut host| {
+fn send_waits_while_peer_reads_slowly() {
+    on_sim_and_linux(|mut host| {
         let (one, other) = host.new_pair(SocketType::Stream, false);
         let bytes: Vec<u8> = (0..4 << 20).map(|i| (i % 251) as u8).collect();
-        host.push(1, send(one, &bytes, ALL));
-        assert_eq!(host.settle(), []);
+        host.push(1, send(one, &bytes, WAITALL_FLAGS));
+        assert_eq!(host.drain_until_quiet(), []);
         let mut got = Vec::new();
         while got.len() < bytes.len() {
             let mut memory = vec![0; 65_536];
             let (fd, buffer) = (other, memory.as_mut_ptr());
             host.push(2, op::Recv { fd, buffer, len: 65_536 }.entry());
-            let count = host.take_of(2).result as usize;
+            let count = host.wait_for_user_data(2).result as usize;
             got.extend_from_slice(&memory[..count]);
         }
-        assert_eq!(host.take_of(1).result as usize, bytes.len());
+        assert_eq!(host.wait_for_user_data(1).result as usize, bytes.len());
         assert!(got == bytes);
     });
 }
 
 #[test]
-fn paths_outlive_their_sockets() {
-    on_both(|mut host| {
+fn path_outlives_its_socket() {
+    on_sim_and_linux(|mut host| {
         let name = path();
         let client = socket(&host, SocketType::Stream, false);
         assert_eq!(connect(&mut host, client, &name), errno(Errno::NOENT));
@@ -136,8 +136,8 @@ fn paths_outlive_their_sockets() {
 }
 
 #[test]
-fn unaccepted_connections_are_reset_when_the_listener_closes() {
-    on_both(|mut host| {
+fn listener_close_resets_unaccepted_connections() {
+    on_sim_and_linux(|mut host| {
         let name = abstract_name();
         let fd = listener(&host, 4, &name);
         let client = socket(&host, SocketType::Stream, false);
@@ -151,8 +151,8 @@ fn unaccepted_connections_are_reset_when_the_listener_closes() {
 }
 
 #[test]
-fn a_full_backlog_makes_callers_wait_unless_they_must_not() {
-    on_both(|mut host| {
+fn connect_to_full_backlog_waits_unless_nonblocking() {
+    on_sim_and_linux(|mut host| {
         let name = abstract_name();
         let fd = listener(&host, 0, &name);
         let first = socket(&host, SocketType::Stream, false);
@@ -164,10 +164,10 @@ fn a_full_backlog_makes_callers_wait_unless_they_must_not() {
         let bytes = name.as_bytes();
         let (address, len) = (bytes.as_ptr(), bytes.len() as u32);
         host.push(1, op::Connect { fd: patient, address, len }.entry());
-        assert_eq!(host.settle(), []);
+        assert_eq!(host.drain_until_quiet(), []);
         host.push(2, op::Accept { fd }.entry());
-        assert!(host.take_of(2).result > 0);
-        assert_eq!(fields(&host.take_of(1)), (1, 0, false));
+        assert!(host.wait_for_user_data(2).result > 0);
+        assert_eq!(fields(&host.wait_for_user_data(1)), (1, 0, false));
         host.kernel.connect(hasty, &name).unwrap_err();
         host.accept(fd);
         host.kernel.connect(hasty, &name).unwrap();
@@ -175,8 +175,8 @@ fn a_full_backlog_makes_callers_wait_unless_they_must_not() {
 }
 
 #[test]
-fn a_caller_that_waits_is_refused_or_cancelled() {
-    on_both(|mut host| {
+fn waiting_connect_is_refused_or_cancelled() {
+    on_sim_and_linux(|mut host| {
         let name = abstract_name();
         let fd = listener(&host, 0, &name);
         let first = socket(&host, SocketType::Stream, false);
@@ -188,19 +188,19 @@ fn a_caller_that_waits_is_refused_or_cancelled() {
             host.push(n, op::Connect { fd, address, len }.entry());
             fd
         });
-        assert_eq!(host.settle(), []);
+        assert_eq!(host.drain_until_quiet(), []);
         host.push(9, cancel(1));
-        let end = host.take_of(1).result;
+        let end = host.wait_for_user_data(1).result;
         assert!(end == errno(Errno::CANCELED) || end == errno(Errno::INTR), "{end}");
         host.kernel.close(fd);
-        assert_eq!(host.take_of(2).result, errno(Errno::CONNREFUSED));
+        assert_eq!(host.wait_for_user_data(2).result, errno(Errno::CONNREFUSED));
         assert_eq!(connect(&mut host, waiting[0], &name), errno(Errno::CONNREFUSED));
     });
 }
 
 #[test]
-fn datagrams_arrive_whole_and_in_order_and_can_be_truncated() {
-    on_both(|mut host| {
+fn datagrams_arrive_in_order_and_are_truncated_to_fit() {
+    on_sim_and_linux(|mut host| {
         let (one, other) = host.new_pair(SocketType::Datagram, false);
         for len in [1, 0, 5000, 60_000] {
             assert_eq!(host.send(one, &vec![len as u8; len]), len as i32);
@@ -214,55 +214,55 @@ fn datagrams_arrive_whole_and_in_order_and_can_be_truncated() {
 }
 
 #[test]
-fn a_send_that_waited_for_a_full_socket_arrives_empty() {
-    on_both(|mut host| {
+fn send_that_waited_for_space_arrives_empty() {
+    on_sim_and_linux(|mut host| {
         let name = abstract_name();
         let receiver = bound(&host, SocketType::Datagram, &name);
         let sender = bound(&host, SocketType::Datagram, &abstract_name());
         let mut sent = 0;
         let now = msg::DONTWAIT | msg::NOSIGNAL;
         host.kernel.connect(sender, &name).unwrap();
-        while host.once(send(sender, &[sent], now)) == 1 {
+        while host.submit_and_wait(send(sender, &[sent], now)) == 1 {
             sent += 1;
         }
         assert!((2..100).contains(&sent), "{sent} datagrams fit");
         let last = [sent];
-        host.push(1, send(sender, &last, ALL));
-        assert_eq!(host.settle(), []);
+        host.push(1, send(sender, &last, WAITALL_FLAGS));
+        assert_eq!(host.drain_until_quiet(), []);
         for expected in 0..=sent {
             let mut memory = [0; 8];
             let (fd, buffer) = (receiver, memory.as_mut_ptr());
             host.push(2, op::Recv { fd, buffer, len: 8 }.entry());
             let got = if expected < sent { (1, expected) } else { (0, 0) };
-            assert_eq!((host.take_of(2).result, memory[0]), got);
+            assert_eq!((host.wait_for_user_data(2).result, memory[0]), got);
         }
         // So a send must not wait: the bytes were copied, and dropped, before the socket was found full.
-        assert_eq!(host.take_of(1).result, 0);
+        assert_eq!(host.wait_for_user_data(1).result, 0);
     });
 }
 
 #[test]
-fn a_poll_reports_when_a_full_socket_has_space() {
-    on_both(|mut host| {
+fn poll_reports_space_in_a_full_socket() {
+    on_sim_and_linux(|mut host| {
         let name = abstract_name();
         let receiver = bound(&host, SocketType::Datagram, &name);
         let sender = socket(&host, SocketType::Datagram, false);
         host.kernel.connect(sender, &name).unwrap();
         let now = send(sender, b"x", msg::DONTWAIT | msg::NOSIGNAL);
-        while host.once(now) == 1 {}
+        while host.submit_and_wait(now) == 1 {}
         host.push(1, op::PollMulti { fd: sender, events: op::poll::OUT }.entry());
-        assert_eq!(host.settle(), []);
-        while host.take_now(receiver) == Ok(1) {}
-        let ready = host.take_of(1);
+        assert_eq!(host.drain_until_quiet(), []);
+        while host.recv_now(receiver) == Ok(1) {}
+        let ready = host.wait_for_user_data(1);
         assert!(ready.result as u32 & op::poll::OUT != 0 && ready.more(), "{ready:?}");
         host.push(2, now);
-        assert_eq!(host.take_of(2).result, 1);
+        assert_eq!(host.wait_for_user_data(2).result, 1);
     });
 }
 
 #[test]
-fn datagrams_without_a_receiver_are_refused() {
-    on_both(|mut host| {
+fn datagram_without_receiver_is_refused() {
+    on_sim_and_linux(|mut host| {
         let name = path();
         let fd = socket(&host, SocketType::Datagram, false);
         assert_eq!(host.send(fd, b"x"), errno(Errno::NOTCONN));
@@ -290,8 +290,8 @@ fn datagrams_without_a_receiver_are_refused() {
 }
 
 #[test]
-fn a_connected_datagram_socket_receives_from_its_peer_only() {
-    on_both(|mut host| {
+fn connected_datagram_socket_receives_only_from_peer() {
+    on_sim_and_linux(|mut host| {
         let (one, other) = (abstract_name(), abstract_name());
         let a = bound(&host, SocketType::Datagram, &one);
         let b = bound(&host, SocketType::Datagram, &other);
@@ -300,32 +300,32 @@ fn a_connected_datagram_socket_receives_from_its_peer_only() {
         assert_eq!(host.send_to(third, &one, b"x"), errno(Errno::PERM));
         assert_eq!(host.send_to(b, &one, b"x"), 1);
         let got = host.recv_msg(a, 10, 0, 0).unwrap();
-        assert!(same(&got.from.unwrap(), &other));
+        assert!(same_name(&got.from.unwrap(), &other));
     });
 }
 
 #[test]
-fn a_multishot_receive_of_datagrams_ends_with_an_empty_one() {
-    on_both(|mut host| {
+fn empty_datagram_ends_multishot_recv() {
+    on_sim_and_linux(|mut host| {
         let (one, other) = host.new_pair(SocketType::Datagram, false);
-        let mut lent = Lent::new(&host.ring, 4, 64);
+        let mut buffers = ProvidedBuffers::new(&host.ring, 4, 64);
         host.push(1, recv_multi(other, 0));
         host.reap();
-        host.push(2, send(one, b"some", ALL));
-        let done = host.take_of(1);
-        assert_eq!((lent.bytes(&done), done.more()), (b"some".to_vec(), true));
-        host.push(3, send(one, b"", ALL));
-        assert_eq!(fields(&host.take_of(1)), (1, 0, false));
-        lent.unregister(&host.ring);
+        host.push(2, send(one, b"some", WAITALL_FLAGS));
+        let done = host.wait_for_user_data(1);
+        assert_eq!((buffers.bytes(&done), done.more()), (b"some".to_vec(), true));
+        host.push(3, send(one, b"", WAITALL_FLAGS));
+        assert_eq!(fields(&host.wait_for_user_data(1)), (1, 0, false));
+        buffers.unregister(&host.ring);
     });
 }
 
 /// Descriptors as a control message.
-fn passing(fds: &[Fd]) -> Vec<u8> {
+fn descriptor_bytes(fds: &[Fd]) -> Vec<u8> {
     fds.iter().flat_map(|fd| fd.raw().to_ne_bytes()).collect()
 }
 
-fn passed(got: &Got) -> Vec<Fd> {
+fn passed_descriptors(got: &ReceivedMessage) -> Vec<Fd> {
     let found = got.controls().into_iter().filter_map(|control| match control {
         Control::Descriptors(bytes) => Some(descriptors(bytes).map(owned).collect::<Vec<_>>()),
         _ => None,
@@ -334,18 +334,18 @@ fn passed(got: &Got) -> Vec<Fd> {
 }
 
 #[test]
-fn descriptors_are_passed_and_stay_open() {
-    on_both(|mut host| {
+fn passed_descriptors_stay_open() {
+    on_sim_and_linux(|mut host| {
         for kind in [SocketType::Stream, SocketType::Datagram] {
             let (one, other) = host.new_pair(kind, false);
             let (near, far) = host.new_pair(SocketType::Stream, false);
-            let rights = passing(&[far, near]);
+            let rights = descriptor_bytes(&[far, near]);
             assert_eq!(host.send_msg(one, None, b"take", &[Control::Descriptors(&rights)]), 4);
             host.kernel.close(far);
             assert_eq!(host.send(near, b"still open"), 10);
             let got = host.recv_msg(other, 100, 128, msg::CMSG_CLOEXEC).unwrap();
             assert_eq!((&got.bytes[..], got.flags & msg::CTRUNC), (&b"take"[..], 0));
-            let fds = passed(&got);
+            let fds = passed_descriptors(&got);
             assert_eq!(fds.len(), 2);
             assert_eq!(host.recv(fds[0]).unwrap(), b"still open");
             host.kernel.close(fds[0]);
@@ -355,13 +355,13 @@ fn descriptors_are_passed_and_stay_open() {
 }
 
 #[test]
-fn descriptors_without_space_or_reader_are_closed() {
-    on_both(|mut host| {
+fn unreceived_descriptors_are_closed() {
+    on_sim_and_linux(|mut host| {
         for kind in [SocketType::Stream, SocketType::Datagram] {
             let (one, other) = host.new_pair(kind, false);
             let ends = [(); 3].map(|()| {
                 let (near, far) = host.new_pair(SocketType::Stream, false);
-                let rights = passing(&[far]);
+                let rights = descriptor_bytes(&[far]);
                 assert_eq!(host.send_msg(one, None, b"x", &[Control::Descriptors(&rights)]), 1);
                 host.kernel.close(far);
                 near
@@ -379,11 +379,11 @@ fn descriptors_without_space_or_reader_are_closed() {
 }
 
 #[test]
-fn two_sends_with_descriptors_are_not_read_together() {
-    on_both(|mut host| {
+fn recv_does_not_join_two_sends_with_descriptors() {
+    on_sim_and_linux(|mut host| {
         let (one, other) = host.new_pair(SocketType::Stream, false);
         let (near, far) = host.new_pair(SocketType::Stream, false);
-        let (first, second) = (passing(&[near]), passing(&[far]));
+        let (first, second) = (descriptor_bytes(&[near]), descriptor_bytes(&[far]));
         assert_eq!(host.send(one, b"plain "), 6);
         assert_eq!(host.send_msg(one, None, b"first ", &[Control::Descriptors(&first)]), 6);
         assert_eq!(host.send_msg(one, None, b"second ", &[Control::Descriptors(&second)]), 7);
@@ -391,24 +391,24 @@ fn two_sends_with_descriptors_are_not_read_together() {
         let texts: [&[u8]; 3] = [b"plain first ", b"second ", b"last"];
         for (text, count) in texts.into_iter().zip([1, 1, 0]) {
             let got = host.recv_msg(other, 100, 128, 0).unwrap();
-            assert_eq!((&got.bytes[..], passed(&got).len()), (text, count));
+            assert_eq!((&got.bytes[..], passed_descriptors(&got).len()), (text, count));
         }
     });
 }
 
 #[test]
-fn an_invalid_descriptor_is_refused() {
-    on_both(|mut host| {
+fn passing_an_invalid_descriptor_fails() {
+    on_sim_and_linux(|mut host| {
         let (one, _) = host.new_pair(SocketType::Stream, false);
-        let rights = passing(&[owned(99_999)]);
+        let rights = descriptor_bytes(&[owned(99_999)]);
         let answer = host.send_msg(one, None, b"x", &[Control::Descriptors(&rights)]);
         assert_eq!(answer, errno(Errno::BADF));
     });
 }
 
 #[test]
-fn credentials_come_with_what_is_received() {
-    on_both(|mut host| {
+fn recvmsg_returns_sender_credentials() {
+    on_sim_and_linux(|mut host| {
         for kind in [SocketType::Stream, SocketType::Datagram] {
             let (one, other) = host.new_pair(kind, false);
             host.kernel.set_option(other, SocketOption::PassCredentials, 1).unwrap();

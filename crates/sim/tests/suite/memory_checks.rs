@@ -1,4 +1,4 @@
-//! Lent memory is checked: a write that breaks the contract is a panic that names the memory.
+//! ProvidedBuffers memory is checked: a write that breaks the contract is a panic that names the memory.
 
 #![allow(unsafe_code)]
 
@@ -10,14 +10,14 @@ use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// A receive armed over two lent buffers, at one end of a connection.
-fn armed(builder: Builder) -> (Host, Rc<Sim>, Lent, Fd) {
+/// A receive armed over two buffers buffers, at one end of a connection.
+fn armed_receive(builder: Builder) -> (Host, Rc<Sim>, ProvidedBuffers, Fd) {
     let (mut host, sim) = Host::simulated(builder);
     let (client, server) = host.pair();
-    let lent = Lent::new(&host.ring, 2, 1024);
+    let buffers = ProvidedBuffers::new(&host.ring, 2, 1024);
     host.push(1, recv_multi(server, 0));
     host.reap();
-    (host, sim, lent, client)
+    (host, sim, buffers, client)
 }
 
 /// The message of a panic.
@@ -27,19 +27,19 @@ fn panic_of(body: impl FnOnce()) -> String {
 }
 
 /// Writes to memory that is with the kernel.
-fn write_to_lent(lent: &Lent, id: u16, at: usize) {
+fn write_to_buffer(buffers: &ProvidedBuffers, id: u16, at: usize) {
     // SAFETY: the byte lies in the mapping. The write breaks the contract on purpose; in the simulation no other thread
     // accesses it.
-    unsafe { lent.address(id).add(at).write(1) };
+    unsafe { buffers.address(id).add(at).write(1) };
 }
 
 #[test]
-fn a_write_to_a_lent_buffer_is_found_when_it_is_used() {
-    let (mut host, _sim, lent, client) = armed(Sim::builder(1));
-    write_to_lent(&lent, 0, 7);
+fn buffer_overwrite_panics_when_the_kernel_uses_it() {
+    let (mut host, _sim, buffers, client) = armed_receive(Sim::builder(1));
+    write_to_buffer(&buffers, 0, 7);
     let text = panic_of(|| {
         host.send(client, b"hello");
-        host.settle();
+        host.drain_until_quiet();
     });
     let expected =
         "buffer 0 of group 3 was written to while it was with the kernel (byte 7 of 1024)";
@@ -47,34 +47,34 @@ fn a_write_to_a_lent_buffer_is_found_when_it_is_used() {
 }
 
 #[test]
-fn a_write_to_a_lent_buffer_is_found_by_a_check_and_when_its_group_ends() {
-    let (host, sim, lent, _) = armed(Sim::builder(1));
+fn buffer_overwrite_panics_in_check_and_unregister() {
+    let (host, sim, buffers, _) = armed_receive(Sim::builder(1));
     sim.check();
     assert_eq!(sim.buffers_held(), 2);
-    write_to_lent(&lent, 1, 1023);
+    write_to_buffer(&buffers, 1, 1023);
     assert!(panic_of(|| sim.check()).starts_with("buffer 1 of group 3 was written to"));
-    assert!(panic_of(|| lent.unregister(&host.ring)).starts_with("buffer 1 of group 3"));
+    assert!(panic_of(|| buffers.unregister(&host.ring)).starts_with("buffer 1 of group 3"));
 }
 
 #[test]
-fn the_middle_of_a_buffer_is_checked_if_asked_for() {
+fn middle_of_a_buffer_is_checked_with_unlimited_poison() {
     for (span, found) in [(256, false), (usize::MAX, true)] {
-        let (_host, sim, lent, _) = armed(Sim::builder(1).poison(span));
-        write_to_lent(&lent, 0, 512);
+        let (_host, sim, buffers, _) = armed_receive(Sim::builder(1).poison(span));
+        write_to_buffer(&buffers, 0, 512);
         assert_eq!(catch_unwind(AssertUnwindSafe(|| sim.check())).is_err(), found);
     }
 }
 
 #[test]
-fn a_buffer_that_is_published_twice_is_named() {
-    let (mut host, _sim, mut lent, _) = armed(Sim::builder(1));
-    lent.publish(1);
+fn publishing_a_buffer_twice_panics_with_its_id() {
+    let (mut host, _sim, mut buffers, _) = armed_receive(Sim::builder(1));
+    buffers.publish(1);
     let text = panic_of(|| _ = host.reap());
     assert_eq!(text, "buffer 1 of group 3 was published twice: the kernel still has it");
 }
 
 #[test]
-fn memory_of_a_waiting_receive_is_checked() {
+fn write_to_memory_of_waiting_recv_panics() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, server) = host.pair();
     let memory = Mapping::anonymous(4096).unwrap();
@@ -82,23 +82,23 @@ fn memory_of_a_waiting_receive_is_checked() {
     host.push(7, op::Recv { fd, buffer, len: 100 }.entry());
     host.reap();
     sim.check();
-    // SAFETY: the byte lies in the mapping; see `write_to_lent`.
+    // SAFETY: the byte lies in the mapping; see `write_to_buffer`.
     unsafe { buffer.add(99).write(1) };
     let expected = "the memory of a receive (user_data 0x7) was written to while it was with the kernel (byte 99)";
     assert_eq!(panic_of(|| sim.check()), expected);
     let arrival = panic_of(|| {
         host.send(client, b"x");
-        host.settle();
+        host.drain_until_quiet();
     });
     assert_eq!(arrival, expected);
 }
 
 #[test]
-fn memory_of_a_waiting_send_is_checked_and_read_when_there_is_space() {
+fn change_to_memory_of_waiting_send_panics() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, server) = host.pair();
     let mut bytes = vec![5; 1 << 20];
-    host.push(7, send(client, &bytes, ALL));
+    host.push(7, send(client, &bytes, WAITALL_FLAGS));
     host.reap();
     sim.check();
     bytes[0] = 6;
@@ -107,53 +107,53 @@ fn memory_of_a_waiting_send_is_checked_and_read_when_there_is_space() {
     let message = panic_of(|| {
         host.recv(server).unwrap();
         host.recv(server).unwrap();
-        host.settle();
+        host.drain_until_quiet();
     });
     assert_eq!(message, expected);
 }
 
 #[test]
-fn memory_of_a_zero_copy_send_is_checked_until_the_notification() {
+fn zero_copy_memory_is_checked_until_the_notification() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, _server) = host.pair();
     let mut bytes = vec![5; 1000];
-    host.push(7, op::zero_copy(send(client, &bytes, ALL), true));
-    assert_eq!(fields(&host.take(1)[0]), (7, 1000, true));
+    host.push(7, op::zero_copy(send(client, &bytes, WAITALL_FLAGS), true));
+    assert_eq!(fields(&host.wait_for(1)[0]), (7, 1000, true));
     sim.check();
     bytes[0] = 6;
     let expected = "the memory of a send (user_data 0x7) was changed before its notification";
     assert_eq!(panic_of(|| sim.check()), expected);
     bytes[0] = 5;
     assert_eq!(
-        host.once(cancel(7)),
+        host.submit_and_wait(cancel(7)),
         errno(Errno::NOENT),
         "a completed operation does not exist any more"
     );
-    assert!(host.take(1)[0].is_notification());
+    assert!(host.wait_for(1)[0].is_notification());
     bytes[0] = 6;
     sim.check();
 }
 
 #[test]
-fn memory_is_free_again_with_the_completion() {
-    let (mut host, sim, mut lent, client) = armed(Sim::builder(1));
+fn buffer_may_be_written_after_its_completion() {
+    let (mut host, sim, mut buffers, client) = armed_receive(Sim::builder(1));
     for _ in 0..5 {
-        host.push(2, send(client, b"hello", NOW).with(EntryFlags::SKIP_SUCCESS));
-        let got = host.take(1)[0];
-        write_to_lent(&lent, got.buffer().unwrap(), 0);
+        host.push(2, send(client, b"hello", DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS));
+        let got = host.wait_for(1)[0];
+        write_to_buffer(&buffers, got.buffer().unwrap(), 0);
         sim.check();
-        lent.bytes(&got);
+        buffers.bytes(&got);
     }
-    lent.unregister(&host.ring);
+    buffers.unregister(&host.ring);
 }
 
 #[test]
-fn a_receive_writes_no_further_than_it_says() {
-    let (mut host, _sim, lent, client) = armed(Sim::builder(1));
-    host.push(2, send(client, b"hello", NOW).with(EntryFlags::SKIP_SUCCESS));
-    let id = host.take(1)[0].buffer().unwrap();
+fn recv_writes_only_the_bytes_it_reports() {
+    let (mut host, _sim, buffers, client) = armed_receive(Sim::builder(1));
+    host.push(2, send(client, b"hello", DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS));
+    let id = host.wait_for(1)[0].buffer().unwrap();
     // SAFETY: the completion has given the buffer back, and the poison has initialised all of it.
-    let whole = unsafe { std::slice::from_raw_parts(lent.address(id), 1024) };
+    let whole = unsafe { std::slice::from_raw_parts(buffers.address(id), 1024) };
     assert_eq!(&whole[..5], b"hello");
     assert!(whole[5..].iter().take(200).all(|&byte| byte >= 0x80), "still poisoned");
 }

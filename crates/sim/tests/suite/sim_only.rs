@@ -8,101 +8,102 @@ use rustix::io::Errno;
 use std::rc::Rc;
 use std::time::Duration;
 
-fn link(change: impl FnOnce(&mut Link)) -> Builder {
+fn builder_with_link(change: impl FnOnce(&mut Link)) -> Builder {
     let mut link = Link::default();
     change(&mut link);
     Sim::builder(1).link(link)
 }
 
 /// How much virtual time `body` takes.
-fn time(host: &mut Host, body: impl FnOnce(&mut Host)) -> Duration {
+fn virtual_time_of(host: &mut Host, body: impl FnOnce(&mut Host)) -> Duration {
     let before = host.kernel.now();
     body(host);
     host.kernel.now() - before
 }
 
-fn about(time: Duration, expected: Duration) -> bool {
+fn is_about(time: Duration, expected: Duration) -> bool {
     let difference = time.abs_diff(expected);
     difference < Duration::from_micros(20) + expected / 50
 }
 
 #[test]
-fn a_wait_of_a_day_takes_a_day_of_virtual_time() {
+fn waiting_a_day_takes_a_day_of_virtual_time() {
     let (mut host, _) = Host::simulated(Sim::builder(1));
     let day = Duration::from_secs(24 * 3600);
-    let waited = time(&mut host, |host| {
+    let waited = virtual_time_of(&mut host, |host| {
         let wait = Wait::For { completions: 1, timeout: Some(day) };
         assert_eq!(host.ring.enter(wait).unwrap(), Entered::TimedOut);
     });
-    assert!(about(waited, day), "{waited:?}");
+    assert!(is_about(waited, day), "{waited:?}");
 }
 
 #[test]
-fn time_passes_while_polling() {
+fn each_enter_takes_the_configured_time() {
     let (mut host, sim) = Host::simulated(Sim::builder(1).turn(Duration::from_micros(3)));
-    let polled = time(&mut host, |host| (0..100).for_each(|_| assert_eq!(host.reap(), [])));
+    let polled =
+        virtual_time_of(&mut host, |host| (0..100).for_each(|_| assert_eq!(host.reap(), [])));
     assert_eq!(polled, Duration::from_micros(300));
     assert_eq!(sim.counts().enters, 100);
 }
 
 #[test]
-fn a_wait_that_nothing_can_end_is_a_deadlock() {
+fn endless_wait_fails_with_edeadlk() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (_client, server) = host.pair();
-    let lent = Lent::new(&host.ring, 2, 16);
+    let buffers = ProvidedBuffers::new(&host.ring, 2, 16);
     host.push(1, recv_multi(server, 0));
-    host.settle();
+    host.drain_until_quiet();
     let error = host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap_err();
     assert_eq!(errno_of(&error), Some(Errno::DEADLK));
     assert!(sim.leftovers().iter().any(|line| line.contains("Receive")), "{:?}", sim.leftovers());
-    lent.unregister(&host.ring);
+    buffers.unregister(&host.ring);
 }
 
 #[test]
-fn each_direction_has_the_latency_once() {
+fn latency_applies_once_per_direction() {
     let latency = Duration::from_millis(20);
-    let (mut host, _) = Host::simulated(link(|link| link.latency = latency));
+    let (mut host, _) = Host::simulated(builder_with_link(|link| link.latency = latency));
     let (mut client, mut server) = (Fd::NONE, Fd::NONE);
-    let connected = time(&mut host, |host| (client, server) = host.pair());
-    assert!(about(connected, 2 * latency), "{connected:?} for a handshake");
-    let echoed = time(&mut host, |host| {
+    let connected = virtual_time_of(&mut host, |host| (client, server) = host.pair());
+    assert!(is_about(connected, 2 * latency), "{connected:?} for a handshake");
+    let echoed = virtual_time_of(&mut host, |host| {
         host.send(client, b"there");
         host.recv(server).unwrap();
         host.send(server, b"and back");
         host.recv(client).unwrap();
     });
-    assert!(about(echoed, 2 * latency), "{echoed:?} for a round trip");
+    assert!(is_about(echoed, 2 * latency), "{echoed:?} for a round trip");
 }
 
 #[test]
 fn each_connection_has_the_whole_bandwidth() {
-    let (mut host, _) = Host::simulated(link(|link| {
+    let (mut host, _) = Host::simulated(builder_with_link(|link| {
         link.bandwidth = 1_000_000;
         link.segment = 1_000;
     }));
     let (client, server) = host.pair();
     let bytes = vec![1; 500_000];
-    let carried = time(&mut host, |host| {
-        host.push(1, send(client, &bytes, ALL));
+    let carried = virtual_time_of(&mut host, |host| {
+        host.push(1, send(client, &bytes, WAITALL_FLAGS));
         host.reap();
         let mut got = 0;
         while got < bytes.len() {
             let mut memory = vec![0; 65_536];
             let (fd, buffer) = (server, memory.as_mut_ptr());
             host.push(2, op::Recv { fd, buffer, len: 65_536 }.entry());
-            let mut taken = host.take(1);
+            let mut taken = host.wait_for(1);
             if taken.iter().all(|c| c.user_data == 1) {
-                taken.extend(host.take(1));
+                taken.extend(host.wait_for(1));
             }
             got +=
                 taken.iter().filter(|c| c.user_data == 2).map(|c| c.result as usize).sum::<usize>();
         }
     });
-    assert!(about(carried, Duration::from_millis(500)), "{carried:?} for half a second's bytes");
+    assert!(is_about(carried, Duration::from_millis(500)), "{carried:?} for half a second's bytes");
 }
 
 #[test]
-fn clients_retry_if_the_backlog_is_full() {
+fn connect_retries_while_backlog_is_full() {
     let (mut host, _) = Host::simulated(Sim::builder(1));
     let (listener, address) = host.listener(1);
     let bytes = Address::from(address);
@@ -111,14 +112,15 @@ fn clients_retry_if_the_backlog_is_full() {
         let (address, len) = (address.as_ptr(), address.len() as u32);
         host.push(n, op::Connect { fd, address, len }.entry());
     }
-    assert_eq!(host.settle().len(), 2, "a backlog of one has two, as on Linux");
+    assert_eq!(host.drain_until_quiet().len(), 2, "a backlog of one has two, as on Linux");
     host.accept(listener);
-    let waited = time(&mut host, |host| assert_eq!(fields(&host.take(1)[0]), (2, 0, false)));
-    assert!(about(waited, Duration::from_secs(1) - SOON), "{waited:?}");
+    let waited =
+        virtual_time_of(&mut host, |host| assert_eq!(fields(&host.wait_for(1)[0]), (2, 0, false)));
+    assert!(is_about(waited, Duration::from_secs(1) - QUIET_PERIOD), "{waited:?}");
 }
 
 #[test]
-fn a_connect_times_out_if_the_backlog_stays_full() {
+fn connect_times_out_when_backlog_stays_full() {
     let (mut host, _) = Host::simulated(Sim::builder(1));
     let (_listener, address) = host.listener(0);
     let first = host.socket();
@@ -127,7 +129,7 @@ fn a_connect_times_out_if_the_backlog_stays_full() {
     let bytes = Address::from(address);
     let (address, len) = (bytes.as_bytes().as_ptr(), bytes.as_bytes().len() as u32);
     host.push(1, op::Connect { fd: second, address, len }.entry());
-    let waited = time(&mut host, |host| {
+    let waited = virtual_time_of(&mut host, |host| {
         host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
         host.ring.enter(Wait::For { completions: 1, timeout: None }).unwrap();
     });
@@ -135,11 +137,11 @@ fn a_connect_times_out_if_the_backlog_stays_full() {
         host.ring.completions().map(|c| c.result).collect::<Vec<_>>(),
         [errno(Errno::TIMEDOUT)]
     );
-    assert!(about(waited, Duration::from_secs(63)), "{waited:?}: 1 + 2 + 4 + … + 32 seconds");
+    assert!(is_about(waited, Duration::from_secs(63)), "{waited:?}: 1 + 2 + 4 + … + 32 seconds");
 }
 
 #[test]
-fn descriptors_run_out_and_can_be_reused() {
+fn descriptor_limit_is_enforced_and_closed_numbers_are_reused() {
     let (mut host, _) = Host::simulated(Sim::builder(1).descriptors(4));
     let (listener, address) = host.listener(4);
     let client = host.socket();
@@ -148,7 +150,7 @@ fn descriptors_run_out_and_can_be_reused() {
     let error = host.new_socket(Domain::Inet, SocketType::Stream, false).unwrap_err();
     assert_eq!(errno_of(&error), Some(Errno::MFILE));
     host.push(1, op::AcceptMulti { fd: listener }.entry());
-    assert_eq!(fields(&host.take(1)[0]), (1, errno(Errno::MFILE), false));
+    assert_eq!(fields(&host.wait_for(1)[0]), (1, errno(Errno::MFILE), false));
     host.kernel.close(third);
     assert_eq!(
         host.accept(listener),
@@ -158,7 +160,7 @@ fn descriptors_run_out_and_can_be_reused() {
 }
 
 #[test]
-fn an_old_kernel_has_the_features_of_its_version() {
+fn old_profile_lacks_newer_features() {
     let sim = Sim::builder(1).profile(Profile::old()).build();
     let features = Features::detect_on(sim).unwrap();
     for missing in ["deferred task work", "no index array", "receive limit", "honest iowait"] {
@@ -170,7 +172,7 @@ fn an_old_kernel_has_the_features_of_its_version() {
 }
 
 #[test]
-fn an_old_kernel_runs_all_work_in_one_enter() {
+fn old_profile_runs_all_work_in_one_enter() {
     let (mut host, _) = Host::simulated(Sim::builder(1).profile(Profile::old()));
     let pairs: Vec<_> = (0..50).map(|_| host.pair()).collect();
     let mut memory = [0; 8];
@@ -182,13 +184,13 @@ fn an_old_kernel_runs_all_work_in_one_enter() {
     for &(client, _) in &pairs {
         host.kernel.shutdown(client, Shutdown::Write).unwrap();
     }
-    let wait = Wait::For { completions: 50, timeout: Some(SOON) };
+    let wait = Wait::For { completions: 50, timeout: Some(QUIET_PERIOD) };
     assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done);
     assert_eq!(host.ring.ready(), 50);
 }
 
 #[test]
-fn a_refused_set_up_names_its_reason() {
+fn refused_setup_returns_the_configured_error() {
     for errno in [Errno::PERM, Errno::NOSYS, Errno::NOMEM, Errno::OPNOTSUPP] {
         let sim = Sim::builder(1).profile(Profile::current().refusing(errno)).build();
         let error = Ring::builder().kernel(sim.clone()).build().unwrap_err();
@@ -198,16 +200,16 @@ fn a_refused_set_up_names_its_reason() {
 }
 
 #[test]
-fn a_missing_operation_is_refused_and_not_probed() {
+fn missing_operation_is_refused_and_not_probed() {
     let (mut host, _) =
         Host::simulated(Sim::builder(1).profile(Profile::current().without(opcode::SENDMSG)));
     assert!(!host.ring.probe().unwrap().has(opcode::SENDMSG));
     let message = op::SendMsg { fd: Fd::NONE, header: std::ptr::null(), flags: 0 };
-    assert_eq!(host.once(message.entry()), errno(Errno::INVAL));
+    assert_eq!(host.submit_and_wait(message.entry()), errno(Errno::INVAL));
 }
 
 #[test]
-fn a_dropped_ring_leaves_nothing_open() {
+fn dropped_ring_leaves_nothing_open() {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, server) = host.pair();
     let mut memory = [0; 8];
@@ -215,7 +217,7 @@ fn a_dropped_ring_leaves_nothing_open() {
     host.push(1, op::Recv { fd, buffer, len: 8 }.entry());
     let unknown = op::PollMulti { fd: owned(5), events: op::poll::IN };
     host.push(2, unknown.entry());
-    assert_eq!(host.settle(), []);
+    assert_eq!(host.drain_until_quiet(), []);
     assert_eq!((sim.open_descriptors(), sim.pending_operations()), (3, 2));
     let kernel: Rc<dyn Kernel> = sim.clone();
     drop(host);
@@ -225,17 +227,17 @@ fn a_dropped_ring_leaves_nothing_open() {
 }
 
 #[test]
-fn a_descriptor_of_the_process_never_becomes_readable_and_can_be_cancelled() {
+fn poll_of_real_descriptor_never_completes_and_can_be_cancelled() {
     let (mut host, _) = Host::simulated(Sim::builder(1));
     host.push(1, op::PollMulti { fd: owned(0), events: op::poll::IN }.entry());
-    assert_eq!(host.settle(), []);
+    assert_eq!(host.drain_until_quiet(), []);
     host.push(2, cancel(1));
-    let outcomes: Vec<_> = host.take(2).iter().map(fields).collect();
+    let outcomes: Vec<_> = host.wait_for(2).iter().map(fields).collect();
     assert_eq!(outcomes, [(2, 0, false), (1, errno(Errno::CANCELED), false)]);
 }
 
 #[test]
-fn the_trace_records_the_run() {
+fn trace_records_the_run() {
     let run = |builder: Builder| {
         let (mut host, sim) = Host::simulated(builder.trace_text());
         let (client, server) = host.pair();

@@ -1,7 +1,7 @@
 //! Operations of files on sockets: WRITE and WRITEV; and receives into buffers of a group, once each.
 #![allow(unsafe_code)]
 
-use crate::common::{GROUP, Host, Lent, cancel, errno, fields, on_both, send};
+use crate::common::{GROUP, Host, ProvidedBuffers, cancel, errno, fields, on_sim_and_linux, send};
 use annulus_kernel::{Fd, IoVec, MsgHeader, SocketType, msg};
 use annulus_ring::op::{self, rwf};
 use annulus_ring::{Entry, EntryFlags, SafeEntry};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::ptr;
 
 /// A receive into a buffer of a group, also with poll-first.
-fn receives(fd: Fd) -> [SafeEntry; 2] {
+fn group_receives(fd: Fd) -> [SafeEntry; 2] {
     let recv = op::RecvSelect { fd, group: GROUP }.entry();
     [recv, recv.poll_first()]
 }
@@ -19,86 +19,89 @@ fn write(fd: Fd, bytes: &[u8], flags: u32) -> Entry {
     op::Write { fd, buffer: bytes.as_ptr(), len, flags }.entry()
 }
 
-fn quiet(fd: Fd, bytes: &[u8]) -> Entry {
+fn write_skipping_success(fd: Fd, bytes: &[u8]) -> Entry {
     write(fd, bytes, rwf::NOWAIT).with(EntryFlags::SKIP_SUCCESS)
 }
 
 #[test]
-fn each_verb_receives_at_once_and_after_a_wait() {
-    on_both(|mut host| {
+fn recv_into_group_completes_at_once_and_after_waiting() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
-        let mut lent = Lent::new(&host.ring, 2, 64);
-        for (number, receive) in receives(server).into_iter().enumerate() {
+        let mut buffers = ProvidedBuffers::new(&host.ring, 2, 64);
+        for (number, receive) in group_receives(server).into_iter().enumerate() {
             host.send(client, b"there");
             host.push(1, receive);
-            let there = host.take(1)[0];
-            assert_eq!((fields(&there), lent.bytes(&there)), ((1, 5, false), b"there".to_vec()));
+            let there = host.wait_for(1)[0];
+            assert_eq!((fields(&there), buffers.bytes(&there)), ((1, 5, false), b"there".to_vec()));
             host.push(2, receive);
-            assert_eq!(host.settle(), [], "receive {number} waits");
-            host.push(9, quiet(client, b"then"));
-            let then = host.take(1)[0];
-            assert_eq!((fields(&then), lent.bytes(&then)), ((2, 4, false), b"then".to_vec()));
+            assert_eq!(host.drain_until_quiet(), [], "receive {number} waits");
+            host.push(9, write_skipping_success(client, b"then"));
+            let then = host.wait_for(1)[0];
+            assert_eq!((fields(&then), buffers.bytes(&then)), ((2, 4, false), b"then".to_vec()));
         }
-        lent.unregister(&host.ring);
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn each_verb_ends_by_cancel_without_buffers_and_at_the_end_of_stream() {
-    on_both(|mut host| {
+fn recv_into_group_ends_when_cancelled_out_of_buffers_or_at_eof() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
-        let mut lent = Lent::new(&host.ring, 1, 64);
-        for receive in receives(server) {
+        let mut buffers = ProvidedBuffers::new(&host.ring, 1, 64);
+        for receive in group_receives(server) {
             host.push(1, receive);
-            assert_eq!(host.settle(), []);
+            assert_eq!(host.drain_until_quiet(), []);
             host.push(2, cancel(1));
-            let outcomes: Vec<_> = host.take(2).iter().map(fields).collect();
+            let outcomes: Vec<_> = host.wait_for(2).iter().map(fields).collect();
             assert!(outcomes.contains(&(1, errno(Errno::CANCELED), false)), "{outcomes:?}");
         }
         host.send(client, b"x");
-        let last = receives(server)[0];
+        let last = group_receives(server)[0];
         host.push(3, last);
-        let taken = host.take(1)[0];
+        let taken = host.wait_for(1)[0];
         // The test has the only buffer.
-        for receive in receives(server) {
+        for receive in group_receives(server) {
             host.send(client, b"y");
-            assert_eq!(host.once(receive), errno(Errno::NOBUFS));
+            assert_eq!(host.submit_and_wait(receive), errno(Errno::NOBUFS));
         }
-        assert_eq!(lent.bytes(&taken), b"x");
+        assert_eq!(buffers.bytes(&taken), b"x");
         let mut unread = 2;
         while unread > 0 {
             unread -= host.recv(server).unwrap().len();
         }
         host.kernel.shutdown(client, annulus_kernel::Shutdown::Write).unwrap();
-        for receive in receives(server) {
+        for receive in group_receives(server) {
             host.push(4, receive);
-            let end = host.take(1)[0];
+            let end = host.wait_for(1)[0];
             assert_eq!(end.result, 0);
             if end.buffer().is_some() {
-                assert_eq!(lent.bytes(&end), b"");
+                assert_eq!(buffers.bytes(&end), b"");
             }
         }
-        lent.unregister(&host.ring);
+        buffers.unregister(&host.ring);
     });
 }
 
 #[test]
-fn a_read_goes_into_memory_of_the_submitter() {
-    on_both(|mut host| {
+fn read_on_socket_fills_caller_memory() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
         let mut memory = [0; 8];
         let (fd, buffer) = (server, memory.as_mut_ptr());
         host.send(client, b"plain");
-        assert_eq!(host.once(op::Read { fd, buffer, len: 8, offset: u64::MAX }.entry()), 5);
+        assert_eq!(
+            host.submit_and_wait(op::Read { fd, buffer, len: 8, offset: u64::MAX }.entry()),
+            5
+        );
         assert_eq!(&memory[..5], b"plain");
     });
 }
 
 /// Writes until there is no space, and returns the last result.
-fn fill(host: &mut Host, fd: Fd, big: &[u8]) -> i32 {
+fn fill_send_buffer(host: &mut Host, fd: Fd, big: &[u8]) -> i32 {
     for _ in 0..1000 {
-        host.push(3, quiet(fd, big));
-        let answer = host.take(1)[0].result;
+        host.push(3, write_skipping_success(fd, big));
+        let answer = host.wait_for(1)[0].result;
         if answer < 0 {
             return answer;
         }
@@ -107,36 +110,36 @@ fn fill(host: &mut Host, fd: Fd, big: &[u8]) -> i32 {
 }
 
 #[test]
-fn a_write_that_skips_its_success_reports_a_short_count() {
-    on_both(|mut host| {
+fn short_write_with_skipped_success_is_reported() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
-        host.push(1, quiet(client, b"all of it"));
-        assert_eq!(host.settle(), []);
+        host.push(1, write_skipping_success(client, b"all of it"));
+        assert_eq!(host.drain_until_quiet(), []);
         assert_eq!(host.recv(server).unwrap(), b"all of it");
         let big = vec![1; 32 << 20];
-        host.push(2, quiet(client, &big));
-        let short = host.take(1)[0];
+        host.push(2, write_skipping_success(client, &big));
+        let short = host.wait_for(1)[0];
         assert!(short.result > 0 && (short.result as usize) < big.len(), "{short:?}");
-        assert_eq!(fill(&mut host, client, &big), errno(Errno::AGAIN));
+        assert_eq!(fill_send_buffer(&mut host, client, &big), errno(Errno::AGAIN));
     });
 }
 
 #[test]
-fn a_write_waits_for_space_and_sends_what_fits() {
-    on_both(|mut host| {
+fn write_waits_for_space_and_sends_what_fits() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
         let big = vec![1; 32 << 20];
         // On Linux, the loopback may move bytes meanwhile, which makes space.
         for _ in 0..3 {
-            fill(&mut host, client, &big);
-            assert_eq!(host.settle(), []);
+            fill_send_buffer(&mut host, client, &big);
+            assert_eq!(host.drain_until_quiet(), []);
         }
         host.push(5, write(client, &big, 0));
-        assert_eq!(host.settle(), []);
+        assert_eq!(host.drain_until_quiet(), []);
         // Enough to make space on both kernels.
         let mut read = 0;
         let short = loop {
-            read += host_receives(&mut host, server);
+            read += receive_part(&mut host, server);
             if let Some(done) = host.reap().first().copied() {
                 break done;
             }
@@ -148,7 +151,7 @@ fn a_write_waits_for_space_and_sends_what_fits() {
 }
 
 /// Receives a part while another operation may complete.
-fn host_receives(host: &mut Host, fd: Fd) -> usize {
+fn receive_part(host: &mut Host, fd: Fd) -> usize {
     let mut memory = vec![0; 1 << 16];
     let len = memory.len() as u32;
     let fd = op::Recv { fd, buffer: memory.as_mut_ptr(), len };
@@ -162,43 +165,43 @@ fn host_receives(host: &mut Host, fd: Fd) -> usize {
 }
 
 #[test]
-fn vectors_are_written_in_order() {
-    on_both(|mut host| {
+fn writev_sends_vectors_in_order() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
         let parts =
             [&b"one "[..], b"", b"two "].map(|part| IoVec { base: part.as_ptr(), len: part.len() });
         let (fd, vectors) = (client, parts.as_ptr());
-        assert_eq!(host.once(op::Writev { fd, vectors, count: 3, flags: 0 }.entry()), 8);
+        assert_eq!(host.submit_and_wait(op::Writev { fd, vectors, count: 3, flags: 0 }.entry()), 8);
         assert_eq!(host.recv(server).unwrap(), b"one two ");
     });
 }
 
 #[test]
-fn a_poll_reports_readiness_once() {
-    on_both(|mut host| {
+fn poll_reports_readiness_once() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
         let poll = op::Poll { fd: server, events: op::poll::IN }.entry();
         host.push(1, poll);
-        assert_eq!(host.settle(), []);
-        host.push(9, quiet(client, b"ready"));
-        let taken = host.settle();
+        assert_eq!(host.drain_until_quiet(), []);
+        host.push(9, write_skipping_success(client, b"ready"));
+        let taken = host.drain_until_quiet();
         assert_eq!(taken.iter().map(fields).collect::<Vec<_>>(), [(1, 1, false)]);
         // The socket is still readable.
-        assert_eq!(host.once(poll), 1);
+        assert_eq!(host.submit_and_wait(poll), 1);
     });
 }
 
 /// A zero-copy send.
-fn lent(fd: Fd, bytes: &[u8]) -> Entry {
+fn zero_copy_send(fd: Fd, bytes: &[u8]) -> Entry {
     op::zero_copy(send(fd, bytes, msg::WAITALL), false)
 }
 
 #[test]
-fn a_zero_copy_send_has_two_completions() {
-    on_both(|mut host| {
+fn zero_copy_send_has_two_completions() {
+    on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
-        host.push(1, lent(client, b"there"));
-        let taken = host.take(2);
+        host.push(1, zero_copy_send(client, b"there"));
+        let taken = host.wait_for(2);
         assert_eq!((fields(&taken[0]), fields(&taken[1])), ((1, 5, true), (1, 0, false)));
         assert!(!taken[0].is_notification() && taken[1].is_notification());
         assert_eq!(host.recv(server).unwrap(), b"there");
@@ -207,21 +210,21 @@ fn a_zero_copy_send_has_two_completions() {
         let (fd, flags) = (server, msg::WAITALL);
         let message = op::SendMsg { fd, header: ptr::from_ref(&header).cast(), flags };
         host.push(2, op::zero_copy(message.entry(), true));
-        let taken = host.take(2);
+        let taken = host.wait_for(2);
         assert_eq!((fields(&taken[0]), taken[1].is_notification()), ((2, 8, true), true));
         assert_eq!(host.recv(client).unwrap(), b"and back");
     });
 }
 
 #[test]
-fn an_impossible_zero_copy_send_fails() {
-    on_both(|mut host| {
+fn unsupported_zero_copy_send_fails() {
+    on_sim_and_linux(|mut host| {
         let (one, _other) = host.new_pair(SocketType::Stream, false);
-        host.push(1, lent(one, b"there"));
-        assert_eq!(host.take(1)[0].result, errno(Errno::OPNOTSUPP));
-        host.settle();
+        host.push(1, zero_copy_send(one, b"there"));
+        assert_eq!(host.wait_for(1)[0].result, errno(Errno::OPNOTSUPP));
+        host.drain_until_quiet();
         let (client, _server) = host.pair();
-        host.push(2, lent(client, b"there").with(EntryFlags::SKIP_SUCCESS));
-        assert_eq!(fields(&host.take(1)[0]), (2, errno(Errno::INVAL), false));
+        host.push(2, zero_copy_send(client, b"there").with(EntryFlags::SKIP_SUCCESS));
+        assert_eq!(fields(&host.wait_for(1)[0]), (2, errno(Errno::INVAL), false));
     });
 }
