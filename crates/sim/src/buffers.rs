@@ -1,4 +1,4 @@
-//! Buffer groups: memory for receives, which is checked until it is used.
+//! Buffer groups: memory for receives, checked for writes until a receive uses it.
 
 use crate::memory::BufferEntries;
 use crate::memory_range::MemoryRange;
@@ -13,7 +13,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// The flags of a completion that names this buffer.
+    /// Returns the completion flags that carry the id of this buffer.
     pub(crate) fn flags(self) -> u32 {
         CompletionFlags::BUFFER.bits() | u32::from(self.id) << 16
     }
@@ -24,12 +24,13 @@ pub(crate) struct BufferGroup {
     number: u16,
     entries: BufferEntries,
     count: u32,
-    /// The next buffer to use, and the first that was not seen yet; both wrap.
+    /// The index of the next buffer to use, and of the first that has not been taken yet. Both
+    /// wrap.
     head: u16,
     seen: u16,
-    /// Whether a buffer, by its id, is published and not used yet.
+    /// By buffer id: published and not used yet.
     held: Vec<bool>,
-    /// Bytes at both ends of a buffer that are poisoned.
+    /// Bytes poisoned at both ends of a buffer.
     span: usize,
 }
 
@@ -42,13 +43,13 @@ impl BufferGroup {
         self.number
     }
 
-    /// Buffers with the kernel.
+    /// Returns the number of buffers that the kernel has.
     pub(crate) fn len(&self) -> usize {
         usize::from(self.seen.wrapping_sub(self.head))
     }
 
-    /// Takes the buffers that were published since the last call, and poisons them. Panics if the kernel still has one of
-    /// them, or if there are more than the ring has entries.
+    /// Takes the buffers published since the last call, and poisons them. Panics if the kernel
+    /// still has one of them, or if there are more buffers than ring entries.
     #[inline]
     pub(crate) fn take_published(&mut self) {
         let tail = self.entries.tail();
@@ -61,7 +62,7 @@ impl BufferGroup {
         let held = self.len();
         assert!(
             held <= self.count as usize,
-            "buffer group {} holds {held} buffers in a ring of {}: what was published first is overwritten",
+            "buffer group {} holds {held} buffers in a ring of {} entries: published entries were overwritten",
             self.number,
             self.count,
         );
@@ -80,13 +81,14 @@ impl BufferGroup {
         self.held[index] = true;
     }
 
-    /// The buffer that a receive will use next.
+    /// Returns the buffer that the next receive will use.
     #[inline]
     pub(crate) fn next(&self) -> Option<Buffer> {
         (self.head != self.seen).then(|| self.buffer(self.head))
     }
 
-    /// Uses the next buffer: it belongs to the submitter again. Panics if it was written to while it was with the kernel.
+    /// Uses the next buffer, which then belongs to the submitter again. Panics if it was written to
+    /// while the kernel had it.
     #[inline]
     pub(crate) fn take(&mut self) -> Buffer {
         let buffer = self.buffer(self.head);
@@ -96,18 +98,17 @@ impl BufferGroup {
         buffer
     }
 
-    /// Checks all buffers that the kernel has. Panics as [`take`](Self::take).
+    /// Checks all buffers that the kernel has; panics like [`take`](Self::take).
     pub(crate) fn verify_all(&self) {
         self.held().for_each(|buffer| self.verify(buffer));
     }
 
-    /// Poisons the buffers of a range again.
+    /// Poisons the buffers that start in `range` again.
     pub(crate) fn poison_again(&self, range: &Range<u64>) {
         let within = self.held().filter(|buffer| range.contains(&buffer.memory.address()));
         within.for_each(|buffer| buffer.memory.poison(self.span));
     }
 
-    /// The buffers that the kernel has.
     fn held(&self) -> impl Iterator<Item = Buffer> {
         (0..self.len() as u16).map(|ahead| self.buffer(self.head.wrapping_add(ahead)))
     }

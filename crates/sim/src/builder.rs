@@ -11,7 +11,7 @@ use crate::world::{Settings, World};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Builds a simulation. By default: the newest kernel, a local network without load, and no faults.
+/// Builds a simulation. The default is the newest kernel, an idle local network and no faults.
 #[derive(Clone, Debug)]
 pub struct Builder {
     seed: u64,
@@ -26,7 +26,7 @@ pub struct Builder {
 }
 
 impl Sim {
-    /// A simulation that depends only on `seed` and on the calls made to it.
+    /// Returns the builder of a simulation that depends only on `seed` and on the calls made to it.
     pub fn builder(seed: u64) -> Builder {
         Builder::new(seed)
     }
@@ -47,64 +47,67 @@ impl Builder {
         }
     }
 
-    /// The kernel to simulate. [`Profile::current`] by default.
+    /// Sets the kernel to simulate; the default is [`Profile::current`].
     pub fn profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// The faults. None by default.
+    /// Sets the faults; the default is none.
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
     }
 
-    /// The network.
+    /// Sets the usual link of the network; the default is [`Link::default`].
     pub fn link(mut self, link: Link) -> Self {
         self.link = link;
         self
     }
 
-    /// The disk: empty by default. [`Sim::disk`] is the disk of an earlier run.
+    /// Sets the disk; the default is an empty one. [`Sim::disk`] returns the disk of an earlier
+    /// run.
     pub fn disk(mut self, disk: Disk) -> Self {
         self.disk = disk;
         self
     }
 
-    /// Network and faults chosen by the seed: [`Link::any`] and [`Faults::mixture`].
+    /// Lets the seed choose the network and the faults: [`Link::any`] and [`Faults::mixture`].
     pub fn chaos(self) -> Self {
-        // Not the seed itself, so that the run does not draw the same numbers.
+        // A different seed, so that this generator and that of the run draw different numbers.
         let mut random = Random::new(self.seed.rotate_left(32) ^ 0x00C4_A05C);
         let link = Link::any(&mut random);
         self.link(link).faults(Faults::mixture(&mut random))
     }
 
-    /// Most open descriptors, including rings: EMFILE beyond that. 65,536 by default.
+    /// Sets the maximum number of open descriptors, including those of rings. Opening more fails
+    /// with EMFILE. The default is 65,536.
     pub fn descriptors(mut self, most: usize) -> Self {
         self.descriptors = most;
         self
     }
 
-    /// The virtual time of each enter, so that time passes for a loop that only polls. 1 µs by default.
+    /// Sets the virtual time that each `enter` and each epoll wait takes, so that time also passes
+    /// for a loop that only polls. The default is 1 µs.
     pub fn turn(mut self, cost: Duration) -> Self {
         self.turn = cost;
         self
     }
 
-    /// Bytes at both ends of lent memory that are checked for writes: 256 by default. `usize::MAX` checks all of it, which takes
-    /// time.
+    /// Sets how many bytes at both ends of memory owned by the kernel are checked for writes. The
+    /// default is 256. `usize::MAX` checks all bytes, which is slow.
     pub fn poison(mut self, bytes: usize) -> Self {
         self.poison = bytes;
         self
     }
 
-    /// Records the trace as text too: see [`Sim::trace_lines`].
+    /// Also records the trace as text; see [`Sim::trace_lines`].
     pub fn trace_text(mut self) -> Self {
         self.text = true;
         self
     }
 
-    /// The simulated kernel, for a ring, a driver or a runtime.
+    /// Returns the simulated kernel, for a ring, a driver or a runtime.
     pub fn build(self) -> Rc<Sim> {
         let settings = Settings {
             seed: self.seed,

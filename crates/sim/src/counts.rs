@@ -3,13 +3,13 @@
 /// Counts since the simulation began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Entries consumed.
+    /// Entries consumed, and calls on sockets that transfer data or accept.
     pub submitted: u64,
-    /// Completions posted.
+    /// Completions posted, and results of those calls.
     pub completed: u64,
     /// Completions that found the queue full.
     pub overflowed: u64,
-    /// Enters.
+    /// Calls of `enter`, and epoll waits.
     pub enters: u64,
     /// Faults that occurred.
     pub faults: u64,

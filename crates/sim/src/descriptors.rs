@@ -1,4 +1,4 @@
-//! Descriptors and the files behind them. A file exists as long as a descriptor or an operation refers to it.
+//! Descriptors and their files. A file exists as long as a descriptor or an operation holds it.
 
 use crate::slab::Slab;
 use rustix::io::Errno;
@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::os::fd::RawFd;
 
-/// The first descriptor: far above those of the process, so that a mix-up is noticed.
+/// The lowest descriptor. It is far above those of the process, so that mixing them up is noticed.
 pub(crate) const FIRST_DESCRIPTOR: RawFd = 10_000;
 
-/// The file that a descriptor refers to, by number.
+/// What a descriptor refers to, by its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum File {
     Socket(u32),
@@ -19,12 +19,12 @@ pub(crate) enum File {
     Timer(u32),
 }
 
-/// The number of a file.
+/// The number of an open file.
 pub(crate) type FileId = u32;
 
-/// A file that an epoll instance watches, under the number that it was registered with.
+/// A watched file and the descriptor under which it was registered: the key in an epoll instance.
 pub(crate) type WatchKey = (RawFd, FileId);
-/// A registration of a file: the number of the epoll instance, and the key of the file there.
+/// A registration as the file sees it: the number of the epoll instance, and the key there.
 pub(crate) type Watcher = (u32, WatchKey);
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ struct CountedFile {
     holders: u32,
 }
 
-/// The process's table of descriptors.
+/// The descriptor table of the process.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     table: Vec<Option<FileId>>,
@@ -47,22 +47,21 @@ impl Descriptors {
         Self { table: Vec::new(), free: BinaryHeap::new(), files: Slab::new(), limit }
     }
 
-    /// Whether another descriptor can be opened.
     pub(crate) fn has_free(&self) -> bool {
         self.free() > 0
     }
 
-    /// How many more can be opened.
+    /// Returns how many more descriptors can be opened.
     pub(crate) fn free(&self) -> usize {
         self.limit.saturating_sub(self.len())
     }
 
-    /// Descriptors that are open.
+    /// Returns the number of open descriptors.
     pub(crate) fn len(&self) -> usize {
         self.table.len() - self.free.len()
     }
 
-    /// The lowest free descriptor, now open.
+    /// Opens the lowest free descriptor for a new file.
     pub(crate) fn open(&mut self, file: File) -> Result<RawFd, Errno> {
         if !self.has_free() {
             return Err(Errno::MFILE);
@@ -71,7 +70,7 @@ impl Descriptors {
         Ok(self.slot(id))
     }
 
-    /// Gives a file a descriptor, which takes over a reference.
+    /// Gives a file another descriptor, which takes over a reference of the caller.
     pub(crate) fn install(&mut self, id: FileId) -> Result<RawFd, Errno> {
         if self.has_free() { Ok(self.slot(id)) } else { Err(Errno::MFILE) }
     }
@@ -97,7 +96,7 @@ impl Descriptors {
         Ok((id, self.files.at(id).file))
     }
 
-    /// A file by its number, as long as it is open.
+    /// Returns a file by its number, while it is open.
     #[inline]
     pub(crate) fn file(&self, id: FileId) -> Option<File> {
         self.files.find(id).map(|open| open.file)
@@ -109,7 +108,7 @@ impl Descriptors {
         self.files.at_mut(id).holders += 1;
     }
 
-    /// Drops a reference. A file without references is returned, to be closed.
+    /// Drops a reference. Returns a file that has no references left, so that the caller closes it.
     #[inline]
     pub(crate) fn release(&mut self, id: FileId) -> Option<File> {
         let open = self.files.at_mut(id);
@@ -117,7 +116,7 @@ impl Descriptors {
         (open.holders == 0).then(|| self.files.remove(id).file)
     }
 
-    /// Closes a descriptor; as [`release`](Self::release).
+    /// Closes a descriptor; otherwise like [`release`](Self::release).
     pub(crate) fn close(&mut self, fd: RawFd) -> Result<Option<File>, Errno> {
         let (id, _) = self.find(fd)?;
         let slot = (fd - FIRST_DESCRIPTOR) as u32;
@@ -126,14 +125,14 @@ impl Descriptors {
         Ok(self.release(id))
     }
 
-    /// Files without a descriptor: operations refer to them, or they are being passed.
+    /// Returns the files without a descriptor: an operation holds them, or they are being passed.
     pub(crate) fn without_descriptor(&self) -> impl Iterator<Item = File> {
         let with_descriptor: BTreeSet<FileId> = self.table.iter().flatten().copied().collect();
         let hidden = self.files.iter().filter(move |(id, _)| !with_descriptor.contains(id));
         hidden.map(|(_, open)| open.file)
     }
 
-    /// All open descriptors and their files.
+    /// Returns all open descriptors and their files.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RawFd, File)> {
         let open = (FIRST_DESCRIPTOR..).zip(&self.table);
         open.filter_map(|(fd, id)| Some((fd, self.files.at((*id)?).file)))

@@ -1,10 +1,10 @@
-//! Faults, and how often they occur. All are off by default.
+//! Faults, and how often they occur.
 
 use crate::random::Random;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A fault. Each is something that Linux may do, too.
+        /// A fault. Linux may do each of these as well.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Fault {
@@ -21,45 +21,47 @@ macro_rules! faults {
 faults! {
     /// A wait ends with EINTR.
     Interrupt,
-    /// An enter fails with EAGAIN and consumes nothing.
+    /// An `enter` fails with EAGAIN and consumes nothing.
     EnterAgain,
-    /// An enter fails with EBUSY and consumes nothing.
+    /// An `enter` fails with EBUSY and consumes nothing.
     EnterBusy,
-    /// An enter consumes some of the entries, and does not wait.
+    /// An `enter` consumes only some of the entries, and does not wait.
     PartialSubmit,
-    /// An accept finds no descriptor (EMFILE).
+    /// An accept fails with EMFILE.
     AcceptLimit,
-    /// `socket` finds no descriptor (EMFILE).
+    /// A call that creates sockets fails with EMFILE.
     SocketLimit,
-    /// A receive, send, accept or connect fails with ENOMEM, also if it is a system call.
+    /// A receive, send, accept or connect fails with ENOMEM, as an operation or as a call.
     NoMemory,
-    /// A receive into a buffer group fails with ENOBUFS although there are buffers.
+    /// A receive into a buffer group fails with ENOBUFS although the group has buffers.
     NoBuffers,
-    /// A multishot operation ends early, with a success as its last completion.
+    /// A multishot receive or accept ends early, and its last completion is a success.
     EndsWell,
-    /// A multishot operation ends early, with ENOMEM as its last completion.
+    /// A multishot receive or accept ends early, and its last completion is ENOMEM.
     EndsBadly,
-    /// A cancelled operation completes before its cancel does.
+    /// A cancelled operation completes before the cancel does.
     CancelSecond,
-    /// A cancel comes too late: EALREADY or ENOENT, and the target completes without it.
+    /// A cancel is too late: it fails with EALREADY or ENOENT, and a target that is ready completes
+    /// normally.
     CancelLost,
-    /// Deferred work runs in another order, except on one socket; edges of epoll come in another order.
+    /// Deferred work runs in a different order, except on the same socket. epoll reports edges in a
+    /// different order.
     Shuffle,
-    /// An operation that could complete at once is deferred; a send that is not to wait fails with EAGAIN.
+    /// An operation that could complete at once is deferred. A non-blocking send fails with EAGAIN.
     Defer,
-    /// A receive gets less than there is.
+    /// A receive gets fewer bytes than have arrived.
     ShortRead,
-    /// A send takes less than there is space for.
+    /// A send takes fewer bytes than fit.
     ShortWrite,
-    /// A segmented send fails with EIO, as on a device that cannot segment.
+    /// A segmented send fails with EIO, like on a device that cannot segment.
     SegmentsRefused,
-    /// A connection is reset. Bytes are lost.
+    /// A connection is reset, and bytes are lost.
     Reset,
     /// epoll reports a socket that is not ready.
     NeedlessEdge,
 }
 
-/// How often each [`Fault`] occurs, in thousandths of its opportunities.
+/// How often each [`Fault`] occurs, per thousand opportunities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
     per_mille: [u16; Fault::ALL.len()],
@@ -71,7 +73,8 @@ impl Faults {
         Self { per_mille: [0; Fault::ALL.len()] }
     }
 
-    /// A random mixture: each fault is off, rare or frequent. [`Fault::Reset`] is off, because it alone loses bytes.
+    /// Draws a random mixture: each fault is off, rare or frequent. [`Fault::Reset`] is off,
+    /// because only it loses the bytes of a connection.
     pub fn mixture(random: &mut Random) -> Self {
         let mut faults = Self::none();
         for &fault in Fault::ALL {
@@ -80,14 +83,14 @@ impl Faults {
         faults.with(Fault::Reset, 0)
     }
 
-    /// The same faults, with `fault` occurring `per_mille` times in a thousand.
+    /// Sets the rate of `fault` to `per_mille` per thousand opportunities.
     #[must_use]
     pub fn with(mut self, fault: Fault, per_mille: u16) -> Self {
         self.per_mille[fault as usize] = per_mille;
         self
     }
 
-    /// How often `fault` occurs, in thousandths.
+    /// Returns the rate of `fault` per thousand opportunities.
     #[inline]
     pub fn of(&self, fault: Fault) -> u16 {
         self.per_mille[fault as usize]

@@ -6,8 +6,9 @@ use crate::timeline::nanos;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The calls for a program that runs several hosts on one simulated kernel, and names the host that calls it. They are a trait of their
-/// own because a test of programs has no use for them: a call within one of the hosts would mix them up.
+/// Calls for a program that runs several hosts on one simulated kernel and says which of them is
+/// calling. They are a separate trait because tests of a single program do not need them: such a
+/// call from within a host would confuse the hosts.
 ///
 /// ```
 /// use annulus_sim::{Hosts, Sim};
@@ -16,37 +17,43 @@ use std::time::Duration;
 /// let sim = Sim::builder(1).build();
 /// let server = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 /// sim.set_host(Some(server));
-/// // What is called here is called by the server.
+/// // Calls made here come from the server.
 /// sim.set_host(None);
 /// assert!(!sim.pass_until(None)); // Nothing can happen.
 /// ```
 pub trait Hosts {
-    /// Calls from now on are those of the host with this address, or with `None` of one that has every address, as at first. On a host,
-    /// an unbound socket has its address, the wildcard and the loopback are that address, and others cannot be bound. A ring belongs to
-    /// the host that has set it up.
+    /// Makes further calls come from the host with this address. `None`, the initial value, is a
+    /// host that has every address. On a host, the wildcard and loopback addresses mean the host's
+    /// own address, unbound sockets use it, and no other address can be bound. A ring belongs to
+    /// the host that set it up.
     fn set_host(&self, host: Option<IpAddr>);
 
-    /// A host loses its power: its connections are gone, and nothing arrives at it until [`restart`](Self::restart). Peers are not notified,
-    /// so that their connections are half-open. Data that it had sent or that is in flight, datagrams too, is lost.
+    /// Cuts the power of a host. Its connections are gone, and nothing arrives at it until
+    /// [`restart`](Self::restart). Peers are not notified, so their connections are half-open.
+    /// Everything that the host has sent and that is still in flight is lost, including datagrams.
     ///
-    /// The descriptors and rings remain to be closed, for which no time passes: operations at the device end with EIO without an effect,
-    /// and so do file calls until the restart. The page cache is not lost: all hosts share one disk.
+    /// The descriptors and rings of the host stay open until they are closed, which takes no time.
+    /// File operations that wait for the device end with EIO and have no effect. File calls fail
+    /// with EIO until the restart. The page cache is kept, because all hosts share one disk.
     fn crash(&self, host: IpAddr);
 
-    /// The host is there again. Data from peers to connections of which it knows no more gets a reset.
+    /// Starts a host again. Peers that send on a connection from before the crash get a reset.
     fn restart(&self, host: IpAddr);
 
-    /// Lets time pass until a ring has something to do, or until this time, counted from the beginning. False if neither can come.
+    /// Lets time pass until a ring or an epoll instance has something to do, or until `deadline`,
+    /// counted from the start of the simulation. Returns false if there is no deadline and nothing
+    /// can happen.
     fn pass_until(&self, deadline: Option<Duration>) -> bool;
 
-    /// The link of all addresses that have none of their own.
+    /// Returns the link between addresses that have no link of their own.
     fn usual_link(&self) -> Link;
 
-    /// Gives the way between two addresses a [`Link`] of its own, or with `None` the usual one again. Bytes that are on their way are
-    /// not overtaken. Sockets have the buffers of the usual link.
+    /// Sets the [`Link`] between two addresses; `None` restores the usual one. Bytes that are
+    /// already on their way are not overtaken. Buffer sizes of sockets always come from the usual
+    /// link.
     fn set_link(&self, a: IpAddr, b: IpAddr, link: Option<Link>);
 
-    /// Resets all connections between two addresses: both ends get an error, and bytes are lost.
+    /// Resets all connections between two addresses. Both ends get an error, and bytes are lost.
     fn reset(&self, a: IpAddr, b: IpAddr);
 }
 

@@ -1,14 +1,16 @@
-//! A simulated kernel under annulus.
+//! A simulated kernel for annulus.
 //!
-//! [`Sim`] implements [`annulus_kernel::Kernel`], so that ring, driver and runtime run above it unchanged: it reads their entries
-//! from the memory that it maps for them, takes buffers from their buffer rings, and posts completions; for an epoll driver it has
-//! epoll, timers, and calls that do not wait. It has no real sockets and
-//! no real time. A run depends only on its seed, and repeats exactly.
+//! [`Sim`] implements [`annulus_kernel::Kernel`], so the ring, the drivers and the runtime run on
+//! it unchanged. For io_uring it reads entries from the memory it maps, takes buffers from
+//! registered buffer rings and posts completions. For the epoll driver it has epoll, timers and
+//! non-blocking calls. It uses no real sockets and no real time. A run depends only on its seed and
+//! repeats exactly.
 //!
-//! It has TCP, UDP and Unix sockets, and files on a [`Disk`] of which a power cut leaves what was synced. It simulates latency,
-//! bandwidth, windows and back pressure, half-closes and resets, and the [`Fault`]s that are asked for. It checks lent memory: a
-//! write to a buffer that is with the kernel, a buffer that is published twice, and bytes that change while they are being sent
-//! are panics.
+//! It has TCP, UDP and Unix sockets, and files on a [`Disk`] that keeps synced data across a power
+//! cut. It simulates latency, bandwidth, windows, back pressure, half-closes and resets, and
+//! injects the configured [`Fault`]s. It also checks memory that the kernel owns: it panics when
+//! such a buffer is written to, when a buffer is published twice, and when bytes change while they
+//! are being sent.
 //!
 //! DIVERGENCES.md, next to the manifest of this crate, lists the differences from Linux.
 //!

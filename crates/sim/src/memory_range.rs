@@ -1,11 +1,13 @@
-//! A range of the submitter's memory, and the check that it was not written to meanwhile.
+//! A range of the submitter's memory, and checks that the submitter does not touch it while the
+//! kernel owns it.
 #![allow(unsafe_code)]
 
 use crate::random::mix;
 use annulus_kernel::file::FileStat;
 use std::collections::VecDeque;
 
-/// The bytes that fill memory while the kernel has it: neighbours differ, and none is ASCII.
+/// The pattern that fills memory while the kernel owns it. Neighbouring bytes differ, and none is
+/// ASCII.
 const POISON_PATTERN: [u8; 256] = {
     let mut bytes = [0; 256];
     let mut i = 0;
@@ -16,20 +18,20 @@ const POISON_PATTERN: [u8; 256] = {
     bytes
 };
 
-/// A range of memory that is lent to the kernel.
+/// A range of memory that the kernel owns or may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryRange {
     address: u64,
     len: usize,
 }
 
-/// A hash of a range.
+/// A checksum of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checksum(u64);
 
 impl MemoryRange {
     /// # Safety
-    /// The memory must be lent to the kernel until it posts the terminal completion.
+    /// The kernel must be allowed to use the memory until it posts the terminal completion.
     pub(crate) unsafe fn new(address: u64, len: usize) -> Self {
         Self { address, len }
     }
@@ -39,20 +41,20 @@ impl MemoryRange {
         self.len
     }
 
-    /// The range without its first `count` bytes.
+    /// Returns the range without its first `count` bytes.
     #[inline]
     pub(crate) fn skip(self, count: usize) -> Self {
         let count = count.min(self.len);
         Self { address: self.address + count as u64, len: self.len - count }
     }
 
-    /// The first `count` bytes of the range.
+    /// Returns the first `count` bytes of the range.
     #[inline]
     pub(crate) fn first(self, count: usize) -> Self {
         Self { len: self.len.min(count), ..self }
     }
 
-    /// Appends the bytes of the whole range to `bytes`.
+    /// Appends all bytes of the range to `bytes`.
     #[inline]
     pub(crate) fn append_to(self, bytes: &mut VecDeque<u8>) {
         if self.len > 0 {
@@ -60,7 +62,8 @@ impl MemoryRange {
         }
     }
 
-    /// Moves the bytes that fit from the front of `bytes`, and returns how many.
+    /// Moves at most `most` bytes from the front of `bytes` into the range, as many as fit, and
+    /// returns their number.
     #[inline]
     pub(crate) fn fill_from(self, bytes: &mut VecDeque<u8>, most: usize) -> usize {
         let count = self.len.min(most).min(bytes.len());
@@ -72,14 +75,14 @@ impl MemoryRange {
         count
     }
 
-    /// A copy of the bytes of the whole range.
+    /// Copies all bytes of the range.
     pub(crate) fn bytes(self) -> Vec<u8> {
         let mut bytes = VecDeque::with_capacity(self.len);
         self.append_to(&mut bytes);
         bytes.into()
     }
 
-    /// Writes the beginning of `bytes`, as much as fits; nothing if the address is zero.
+    /// Writes the beginning of `bytes`, as much as fits. Does nothing if the address is zero.
     #[inline]
     pub(crate) fn put(self, bytes: &[u8]) {
         if self.address != 0 {
@@ -94,18 +97,18 @@ impl MemoryRange {
         self.put(unsafe { std::slice::from_raw_parts(start, size_of::<FileStat>()) });
     }
 
-    /// The address of the first byte.
+    /// Returns the address of the first byte.
     pub(crate) fn address(self) -> u64 {
         self.address
     }
 
-    /// Poisons the first and last `span` bytes.
+    /// Fills the first and last `span` bytes with the pattern.
     #[inline]
     pub(crate) fn poison(self, span: usize) {
         self.edges(span, |part| part.write(&POISON_PATTERN));
     }
 
-    /// The offset of the first byte of poison that was overwritten, if any.
+    /// Returns the offset of the first byte of the pattern that was overwritten, if any.
     #[inline]
     pub(crate) fn overwritten_at(self, span: usize) -> Option<u64> {
         let mut found = None;
@@ -119,7 +122,7 @@ impl MemoryRange {
         found
     }
 
-    /// A hash of the first and last `span` bytes, which must be initialised.
+    /// Returns a checksum of the first and last `span` bytes, which must be initialised.
     pub(crate) fn checksum(self, span: usize) -> Checksum {
         let mut hash = self.len as u64;
         self.edges(span, |part| {
@@ -133,7 +136,7 @@ impl MemoryRange {
         Checksum(hash)
     }
 
-    /// Calls `each` with the parts of both edges, each no longer than the poison.
+    /// Calls `each` with the parts of both edges, each at most as long as the pattern.
     #[inline]
     fn edges(self, span: usize, mut each: impl FnMut(Self)) {
         let span = span.min(self.len);
@@ -151,15 +154,17 @@ impl MemoryRange {
     #[inline]
     fn write(self, bytes: &[u8]) {
         let count = self.len.min(bytes.len());
-        // SAFETY: the memory is lent to the kernel for writing, and no other code uses it.
+        // SAFETY: the kernel may write to this memory, and no other code uses it.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer(), count) };
     }
 
-    /// The bytes, which must be initialised: by the submitter, if they are to be sent, or by `poison`. Not for address zero.
+    /// Returns the bytes. They must be initialised, by the submitter or by `poison`, and the
+    /// address must not be zero.
     #[inline]
     fn slice(&self) -> &[u8] {
-        // SAFETY: the memory is lent to the kernel, so that no other code writes to it, and its bytes are initialised: the
-        // submitter has written what it sends, and the edges that `touched` reads were poisoned.
+        // SAFETY: no other code writes to the memory while the kernel owns it. The bytes are
+        // initialised: the submitter has written what it sends, and `poison` has filled the edges
+        // that `overwritten_at` reads.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.len) }
     }
 
@@ -170,7 +175,7 @@ impl MemoryRange {
 }
 
 impl Checksum {
-    /// A checksum over several ranges.
+    /// Combines the checksums of several ranges.
     pub(crate) fn join(self, other: Self) -> Self {
         Self(mix(self.0 ^ other.0.rotate_left(1)))
     }
@@ -181,7 +186,7 @@ mod tests {
     use super::*;
 
     fn range(memory: &mut [u8]) -> MemoryRange {
-        // SAFETY: the tests use the memory only while they do not use the range.
+        // SAFETY: the tests never use the memory and the range at the same time.
         unsafe { MemoryRange::new(memory.as_mut_ptr().expose_provenance() as u64, memory.len()) }
     }
 

@@ -17,20 +17,18 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) struct Op {
     pub(crate) user_data: u64,
     pub(crate) ring: u32,
-    /// The file that it keeps open, and its socket.
+    /// The open file that it holds, and its socket.
     pub(crate) file: Option<(FileId, SocketId)>,
-    /// A success has no completion.
+    /// A success posts no completion.
     pub(crate) skip_success: bool,
-    /// The operation must not wait.
     pub(crate) nowait: bool,
-    /// The operation is in the work queue of its ring.
+    /// It is in the work queue of its ring.
     pub(crate) queued: bool,
-    /// The operation was cancelled.
     pub(crate) cancelled: bool,
     pub(crate) body: OpKind,
 }
 
-/// The kind of an operation.
+/// The kind of an operation, with its state.
 #[derive(Debug)]
 pub(crate) enum OpKind {
     Accept {
@@ -43,15 +41,15 @@ pub(crate) enum OpKind {
         events: u32,
         multi: bool,
     },
-    /// A timeout, which the clock of the network ends.
+    /// A timeout, which ends at a time on the network's timeline.
     Timer {
         after: Nanos,
     },
-    /// The memory of a zero-copy send that has completed, until its notification.
+    /// A completed zero-copy send, whose memory is in use until the notification.
     Notification(Notification),
     /// A file call that waits for the device.
     File(Box<PendingFileCall>),
-    /// A poll of a descriptor that is not simulated: it never completes.
+    /// A poll of a real descriptor of the process, which never completes.
     Never,
 }
 
@@ -60,35 +58,35 @@ pub(crate) enum OpKind {
 pub(crate) struct ReceiveOp {
     pub(crate) into: Destination,
     pub(crate) multi: bool,
-    /// Bytes it may still receive; `None` is no limit.
+    /// Bytes it may still receive; `None` means no limit.
     pub(crate) remaining: Option<u32>,
-    /// Bytes that it may receive at a time.
+    /// Maximum number of bytes per completion.
     pub(crate) max_at_once: usize,
-    /// Where the metadata goes; without it, the metadata is lost.
+    /// Where the metadata of a message goes; without it, the metadata is discarded.
     pub(crate) cover: Option<Box<MetadataTarget>>,
-    /// The whole length of a datagram is reported, even if it was truncated.
+    /// Report the full length of a truncated datagram.
     pub(crate) whole: bool,
-    /// The receive waits, and its memory is poisoned.
+    /// The receive waits, so its memory is poisoned.
     pub(crate) watched: bool,
 }
 
-/// Where the sender, the control messages and the flags of a message go.
+/// Where the sender's address, the control messages and the flags of a message go.
 #[derive(Debug)]
 pub(crate) enum MetadataTarget {
-    /// They go to the header, and the memory that it names.
+    /// To the header of the receive, and the memory it refers to.
     ToHeader(MessageHeader),
-    /// They go in front of the payload.
+    /// Into the buffer, before the payload.
     BeforePayload(Layout),
 }
 
 impl ReceiveOp {
-    /// Begins to check memory of the submitter.
+    /// Starts checking the submitter's memory for writes.
     pub(crate) fn watch(&mut self, span: usize) {
         self.into.ranges().iter().for_each(|range| range.poison(span));
         self.watched = true;
     }
 
-    /// The offset at which checked memory was written to, if it was.
+    /// Returns the offset of a write to checked memory, if there was one.
     pub(crate) fn overwritten_at(&self, span: usize) -> Option<u64> {
         let ranges = if self.watched { self.into.ranges() } else { &[] };
         ranges.iter().find_map(|range| range.overwritten_at(span))
@@ -109,19 +107,18 @@ pub(crate) struct SendOp {
     pub(crate) source: SendSource,
     pub(crate) total: usize,
     pub(crate) done: usize,
-    /// The send continues until everything is sent.
+    /// Keep sending until all bytes are sent.
     pub(crate) all: bool,
-    /// A short count has a completion even if a success has none.
+    /// A short count posts a completion even if `skip_success` is set.
     pub(crate) short_fails: bool,
-    /// The data sent beside the bytes.
     pub(crate) ancillary: Option<Box<Ancillary>>,
-    /// The memory is zero_copy until a notification.
+    /// The memory stays in use until a notification.
     pub(crate) zero_copy: bool,
-    /// The checksum of its memory when it began to wait.
+    /// Checksum of the memory, taken when the send began to wait.
     pub(crate) checksum: Option<Checksum>,
 }
 
-/// The memory of a completed zero-copy send.
+/// A completed zero-copy send that waits for its notification.
 #[derive(Debug)]
 pub(crate) struct Notification {
     source: SendSource,
@@ -134,37 +131,37 @@ impl Notification {
         Self { checksum: source.checksum(span), source, after }
     }
 
-    /// Whether its memory is unchanged.
+    /// Returns true if its memory has not changed.
     pub(crate) fn is_intact(&self, span: usize) -> bool {
         self.checksum == self.source.checksum(span)
     }
 }
 
-/// The data that a message is sent with beside its bytes.
+/// What a message carries in addition to its bytes.
 #[derive(Debug)]
 pub(crate) struct Ancillary {
     pub(crate) to: Option<Address>,
-    /// The memory of its control messages.
+    /// The memory of its control messages, which is checked for changes.
     pub(crate) control: MemoryRange,
     pub(crate) options: SendOptions,
-    /// Files that it keeps open until they are sent.
+    /// Files to pass, kept open until they are sent.
     pub(crate) rights: Vec<FileId>,
 }
 
 /// A file call that waits for the device.
 #[derive(Debug)]
 pub(crate) struct PendingFileCall {
-    /// Taken when its time has come.
+    /// Taken when the device is done.
     pub(crate) call: Option<DiskCall>,
     pub(crate) after: Nanos,
-    /// The file that it keeps open.
+    /// Open files that it holds.
     pub(crate) held: Vec<FileId>,
-    /// The checksum of the memory of a write when it began to wait.
+    /// Checksum of the memory of a write, taken when it began to wait.
     pub(crate) checksum: Option<Checksum>,
 }
 
 impl PendingFileCall {
-    /// Begins to check its memory.
+    /// Starts checking its memory: for writes if the call fills it, otherwise for changes.
     pub(crate) fn watch(&mut self, span: usize) {
         let Some(call) = &self.call else { return };
         match call.fills {
@@ -173,7 +170,7 @@ impl PendingFileCall {
         }
     }
 
-    /// Whether its memory is unchanged.
+    /// Returns true if its memory is untouched.
     pub(crate) fn is_intact(&self, span: usize) -> bool {
         let Some(call) = &self.call else { return true };
         match call.fills {
@@ -187,34 +184,35 @@ fn checksum(ranges: &[MemoryRange], span: usize) -> Option<Checksum> {
     ranges.iter().map(|range| range.checksum(span)).reduce(Checksum::join)
 }
 
-/// Memory to send from.
+/// The memory that a send reads.
 #[derive(Debug)]
 pub(crate) enum SendSource {
     One(MemoryRange),
     Many(Box<[MemoryRange]>),
 }
 
-/// The outcome of a try.
+/// The outcome of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done(OpResult),
     /// The operation waits until its socket is ready.
     Waits,
-    /// The operation continues after other work.
+    /// The operation continues after other queued work.
     Continues,
 }
 
-/// The last completion of an operation.
+/// The result of an operation: the completion to post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpResult {
     pub(crate) result: i32,
     pub(crate) flags: u32,
-    /// Not a full success, even if no error: it has a completion even if a success has none.
+    /// Not a complete success: a completion is posted even if successes are skipped. A short count
+    /// is not an error, but also sets this.
     pub(crate) failed: bool,
 }
 
 impl Op {
-    /// An operation without a socket.
+    /// Creates an operation that has no socket.
     pub(crate) fn without_socket(
         ring: u32,
         user_data: u64,
@@ -229,20 +227,20 @@ impl Op {
         self.file.map(|(_, socket)| socket)
     }
 
-    /// The side of the socket that it waits for.
+    /// Returns the side of the socket that it waits for.
     pub(crate) fn side(&self) -> Side {
         match self.body {
             OpKind::Connect | OpKind::Send(_) => Side::Write,
             OpKind::Poll { events, .. } if events & poll::IN == 0 => Side::Write,
             OpKind::Accept { .. } | OpKind::Receive(_) | OpKind::Poll { .. } => Side::Read,
-            // They wait at no socket.
+            // These do not wait at a socket.
             OpKind::Timer { .. } | OpKind::Notification(_) | OpKind::File(_) | OpKind::Never => {
                 Side::Read
             }
         }
     }
 
-    /// Other files that it keeps open: to send them, or for the device.
+    /// Returns the other files it holds: those to be passed, or those of a file call.
     pub(crate) fn held_files(&self) -> &[FileId] {
         match &self.body {
             OpKind::Send(SendOp { ancillary: Some(ancillary), .. }) => &ancillary.rights,
@@ -251,7 +249,8 @@ impl Op {
         }
     }
 
-    /// The result if it is stopped now: the bytes that a send has done count.
+    /// Returns the result if the operation is stopped now. A send that has sent something reports
+    /// the count.
     pub(crate) fn stopped_by(&self, errno: Errno) -> OpResult {
         match &self.body {
             OpKind::Send(send) if send.done > 0 => {
@@ -263,7 +262,7 @@ impl Op {
 }
 
 impl Destination {
-    /// Memory of the submitter.
+    /// Returns the submitter's memory; empty for a buffer group.
     pub(crate) fn ranges(&self) -> &[MemoryRange] {
         match self {
             Self::Memory(range) => std::slice::from_ref(range),
@@ -274,12 +273,12 @@ impl Destination {
 }
 
 impl SendOp {
-    /// The destination of a datagram; none if its socket is connected.
+    /// Returns the destination of a datagram; `None` means the connected peer.
     pub(crate) fn to(&self) -> Option<&Address> {
         self.ancillary.as_ref()?.to.as_ref()
     }
 
-    /// The checksum of its memory.
+    /// Returns the checksum of the bytes and the control messages.
     pub(crate) fn memory_checksum(&self, span: usize) -> Option<Checksum> {
         let control = self.ancillary.as_ref().map(|ancillary| ancillary.control.checksum(span));
         self.source.checksum(span).into_iter().chain(control).reduce(Checksum::join)
@@ -295,14 +294,13 @@ impl SendSource {
         }
     }
 
-    /// A copy of the memory.
+    /// Copies the bytes.
     pub(crate) fn gather(&self) -> Vec<u8> {
         let mut bytes = VecDeque::new();
         self.ranges().iter().for_each(|range| range.append_to(&mut bytes));
         bytes.into()
     }
 
-    /// The checksum of the memory.
     fn checksum(&self, span: usize) -> Option<Checksum> {
         checksum(self.ranges(), span)
     }
@@ -346,20 +344,21 @@ impl Ops {
         id
     }
 
-    /// The operation, unless it has ended.
+    /// Returns the operation, unless it has ended.
     #[inline]
     pub(crate) fn find(&mut self, id: OpId) -> Option<&mut Op> {
         self.slab.find(id.slot).filter(|(order, _)| *order == id.order)?;
         Some(&mut self.slab.at_mut(id.slot).1)
     }
 
-    /// As [`find`](Self::find), without mutation.
+    /// Like [`find`](Self::find), but immutable.
     #[inline]
     pub(crate) fn peek(&self, id: OpId) -> Option<&Op> {
         self.slab.find(id.slot).filter(|(order, _)| *order == id.order).map(|(_, op)| op)
     }
 
-    /// Takes an operation out to try it; [`put`](Self::put) or [`end`](Self::end) must follow.
+    /// Takes an operation out to try it. The caller must then call [`put`](Self::put) or
+    /// [`end`](Self::end).
     #[inline]
     pub(crate) fn take(&mut self, id: OpId) -> Op {
         self.slab.take(id.slot).1
@@ -370,26 +369,25 @@ impl Ops {
         self.slab.put(id.slot, (id.order, op));
     }
 
-    /// An operation that was taken out has ended.
+    /// Removes an operation that was taken out and has ended.
     #[inline]
     pub(crate) fn end(&mut self, id: OpId, op: &Op) {
         self.slab.forget(id.slot);
         self.by_data.remove(&(op.ring, op.user_data, id));
     }
 
-    /// The oldest operation with this `user_data` on a ring.
+    /// Returns the oldest operation of a ring with this `user_data`.
     pub(crate) fn oldest_with(&self, ring: u32, user_data: u64) -> Option<OpId> {
         let first = OpId { order: 0, slot: 0 };
         let (found_ring, data, id) = *self.by_data.range((ring, user_data, first)..).next()?;
         (found_ring == ring && data == user_data).then_some(id)
     }
 
-    /// Everything that is in flight.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Op> {
         self.slab.iter().map(|(_, (_, op))| op)
     }
 
-    /// Everything that is in flight on a ring, oldest first.
+    /// Returns the operations of a ring that are in flight, oldest first.
     pub(crate) fn ids_of_ring(&self, ring: u32) -> Vec<OpId> {
         let own = self.slab.iter().filter(|(_, (_, op))| op.ring == ring);
         let mut ids: Vec<OpId> = own.map(|(slot, &(order, _))| OpId { order, slot }).collect();

@@ -1,11 +1,11 @@
-//! The kernel to simulate: the set-up flags that it grants, and its operations.
+//! The kernel to simulate: the set-up flags it grants, its features and its operations.
 
 use crate::memory::{FILE_OPCODES, REFUSED_FILE_OPCODES};
 use annulus_ring::opcode::{self, Need, OPERATIONS, Operation};
 use annulus_ring::{KernelFeatures, SetupFlags};
 use rustix::io::Errno;
 
-/// The operations that are simulated besides those of files.
+/// The simulated operations that are not file calls.
 const NON_FILE_OPCODES: [u8; 13] = [
     opcode::NOP,
     opcode::POLL_ADD,
@@ -22,7 +22,7 @@ const NON_FILE_OPCODES: [u8; 13] = [
     opcode::SENDMSG_ZC,
 ];
 
-/// The simulated operations, by bits.
+/// A bit for each simulated opcode.
 const SIMULATED_OPCODE_BITS: u64 = bits(&NON_FILE_OPCODES) | bits(&FILE_OPCODES);
 
 const fn bits(opcodes: &[u8]) -> u64 {
@@ -41,26 +41,28 @@ const _: () = {
         let never = matches!(need, Need::Never);
         assert!(
             never || answered >> opcode & 1 == 1,
-            "an operation is neither simulated nor refused"
+            "an operation of the table is neither simulated nor refused"
         );
         at += 1;
     }
 };
 
-/// The features of a kernel.
+/// The version-dependent features of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Set-up flags that are granted; others fail with EINVAL.
+    /// The set-up flags that are granted; any other fails with EINVAL.
     pub setup: SetupFlags,
-    /// The features that the kernel reports.
+    /// The feature bits that a set-up reports.
     pub features: KernelFeatures,
-    /// Whether a multishot receive can have a limit (6.17); if not, one fails with EINVAL.
+    /// Whether a multishot receive may have a limit (Linux 6.17); otherwise a limit fails with
+    /// EINVAL.
     pub receive_limit: bool,
-    /// Whether a zero-copy send can report (6.2); if not, asking for it fails with EINVAL.
+    /// Whether a zero-copy send may ask for a usage report (Linux 6.2); otherwise asking fails with
+    /// EINVAL.
     pub zero_copy_report: bool,
-    /// Operations that are missing: EINVAL, and not in the probe.
+    /// Opcodes that fail with EINVAL and are missing from the probe.
     pub missing: Vec<u8>,
-    /// The error of every set-up.
+    /// The error with which every set-up fails, if any.
     pub refusal: Option<Errno>,
 }
 
@@ -79,7 +81,7 @@ impl Profile {
         }
     }
 
-    /// Linux 6.0: no deferred task work, an index array, no limit of receives, no zero-copy sendmsg.
+    /// Linux 6.0: no deferred task work, an index array, no receive limit, no zero-copy sendmsg.
     pub fn old() -> Self {
         Self {
             setup: SetupFlags::CQSIZE
@@ -104,28 +106,28 @@ impl Profile {
         }
     }
 
-    /// The same kernel, on which every set-up fails with `errno`.
+    /// Makes every set-up fail with `errno`.
     #[must_use]
     pub fn refusing(self, errno: Errno) -> Self {
         Self { refusal: Some(errno), ..self }
     }
 
-    /// The same kernel without an operation.
+    /// Removes an operation.
     #[must_use]
     pub fn without(mut self, opcode: u8) -> Self {
         self.missing.push(opcode);
         self
     }
 
-    /// Whether it has an operation.
+    /// Returns true if the kernel has an operation.
     #[inline]
     pub fn has(&self, opcode: u8) -> bool {
-        // This is checked for each entry: a bit, not a search.
+        // Runs for each entry, so it tests a bit instead of searching.
         let simulated = opcode < 64 && SIMULATED_OPCODE_BITS >> opcode & 1 == 1;
         simulated && (self.missing.is_empty() || !self.missing.contains(&opcode))
     }
 
-    /// The highest opcode the kernel knows.
+    /// Returns the highest opcode that the kernel has.
     pub(crate) fn last_opcode(&self) -> u8 {
         (0..64).rev().find(|&code| self.has(code)).unwrap_or(0)
     }

@@ -1,38 +1,39 @@
 //! The random generator, which depends only on its seed.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): a counter and a mixing function. Every seed is good.
+/// SplitMix64 (Steele, Lea, Flood 2014): a counter and a mixing function. Any seed is good.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// A generator with a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.state)
     }
 
-    /// A number below `limit`; zero if the limit is zero.
+    /// Returns a number below `limit`, or zero if `limit` is zero.
     #[inline]
     pub fn below(&mut self, limit: u64) -> u64 {
-        // The high half of a product; the bias is less than limit/2^64.
+        // The high half of a product. Its bias is below limit / 2^64.
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     #[inline]
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True `per_mille` times in a thousand. Nothing is drawn if the result is certain.
+    /// Returns true with a probability of `per_mille` in a thousand. Draws nothing if the result is
+    /// certain.
     #[inline]
     pub fn chance(&mut self, per_mille: u16) -> bool {
         match per_mille {
@@ -42,16 +43,16 @@ impl Random {
         }
     }
 
-    /// One of `choices`.
+    /// Returns one of `choices`.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `choices` is empty.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 }
 
-/// Spreads every bit of `word` over all of the result.
+/// Mixes the bits of `word`, so that each affects the whole result.
 #[inline]
 pub(crate) fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,4 +1,4 @@
-//! The simulated kernel: the implementation of the trait, and the state that tests can inspect.
+//! The simulated kernel: its implementation of `Kernel`, and the state that tests can inspect.
 #![allow(unsafe_code)]
 
 use crate::counts::Counts;
@@ -23,13 +23,14 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Most bytes of a send: those of whole pages below 2 GiB.
+/// The longest transfer of one call on Linux: 2 GiB less one page.
 const MAX_SEND_BYTES: usize = 0x7FFF_F000;
 
-/// A kernel in the process, with virtual time, its own network and one seed.
+/// A kernel inside the process, with virtual time, its own network and one seed.
 ///
-/// It belongs to one thread. Time passes in each `enter` and each wait of epoll, a little, and as long as it waits; and in [`compute`](Self::compute). A
-/// wait that nothing can end fails with EDEADLK.
+/// It belongs to one thread. Time passes a little in each `enter` and each epoll wait, for as long
+/// as they wait, during file calls, and in [`compute`](Self::compute). A wait that nothing can end
+/// fails with EDEADLK.
 pub struct Sim {
     pub(crate) world: RefCell<World>,
 }
@@ -39,32 +40,35 @@ impl Sim {
         Self { world: RefCell::new(world) }
     }
 
-    /// A hash of all entries, completions and faults with their times. Equal for equal runs.
+    /// Returns a hash of all entries, completions, edges and faults with their times. Equal runs
+    /// have equal hashes.
     pub fn trace_hash(&self) -> u64 {
         self.world.borrow().trace.hash()
     }
 
-    /// The trace as lines of text; empty without [`Builder::trace_text`](crate::Builder::trace_text).
+    /// Returns the trace as lines of text; empty without
+    /// [`Builder::trace_text`](crate::Builder::trace_text).
     pub fn trace_lines(&self) -> Vec<String> {
         self.world.borrow().trace.lines().to_vec()
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         self.world.borrow().counts
     }
 
-    /// Open descriptors, including those of rings.
+    /// Returns the number of open descriptors, including those of rings.
     pub fn open_descriptors(&self) -> usize {
         self.world.borrow().files.len()
     }
 
-    /// Operations in flight.
+    /// Returns the number of operations in flight.
     pub fn pending_operations(&self) -> usize {
         self.world.borrow().ops.len()
     }
 
-    /// All that is open and in flight, as lines: for the message of a test that expects nothing.
+    /// Returns a line for everything that is open or in flight, for the message of a test that
+    /// expects nothing to be left.
     pub fn leftovers(&self) -> Vec<String> {
         let world = self.world.borrow();
         let open = world.files.iter().map(|(fd, file)| format!("descriptor {fd}: {file:?}"));
@@ -75,65 +79,69 @@ impl Sim {
         open.chain(hidden).chain(ops).collect()
     }
 
-    /// Sockets that exist: with a descriptor, with an operation, in a backlog, or still sending.
+    /// Returns the number of sockets that exist: those with a descriptor, with an operation, in a
+    /// backlog, or still sending.
     pub fn sockets(&self) -> usize {
         self.world.borrow().net.len()
     }
 
-    /// Buffers that were published and not used, in all groups of all rings.
+    /// Returns the number of published buffers that no receive has used, in all groups of all
+    /// rings.
     pub fn buffers_held(&self) -> usize {
         self.world.borrow().buffers_held()
     }
 
-    /// Checks all memory that is lent to the kernel now.
+    /// Checks all memory that the kernel owns at the moment.
     ///
     /// # Panics
-    /// If it was written to; the message names the memory.
+    /// If that memory was written to. The message says which memory.
     pub fn check(&self) {
         self.world.borrow().check();
     }
 
-    /// A copy of the disk with its page cache and nothing open, for another simulation, perhaps after a
-    /// [power cut](Disk::after_power_cut).
+    /// Returns a copy of the disk, with its page cache but without open files, for another
+    /// simulation. Use [`Disk::after_power_cut`] on it to simulate a power cut.
     pub fn disk(&self) -> Disk {
         self.world.borrow().disk.without_open_files()
     }
 
-    /// Drops pages from the cache that the device has.
+    /// Drops all pages from the page cache that are also on the device.
     pub fn drop_page_cache(&self) {
         self.world.borrow_mut().disk.drop_cache();
     }
 
-    /// Changes the faults from now on.
+    /// Replaces the faults from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.world.borrow_mut().set_faults(faults);
     }
 
-    /// Separates two addresses from now on, until [`repair`](Self::repair): nothing of what one sends arrives at the other, in both
-    /// directions. Datagrams are lost. Connections stall, without an error; attempts to connect get no answer, are repeated, and
-    /// time out. Data in flight does not arrive either.
+    /// Separates two addresses, in both directions, until [`repair`](Self::repair). Datagrams are
+    /// lost. Connections stall without an error. Connects get no answer, are retried and finally
+    /// time out. Data that is already in flight does not arrive either.
     ///
-    /// Addresses are those that sockets are bound to. One that is not bound has that of the host it sends to, and no partition
-    /// concerns it.
+    /// The addresses are those that sockets are bound to. An unbound socket uses the address of the
+    /// host it sends to, so no partition affects it.
     pub fn partition(&self, a: IpAddr, b: IpAddr) {
         self.world.borrow_mut().net.partition(a, b);
     }
 
-    /// Ends a [`partition`](Self::partition). Data sent over connections meanwhile arrives now, in order. Without such a partition
-    /// nothing happens.
+    /// Ends a [`partition`](Self::partition). Data that was sent over connections in the meantime
+    /// arrives now, in order. Does nothing if the addresses are not separated.
     pub fn repair(&self, a: IpAddr, b: IpAddr) {
         self.world.borrow_mut().net.repair(a, b);
     }
 
-    /// Lets time pass in which the program computes. The next enter finds what happened meanwhile.
+    /// Lets time pass while the program computes. The next `enter` finds what has happened in that
+    /// time.
     pub fn compute(&self, time: Duration) {
         self.world.borrow_mut().pass(nanos(time));
     }
 
     /// # Safety
-    /// Everything that the entry names must be valid during the call.
+    /// All memory that the entry refers to must be valid during the call.
     unsafe fn try_now(&self, entry: Entry) -> Result<u32, Errno> {
-        // SAFETY: the entry says what a call of the trait does, and what it names is valid, which this function demands.
+        // SAFETY: the entry describes a call of the trait, and the caller guarantees that the
+        // memory it refers to is valid.
         let entry = unsafe { SubmittedEntry::new(entry) };
         self.world.borrow_mut().try_now(&entry)
     }
@@ -143,8 +151,9 @@ impl Sim {
     }
 }
 
-// SAFETY: the memory of rings is mapped until `unmap`; counts, buffers and results come from what was submitted (`memory`), within
-// its lengths; and the number of a descriptor is unique until it is closed.
+// SAFETY: the memory of rings stays mapped until `unmap`. Counts, buffers and results come from
+// what was submitted (see `memory`) and stay within its lengths. The number of a descriptor is
+// unique until it is closed.
 unsafe impl Kernel for Sim {
     unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
         self.call(|world| world.setup(entries, params))
@@ -168,7 +177,8 @@ unsafe impl Kernel for Sim {
         arg: *mut u8,
         count: u32,
     ) -> io::Result<u32> {
-        // SAFETY: `arg` points to `count` items of what the registration expects, which this function demands.
+        // SAFETY: the caller guarantees that `arg` points to `count` items of the type that the
+        // registration expects.
         let arg = unsafe { RegisterArgument::new(arg, count) };
         self.call(|world| world.register(ring.raw(), what, arg))
     }
@@ -181,9 +191,10 @@ unsafe impl Kernel for Sim {
         self.world.borrow_mut().unmap(address);
     }
 
-    /// Overwrites the memory with zeros, so that a later use of its bytes is noticed.
+    /// Overwrites the memory with zeros, so that tests notice a later use of its bytes.
     unsafe fn discard(&self, address: *mut u8, len: usize) {
-        // SAFETY: the range belongs to the caller and its content is not needed, which this function demands.
+        // SAFETY: the caller guarantees that the range belongs to it and that its content is not
+        // needed.
         unsafe { std::ptr::write_bytes(address, 0, len) };
         let start = address.expose_provenance() as u64;
         self.world.borrow().poison_again(&(start..start + len as u64));
@@ -197,9 +208,9 @@ unsafe impl Kernel for Sim {
         Some(self.world.borrow_mut().runtime_seed())
     }
 
-    /// The time that the device takes passes in the whole simulation.
+    /// The time that the device needs passes in the whole simulation.
     unsafe fn file(&self, call: &FileCall) -> io::Result<u32> {
-        // SAFETY: what the call points to is valid, which this function demands.
+        // SAFETY: the caller guarantees that everything the call points to is valid.
         let request = unsafe { FileRequest::new(call) };
         self.call(|world| world.file(&request))
     }
@@ -216,7 +227,8 @@ unsafe impl Kernel for Sim {
         self.world.borrow().net.time.now()
     }
 
-    /// Operations of a ring wait even on a non-blocking descriptor; only a Unix connect does not. Calls never wait.
+    /// Operations of a ring wait even on a non-blocking descriptor, except a Unix connect. Calls
+    /// never wait.
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd> {
         self.call(|world| world.socket(domain, kind, nonblocking))
     }
@@ -256,29 +268,33 @@ unsafe impl Kernel for Sim {
     fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], _more: bool) -> io::Result<usize> {
         let (vectors, vector_count) = (slices.as_ptr().cast(), slices.len());
         let header = MsgHeader { vectors, vector_count, ..MsgHeader::EMPTY };
-        // SAFETY: an `IoSlice` has the layout of `struct iovec`, as `IoVec`; the slices are borrowed for the call.
+        // SAFETY: an `IoSlice` has the layout of `struct iovec`, like `IoVec`; the slices are
+        // borrowed for the call.
         Ok(unsafe { self.send_message(fd, &raw const header)? })
     }
 
     unsafe fn receive(&self, fd: Fd, buffer: *mut u8, len: u32) -> Result<u32, Errno> {
-        // SAFETY: the memory is writable and exclusive during the call, which this function demands.
+        // SAFETY: the caller guarantees that the memory is writable and exclusive during the call.
         unsafe { self.try_now(op::Recv { fd, buffer, len }.entry()) }
     }
 
     unsafe fn receive_message(&self, fd: Fd, header: *mut MsgHeader) -> Result<u32, Errno> {
         let (header, flags) = (header.cast(), msg::TRUNC | msg::CMSG_CLOEXEC);
-        // SAFETY: the header and what it names are writable and exclusive during the call, which this function demands.
+        // SAFETY: the caller guarantees that the header and the memory it refers to are writable
+        // and exclusive during the call.
         unsafe { self.try_now(op::RecvMsg { fd, header, flags }.entry()) }
     }
 
     unsafe fn receive_messages(&self, fd: Fd, slots: &mut [MessageSlot]) -> Result<usize, Errno> {
         let mut count = 0;
         while let Some(slot) = slots.get_mut(count) {
-            // SAFETY: what the slots name is writable and exclusive during the call, which this function demands.
+            // SAFETY: the caller guarantees that the memory the slots refer to is writable and
+            // exclusive during the call.
             match unsafe { self.receive_message(fd, &raw mut slot.header) } {
                 Ok(len) => (slot.len, count) = (len, count + 1),
                 Err(error) if count == 0 => return Err(error),
-                // Behind a message this would be an error without an edge, which Linux has none of.
+                // Try again. After a received message, ENOMEM would be an error without an edge,
+                // which Linux never reports.
                 Err(Errno::NOMEM) => {}
                 Err(error) => {
                     self.world.borrow_mut().keep_error(fd.raw(), error);
@@ -296,21 +312,22 @@ unsafe impl Kernel for Sim {
         to: *const u8,
         to_len: u16,
     ) -> Result<usize, Errno> {
-        // As on Linux, a call transfers no more than 2 GiB less a page.
+        // Like Linux, a call transfers at most 2 GiB less one page.
         let (buffer, len) = (bytes.base, bytes.len.min(MAX_SEND_BYTES) as u32);
         let send = op::SendTo { fd, buffer, len, name: to, name_len: to_len, flags: 0 };
-        // SAFETY: bytes and address are readable during the call, which this function demands.
+        // SAFETY: the caller guarantees that bytes and address are readable during the call.
         unsafe { self.try_now(send.entry()).map(|count| count as usize) }
     }
 
     unsafe fn send_message(&self, fd: Fd, header: *const MsgHeader) -> Result<usize, Errno> {
         let send = op::SendMsg { fd, header: header.cast(), flags: 0 };
-        // SAFETY: the header and what it names are readable during the call, which this function demands.
+        // SAFETY: the caller guarantees that the header and the memory it refers to are readable
+        // during the call.
         unsafe { self.try_now(send.entry()).map(|count| count as usize) }
     }
 
     fn accept(&self, fd: Fd) -> Result<RawFd, Errno> {
-        // SAFETY: the entry names no memory.
+        // SAFETY: the entry refers to no memory.
         unsafe { self.try_now(op::Accept { fd }.entry().into()).map(|socket| socket as RawFd) }
     }
 

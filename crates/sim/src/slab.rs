@@ -1,6 +1,6 @@
-//! Numbered slots: the last one freed is the next one used, so that the numbers depend only on the history.
+//! Numbered slots. The slot freed last is used next, so the numbers depend only on the history.
 
-/// Values by number.
+/// Values by slot number.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Option<T>>,
@@ -22,14 +22,15 @@ impl<T> Slab<T> {
         (self.slots.len() - 1) as u32
     }
 
-    /// Takes a value out, and frees its slot.
+    /// Takes a value out and frees its slot.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) -> T {
         self.free.push(index);
-        self.slots[index as usize].take().expect("a slot was freed twice")
+        self.slots[index as usize].take().expect("the slot was freed twice")
     }
 
-    /// Takes a value out for a moment: its slot stays reserved until [`put`](Self::put).
+    /// Takes a value out temporarily. Its slot stays reserved until [`put`](Self::put) or
+    /// [`forget`](Self::forget).
     #[inline]
     pub(crate) fn take(&mut self, index: u32) -> T {
         self.slots[index as usize].take().expect("the slot is empty")
@@ -70,7 +71,7 @@ impl<T> Slab<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// All values with their numbers, in ascending order.
+    /// Returns all values with their slot numbers, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.as_ref()?)))
     }

@@ -1,13 +1,14 @@
-//! Virtual time: the clock and the scheduled events. Time passes only when the kernel is entered.
+//! Virtual time: the clock and the scheduled events. Time passes only in calls to the kernel.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// A time, in nanoseconds since the beginning.
+/// A time in nanoseconds since the start of the simulation.
 pub(crate) type Nanos = u64;
 
-/// The clock, and the scheduled events. Events of one time happen in the order in which they were scheduled.
+/// The clock and the scheduled events. Events at the same time happen in the order they were
+/// scheduled.
 pub(crate) struct Timeline<E> {
     now: Nanos,
     scheduled: u64,
@@ -36,13 +37,13 @@ impl<E> Timeline<E> {
         self.ahead.push(ScheduledEvent { at: at.max(self.now), order: self.scheduled, event });
     }
 
-    /// When the next event is due.
+    /// Returns when the next event is due.
     #[inline]
     pub(crate) fn next(&self) -> Option<Nanos> {
         self.ahead.peek().map(|due| due.at)
     }
 
-    /// The next event that is due.
+    /// Removes and returns the next event, if it is due.
     #[inline]
     pub(crate) fn pop_due(&mut self) -> Option<E> {
         if self.next()? > self.now {
@@ -51,7 +52,7 @@ impl<E> Timeline<E> {
         self.ahead.pop().map(|due| due.event)
     }
 
-    /// Advances the clock; never back.
+    /// Advances the clock; never moves it back.
     #[inline]
     pub(crate) fn advance_to(&mut self, at: Nanos) {
         self.now = self.now.max(at);
@@ -73,13 +74,13 @@ impl<E> PartialOrd for ScheduledEvent<E> {
 }
 
 impl<E> Ord for ScheduledEvent<E> {
-    /// Reversed, since the heap pops the greatest, and the earliest is wanted.
+    /// Reversed, because the heap pops the greatest element and the earliest event must come first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
     }
 }
 
-/// A duration as nanoseconds, at most 584 years.
+/// Converts a duration to nanoseconds, at most 584 years.
 #[inline]
 pub(crate) fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

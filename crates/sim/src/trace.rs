@@ -1,4 +1,5 @@
-//! A trace of the run: a hash to compare runs, and text if asked for. It has no addresses, which differ between runs.
+//! The trace of a run: a hash to compare runs and, on request, text. It contains no addresses,
+//! which differ between runs.
 
 use crate::descriptors::FIRST_DESCRIPTOR;
 use crate::faults::Fault;
@@ -9,11 +10,10 @@ use annulus_ring::{Completion, Entry, opcode};
 /// An event of the trace.
 #[derive(Clone, Copy)]
 pub(crate) enum TraceEvent<'a> {
-    /// An entry was consumed.
     Submitted(&'a Entry),
     Completed(&'a Completion),
     Fault(Fault),
-    /// epoll has reported this descriptor, with these flags.
+    /// epoll has reported this descriptor with these flags.
     Edge(i32, u32),
 }
 
@@ -50,12 +50,13 @@ impl Trace {
     }
 }
 
-/// A descriptor of the simulation; zero for those of the process, which differ between runs.
+/// Returns a simulated descriptor as it is, and zero for a real one, whose number differs between
+/// runs.
 fn descriptor(fd: i32) -> u32 {
     if (0..FIRST_DESCRIPTOR).contains(&fd) { 0 } else { fd as u32 }
 }
 
-/// The target of a cancel, which is in the address field but not an address.
+/// Returns the target of a cancel. It is in the address field, but it is not an address.
 fn target(entry: &Entry) -> u64 {
     if entry.opcode == opcode::ASYNC_CANCEL { entry.addr } else { 0 }
 }

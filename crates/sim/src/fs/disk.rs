@@ -1,4 +1,4 @@
-//! A disk with a file system on it: open files, and the calls on them.
+//! A disk with a file system: open files, and the calls on them.
 
 use super::names;
 use super::pages::{PAGE_SIZE, Pages};
@@ -20,20 +20,20 @@ const SEEK_HOLE: u32 = 4;
 /// The device of a simulated disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// The time of a read that is not all in the page cache, or bypasses it.
+    /// The time of a read that is not entirely in the page cache, or bypasses it.
     pub read: Duration,
-    /// The time of a write to the device: by direct I/O, or by a sync.
+    /// The time of a write to the device, by direct I/O or by a sync.
     pub write: Duration,
-    /// The time of a sync, besides that of its write.
+    /// The time of a sync, in addition to that of its write.
     pub sync: Duration,
-    /// Bytes that all files together may have, in whole pages: ENOSPC beyond this limit.
+    /// Maximum size of all files together, in whole pages. Writing more fails with ENOSPC.
     pub capacity: u64,
-    /// The alignment of direct I/O, of memory, offset and length: EINVAL otherwise.
+    /// The alignment of memory, offset and length for direct I/O. Anything else fails with EINVAL.
     pub alignment: u32,
 }
 
 impl Default for Device {
-    /// A fast one: 80 µs to read, 20 µs to write, half a millisecond to sync, 1 GiB.
+    /// A fast device of 1 GiB: 80 µs to read, 20 µs to write, 500 µs to sync.
     fn default() -> Self {
         Self {
             read: Duration::from_micros(80),
@@ -48,7 +48,7 @@ impl Default for Device {
 /// The number of an open file.
 pub(crate) type OpenId = u32;
 
-/// A path, and the directory from which it starts; the root if none. An empty path names that file itself.
+/// A path and the file it starts from; `None` is the root. An empty path means that file itself.
 #[derive(Debug)]
 pub(crate) struct AnchoredPath {
     pub(crate) dir: Option<OpenId>,
@@ -58,11 +58,12 @@ pub(crate) struct AnchoredPath {
 /// The memory of a call.
 pub(crate) type MemoryRanges = Box<[MemoryRange]>;
 
-/// A simulated disk: a device, and files on it.
+/// A simulated disk: a device with files on it.
 ///
-/// Written bytes are in the page cache, and on the device once they were synced. After a power cut
-/// ([`after_power_cut`](Self::after_power_cut)) the disk has the synced bytes, any whole pages of the rest, and the
-/// earliest changes of names: as in a journal, any sync makes all changes of names so far durable.
+/// Written bytes are in the page cache at first, and on the device once they have been synced.
+/// After a power cut ([`after_power_cut`](Self::after_power_cut)), the disk has the synced bytes,
+/// an arbitrary choice of the other pages, and the earliest changes of names. Like in a journal,
+/// any sync makes all earlier changes of names durable.
 #[derive(Clone, Debug)]
 pub struct Disk {
     pub(super) device: Device,
@@ -75,24 +76,25 @@ pub struct Disk {
 pub(super) struct OpenFile {
     pub(super) ino: Ino,
     pub(super) flags: OFlags,
-    /// The offset of the next byte; of a directory, the next entry.
+    /// The offset of the next byte; in a directory, the position of the next entry.
     pub(super) cursor: u64,
 }
 
 impl Disk {
-    /// An empty disk.
+    /// Creates an empty disk.
     pub fn new(device: Device) -> Self {
         Self { device, tree: Tree::new(), opens: Slab::new() }
     }
 
-    /// The disk after a power cut now: each `seed` is another possible outcome.
+    /// Returns the disk after a power cut at this moment. Each `seed` gives one of the possible
+    /// outcomes.
     pub fn after_power_cut(&self, seed: u64) -> Self {
         let mut tree = self.tree.clone();
         tree.cut_power(&mut Random::new(seed));
         Self { device: self.device, tree, opens: Slab::new() }
     }
 
-    /// The same disk, with nothing open.
+    /// Returns the same disk without open files.
     pub(crate) fn without_open_files(&self) -> Self {
         let mut tree = self.tree.clone();
         self.opens.iter().for_each(|(_, open)| tree.inode_mut(open.ino).opens -= 1);
@@ -100,12 +102,12 @@ impl Disk {
         Self { device: self.device, tree, opens: Slab::new() }
     }
 
-    /// Drops pages from the cache that the device has.
+    /// Drops all pages from the cache that are also on the device.
     pub(crate) fn drop_cache(&mut self) {
         self.tree.files_mut().for_each(Pages::drop_cache);
     }
 
-    /// How long a read takes that must wait for the device if the cache lacks a page.
+    /// Returns how long a read takes; it waits for the device if a page is not cached.
     pub(crate) fn read_time(
         &self,
         file: OpenId,
@@ -118,7 +120,8 @@ impl Disk {
         if hit { 0 } else { nanos(self.device.read) }
     }
 
-    /// How long a write takes. One to cached pages waits for no device: they take their time at the sync.
+    /// Returns how long a write takes. A cached write does not wait: its pages are written by the
+    /// sync.
     pub(crate) fn write_time(&self, file: OpenId) -> Nanos {
         let Device { write, sync, .. } = self.device;
         match () {
@@ -128,14 +131,13 @@ impl Disk {
         }
     }
 
-    /// How long a sync takes.
+    /// Returns how long a sync takes.
     pub(crate) fn sync_time(&self, file: OpenId) -> Nanos {
         let Device { write, sync, .. } = self.device;
         let dirty = self.pages(file).is_ok_and(Pages::is_dirty);
         nanos(sync) + if dirty { nanos(write) } else { 0 }
     }
 
-    /// Closes an open file.
     pub(crate) fn close(&mut self, file: OpenId) {
         let open = self.opens.remove(file);
         self.tree.inode_mut(open.ino).opens -= 1;
@@ -180,7 +182,7 @@ impl Disk {
         Ok(self.opens.insert(OpenFile { ino, flags, cursor: 0 }) as usize)
     }
 
-    /// The inode where a path starts.
+    /// Returns the inode that a path starts from.
     pub(super) fn start(&self, at: &AnchoredPath) -> Result<Ino, Errno> {
         at.dir.map_or(Ok(ROOT_INO), |dir| self.opens.find(dir).map(|it| it.ino).ok_or(Errno::BADF))
     }
@@ -219,7 +221,7 @@ impl Disk {
         }
     }
 
-    /// As [`pages_mut`](Self::pages_mut), of a file that was opened for writing.
+    /// Like [`pages_mut`](Self::pages_mut), but fails unless the file was opened for writing.
     fn writable(&mut self, file: OpenId) -> Result<&mut Pages, Errno> {
         if self.opens.at(file).flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
             self.pages_mut(file)
@@ -266,7 +268,7 @@ impl Disk {
         Ok(count)
     }
 
-    /// Writes as much as there is space for.
+    /// Writes as many bytes as fit on the device.
     fn write_bytes(
         &mut self,
         file: OpenId,
@@ -289,7 +291,7 @@ impl Disk {
         Ok(count)
     }
 
-    /// How much of a write fits: ENOSPC if nothing does.
+    /// Returns how much of a write fits; ENOSPC if nothing does.
     fn writable_len(&self, file: OpenId, at: u64, len: usize) -> Result<usize, Errno> {
         let free =
             (self.device.capacity / PAGE_SIZE as u64).saturating_sub(self.tree.pages() as u64);
@@ -303,7 +305,7 @@ impl Disk {
         ends.take_while(fits).last().ok_or(Errno::NOSPC)
     }
 
-    /// Moves the cursor, and writes where it is then.
+    /// Moves the cursor, and writes its new position to `into`.
     pub(crate) fn seek(
         &mut self,
         file: OpenId,
@@ -337,7 +339,7 @@ impl Disk {
         }
     }
 
-    /// Direct I/O moves only whole blocks, from and to aligned memory.
+    /// Direct I/O requires whole blocks and aligned memory.
     fn check_alignment(
         &self,
         file: OpenId,
@@ -402,7 +404,6 @@ impl Disk {
         Ok(0)
     }
 
-    /// Turns a range into a hole.
     pub(crate) fn punch(&mut self, file: OpenId, offset: u64, len: u64) -> Result<usize, Errno> {
         let pages = self.writable(file)?;
         let last = pages.len().next_multiple_of(PAGE_SIZE as u64);

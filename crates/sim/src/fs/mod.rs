@@ -1,4 +1,4 @@
-//! Files on a simulated disk. They know no rings and no descriptors.
+//! Files on a simulated disk. This module is independent of rings and descriptors.
 
 mod disk;
 mod names;

@@ -1,4 +1,4 @@
-//! Calls on names: create, rename, remove and list.
+//! Calls on names: create, link, rename, remove and list.
 
 use super::disk::{AnchoredPath, Disk, OpenId};
 use super::pages::PAGE_SIZE;
@@ -7,7 +7,7 @@ use crate::memory_range::MemoryRange;
 use annulus_kernel::file::FileStat;
 use rustix::io::Errno;
 
-/// `DT_DIR`, `DT_REG`.
+/// `d_type` of directory entries.
 const DT_DIR: u8 = 4;
 const DT_REG: u8 = 8;
 
@@ -35,7 +35,7 @@ impl Disk {
         }
     }
 
-    /// Removes a link; of a directory also its `.`, and its `..`.
+    /// Removes a link. A directory also loses its own `.` and its parent's link from `..`.
     fn remove_name(&mut self, ino: Ino, dir: Ino) {
         if self.is_directory(ino) {
             self.tree.inode_mut(ino).links = 0;
@@ -78,7 +78,7 @@ impl Disk {
         Ok(0)
     }
 
-    /// Whether a directory is in another one, or is the same.
+    /// Returns true if `dir` is `above` or is inside it.
     fn is_within(&self, mut dir: Ino, above: Ino) -> bool {
         while let Node::Dir { parent, .. } = self.tree.inode(dir).node {
             if dir == above || parent == dir {
@@ -115,7 +115,7 @@ impl Disk {
         Ok(0)
     }
 
-    /// The parent and the name of a path that does not exist.
+    /// Returns the parent and the name of a path that does not exist.
     fn free_name<'a>(&self, at: &'a AnchoredPath) -> Result<(Ino, &'a [u8]), Errno> {
         let start = self.start(at)?;
         if self.tree.find(start, &at.path).is_ok() {
@@ -134,7 +134,7 @@ impl Disk {
         Ok(0)
     }
 
-    /// As many entries as fit, each a `struct linux_dirent64`, from the cursor on.
+    /// Writes the entries from the cursor on, each a `struct linux_dirent64`, as many as fit.
     pub(crate) fn read_dir(&mut self, file: OpenId, into: MemoryRange) -> Result<usize, Errno> {
         let ino = self.ino(file);
         let Node::Dir { parent, entries } = &self.tree.inode(ino).node else {
@@ -168,14 +168,15 @@ impl Disk {
     }
 }
 
-/// Where a name stands in its directory, whatever else is added or removed: as on ext4 and btrfs, by a hash of it (FNV-1a).
+/// Returns the position of a name in its directory, which does not depend on other names: a hash of
+/// it (FNV-1a), similar to ext4 and btrfs.
 fn position(name: &[u8]) -> u64 {
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    // Behind the two that each directory has, and not negative as an offset.
+    // After `.` and `..`, and not negative as an offset.
     2 + (name.iter().fold(0xcbf2_9ce4_8422_2325, hash) >> 2)
 }
 
-/// `struct linux_dirent64`: inode, offset of the next entry, length, type, name.
+/// Encodes a `struct linux_dirent64`: inode, offset of the next entry, length, type, name.
 fn entry(name: &[u8], ino: Ino, next: u64, kind: u8) -> Vec<u8> {
     let len = (19 + name.len() + 1).next_multiple_of(8);
     let mut bytes = Vec::with_capacity(len);
@@ -188,7 +189,7 @@ fn entry(name: &[u8], ino: Ino, next: u64, kind: u8) -> Vec<u8> {
     bytes
 }
 
-/// The result of `statx`.
+/// Returns the result of `statx`.
 pub(super) fn stat(
     inode: Ino,
     links: u32,

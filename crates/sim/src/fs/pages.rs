@@ -4,10 +4,10 @@ use crate::random::Random;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Bytes of a page.
+/// Bytes per page.
 pub(super) const PAGE_SIZE: usize = 4096;
 
-/// The content of a file. Missing pages are zeros.
+/// The content of a file. Missing pages read as zeros.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
     live: BTreeMap<u64, Page>,
@@ -20,13 +20,12 @@ pub(super) struct Pages {
 #[derive(Clone, Debug)]
 struct Page {
     bytes: Rc<[u8; PAGE_SIZE]>,
-    /// The device has another content, or none.
+    /// The device has different content, or none.
     dirty: bool,
-    /// The page is in the page cache.
     cached: bool,
 }
 
-/// The parts of pages in a range: page, first byte, number of bytes.
+/// Splits a range into parts of pages: page number, offset in the page, number of bytes.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset + len as u64;
     let mut at = offset;
@@ -44,17 +43,17 @@ impl Pages {
         self.len
     }
 
-    /// Pages that take space on the device.
+    /// Returns the number of pages that take space on the device.
     pub(super) fn count(&self) -> usize {
         self.live.len()
     }
 
-    /// How many pages a write would add.
+    /// Returns how many pages a write would add.
     pub(super) fn missing(&self, offset: u64, len: usize) -> usize {
         parts(offset, len).filter(|(page, ..)| !self.live.contains_key(page)).count()
     }
 
-    /// Whether a read needs the device.
+    /// Returns true if a read needs no access to the device.
     pub(super) fn is_cached(&self, offset: u64, len: usize) -> bool {
         let readable = len.min(self.len.saturating_sub(offset) as usize);
         parts(offset, readable).all(|(page, ..)| self.live.get(&page).is_none_or(|it| it.cached))
@@ -64,7 +63,8 @@ impl Pages {
         self.len != self.durable_len || self.live.values().any(|page| page.dirty)
     }
 
-    /// The bytes in a range, up to the end of the file. They are cached afterwards, unless by direct I/O.
+    /// Returns the bytes of a range, up to the end of the file. They are cached afterwards, unless
+    /// they are read past the cache.
     pub(super) fn read(&mut self, offset: u64, len: usize, past_cache: bool) -> Vec<u8> {
         let readable = len.min(self.len.saturating_sub(offset) as usize);
         let mut bytes = Vec::with_capacity(readable);
@@ -91,7 +91,7 @@ impl Pages {
         self.len = self.len.max(offset + bytes.len() as u64);
     }
 
-    /// Allocates pages of zeros if there are none.
+    /// Adds pages of zeros where there are none.
     pub(super) fn allocate(&mut self, offset: u64, len: usize) {
         for (page, ..) in parts(offset, len) {
             if !self.live.contains_key(&page) {
@@ -100,13 +100,14 @@ impl Pages {
         }
     }
 
-    /// The first byte of data from an offset on.
+    /// Returns the offset of the first byte of data at or after `offset`.
     pub(super) fn next_data(&self, offset: u64) -> Option<u64> {
         let (page, _) = self.live.range(offset / PAGE_SIZE as u64..).next()?;
         Some(offset.max(page * PAGE_SIZE as u64)).filter(|data| *data < self.len)
     }
 
-    /// The first byte of a hole from an offset on. The end of the file counts as one.
+    /// Returns the offset of the first byte of a hole at or after `offset`. The end of the file
+    /// counts as a hole.
     pub(super) fn next_hole(&self, offset: u64) -> Option<u64> {
         let missing = (offset / PAGE_SIZE as u64..).find(|page| !self.live.contains_key(page))?;
         (offset < self.len).then(|| offset.max(missing * PAGE_SIZE as u64).min(self.len))
@@ -123,7 +124,7 @@ impl Pages {
         }
     }
 
-    /// A page to write to.
+    /// Returns a page to write to, and marks it dirty.
     fn page_for_writing(&mut self, page: u64) -> &mut Page {
         let empty = || Page { bytes: Rc::new([0; PAGE_SIZE]), dirty: true, cached: true };
         let page = self.live.entry(page).or_insert_with(empty);
@@ -143,7 +144,7 @@ impl Pages {
         self.len = len;
     }
 
-    /// Everything is on the device.
+    /// Writes everything to the device.
     pub(super) fn sync(&mut self) {
         self.durable.clear();
         for (&number, page) in &mut self.live {
@@ -153,12 +154,13 @@ impl Pages {
         self.durable_len = self.len;
     }
 
-    /// Drops pages from the cache that the device has.
+    /// Drops all pages from the cache that are also on the device.
     pub(super) fn drop_cache(&mut self) {
         self.live.values_mut().for_each(|page| page.cached = page.dirty);
     }
 
-    /// The content after a power cut: the synced bytes, and any whole pages of the rest.
+    /// Replaces the content by what remains after a power cut: the synced pages, and a random
+    /// choice of the unsynced ones.
     pub(super) fn cut_power(&mut self, random: &mut Random) {
         let mut kept = self.durable.clone();
         for (&number, page) in self.live.iter().filter(|(_, page)| page.dirty) {
@@ -256,7 +258,7 @@ mod tests {
         let mut pages = Pages::default();
         pages.write(0, &[1; 2 * PAGE_SIZE]);
         pages.drop_cache();
-        assert!(pages.is_cached(0, 2 * PAGE_SIZE), "what only the cache has stays there");
+        assert!(pages.is_cached(0, 2 * PAGE_SIZE), "a dirty page was dropped from the cache");
         pages.sync();
         pages.drop_cache();
         assert!(!pages.is_cached(0, 1) && pages.is_cached(2 * PAGE_SIZE as u64, 9));

@@ -5,11 +5,10 @@ use crate::random::Random;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of an inode, which is not reused.
+/// The number of an inode; never reused.
 pub(super) type Ino = u64;
 
 pub(super) const ROOT_INO: Ino = 1;
-/// Most bytes of a name.
 const MAX_NAME_BYTES: usize = 255;
 
 #[derive(Clone, Debug)]
@@ -17,7 +16,7 @@ pub(super) struct Inode {
     pub(super) node: Node,
     pub(super) mode: u32,
     pub(super) links: u32,
-    /// Open files of the inode.
+    /// How many times the inode is open.
     pub(super) opens: u32,
 }
 
@@ -29,7 +28,7 @@ pub(super) enum Node {
 
 type Entries = BTreeMap<Vec<u8>, Ino>;
 
-/// Names that change together: each names another inode from now on, or none.
+/// Names that change together. Each gets another inode, or none.
 type NameChange = Vec<(Ino, Vec<u8>, Option<Ino>)>;
 
 /// All inodes of a disk.
@@ -37,7 +36,7 @@ type NameChange = Vec<(Ino, Vec<u8>, Option<Ino>)>;
 pub(super) struct Tree {
     inodes: BTreeMap<Ino, Inode>,
     next: Ino,
-    /// The directories on the device, and the changes that are not on it.
+    /// The directories on the device, and the changes that are not there yet.
     durable: BTreeMap<Ino, Entries>,
     journal: Vec<NameChange>,
 }
@@ -50,11 +49,11 @@ impl Tree {
     }
 
     pub(super) fn inode(&self, ino: Ino) -> &Inode {
-        self.inodes.get(&ino).expect("an inode that is named or open exists")
+        self.inodes.get(&ino).expect("a named or open inode is missing")
     }
 
     pub(super) fn inode_mut(&mut self, ino: Ino) -> &mut Inode {
-        self.inodes.get_mut(&ino).expect("an inode that is named or open exists")
+        self.inodes.get_mut(&ino).expect("a named or open inode is missing")
     }
 
     pub(super) fn files_mut(&mut self) -> impl Iterator<Item = &mut Pages> {
@@ -64,7 +63,7 @@ impl Tree {
         })
     }
 
-    /// Pages of all files that have a name or are open.
+    /// Returns the number of pages of all files that have a name or are open.
     pub(super) fn pages(&self) -> usize {
         let alive = self.inodes.values().filter(|inode| inode.links + inode.opens > 0);
         alive.map(|inode| if let Node::File(pages) = &inode.node { pages.count() } else { 0 }).sum()
@@ -77,12 +76,12 @@ impl Tree {
         }
     }
 
-    /// Returns true if an inode that is still open has no name left.
+    /// Returns true if an inode has no name left.
     pub(super) fn is_removed(&self, ino: Ino) -> bool {
         self.inode(ino).links == 0
     }
 
-    /// The inode of a path.
+    /// Returns the inode of a path.
     pub(super) fn find(&self, from: Ino, path: &[u8]) -> Result<Ino, Errno> {
         if path.is_empty() {
             return Err(Errno::NOENT);
@@ -105,7 +104,7 @@ impl Tree {
         }
     }
 
-    /// The parent directory and the last name of a path, which need not exist.
+    /// Returns the parent directory and the last name of a path, which need not exist.
     pub(super) fn parent_and_name<'a>(
         &self,
         from: Ino,
@@ -136,7 +135,7 @@ impl Tree {
         ino
     }
 
-    /// Changes names together; the device gets the change later.
+    /// Changes names together; the change stays in the journal until a commit.
     pub(super) fn change(&mut self, change: NameChange) {
         for (dir, name, ino) in &change {
             if let Node::Dir { entries, .. } = &mut self.inode_mut(*dir).node {
@@ -166,7 +165,8 @@ impl Tree {
         self.sweep();
     }
 
-    /// Removes inodes that are not open, and not named in the directories, on the device or in the journal.
+    /// Removes inodes that are not open and have no name in the directories, on the device or in
+    /// the journal.
     pub(super) fn sweep(&mut self) {
         let named = self.durable.values().flat_map(BTreeMap::values).copied();
         let noted = self.journal.iter().flatten().filter_map(|(.., ino)| *ino);
@@ -175,8 +175,8 @@ impl Tree {
         self.durable.retain(|ino, _| self.inodes.contains_key(ino));
     }
 
-    /// The disk after a power cut: the changes of names on the device, and the first few of the others; of each file what
-    /// [`Pages::cut_power`] leaves.
+    /// Replaces the tree by what remains after a power cut: the changes of names on the device, the
+    /// first few of the journal, and what [`Pages::cut_power`] leaves of each file.
     pub(super) fn cut_power(&mut self, random: &mut Random) {
         let kept_changes = random.below(self.journal.len() as u64 + 1) as usize;
         let journal = std::mem::take(&mut self.journal);
@@ -188,7 +188,7 @@ impl Tree {
         self.files_mut().for_each(|pages| pages.cut_power(random));
     }
 
-    /// Restores a directory and everything below as it is on the device.
+    /// Restores a directory and everything below it from the device.
     fn restore(&mut self, dir: Ino, above: Ino, durable: &BTreeMap<Ino, Entries>) {
         let kept = durable.get(&dir).cloned().unwrap_or_default();
         let inode = self.inode_mut(dir);

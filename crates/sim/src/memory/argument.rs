@@ -5,18 +5,18 @@ use super::BufferEntries;
 use annulus_ring::{BufferRingSetup, RingUpdate};
 use rustix::io::Errno;
 
-/// Memory that a registration reads or writes during the call.
+/// The memory that a registration reads or writes during the call.
 #[derive(Clone, Copy)]
 pub(crate) struct RegisterArgument {
     start: *mut u8,
     count: u32,
 }
 
-/// `struct io_uring_restriction`: an operation that a ring may do.
+/// `struct io_uring_restriction`: one rule that restricts a ring.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct RestrictionEntry {
-    /// 1 allows a submission opcode.
+    /// An `IORING_RESTRICTION_*` constant; `value` is an opcode or a set of flags.
     pub(crate) kind: u16,
     pub(crate) value: u8,
     reserved: u8,
@@ -25,7 +25,8 @@ pub(crate) struct RestrictionEntry {
 
 impl RegisterArgument {
     /// # Safety
-    /// `start` must point to `count` items of what the registration expects, as the contract of `Kernel::register` demands.
+    /// `start` must point to `count` items of the type that the registration expects, as required
+    /// by `Kernel::register`.
     pub(crate) unsafe fn new(start: *mut u8, count: u32) -> Self {
         Self { start, count }
     }
@@ -40,23 +41,23 @@ impl RegisterArgument {
     }
 
     pub(crate) fn answer_ring_update(self, update: RingUpdate) {
-        // SAFETY: the argument is a `RingUpdate`, which `ring_update` has read.
+        // SAFETY: the argument is a `RingUpdate`, which `ring_update` has already read.
         unsafe { self.start.cast::<RingUpdate>().write(update) };
     }
 
-    /// The set-up of a buffer ring.
     pub(crate) fn buffer_ring(self) -> Result<BufferRingSetup, Errno> {
         self.check(1)?;
         Ok(self.read())
     }
 
-    /// The entries of a buffer ring to register, if its set-up is valid.
+    /// Returns the entries of the buffer ring to register, if the set-up is valid.
     pub(crate) fn buffer_entries(self, setup: &BufferRingSetup) -> Result<BufferEntries, Errno> {
         let valid = setup.ring_entries.is_power_of_two() && setup.ring_entries <= 32_768;
         if !valid || setup.ring_addr == 0 || !setup.ring_addr.is_multiple_of(4096) {
             return Err(Errno::INVAL);
         }
-        // SAFETY: the entries are valid until they are unregistered, as the contract of `Kernel::register` demands.
+        // SAFETY: the contract of `Kernel::register` keeps the entries valid until they are
+        // unregistered.
         Ok(unsafe { BufferEntries::new(setup) })
     }
 
@@ -66,7 +67,7 @@ impl RegisterArgument {
         unsafe { self.start.cast::<RestrictionEntry>().add(index as usize).read_unaligned() }
     }
 
-    /// Writes the result of a probe: the operations up to `last`, as far as there is space.
+    /// Writes the result of a probe: the operations up to `last`, as many as fit.
     pub(crate) fn answer_probe(self, last: u8, has: impl Fn(u8) -> bool) -> Result<(), Errno> {
         self.check(u32::MAX)?;
         let shown = (u32::from(last) + 1).min(self.count) as u8;
@@ -75,7 +76,8 @@ impl RegisterArgument {
             let [low, high] = u16::from(has(code)).to_ne_bytes();
             [code, 0, low, high, 0, 0, 0, 0]
         };
-        // SAFETY: the argument is a header of 16 bytes and `count` lines of 8, and `shown` is at most `count`.
+        // SAFETY: the argument is a header of 16 bytes and `count` lines of 8 bytes, and `shown` is
+        // at most `count`.
         unsafe {
             self.start.cast::<[u8; 16]>().write(header);
             let lines = self.start.add(16).cast::<[u8; 8]>();
@@ -84,10 +86,11 @@ impl RegisterArgument {
         Ok(())
     }
 
-    /// The argument, as the structure that its registration expects.
+    /// Reads the argument as the structure that its registration expects.
     fn read<T: PlainStruct>(self) -> T {
-        // SAFETY: `start` points to what the registration expects, as `new` demands. Each caller is the accessor for one
-        // kind of registration, and asks for its structure; all of them are plain integers.
+        // SAFETY: `new` guarantees that `start` points to what the registration expects. Each
+        // caller handles one kind of registration and reads its structure; all of these are plain
+        // integers.
         unsafe { self.start.cast::<T>().read() }
     }
 
@@ -99,7 +102,7 @@ impl RegisterArgument {
     }
 }
 
-/// The structures of plain integers that registrations take.
+/// Structures of plain integers that registrations take.
 trait PlainStruct: Copy {}
 
 impl PlainStruct for RingUpdate {}

@@ -15,10 +15,10 @@ use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::os::fd::RawFd;
 
-/// Reads an entry.
+/// Decodes an entry.
 type EntryDecoder = fn(&SubmittedEntry) -> FileCall;
 
-/// The file calls that entries of a ring are, by their opcodes. Sockets have the first four too.
+/// The opcodes that are file calls, and how to decode them. The first four also work on sockets.
 const ENTRY_DECODERS: [(u8, EntryDecoder); 14] = [
     (opcode::READ, |entry| {
         let (buffer, nowait) = (pointer(entry.addr), entry.op_flags & rwf::NOWAIT != 0);
@@ -74,10 +74,10 @@ const ENTRY_DECODERS: [(u8, EntryDecoder); 14] = [
     (opcode::MKDIRAT, |entry| FileCall::MakeDir { at: source_path(entry), mode: entry.len }),
 ];
 
-/// File calls that are entries on Linux and not here: there are no links of paths.
+/// File calls that have an opcode on Linux but not here, because there are no symbolic links.
 pub(crate) const REFUSED_FILE_OPCODES: [u8; 1] = [opcode::SYMLINKAT];
 
-/// The opcodes of the entries that are file calls.
+/// The opcodes that are file calls.
 pub(crate) const FILE_OPCODES: [u8; ENTRY_DECODERS.len()] = {
     let (mut opcodes, mut at) = ([0; ENTRY_DECODERS.len()], 0);
     while at < ENTRY_DECODERS.len() {
@@ -95,19 +95,19 @@ fn target_path(entry: &SubmittedEntry) -> PathAt {
     PathAt { dir: entry.len as RawFd, path: pointer(entry.off) }
 }
 
-/// `AT_FDCWD`: the root here.
+/// `AT_FDCWD`, which means the root here.
 const AT_FDCWD: RawFd = -100;
 const AT_EMPTY_PATH: u32 = 0x1000;
 const AT_REMOVEDIR: u32 = 0x200;
 const FSYNC_DATASYNC: u32 = 1;
 const FALLOCATE_KEEP_SIZE: u32 = 1;
-/// Which must keep the size.
+/// Punching a hole must keep the size.
 const FALLOCATE_PUNCH_HOLE: u32 = 2 | FALLOCATE_KEEP_SIZE;
 const RENAME_NOREPLACE: u32 = 1;
-/// Most bytes of a path, including its zero.
+/// Maximum length of a path, including the final zero.
 const PATH_MAX: usize = 4096;
 
-/// Looks descriptors up.
+/// Looks up the open file of a descriptor.
 type FindOpenFile<'a> = &'a dyn Fn(RawFd) -> Result<OpenId, Errno>;
 
 /// A call under the contract of [`FileCall::call`].
@@ -115,12 +115,13 @@ pub(crate) struct FileRequest(FileCall);
 
 impl FileRequest {
     /// # Safety
-    /// The contract of [`FileCall::call`], until the call is done.
+    /// The contract of [`FileCall::call`] must hold until the call is done.
     pub(crate) unsafe fn new(call: &FileCall) -> Self {
         Self(*call)
     }
 
-    /// Reads what the call points to, except the bytes that it transfers: what it does to a disk. A call that is not simulated is refused.
+    /// Reads everything the call points to, except the bytes that it transfers, and returns the
+    /// call to perform on the disk. Fails if the call is not simulated.
     pub(crate) fn read(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         use FileCall as F;
         let path = |at: PathAt| read_path(at, find);
@@ -155,7 +156,7 @@ impl FileRequest {
         })
     }
 
-    /// The calls on descriptors.
+    /// Like [`read`](Self::read), for the calls on descriptors.
     fn read_on_file(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         use FileCall as F;
         let offset = |at: u64| (at != CURSOR).then_some(at);
@@ -190,7 +191,7 @@ impl FileRequest {
             F::Allocate { fd, mode: FALLOCATE_PUNCH_HOLE, offset, len } if len > 0 => {
                 DiskCall::immediate(find(fd)?, move |disk, file| disk.punch(*file, offset, len))
             }
-            // There are no pipes: status flags do not matter here.
+            // There are no pipes, so status flags have no effect.
             F::Advise { fd, .. } | F::SetFlags { fd, .. } => {
                 DiskCall::immediate(find(fd)?, |_, _| Ok(0))
             }
@@ -213,7 +214,8 @@ impl FileRequest {
             F::SetModeOf { fd, mode } => DiskCall::immediate(find(fd)?, move |disk, file| {
                 disk.set_mode_of(disk.ino(*file), mode)
             }),
-            // There are no links of paths, and no sockets to send files to; the others come here with flags besides those above.
+            // There are no symbolic links, and files cannot be sent to sockets. The calls that also
+            // appear above come here with unsupported flags.
             F::Symlink { .. }
             | F::ReadLink { .. }
             | F::Lock { .. }
@@ -230,7 +232,7 @@ impl FileRequest {
     }
 
     fn open(&self, at: AnchoredPath, how: *const OpenHow) -> Result<DiskCall, Errno> {
-        // SAFETY: `how` is valid until the call is done, as `new` demands.
+        // SAFETY: `new` guarantees that `how` is valid until the call is done.
         let OpenHow { flags, mode, resolve } = unsafe { how.read() };
         if resolve & OpenHow::BENEATH != 0 && escapes_start(&at.path) {
             return Err(Errno::XDEV);
@@ -240,26 +242,26 @@ impl FileRequest {
     }
 }
 
-/// The answer of a call: a count, zero, or the number of a file that it has opened.
+/// The result of a call: a count, zero, or the number of the file it has opened.
 type CallResult = Result<usize, Errno>;
 
 type DiskAction = dyn FnOnce(&mut Disk, &MemoryRanges) -> CallResult;
 
 /// A file call on a disk, with its arguments copied.
 pub(crate) struct DiskCall {
-    /// How long the device needs for it; zero if it waits for none, or fails at once.
+    /// The time that the device needs; zero if the call does not wait for it or fails at once.
     pub(crate) duration: Nanos,
-    /// The memory of the bytes that it transfers.
+    /// The memory of the bytes to transfer.
     pub(crate) memory: MemoryRanges,
-    /// It fills that memory.
+    /// The call writes to that memory.
     pub(crate) fills: bool,
-    /// It opens a file.
     pub(crate) opens: bool,
     action: Box<DiskAction>,
 }
 
 impl DiskCall {
-    /// A call on files or paths that waits for no device: it changes names and cached pages.
+    /// A call on files or paths that does not wait for the device: it changes names and cached
+    /// pages.
     fn immediate<T: 'static>(
         subject: T,
         action: impl FnOnce(&mut Disk, &T) -> CallResult + 'static,
@@ -292,7 +294,6 @@ impl DiskCall {
         Self { duration: disk.write_time(file), ..Self::transfer(from, write) }
     }
 
-    /// Makes the call.
     pub(crate) fn perform(self, disk: &mut Disk) -> CallResult {
         (self.action)(disk, &self.memory)
     }
@@ -305,17 +306,18 @@ impl fmt::Debug for DiskCall {
 }
 
 impl SubmittedEntry {
-    /// The file call of an entry, if it is one.
+    /// Returns the file call of an entry.
     pub(crate) fn file_call(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         let (_, read) =
             ENTRY_DECODERS.iter().find(|(code, _)| *code == self.opcode).ok_or(Errno::INVAL)?;
-        // SAFETY: the entry was published under the contract of `Kernel::enter`: names are valid until it is consumed,
-        // which is now, and bytes until the terminal completion.
+        // SAFETY: the entry was published under the contract of `Kernel::enter`. Names are valid
+        // until it is consumed, which is now, and bytes until the terminal completion.
         unsafe { FileRequest::new(&read(self)) }.read(disk, find)
     }
 }
 
-/// Whether a path leads out of the directory that it starts from. There are no symbolic links, so its text says it.
+/// Returns true if a path leads out of its starting directory. The text is enough to tell, because
+/// there are no symbolic links.
 fn escapes_start(path: &[u8]) -> bool {
     let mut depth = 0_u32;
     let leaves = |step: &[u8]| match step {
@@ -338,8 +340,8 @@ fn pointer<T>(address: u64) -> *mut T {
 }
 
 fn range(start: *mut u8, len: usize) -> MemoryRange {
-    // SAFETY: the memory belongs to the call until it is done: the calls come from a `FileRequest` or a `SubmittedEntry`, which
-    // demand that.
+    // SAFETY: the memory belongs to the call until it is done: all calls come from a `FileRequest`
+    // or a `SubmittedEntry`, whose constructors require that.
     unsafe { MemoryRange::new(start.expose_provenance() as u64, len) }
 }
 
@@ -348,11 +350,11 @@ fn single_range(start: *mut u8, len: u32) -> MemoryRanges {
 }
 
 fn vectors_of(first: *const IoVec, count: u32) -> MemoryRanges {
-    // SAFETY: vectors and memory belong to the call until it is done: the calls come from a `FileRequest` or a `SubmittedEntry`.
+    // SAFETY: the vectors and their memory belong to the call until it is done; see `range`.
     unsafe { ranges(first, count as usize) }
 }
 
-/// The path, and the file where it starts.
+/// Reads a path, and finds the file it starts from.
 fn read_path(at: PathAt, find: FindOpenFile<'_>) -> Result<AnchoredPath, Errno> {
     if at.path.is_null() {
         return Err(Errno::FAULT);
@@ -368,14 +370,14 @@ fn read_path(at: PathAt, find: FindOpenFile<'_>) -> Result<AnchoredPath, Errno> 
     Ok(AnchoredPath { dir: if absolute { None } else { Some(find(at.dir)?) }, path })
 }
 
-/// The descriptor that a path of `/proc` names.
+/// Returns the descriptor of a path below `/proc/self/fd`.
 fn descriptor_of(path: &[u8]) -> Option<RawFd> {
     let number = path.strip_prefix(b"/proc/self/fd/")?;
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 fn path_bytes(path: *const c_char) -> Vec<u8> {
-    // SAFETY: the path is valid and ends with a zero: the calls come from a `FileRequest` or a `SubmittedEntry`.
+    // SAFETY: the path is valid and ends with a zero; see `range`.
     unsafe { CStr::from_ptr(path) }.to_bytes().to_vec()
 }
 
@@ -388,11 +390,11 @@ mod tests {
     #[test]
     fn decoded_entry_equals_the_call_it_was_made_from() {
         for (opcode, read) in ENTRY_DECODERS {
-            // Each field has a value of its own, which is a valid flag as well.
+            // Each field has its own value, which is also a valid flag.
             let (addr, off, len, op_flags) =
                 (0x1001, 0x2002, 0x303, rwf::NOWAIT | AT_REMOVEDIR | 1);
             let entry = Entry { opcode, fd: 3, addr, off, len, op_flags, ..Entry::default() };
-            // SAFETY: nothing is read of what the entries name.
+            // SAFETY: the test does not access the memory that the entries refer to.
             let read = |entry| read(&unsafe { SubmittedEntry::new(entry) });
             let made = file_entry(&read(entry)).expect("the call has an entry");
             assert_eq!(made.opcode, opcode);
@@ -400,7 +402,7 @@ mod tests {
         }
     }
 
-    /// What differs between calls; the driver makes no entries that must not wait.
+    /// Formats a call without `nowait`, because the entries that the driver creates never set it.
     fn without_nowait(call: FileCall) -> String {
         format!("{call:?}").replace("nowait: true", "nowait: false")
     }

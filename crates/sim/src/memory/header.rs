@@ -1,4 +1,4 @@
-//! A `struct msghdr` of an entry.
+//! The `struct msghdr` of an entry.
 #![allow(unsafe_code)]
 
 use crate::memory_range::MemoryRange;
@@ -6,7 +6,7 @@ use annulus_kernel::{IoVec, MsgHeader};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
-/// The memory that a header names.
+/// A header and the memory that it refers to.
 #[derive(Debug)]
 pub(crate) struct MessageHeader {
     place: *mut MsgHeader,
@@ -17,11 +17,13 @@ pub(crate) struct MessageHeader {
 
 impl MessageHeader {
     /// # Safety
-    /// The vectors must be valid now; name, control messages and the bytes of the vectors until the terminal completion of
-    /// the operation that uses them. If [`answer`](Self::answer) is called, so must `place`.
+    /// The vectors must be valid now; the name, the control messages and the bytes of the vectors
+    /// until the terminal completion of the operation. If [`answer`](Self::answer) is called,
+    /// `place` must be valid until then too.
     pub(super) unsafe fn new(place: *mut MsgHeader, header: &MsgHeader) -> Self {
         let (name, control) = (header.name.expose_provenance(), header.control.expose_provenance());
-        // SAFETY: vectors, name and control messages are valid as long as this function demands.
+        // SAFETY: the caller guarantees that vectors, name and control messages are valid as long
+        // as required.
         unsafe {
             Self {
                 place,
@@ -32,10 +34,11 @@ impl MessageHeader {
         }
     }
 
-    /// Writes the metadata of a received message, as `recvmsg(2)` does. Only for headers of receives.
+    /// Writes the metadata of a received message, like `recvmsg(2)`. Only for headers of receives.
     pub(crate) fn answer(&self, name_len: usize, control_len: usize, flags: u32) {
-        // SAFETY: the header of a receive may be written to until its terminal completion, as `new` demands. Atomically,
-        // because a header that is not read may be shared with other rings.
+        // SAFETY: `new` guarantees that the header of a receive may be written to until its
+        // terminal completion. The stores are atomic because rings may share a header that nobody
+        // reads.
         unsafe {
             let flags_place = (&raw mut (*self.place).flags).cast();
             AtomicU32::from_ptr(&raw mut (*self.place).name_len).store(name_len as u32, Relaxed);
@@ -46,9 +49,10 @@ impl MessageHeader {
 }
 
 /// # Safety
-/// There must be `count` vectors at `first`, and their bytes must be valid until the terminal completion.
+/// There must be `count` vectors at `first`, and their bytes must be valid until the terminal
+/// completion.
 pub(super) unsafe fn ranges(first: *const IoVec, count: usize) -> Box<[MemoryRange]> {
-    // SAFETY: vectors and bytes are valid as long as this function demands.
+    // SAFETY: the caller guarantees that vectors and bytes are valid as long as required.
     let range = |index| unsafe {
         let IoVec { base, len } = first.add(index).read();
         MemoryRange::new(base.expose_provenance() as u64, len)

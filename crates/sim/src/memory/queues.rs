@@ -7,7 +7,8 @@ use annulus_ring::{Completion, Entry};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The layout of the first mapping of a ring. The completions follow at `CQES_OFFSET`, the index array after them.
+/// The layout of the first mapping of a ring. The completions follow at `CQES_OFFSET`, then the
+/// index array.
 pub(crate) const SUBMISSION_OFFSETS: SubmissionOffsets = SubmissionOffsets {
     head: 0,
     tail: 4,
@@ -32,7 +33,7 @@ pub(crate) const COMPLETION_OFFSETS: CompletionOffsets = CompletionOffsets {
 };
 const CQES_OFFSET: u32 = 128;
 const PAGE_SIZE: usize = 4096;
-/// Indices start just below the wrap. On Linux they start at zero, which programs must not rely on.
+/// Indices start just below the wrap. Linux starts at zero, but programs must not rely on that.
 const FIRST_INDEX: u32 = u32::MAX - 7;
 
 /// The sizes of a ring.
@@ -40,12 +41,12 @@ const FIRST_INDEX: u32 = u32::MAX - 7;
 pub(crate) struct RingSizes {
     pub(crate) submissions: u32,
     pub(crate) completions: u32,
-    /// Whether there is an index array in front of the entries.
+    /// Whether an index array selects the entries.
     pub(crate) array: bool,
 }
 
 impl RingSizes {
-    /// The offset of the index array; zero without one.
+    /// Returns the offset of the index array, or zero if there is none.
     pub(crate) fn array_offset(self) -> u32 {
         if self.array { CQES_OFFSET + self.completions * size_of::<Completion>() as u32 } else { 0 }
     }
@@ -56,7 +57,7 @@ impl RingSizes {
     }
 }
 
-/// The memory of both queues and of the entries, with the indices that the kernel changes.
+/// The memory of both queues and of the entries, and the indices that the kernel advances.
 pub(crate) struct Queues {
     rings: Mapping,
     entries: Mapping,
@@ -86,18 +87,18 @@ impl Queues {
         Ok(queues)
     }
 
-    /// The first byte of the mapping at `offset`, if it has `len` bytes.
+    /// Returns the first byte of the mapping at `offset`, if it has at least `len` bytes.
     pub(crate) fn address(&self, offset: u64, len: usize) -> Option<*mut u8> {
         let mapping = match offset {
             0 => &self.rings,
             0x1000_0000 => &self.entries,
             _ => return None,
         };
-        // A mapping has whole pages.
+        // A mapping consists of whole pages.
         (len <= mapping.len().next_multiple_of(PAGE_SIZE)).then(|| mapping.as_ptr())
     }
 
-    /// Whether a mapping starts at an address.
+    /// Returns true if one of the mappings starts at `address`.
     pub(crate) fn owns(&self, address: *const u8) -> bool {
         [&self.rings, &self.entries].iter().any(|mapping| mapping.as_ptr().cast_const() == address)
     }
@@ -106,7 +107,7 @@ impl Queues {
         self.shape.completions
     }
 
-    /// Entries that were published and not read.
+    /// Returns the number of published entries that have not been read.
     #[inline]
     pub(crate) fn submitted(&self) -> u32 {
         // Acquire pairs with the submitter's release store of the tail.
@@ -114,7 +115,8 @@ impl Queues {
         tail.wrapping_sub(self.head).min(self.shape.submissions)
     }
 
-    /// Reads the next entry; `None` if the index array names none. Only if [`submitted`](Self::submitted) is not zero.
+    /// Reads the next entry, or returns `None` if the index array holds an invalid index. Call this
+    /// only while [`submitted`](Self::submitted) is not zero.
     #[inline]
     pub(crate) fn take_entry(&mut self) -> Option<SubmittedEntry> {
         let slot = self.head & (self.shape.submissions - 1);
@@ -123,47 +125,51 @@ impl Queues {
         if index >= self.shape.submissions {
             return None;
         }
-        // SAFETY: the index lies inside the mapping, and the submitter does not change the entry until the head has passed
-        // it. It was published under the contract of `Kernel::enter`, as `SubmittedEntry::new` demands.
+        // SAFETY: the index is inside the mapping, and the submitter does not change the entry
+        // until the head has passed it. The entry was published under the contract of
+        // `Kernel::enter`, as `SubmittedEntry::new` requires.
         Some(unsafe {
             SubmittedEntry::new(self.entries.as_ptr().cast::<Entry>().add(index as usize).read())
         })
     }
 
-    /// Publishes how many entries were read.
+    /// Publishes how many entries have been read.
     #[inline]
     pub(crate) fn commit(&self) {
-        // Release pairs with the submitter's acquire load of the head: only then may it overwrite the entries.
+        // Release pairs with the submitter's acquire load of the head; only then may it overwrite
+        // the entries.
         self.word(SUBMISSION_OFFSETS.head).store(self.head, Ordering::Release);
     }
 
-    /// Completions that were posted and not taken.
+    /// Returns the number of posted completions that the submitter has not taken.
     #[inline]
     pub(crate) fn ready(&self) -> u32 {
         self.tail.wrapping_sub(self.taken())
     }
 
-    /// The submitter's head of the completion queue.
+    /// Returns the submitter's head of the completion queue.
     #[inline]
     pub(crate) fn taken(&self) -> u32 {
-        // Acquire pairs with the submitter's release store of the head: the slots before it can be reused.
+        // Acquire pairs with the submitter's release store of the head: the slots before it can be
+        // reused.
         self.word(COMPLETION_OFFSETS.head).load(Ordering::Acquire)
     }
 
-    /// Completions posted so far, wrapping.
+    /// Returns how many completions have been posted; wraps.
     #[inline]
     pub(crate) fn posted(&self) -> u32 {
         self.tail
     }
 
-    /// Posts a completion; false if there is no space.
+    /// Posts a completion. Returns false if the queue is full.
     #[inline]
     pub(crate) fn post(&mut self, completion: Completion) -> bool {
         if self.ready() >= self.shape.completions {
             return false;
         }
         let slot = (self.tail & (self.shape.completions - 1)) as usize;
-        // SAFETY: the slot lies inside the mapping, and the submitter has taken the completion that was there.
+        // SAFETY: the slot is inside the mapping, and the submitter has taken the completion that
+        // it held.
         unsafe {
             let first = self.rings.as_ptr().add(CQES_OFFSET as usize).cast::<Completion>();
             first.add(slot).write(completion);
@@ -189,8 +195,8 @@ impl Queues {
     #[inline]
     fn word(&self, offset: u32) -> &AtomicU32 {
         debug_assert!(offset as usize + 4 <= self.rings.len());
-        // SAFETY: the offsets are those of the layout above: aligned, inside the mapping, and accessed atomically only on
-        // both sides.
+        // SAFETY: the offsets are those of the layout above: aligned, inside the mapping, and only
+        // accessed atomically by both sides.
         unsafe { &*self.rings.as_ptr().add(offset as usize).cast::<AtomicU32>() }
     }
 }

@@ -1,4 +1,4 @@
-//! A submission entry that came through the queue, and the memory that it names.
+//! A submission entry, and the memory that it refers to.
 #![allow(unsafe_code)]
 
 use super::header::{MessageHeader, ranges};
@@ -10,7 +10,7 @@ use annulus_ring::op::TimeSpec;
 use rustix::io::Errno;
 use std::ops::Deref;
 
-/// Most vectors a message may have (`UIO_MAXIOV`).
+/// Maximum number of vectors of a message (`UIO_MAXIOV`).
 const MAX_VECTORS: usize = 1024;
 
 /// An entry under the contract of [`Ring::push_unchecked`](annulus_ring::Ring::push_unchecked).
@@ -19,30 +19,31 @@ pub(crate) struct SubmittedEntry(Entry);
 
 impl SubmittedEntry {
     /// # Safety
-    /// The entry was published under the contract of `Kernel::enter`, or says what another call of the trait does: then what it names
-    /// is valid during that call, and the entry is used no longer.
+    /// The entry must have been published under the contract of `Kernel::enter`. It may also
+    /// describe another call of the trait: then the memory it refers to must be valid during that
+    /// call, and the entry must not be used afterwards.
     pub(crate) unsafe fn new(entry: Entry) -> Self {
         Self(entry)
     }
 
-    /// The memory of a receive or send.
+    /// Returns the memory of a receive or send.
     #[inline]
     pub(crate) fn memory(&self) -> MemoryRange {
-        // SAFETY: `addr` and `len` of a receive or send name memory that is valid until the terminal completion, as `new`
-        // demands.
+        // SAFETY: `new` guarantees that `addr` and `len` of a receive or send describe memory that
+        // is valid until the terminal completion.
         unsafe { MemoryRange::new(self.0.addr, self.0.len as usize) }
     }
 
-    /// The address that a send names.
+    /// Returns the destination address of a send.
     pub(crate) fn destination(&self) -> Address {
         let [first, second, _, _] = self.0.file_index.to_ne_bytes();
         let len = usize::from(u16::from_ne_bytes([first, second]));
-        // SAFETY: `off` and the length of a send with an address name memory that is valid until the terminal completion, as `new`
-        // demands.
+        // SAFETY: `new` guarantees that `off` and the length describe an address that is valid
+        // until the terminal completion.
         Address::from_bytes(&unsafe { MemoryRange::new(self.0.off, len) }.bytes())
     }
 
-    /// The socket address of a connect.
+    /// Returns the socket address of a connect.
     pub(crate) fn address(&self) -> Result<Address, Errno> {
         let len = usize::try_from(self.0.off).unwrap_or(usize::MAX);
         if len > 128 {
@@ -52,17 +53,19 @@ impl SubmittedEntry {
             return Err(Errno::FAULT);
         }
         let start = std::ptr::with_exposed_provenance::<u8>(self.0.addr as usize);
-        // SAFETY: a connect names `off` bytes of address, which are valid until the terminal completion, as `new` demands.
+        // SAFETY: `new` guarantees that the `off` bytes of a connect's address are valid until the
+        // terminal completion.
         Ok(Address::from_bytes(unsafe { std::slice::from_raw_parts(start, len) }))
     }
 
-    /// The duration of a timeout.
+    /// Returns the duration of a timeout.
     pub(crate) fn time(&self) -> Result<Nanos, Errno> {
         if self.0.addr == 0 {
             return Err(Errno::FAULT);
         }
         let start = std::ptr::with_exposed_provenance::<TimeSpec>(self.0.addr as usize);
-        // SAFETY: the time of a timeout is valid until the entry is consumed, which is now, as `new` demands.
+        // SAFETY: `new` guarantees that the time of a timeout is valid until the entry is consumed,
+        // which is now.
         let TimeSpec { seconds, nanoseconds } = unsafe { start.read() };
         let seconds = Nanos::try_from(seconds).map_err(|_| Errno::INVAL)?;
         let rest = Nanos::try_from(nanoseconds).map_err(|_| Errno::INVAL)?;
@@ -75,8 +78,9 @@ impl SubmittedEntry {
             return Err(Errno::FAULT);
         }
         let place = std::ptr::with_exposed_provenance_mut::<MsgHeader>(self.0.addr as usize);
-        // SAFETY: the header and its vectors are valid until the entry is consumed, which is now; name, control messages and bytes
-        // until the terminal completion; and the header of a receive, too.
+        // SAFETY: the header and its vectors are valid until the entry is consumed, which is now.
+        // Name, control messages and bytes are valid until the terminal completion, and so is the
+        // header of a receive.
         unsafe {
             let header = place.read();
             if header.vector_count > MAX_VECTORS {
@@ -86,7 +90,7 @@ impl SubmittedEntry {
         }
     }
 
-    /// The memory of the vectors of a write.
+    /// Returns the memory of the vectors of a read or write.
     pub(crate) fn vectors(&self) -> Result<Box<[MemoryRange]>, Errno> {
         let count = self.0.len as usize;
         if count > MAX_VECTORS {
@@ -96,8 +100,8 @@ impl SubmittedEntry {
             return Err(Errno::FAULT);
         }
         let first = std::ptr::with_exposed_provenance::<IoVec>(self.0.addr as usize);
-        // SAFETY: the vectors are valid until the entry is consumed, which is now, and their bytes until the terminal
-        // completion.
+        // SAFETY: the vectors are valid until the entry is consumed, which is now, and their bytes
+        // until the terminal completion.
         Ok(unsafe { ranges(first, count) })
     }
 }

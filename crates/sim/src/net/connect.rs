@@ -1,4 +1,4 @@
-//! How a connection is made.
+//! How a connection is established.
 
 use super::datagram_queue::DatagramPeer;
 use super::internet;
@@ -10,11 +10,11 @@ use annulus_kernel::{Address, Domain};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 
-/// Attempts at a listener whose queue is full. The waits between them double from one second: `tcp_syn_retries`.
+/// How often an unanswered connect is retried (`tcp_syn_retries`). The delay doubles each time.
 const MAX_CONNECT_RETRIES: u8 = 6;
 const FIRST_RETRY_DELAY: Nanos = 1_000_000_000;
 
-/// `AF_UNSPEC`: a connect to it disconnects a datagram socket.
+/// `AF_UNSPEC`: connecting to it disconnects a datagram socket.
 const AF_UNSPEC: u16 = 0;
 
 impl Net {
@@ -33,7 +33,7 @@ impl Net {
         }
     }
 
-    /// A datagram socket receives from all senders again.
+    /// Makes a datagram socket receive from all senders again.
     fn disconnect(&mut self, id: SocketId) {
         self.socket_mut(id).remote = None;
         self.set_datagram_peer(id, DatagramPeer::None);
@@ -44,7 +44,7 @@ impl Net {
         match socket.state {
             SocketState::Connecting => return Err(Errno::ALREADY),
             SocketState::Listening(_) => return Err(Errno::ISCONN),
-            // A connection that was reset counts.
+            // A connection that has been reset counts as connected.
             _ if socket.peer.is_some() => return Err(Errno::ISCONN),
             _ => {}
         }
@@ -72,7 +72,7 @@ impl Net {
         self.schedule(self.time.now() + wait + delay, id, SocketChange::Attempt(nth));
     }
 
-    /// An attempt arrives at the address, unless that is behind a partition.
+    /// An attempt arrives at its destination, unless a partition is in between.
     pub(super) fn on_attempt(&mut self, id: SocketId, nth: u8) {
         let client = self.socket(id);
         if client.released || !matches!(client.state, SocketState::Connecting) {
@@ -96,7 +96,8 @@ impl Net {
         self.schedule_change(id, SocketChange::Established);
     }
 
-    /// A full queue takes one more than the backlog, then attempts get no answer.
+    /// Returns true unless the queue is full. Like on Linux, it holds one connection more than the
+    /// backlog. Attempts at a full queue get no answer.
     pub(super) fn has_backlog_space(&self, listener: SocketId) -> bool {
         match &self.socket(listener).state {
             SocketState::Listening(listening) => listening.queue.len() <= listening.backlog,
@@ -111,7 +112,7 @@ impl Net {
         self.schedule_attempt(id, nth + 1, FIRST_RETRY_DELAY << nth);
     }
 
-    /// The accepting end of a connection.
+    /// Creates the accepting end of a connection.
     fn create_child(&mut self, listener: SocketId, client: SocketId) -> SocketId {
         let parent = self.socket(listener);
         let mut child = Socket::new(parent.domain, parent.options.clone());
@@ -137,7 +138,7 @@ impl Net {
         }
     }
 
-    /// An attempt failed.
+    /// Ends a connect with an error.
     pub(super) fn on_refused(&mut self, id: SocketId, error: Errno) {
         let socket = self.socket_mut(id);
         if matches!(socket.state, SocketState::Connecting) {
@@ -149,7 +150,7 @@ impl Net {
         }
     }
 
-    /// The result of a connect that waits.
+    /// Returns the result of a pending connect; EAGAIN while there is none.
     pub(crate) fn connected(&mut self, id: SocketId) -> Result<(), Errno> {
         let socket = self.socket_mut(id);
         if let Some(error) = socket.error.take() {

@@ -1,5 +1,5 @@
-//! The state of a datagram socket: datagrams that wait to be read, and what the datagrams it has sent take of
-//! its send buffer.
+//! The state of a datagram socket: received datagrams that wait to be read, and how much of its
+//! send buffer its sent datagrams use.
 
 use super::socket::SocketId;
 use crate::descriptors::FileId;
@@ -8,11 +8,11 @@ use annulus_kernel::Address;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes that a datagram takes of a socket's buffer beside its payload: as on Linux for a small one.
+/// Bytes that a datagram uses of a buffer in addition to its payload, as on Linux for a small one.
 const DATAGRAM_OVERHEAD_BYTES: usize = 768;
-/// Datagrams that a Unix socket keeps, and one more: `net.unix.max_dgram_qlen`.
+/// A Unix socket is full once it has more datagrams than this (`net.unix.max_dgram_qlen`).
 const MAX_UNIX_QUEUE_LEN: usize = 10;
-/// Most bytes and datagrams that are coalesced: the limits of an IP packet, and of Linux.
+/// Limits of coalescing: the payload of an IP packet, and the number that Linux coalesces.
 const MAX_COALESCED_BYTES: usize = 65_507;
 const MAX_COALESCED_DATAGRAMS: usize = 64;
 
@@ -20,18 +20,18 @@ const MAX_COALESCED_DATAGRAMS: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Datagram {
     pub(crate) bytes: Vec<u8>,
-    /// The address of the sender; none if it has no name.
+    /// The address of the sender; `None` if the sender has no name.
     pub(crate) from: Option<Address>,
     /// The internet addresses of sender and receiver.
     pub(crate) route: Option<(SocketAddr, SocketAddr)>,
     pub(crate) tos: u8,
-    /// The bytes are several datagrams of this size, coalesced.
+    /// The bytes are several coalesced datagrams of this size.
     pub(crate) segment: Option<u16>,
     pub(crate) rights: Vec<FileId>,
-    /// When it was received, and how many the socket had dropped until then.
+    /// When it arrived, and how many datagrams the socket had dropped by then.
     pub(crate) at: Nanos,
     pub(crate) drops: u32,
-    /// The socket whose send buffer it counts against.
+    /// The socket whose send buffer it is charged to.
     pub(crate) sender: Option<SocketId>,
 }
 
@@ -49,10 +49,10 @@ pub(crate) enum DatagramPeer {
 #[derive(Debug, Default)]
 pub(crate) struct DatagramQueue {
     datagrams: VecDeque<Datagram>,
-    /// The bytes of the receive buffer that the datagrams take.
+    /// Bytes of the receive buffer in use.
     held: usize,
     pub(crate) drops: u32,
-    /// The bytes of this socket's send buffer that its datagrams take which have not arrived.
+    /// Bytes of this socket's send buffer used by datagrams that have not arrived.
     pub(crate) charged: usize,
     pub(crate) groups: Vec<IpAddr>,
     pub(crate) peer: DatagramPeer,
@@ -61,13 +61,14 @@ pub(crate) struct DatagramQueue {
 }
 
 impl Datagram {
-    /// The bytes it takes of a buffer.
+    /// Returns the bytes that it uses of a buffer.
     #[inline]
     pub(crate) fn cost(&self) -> usize {
         self.bytes.len() + DATAGRAM_OVERHEAD_BYTES
     }
 
-    /// Whether `next` may be coalesced behind it: the same addresses and marks, and no datagram so far was a short one.
+    /// Returns true if `next` may be coalesced with this one: both have the same addresses and the
+    /// same TOS, and no shorter datagram has ended the series.
     fn continues(&self, next: &Self) -> bool {
         let size = self.segment_size();
         self.route == next.route
@@ -89,12 +90,13 @@ impl DatagramQueue {
         self.datagrams.is_empty()
     }
 
-    /// Whether it is a full Unix socket, whose senders wait.
+    /// Returns true if a Unix socket is full, so that its senders wait.
     pub(crate) fn is_full(&self) -> bool {
         self.datagrams.len() > MAX_UNIX_QUEUE_LEN
     }
 
-    /// Queues a datagram, or counts it as dropped if the buffer is full. As on Linux, the last one may exceed the buffer.
+    /// Queues a datagram, or counts it as dropped if the buffer is full. Like on Linux, the last
+    /// one may exceed the buffer.
     pub(crate) fn receive(&mut self, datagram: Datagram, capacity: usize, coalesce: bool) -> bool {
         if self.held > 0 && self.held + DATAGRAM_OVERHEAD_BYTES > capacity {
             self.drops = self.drops.wrapping_add(1);
@@ -116,7 +118,6 @@ impl DatagramQueue {
         }
     }
 
-    /// Takes the oldest datagram.
     pub(crate) fn take(&mut self) -> Option<Datagram> {
         let datagram = self.datagrams.pop_front()?;
         self.held -= datagram.cost();
@@ -138,7 +139,10 @@ mod tests {
         let taken = (0..5).filter(|_| queue.receive(datagram(100), 2304, false)).count();
         assert_eq!((taken, queue.drops), (2, 3));
         assert_eq!(queue.take().map(|datagram| datagram.drops), Some(0));
-        assert!(queue.receive(datagram(100_000), 2304, false), "an empty queue takes any size");
+        assert!(
+            queue.receive(datagram(100_000), 2304, false),
+            "an empty queue refused a large datagram"
+        );
         assert_eq!(queue.take().map(|datagram| datagram.bytes.len()), Some(100));
         assert_eq!(queue.take().map(|datagram| datagram.drops), Some(3));
         assert_eq!((queue.held, queue.take().is_none()), (0, true));

@@ -1,4 +1,4 @@
-//! Sends and receives of datagrams, of all families.
+//! Sending and receiving datagrams, of all families.
 
 use super::Net;
 use super::datagram_queue::{Datagram, DatagramPeer, DatagramQueue};
@@ -8,9 +8,9 @@ use annulus_kernel::{Address, Domain};
 use rustix::io::Errno;
 use std::net::IpAddr;
 
-/// A datagram to send. Its bytes are copied only once it is certain to be sent.
+/// A datagram to send. Its bytes are only copied once it is certain to be sent.
 pub(crate) struct OutgoingDatagram<'a> {
-    /// The destination; if none, the connected socket.
+    /// The destination; `None` is the connected peer.
     pub(crate) to: Option<&'a Address>,
     pub(crate) len: usize,
     pub(crate) options: SendOptions,
@@ -27,7 +27,8 @@ pub(crate) struct SendOptions {
 }
 
 impl Net {
-    /// Sends a datagram with these descriptors, which it takes if it succeeds. EAGAIN if it must wait.
+    /// Sends a datagram with descriptors, which it takes on success. Returns EAGAIN if the sender
+    /// must wait.
     pub(crate) fn send_datagram(
         &mut self,
         id: SocketId,
@@ -41,7 +42,7 @@ impl Net {
         }
     }
 
-    /// Whether a datagram for this address would not wait: it is sent, or refused.
+    /// Returns true if sending to this address would not wait: it succeeds, or fails at once.
     pub(crate) fn can_send_datagram(&self, id: SocketId, to: Option<&Address>) -> bool {
         let socket = self.socket(id);
         let Some(queue) = &socket.datagrams else { return true };
@@ -49,7 +50,8 @@ impl Net {
         over || queue.charged < socket.options.send_buffer && self.target_has_space(id, to)
     }
 
-    /// Only Unix sockets make senders wait, except the one that they are connected to.
+    /// Returns true if the destination has space. Only Unix sockets make senders wait, but never
+    /// the sender that they are connected to.
     pub(crate) fn target_has_space(&self, id: SocketId, to: Option<&Address>) -> bool {
         if self.socket(id).domain != Domain::Unix {
             return true;
@@ -59,7 +61,7 @@ impl Net {
         queue.peer == DatagramPeer::Open(id) || !queue.is_full()
     }
 
-    /// The error of any send on this socket.
+    /// Takes the error that any send on this socket reports.
     pub(super) fn take_datagram_error(&mut self, id: SocketId) -> Result<(), Errno> {
         let socket = self.socket_mut(id);
         if let Some(error) = socket.error.take() {
@@ -68,11 +70,11 @@ impl Net {
         if socket.stopped_sending { Err(Errno::PIPE) } else { Ok(()) }
     }
 
-    /// A datagram counts against the buffer of its sender until [`uncharge`](Self::uncharge).
+    /// Charges a datagram to its sender's buffer, until [`uncharge`](Self::uncharge).
     pub(super) fn charge(&mut self, datagram: &mut Datagram, id: SocketId) {
         datagram.sender = Some(id);
         let socket = self.socket_mut(id);
-        // The sender exists as long as its datagram.
+        // The sender must exist as long as its datagram.
         socket.events += 1;
         if let Some(queue) = &mut socket.datagrams {
             queue.charged += datagram.cost();
@@ -90,14 +92,14 @@ impl Net {
         self.reap(id);
     }
 
-    /// Takes the oldest datagram, or the error if there is none.
+    /// Takes the oldest datagram. A pending error is returned first.
     pub(crate) fn recv_datagram(&mut self, id: SocketId) -> Result<Datagram, Errno> {
         let socket = self.socket_mut(id);
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
         let stopped = socket.stopped_receiving;
-        let queue = socket.datagrams.as_mut().expect("asked of datagram sockets only");
+        let queue = socket.datagrams.as_mut().expect("the socket has no datagrams");
         let Some(datagram) = queue.take() else {
             return if stopped { Ok(Datagram::default()) } else { Err(Errno::AGAIN) };
         };
@@ -106,7 +108,6 @@ impl Net {
         Ok(datagram)
     }
 
-    /// Wakes senders that wait for space.
     fn wake_blocked(&mut self, id: SocketId) {
         let Some(queue) = &mut self.socket_mut(id).datagrams else { return };
         for sender in std::mem::take(&mut queue.blocked) {
@@ -125,7 +126,7 @@ impl Net {
         let socket = self.socket_mut(id);
         socket.stopped_receiving |= read;
         socket.stopped_sending |= write;
-        // As on Linux, the shutdown is done and an error is returned.
+        // Like on Linux, the shutdown takes effect although an error is returned.
         let missing = socket.domain != Domain::Unix && socket.remote.is_none();
         self.wake(id, Side::Read);
         self.wake(id, Side::Write);
@@ -133,7 +134,7 @@ impl Net {
         if missing { Err(Errno::NOTCONN) } else { Ok(()) }
     }
 
-    /// Discards the datagrams of a socket that is closed.
+    /// Discards the datagrams of a socket that is being closed.
     pub(super) fn release_datagrams(&mut self, id: SocketId) {
         while let Some(datagram) =
             self.socket_mut(id).datagrams.as_mut().and_then(|queue| queue.take())
@@ -146,13 +147,14 @@ impl Net {
         }
     }
 
-    /// Discards a datagram that will not be read.
+    /// Discards a datagram that will not be read, with its descriptors.
     pub(super) fn discard(&mut self, datagram: Datagram) {
         self.uncharge(&datagram);
         self.orphans.extend(datagram.rights);
     }
 
-    /// Sockets that are connected to a closed Unix socket get an error with their next send.
+    /// Marks the peer of all sockets connected to a closed Unix socket as closed; their next send
+    /// fails.
     fn disconnect_senders(&mut self, id: SocketId) {
         let gone = DatagramPeer::Open(id);
         let deserted = |queue: &DatagramQueue| queue.peer == gone;
@@ -167,7 +169,7 @@ impl Net {
         }
     }
 
-    /// Whether a socket's send buffer has space.
+    /// Returns true if the socket's send buffer has space.
     pub(super) fn has_send_buffer(&self, id: SocketId) -> bool {
         let socket = self.socket(id);
         socket.datagrams.as_ref().is_some_and(|queue| queue.charged < socket.options.send_buffer)

@@ -1,5 +1,5 @@
-//! One direction of a connection, stored at its receiving end: bytes that wait to be read, bytes in flight, bytes that wait
-//! to be sent. One queue holds all three, so that a byte is copied in once and out once.
+//! One direction of a connection, stored at the receiving end: bytes to be read, bytes in flight,
+//! and bytes to be sent. All are in one queue, so each byte is copied in once and out once.
 
 use crate::timeline::Nanos;
 use std::collections::VecDeque;
@@ -10,18 +10,17 @@ pub(crate) enum StreamEnd {
     /// The sender may send more.
     #[default]
     Open,
-    /// The end is to be sent after the last byte.
+    /// The end follows the last byte that is still to be sent.
     Queued,
-    /// The end is in flight.
     Flying,
     /// The receiver has it.
     Arrived,
 }
 
-/// One direction.
+/// One direction of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
-    /// First `arrived` readable bytes, then `in_flight` ones, then those that wait to be sent.
+    /// `arrived` readable bytes, then `in_flight` bytes, then those still to be sent.
     pub(crate) bytes: VecDeque<u8>,
     pub(crate) arrived: usize,
     in_flight: usize,
@@ -30,19 +29,20 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Bytes that wait to be sent.
+    /// Returns the number of bytes still to be sent.
     #[inline]
     pub(crate) fn unsent(&self) -> usize {
         self.bytes.len() - self.arrived - self.in_flight
     }
 
-    /// Bytes that the sender still stores.
+    /// Returns the number of bytes that the sender still stores.
     #[inline]
     pub(crate) fn unacknowledged(&self) -> usize {
         self.bytes.len() - self.arrived
     }
 
-    /// How much may be sent now: as much as the window has space for, but no tiny segments.
+    /// Returns how many bytes may be sent now: as many as fit into the window and one segment, but
+    /// no tiny segments.
     #[inline]
     pub(crate) fn sendable(&self, receive_buffer: usize, segment: usize) -> usize {
         let window = receive_buffer.saturating_sub(self.arrived + self.in_flight);
@@ -64,19 +64,18 @@ impl Flow {
         self.arrived += count;
     }
 
-    /// The oldest `count` bytes in flight arrive at a closed socket, and are dropped.
+    /// The oldest `count` bytes in flight arrive at a closed socket and are dropped.
     pub(crate) fn lose(&mut self, count: usize) {
         self.in_flight -= count;
         self.bytes.drain(self.arrived..self.arrived + count);
     }
 
-    /// Drops the readable bytes.
     pub(crate) fn discard_arrived(&mut self) {
         self.bytes.drain(..self.arrived);
         self.arrived = 0;
     }
 
-    /// Drops the unsent bytes, including the end of the stream.
+    /// Drops the unsent bytes, and the end of the stream if it has not been sent.
     pub(crate) fn discard_unsent(&mut self) {
         self.bytes.truncate(self.arrived + self.in_flight);
         if self.end == StreamEnd::Queued {
@@ -85,16 +84,17 @@ impl Flow {
     }
 }
 
-/// A link in one direction: transmissions wait for earlier ones.
+/// A link in one direction. Each transmission waits for the earlier ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wire {
-    /// When the link is free, and when the last transmission arrives, which no later one overtakes.
+    /// When the link becomes free, and when the last transmission arrives.
     free: Nanos,
     last: Nanos,
 }
 
 impl Wire {
-    /// When a transmission arrives that occupies the link for `occupied` and has a latency of `delay`.
+    /// Returns when a transmission arrives that occupies the link for `occupied` and then takes
+    /// `delay`. It never overtakes an earlier one.
     #[inline]
     pub(crate) fn schedule(&mut self, now: Nanos, occupied: Nanos, delay: Nanos) -> Nanos {
         self.free = self.free.max(now) + occupied;
@@ -132,7 +132,7 @@ mod tests {
         flow.arrive(60);
         flow.bytes.drain(..10);
         flow.arrived -= 10;
-        assert_eq!(flow.sendable(60, 1000), 0, "10 of 60 are a driblet");
+        assert_eq!(flow.sendable(60, 1000), 0, "10 of 60 bytes are too few for a segment");
         flow.bytes.drain(..25);
         flow.arrived -= 25;
         assert_eq!(flow.sendable(60, 1000), 35);

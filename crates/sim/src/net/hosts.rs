@@ -1,4 +1,4 @@
-//! Hosts: the address of a program, and the remains of its connections after a crash.
+//! Hosts: the address of a program, and what is left of its connections after a crash.
 
 use super::links::AddressPair;
 use super::{Datagram, Link, Net, SocketChange, SocketId, SocketState};
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
 
 impl Net {
-    /// The host that calls from now on; `None` is one that has every address.
+    /// Sets the host that calls from now on; `None` has every address.
     pub(crate) fn set_host(&mut self, host: Option<IpAddr>) {
         self.host = host;
     }
@@ -15,13 +15,14 @@ impl Net {
         self.host
     }
 
-    /// Whether a host has crashed, and has not been started again.
+    /// Returns true if a host has crashed and has not been restarted.
     #[inline]
     pub(crate) fn is_down(&self, host: IpAddr) -> bool {
         self.partitions.is_down(host)
     }
 
-    /// The address that a program means on the host that calls: wildcards and the loopback are the host's own.
+    /// Returns the address that a program on the calling host means: wildcard and loopback are the
+    /// host's own address.
     pub(super) fn on_host(&self, address: SocketAddr) -> SocketAddr {
         match self.host {
             Some(host) if is_own(address.ip()) && host.is_ipv4() == address.is_ipv4() => {
@@ -31,7 +32,7 @@ impl Net {
         }
     }
 
-    /// The address to bind, on the host that calls.
+    /// Returns the address to bind on the calling host.
     pub(super) fn bindable(&self, address: SocketAddr) -> Result<SocketAddr, Errno> {
         let address = self.on_host(address);
         let is_own = self.host.is_none_or(|host| host == address.ip());
@@ -39,8 +40,8 @@ impl Net {
         if is_own || is_group { Ok(address) } else { Err(Errno::ADDRNOTAVAIL) }
     }
 
-    /// A host loses its power. Its peers are not notified: their connections are half-open, until [`restart`](Self::restart) lets it answer
-    /// with resets what they send.
+    /// Cuts the power of a host. Its peers are not notified, so their connections are half-open
+    /// until [`restart`](Self::restart). From then on the host answers their data with resets.
     pub(crate) fn crash(&mut self, host: IpAddr) {
         self.run();
         self.partitions.switch_off(host);
@@ -53,7 +54,8 @@ impl Net {
         self.lose_datagrams(host);
     }
 
-    /// Datagrams from and to a host do not arrive, nor does the report that one found no receiver.
+    /// Drops all datagrams in flight from and to a host, and the reports that one found no
+    /// receiver.
     fn lose_datagrams(&mut self, host: IpAddr) {
         let concerns = |datagram: &Datagram| {
             let route = datagram.route;
@@ -62,7 +64,7 @@ impl Net {
         let lost = self.in_flight.iter().filter(|(_, datagram)| concerns(datagram));
         let lost: Vec<u32> = lost.map(|(number, _)| number).collect();
         for number in lost {
-            // The datagram's event remains, and finds nothing to do.
+            // The datagram's event stays scheduled, but has no effect.
             let datagram = std::mem::take(self.in_flight.at_mut(number));
             self.uncharge(&datagram);
         }
@@ -80,7 +82,7 @@ impl Net {
         }
     }
 
-    /// The host is there again, and knows of no connection. Data on its way to the host arrives now.
+    /// Starts a host again, without its connections. Held data for it arrives now.
     pub(crate) fn restart(&mut self, host: IpAddr) {
         self.run();
         self.partitions.switch_on(host);
@@ -91,7 +93,7 @@ impl Net {
         self.links.usual
     }
 
-    /// Gives a pair of addresses a link of its own, or the usual one.
+    /// Sets the link of a pair of addresses; `None` restores the usual link.
     pub(crate) fn set_link(&mut self, a: IpAddr, b: IpAddr, link: Option<Link>) {
         self.links.set(AddressPair::new(a, b), link);
     }
@@ -111,7 +113,8 @@ impl Net {
         ids.into_iter().for_each(|id| self.reset_both(id));
     }
 
-    /// Whether a change concerns a connection that one end has lost in a crash. Then it is dealt with.
+    /// Drops a change of a connection whose state one end has lost in a crash. Answers data with a
+    /// reset if the receiving end crashed. Returns false if the connection is intact.
     pub(super) fn drop_if_lost(&mut self, id: SocketId, change: SocketChange) -> bool {
         let (segment, is_sent) = match change {
             SocketChange::Segment(len) => (len as usize, true),

@@ -1,38 +1,40 @@
-//! The network between two ends of a connection, or between sender and receiver of a datagram.
+//! The network between the two ends of a connection, or between the sender and the receiver of a
+//! datagram.
 
 use crate::random::Random;
 use crate::timeline::{Nanos, nanos};
 use std::time::Duration;
 
-/// The most that a reordered datagram is delayed, beside two latencies.
+/// Maximum extra delay of a reordered datagram, in addition to two latencies.
 const MAX_EXTRA_DELAY: Nanos = 100_000;
 
-/// The network, the same for all connections, each direction separately. Loss, duplication and reordering apply to
-/// datagrams: on a connection they would show as latency.
+/// The properties of the network, which apply to each direction of each connection separately.
+/// Loss, duplication and reordering only affect datagrams; on a connection they would appear as
+/// latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// From one end to the other.
+    /// The time from one end to the other.
     pub latency: Duration,
-    /// Up to so much more, at random; bytes are not reordered.
+    /// Maximum random addition to the latency. Bytes are not reordered.
     pub jitter: Duration,
-    /// Bytes a second of a connection; zero is no limit.
+    /// Bytes per second of each connection; zero means no limit.
     pub bandwidth: u64,
-    /// Most bytes of one segment.
+    /// Maximum bytes per segment.
     pub segment: u32,
-    /// Bytes that the receiving end stores unread.
+    /// Unread bytes that the receiving end can store.
     pub receive_buffer: u32,
-    /// Bytes that the sending end stores until they have arrived.
+    /// Bytes that the sending end can store until they arrive.
     pub send_buffer: u32,
-    /// So many of a thousand datagrams are lost.
+    /// How many of a thousand datagrams are lost.
     pub loss: u16,
-    /// So many arrive twice.
+    /// How many of a thousand datagrams arrive twice.
     pub duplication: u16,
-    /// So many are delayed, and overtaken by later ones.
+    /// How many of a thousand datagrams are delayed, so that later ones can overtake them.
     pub reordering: u16,
 }
 
 impl Link {
-    /// A network chosen by `random`: any latency, bandwidth and buffer size.
+    /// Draws a network at random, from a range of latencies, bandwidths and buffer sizes.
     pub fn any(random: &mut Random) -> Self {
         Self {
             latency: Duration::from_nanos(random.pick(&[0, 1_000, 25_000, 500_000, 20_000_000])),
@@ -47,20 +49,20 @@ impl Link {
         }
     }
 
-    /// How long `bytes` occupy the link.
+    /// Returns how long `bytes` occupy the link.
     #[inline]
     pub(crate) fn time_on_wire(&self, bytes: u32) -> Nanos {
         (u64::from(bytes) * 1_000_000_000).checked_div(self.bandwidth).unwrap_or(0)
     }
 
-    /// The latency of one transmission.
+    /// Draws the latency of one transmission.
     #[inline]
     pub(crate) fn delay(&self, random: &mut Random) -> Nanos {
         let jitter = nanos(self.jitter);
         nanos(self.latency) + if jitter == 0 { 0 } else { random.between(0, jitter) }
     }
 
-    /// The extra delay of a datagram that may be reordered; mostly zero.
+    /// Draws the extra delay of a datagram, which is not zero if it is to be reordered.
     pub(crate) fn extra_delay(&self, random: &mut Random) -> Nanos {
         let late = random.chance(self.reordering);
         if late { random.between(1, 2 * nanos(self.latency) + MAX_EXTRA_DELAY) } else { 0 }
@@ -68,7 +70,7 @@ impl Link {
 }
 
 impl Default for Link {
-    /// A local network without load: 25 µs, 10 Gbit/s, buffers of 128 KiB.
+    /// An idle local network: 25 µs, 10 Gbit/s, buffers of 128 KiB.
     fn default() -> Self {
         Self {
             latency: Duration::from_micros(25),

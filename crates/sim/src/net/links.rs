@@ -1,9 +1,9 @@
-//! The network between each pair of addresses.
+//! The links between pairs of addresses.
 
 use super::{Link, Socket};
 use std::net::IpAddr;
 
-/// Two addresses, in an order of their own: what concerns them has no direction.
+/// Two addresses in ascending order, so that a pair has no direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AddressPair(IpAddr, IpAddr);
 
@@ -18,7 +18,7 @@ impl AddressPair {
     }
 }
 
-/// The usual link, and those of pairs that have one of their own.
+/// The usual link, and those of pairs that have their own.
 #[derive(Debug)]
 pub(super) struct Links {
     pub(super) usual: Link,
@@ -44,7 +44,7 @@ impl Links {
         own.map_or(&self.usual, |(_, link)| link)
     }
 
-    /// The link of a connection.
+    /// Returns the link of a socket's connection.
     #[inline]
     pub(super) fn of(&self, socket: &Socket) -> &Link {
         match (self.pairs.is_empty(), socket.local, socket.remote) {

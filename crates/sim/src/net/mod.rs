@@ -1,4 +1,5 @@
-//! The network and its sockets. It knows no rings and no operations: it only records which sockets changed.
+//! The network and its sockets. It knows nothing about rings and operations, and only records which
+//! sockets have changed.
 
 mod connect;
 mod datagram_queue;
@@ -42,30 +43,28 @@ use socket::AcceptQueue;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Most connections that a listener keeps for `accept`, even if it asks for more (`somaxconn`).
+/// Maximum backlog of a listener (`somaxconn`).
 const MAX_BACKLOG: u32 = 4096;
-/// `IPPROTO_UDP`
 const IPPROTO_UDP: u32 = 17;
 
 /// A scheduled event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NetEvent {
-    /// The state of a socket changes.
     Socket(SocketId, SocketChange),
-    /// A timer expires.
+    /// The timer of an operation expires.
     Timer(OpId),
-    /// A timer of epoll expires: its number, and that of its setting.
+    /// A timer descriptor expires: its number, and the number of its setting.
     Clock(u32, u64),
-    /// A datagram arrives; its number.
+    /// The datagram with this number arrives.
     Arrival(u32),
-    /// The report that a datagram found no receiver arrives.
+    /// The report arrives that the datagram with this number found no receiver.
     Unreachable(u32),
 }
 
-/// A change of a socket.
+/// A change of a socket that arrives over the network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SocketChange {
-    /// The socket's nth connection attempt arrives.
+    /// A connection attempt arrives: the first is 0.
     Attempt(u8),
     Established,
     Refused,
@@ -81,10 +80,9 @@ pub(crate) struct Net {
     ports: Ports,
     udp_ports: Ports,
     unix_names: UnixNames,
-    /// Datagrams in flight.
     in_flight: Slab<Datagram>,
     links: Links,
-    /// The host that calls; `None` is one that has every address.
+    /// The calling host; `None` has every address.
     host: Option<IpAddr>,
     partitions: Partitions,
     random: Random,
@@ -92,11 +90,11 @@ pub(crate) struct Net {
     woken: VecDeque<(SocketId, Side)>,
     /// Watched sockets whose readiness has changed.
     edges: VecDeque<(SocketId, Side)>,
-    /// Timers that have expired.
+    /// Operations whose timer has expired.
     fired: VecDeque<OpId>,
-    /// Timers of epoll that have expired, with their settings.
+    /// Timer descriptors that have expired, with the numbers of their settings.
     expired: VecDeque<(u32, u64)>,
-    /// Passed files that will not be received.
+    /// Passed files that nobody will receive.
     orphans: VecDeque<FileId>,
 }
 
@@ -143,46 +141,42 @@ impl Net {
         self.sockets.at_mut(id)
     }
 
-    /// Sockets that exist, including those without a descriptor.
+    /// Returns the number of sockets, including those without a descriptor.
     pub(crate) fn len(&self) -> usize {
         self.sockets.len()
     }
 
-    /// The next socket whose waiting operations must be tried again.
     #[inline]
     pub(crate) fn next_woken(&mut self) -> Option<(SocketId, Side)> {
         self.woken.pop_front()
     }
 
-    /// The next timer that has expired.
     #[inline]
     pub(crate) fn next_fired(&mut self) -> Option<OpId> {
         self.fired.pop_front()
     }
 
-    /// The next timer of epoll that has expired, and its setting.
     #[inline]
     pub(crate) fn next_expired(&mut self) -> Option<(u32, u64)> {
         self.expired.pop_front()
     }
 
-    /// The next passed file that will not be received.
     #[inline]
     pub(crate) fn next_orphan(&mut self) -> Option<FileId> {
         self.orphans.pop_front()
     }
 
-    /// Descriptors that came with the last read.
+    /// Takes the descriptors that came with the last read.
     fn take_rights(&mut self, id: SocketId) -> Vec<FileId> {
         self.socket_mut(id).unix.as_mut().map_or_else(Vec::new, |part| part.take_rights())
     }
 
-    /// Starts a timer.
+    /// Starts the timer of an operation.
     pub(crate) fn start_timer(&mut self, after: Nanos, id: OpId) {
         self.time.schedule(self.time.now().saturating_add(after), NetEvent::Timer(id));
     }
 
-    /// Starts a timer of epoll.
+    /// Starts a timer descriptor.
     pub(crate) fn start_clock(&mut self, after: Nanos, timer: u32, setting: u64) {
         self.time.schedule(self.time.now().saturating_add(after), NetEvent::Clock(timer, setting));
     }
@@ -250,7 +244,7 @@ impl Net {
         Ok(())
     }
 
-    /// The ports of the protocol of a socket.
+    /// Returns the ports of the socket's protocol.
     fn ports_of(&mut self, id: SocketId) -> &mut Ports {
         if self.socket(id).is_datagram() { &mut self.udp_ports } else { &mut self.ports }
     }
@@ -305,7 +299,7 @@ impl Net {
         }
     }
 
-    /// The process that made the other end of a Unix socket: this one, since there is no other.
+    /// Returns the process at the other end of a Unix socket, which is always this one.
     pub(crate) fn peer_credentials(&self, id: SocketId) -> Result<Credentials, Errno> {
         let socket = self.socket(id);
         match &socket.unix {
@@ -315,7 +309,6 @@ impl Net {
         }
     }
 
-    /// Runs all events that are due.
     #[inline]
     pub(crate) fn run(&mut self) {
         while let Some(event) = self.time.pop_due() {
@@ -358,7 +351,8 @@ impl Net {
         self.send_over_link(to, 0, change);
     }
 
-    /// Schedules a change behind everything that is in flight to `to`. Within the host it is applied at once.
+    /// Schedules a change after everything that is in flight to `to`. A Unix socket changes at
+    /// once.
     #[inline]
     fn send_over_link(&mut self, to: SocketId, bytes: u32, change: SocketChange) {
         let Self { sockets, links, random, time, .. } = self;
@@ -379,7 +373,7 @@ impl Net {
         self.time.schedule(at, NetEvent::Socket(id, change));
     }
 
-    /// The state of a socket has changed.
+    /// Reports that a socket has changed, to its waiting operations and to epoll.
     #[inline]
     fn wake(&mut self, id: SocketId, side: Side) {
         self.wake_waiters(id, side);
@@ -410,7 +404,7 @@ impl Net {
     }
 }
 
-/// `SO_DOMAIN`: the number that Linux has for a family.
+/// Returns the value of `SO_DOMAIN`.
 fn family(domain: Domain) -> u32 {
     let family = match domain {
         Domain::Inet => AddressFamily::INET,
@@ -420,7 +414,7 @@ fn family(domain: Domain) -> u32 {
     family.as_raw().into()
 }
 
-/// `SO_PROTOCOL`
+/// Returns the value of `SO_PROTOCOL`.
 fn protocol_of(socket: &Socket) -> u32 {
     match (socket.domain, socket.is_datagram()) {
         (Domain::Unix, _) => 0,
@@ -429,7 +423,7 @@ fn protocol_of(socket: &Socket) -> u32 {
     }
 }
 
-/// The internet address of a socket.
+/// Returns a socket address as an internet address.
 fn internet(address: &Address) -> Result<SocketAddr, Errno> {
     let least = if address.family() == 2 { 16 } else { 28 };
     if address.as_bytes().len() < least {
@@ -438,7 +432,7 @@ fn internet(address: &Address) -> Result<SocketAddr, Errno> {
     address.to_inet().map_err(|_| Errno::AFNOSUPPORT)
 }
 
-/// The address of an unbound Unix socket: only its family.
+/// Returns the address of an unbound Unix socket, which is only its family.
 fn unnamed() -> Address {
     Address::from_bytes(&1u16.to_ne_bytes())
 }

@@ -1,4 +1,4 @@
-//! UnixNames of Unix sockets: paths, which outlive their sockets, and abstract names, which do not.
+//! Names of Unix sockets: paths, which outlive their sockets, and abstract names, which do not.
 
 use super::socket::SocketId;
 use annulus_kernel::{Address, UnixName};
@@ -6,19 +6,20 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// All names.
+/// All bound names.
 #[derive(Debug, Default)]
 pub(crate) struct UnixNames {
-    /// A path without a socket is stale: it exists, and refuses.
+    /// A path without a socket is stale: it exists, but connecting to it is refused.
     paths: BTreeMap<Vec<u8>, Option<SocketId>>,
-    /// Streams and datagram sockets (true) have are_separated abstract names.
+    /// Streams (false) and datagram sockets (true) have separate abstract names.
     abstracts: BTreeMap<(bool, Vec<u8>), SocketId>,
-    /// The next name for a socket that asks for any.
+    /// The next automatic name.
     next: u32,
 }
 
 impl UnixNames {
-    /// Binds a socket, and returns its address. The unnamed address takes a free abstract name.
+    /// Binds a socket and returns its address. For the unnamed address it chooses a free abstract
+    /// name.
     pub(crate) fn bind(
         &mut self,
         to: &Address,
@@ -35,7 +36,7 @@ impl UnixNames {
         Ok(*to)
     }
 
-    /// As on Linux: five hexadecimal digits.
+    /// Like on Linux, the name has five hexadecimal digits.
     fn bind_free_name(&mut self, socket: SocketId, datagram: bool) -> Result<Address, Errno> {
         loop {
             let name = format!("{:05x}", self.next % (1 << 20));
@@ -49,7 +50,7 @@ impl UnixNames {
         }
     }
 
-    /// The socket with a name.
+    /// Returns the socket that has a name.
     pub(crate) fn find(&self, name: &Address, datagram: bool) -> Result<SocketId, Errno> {
         match name.to_unix().map_err(|_| Errno::INVAL)? {
             UnixName::Path(path) => {
@@ -62,7 +63,8 @@ impl UnixNames {
         }
     }
 
-    /// A socket is closed: its path becomes stale, unless it belongs to another socket by now.
+    /// Releases the name of a socket that is closed. Its path becomes stale, unless another socket
+    /// owns it by now.
     pub(crate) fn release(&mut self, name: &Address, socket: SocketId) {
         match name.to_unix() {
             Ok(UnixName::Path(path)) => {
@@ -77,7 +79,6 @@ impl UnixNames {
         }
     }
 
-    /// Removes a path.
     pub(crate) fn unlink(&mut self, name: &Address) {
         if let Ok(UnixName::Path(path)) = name.to_unix() {
             self.paths.remove(path);
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(
             names.find(&path("/a"), true),
             Ok(2),
-            "a socket that lost its path takes no other's"
+            "a socket released a path that another socket owns"
         );
     }
 

@@ -1,5 +1,6 @@
-//! The options of sockets: those that the kernel's table has for simulated sockets. Most are stored only: this network loses no connection,
-//! acknowledges at once, and has one interface without a name, whose MTU is not limited.
+//! Socket options: those that the kernel crate's table lists for simulated sockets. Most are only
+//! stored. This network loses no connections and acknowledges at once. It has one interface, which
+//! has no name and no MTU limit.
 
 use super::link::Link;
 use annulus_kernel::{Domain, Ip, OptionRow, SocketOption};
@@ -10,7 +11,7 @@ use rustix::io::Errno;
 pub(crate) struct Options {
     pub(crate) receive_buffer: usize,
     pub(crate) send_buffer: usize,
-    /// All others that were set.
+    /// All other options that were set.
     others: Vec<(SocketOption, u32)>,
 }
 
@@ -23,7 +24,7 @@ impl Options {
         }
     }
 
-    /// A close is a reset.
+    /// Returns true if closing the socket resets its connection.
     pub(crate) fn is_abortive(&self) -> bool {
         self.value(SocketOption::Linger) == 0
     }
@@ -32,13 +33,12 @@ impl Options {
         self.value(option) != 0
     }
 
-    /// The value of an option, if it is not the size of a buffer.
+    /// Returns the value of an option other than a buffer size.
     pub(crate) fn value(&self, option: SocketOption) -> u32 {
         let set = self.others.iter().find(|(other, _)| *other == option);
         set.map_or_else(|| option.row().initial.unwrap_or_default(), |(_, value)| *value)
     }
 
-    /// Sets an option.
     pub(crate) fn set(
         &mut self,
         domain: Domain,
@@ -49,7 +49,7 @@ impl Options {
             return Err(Errno::INVAL);
         }
         match option {
-            // As on Linux: doubled, for overhead, and not less than a minimum.
+            // Like on Linux, the value is doubled for overhead, and has a minimum.
             SocketOption::RecvBuffer => self.receive_buffer = (2 * value as usize).max(2304),
             SocketOption::SendBuffer => self.send_buffer = (2 * value as usize).max(4608),
             _ => {
@@ -60,7 +60,7 @@ impl Options {
         Ok(())
     }
 
-    /// The value of an option that the table has for simulated sockets.
+    /// Returns the value of an option that the table lists for simulated sockets.
     pub(crate) fn query(&self, domain: Domain, option: SocketOption) -> Result<u32, Errno> {
         row(domain, option)?;
         Ok(match option {
@@ -71,14 +71,15 @@ impl Options {
     }
 }
 
-/// The row of an option that a simulated socket of this family has.
+/// Returns the table's row of an option, if sockets of this family have it.
 fn row(domain: Domain, option: SocketOption) -> Result<OptionRow, Errno> {
     let row = option.row();
     row.protocol().map_or(Ok(()), |ip| check_protocol(domain, ip))?;
     if row.initial.is_some() { Ok(row) } else { Err(Errno::OPNOTSUPP) }
 }
 
-/// IPv6 sockets have IPv4, but not the reverse.
+/// Returns an error unless sockets of this family have the options of `ip`. IPv6 sockets also have
+/// those of IPv4.
 pub(super) fn check_protocol(domain: Domain, ip: Ip) -> Result<(), Errno> {
     match (domain, ip) {
         (Domain::Inet6, _) | (Domain::Inet, Ip::V4) => Ok(()),

@@ -5,11 +5,10 @@ use super::{Net, NetEvent, SocketChange, SocketId};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// The pairs and hosts that are cut off, and the changes that this keeps from arriving.
+/// The pairs and hosts that are cut off, and the changes that cannot arrive because of that.
 #[derive(Debug, Default)]
 pub(super) struct Partitions {
     pairs: Vec<AddressPair>,
-    /// Hosts that are down.
     down: Vec<IpAddr>,
     /// Changes of connections, in the order in which they would have arrived.
     held: VecDeque<(SocketId, SocketChange)>,
@@ -45,15 +44,16 @@ impl Net {
         }
     }
 
-    /// Ends a partition. Changes that it has held arrive now, before anything that comes later.
+    /// Ends a partition. The changes it has held arrive now, before any later ones.
     pub(crate) fn repair(&mut self, a: IpAddr, b: IpAddr) {
-        // Changes that are due by now would have arrived during the partition.
+        // Changes that are already due would have arrived during the partition, so they are held
+        // first.
         self.run();
         self.partitions.pairs.retain(|cut| *cut != AddressPair::new(a, b));
         self.release_held();
     }
 
-    /// Lets arrive what nothing holds any more.
+    /// Schedules the held changes whose connections are no longer cut off.
     pub(super) fn release_held(&mut self) {
         for (id, change) in std::mem::take(&mut self.partitions.held) {
             match self.is_cut_off(id) {
@@ -67,14 +67,14 @@ impl Net {
         self.partitions.are_separated(a, b)
     }
 
-    /// Whether a socket and its peer are separated.
+    /// Returns true if a partition separates a socket from its peer.
     pub(super) fn is_cut_off(&self, id: SocketId) -> bool {
         let socket = self.socket(id);
         let ends = socket.local.zip(socket.remote);
         ends.is_some_and(|(local, remote)| self.is_partitioned(local.ip(), remote.ip()))
     }
 
-    /// Keeps a change until the partition ends.
+    /// Holds a change until the partition ends.
     pub(super) fn hold(&mut self, id: SocketId, change: SocketChange) {
         self.partitions.held.push_back((id, change));
     }

@@ -36,13 +36,13 @@ impl Binding {
         self.overlaps(other) && !quiet && !(self.reuse_port && other.reuse_port)
     }
 
-    /// Whether it receives datagrams to a group.
+    /// Returns true if the socket receives datagrams for a group.
     pub(crate) fn matches_group(&self, group: IpAddr) -> bool {
         self.ip == group || self.ip.is_unspecified() && self.match_quality(group).is_some()
     }
 
-    /// How well it matches a connection to `ip`: best an exact address, then the wildcard of its family, then that of the
-    /// other.
+    /// Returns how well the binding matches a connection to `ip`. An exact address is best, then
+    /// the wildcard of the same family, then the IPv6 wildcard for an IPv4 address.
     pub(crate) fn match_quality(&self, ip: IpAddr) -> Option<u8> {
         match self.ip {
             own if own == ip => Some(2),
@@ -54,7 +54,6 @@ impl Binding {
     }
 }
 
-/// All bindings, by port.
 #[derive(Debug)]
 pub(crate) struct Ports {
     bound: BTreeMap<u16, Vec<Binding>>,
@@ -66,7 +65,7 @@ impl Ports {
         Self { bound: BTreeMap::new(), next: FIRST_EPHEMERAL_PORT }
     }
 
-    /// Binds a port; zero takes a free one.
+    /// Binds a port; zero chooses a free one.
     pub(crate) fn bind(&mut self, port: u16, binding: Binding) -> Result<u16, Errno> {
         let port = if port == 0 { self.free_port()? } else { port };
         if self.bindings(port).any(|other| binding.conflicts(other)) {
@@ -76,7 +75,7 @@ impl Ports {
         Ok(port)
     }
 
-    /// A free port, each time another.
+    /// Returns a free port, a different one each time.
     pub(crate) fn free_port(&mut self) -> Result<u16, Errno> {
         for _ in FIRST_EPHEMERAL_PORT..=u16::MAX {
             let port = self.next;
@@ -88,7 +87,7 @@ impl Ports {
         Err(Errno::ADDRINUSE)
     }
 
-    /// Makes a binding that of a listener.
+    /// Marks a binding as listening.
     pub(crate) fn listen(&mut self, port: u16, socket: SocketId) -> Result<(), Errno> {
         let mut own =
             *self.bindings(port).find(|binding| binding.socket == socket).ok_or(Errno::INVAL)?;
@@ -111,7 +110,7 @@ impl Ports {
         }
     }
 
-    /// The listener for a connection; at random among several that share a port.
+    /// Returns the listener for a connection, chosen at random if several match equally.
     pub(crate) fn listener(&self, to: SocketAddr, random: &mut Random) -> Option<SocketId> {
         let suits =
             |binding: &Binding| binding.match_quality(to.ip()).filter(|_| binding.listening);
@@ -127,13 +126,13 @@ impl Ports {
         claims.filter(|binding| binding.socket == socket).for_each(|binding| binding.ip = ip);
     }
 
-    /// All bindings of a port, in the order they were made.
+    /// Returns all bindings of a port, in the order they were made.
     pub(crate) fn bindings(&self, port: u16) -> impl Iterator<Item = &Binding> + Clone {
         self.bound.get(&port).into_iter().flatten()
     }
 }
 
-/// The address that a connection to a wildcard goes to.
+/// Replaces a wildcard address by the loopback, as a connect does.
 pub(crate) fn wildcard_to_loopback(to: SocketAddr) -> SocketAddr {
     match to.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, to.port()).into(),
@@ -142,7 +141,7 @@ pub(crate) fn wildcard_to_loopback(to: SocketAddr) -> SocketAddr {
     }
 }
 
-/// An IPv4 address as an IPv6 socket sees it.
+/// Maps an IPv4 address to the form that an IPv6 socket sees.
 pub(crate) fn ipv4_mapped(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) => (ip.to_ipv6_mapped(), address.port()).into(),

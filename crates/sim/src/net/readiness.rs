@@ -1,4 +1,4 @@
-//! The events that epoll reports of a socket, and when.
+//! The events that epoll reports for a socket, and when.
 
 use super::Net;
 use super::flow::StreamEnd;
@@ -7,13 +7,12 @@ use crate::descriptors::Watcher;
 use annulus_kernel::epoll::EventFlags;
 
 impl Net {
-    /// The next socket whose readiness has changed: an edge.
     #[inline]
     pub(crate) fn next_edge(&mut self) -> Option<(SocketId, Side)> {
         self.edges.pop_front()
     }
 
-    /// The readiness of a socket has changed.
+    /// Records that the readiness of a watched socket has changed.
     #[inline]
     pub(crate) fn edge(&mut self, id: SocketId, side: Side) {
         if !self.socket(id).watchers.is_empty() {
@@ -21,7 +20,8 @@ impl Net {
         }
     }
 
-    /// A socket has space to send, which is an edge if a send or a look has found none.
+    /// Records that a socket has space to send. It is an edge only if a send or a readiness check
+    /// has found the buffer full before, or for a Unix socket.
     #[inline]
     pub(super) fn edge_for_space(&mut self, id: SocketId) {
         let mark_full = std::mem::take(&mut self.socket_mut(id).no_space);
@@ -30,7 +30,7 @@ impl Net {
         }
     }
 
-    /// A send has taken less than it was given.
+    /// Records that a send or a readiness check found too little space.
     #[inline]
     pub(crate) fn mark_full(&mut self, id: SocketId) {
         self.socket_mut(id).no_space = true;
@@ -40,7 +40,8 @@ impl Net {
         &mut self.socket_mut(id).watchers
     }
 
-    /// The events that epoll reports now. As on Linux, a look at a full socket makes its next space an edge.
+    /// Returns the events that epoll reports now. Like on Linux, checking a full socket makes its
+    /// next space an edge.
     pub(crate) fn readiness(&mut self, id: SocketId) -> EventFlags {
         let socket = self.socket(id);
         let ended = socket.has_ended();
@@ -71,7 +72,7 @@ impl Socket {
         matches!(self.state, SocketState::Listening(_))
     }
 
-    /// Nothing more can be received than what is there.
+    /// Returns true if nothing will arrive any longer, apart from bytes that already have.
     fn has_ended(&self) -> bool {
         let was_refused = self.is_unconnected() && self.error.is_some();
         self.inbound.end == StreamEnd::Arrived
@@ -80,7 +81,7 @@ impl Socket {
             || was_refused
     }
 
-    /// It is a stream that was never connected, or is so no more.
+    /// Returns true for a stream that was never connected, or is closed.
     fn is_unconnected(&self) -> bool {
         !self.is_datagram() && matches!(self.state, SocketState::Fresh | SocketState::Closed)
     }

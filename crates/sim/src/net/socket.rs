@@ -30,7 +30,7 @@ pub(crate) enum SocketState {
     Listening(AcceptQueue),
     Connecting,
     Open,
-    /// Reset, or a listener that was shut down: it cannot be used.
+    /// Reset, or a listener that was shut down.
     Closed,
 }
 
@@ -41,16 +41,14 @@ pub(crate) struct AcceptQueue {
     pub(crate) queue: VecDeque<SocketId>,
 }
 
-/// A socket: an end of a TCP connection, unless it has `datagrams` or `unix`.
+/// A socket. It is one end of a TCP connection unless `datagrams` or `unix` is set.
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) domain: Domain,
     pub(crate) options: Options,
-    /// The descriptor was opened as a non-blocking one.
+    /// The descriptor is non-blocking.
     pub(crate) nonblocking: bool,
-    /// The part of a datagram socket.
     pub(crate) datagrams: Option<Box<DatagramQueue>>,
-    /// The part of a Unix socket.
     pub(crate) unix: Option<Box<UnixPart>>,
     pub(crate) state: SocketState,
     pub(crate) local: Option<SocketAddr>,
@@ -65,13 +63,13 @@ pub(crate) struct Socket {
     pub(crate) vanished: bool,
     /// No file refers to it.
     pub(crate) released: bool,
-    /// Scheduled events that refer to it.
+    /// Number of scheduled events and datagrams that refer to it.
     pub(crate) events: u32,
     readers: Vec<OpId>,
     writers: Vec<OpId>,
-    /// The registrations by which epoll watches it.
+    /// The epoll registrations that watch it.
     pub(crate) watchers: Vec<Watcher>,
-    /// A send or a look has found no space: the next space is an edge.
+    /// A send or a readiness check found no space, so the next space is an edge.
     pub(crate) no_space: bool,
 }
 
@@ -109,7 +107,7 @@ impl Socket {
         }
     }
 
-    /// Whether it is a connected Unix datagram socket.
+    /// Returns true for a connected Unix datagram socket.
     pub(crate) fn has_datagram_peer(&self) -> bool {
         self.datagrams.as_ref().is_some_and(|queue| queue.peer != DatagramPeer::None)
     }
@@ -118,7 +116,8 @@ impl Socket {
         self.datagrams.is_some()
     }
 
-    /// How much it may store unread: within the host, the buffer of the sender is the limit.
+    /// Returns how many unread bytes it may store. For a Unix socket, only the buffer of the sender
+    /// is limited.
     #[inline]
     pub(crate) fn window(&self) -> usize {
         if self.unix.is_some() { usize::MAX } else { self.options.receive_buffer }
@@ -132,7 +131,7 @@ impl Socket {
         matches!(self.state, SocketState::Closed)
     }
 
-    /// Whether a receive or accept would not wait.
+    /// Returns true if a receive or accept would not wait.
     #[inline]
     pub(crate) fn readable(&self) -> bool {
         if let Some(queue) = &self.datagrams {
@@ -146,14 +145,15 @@ impl Socket {
         }
     }
 
-    /// Whether there is more to read: bytes, or the end of the stream. False for a datagram socket, of which Linux reports
-    /// nothing.
+    /// Returns true if more can be read: bytes, or the end of the stream. Always false for a
+    /// datagram socket, for which Linux does not report it either.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         self.inbound.arrived > 0 || self.inbound.end == StreamEnd::Arrived
     }
 
-    /// The result of a receive: how many bytes, zero at the end, or the error.
+    /// Returns the number of bytes that can be received: zero at the end of the stream, or the
+    /// error.
     #[inline]
     pub(crate) fn receivable(&mut self) -> Result<usize, Errno> {
         if self.inbound.arrived > 0 {
@@ -173,7 +173,7 @@ impl Socket {
         }
     }
 
-    /// The error of a send now, if there is one. It comes before the check for space.
+    /// Takes the error that a send reports, if any. It comes before the check for space.
     #[inline]
     pub(crate) fn take_send_error(&mut self) -> Option<Errno> {
         if let Some(error) = self.error.take() {

@@ -1,4 +1,4 @@
-//! Connections: transfer of bytes, and the end.
+//! Connections: transfer of bytes, and the end of a connection.
 
 use super::datagram_queue::Datagram;
 use super::flow::StreamEnd;
@@ -9,7 +9,7 @@ use annulus_kernel::Shutdown;
 use rustix::io::Errno;
 
 impl Net {
-    /// Space for bytes to send, or the error.
+    /// Returns the space for bytes to send, or the error.
     #[inline]
     pub(crate) fn send_space(&mut self, id: SocketId) -> Result<usize, Errno> {
         let socket = self.socket_mut(id);
@@ -29,7 +29,8 @@ impl Net {
         Err(Errno::AGAIN)
     }
 
-    /// Bytes that a sender stores until its peer has them; within the host, until they are read.
+    /// Returns the bytes that a sender stores until its peer has them; for a Unix socket, until
+    /// they are read.
     #[inline]
     fn kept_for(&self, peer: SocketId) -> usize {
         let peer = self.socket(peer);
@@ -37,14 +38,14 @@ impl Net {
         if local { peer.inbound.bytes.len() } else { peer.inbound.unacknowledged() }
     }
 
-    /// Whether the peer can no longer read. A Unix socket reports it at once.
+    /// Returns true if the peer can no longer read, which a Unix socket reports at once.
     #[cold]
     fn peer_is_closed(&self, id: SocketId) -> bool {
         let peer = self.socket(id).peer.map(|peer| self.socket(peer));
         peer.is_some_and(|peer| peer.released || peer.stopped_receiving)
     }
 
-    /// Whether a send or connect that waits could proceed.
+    /// Returns true if a waiting send or connect could proceed.
     pub(crate) fn writable(&self, id: SocketId) -> bool {
         let socket = self.socket(id);
         if socket.is_datagram() {
@@ -57,17 +58,19 @@ impl Net {
                 let kept = self.kept_for(peer);
                 let cut_off = socket.unix.is_some() && self.peer_is_closed(id);
                 let over = socket.error.is_some() || socket.stopped_sending || cut_off;
-                // A third, as on Linux: a sender that is woken for each freed byte makes no progress.
+                // Like on Linux, a third must be free: a sender that is woken for each freed byte
+                // makes no progress.
                 over || 3 * kept <= 2 * most
             }
             _ => true,
         }
     }
 
-    /// Takes memory of the sender, for which [`send_space`](Self::send_space) has returned enough.
+    /// Copies the sender's memory; [`send_space`](Self::send_space) has returned enough space for
+    /// it.
     #[inline]
     pub(crate) fn write(&mut self, id: SocketId, range: MemoryRange) {
-        let peer = self.socket(id).peer.expect("an open socket has a peer");
+        let peer = self.socket(id).peer.expect("an open socket has no peer");
         range.append_to(&mut self.socket_mut(peer).inbound.bytes);
     }
 
@@ -106,13 +109,13 @@ impl Net {
         socket.inbound.arrive(len);
         let is_local = socket.unix.is_some();
         self.wake(id, Side::Read);
-        // Within the host, what has arrived takes space until it is read.
+        // Arrived bytes of a Unix socket use the sender's buffer until they are read.
         if !is_local {
             self.wake_sender_to(id);
         }
     }
 
-    /// Wakes the peer of a socket if it has space to send now.
+    /// Wakes the peer of a socket if it can send now.
     #[inline]
     fn wake_sender_to(&mut self, id: SocketId) {
         if let Some(peer) = self.socket(id).peer.filter(|&peer| self.writable(peer)) {
@@ -143,7 +146,8 @@ impl Net {
         self.wake(id, Side::Write);
     }
 
-    /// The result of a receive: how many bytes, zero at the end, or the error.
+    /// Returns the number of bytes that can be received: zero at the end of the stream, or the
+    /// error.
     #[inline]
     pub(crate) fn receivable(&mut self, id: SocketId) -> Result<usize, Errno> {
         let socket = self.socket_mut(id);
@@ -151,7 +155,8 @@ impl Net {
         Ok(socket.unix.as_ref().map_or(there, |part| part.readable_together().min(there)))
     }
 
-    /// Copies at most `most` received bytes. [`receivable`](Self::receivable) has returned that there are some.
+    /// Moves at most `most` received bytes to `into`. [`receivable`](Self::receivable) must have
+    /// returned that there are some.
     #[inline]
     pub(crate) fn read(&mut self, id: SocketId, into: MemoryRange, most: usize) -> usize {
         let socket = self.socket_mut(id);
@@ -160,7 +165,7 @@ impl Net {
         inbound.arrived -= count;
         if socket.unix.is_some() {
             self.after_local_read(id, count);
-            // The descriptors that came with these bytes are lost.
+            // This receive cannot take the descriptors that came with these bytes.
             let rights = self.take_rights(id);
             self.orphans.extend(rights);
         } else if inbound.unsent() > 0 {
@@ -205,7 +210,7 @@ impl Net {
         if how != Shutdown::Write {
             self.socket_mut(id).stopped_receiving = true;
             self.wake(id, Side::Read);
-            // Within the host, a sender that waits gets an error.
+            // A waiting sender on a Unix socket gets an error.
             self.wake_sender_to(id);
         }
         if how != Shutdown::Read {
@@ -225,7 +230,7 @@ impl Net {
         }
     }
 
-    /// Resets connections that wait to be accepted.
+    /// Stops listening, and resets connections that wait to be accepted.
     fn stop_listening(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         let port = socket.local.map_or(0, |local| local.port());
@@ -240,7 +245,7 @@ impl Net {
         self.refuse_connecting(id);
     }
 
-    /// The last file of a socket is closed.
+    /// Closes a socket: its last file is closed.
     pub(crate) fn release(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         socket.released = true;
@@ -269,7 +274,7 @@ impl Net {
         self.reap(id);
     }
 
-    /// Ends a connection at once: unsent bytes are lost, and the peer gets a reset.
+    /// Ends a connection at once. Unsent bytes are lost, and the peer gets a reset.
     fn reset_peer(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         let gone = matches!(
@@ -282,7 +287,7 @@ impl Net {
         }
     }
 
-    /// Both ends of a connection are reset, by a fault of the network.
+    /// Resets both ends of a connection, as a fault of the network.
     pub(crate) fn reset_both(&mut self, id: SocketId) {
         let socket = self.socket(id);
         let ends = if socket.is_open() { [Some(id), socket.peer] } else { [None; 2] };

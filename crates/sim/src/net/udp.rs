@@ -11,14 +11,14 @@ use annulus_kernel::{Domain, Ip, Multicast, SocketOption};
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Most bytes of a datagram: the length of a packet without the headers.
+/// Maximum payload of a datagram: a packet without its headers.
 const MAX_IPV4_DATAGRAM_BYTES: usize = 65_507;
 const MAX_IPV6_DATAGRAM_BYTES: usize = 65_527;
-/// Most datagrams of one send (`UDP_MAX_SEGMENTS`).
+/// Maximum number of datagrams per send (`UDP_MAX_SEGMENTS`).
 const MAX_SEGMENTS_PER_SEND: usize = 128;
 
 impl Net {
-    /// Sets the peer of a socket: where it sends to, and the only one it receives from.
+    /// Sets the peer of a socket: where it sends to, and the only address it receives from.
     pub(super) fn connect_udp(&mut self, id: SocketId, to: SocketAddr) -> Result<(), Errno> {
         let to = self.destination(id, to)?;
         let from = self.source(id, &SendOptions::default(), to)?;
@@ -28,7 +28,7 @@ impl Net {
         Ok(())
     }
 
-    /// The address that a socket may send to; an IPv4-ipv4_mapped one becomes IPv4.
+    /// Checks the destination of a socket, and converts an IPv4-mapped address to IPv4.
     fn destination(&self, id: SocketId, to: SocketAddr) -> Result<SocketAddr, Errno> {
         let socket = self.socket(id);
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
@@ -47,7 +47,8 @@ impl Net {
         Ok(wildcard_to_loopback(self.on_host(to)))
     }
 
-    /// The address that a datagram is sent from; a socket without a port gets one.
+    /// Returns the address that a datagram is sent from. Binds the socket to a free port if it has
+    /// none.
     fn source(
         &mut self,
         id: SocketId,
@@ -94,7 +95,7 @@ impl Net {
         let tos = outgoing.options.tos.unwrap_or(usual);
         let bytes = gather();
         let mut parts = bytes.chunks(size);
-        // An empty datagram is sent, too.
+        // An empty datagram is sent too.
         let first = parts.next().unwrap_or_default();
         for part in std::iter::once(first).chain(parts) {
             let datagram =
@@ -104,7 +105,7 @@ impl Net {
         Ok(())
     }
 
-    /// The size of the datagrams that a send is split into: at least one byte.
+    /// Returns the size of the datagrams that a send is split into, at least one byte.
     fn segment_size(&self, id: SocketId, outgoing: &OutgoingDatagram<'_>) -> Result<usize, Errno> {
         let usual = self.socket(id).options.value(SocketOption::SegmentSize) as u16;
         let asked = outgoing.options.segment.unwrap_or(usual);
@@ -115,7 +116,7 @@ impl Net {
         if outgoing.len > size * MAX_SEGMENTS_PER_SEND { Err(Errno::INVAL) } else { Ok(size) }
     }
 
-    /// Sends a datagram: once, twice or not at all.
+    /// Sends a datagram, which arrives once, twice or not at all.
     fn transmit_datagram(&mut self, id: SocketId, datagram: Datagram) {
         let link = match datagram.route {
             Some((from, to)) => *self.links.between(from.ip(), to.ip()),
@@ -139,7 +140,7 @@ impl Net {
         }
     }
 
-    /// A datagram arrives at its destination, or is lost in a partition.
+    /// Delivers a datagram that has arrived, unless a partition separates the addresses.
     pub(super) fn on_arrival(&mut self, datagram: u32) {
         let mut datagram = self.in_flight.remove(datagram);
         let Some(route) = datagram.route else { return };
@@ -168,7 +169,7 @@ impl Net {
         }
     }
 
-    /// There is no receiver: this is reported to the sender, unless it was a multicast or broadcast.
+    /// Reports to the sender that there is no receiver, unless it was a multicast or broadcast.
     fn report_unreachable(&mut self, datagram: Datagram) {
         let to = datagram.route.map(|(_, to)| to.ip());
         if to.is_none_or(|to| to.is_multicast() || is_broadcast(to)) {
@@ -179,7 +180,7 @@ impl Net {
         self.time.schedule(self.time.now() + delay, NetEvent::Unreachable(datagram));
     }
 
-    /// The report arrives: connected sockets, and those with `IP_RECVERR`, get an error.
+    /// Delivers that report. A connected socket gets an error, and so does one with `IP_RECVERR`.
     pub(super) fn on_unreachable(&mut self, datagram: u32) {
         let datagram = self.in_flight.remove(datagram);
         if let (Some(id), Some((_, to))) = (datagram.sender, datagram.route) {
@@ -195,7 +196,7 @@ impl Net {
         self.uncharge(&datagram);
     }
 
-    /// The receivers of a datagram.
+    /// Returns the receivers of a datagram.
     fn receivers(&self, (from, to): (SocketAddr, SocketAddr)) -> Vec<SocketId> {
         let many = to.ip().is_multicast() || is_broadcast(to.ip());
         if to.ip().is_multicast() && !self.is_joined(to.ip()) {
@@ -221,14 +222,14 @@ impl Net {
         vec![choose_receiver(&best, from).socket]
     }
 
-    /// Whether any socket is a member of a group. As on Linux, all sockets bound to the group then receive what is sent to
-    /// it.
+    /// Returns true if any socket is a member of a group. Like on Linux, all sockets bound to the
+    /// group's port then receive its datagrams.
     fn is_joined(&self, group: IpAddr) -> bool {
         let mut queues = self.sockets.iter().filter_map(|(_, socket)| socket.datagrams.as_ref());
         queues.any(|queue| queue.groups.contains(&group))
     }
 
-    /// Joins or leaves a group. There is one interface.
+    /// Joins or leaves a group. There is only one interface.
     pub(crate) fn set_multicast(
         &mut self,
         id: SocketId,
@@ -250,7 +251,7 @@ impl Net {
         change_membership(&mut queue.groups, group, joins)
     }
 
-    /// An address as the receiver sees it.
+    /// Returns an address in the form that the socket sees.
     pub(crate) fn address_seen_by(&self, id: SocketId, address: SocketAddr) -> SocketAddr {
         match self.socket(id).domain {
             Domain::Inet6 => ipv4_mapped(address),
@@ -272,7 +273,8 @@ fn change_membership(groups: &mut Vec<IpAddr>, group: IpAddr, joins: bool) -> Re
     Ok(())
 }
 
-/// The one of equal matches that was bound last; if they share the port, one chosen by the sender.
+/// Chooses among equal matches: the socket bound last. If they share the port with `SO_REUSEPORT`,
+/// the sender's port decides.
 fn choose_receiver<'a>(best: &[&'a Binding], from: SocketAddr) -> &'a Binding {
     let last = best.len() - 1;
     if best.iter().all(|binding| binding.reuse_port) {
@@ -289,7 +291,7 @@ pub(super) fn protocol(ip: IpAddr) -> Ip {
     if ip.is_ipv4() { Ip::V4 } else { Ip::V6 }
 }
 
-/// The address of this host that is used to send to another of its addresses.
+/// Returns the address of this host from which datagrams to `to` are sent.
 fn source_address_for(to: IpAddr) -> IpAddr {
     match to {
         IpAddr::V4(ip) if ip.is_loopback() || ip.is_multicast() || ip.is_broadcast() => {

@@ -1,4 +1,4 @@
-//! Unix stream sockets: connections within the host, by name. Sent bytes arrive at once.
+//! Unix stream sockets: connections within the process, by name. Sent bytes arrive at once.
 
 use super::Net;
 use super::socket::{Side, Socket, SocketId, SocketState};
@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 pub(crate) struct UnixPart {
     pub(crate) name: Option<Address>,
     pub(crate) peer_name: Option<Address>,
-    /// Descriptors that came with bytes that were not read yet.
+    /// Descriptors that came with unread bytes.
     passed: VecDeque<PassedDescriptors>,
-    /// Bytes read so far: the offsets of `passed` count from the first byte.
+    /// Number of bytes read so far: the offsets in `passed` count from the first byte.
     read: u64,
     /// Descriptors that came with the bytes read last.
     received_rights: Vec<FileId>,
@@ -33,12 +33,13 @@ struct PassedDescriptors {
 }
 
 impl UnixPart {
-    /// How many bytes can be read together: not those of two sends with descriptors.
+    /// Returns how many bytes may be read together: a read does not join two sends with
+    /// descriptors.
     pub(crate) fn readable_together(&self) -> usize {
         self.passed.front().map_or(usize::MAX, |group| (group.end - self.read) as usize)
     }
 
-    /// Records that bytes were read; the descriptors that came with them can be taken.
+    /// Records that bytes were read, which makes the descriptors that came with them available.
     pub(crate) fn advance(&mut self, count: usize) {
         self.read += count as u64;
         while self.passed.front().is_some_and(|group| group.start < self.read) {
@@ -51,21 +52,21 @@ impl UnixPart {
         std::mem::take(&mut self.received_rights)
     }
 
-    /// Every descriptor that will not be read.
+    /// Takes all descriptors that have not been read.
     fn clear(&mut self) -> impl Iterator<Item = FileId> {
         let passed = std::mem::take(&mut self.passed);
         passed.into_iter().flat_map(|group| group.rights).chain(self.take_rights())
     }
 }
 
-/// The credentials of the process of the simulation.
+/// Returns the credentials of this process.
 pub(crate) fn credentials() -> Credentials {
     use rustix::process::{getegid, geteuid};
     Credentials { pid: std::process::id(), uid: geteuid().as_raw(), gid: getegid().as_raw() }
 }
 
 impl Net {
-    /// Two connected sockets.
+    /// Creates two connected sockets.
     pub(crate) fn create_pair(&mut self, kind: SocketType, nonblocking: bool) -> [SocketId; 2] {
         let pair = [(); 2].map(|()| self.create(annulus_kernel::Domain::Unix, kind, nonblocking));
         for (id, peer) in [(pair[0], pair[1]), (pair[1], pair[0])] {
@@ -89,14 +90,15 @@ impl Net {
     }
 
     pub(super) fn unix(&self, id: SocketId) -> &UnixPart {
-        self.socket(id).unix.as_ref().expect("asked of Unix sockets only")
+        self.socket(id).unix.as_ref().expect("the socket is not a Unix socket")
     }
 
     pub(super) fn unix_mut(&mut self, id: SocketId) -> &mut UnixPart {
-        self.socket_mut(id).unix.as_mut().expect("asked of Unix sockets only")
+        self.socket_mut(id).unix.as_mut().expect("the socket is not a Unix socket")
     }
 
-    /// Connects a stream. If the backlog is full, it waits, unless the socket is non-blocking.
+    /// Connects a stream. If the backlog is full, the connect waits unless the socket is
+    /// non-blocking.
     pub(super) fn connect_unix(&mut self, id: SocketId, to: &Address) -> Result<(), Errno> {
         let listener = self.unix_names.find(to, false)?;
         if self.socket(listener).is_datagram() {
@@ -124,7 +126,7 @@ impl Net {
         Ok(())
     }
 
-    /// Makes a connection.
+    /// Establishes a connection.
     fn join(&mut self, listener: SocketId, client: SocketId) {
         let parent = self.socket(listener);
         let mut child = Socket::new(parent.domain, parent.options.clone());
@@ -142,7 +144,7 @@ impl Net {
         self.wake(client, Side::Write);
     }
 
-    /// The backlog of a listener has space.
+    /// Establishes the next waiting connection, after the backlog of a listener has got space.
     pub(super) fn admit_next(&mut self, listener: SocketId) {
         let Some(part) = &mut self.socket_mut(listener).unix else { return };
         if let Some(client) = part.connecting.pop_front() {
@@ -151,7 +153,7 @@ impl Net {
         }
     }
 
-    /// A connect that waits is cancelled.
+    /// Cancels a connect that waits for a backlog.
     pub(crate) fn give_up_connect(&mut self, id: SocketId) {
         let Some(part) = &mut self.socket_mut(id).unix else { return };
         if let Some(listener) = part.connecting_to.take() {
@@ -160,7 +162,7 @@ impl Net {
         }
     }
 
-    /// Refuses the connects that wait for a listener that is closed.
+    /// Refuses the connects that wait for a listener that is being closed.
     pub(super) fn refuse_connecting(&mut self, listener: SocketId) {
         let Some(part) = &mut self.socket_mut(listener).unix else { return };
         for client in std::mem::take(&mut part.connecting) {

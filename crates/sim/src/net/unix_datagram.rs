@@ -38,7 +38,7 @@ impl Net {
         self.socket(id).datagrams.as_ref().map_or(DatagramPeer::None, |queue| queue.peer)
     }
 
-    /// The destination of a datagram.
+    /// Returns the destination of a datagram.
     pub(super) fn target(&self, id: SocketId, to: Option<&Address>) -> Result<SocketId, Errno> {
         match (to, self.datagram_peer(id)) {
             (Some(name), _) => self.unix_names.find(name, true),
@@ -48,7 +48,8 @@ impl Net {
         }
     }
 
-    /// A connected socket receives only from its peer.
+    /// Returns an error if `target` is connected to another socket, and so does not receive from
+    /// `id`.
     fn accepts_from(&self, target: SocketId, id: SocketId) -> Result<(), Errno> {
         match self.datagram_peer(target) {
             DatagramPeer::None => Ok(()),
@@ -57,7 +58,7 @@ impl Net {
         }
     }
 
-    /// The destination of a datagram, if it accepts from this sender.
+    /// Returns the destination of a datagram, if it accepts datagrams from this sender.
     fn accepting_target(&mut self, id: SocketId, to: Option<&Address>) -> Result<SocketId, Errno> {
         let target = self.target(id, to);
         if to.is_none() && target == Err(Errno::CONNREFUSED) {
@@ -115,7 +116,7 @@ impl Net {
     fn deliver(&mut self, target: SocketId, mut datagram: Datagram) {
         datagram.at = self.time.now();
         if let Some(queue) = &mut self.socket_mut(target).datagrams {
-            // The limit is the number of datagrams, not of bytes.
+            // The limit is on the number of datagrams, not on bytes.
             queue.receive(datagram, usize::MAX, false);
         }
         self.wake(target, Side::Read);

@@ -1,4 +1,4 @@
-//! One try of an accept, connect or poll. Receives and sends have their own files.
+//! One attempt at an accept, connect or poll. Receives and sends have their own files.
 
 use super::World;
 use crate::descriptors::File;
@@ -9,7 +9,7 @@ use annulus_ring::op::poll;
 use annulus_ring::{Completion, CompletionFlags};
 use rustix::io::Errno;
 
-/// `POLLHUP`, which is reported even if not asked for.
+/// `POLLHUP`, which is always reported.
 const POLLHUP: u32 = 0x10;
 
 impl World {
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// An operation without a socket is tried only when its time has come.
+    /// Completes an operation without a socket, which is tried only when its time has come.
     fn attempt_without_socket(&mut self, op: &mut Op) -> Outcome {
         match &mut op.body {
             OpKind::Timer { .. } => Outcome::done(Err(Errno::TIME)),
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// Accepts one connection, or all that wait.
+    /// Accepts one connection, or all that wait if `multi` is set.
     fn attempt_accept(&mut self, op: &Op, socket: SocketId, multi: bool) -> Outcome {
         loop {
             let fd = match self.accept(socket) {
@@ -60,7 +60,8 @@ impl World {
         }
     }
 
-    /// As on Linux, the descriptor is allocated first: a full table is an error even if no connection waits.
+    /// Like on Linux, the descriptor is allocated first: a full table is an error even if no
+    /// connection waits.
     fn accept(&mut self, socket: SocketId) -> Result<usize, Errno> {
         if !self.files.has_free() || self.occurs(Fault::AcceptLimit) {
             return Err(Errno::MFILE);
@@ -69,7 +70,7 @@ impl World {
         self.files.open(File::Socket(child)).map(|fd| fd as usize)
     }
 
-    /// Reports the readiness that a poll asks for; a multishot poll only after a change.
+    /// Reports the readiness that a poll asks for. A multishot poll is only tried after a change.
     fn attempt_poll(&mut self, op: &Op, socket: SocketId, events: u32, multi: bool) -> Outcome {
         let mask = self.poll_mask(socket, events);
         if events & poll::OUT != 0 {
@@ -89,14 +90,15 @@ impl World {
         (readable | writable) & events | hung_up
     }
 
-    /// Posts a completion with MORE; false if there is no space, so that it must be the last one.
+    /// Posts a completion with MORE. Returns false if there is no space, so that it must become the
+    /// last one.
     #[inline]
     pub(super) fn post_multishot(&mut self, op: &Op, result: i32, flags: u32) -> bool {
         let flags = flags | CompletionFlags::MORE.bits();
         self.post_more(op.ring, Completion { user_data: op.user_data, result, flags })
     }
 
-    /// Less than `count`, if the fault occurs and there is more than one byte.
+    /// Returns `count`, or less if the fault occurs and there is more than one byte.
     #[inline]
     pub(super) fn shorten(&mut self, count: usize, fault: Fault) -> usize {
         if count > 1 && self.occurs(fault) {
@@ -112,7 +114,7 @@ impl Outcome {
         Self::Done(OpResult::from(result))
     }
 
-    /// As [`of`](Self::of), but EAGAIN means that the operation must wait.
+    /// Like [`done`](Self::done), but waits on EAGAIN.
     #[inline]
     pub(super) fn done_unless_again(result: Result<usize, Errno>) -> Self {
         if result == Err(Errno::AGAIN) { Self::Waits } else { Self::done(result) }

@@ -1,4 +1,4 @@
-//! The system calls on sockets.
+//! System calls on sockets.
 
 use super::World;
 use crate::descriptors::File;
@@ -87,7 +87,7 @@ impl World {
         self.net.peer_credentials(socket)
     }
 
-    /// Closes a descriptor. Operations in flight on its file continue, and keep it.
+    /// Closes a descriptor. Operations in flight keep its file open and continue.
     pub(crate) fn close(&mut self, fd: RawFd) -> Result<(), Errno> {
         if let Some(file) = self.files.close(fd)? {
             self.tear_down(file);

@@ -1,4 +1,5 @@
-//! Whether an entry is valid: the checks that Linux makes before it looks up the file, in its order.
+//! Checks whether an entry is valid, as Linux does before it looks up the file, and in the same
+//! order.
 
 use crate::memory::{FILE_OPCODES, SubmittedEntry};
 use crate::profile::Profile;
@@ -7,7 +8,7 @@ use annulus_ring::op::rwf;
 use annulus_ring::{EntryFlags, opcode};
 use rustix::io::Errno;
 
-/// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first try.
+/// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first attempt.
 const RECVSEND_POLL_FIRST: u16 = 1 << 0;
 /// `IORING_SEND_ZC_REPORT_USAGE`
 const SEND_ZC_REPORT_USAGE: u16 = 1 << 3;
@@ -19,13 +20,12 @@ pub(super) const ACCEPT_MULTISHOT: u16 = 1 << 0;
 pub(super) const ACCEPT_DONTWAIT: u16 = 1 << 1;
 /// `IORING_ACCEPT_POLL_FIRST`
 const ACCEPT_POLL_FIRST: u16 = 1 << 2;
-/// `SOCK_NONBLOCK` and `SOCK_CLOEXEC`
 const SOCK_NONBLOCK: u32 = 0o4000;
 const SOCK_CLOEXEC: u32 = 0o2_000_000;
 /// `IORING_POLL_ADD_MULTI`
 pub(super) const POLL_MULTISHOT: u32 = 1 << 0;
 
-/// EINVAL for what this kernel does not know.
+/// Returns EINVAL for anything that this kernel does not know.
 pub(super) fn check(entry: &SubmittedEntry, profile: &Profile) -> Result<(), Errno> {
     let known = EntryFlags::ASYNC | EntryFlags::BUFFER_SELECT | EntryFlags::SKIP_SUCCESS;
     let flags = EntryFlags::from_bits_retain(entry.flags);
@@ -48,7 +48,7 @@ pub(super) fn check(entry: &SubmittedEntry, profile: &Profile) -> Result<(), Err
         opcode::ACCEPT => is_valid_accept(entry),
         opcode::CONNECT => entry.ioprio == 0 && entry.len == 0 && entry.op_flags == 0,
         opcode::POLL_ADD => entry.len & !POLL_MULTISHOT == 0 && entry.off == 0 && entry.addr == 0,
-        // Only a relative time: no count of completions, no other clock.
+        // Only a relative time is simulated: no completion count and no other clock.
         opcode::TIMEOUT => {
             entry.len == 1 && entry.op_flags == 0 && entry.off == 0 && entry.ioprio == 0
         }
@@ -64,7 +64,8 @@ fn is_unaddressed(entry: &SubmittedEntry) -> bool {
     entry.off == 0 && entry.file_index == 0
 }
 
-/// A send to an address: since 6.1, as zero-copy sends of messages.
+/// Returns true if a send may have a destination address. Linux has this since 6.1, like zero-copy
+/// sendmsg.
 fn is_addressed(entry: &SubmittedEntry, profile: &Profile) -> bool {
     entry.opcode == opcode::SEND
         && profile.has(opcode::SENDMSG_ZC)
@@ -81,29 +82,27 @@ fn is_valid_zero_copy_send(entry: &SubmittedEntry, profile: &Profile) -> bool {
         && entry.file_index == 0
 }
 
-/// Whether it is a zero-copy send.
 pub(super) fn is_zero_copy_send(entry: &SubmittedEntry) -> bool {
     matches!(entry.opcode, opcode::SEND_ZC | opcode::SENDMSG_ZC)
 }
 
-/// Whether the kernel may take its buffer from a group. Linux also has reads that do.
+/// Returns true if the operation may take its buffer from a group. On Linux, reads can too.
 fn selects_buffers(entry: &SubmittedEntry) -> bool {
     matches!(entry.opcode, opcode::RECV | opcode::RECVMSG)
 }
 
-/// Whether it is a send or a receive that only sockets have.
+/// Returns true for a send or receive that works only on sockets.
 pub(super) fn is_socket_transfer(entry: &SubmittedEntry) -> bool {
     matches!(entry.opcode, opcode::SEND | opcode::SENDMSG)
         || selects_buffers(entry)
         || is_zero_copy_send(entry)
 }
 
-/// Whether it is a receive.
 pub(super) fn is_receive(entry: &SubmittedEntry) -> bool {
     matches!(entry.opcode, opcode::RECV | opcode::RECVMSG | opcode::READ | opcode::READV)
 }
 
-/// The file operations that sockets have too.
+/// Returns true for a file operation that also works on sockets.
 pub(super) fn is_plain_read_or_write(entry: &SubmittedEntry) -> bool {
     matches!(entry.opcode, opcode::READ | opcode::READV | opcode::WRITE | opcode::WRITEV)
 }
@@ -125,7 +124,7 @@ fn is_valid_receive(entry: &SubmittedEntry, profile: &Profile) -> bool {
         && (!limited || many && !message && profile.receive_limit)
 }
 
-/// An accept does not write the address of the peer.
+/// Writing the peer's address is not simulated.
 fn is_valid_accept(entry: &SubmittedEntry) -> bool {
     entry.ioprio & !(ACCEPT_MULTISHOT | ACCEPT_DONTWAIT | ACCEPT_POLL_FIRST) == 0
         && entry.op_flags & !(SOCK_NONBLOCK | SOCK_CLOEXEC) == 0
@@ -134,7 +133,7 @@ fn is_valid_accept(entry: &SubmittedEntry) -> bool {
         && entry.len == 0
 }
 
-/// Whether an operation must wait for readiness before its first try.
+/// Returns true if an operation must wait for readiness before its first attempt.
 pub(super) fn polls_first(entry: &SubmittedEntry) -> bool {
     entry.flags & EntryFlags::ASYNC.bits() != 0
         || match entry.opcode {

@@ -1,4 +1,4 @@
-//! Control messages: options of a send, and metadata of a receive.
+//! Control messages: the options of a send, and the metadata of a receive.
 
 use super::World;
 use crate::memory::MessageHeader;
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// The number of the only interface.
+/// The index of the only interface.
 const INTERFACE_INDEX: u32 = 1;
 
 impl World {
-    /// The data that a message is sent with beside its bytes; mostly none.
+    /// Reads what a message carries in addition to its bytes; usually nothing.
     pub(super) fn ancillary(&mut self, header: &MessageHeader) -> Result<Option<Ancillary>, Errno> {
         if header.name.len() == 0 && header.control.len() == 0 {
             return Ok(None);
@@ -28,7 +28,7 @@ impl World {
         Ok(Some(Ancillary { to, control: header.control, options, rights }))
     }
 
-    /// The files of the descriptors to send, each with a reference.
+    /// Returns the files of the descriptors to pass, and takes a reference to each.
     fn rights(&mut self, control: &[u8]) -> Result<Vec<u32>, Errno> {
         let named = Controls::new(control).filter_map(|control| match control {
             Control::Descriptors(bytes) => Some(bytes),
@@ -43,8 +43,8 @@ impl World {
         Ok(files)
     }
 
-    /// Writes the control messages of a datagram into `limit` bytes, and opens the descriptors that came with it. The flag
-    /// is set if something did not fit.
+    /// Encodes the control messages of a datagram in at most `limit` bytes, and opens the
+    /// descriptors that came with it. Also returns whether something did not fit.
     pub(super) fn write_controls(
         &mut self,
         socket: SocketId,
@@ -65,7 +65,7 @@ impl World {
         (bytes, cut)
     }
 
-    /// All but the descriptors, in the order of Linux.
+    /// Returns all control messages except descriptors, in the order of Linux.
     fn controls(&self, socket: SocketId, datagram: &Datagram) -> Vec<Control<'static>> {
         let state = self.net.socket(socket);
         let options = &state.options;
@@ -86,7 +86,7 @@ impl World {
         controls
     }
 
-    /// The destination of a datagram, and the marks in its header.
+    /// Adds the destination of a datagram and the TOS of its header.
     fn write_route(
         &self,
         socket: SocketId,
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// Opens passed files as far as there is space; the others are closed.
+    /// Opens as many passed files as fit, and closes the others.
     fn open_rights(&mut self, rights: Vec<u32>, limit: usize, cut: &mut bool) -> Vec<u8> {
         let most = limit.saturating_sub(space(0)) / size_of::<i32>();
         let mut fds = Vec::new();

@@ -1,4 +1,4 @@
-//! The crash of a host: its operations at the device, and its calls before its rings are closed.
+//! The crash of a host: its operations at the device, and its calls until its rings are closed.
 
 use super::World;
 use crate::op::{OpKind, OpResult};
@@ -6,7 +6,8 @@ use rustix::io::Errno;
 use std::net::IpAddr;
 
 impl World {
-    /// A host loses its power. Operations that cannot be cancelled end now, so that its rings can be closed without that time passes.
+    /// Cuts the power of a host. Operations that cannot be cancelled end now, so that closing its
+    /// rings takes no time.
     pub(crate) fn crash(&mut self, host: IpAddr) {
         self.net.crash(host);
         self.wake();
@@ -15,7 +16,7 @@ impl World {
         rings.into_iter().for_each(|ring| self.end_uncancellable(ring));
     }
 
-    /// Ends operations at the device, without an effect, and notifications.
+    /// Ends notifications, and file calls at the device without any effect.
     fn end_uncancellable(&mut self, ring: u32) {
         for id in self.ops.ids_of_ring(ring) {
             match self.ops.peek(id).map(|op| &op.body) {
@@ -31,7 +32,7 @@ impl World {
         self.wake();
     }
 
-    /// Whether the host of a ring has crashed, and has not been started again.
+    /// Returns true if the host of a ring has crashed and has not been restarted.
     pub(super) fn is_down(&self, ring: u32) -> bool {
         self.rings.at(ring).host.is_some_and(|host| self.net.is_down(host))
     }

@@ -1,4 +1,4 @@
-//! `io_uring_enter`: submit, run deferred work, wait. The steps have the order of Linux.
+//! `io_uring_enter`: submit, run deferred work and wait, in the order of Linux.
 
 use super::World;
 use crate::faults::Fault;
@@ -6,10 +6,11 @@ use crate::timeline::{Nanos, nanos};
 use annulus_kernel::{EnterArg, EnterFlags, RingId};
 use rustix::io::Errno;
 
-/// Deferred work that one enter runs, unless it waits for more (`IO_LOCAL_TW_DEFAULT_MAX`).
+/// Deferred work that one `enter` runs, unless it waits for more completions
+/// (`IO_LOCAL_TW_DEFAULT_MAX`).
 const MAX_WORK_PER_ENTER: u32 = 20;
 
-/// The least time of one step of a busy wait, which must end.
+/// The shortest step of a busy wait, which must end at some time.
 const MIN_BUSY_WAIT_STEP: Nanos = 100;
 
 impl World {
@@ -36,7 +37,7 @@ impl World {
                 self.take_entries(ring, u32::MAX);
             }
             if flags.contains(EnterFlags::SQ_WAIT) || harvest && min_complete > 0 {
-                // The kernel thread continues without this enter.
+                // On Linux, the kernel thread does this concurrently.
                 self.take_all(ring);
             }
         } else if to_submit > 0 {
@@ -49,7 +50,8 @@ impl World {
             }
         }
         let waited = if harvest { self.wait(ring, min_complete, arg) } else { Ok(()) };
-        // As on Linux, the count of submissions is returned, and the reason that ended the wait is lost.
+        // Like on Linux, the number of submitted entries is returned, and the reason that ended the
+        // wait is lost.
         if submitted > 0 { Ok(submitted) } else { waited.map(|()| 0) }
     }
 
@@ -64,7 +66,7 @@ impl World {
         if self.rings.at(index).enabled { Ok(index) } else { Err(Errno::BADFD) }
     }
 
-    /// One step of a busy wait.
+    /// Lets the time of one step of a busy wait pass.
     pub(crate) fn relax(&mut self) {
         self.pass(self.turn.max(MIN_BUSY_WAIT_STEP));
     }
@@ -77,8 +79,8 @@ impl World {
         self.wake();
     }
 
-    /// Lets time pass until any ring has work, or any epoll instance something to report. False if nothing can happen and there is
-    /// no deadline.
+    /// Lets time pass until a ring has work, an epoll instance has something to report, or the
+    /// deadline is reached. Returns false if nothing can happen and there is no deadline.
     pub(crate) fn pass_until(&mut self, deadline: Option<Nanos>) -> bool {
         let is_idle = |world: &Self| {
             let has_work = world.rings.iter().any(|(_, ring)| ring.has_work());
@@ -87,7 +89,8 @@ impl World {
         self.pass_while(deadline, is_idle) != Err(Errno::DEADLK)
     }
 
-    /// Lets time pass as long as a condition holds: TIME at the deadline, DEADLK if there is none and nothing can happen.
+    /// Lets time pass while a condition holds. Returns TIME at the deadline, and DEADLK if there is
+    /// none and nothing can happen.
     pub(super) fn pass_while(
         &mut self,
         deadline: Option<Nanos>,
@@ -119,7 +122,7 @@ impl World {
         Ok(self.take_entries(ring, count))
     }
 
-    /// All entries that were published, even under faults.
+    /// Consumes all published entries, even under faults.
     fn take_all(&mut self, ring: u32) {
         while self.rings.at(ring).queues.submitted() > 0 {
             self.take_entries(ring, u32::MAX);
@@ -132,7 +135,7 @@ impl World {
             left = self.random.between(1, u64::from(left) - 1) as u32;
         }
         for _ in 0..left {
-            // An index that names no entry is dropped, and counts as consumed.
+            // An invalid index is dropped, but counts as consumed.
             if let Some(entry) = self.rings.at_mut(ring).queues.take_entry() {
                 self.submit_one(ring, &entry);
             }
@@ -152,7 +155,7 @@ impl World {
         let end = self.rings.at(ring).queues.taken().wrapping_add(least);
         loop {
             let come = self.wait_for_work(ring, deadline);
-            // How many completions are missing, as a difference of wrapping indices.
+            // The number of missing completions, as a difference of wrapping indices.
             let missing = end.wrapping_sub(self.rings.at(ring).queues.posted());
             self.run_work(ring, missing, missing);
             if let Err(why) = come {
@@ -170,7 +173,8 @@ impl World {
         ring.queues.ready() >= least
     }
 
-    /// A wait that was interrupted is no error if it found something, except a deadlock.
+    /// Returns the result of a wait that ended early. It is an error only if there are no
+    /// completions, or on a deadlock.
     fn wait_result(&self, ring: u32, why: Errno) -> Result<(), Errno> {
         let nothing = self.rings.at(ring).queues.ready() == 0;
         if nothing || why == Errno::DEADLK { Err(why) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! epoll, edge-triggered, and the timers that end its waits.
+//! Edge-triggered epoll, and the timers that end its waits.
 
 use super::World;
 use crate::descriptors::{FIRST_DESCRIPTOR, File, FileId, WatchKey, Watcher};
@@ -13,9 +13,9 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// The file of a descriptor of the process, which is never ready.
+/// Stands in for the file of a real descriptor, which is never ready.
 const REAL_FILE: FileId = FileId::MAX;
-/// The events that are reported even if they were not asked for.
+/// Events that are reported even if not requested.
 const ALWAYS_REPORTED: EventFlags = EventFlags::ERR.union(EventFlags::HUP);
 const NANOS_PER_MILLISECOND: Nanos = 1_000_000;
 
@@ -24,7 +24,7 @@ pub(super) struct Epoll {
     /// The host that it belongs to.
     host: Option<IpAddr>,
     interests: BTreeMap<WatchKey, Interest>,
-    /// The registrations whose readiness has changed since it was reported, in this order.
+    /// Registrations whose readiness has changed since it was last reported, in order.
     changed: VecDeque<WatchKey>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Epoll {
 #[derive(Clone, Copy)]
 struct Interest {
     flags: EventFlags,
-    /// The registration is among those that have changed.
+    /// The registration is in `changed`.
     queued: bool,
 }
 
@@ -49,7 +49,7 @@ impl Epoll {
         }
     }
 
-    /// Takes a registration that has changed, and the events that it was made for.
+    /// Takes a registration that has changed, and the events it asks for.
     fn take(&mut self, index: usize) -> Option<(WatchKey, EventFlags)> {
         let key = self.changed.remove(index)?;
         let interest = self.interests.get_mut(&key)?;
@@ -67,7 +67,7 @@ impl Epoll {
 /// A timer.
 #[derive(Default)]
 pub(super) struct Timer {
-    /// The number of its setting: an event of an earlier one means nothing.
+    /// The number of its setting. Expirations of earlier settings are ignored.
     setting: u64,
     expired: bool,
     watchers: Vec<Watcher>,
@@ -97,7 +97,7 @@ impl World {
         Ok(())
     }
 
-    /// A timer has expired, unless it was set again.
+    /// Expires a timer, unless it has been set again.
     pub(super) fn expire(&mut self, timer: u32, setting: u64) {
         if let Some(state) = self.timers.find_mut(timer)
             && state.setting == setting
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// The readiness of a socket has changed.
+    /// Marks the registrations of a socket whose readiness has changed.
     pub(super) fn mark_socket(&mut self, socket: SocketId, side: Side) {
         let watchers = std::mem::take(self.net.watchers(socket));
         watchers.iter().for_each(|&watcher| self.mark(watcher, Some(side)));
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// The events that a registration reports now.
+    /// Returns the events that a registration reports now.
     fn report(&mut self, (_, file): WatchKey, interest: EventFlags) -> EventFlags {
         let ready = match self.files.file(file) {
             Some(File::Socket(socket)) => self.net.readiness(socket),
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// Reports the registrations that have changed and are ready, as far as there is space.
+    /// Reports registrations that have changed and are ready, as many as fit.
     fn take_edges(&mut self, epoll: u32, edges: &mut Vec<Edge>) {
         while edges.len() < edges.capacity() && self.epolls.at(epoll).has_changed() {
             let index = self.choose_edge(epoll);
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// The index of the next edge: the first, unless a fault shuffles.
+    /// Returns the index of the next edge: the first, unless the shuffle fault occurs.
     fn choose_edge(&mut self, epoll: u32) -> usize {
         let len = self.epolls.at(epoll).changed.len();
         if len < 2 || !self.occurs(Fault::Shuffle) {
@@ -252,7 +252,8 @@ impl World {
         self.random.below(len as u64) as usize
     }
 
-    /// Reports a socket that is not ready, if the fault occurs. As with every edge, no event that holds is left out.
+    /// Reports a socket that is not ready, if the fault occurs. The edge also carries all events
+    /// that are set.
     fn add_needless_edge(&mut self, epoll: u32, edges: &mut Vec<Edge>) {
         if edges.capacity() == 0 || !self.occurs(Fault::NeedlessEdge) {
             return;
@@ -275,7 +276,7 @@ impl World {
         edges.push(Edge { flags, data: EventData::new_u64(fd as u64) });
     }
 
-    /// A file is closed: nothing watches it any more.
+    /// Removes the registrations of a closed file.
     pub(super) fn end_watches(&mut self, watchers: Vec<Watcher>) {
         watchers.into_iter().for_each(|(epoll, key)| self.epolls.at_mut(epoll).forget(key));
     }

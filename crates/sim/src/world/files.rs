@@ -1,4 +1,5 @@
-//! File calls: system calls, which take the time of the caller, or operations, which do not.
+//! File calls: as system calls, which block their caller while the device works, or as operations,
+//! which do not.
 
 use super::World;
 use super::check::is_plain_read_or_write;
@@ -9,7 +10,7 @@ use crate::op::{Op, OpKind, OpResult, PendingFileCall};
 use rustix::io::Errno;
 
 impl World {
-    /// Makes a system call: everything else waits.
+    /// Makes a system call. The caller is blocked while the time passes.
     pub(crate) fn file(&mut self, request: &FileRequest) -> Result<u32, Errno> {
         if self.net.host().is_some_and(|host| self.net.is_down(host)) {
             return Err(Errno::IO);
@@ -26,7 +27,7 @@ impl World {
         }
     }
 
-    /// Makes a call; a file that it opens gets a descriptor.
+    /// Makes a call, and gives a file that it opens a descriptor.
     pub(super) fn perform_call(&mut self, call: DiskCall) -> Result<usize, Errno> {
         let opens = call.opens;
         if opens && !self.files.has_free() {
@@ -39,7 +40,8 @@ impl World {
         self.files.open(File::OnDisk(answer as OpenId)).map(|fd| fd as usize)
     }
 
-    /// Whether an entry is a file operation: by its opcode, or, if sockets have it too, by its descriptor.
+    /// Returns true if an entry is a file operation. Operations that also work on sockets are told
+    /// apart by their descriptor.
     #[inline]
     pub(super) fn is_about_files(&self, entry: &SubmittedEntry) -> bool {
         FILE_OPCODES.contains(&entry.opcode)
@@ -47,7 +49,7 @@ impl World {
                 || matches!(self.files.find(entry.fd), Ok((_, File::OnDisk(_)))))
     }
 
-    /// Makes a call, or delays it until the device is done.
+    /// Makes a call at once, or delays it until the device is done.
     #[inline(never)]
     pub(super) fn submit_file(
         &mut self,
@@ -66,7 +68,7 @@ impl World {
         if after == 0 {
             return Some(self.perform_call(call).into());
         }
-        // The file stays open, even if its descriptor is closed.
+        // The file stays open even if its descriptor is closed.
         let held: Vec<FileId> = self.files.find(entry.fd).map(|(id, _)| id).into_iter().collect();
         held.iter().for_each(|&id| self.files.hold(id));
         let work = PendingFileCall { call: Some(call), after, held, checksum: None };

@@ -1,4 +1,5 @@
-//! Receives of messages: datagrams, and bytes of streams with control messages.
+//! Receives of messages: datagrams, and bytes of streams with control messages or into several
+//! ranges.
 
 use super::World;
 use super::recv::Received;
@@ -30,7 +31,7 @@ impl MessageMetadata {
 }
 
 impl ReceiveOp {
-    /// Bytes in front of a payload.
+    /// Returns the number of bytes before the payload.
     fn metadata_len(&self) -> usize {
         match self.cover.as_deref() {
             Some(MetadataTarget::BeforePayload(layout)) => layout.payload_at(),
@@ -40,7 +41,7 @@ impl ReceiveOp {
 }
 
 impl World {
-    /// Receives a message, or the bytes of a datagram.
+    /// Receives a message, or the bytes of a datagram or into vectors.
     #[inline(never)]
     pub(super) fn receive_message(
         &mut self,
@@ -56,7 +57,7 @@ impl World {
         let reported = if receive.whole { datagram.bytes.len() } else { count };
         datagram.bytes.truncate(count);
         let flags = match &receive.into {
-            // As on Linux, without bytes and without a header the buffer is not used.
+            // Like on Linux, no buffer is used if there are neither bytes nor a header.
             Destination::Group(_) if count == 0 && front == 0 => 0,
             Destination::Group(group) => {
                 self.fill_buffer(ring, *group, receive, &datagram, &metadata, reported)
@@ -71,7 +72,7 @@ impl World {
         Ok(Received { result, count, flags, again: datagram })
     }
 
-    /// Bytes of payload that fit.
+    /// Returns how many bytes of payload fit.
     fn payload_limit(&mut self, ring: u32, receive: &ReceiveOp) -> Result<usize, Errno> {
         match &receive.into {
             Destination::Group(group) => {
@@ -82,7 +83,8 @@ impl World {
         }
     }
 
-    /// The next message: a datagram, or as many bytes of a stream as fit and were sent together.
+    /// Takes the next message: a datagram, or as many bytes of a stream as fit and may be read
+    /// together.
     fn next_message(&mut self, socket: SocketId, limit: usize) -> Result<Datagram, Errno> {
         if self.net.socket(socket).is_datagram() {
             return self.net.recv_datagram(socket);
@@ -113,7 +115,7 @@ impl World {
         MessageMetadata { name, control, flags: if control_cut { cut | msg::CTRUNC } else { cut } }
     }
 
-    /// Puts a message into a buffer of a group; returns the flags that name it.
+    /// Writes a message to a buffer of a group, and returns the completion flags for that buffer.
     fn fill_buffer(
         &mut self,
         ring: u32,
@@ -134,7 +136,7 @@ impl World {
     }
 }
 
-/// Writes what is in front of a payload.
+/// Writes the part before the payload.
 fn write_metadata(
     memory: MemoryRange,
     layout: Layout,
@@ -152,7 +154,7 @@ fn write_metadata(
     memory.skip(layout.control_at()).first(layout.control).put(&metadata.control);
 }
 
-/// Writes bytes to several ranges of memory; returns no flags.
+/// Writes bytes to several ranges of memory. Returns no completion flags.
 fn scatter(ranges: &[MemoryRange], mut bytes: &[u8]) -> u32 {
     for range in ranges {
         let (part, rest) = bytes.split_at(range.len().min(bytes.len()));

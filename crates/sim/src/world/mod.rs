@@ -1,4 +1,4 @@
-//! The state of the simulation, which has one owner.
+//! The state of the simulated kernel.
 
 mod attempt;
 mod calls;
@@ -35,7 +35,7 @@ use epoll::{Epoll, Timer};
 use ring::Ring;
 use std::ops::Range;
 
-/// Entries of a thread's table of registered rings.
+/// Size of a thread's table of registered rings.
 const REGISTERED_RING_SLOTS: usize = 16;
 
 /// The settings of a simulation.
@@ -51,7 +51,7 @@ pub(crate) struct Settings {
     pub(crate) text: bool,
 }
 
-/// The state of the simulated kernel.
+/// The state of the simulated kernel, which has a single owner.
 pub(crate) struct World {
     pub(crate) net: Net,
     pub(crate) disk: Disk,
@@ -61,18 +61,18 @@ pub(crate) struct World {
     pub(crate) counts: Counts,
     faults: Faults,
     random: Random,
-    /// The seeds of runtimes: of a generator of their own, so that they change nothing else.
+    /// Draws the seeds of runtimes, separately so that this affects no other draws.
     runtime_seeds: Random,
     profile: Profile,
     rings: Slab<Ring>,
     epolls: Slab<Epoll>,
     timers: Slab<Timer>,
-    /// How often a timer was set.
+    /// How often timers have been set.
     settings: u64,
     registered: [Option<(u32, FileId)>; REGISTERED_RING_SLOTS],
-    /// The time that an enter takes.
+    /// The time that an `enter` or epoll wait takes.
     turn: Nanos,
-    /// Bytes at both ends of zero_copy memory that are checked.
+    /// Bytes at both ends of memory owned by the kernel that are checked.
     poison: usize,
 }
 
@@ -109,7 +109,7 @@ impl World {
         self.faults = faults;
     }
 
-    /// Whether a fault occurs now.
+    /// Returns true if a fault occurs now, and records it.
     #[inline]
     fn occurs(&mut self, fault: Fault) -> bool {
         let occurs = self.random.chance(self.faults.of(fault));
@@ -120,7 +120,7 @@ impl World {
         occurs
     }
 
-    /// Posts a completion; if there is no space, it waits in the overflow list.
+    /// Posts a completion, in the overflow list if there is no space.
     #[inline]
     fn post(&mut self, ring: u32, completion: Completion) {
         self.counts.completed += 1;
@@ -130,7 +130,8 @@ impl World {
         }
     }
 
-    /// Posts a completion that is not the last of its operation; false if there is no space.
+    /// Posts a completion that is not the last of its operation. Returns false if there is no
+    /// space.
     #[inline]
     fn post_more(&mut self, ring: u32, completion: Completion) -> bool {
         let posted = self.rings.at_mut(ring).post_more(completion);
@@ -141,7 +142,7 @@ impl World {
         posted
     }
 
-    /// Queues the operations and the edges of sockets that have changed.
+    /// Queues the waiting operations and the edges of sockets that have changed.
     #[inline]
     fn wake(&mut self) {
         while let Some(id) = self.net.next_fired() {
@@ -163,7 +164,7 @@ impl World {
         }
     }
 
-    /// Puts an operation into the work queue of its ring, once.
+    /// Puts an operation into the work queue of its ring, unless it is already there.
     #[inline]
     fn queue(&mut self, id: OpId) {
         if let Some(op) = self.ops.find(id)
@@ -174,7 +175,7 @@ impl World {
         }
     }
 
-    /// Drops a reference to a file, and closes it with the last one.
+    /// Drops a reference to a file, and closes the file with the last one.
     fn drop_file(&mut self, file: FileId) {
         if let Some(file) = self.files.release(file) {
             self.tear_down(file);
@@ -200,13 +201,13 @@ impl World {
         self.rings.iter().flat_map(|(_, ring)| ring.groups()).map(|group| group.len()).sum()
     }
 
-    /// Poisons the zero_copy buffers of a range that was discarded.
+    /// Poisons the buffers in a range that was discarded.
     pub(crate) fn poison_again(&self, range: &Range<u64>) {
         let groups = self.rings.iter().flat_map(|(_, ring)| ring.groups());
         groups.for_each(|group| group.poison_again(range));
     }
 
-    /// Checks zero_copy memory. Panics if it was written to.
+    /// Checks all memory that the kernel owns. Panics if it was touched.
     pub(crate) fn check(&self) {
         for (_, ring) in self.rings.iter() {
             ring.groups().for_each(|group| group.verify_all());
@@ -214,7 +215,7 @@ impl World {
         self.ops.iter().for_each(|op| self.verify(op));
     }
 
-    /// Panics if the memory of an operation was written to while it waits.
+    /// Panics if the memory of a waiting operation was touched.
     fn verify(&self, op: &Op) {
         let memory = |what| format!("the memory of {what} (user_data {:#x})", op.user_data);
         match &op.body {
@@ -239,14 +240,14 @@ impl World {
             OpKind::File(work) => assert!(
                 work.is_intact(self.poison),
                 "{} was touched while it was with the kernel",
-                memory("a file's call")
+                memory("a file call")
             ),
             OpKind::Accept { .. } | OpKind::Connect | OpKind::Poll { .. } => {}
             OpKind::Timer { .. } | OpKind::Never => {}
         }
     }
 
-    /// Whether the next try of an operation would succeed.
+    /// Returns true if the next attempt of an operation would not wait.
     #[inline]
     fn is_ready(&self, op: &Op) -> bool {
         let Some(socket) = op.socket() else { return false };
@@ -256,7 +257,7 @@ impl World {
             }
             OpKind::Connect | OpKind::Send(_) => self.net.writable(socket),
             OpKind::Accept { .. } | OpKind::Receive(_) => self.net.socket(socket).readable(),
-            // A multishot poll is tried again only after a change.
+            // A multishot poll is only tried after a change.
             OpKind::Poll { events, multi } => !multi && self.poll_mask(socket, events) != 0,
             OpKind::Timer { .. } | OpKind::Notification(_) | OpKind::File(_) | OpKind::Never => {
                 false

@@ -1,4 +1,5 @@
-//! System calls on sockets that do not wait: each is one try of the operation that a ring would make.
+//! System calls on sockets that do not wait. Each is one attempt of the corresponding ring
+//! operation.
 
 use super::World;
 use crate::faults::Fault;
@@ -12,7 +13,8 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
-/// The ring of an operation that has none. It is not looked at: the operation posts nothing, and selects no buffer.
+/// The ring of an operation that has none. It is never looked up: such an operation posts nothing
+/// and selects no buffer.
 const NO_RING: u32 = u32::MAX;
 
 impl World {
@@ -44,7 +46,7 @@ impl World {
         }
     }
 
-    /// Whether a send finds no space for a moment, by a fault.
+    /// Makes a send find no space, if the fault occurs.
     fn defer_send(&mut self, op: &Op) -> bool {
         let (OpKind::Send(_), Some(socket)) = (&op.body, op.socket()) else { return false };
         let is_deferred = self.occurs(Fault::Defer);
@@ -54,7 +56,8 @@ impl World {
         is_deferred
     }
 
-    /// Connects that do not wait. If that of a TCP socket goes on, it is in progress, and the next call has the outcome.
+    /// Connects without waiting. A TCP connect that has no outcome yet is in progress, and the next
+    /// call returns the outcome.
     pub(crate) fn connect(&mut self, fd: RawFd, address: &Address) -> Result<(), Errno> {
         let (_, socket) = self.socket_of(fd)?;
         let state = self.net.socket_mut(socket);
@@ -78,7 +81,7 @@ impl World {
         answer
     }
 
-    /// An error that came behind messages that were received: the next call reports it.
+    /// Keeps an error that followed received messages, so that the next call reports it.
     pub(crate) fn keep_error(&mut self, fd: RawFd, error: Errno) {
         if error != Errno::AGAIN
             && let Ok((_, socket)) = self.socket_of(fd)

@@ -1,4 +1,4 @@
-//! One try of a receive.
+//! One attempt at a receive.
 
 use super::World;
 use crate::buffers::Buffer;
@@ -8,7 +8,7 @@ use crate::op::{Destination, Op, OpKind, OpResult, Outcome, ReceiveOp};
 use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
 
-/// After so many buffers in a row, other work is run (`MULTISHOT_MAX_RETRY`).
+/// After this many repeated receives, other work runs first (`MULTISHOT_MAX_RETRY`).
 const MAX_MULTISHOT_RETRIES: u32 = 32;
 
 /// The outcome of one receive.
@@ -26,7 +26,7 @@ impl World {
     pub(super) fn attempt_receive(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
         for _ in 0..=MAX_MULTISHOT_RETRIES {
             let OpKind::Receive(receive) = &mut op.body else {
-                unreachable!("asked of is_receive only")
+                unreachable!("only receives are passed here")
             };
             let got = match self.receive(op.ring, socket, receive) {
                 Ok(got) => got,
@@ -69,7 +69,7 @@ impl World {
             }
             Destination::Vectors(_) => self.receive_message(ring, socket, receive),
             Destination::Group(group) => {
-                // As on Linux, without a buffer it is not checked whether there is something to receive.
+                // Like on Linux, a missing buffer is reported even if there is nothing to receive.
                 self.next_buffer_len(ring, group)?;
                 let there = self.net.receivable(socket)?;
                 if there == 0 {
@@ -83,7 +83,8 @@ impl World {
         }
     }
 
-    /// How much a receive gets of `there` bytes: less if the fault occurs, and then the rest comes at once, with an edge of its own.
+    /// Returns how many of `there` bytes a receive gets. If the fault makes it fewer, the rest gets
+    /// an edge of its own.
     #[inline]
     pub(super) fn shorten_read(&mut self, socket: SocketId, there: usize) -> usize {
         let count = self.shorten(there, Fault::ShortRead);
@@ -100,7 +101,7 @@ impl World {
         Received { result: count, count, flags: flags | hint, again }
     }
 
-    /// The size of the next buffer, if there is one.
+    /// Returns the size of the next buffer, if there is one.
     pub(super) fn next_buffer_len(&mut self, ring: u32, group: u16) -> Result<usize, Errno> {
         let next = self.rings.at_mut(ring).group(group).and_then(|group| group.next());
         match next {
@@ -116,7 +117,7 @@ impl World {
 }
 
 impl ReceiveOp {
-    /// Counts the bytes received; true if the receive ends with them.
+    /// Subtracts received bytes from the limit. Returns true if the receive ends with them.
     #[inline]
     fn count_received(&mut self, count: usize) -> bool {
         let spent = self.remaining.as_mut().is_some_and(|left| {

@@ -20,7 +20,7 @@ impl World {
             return Err(Errno::ACCESS);
         }
         match what {
-            // The simulated kernel has no eventfds.
+            // There are no eventfds.
             Register::Eventfd => return Err(Errno::BADF),
             Register::Probe => {
                 let profile = &self.profile;
@@ -42,7 +42,7 @@ impl World {
         if std::mem::replace(&mut ring.enabled, true) { Err(Errno::BADFD) } else { Ok(()) }
     }
 
-    /// A ring can be restricted only before it is enabled, and once.
+    /// Restricts a ring, which is possible only once and before the ring is enabled.
     fn restrict(&mut self, ring: u32, arg: RegisterArgument) -> Result<(), Errno> {
         let ring = self.rings.at_mut(ring);
         if ring.enabled {
@@ -98,7 +98,7 @@ impl World {
         Ok(())
     }
 
-    /// The memory belongs to its owner again, after a last check of the buffers that were not used.
+    /// Unregisters a group, after a last check of the buffers that were not used.
     fn remove_buffers(&mut self, ring: u32, arg: RegisterArgument) -> Result<(), Errno> {
         let number = arg.buffer_ring()?.group;
         let group = self.rings.at_mut(ring).remove_group(number).ok_or(Errno::NOENT)?;

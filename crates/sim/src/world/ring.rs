@@ -1,4 +1,4 @@
-//! A ring, as the kernel sees it.
+//! A ring and its restrictions, as the kernel sees them.
 
 use crate::buffers::BufferGroup;
 use crate::memory::{Queues, RegisterArgument};
@@ -22,9 +22,9 @@ pub(super) struct Ring {
     /// The host that it belongs to.
     pub(super) host: Option<IpAddr>,
     pub(super) enabled: bool,
-    /// The restrictions of the ring once it is enabled.
+    /// Restrictions that apply once the ring is enabled.
     pub(super) restricted: Option<Restrictions>,
-    /// The ring's file is closed; the memory stays as long as it is mapped.
+    /// The file of the ring is closed. The memory stays while it is mapped.
     pub(super) ended: bool,
     pub(super) mappings: u32,
     groups: Vec<BufferGroup>,
@@ -36,7 +36,7 @@ pub(super) struct Ring {
 
 impl Ring {
     pub(super) fn new(queues: Queues, setup: SetupFlags, host: Option<IpAddr>) -> Self {
-        // The kernel thread sleeps outside of enters: each submission must wake it.
+        // The kernel thread sleeps between calls of `enter`, so each submission must wake it.
         queues.flag(NEED_WAKEUP, setup.contains(SetupFlags::SQPOLL));
         Self {
             queues,
@@ -52,25 +52,26 @@ impl Ring {
         }
     }
 
-    /// The restrictions that apply now.
+    /// Returns the restrictions that apply now.
     #[inline]
     pub(super) fn restrictions(&self) -> Option<&Restrictions> {
         self.restricted.as_ref().filter(|_| self.enabled)
     }
 
-    /// Work runs only in an enter that asks for it.
+    /// Returns true if work runs only in an `enter` that asks for it.
     #[inline]
     pub(super) fn defers(&self) -> bool {
         self.setup.contains(SetupFlags::DEFER_TASKRUN)
     }
 
-    /// A kernel thread takes the entries.
+    /// Returns true if a kernel thread takes the entries.
     #[inline]
     pub(super) fn polls(&self) -> bool {
         self.setup.contains(SetupFlags::SQPOLL)
     }
 
-    /// Posts a completion; true if it went into the overflow list, which it does behind others there.
+    /// Posts a completion. Returns true if it went to the overflow list, which it does if the queue
+    /// is full or the list is not empty.
     #[inline]
     pub(super) fn post(&mut self, completion: Completion) -> bool {
         if self.post_more(completion) {
@@ -81,13 +82,13 @@ impl Ring {
         true
     }
 
-    /// Posts a completion if there is space and no other waits for it.
+    /// Posts a completion if there is space and the overflow list is empty.
     #[inline]
     pub(super) fn post_more(&mut self, completion: Completion) -> bool {
         self.overflow.is_empty() && self.queues.post(completion)
     }
 
-    /// Moves waiting completions into the queue.
+    /// Moves completions from the overflow list to the queue.
     #[inline]
     pub(super) fn flush_overflow(&mut self) {
         if self.overflow.is_empty() {
@@ -119,7 +120,7 @@ impl Ring {
         }
     }
 
-    /// Takes the work at `index` of the queue.
+    /// Takes the work at `index`.
     #[inline]
     pub(super) fn take_work(&mut self, index: usize) -> Option<OpId> {
         let id = if index == 0 { self.work.pop_front() } else { self.work.remove(index) };
@@ -147,20 +148,20 @@ impl Ring {
         Some(self.groups.remove(at))
     }
 
-    /// Takes buffers that were published.
+    /// Takes published buffers of all groups.
     #[inline]
     pub(super) fn take_published_buffers(&mut self) {
         self.groups.iter_mut().for_each(BufferGroup::take_published);
     }
 }
 
-/// `IORING_RESTRICTION_*`
+/// The kinds of restrictions: `IORING_RESTRICTION_*`.
 const REGISTER_OP: u16 = 0;
 const SQE_OP: u16 = 1;
 const SQE_FLAGS_ALLOWED: u16 = 2;
 const SQE_FLAGS_REQUIRED: u16 = 3;
 
-/// The lists of restrictions.
+/// The opcodes and flags that a restricted ring allows.
 #[derive(Debug, Default)]
 pub(super) struct Restrictions {
     registrations: Vec<u8>,

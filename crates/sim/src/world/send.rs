@@ -1,4 +1,4 @@
-//! One try of a send.
+//! One attempt at a send.
 
 use super::World;
 use crate::faults::Fault;
@@ -8,11 +8,11 @@ use crate::timeline::Nanos;
 use annulus_ring::CompletionFlags;
 use rustix::io::Errno;
 
-/// The longest time until the notification of a zero-copy send.
+/// Maximum time until the notification of a zero-copy send.
 const MAX_NOTIFICATION_DELAY: Nanos = 5_000_000;
 
 impl World {
-    /// Sends the bytes that there is space for.
+    /// Sends as many bytes as fit.
     pub(super) fn attempt_send(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
         if self.net.socket(socket).is_datagram() {
             return self.attempt_datagram(op, socket);
@@ -25,7 +25,7 @@ impl World {
         if self.occurs(Fault::Reset) {
             self.net.reset_both(socket);
         }
-        let OpKind::Send(send) = &mut op.body else { unreachable!("asked of sends only") };
+        let OpKind::Send(send) = &mut op.body else { unreachable!("only sends are passed here") };
         let wanted = send.total - send.done;
         let count = self.shorten(space.min(wanted), Fault::ShortWrite);
         if count < wanted {
@@ -40,7 +40,7 @@ impl World {
         Outcome::Done(OpResult { failed: short && send.short_fails, ..OpResult::good(send.done) })
     }
 
-    /// The completion of a zero-copy send is not the last: its notification comes later.
+    /// Starts the notification of a zero-copy send, whose completion is therefore not the last one.
     pub(super) fn start_notification(&mut self, op: &mut Op, answer: OpResult) -> OpResult {
         let OpKind::Send(send) = &mut op.body else { return answer };
         if !send.zero_copy {
@@ -58,7 +58,7 @@ impl World {
     #[inline(never)]
     fn attempt_datagram(&mut self, op: &mut Op, socket: SocketId) -> Outcome {
         let OpKind::Send(SendOp { source, total, ancillary, checksum, .. }) = &mut op.body else {
-            unreachable!("asked of sends only")
+            unreachable!("only sends are passed here")
         };
         let mut outgoing =
             OutgoingDatagram { to: None, len: *total, options: SendOptions::default() };
@@ -72,7 +72,8 @@ impl World {
         }
         let posted = self.net.send_datagram(socket, &outgoing, rights, || source.gather());
         if posted == Err(Errno::AGAIN) && !self.net.target_has_space(socket, outgoing.to) {
-            // As on Linux: the bytes were copied before the target was found full, and the next try has none.
+            // Like on Linux, the bytes were copied before the target was found full, and the next
+            // attempt sends none.
             (*source, *total, *checksum) = (SendSource::Many(Box::new([])), 0, None);
         }
         Outcome::done_unless_again(posted.map(|()| *total))

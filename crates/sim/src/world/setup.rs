@@ -1,4 +1,4 @@
-//! Rings: set-up and end.
+//! Setting up, mapping and freeing rings.
 
 use super::World;
 use super::ring::Ring;
@@ -9,10 +9,10 @@ use annulus_ring::SetupFlags;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
-/// Most entries of the two queues.
+/// Maximum entries of a submission queue. A completion queue may have twice as many.
 const MAX_RING_ENTRIES: u32 = 32_768;
 
-/// CPUs of the simulated host, for the kernel thread.
+/// Number of CPUs of the simulated host, for the kernel thread.
 const CPU_COUNT: u32 = 64;
 
 impl World {
@@ -38,7 +38,7 @@ impl World {
         Ok(fd)
     }
 
-    /// Which flags are allowed, alone and together.
+    /// Checks which flags are allowed, alone and together.
     fn check_flags(&self, flags: SetupFlags) -> Result<(), Errno> {
         let has = |flag| flags.contains(flag);
         let quiet = SetupFlags::COOP_TASKRUN | SetupFlags::DEFER_TASKRUN;
@@ -51,7 +51,7 @@ impl World {
         if wrong { Err(Errno::INVAL) } else { Ok(()) }
     }
 
-    /// The number of the ring of a descriptor.
+    /// Returns the number of a descriptor's ring.
     pub(super) fn ring_of(&self, fd: RawFd) -> Result<u32, Errno> {
         match self.files.find(fd)?.1 {
             File::Ring(ring) => Ok(ring),
@@ -75,7 +75,7 @@ impl World {
         self.free_ring(index);
     }
 
-    /// The file of the ring is closed: operations in flight end without completions.
+    /// Closes the file of a ring. Its operations in flight end without completions.
     pub(super) fn end_ring(&mut self, ring: u32) {
         for id in self.ops.ids_of_ring(ring) {
             let op = self.ops.take(id);

@@ -1,4 +1,4 @@
-//! Turns entries into operations.
+//! Decodes entries and starts their operations.
 
 use super::World;
 use super::check::{
@@ -40,7 +40,7 @@ impl World {
         check(entry, &self.profile)
     }
 
-    /// Makes operations that do not wait; the others are in flight.
+    /// Performs operations that do not wait, and puts the others in flight.
     fn perform(&mut self, ring: u32, entry: &SubmittedEntry, skip: bool) -> Option<OpResult> {
         let done = |result: Result<(), Errno>| Some(result.map(|()| 0).into());
         match entry.opcode {
@@ -63,7 +63,7 @@ impl World {
     ) -> Result<Op, Errno> {
         let (body, file) = match (entry.opcode, self.socket_of(entry.fd)) {
             (opcode::TIMEOUT, _) => (OpKind::Timer { after: entry.time()? }, None),
-            // A descriptor of the process may be anything: it is never ready.
+            // A real descriptor of the process may be anything, so it is never ready.
             (opcode::POLL_ADD, Err(_)) if entry.fd >= 0 => (OpKind::Never, None),
             (_, file) => file.and_then(|file| Ok((self.decode(entry)?, Some(file))))?,
         };
@@ -79,7 +79,7 @@ impl World {
         })
     }
 
-    /// The first try.
+    /// Makes the first attempt.
     fn start(&mut self, mut op: Op, entry: &SubmittedEntry) -> Option<OpResult> {
         match self.first_try(&mut op, entry) {
             Outcome::Done(answer) => {
@@ -145,7 +145,7 @@ impl World {
     }
 }
 
-/// A send with the address of its destination.
+/// Decodes a send with a destination address.
 fn addressed_send(entry: &SubmittedEntry) -> SendOp {
     let ancillary = Ancillary {
         to: Some(entry.destination()),
@@ -176,7 +176,8 @@ impl SendOp {
     }
 }
 
-/// Only the flags of the entry matter: on a ring, an operation waits even on a non-blocking descriptor.
+/// Returns true if the entry's flags forbid waiting. The descriptor does not matter: on a ring,
+/// operations wait even on a non-blocking one.
 fn must_not_wait(entry: &SubmittedEntry) -> bool {
     match entry.opcode {
         opcode::ACCEPT => entry.ioprio & ACCEPT_DONTWAIT != 0,

@@ -1,5 +1,5 @@
-//! The states of an operation that waits: parked at its socket; queued, when the socket changes; tried again; then parked,
-//! or ended.
+//! The life of a waiting operation. It is parked at its socket and queued when the socket changes.
+//! Then it is tried again, and either parked again, or ended or cancelled.
 
 use super::World;
 use crate::faults::Fault;
@@ -9,14 +9,15 @@ use annulus_ring::Completion;
 use rustix::io::Errno;
 
 impl World {
-    /// Runs deferred work until `min_items` items are done and none is left, or `max_items` are done. A ring without deferred work
-    /// runs all.
+    /// Runs queued work in batches until at least `min_items` have run, `max_items` have run, or
+    /// nothing is queued. A ring without deferred work has no maximum.
     #[inline]
     pub(super) fn run_work(&mut self, ring: u32, min_items: u32, max_items: u32) {
         let max_items = if self.rings.at(ring).defers() { max_items } else { u32::MAX };
         let mut done = 0;
         while done < max_items {
-            // The items queued now are one batch; those that it leads to run only if there were too few.
+            // A batch is what is queued now. Work that it queues runs only if fewer than
+            // `min_items` have run.
             let batch = (self.rings.at(ring).work().len() as u32).min(max_items - done);
             if batch == 0 || done > 0 && done >= min_items {
                 break;
@@ -34,7 +35,8 @@ impl World {
         }
     }
 
-    /// The index of the next work: the first, unless a fault shuffles. Work on one socket stays in order.
+    /// Returns the index of the next work: the first, unless the shuffle fault occurs. Work on the
+    /// same socket stays in order.
     fn choose(&mut self, ring: u32) -> usize {
         let len = self.rings.at(ring).work().len();
         if len < 2 || !self.occurs(Fault::Shuffle) {
@@ -75,7 +77,8 @@ impl World {
         self.wake();
     }
 
-    /// Parks a new operation. Its file stays open even if the descriptor is closed, and its memory is checked.
+    /// Parks a new operation. Its file stays open even if the descriptor is closed, and its memory
+    /// is checked.
     pub(super) fn park(&mut self, mut op: Op, at_once: bool) -> OpId {
         self.watch(&mut op);
         let ready = at_once || self.is_ready(&op);
@@ -109,13 +112,12 @@ impl World {
             OpKind::Receive(receive) => receive.watch(self.poison),
             OpKind::File(work) => work.watch(self.poison),
             OpKind::Send(send) => send.checksum = send.memory_checksum(self.poison),
-            // They name no memory, or have sealed it.
+            // These have no memory, or have taken their checksum already.
             OpKind::Accept { .. } | OpKind::Connect | OpKind::Poll { .. } => {}
             OpKind::Timer { .. } | OpKind::Notification(_) | OpKind::Never => {}
         }
     }
 
-    /// Ends an operation.
     pub(super) fn end(&mut self, id: OpId, mut op: Op, answer: OpResult) {
         self.ops.end(id, &op);
         let answer = self.start_notification(&mut op, answer);
@@ -136,12 +138,12 @@ impl World {
         }
     }
 
-    /// Drops the references to files that were not sent.
+    /// Drops the references to files that were not passed.
     pub(super) fn drop_rights(&mut self, op: &Op) {
         op.held_files().iter().for_each(|&file| self.drop_file(file));
     }
 
-    /// Posts the last completion of an operation, unless it is a success that is skipped.
+    /// Posts the completion of an operation, unless it is a skipped success.
     #[inline]
     pub(super) fn complete(&mut self, ring: u32, user_data: u64, skip: bool, answer: OpResult) {
         if answer.failed || !skip {
@@ -155,7 +157,7 @@ impl World {
             return OpResult::error(Errno::NOENT);
         };
         if self.ops.peek(id).is_some_and(|op| matches!(op.body, OpKind::Notification(_))) {
-            // A completed target does not exist any more.
+            // A completed target no longer exists.
             return OpResult::error(Errno::NOENT);
         }
         if self.ops.peek(id).is_some_and(|op| matches!(op.body, OpKind::File(_))) {
@@ -176,12 +178,13 @@ impl World {
         OpResult::good(0)
     }
 
-    /// Whether the target would complete if it were tried now.
+    /// Returns true if the target would complete if it were tried now.
     fn is_due(&self, id: OpId) -> bool {
         self.ops.peek(id).is_some_and(|op| !op.cancelled && self.is_ready(op))
     }
 
-    /// The target completes as if it were not cancelled; a multishot target then ends.
+    /// Lets the target complete as if it had not been cancelled; otherwise, or if it is a
+    /// multishot, it is cancelled afterwards.
     fn complete_before_cancel(&mut self, id: OpId) -> Errno {
         if self.is_due(id) {
             self.run(id);
