@@ -53,7 +53,7 @@ impl Builder {
         self
     }
 
-    /// Sets the faults; the default is none.
+    /// Sets the faults; the default is no faults.
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self

@@ -152,12 +152,12 @@ impl FileRequest {
             F::SetMode { at, mode } => {
                 DiskCall::immediate(path(at)?, move |disk, at| disk.set_mode(at, mode))
             }
-            _ => return self.read_on_file(disk, find),
+            _ => return self.read_transfer(disk, find),
         })
     }
 
-    /// Like [`read`](Self::read), for the calls on descriptors.
-    fn read_on_file(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
+    /// Like [`read`](Self::read), for reads and writes.
+    fn read_transfer(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
         use FileCall as F;
         let offset = |at: u64| (at != CURSOR).then_some(at);
         Ok(match self.0 {
@@ -173,6 +173,15 @@ impl FileRequest {
             F::WriteVector { fd, vectors, count, offset: at } => {
                 DiskCall::write(disk, find(fd)?, vectors_of(vectors, count), offset(at))
             }
+            _ => return self.read_on_file(disk, find),
+        })
+    }
+
+    /// Like [`read`](Self::read), for the other calls on descriptors.
+    fn read_on_file(&self, disk: &Disk, find: FindOpenFile<'_>) -> Result<DiskCall, Errno> {
+        use FileCall as F;
+        let offset = |at: u64| (at != CURSOR).then_some(at);
+        Ok(match self.0 {
             F::Sync { fd, .. } => {
                 let duration = disk.sync_time(find(fd)?);
                 DiskCall {
@@ -227,7 +236,11 @@ impl FileRequest {
             | F::Remove { .. }
             | F::Link { .. }
             | F::MakeDir { .. }
-            | F::SetMode { .. } => return Err(Errno::OPNOTSUPP),
+            | F::SetMode { .. }
+            | F::Read { .. }
+            | F::ReadVector { .. }
+            | F::Write { .. }
+            | F::WriteVector { .. } => return Err(Errno::OPNOTSUPP),
         })
     }
 

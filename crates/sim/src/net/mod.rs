@@ -166,7 +166,7 @@ impl Net {
         self.orphans.pop_front()
     }
 
-    /// Takes the descriptors that came with the last read.
+    /// Takes the descriptors passed with the last read.
     fn take_rights(&mut self, id: SocketId) -> Vec<FileId> {
         self.socket_mut(id).unix.as_mut().map_or_else(Vec::new, |part| part.take_rights())
     }

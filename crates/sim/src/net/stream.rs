@@ -165,7 +165,7 @@ impl Net {
         inbound.arrived -= count;
         if socket.unix.is_some() {
             self.after_local_read(id, count);
-            // This receive cannot take the descriptors that came with these bytes.
+            // This receive cannot take the descriptors passed with these bytes.
             let rights = self.take_rights(id);
             self.orphans.extend(rights);
         } else if inbound.unsent() > 0 {
@@ -183,7 +183,7 @@ impl Net {
         self.wake_sender_to(id);
     }
 
-    /// Takes received bytes and the descriptors that came with them.
+    /// Takes received bytes and the descriptors passed with them.
     pub(crate) fn read_message(&mut self, id: SocketId, most: usize) -> Datagram {
         let inbound = &mut self.socket_mut(id).inbound;
         let bytes: Vec<u8> = inbound.bytes.drain(..most).collect();

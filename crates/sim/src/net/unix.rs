@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 pub(crate) struct UnixPart {
     pub(crate) name: Option<Address>,
     pub(crate) peer_name: Option<Address>,
-    /// Descriptors that came with unread bytes.
+    /// Descriptors passed with unread bytes.
     passed: VecDeque<PassedDescriptors>,
     /// Number of bytes read so far: the offsets in `passed` count from the first byte.
     read: u64,
-    /// Descriptors that came with the bytes read last.
+    /// Descriptors passed with the bytes read last.
     received_rights: Vec<FileId>,
     /// Connects that wait for space in the backlog of this listener.
     connecting: VecDeque<SocketId>,
@@ -24,7 +24,7 @@ pub(crate) struct UnixPart {
     connecting_to: Option<SocketId>,
 }
 
-/// Descriptors that came with a range of bytes.
+/// Descriptors passed with a range of bytes.
 #[derive(Debug)]
 struct PassedDescriptors {
     start: u64,
@@ -39,7 +39,7 @@ impl UnixPart {
         self.passed.front().map_or(usize::MAX, |group| (group.end - self.read) as usize)
     }
 
-    /// Records that bytes were read, which makes the descriptors that came with them available.
+    /// Records that bytes were read, which makes the descriptors passed with them available.
     pub(crate) fn advance(&mut self, count: usize) {
         self.read += count as u64;
         while self.passed.front().is_some_and(|group| group.start < self.read) {

@@ -44,7 +44,7 @@ impl World {
     }
 
     /// Encodes the control messages of a datagram in at most `limit` bytes, and opens the
-    /// descriptors that came with it. Also returns whether something did not fit.
+    /// descriptors passed with it. Also returns whether something did not fit.
     pub(super) fn write_controls(
         &mut self,
         socket: SocketId,
