@@ -1,4 +1,4 @@
-//! Polling and dropping a task's future, with its panics caught.
+//! Polling and dropping a task's future, and catching its panics.
 
 use crate::unwind::{Panic, dispose_each};
 use std::future::Future;
@@ -6,14 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// The message of a panic.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &Panic) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("with a payload that is not text")
 }
 
-/// A task's result. If it is not taken, a panic of its drop is caught too.
+/// A task's result. If it is not taken, a panic while it is dropped is caught too.
 pub(crate) struct Outcome<T>(Option<Result<T, Panic>>);
 
 impl<T> Outcome<T> {
@@ -25,7 +25,7 @@ impl<T> Outcome<T> {
         self.0.take()
     }
 
-    /// The panic, if it is one. A result is dropped.
+    /// Returns the panic, if there was one. A result is dropped.
     pub(crate) fn into_panic(mut self) -> Option<Panic> {
         self.0.take_if(|outcome| outcome.is_err())?.err()
     }
@@ -37,7 +37,7 @@ impl<T> Drop for Outcome<T> {
     }
 }
 
-/// Polls a task's future. If it is ready or has panicked, it is dropped.
+/// Polls a task's future, and drops it once it is ready or has panicked.
 #[inline]
 pub(crate) fn poll<F: Future>(
     mut slot: Pin<&mut Option<F>>,
@@ -52,7 +52,7 @@ pub(crate) fn poll<F: Future>(
     Poll::Ready(Outcome(Some(outcome)))
 }
 
-/// Drops a task's future. Returns its panic, if that panics.
+/// Drops a task's future. Returns the panic if the drop panics.
 pub(crate) fn end<F>(mut slot: Pin<&mut Option<F>>) -> Option<Panic> {
     catch_unwind(AssertUnwindSafe(|| slot.set(None))).err()
 }

@@ -1,4 +1,4 @@
-//! Futures of other crates that take of the budget of a task.
+//! Task budget for the futures of other crates.
 
 use crate::base::budget;
 use pin_project_lite::pin_project;
@@ -16,9 +16,11 @@ pin_project! {
     }
 }
 
-/// A future that takes a unit of the task's [budget](crate::Builder::task_budget) when it is ready, as those of this crate do: for the futures of
-/// other crates, such as channels of `tokio::sync`, in loops that may never run empty. With the budget spent it is not polled, and its task goes on
-/// after the others. It is as cancel-safe as the future inside.
+/// Makes a future consume one unit of the task's [budget](crate::Builder::task_budget) when it is
+/// ready, like the futures of this crate. Use it for futures of other crates, such as the channels
+/// of `tokio::sync`, in loops that may never run out of work. Once the budget is spent, the future
+/// is not polled, and the task continues after the other ready tasks. It is as cancel-safe as the
+/// inner future.
 ///
 /// ```
 /// # annulus::run(async {

@@ -1,24 +1,25 @@
-//! The id that distinguishes a task from the others.
+//! Task ids.
 
 use std::fmt;
 
-/// A task, among those that are known: as long as it lives, or a [`JoinHandle`](super::JoinHandle) or
-/// [`AbortHandle`](super::AbortHandle) of it does, no other task of the process has its id. Afterwards it may be that of another one. It is
-/// the place of the task in memory, so that it costs nothing, and is another one in another run.
+/// Identifies a task. As long as the task, or a [`JoinHandle`](super::JoinHandle) or
+/// [`AbortHandle`](super::AbortHandle) of it, exists, no other task in the process has the same id.
+/// Afterwards the id may be reused. The id is the task's address in memory, so it costs nothing,
+/// and it differs between runs.
 ///
 /// ```
 /// annulus::run(async {
 ///     let task = annulus::spawn(async { annulus::task::id() });
 ///     let id = task.id();
 ///     assert_eq!(task.await.unwrap(), id);
-///     assert_eq!(annulus::task::try_id(), None, "this is the root future, which is no task");
+///     assert_eq!(annulus::task::try_id(), None, "the root future is not a task");
 /// });
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Id(usize);
 
 impl Id {
-    /// The id of no task: of one that was refused, since its runtime ends.
+    /// The id of a task that was refused because its runtime is ending. No task has this id.
     pub(crate) const NONE: Self = Self(0);
 
     pub(super) fn at(address: usize) -> Self {

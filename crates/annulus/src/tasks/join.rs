@@ -1,4 +1,4 @@
-//! Waiting for a task, or ending it.
+//! Handles that wait for a task or abort it.
 
 use super::body::Outcome;
 use super::id::Id;
@@ -10,10 +10,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Waits for a task's result. Dropping it detaches the task, which goes on; a panic of a detached task is reported by the panic hook
-/// and ends only that task. In a simulation (feature `sim`) it fails the run.
+/// Waits for a task's result. Dropping the handle detaches the task, which continues to run. A
+/// panic of a detached task is reported by the panic hook and ends only that task. In a simulation
+/// (feature `sim`) it fails the run.
 ///
-/// Awaiting it is cancel-safe: the result stays until it is taken.
+/// Awaiting the handle is cancel-safe: the result stays until it has been taken.
 ///
 /// ```
 /// annulus::run(async {
@@ -26,35 +27,37 @@ use std::task::{Context, Poll};
 /// });
 /// ```
 pub struct JoinHandle<T> {
-    /// `None` if it was refused.
+    /// `None` if the task was refused.
     task: Option<JoinRef<T>>,
 }
 
 impl<T> JoinHandle<T> {
-    /// The handle of a task; of none, if it was not made because its runtime ends.
+    /// Creates the handle of a task, or of no task if it was refused because its runtime is ending.
     pub(crate) fn new(task: Option<JoinRef<T>>) -> Self {
         Self { task }
     }
 
-    /// Ends the task: its future is dropped, on its own thread, before it would run again. Then this handle gives an error that
-    /// [is a cancellation](JoinError::is_cancelled). If the task finishes first, its result stays; if it has, nothing happens.
+    /// Aborts the task: its future is dropped, on the task's own thread, before it would run again.
+    /// This handle then returns an error that [is a cancellation](JoinError::is_cancelled). If the
+    /// task finishes first, its result is kept. If it has already finished, nothing happens.
     pub fn abort(&self) {
         if !self.is_finished() {
             self.abort_handle().abort();
         }
     }
 
-    /// The task's id; of one that was refused, since its runtime ends, that of no task.
+    /// Returns the task's id. If the task was refused because its runtime is ending, no other task
+    /// has this id.
     pub fn id(&self) -> Id {
         self.task.as_ref().map_or(Id::NONE, JoinRef::id)
     }
 
-    /// A handle that aborts the task, and does not wait for it.
+    /// Returns a handle that can abort the task without waiting for it.
     pub fn abort_handle(&self) -> AbortHandle {
         AbortHandle::new(self.task.as_ref().map(JoinRef::task))
     }
 
-    /// Whether the task has finished, or was aborted and its future is dropped.
+    /// Returns true if the task has finished, or has been aborted and its future dropped.
     pub fn is_finished(&self) -> bool {
         self.task.as_ref().is_none_or(|task| task.join_state().is_done())
     }
@@ -92,7 +95,8 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// Aborts a task, from any thread and any number of places. It keeps neither the task nor its runtime going.
+/// Aborts a task from any thread. It can be cloned, and keeps neither the task nor its runtime
+/// running.
 ///
 /// ```
 /// annulus::run(async {
@@ -115,21 +119,23 @@ impl AbortHandle {
         Self { task }
     }
 
-    /// Ends the task: its future is dropped, on its own thread, before it would run again. If the task has finished, nothing
-    /// happens.
+    /// Aborts the task: its future is dropped, on the task's own thread, before it would run again.
+    /// If the task has already finished, nothing happens.
     pub fn abort(&self) {
         if let Some(task) = self.task.as_ref().filter(|task| !task.is_done()) {
             task.clone().abort();
         }
     }
 
-    /// The task's id; of one that was refused, since its runtime ends, that of no task.
+    /// Returns the task's id. If the task was refused because its runtime is ending, no other task
+    /// has this id.
     pub fn id(&self) -> Id {
         self.task.as_ref().map_or(Id::NONE, TaskRef::id)
     }
 
-    /// Whether the task has finished, or was aborted and its future is dropped. On another thread than the task's it may become true
-    /// a moment after the task's result is there.
+    /// Returns true if the task has finished, or has been aborted and its future dropped. On
+    /// threads other than the task's own, it may become true a moment after the result is
+    /// available.
     pub fn is_finished(&self) -> bool {
         self.task.as_ref().is_none_or(TaskRef::is_done)
     }

@@ -1,4 +1,4 @@
-//! Why a task has no result.
+//! The error of a task that has no result.
 
 use super::panic_message;
 use crate::unwind::Panic;
@@ -6,7 +6,8 @@ use std::fmt;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// Why a task has no result: it was cancelled, or it panicked. By `?` it becomes an [`io::Error`] of the kind `Other`.
+/// The error of a task that was cancelled or panicked. The `?` operator converts it to an
+/// [`io::Error`] of kind `Other`.
 ///
 /// ```
 /// annulus::run(async {
@@ -20,7 +21,7 @@ pub struct JoinError(Cause);
 
 enum Cause {
     Cancelled,
-    /// In a mutex only so that the error is `Sync`, as those of other libraries are.
+    /// The payload is in a mutex only to make the error `Sync`.
     Panicked(Mutex<Panic>),
 }
 
@@ -33,31 +34,35 @@ impl JoinError {
         Self(Cause::Panicked(Mutex::new(payload)))
     }
 
-    /// Whether the task was aborted, or its runtime ended first. If its future panicked when that dropped it, it is a panic instead.
+    /// Returns true if the task was aborted, or if its runtime ended first. If the future panicked
+    /// while it was being dropped, the error is a panic instead.
     pub fn is_cancelled(&self) -> bool {
         matches!(self.0, Cause::Cancelled)
     }
 
-    /// Whether the task panicked.
+    /// Returns true if the task panicked.
     pub fn is_panic(&self) -> bool {
         !self.is_cancelled()
     }
 
-    /// The panic's payload, to resume it with [`std::panic::resume_unwind`].
+    /// Returns the panic's payload, for example for [`std::panic::resume_unwind`].
     ///
     /// # Panics
-    /// If the task did not panic; ask [`is_panic`](Self::is_panic) first, or call [`try_into_panic`](Self::try_into_panic).
+    /// If the task did not panic. Check [`is_panic`](Self::is_panic) first, or call
+    /// [`try_into_panic`](Self::try_into_panic).
     #[track_caller]
     pub fn into_panic(self) -> Panic {
         match self.try_into_panic() {
             Ok(payload) => payload,
             Err(error) => {
-                panic!("into_panic of an error that is no panic, but: {error}; call try_into_panic")
+                panic!(
+                    "into_panic was called on an error that is not a panic ({error}); call try_into_panic"
+                )
             }
         }
     }
 
-    /// As [`into_panic`](Self::into_panic), for an error that may be no panic.
+    /// Like [`into_panic`](Self::into_panic), but returns an error instead of panicking.
     ///
     /// # Errors
     /// The error itself, if the task did not panic.

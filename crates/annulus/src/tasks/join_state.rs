@@ -1,4 +1,5 @@
-//! The result of a task, for its join handle. Locked once when the task is done and once when it is joined, not for wakes.
+//! The result of a task, for its join handle. It is locked once when the task is done and once when
+//! it is joined, but not for wakes.
 
 use super::body::Outcome;
 use crate::unwind::{dispose_each, wake_each};
@@ -9,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 pub(crate) struct JoinState<T>(Mutex<State<T>>);
 
 enum State<T> {
-    /// The task is not done; the waker of its join handle, if that was polled.
+    /// The task is not done. Holds the waker of its join handle, if that has been polled.
     Live(Option<Waker>),
     /// The task is done, with or without a result.
     Done(Option<Outcome<T>>),
@@ -22,7 +23,8 @@ impl<T> JoinState<T> {
         Self(Mutex::new(State::Live(None)))
     }
 
-    /// The task is done; without an outcome, its future was dropped. Returns the outcome if there is no join handle.
+    /// Records that the task is done. `None` means that its future was dropped. Returns the outcome
+    /// if there is no join handle.
     pub(crate) fn complete(&self, outcome: Option<Outcome<T>>) -> Option<Outcome<T>> {
         let mut state = self.state();
         let State::Live(joiner) = &mut *state else { return outcome };
@@ -33,17 +35,18 @@ impl<T> JoinState<T> {
         None
     }
 
-    /// The outcome, once; `None` if there is none, or it was taken.
+    /// Returns the outcome once. The result is `None` if there is no outcome, or if it has been
+    /// taken.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Option<Outcome<T>>> {
         let mut state = self.state();
         let stale = match &mut *state {
             State::Done(outcome) => return Poll::Ready(outcome.take()),
             State::Live(Some(joiner)) if joiner.will_wake(cx.waker()) => None,
             State::Live(joiner) => joiner.replace(cx.waker().clone()),
-            State::Detached => unreachable!("a dropped handle is not polled"),
+            State::Detached => unreachable!("a dropped join handle cannot be polled"),
         };
-        // The drop of a waker runs foreign code, so not under the lock. Its clone does too, but only a waker of the program's own that
-        // touches this handle there could notice.
+        // Dropping a waker runs foreign code, so it must not happen under the lock. Cloning one
+        // does too, but only a custom waker that uses this same handle could notice.
         drop(state);
         dispose_each(stale);
         Poll::Pending
@@ -53,7 +56,7 @@ impl<T> JoinState<T> {
         matches!(*self.state(), State::Done(_))
     }
 
-    /// The join handle is dropped. Returns the outcome that it has not taken.
+    /// Records that the join handle has been dropped. Returns the outcome if it was not taken.
     pub(crate) fn detach(&self) -> Option<Outcome<T>> {
         let old = replace(&mut *self.state(), State::Detached);
         match old {

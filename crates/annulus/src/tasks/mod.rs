@@ -1,4 +1,4 @@
-//! Tasks: their memory, their queue, the inbox of other threads.
+//! Tasks: their memory, the run queue, and the inbox that other threads wake and spawn through.
 
 mod body;
 mod cooperative;
@@ -17,7 +17,8 @@ mod run_queue;
 #[cfg(test)]
 mod tests;
 
-/// The atomics of reference counts and remote flags. The model in `tests/task_refs.rs` puts loom's in their place.
+/// The atomics of reference counts and remote flags. The model in `tests/task_refs.rs` replaces
+/// them with loom's.
 mod atomic {
     pub(crate) use std::cell::Cell;
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicU8, Ordering, fence};
@@ -51,8 +52,8 @@ where
     JoinHandle::new(Some(raw::send(future, remote, Location::caller())))
 }
 
-/// Takes one unit of the task's [budget](crate::Builder::task_budget): at zero, the other ready tasks run first. For loops that
-/// may always find something to do.
+/// Consumes one unit of the task's [budget](crate::Builder::task_budget). If none is left, the
+/// other ready tasks run first. Use it in loops that may always find something to do.
 pub async fn consume_budget() {
     poll_fn(|cx| budget::poll_take(cx)).await;
 }

@@ -1,4 +1,4 @@
-//! Whether a thread owns a task, and the run queue of this thread.
+//! Whether this thread owns a task, and the run queue of this thread.
 
 use super::RunQueue;
 use super::raw::TaskRef;
@@ -8,27 +8,27 @@ use std::ptr::{from_ref, null};
 use std::rc::Rc;
 
 thread_local! {
-    /// The inbox of the runtime that this thread runs: compared, never followed. Apart from the queue, since without a destructor
-    /// its read is a plain load.
+    /// The inbox of the runtime that this thread runs. It is compared but never dereferenced. It is
+    /// separate from the queue because reading a thread-local without a destructor is a plain load.
     static OWNED: Cell<*const Remote> = const { Cell::new(null()) };
     static RUN_QUEUE: RefCell<Option<Rc<RunQueue>>> = const { RefCell::new(None) };
 }
 
-/// Makes this thread the owner of a runtime's tasks, until [`leave`]. On a thread that is ending it may have no effect; then wakes
-/// from this thread use the inbox.
+/// Makes this thread the owner of a runtime's tasks, until [`leave`]. On a thread that is ending
+/// this may have no effect; wakes from this thread then use the inbox.
 pub(crate) fn enter(remote: &Remote, run_queue: &Rc<RunQueue>) {
     if RUN_QUEUE.try_with(|slot| slot.replace(Some(run_queue.clone()))).is_ok() {
         OWNED.set(from_ref(remote));
     }
 }
 
-/// Ends the ownership: wakes from this thread use the inbox from now on.
+/// Ends the ownership. From now on wakes from this thread use the inbox.
 pub(crate) fn leave() {
     OWNED.set(null());
     _ = RUN_QUEUE.try_with(RefCell::take);
 }
 
-/// Whether the runtime with this inbox runs on this thread: never true on a thread that did not build it.
+/// Returns true if the runtime with this inbox runs on this thread.
 #[inline]
 pub(crate) fn is_owner(remote: &Remote) -> bool {
     OWNED.get() == from_ref(remote)
@@ -39,6 +39,6 @@ pub(crate) fn is_owner(remote: &Remote) -> bool {
 pub(crate) fn push(task: TaskRef) {
     RUN_QUEUE.with(|queue| {
         let queue = queue.borrow();
-        queue.as_ref().expect("an owner has a run queue").push(task);
+        queue.as_ref().expect("the owner thread has a run queue").push(task);
     });
 }

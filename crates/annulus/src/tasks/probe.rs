@@ -1,27 +1,28 @@
-//! The loop's reports of its polls, to measure them.
+//! Hooks for measuring the polls of the loop.
 
 use std::panic::Location;
 
-/// Is notified of each poll. The code that polls is generic over it, so that it costs nothing in a turn that is not timed.
+/// Is notified of each poll. The polling code is generic over it, so it costs nothing in turns that
+/// are not timed.
 pub(crate) trait Probe {
-    /// The future that `block_on` runs, or the first of the ready tasks, is about to be polled.
+    /// Called before the root future or the first ready task is polled.
     #[inline]
     fn polls_begin(&self) {}
 
-    /// The first task of the run queue is taken out, to be polled.
+    /// Called when the next task has been taken out of the run queue to be polled.
     #[inline]
     fn task_taken(&self) {}
 
-    /// A task was polled, spawned at this place; without one, the future that `block_on` runs.
+    /// Called after a poll, with the location that spawned the task, or `None` for the root future.
     #[inline]
     fn polled(&self, _spawned_at: Option<&'static Location<'static>>) {}
 
-    /// The ready tasks were polled.
+    /// Called after the ready tasks have been polled.
     #[inline]
     fn polls_end(&self) {}
 }
 
-/// Measures nothing.
+/// A probe that measures nothing.
 pub(crate) struct Unmeasured;
 
 impl Probe for Unmeasured {}

@@ -1,8 +1,9 @@
-//! A task's memory, and counted pointers to it: one allocation, which begins with its head.
+//! A task's memory, one allocation that begins with its head, and counted pointers to it.
 //!
-//! A task's *owner* is the thread of the runtime that it was spawned on. The future and the head's cells are used by the owner
-//! only. The remote flags, the join state and constants are shared by all threads. Until a task has reached its runtime, the
-//! spawning thread counts as the owner. The memory is freed with the last reference; future and result are dropped before.
+//! A task's *owner* is the thread of the runtime that it was spawned on. Only the owner uses the
+//! future and the head's cells. The remote flags, the join state and the constants are shared by
+//! all threads. Until a task has reached its runtime, the spawning thread counts as the owner. The
+//! memory is freed with the last reference; the future and the result are dropped before that.
 #![allow(unsafe_code)]
 
 use super::body::{self, Outcome};
@@ -24,13 +25,15 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
 
-/// The states of a task. Only its owner reads and changes them.
+/// The state of a task. Only its owner reads and changes it.
 ///
-/// A task is *new* until the owner has linked it into the list of live tasks, which also queues it. *Queued* means that it is in the
-/// run queue, once; there a wake changes nothing. The owner takes it out and polls it: it is *running*. A wake during the poll makes
-/// it *notified*. After the poll it is *done* if its future has completed or panicked, *queued* again if it was notified, and else
-/// *waiting*; then a wake queues it. An abort, and the end of the runtime, drop its future in any state but running: it is *done*.
-/// While the future is dropped the task counts as running, so that a wake from the drop does not queue it.
+/// A task is *new* until the owner has linked it into the list of live tasks, which also queues it.
+/// A *queued* task is in the run queue, once; a wake then changes nothing. While the owner polls
+/// it, it is *running*. A wake during the poll makes it *notified*. After the poll it is *done* if
+/// its future has completed or panicked, *queued* again if it was notified, and otherwise
+/// *waiting*, until a wake queues it. An abort or the end of the runtime drops its future in any
+/// state but running, and then it is *done*. While the future is being dropped the task counts as
+/// running, so a wake from the drop does not queue it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     New,
@@ -41,29 +44,30 @@ pub(crate) enum State {
     Done,
 }
 
-/// The part that all tasks have.
+/// The part that is the same for all tasks.
 struct Head {
-    /// References of all threads: the memory is freed with the last.
+    /// The references held by all threads. The memory is freed with the last one.
     refs: Refs,
-    /// Set by other threads: the task is in the inbox, or was aborted.
+    /// Set by other threads: the task is in the inbox, or has been aborted.
     remote_flags: RemoteFlags,
-    /// The owner's.
+    /// Used only by the owner.
     state: Cell<State>,
-    /// The owner's: the index in the list of live tasks.
+    /// The index in the list of live tasks. Used only by the owner.
     index: Cell<u32>,
-    /// The owner's: how often it was polled, and in nanoseconds when last, or 0 if the runtime keeps no time.
+    /// The number of polls, and the time of the last one in nanoseconds, or 0 if the runtime does
+    /// not record times. Used only by the owner.
     polls: Cell<u64>,
     polled_at: Cell<u64>,
-    /// The runtime's inbox, by which other threads wake the task.
+    /// The runtime's inbox, through which other threads wake the task.
     remote: Arc<Remote>,
     spawned_at: &'static Location<'static>,
-    /// The span of the feature `tracing`; without that, empty.
+    /// The span of the feature `tracing`; empty without that feature.
     span: TaskSpan,
     /// The functions that know the types of the future and its result.
     vtable: &'static Vtable,
 }
 
-/// A head, and the part that depends on the result's type only.
+/// A head, and the part that depends only on the type of the result.
 #[repr(C)]
 struct Joinable<T> {
     head: Head,
@@ -71,7 +75,7 @@ struct Joinable<T> {
 }
 
 impl<T> Joinable<T> {
-    /// Drops a result that no join handle takes. A panic is reported to the runtime.
+    /// Drops a result that no join handle will take. A panic is reported to the runtime.
     #[inline]
     fn discard(&self, outcome: Option<Outcome<T>>) {
         if let Some(panic) = outcome.and_then(Outcome::into_panic) {
@@ -80,22 +84,23 @@ impl<T> Joinable<T> {
     }
 }
 
-/// All of a task. It begins with its head, so that a pointer to one is a pointer to the other.
+/// A whole task. It begins with its head, so a pointer to one is a pointer to the other.
 #[repr(C)]
 struct Task<F: Future> {
     joinable: Joinable<F::Output>,
-    /// The owner's. Never moved; `None` once the task is done.
+    /// Never moved; `None` once the task is done. Used only by the owner.
     future: UnsafeCell<Option<F>>,
 }
 
-/// The functions that depend on the future's type. Each takes a pointer to a live task of the type that the table was made for.
+/// The functions that depend on the future's type. Each takes a pointer to a live task of the type
+/// that the table was created for.
 struct Vtable {
-    /// Polls the future. True if it is done, and its result is in the join state. Only on the owner's thread, and not while the task
-    /// runs.
+    /// Polls the future. Returns true if it is done and its result is in the join state. Call this
+    /// only on the owner's thread, and not while the task runs.
     poll: unsafe fn(NonNull<Head>, &mut Context<'_>) -> bool,
-    /// Drops the future. Only on the owner's thread, and not while the task runs.
+    /// Drops the future. Call this only on the owner's thread, and not while the task runs.
     cancel: unsafe fn(NonNull<Head>),
-    /// Frees the memory. Only with the last reference.
+    /// Frees the memory. Call this only with the last reference.
     free: unsafe fn(NonNull<Head>),
 }
 
@@ -103,41 +108,45 @@ impl<F: Future> Task<F> {
     const VTABLE: Vtable = Vtable { poll: Self::poll, cancel: Self::cancel, free: Self::free };
 
     unsafe fn poll(task: NonNull<Head>, cx: &mut Context<'_>) -> bool {
-        // SAFETY: by the contract of `Vtable` it is a live task of this type.
+        // SAFETY: by the contract of `Vtable` this is a live task of this type.
         let task = unsafe { task.cast::<Self>().as_ref() };
-        // SAFETY: by the contract of `Vtable` this is the owner's thread, and no other reference to the future exists.
+        // SAFETY: by the contract of `Vtable` this is the owner's thread, and no other reference to
+        // the future exists.
         let Poll::Ready(outcome) = body::poll(unsafe { task.future() }, cx) else { return false };
         task.joinable.discard(task.joinable.join_state.complete(Some(outcome)));
         true
     }
 
     unsafe fn cancel(task: NonNull<Head>) {
-        // SAFETY: by the contract of `Vtable` it is a live task of this type.
+        // SAFETY: by the contract of `Vtable` this is a live task of this type.
         let task = unsafe { task.cast::<Self>().as_ref() };
-        // SAFETY: by the contract of `Vtable` this is the owner's thread, and no other reference to the future exists.
+        // SAFETY: by the contract of `Vtable` this is the owner's thread, and no other reference to
+        // the future exists.
         let panic = body::end(unsafe { task.future() });
         _ = task.joinable.join_state.complete(panic.map(Outcome::panicked));
     }
 
     unsafe fn free(task: NonNull<Head>) {
-        // SAFETY: `make` has boxed it, and by the contract of `Vtable` this is the last reference.
+        // SAFETY: `make` boxed the task, and by the contract of `Vtable` this is the last
+        // reference.
         drop(unsafe { Box::from_raw(task.cast::<Self>().as_ptr()) });
     }
 
     /// # Safety
-    /// Only on the owner's thread, and not while another such reference lives.
+    /// Must be called on the owner's thread, and not while another such reference exists.
     #[allow(clippy::mut_from_ref)]
     unsafe fn future(&self) -> Pin<&mut Option<F>> {
-        // SAFETY: by the contract of this function it is the only reference; the future is not moved before it is dropped.
+        // SAFETY: by the contract of this function this is the only reference, and the future is
+        // not moved before it is dropped.
         unsafe { Pin::new_unchecked(&mut *self.future.get()) }
     }
 }
 
-/// Makes a task: a reference for the owner's list, and one for the join handle.
+/// Creates a task. Returns one reference for the owner's list and one for the join handle.
 ///
 /// # Safety
-/// Called on the thread that owns the remote; or the future is `Send`, and the task is pushed to that remote, or cancelled, before
-/// any other use.
+/// Must be called on the thread that owns the remote, unless the future is `Send` and the task is
+/// pushed to that remote, or cancelled, before any other use.
 pub(crate) unsafe fn make<F>(
     future: F,
     remote: Arc<Remote>,
@@ -161,17 +170,17 @@ where
     };
     let joinable = Joinable { head, join_state: JoinState::new() };
     let task = Box::new(Task { joinable, future: UnsafeCell::new(Some(future)) });
-    // A pointer to the whole box, so that all parts of the task may be used through it.
+    // The pointer is to the whole box, so all parts of the task may be accessed through it.
     let task = NonNull::from(Box::leak(task)).cast();
     (TaskRef(task), JoinRef { task: TaskRef(task), _result: PhantomData })
 }
 
-/// The functions of the tasks with futures of this type, which may have no name.
+/// Returns the functions for tasks with futures of this type, which may be unnameable.
 fn vtable<F: Future>(_: &F) -> &'static Vtable {
     &Task::<F>::VTABLE
 }
 
-/// Makes a task and sends it to its owner. If that runtime has ended, the future is dropped here.
+/// Creates a task and sends it to its owner. If that runtime has ended, the future is dropped here.
 pub(crate) fn send<F>(
     future: F,
     remote: &Arc<Remote>,
@@ -184,22 +193,26 @@ where
     // SAFETY: the future is `Send`, and the next line pushes the task.
     let (task, link) = unsafe { make(future, remote.clone(), spawned_at) };
     if let Err(task) = remote.push(task) {
-        // SAFETY: the owner has not taken the task and never will, so this thread counts as the owner.
+        // SAFETY: the owner has not taken the task and never will, so this thread counts as the
+        // owner.
         unsafe { task.owned() }.cancel();
     }
     link
 }
 
-/// A counted reference to a task, for any thread.
+/// A counted reference to a task, usable on any thread.
 pub(crate) struct TaskRef(NonNull<Head>);
 
-// SAFETY: safe methods use what all threads share, see the module. The owner's parts are used by unsafe methods, and by the count of
-// references, which gets as a flag whether this is the owner's thread.
+// SAFETY: safe methods use only what all threads share (see the module). The owner's parts are used
+// only by unsafe methods, and by the reference count, which is told whether this is the owner's
+// thread.
 unsafe impl Send for TaskRef {}
-// SAFETY: safe methods through a shared reference use only what all threads share, or get as a flag whether this is the owner's thread.
+// SAFETY: through a shared reference, safe methods use only what all threads share, or the
+// reference count, which is told whether this is the owner's thread.
 unsafe impl Sync for TaskRef {}
 
-// A panic leaves no state broken: those of the future are caught, and no other part of a task runs foreign code.
+// A panic leaves no state broken: panics of the future are caught, and no other part of a task runs
+// foreign code.
 impl UnwindSafe for TaskRef {}
 impl RefUnwindSafe for TaskRef {}
 
@@ -214,25 +227,26 @@ impl TaskRef {
             }
         } else if self.head().remote_flags.enter_inbox() {
             let remote = self.head().remote.clone();
-            // It fails only after the end, when every task is done.
+            // This fails only after the end of the runtime, when every task is done.
             _ = remote.push(self);
         }
     }
 
-    /// Ends the task before it runs again, from any thread.
+    /// Ends the task before it runs again. Can be called on any thread.
     pub(crate) fn abort(self) {
         self.head().remote_flags.abort();
         self.wake();
     }
 
-    /// Whether the task is done. On another thread than its owner's that may be seen late.
+    /// Returns true if the task is done. Threads other than the owner's may see this late.
     pub(crate) fn is_done(&self) -> bool {
         self.head().refs.is_returned()
     }
 
     pub(crate) fn waker(&self) -> Waker {
         self.head().span.waker("waker.clone");
-        // SAFETY: the raw waker has the clone's reference, and its functions keep the contract of `RawWaker`.
+        // SAFETY: the raw waker holds the clone's reference, and its functions keep the contract of
+        // `RawWaker`.
         unsafe { Waker::from_raw(self.clone().into_raw()) }
     }
 
@@ -245,15 +259,16 @@ impl TaskRef {
         Id::at(self.0.as_ptr().addr())
     }
 
-    /// The owner has taken it out of the inbox: the next wake from another thread puts it there again.
+    /// Records that the owner has taken the task out of the inbox. The next wake from another
+    /// thread puts it there again.
     pub(crate) fn leave_inbox(&self) {
         self.head().remote_flags.leave_inbox();
     }
 
-    /// The task with its owner's parts.
+    /// Returns access to the owner's parts of the task.
     ///
     /// # Safety
-    /// Only on the owner's thread, or before the owner knows the task.
+    /// Must be called on the owner's thread, or before the owner knows the task.
     #[inline]
     pub(crate) unsafe fn owned(&self) -> Owned<'_> {
         Owned { task: self, _not_send: PhantomData }
@@ -261,17 +276,17 @@ impl TaskRef {
 
     #[inline]
     fn head(&self) -> &Head {
-        // SAFETY: a task lives as long as a reference to it.
+        // SAFETY: a task lives as long as there is a reference to it.
         unsafe { self.0.as_ref() }
     }
 
-    /// Gives the reference to a raw waker.
+    /// Moves the reference into a raw waker.
     fn into_raw(self) -> RawWaker {
         raw_waker(ManuallyDrop::new(self).0)
     }
 }
 
-/// A task on its owner's thread, which uses the owner's parts.
+/// Access to the owner's parts of a task, on the owner's thread.
 pub(crate) struct Owned<'a> {
     task: &'a TaskRef,
     _not_send: PhantomData<*const ()>,
@@ -282,12 +297,12 @@ impl Owned<'_> {
         self.head().state.get()
     }
 
-    /// The task's index in the list of live tasks.
+    /// Returns the task's index in the list of live tasks.
     pub(crate) fn index(&self) -> u32 {
         self.head().index.get()
     }
 
-    /// Notes a poll at this time.
+    /// Records a poll at this time.
     #[inline]
     pub(crate) fn note_poll(&self, time: u64) {
         let head = self.head();
@@ -295,13 +310,14 @@ impl Owned<'_> {
         head.polled_at.set(time);
     }
 
-    /// How often it was polled, and when last.
+    /// Returns the number of polls, and the time of the last one.
     pub(crate) fn polls(&self) -> (u64, Duration) {
         let head = self.head();
         (head.polls.get(), Duration::from_nanos(head.polled_at.get()))
     }
 
-    /// Notes that a new task was linked at this index of the list. The caller must queue it.
+    /// Records that a new task has been linked into the list at this index. The caller must queue
+    /// it.
     ///
     /// # Panics
     /// If the task is not new.
@@ -311,7 +327,7 @@ impl Owned<'_> {
         self.head().state.set(State::Queued);
     }
 
-    /// Notes a wake. True if the caller must queue the task.
+    /// Records a wake. Returns true if the caller must queue the task.
     #[inline]
     pub(crate) fn notify(&self) -> bool {
         let state = &self.head().state;
@@ -324,11 +340,11 @@ impl Owned<'_> {
         to_queue
     }
 
-    /// Polls the future once, or drops it if the task was aborted. Returns the state: waiting, queued (the caller must queue it), or
-    /// done.
+    /// Polls the future once, or drops it if the task has been aborted. Returns the new state:
+    /// waiting, queued (the caller must queue the task), or done.
     ///
     /// # Safety
-    /// Only for a queued task.
+    /// The task must be queued.
     #[inline]
     pub(crate) unsafe fn run(&self) -> State {
         let head = self.head();
@@ -337,9 +353,10 @@ impl Owned<'_> {
             return State::Done;
         }
         head.state.set(State::Running);
-        // SAFETY: the waker is never dropped, and lives no longer than the reference in `self`.
+        // SAFETY: the waker is never dropped, and does not outlive the reference in `self`.
         let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw_waker(self.task.0)) });
-        // SAFETY: a live task, on the owner's thread, that was queued and so did not run.
+        // SAFETY: the task is live and was queued, so it is not running; this is the owner's
+        // thread.
         let done = unsafe { (head.vtable.poll)(self.task.0, &mut Context::from_waker(&waker)) };
         let next = match head.state.get() {
             _ if done => State::Done,
@@ -353,7 +370,7 @@ impl Owned<'_> {
         next
     }
 
-    /// Drops the future. False if the task runs, or is done.
+    /// Drops the future. Returns false if the task is running or done.
     pub(crate) fn cancel(&self) -> bool {
         let head = self.head();
         if matches!(head.state.get(), State::Running | State::Notified | State::Done) {
@@ -361,7 +378,8 @@ impl Owned<'_> {
         }
         // The drop of the future may wake the task.
         head.state.set(State::Running);
-        // SAFETY: a live task that did not run, on the owner's thread or unknown to the owner.
+        // SAFETY: the task is live and not running, and this is the owner's thread, or the owner
+        // does not know the task.
         unsafe { (head.vtable.cancel)(self.task.0) };
         head.state.set(State::Done);
         head.refs.return_reserve();
@@ -390,13 +408,14 @@ impl Drop for TaskRef {
         let owner = is_owner(&head.remote);
         let free = head.vtable.free;
         if head.refs.release(owner) {
-            // SAFETY: it was the last reference.
+            // SAFETY: this was the last reference.
             unsafe { free(self.0) };
         }
     }
 }
 
-/// A reference to a task with a result of this type, `Send` and `Sync` as a box with the result in a mutex.
+/// A reference to a task with a result of this type. It is `Send` and `Sync` when a boxed mutex of
+/// the result is.
 pub(crate) struct JoinRef<T> {
     task: TaskRef,
     _result: PhantomData<Box<Mutex<T>>>,
@@ -407,13 +426,14 @@ impl<T> JoinRef<T> {
         &self.joinable().join_state
     }
 
-    /// The join handle is dropped.
+    /// Records that the join handle has been dropped.
     pub(crate) fn detach(&self) {
         self.joinable().discard(self.join_state().detach());
     }
 
     fn joinable(&self) -> &Joinable<T> {
-        // SAFETY: the task lives as long as this reference, and `make` gave both the same type.
+        // SAFETY: the task lives as long as this reference, and `make` created both with the same
+        // type.
         unsafe { self.task.0.cast::<Joinable<T>>().as_ref() }
     }
 
@@ -421,7 +441,7 @@ impl<T> JoinRef<T> {
         self.task.id()
     }
 
-    /// Another reference to the task.
+    /// Returns another reference to the task.
     pub(crate) fn task(&self) -> TaskRef {
         self.task.clone()
     }
@@ -433,39 +453,43 @@ fn raw_waker(task: NonNull<Head>) -> RawWaker {
     RawWaker::new(task.as_ptr().cast_const().cast(), &WAKER)
 }
 
-/// The reference of a raw waker.
+/// Returns the reference that a raw waker holds.
 ///
 /// # Safety
-/// The pointer is from [`raw_waker`], and has a reference.
+/// The pointer must come from [`raw_waker`], and must hold a reference.
 #[inline]
 unsafe fn held(task: *const ()) -> TaskRef {
-    // SAFETY: `raw_waker` made it from a pointer that is not null.
+    // SAFETY: `raw_waker` created it from a pointer that is not null.
     TaskRef(unsafe { NonNull::new_unchecked(task.cast_mut().cast()) })
 }
 
 unsafe fn clone(task: *const ()) -> RawWaker {
-    // SAFETY: by the contract of `RawWaker` the pointer is a live waker's, which keeps its reference.
+    // SAFETY: by the contract of `RawWaker` the pointer belongs to a live waker, which keeps its
+    // reference.
     let task = ManuallyDrop::new(unsafe { held(task) });
     task.head().span.waker("waker.clone");
     TaskRef::clone(&task).into_raw()
 }
 
 unsafe fn wake(task: *const ()) {
-    // SAFETY: by the contract of `RawWaker` the pointer is a live waker's, which gives its reference up.
+    // SAFETY: by the contract of `RawWaker` the pointer belongs to a live waker, which gives up its
+    // reference.
     let task = unsafe { held(task) };
     task.head().span.waker("waker.wake");
     task.wake();
 }
 
 unsafe fn wake_by_ref(task: *const ()) {
-    // SAFETY: by the contract of `RawWaker` the pointer is a live waker's, which keeps its reference.
+    // SAFETY: by the contract of `RawWaker` the pointer belongs to a live waker, which keeps its
+    // reference.
     let task = ManuallyDrop::new(unsafe { held(task) });
     task.head().span.waker("waker.wake_by_ref");
     TaskRef::clone(&task).wake();
 }
 
 unsafe fn release(task: *const ()) {
-    // SAFETY: by the contract of `RawWaker` the pointer is a live waker's, which gives its reference up.
+    // SAFETY: by the contract of `RawWaker` the pointer belongs to a live waker, which gives up its
+    // reference.
     let task = unsafe { held(task) };
     task.head().span.waker("waker.drop");
     drop(task);

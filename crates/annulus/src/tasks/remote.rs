@@ -17,13 +17,14 @@ use std::sync::atomic::{self, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wake_state::WakeState;
 
-/// Tasks woken by other threads, and the way to wake a sleeping loop: a task goes into the inbox, then the loop is woken.
+/// Tasks woken by other threads, and the means to wake a sleeping loop. A task is put into the
+/// inbox, and then the loop is woken.
 pub(crate) struct Remote {
-    /// Tasks that the loop takes in at its next turn.
+    /// Tasks that the loop takes in on its next turn.
     inbox: Mutex<Inbox>,
-    /// Whether a wake has to end the loop's sleep.
+    /// Whether a wake must end the loop's sleep.
     wake_state: WakeState,
-    /// The loop was asked to end.
+    /// Set when the loop must end.
     stopped: AtomicBool,
     /// An eventfd that the loop polls.
     wake_fd: Option<EventFd>,
@@ -31,11 +32,11 @@ pub(crate) struct Remote {
     remote_wakes: AtomicU64,
     /// System calls made to end the loop's sleep.
     wakeups: AtomicU64,
-    /// Streams that are open here, as of the last turn.
+    /// Open streams of the runtime, as of the last turn.
     streams: AtomicUsize,
-    /// The memory limit of the runtime, to be asked by its handles.
+    /// The memory limit of the runtime, for its handles.
     memory: Option<MemoryLimit>,
-    /// Panics of tasks without a join handle, by which a simulation fails.
+    /// Panics of tasks without a join handle, which make a simulation fail.
     #[cfg(feature = "sim")]
     lost_panics: lost_panics::LostPanics,
 }
@@ -43,14 +44,15 @@ pub(crate) struct Remote {
 #[derive(Default)]
 struct Inbox {
     tasks: Vec<TaskRef>,
-    /// Spawning is refused.
+    /// Whether spawning is refused.
     closed: bool,
-    /// Every task was dropped; only tasks that were never polled can still arrive.
+    /// Whether every task has been dropped. Only tasks that were never polled can still arrive.
     finished: bool,
 }
 
 impl Remote {
-    /// With a descriptor to wake it if the kernel is a `real` one; a simulated one has no other threads.
+    /// Creates an inbox, with a descriptor that wakes the loop if the kernel is `real`. A simulated
+    /// kernel has no other threads.
     pub(crate) fn new(real: bool, memory: Option<MemoryLimit>) -> io::Result<Self> {
         let wake_fd = real.then(EventFd::new).transpose().map_err(named("eventfd2"))?;
         Ok(Self {
@@ -67,7 +69,7 @@ impl Remote {
         })
     }
 
-    /// The descriptor that turns readable when the sleeping loop is woken.
+    /// Returns the descriptor that becomes readable when the sleeping loop is woken.
     pub(crate) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.wake_fd.as_ref().map(AsFd::as_fd)
     }
@@ -75,7 +77,7 @@ impl Remote {
     /// Puts a task in the inbox.
     ///
     /// # Errors
-    /// The task, after the end.
+    /// Returns the task if the runtime has ended.
     pub(crate) fn push(&self, task: TaskRef) -> Result<(), TaskRef> {
         let mut inbox = self.inbox();
         if inbox.finished {
@@ -87,13 +89,13 @@ impl Remote {
         Ok(())
     }
 
-    /// Makes the loop take its inbox; for other threads.
+    /// Makes the loop process its inbox. Called by other threads.
     pub(crate) fn wake(&self) {
         self.remote_wakes.fetch_add(1, Ordering::Relaxed);
         self.wake_loop();
     }
 
-    /// Makes the loop take another turn.
+    /// Makes the loop run another turn.
     pub(crate) fn wake_loop(&self) {
         if self.wake_state.wake()
             && let Some(wake_fd) = &self.wake_fd
@@ -103,14 +105,14 @@ impl Remote {
         }
     }
 
-    /// Asks the loop to end.
+    /// Makes the loop end.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// A task that was spawned there has panicked, and no join handle takes that. The panic hook has reported it. If lost panics are kept, this
-    /// one is, and the loop ends.
+    /// Records the panic of a task that was spawned at `spawned_at` and has no join handle. The
+    /// panic hook has already reported it. If lost panics are kept, the loop ends.
     #[cold]
     pub(crate) fn record_unhandled_panic(
         &self,
@@ -126,24 +128,25 @@ impl Remote {
         dispose(panic);
     }
 
-    /// Keeps the first panic that is lost from now on, and ends the loop then.
+    /// Keeps the first panic that is lost from now on, and then ends the loop.
     #[cfg(feature = "sim")]
     pub(crate) fn keep_lost_panics(&self) {
         self.lost_panics.keep();
     }
 
-    /// The first panic that was lost.
+    /// Returns the first lost panic.
     #[cfg(feature = "sim")]
     pub(crate) fn lost_panic(&self) -> Option<&LostPanic> {
         self.lost_panics.first()
     }
 
-    /// Wakes by other threads, and the system calls they took.
+    /// Returns the number of wakes by other threads, and the number of system calls they took.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.remote_wakes.load(Ordering::Relaxed), self.wakeups.load(Ordering::Relaxed))
     }
 
-    /// Publishes how many streams are open here, for other threads. Only the loop calls it: a load, and a store if it has changed.
+    /// Publishes the number of open streams for other threads. Only the loop calls this. It costs a
+    /// load, and a store if the number has changed.
     #[inline]
     pub(crate) fn publish_streams(&self, count: usize) {
         if self.streams.load(Ordering::Relaxed) != count {
@@ -151,12 +154,12 @@ impl Remote {
         }
     }
 
-    /// Streams that were open here when the loop last published it.
+    /// Returns the number of open streams that the loop published last.
     pub(crate) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// The memory limit of the runtime, if it has one.
+    /// Returns the memory limit of the runtime, if it has one.
     pub(crate) fn memory_limit(&self) -> Option<&MemoryLimit> {
         self.memory.as_ref()
     }
@@ -186,24 +189,25 @@ impl Remote {
         if self.wake_state.take() { std::mem::take(&mut self.inbox().tasks) } else { Vec::new() }
     }
 
-    /// How many tasks are in the inbox.
+    /// Returns the number of tasks in the inbox.
     pub(crate) fn waiting(&self) -> usize {
         self.inbox().tasks.len()
     }
 
-    /// No more tasks may be spawned by other threads. Wakes still arrive, so that every task can be dropped on its own thread.
+    /// Refuses tasks spawned by other threads from now on. Wakes still arrive, so that every task
+    /// can be dropped on its own thread.
     pub(crate) fn close(&self) {
         self.inbox().closed = true;
     }
 
-    /// No more tasks are taken in; returns the last ones.
+    /// Stops taking in tasks, and returns the last ones.
     pub(crate) fn finish(&self) -> Vec<TaskRef> {
         let mut inbox = self.inbox();
         inbox.finished = true;
         std::mem::take(&mut inbox.tasks)
     }
 
-    /// Whether [`close`](Self::close) was called.
+    /// Returns true if [`close`](Self::close) has been called.
     pub(crate) fn is_closed(&self) -> bool {
         self.inbox().closed
     }

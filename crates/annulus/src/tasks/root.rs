@@ -1,4 +1,4 @@
-//! The waker of the future that `block_on` runs.
+//! The waker of the root future, which `block_on` runs.
 
 use super::owner::is_owner;
 use crate::tasks::remote::Remote;
@@ -6,26 +6,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 
-/// A flag that wakes set, and the inbox of the runtime, which wakes its loop.
+/// A flag that wakes set, and the inbox of the runtime, through which they wake its loop.
 pub(crate) struct RootWaker {
     woken: AtomicBool,
     remote: Arc<Remote>,
 }
 
 impl RootWaker {
-    /// A waker that starts woken, so that the future is polled once.
+    /// Creates a waker that starts woken, so that the future is polled once.
     pub(crate) fn new(remote: Arc<Remote>) -> Self {
         Self { woken: AtomicBool::new(true), remote }
     }
 
-    /// Whether the future was woken since the last call.
+    /// Returns true if the future has been woken since the last call.
     #[inline]
     pub(crate) fn take(&self) -> bool {
         // Acquire pairs with the release in `wake`: the poll sees what was done before the wake.
         self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::Acquire)
     }
 
-    /// Whether the future waits to be polled.
+    /// Returns true if the future has been woken and not polled since.
     #[inline]
     pub(crate) fn is_woken(&self) -> bool {
         self.woken.load(Ordering::Relaxed)
@@ -39,7 +39,7 @@ impl Wake for RootWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::Release);
-        // On the owner's thread this keeps the turn from sleeping.
+        // On the owner's thread this keeps the loop from sleeping at the end of the turn.
         match is_owner(&self.remote) {
             true => self.remote.wake_loop(),
             false => self.remote.wake(),

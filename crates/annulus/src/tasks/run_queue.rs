@@ -18,71 +18,76 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Polls of tasks between two looks for events, unless [`Builder::event_interval`](crate::Builder::event_interval) says otherwise.
+/// The default of [`Builder::event_interval`](crate::Builder::event_interval): task polls between
+/// two checks for events.
 pub(crate) const EVENT_INTERVAL: u32 = 61;
 
-/// Polls whose places are kept.
-const RECENT: usize = 256;
+/// Number of polls whose spawn locations are kept.
+const RECENT_POLLS: usize = 256;
 
-/// The most futures dropped within the drop of a refused one, which may spawn more: a future whose drop spawns another of its kind
-/// would never end. Further ones are leaked.
+/// Maximum number of futures dropped within the drop of a refused one, which may spawn more.
+/// Further ones are leaked: a future whose drop spawns another of its kind would never finish.
 const MAX_REFUSED: u32 = 64;
 
 thread_local! {
-    /// Futures refused since the outermost one that is being dropped.
+    /// Number of futures refused within the outermost refused future that is being dropped.
     static REFUSED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The tasks of a runtime.
+/// Counts of the tasks of a runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tasks {
-    /// Tasks that have not ended. The future that `block_on` runs is not among them; the task by which
-    /// [`Handle::stats`](crate::Handle::stats) asks on another thread is.
+    /// Tasks that have not ended. The root future is not counted, but the task that
+    /// [`Handle::stats`](crate::Handle::stats) uses to ask another thread is.
     pub alive: usize,
-    /// Live tasks in the run queue: woken, and waiting for their turn.
+    /// Live tasks in the run queue: woken, and waiting to be polled.
     pub ready: usize,
-    /// Tasks that other threads have spawned or woken and that the loop has not taken in.
+    /// Tasks that other threads have spawned or woken, and that the loop has not taken in yet.
     pub inbox: usize,
     /// Tasks spawned so far.
     pub spawned: u64,
 }
 
-/// The tasks of one runtime. It is not `Send`: it stays on its runtime's thread, which is the owner of its tasks.
+/// The tasks of one runtime. It is `!Send`: it stays on its runtime's thread, which owns the tasks.
 pub(crate) struct RunQueue {
     /// Tasks that can run, in the order they were woken.
     queue: RefCell<VecDeque<TaskRef>>,
-    /// Linked tasks that are not done, so that the end of the runtime can drop each on its own thread.
+    /// All linked tasks that are not done, so that the end of the runtime can drop each on its own
+    /// thread.
     live: RefCell<Slab<TaskRef>>,
-    /// No more tasks may be spawned.
+    /// Whether spawning is refused.
     closed: Cell<bool>,
     /// Tasks linked so far.
     spawned: Cell<u64>,
-    /// The operations that a task may do each time it is polled: see `budget`.
+    /// How many operations a task may complete per poll; see `budget`.
     pub(crate) task_budget: Cell<u32>,
-    /// Polls after which the loop looks for events although tasks are ready; all polls so far, and those of them before it last did.
+    /// Number of polls after which the loop checks for events even if tasks are ready.
     pub(crate) event_interval: Cell<u32>,
+    /// Number of polls so far.
     polls: Cell<u64>,
-    looked: Cell<u64>,
-    /// The places that spawned the tasks that were polled last, by the number of the poll; `None` is the future of `block_on`.
-    recent: [Cell<Option<&'static Location<'static>>>; RECENT],
-    /// The task that runs, or [`Id::NONE`].
+    /// Number of polls before the loop last checked for events.
+    polls_at_last_check: Cell<u64>,
+    /// The locations that spawned the most recently polled tasks, indexed by the number of the
+    /// poll; `None` for the root future.
+    recent: [Cell<Option<&'static Location<'static>>>; RECENT_POLLS],
+    /// The running task, or [`Id::NONE`].
     running: Cell<Id>,
-    /// When the tasks that run now are noted to have run, in nanoseconds.
+    /// The time that is recorded for the tasks that run now, in nanoseconds.
     time: Cell<u64>,
     _not_send: PhantomData<*const ()>,
 }
 
-/// The data of a live task.
+/// A snapshot of a live task.
 pub(crate) struct Task {
     pub(crate) id: Id,
     pub(crate) waker: Waker,
     pub(crate) spawned_at: &'static Location<'static>,
-    /// The task is in the run queue.
+    /// Whether the task is in the run queue.
     pub(crate) queued: bool,
-    /// How often it was polled.
+    /// The number of polls.
     pub(crate) polls: u64,
-    /// When it was polled last, if there was a poll.
+    /// The time of the last poll, if there was one.
     pub(crate) polled_at: Duration,
 }
 
@@ -100,64 +105,67 @@ impl RunQueue {
             task_budget,
             event_interval: Cell::new(EVENT_INTERVAL),
             polls: Cell::new(0),
-            looked: Cell::new(0),
-            recent: [const { Cell::new(None) }; RECENT],
+            polls_at_last_check: Cell::new(0),
+            recent: [const { Cell::new(None) }; RECENT_POLLS],
             running: Cell::new(Id::NONE),
             time,
             _not_send: PhantomData,
         }
     }
 
-    /// Whether tasks may go on before the loop looks for events.
+    /// Returns true if more tasks may run before the loop checks for events.
     #[inline]
     pub(crate) fn may_go_on(&self) -> bool {
-        self.polls.get() - self.looked.get() < u64::from(self.event_interval.get())
+        self.polls.get() - self.polls_at_last_check.get() < u64::from(self.event_interval.get())
     }
 
-    /// The loop has looked for events.
+    /// Records that the loop has checked for events.
     #[inline]
     pub(crate) fn note_look(&self) {
-        self.looked.set(self.polls.get());
+        self.polls_at_last_check.set(self.polls.get());
     }
 
-    /// The time of the tasks that are polled from now on, in nanoseconds.
+    /// Sets the time that is recorded for tasks polled from now on, in nanoseconds.
     #[inline]
     pub(crate) fn set_time(&self, nanos: u64) {
         self.time.set(nanos);
     }
 
-    /// When the loop last looked for events, in nanoseconds: a little before, by as much as the clock is late.
+    /// Returns the time when the loop last checked for events, in nanoseconds, or slightly earlier,
+    /// because the clock is coarse.
     pub(crate) fn time(&self) -> u64 {
         self.time.get()
     }
 
-    /// Polls so far.
+    /// Returns the number of polls so far.
     pub(crate) fn polls(&self) -> u64 {
         self.polls.get()
     }
 
-    /// The places that spawned the tasks that were polled since the loop last looked for events, but for those of old polls.
+    /// Returns the locations that spawned the tasks polled since the loop last checked for events,
+    /// limited to the most recent polls.
     pub(crate) fn polled(&self) -> impl Iterator<Item = Option<&'static Location<'static>>> {
-        let (from, to) = (self.looked.get(), self.polls.get());
-        let from = from.max(to.saturating_sub(RECENT as u64));
-        (from..to).map(|number| self.recent[number as usize % RECENT].get())
+        let (from, to) = (self.polls_at_last_check.get(), self.polls.get());
+        let from = from.max(to.saturating_sub(RECENT_POLLS as u64));
+        (from..to).map(|number| self.recent[number as usize % RECENT_POLLS].get())
     }
 
-    /// A task is about to be polled that was spawned at this place, or the future of `block_on`.
+    /// Records that a task spawned at this location, or the root future, is about to be polled.
     #[inline]
     pub(crate) fn poll_begins(&self, place: Option<&'static Location<'static>>) {
         let number = self.polls.get();
-        self.recent[number as usize % RECENT].set(place);
+        self.recent[number as usize % RECENT_POLLS].set(place);
         self.polls.set(number + 1);
         budget::renew(self.task_budget.get());
     }
 
-    /// Refuses tasks from now on: the future of a task that is spawned is dropped at once.
+    /// Refuses tasks from now on: the future of a spawned task is dropped at once.
     pub(crate) fn close(&self) {
         self.closed.set(true);
     }
 
-    /// Spawns a task on this runtime, which has this inbox. None if the runtime ends, and the future was dropped.
+    /// Spawns a task on this runtime, which has this inbox. Returns `None`, and drops the future,
+    /// if the runtime is ending.
     pub(crate) fn spawn<F>(
         &self,
         remote: &Arc<Remote>,
@@ -171,7 +179,7 @@ impl RunQueue {
             refuse(future);
             return None;
         }
-        // SAFETY: this is the thread that owns the remote.
+        // SAFETY: this thread owns the remote.
         let (task, join) = unsafe { raw::make(future, remote.clone(), spawned_at) };
         self.link(task);
         Some(join)
@@ -182,14 +190,14 @@ impl RunQueue {
         self.queue.borrow_mut().push_back(task);
     }
 
-    /// Takes in the tasks of the inbox: new ones, and woken ones.
+    /// Takes in the tasks of the inbox, both new and woken.
     #[inline]
     pub(crate) fn extend(&self, tasks: Vec<TaskRef>) {
         tasks.into_iter().for_each(|task| self.take_in(task));
     }
 
-    /// Runs the tasks that are queued now, at most `budget`; tasks that they wake wait for the next turn. A panic ends its task
-    /// only.
+    /// Runs the tasks that are queued now, at most `budget` of them. Tasks that they wake wait for
+    /// the next turn. A panic ends only its own task.
     #[inline]
     pub(crate) fn run(&self, budget: usize, probe: &impl Probe) {
         let count = self.len().min(budget);
@@ -199,7 +207,7 @@ impl RunQueue {
             probe.task_taken();
             self.poll_begins(Some(task.spawned_at()));
             self.running.set(task.id());
-            // SAFETY: tasks in the queue are queued.
+            // SAFETY: a task in the queue is in the state queued.
             let state = unsafe { self.owned(&task).run() };
             self.owned(&task).note_poll(self.time.get());
             probe.polled(Some(task.spawned_at()));
@@ -213,12 +221,12 @@ impl RunQueue {
         probe.polls_end();
     }
 
-    /// The task that runs, if one does.
+    /// Returns the running task, if there is one.
     pub(crate) fn running(&self) -> Option<Id> {
         Some(self.running.get()).filter(|id| *id != Id::NONE)
     }
 
-    /// Tasks that can run.
+    /// Returns the number of tasks that can run.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.queue.borrow().len()
@@ -229,11 +237,12 @@ impl RunQueue {
         self.queue.borrow().is_empty()
     }
 
-    /// Drops all tasks, with those that `inbox` returns: tasks that other threads have just spawned or woken.
+    /// Drops all tasks, including the ones that `inbox` returns, which other threads have just
+    /// spawned or woken.
     pub(crate) fn drop_all(&self, inbox: impl Fn() -> Vec<TaskRef>) {
         loop {
             self.extend(inbox());
-            // While these are dropped, others may enter the inbox.
+            // More tasks may arrive in the inbox while these are dropped.
             let ended = self.live_tasks().into_iter().filter(|task| self.cancel(task)).count();
             if ended == 0 {
                 break;
@@ -242,13 +251,13 @@ impl RunQueue {
         while self.pop().is_some() {}
     }
 
-    /// How many tasks there are; those in the inbox are not known here.
+    /// Returns the counts of tasks, without the inbox, which is not known here.
     pub(crate) fn stats(&self) -> Tasks {
         let (alive, ready) = (self.live.borrow().len(), self.len());
         Tasks { alive, ready, inbox: 0, spawned: self.spawned.get() }
     }
 
-    /// All live tasks but the one that runs.
+    /// Returns all live tasks except the running one.
     pub(crate) fn tasks(&self) -> Vec<Task> {
         let rests =
             |task: &TaskRef| !matches!(self.owned(task).state(), State::Running | State::Notified);
@@ -268,7 +277,8 @@ impl RunQueue {
 
     #[inline]
     fn owned<'a>(&self, task: &'a TaskRef) -> Owned<'a> {
-        // SAFETY: the queue stays on its runtime's thread, and has tasks of that runtime only, which this thread owns.
+        // SAFETY: the queue stays on its runtime's thread, and contains only tasks of that runtime,
+        // which this thread owns.
         unsafe { task.owned() }
     }
 
@@ -287,7 +297,7 @@ impl RunQueue {
         }
     }
 
-    /// Links a new task into the list, and queues it.
+    /// Links a new task into the list and queues it.
     fn link(&self, task: TaskRef) {
         let index = self.live.borrow_mut().insert(task.clone());
         self.owned(&task).link(index);
@@ -303,7 +313,7 @@ impl RunQueue {
         ended
     }
 
-    /// Removes a task that is done from the list.
+    /// Removes a finished task from the list.
     fn unlink(&self, task: &TaskRef) {
         let index = self.owned(task).index();
         let removed = self.live.borrow_mut().remove(index);
@@ -311,7 +321,7 @@ impl RunQueue {
     }
 }
 
-/// Drops a future that was spawned while its runtime ends.
+/// Drops a future that was spawned while its runtime was ending.
 pub(crate) fn refuse<F>(future: F) {
     let before = REFUSED.get();
     if before == MAX_REFUSED {

@@ -117,7 +117,8 @@ impl Fate {
     }
 }
 
-/// A task that gives its waker to other threads at each poll, and drops wakers that come back on its own thread.
+/// A task that gives its waker to other threads at each poll, and drops wakers that come back on
+/// its own thread.
 struct SharesWakers {
     polls: usize,
     fate: Fate,
@@ -147,7 +148,8 @@ impl Future for SharesWakers {
     }
 }
 
-/// Uses wakers in every way until there are no more: some are sent back to the owner, one is kept until the end.
+/// Uses wakers in every way until there are no more: some are sent back to the owner, one is kept
+/// until the end.
 fn use_wakers(wakers: Receiver<Waker>, owner: &Sender<Waker>) {
     let mut kept = None;
     for (n, waker) in wakers.iter().enumerate() {
@@ -210,7 +212,8 @@ fn share_wakers(fate: Fate, is_joined_remotely: bool) {
         if owner.run_queue.tasks().is_empty() {
             break;
         }
-        // Others run meanwhile, at once on a busy machine too, where a thread that yields is the last of all.
+        // Others run meanwhile, at once on a busy machine too, where a thread that yields is the
+        // last of all.
         drop(returned.recv_timeout(Duration::from_micros(100)));
     }
     if matches!(fate, Completes | Panics) {

@@ -1,4 +1,4 @@
-//! Panics of tasks that no join handle takes: the first is kept for a simulation, which fails by it.
+//! Panics of tasks without a join handle. The first one is kept for a simulation, which it fails.
 
 use crate::tasks::panic_message;
 use crate::unwind::Panic;
@@ -6,14 +6,14 @@ use std::panic::Location;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A record of such a panic.
+/// A panic of a task without a join handle.
 pub(crate) struct LostPanic {
     pub(crate) message: String,
-    /// Where its task was spawned.
+    /// Where the task was spawned.
     pub(crate) spawned_at: &'static Location<'static>,
 }
 
-/// The lost panics of a runtime.
+/// The lost panics of a runtime, of which the first may be kept.
 #[derive(Default)]
 pub(crate) struct LostPanics {
     are_kept: AtomicBool,
@@ -21,12 +21,12 @@ pub(crate) struct LostPanics {
 }
 
 impl LostPanics {
-    /// Keeps the first that comes from now on.
+    /// Keeps the first panic from now on.
     pub(crate) fn keep(&self) {
         self.are_kept.store(true, Ordering::Relaxed);
     }
 
-    /// Notes one. Whether they are kept.
+    /// Records a panic. Returns true if panics are kept.
     pub(crate) fn note(&self, panic: &Panic, spawned_at: &'static Location<'static>) -> bool {
         let are_kept = self.are_kept.load(Ordering::Relaxed);
         if are_kept {

@@ -1,18 +1,21 @@
-//! When a wake has to end the loop's sleep by a system call: the whole protocol.
+//! Decides whether a wake must end the loop's sleep with a system call. The whole protocol:
 //!
-//! It is one word, changed by exchanges only, so of a waker and a loop that is about to sleep one comes first. If the loop
-//! parks first, the waker finds it parked and must end its sleep. If the waker comes first, the loop finds itself woken and
-//! does not sleep. No wake is lost, and waking a loop that is awake costs no system call.
+//! The state is one word that only changes by atomic exchanges, so a waker and a loop that is about
+//! to sleep are ordered. If the loop parks first, the waker finds it parked and must end its sleep.
+//! If the waker is first, the loop finds itself woken and does not sleep. No wake is lost, and
+//! waking a loop that is awake costs no system call.
 //!
-//! The atomics are the parent's: `tests/remote_wake.rs` puts loom's in their place, and tries every order.
+//! The atomics are the parent module's: `tests/remote_wake.rs` replaces them with loom's, and tries
+//! every order.
 
 use super::atomic::{AtomicU8, Ordering};
 
 /// The loop is awake, and has seen all wakes.
 const AWAKE: u8 = 0;
-/// The loop sleeps, or is about to.
+/// The loop sleeps, or is about to sleep.
 const PARKED: u8 = 1;
-/// There is a wake that the loop has not seen. If it was parked, the waker that changed this ends its sleep.
+/// There is a wake that the loop has not seen. If the loop was parked, the waker that made this
+/// change ends its sleep.
 const WOKEN: u8 = 2;
 
 /// Set by many threads, read by the loop.
@@ -23,33 +26,36 @@ impl WakeState {
         Self(AtomicU8::new(AWAKE))
     }
 
-    /// Wakes. True if the loop sleeps: then the caller must end its sleep, and no other waker will.
+    /// Records a wake. Returns true if the loop sleeps. The caller must then end its sleep; no
+    /// other waker will.
     pub(crate) fn wake(&self) -> bool {
-        // Releases what the loop is to find.
+        // Releases what the loop must see.
         self.0.swap(WOKEN, Ordering::Release) == PARKED
     }
 
-    /// Whether there was a wake since the last call.
+    /// Returns true if there has been a wake since the last call.
     #[inline]
     pub(crate) fn take(&self) -> bool {
-        // Acquires what all wakers have released: each exchange hands on what the one before it did.
+        // Acquires what all wakers have released: each exchange passes on what the previous one
+        // released.
         self.0.load(Ordering::Relaxed) == WOKEN && self.0.swap(AWAKE, Ordering::Acquire) == WOKEN
     }
 
-    /// The loop is about to sleep. False if there was a wake, which it has to see first.
+    /// Records that the loop is about to sleep. Returns false if there has been a wake, which the
+    /// loop must handle first.
     #[inline]
     pub(crate) fn park(&self) -> bool {
-        // A sleep that failed leaves the loop parked: it may park again.
+        // A sleep that failed leaves the loop parked, so it may park again.
         self.change(AWAKE, PARKED) != Err(WOKEN)
     }
 
-    /// The loop is awake again. A wake that ended its sleep stays to be seen.
+    /// Records that the loop is awake again. A wake that ended its sleep remains visible.
     #[inline]
     pub(crate) fn unpark(&self) {
         _ = self.change(PARKED, AWAKE);
     }
 
-    /// Orders no other memory. The error is the state that it was in.
+    /// Changes the state without ordering other memory. The error is the current state.
     #[inline]
     fn change(&self, from: u8, to: u8) -> Result<u8, u8> {
         self.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
