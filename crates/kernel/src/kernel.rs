@@ -149,6 +149,9 @@ pub unsafe trait Kernel {
     /// (`MSG_MORE`).
     fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
 
+    /// Bytes of a TCP connection that the peer has not acknowledged, its end included (`SIOCOUTQ`); 0 if that is unknown.
+    fn unacknowledged(&self, fd: Fd) -> usize;
+
     /// Sends a datagram without waiting for space, as [`send_message`](Self::send_message): `to` an address in the kernel's layout,
     /// with these control messages.
     fn send_datagram_now(&self, fd: Fd, to: &[u8], control: &[u8], bytes: &[u8]) -> io::Result<()> {

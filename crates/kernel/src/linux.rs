@@ -292,6 +292,13 @@ unsafe impl Kernel for Linux {
         Ok(net::shutdown(Self::borrow(fd), how)?)
     }
 
+    fn unacknowledged(&self, fd: Fd) -> usize {
+        let mut count: libc::c_int = 0;
+        // SAFETY: the call writes a number of this type.
+        let failed = unsafe { libc::ioctl(fd.raw(), libc::TIOCOUTQ, &raw mut count) } != 0;
+        if failed { 0 } else { usize::try_from(count).unwrap_or(0) }
+    }
+
     fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         let more = if more { SendFlags::MORE } else { SendFlags::empty() };
         let nothing = &mut SendAncillaryBuffer::default();

@@ -265,6 +265,11 @@ unsafe impl Kernel for Sim {
         self.call(|world| world.shutdown(fd.raw(), how))
     }
 
+    fn unacknowledged(&self, fd: Fd) -> usize {
+        let count = |world: &mut World| world.unacknowledged(fd.raw());
+        count(&mut self.world.borrow_mut())
+    }
+
     fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], _more: bool) -> io::Result<usize> {
         let (vectors, vector_count) = (slices.as_ptr().cast(), slices.len());
         let header = MsgHeader { vectors, vector_count, ..MsgHeader::EMPTY };

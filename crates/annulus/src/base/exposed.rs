@@ -26,6 +26,10 @@ impl Exposed {
         self.lent.insert(fd.raw());
     }
 
+    pub(crate) fn contains(&self, fd: Fd) -> bool {
+        self.lent.contains(&fd.raw())
+    }
+
     /// It is about to be closed or given away; true if it was lent.
     pub(crate) fn remove(&mut self, fd: Fd) -> bool {
         self.lent.remove(&fd.raw())

@@ -151,6 +151,11 @@ impl Io {
         self.exposed.keep = true;
     }
 
+    /// Whether other code may have the descriptor.
+    pub(crate) fn is_exposed(&self, fd: Fd) -> bool {
+        self.exposed.contains(fd)
+    }
+
     /// Descriptors that were lent, to be kept until every handle is gone.
     pub(crate) fn take_kept(&mut self) -> Vec<OwnedFd> {
         mem::take(&mut self.exposed.kept)

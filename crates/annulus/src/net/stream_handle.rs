@@ -229,6 +229,12 @@ impl StreamHandle {
         inner.streams.poll_release(&mut inner.io, self.slot, cx)
     }
 
+    /// As [`poll_release`](Self::poll_release), once the descriptor can be closed without a loss.
+    pub(super) fn poll_close(&self, cx: &Context<'_>) -> Poll<io::Result<Released>> {
+        let inner = &mut *self.core.enter_running()?;
+        inner.streams.poll_close(&mut inner.io, self.slot, cx)
+    }
+
     /// The slot is free or closing: drop has nothing to do.
     pub(super) fn forget(mut self) {
         self.is_released = true;

@@ -330,7 +330,7 @@ macro_rules! shared {
         /// # Errors
         /// The error of a send, or of the connection; it is closed all the same.
         pub async fn close(self) -> io::Result<()> {
-            let released = poll_fn(|cx| self.handle.poll_release(cx)).await?;
+            let released = poll_fn(|cx| self.handle.poll_close(cx)).await?;
             self.handle.close(released)
         }
 

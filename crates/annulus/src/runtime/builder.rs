@@ -190,6 +190,10 @@ impl Builder {
     }
 
     /// How long a dropped stream may take to send what is queued, before it is reset; 10 s by default.
+    ///
+    /// This is also how long its descriptor stays open until a TCP peer has acknowledged everything: closed earlier, bytes that arrive
+    /// meanwhile would reset the connection, and the peer would lose what is on its way. What arrives is dropped, up to 4 MiB. If the peer
+    /// has acknowledged everything, its end is awaited for at most a second, and only if it goes on sending or the stream was shut down.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.bounds.linger = linger;
         self

@@ -336,6 +336,7 @@ impl Inner {
             match action {
                 TimerAction::Wake(waker) => self.io.after.wakes.push(waker),
                 TimerAction::Linger(id) => self.streams.on_linger(&mut self.io, id),
+                TimerAction::Close(id) => self.streams.on_close_timer(&mut self.io, id),
                 TimerAction::Accept(id) => self.listeners.on_retry(&mut self.io, id),
                 TimerAction::Send(id) => self.streams.on_send_retry(&mut self.io, id),
                 TimerAction::Memory => self.streams.on_memory_timer(&mut self.io),

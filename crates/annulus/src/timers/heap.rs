@@ -11,6 +11,8 @@ pub(crate) enum TimerAction {
     Wake(Waker),
     /// Ends a dropped stream that could not send all it had queued.
     Linger(SlotId),
+    /// Looks again whether a close may go on that waits for the peer.
+    Close(SlotId),
     /// Tries to accept again.
     Accept(SlotId),
     /// Tries to send again.

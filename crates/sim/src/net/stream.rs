@@ -38,6 +38,14 @@ impl Net {
         if local { peer.inbound.bytes.len() } else { peer.inbound.unacknowledged() }
     }
 
+    /// Bytes that were sent and that the peer does not have yet; its end counts as one.
+    pub(crate) fn unacknowledged(&self, id: SocketId) -> usize {
+        let socket = self.socket(id);
+        let Some(peer) = socket.peer.filter(|_| socket.is_open()) else { return 0 };
+        let inbound = &self.socket(peer).inbound;
+        inbound.unacknowledged() + usize::from(matches!(inbound.end, End::Queued | End::Flying))
+    }
+
     /// Returns true if the peer can no longer read, which a Unix socket reports at once.
     #[cold]
     fn peer_is_closed(&self, id: SocketId) -> bool {

@@ -87,6 +87,10 @@ impl World {
         self.net.peer_credentials(socket)
     }
 
+    pub(crate) fn unacknowledged(&self, fd: RawFd) -> usize {
+        self.socket_of(fd).map_or(0, |(_, socket)| self.net.unacknowledged(socket))
+    }
+
     /// Closes a descriptor. Operations in flight keep its file open and continue.
     pub(crate) fn close(&mut self, fd: RawFd) -> Result<(), Errno> {
         if let Some(file) = self.files.close(fd)? {

@@ -65,6 +65,26 @@ impl Stream {
         }
     }
 
+    /// Ends what is in flight. From the first call on nothing new begins, not for a copy that was forgotten either.
+    ///
+    /// # Errors
+    /// The error that a send or the receive failed with.
+    fn poll_quiet(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.closing = true;
+        single::stop_waiting(self, io);
+        self.stop_recv(io);
+        ready!(self.poll_sent(io, cx, SendState::is_quiet))?;
+        if let Some(End::Failed(errno)) = self.rx.end {
+            return Poll::Ready(Err(self.failed(io, Operation::Recv, errno)));
+        }
+        if !self.rx.arming.is_idle() {
+            // The bytes that the receive has brought stay queued.
+            note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Gives up what was queued. A close from here on is a reset: the peer must not take a truncated stream for a whole one.
     fn give_up(&mut self, shared: &mut Shared, io: &mut Io) {
         // A socket that takes no options any more does not need the reset either.
@@ -102,6 +122,7 @@ impl Streams {
         if let Some(stream) = self.slots.find(id) {
             stream.tx.linger = None;
             stream.give_up(&mut self.shared, io);
+            stream.end_closing_wait(io);
             self.close_if_done(io, id.index);
         }
     }
@@ -118,6 +139,9 @@ impl Streams {
             return stream.start_linger(io);
         }
         stream.discard_received(&self.shared);
+        if !stream.can_close(&self.shared, io) {
+            return;
+        }
         let stream = self.remove(io, slot);
         if let Some(key) = stream.tx.linger {
             io.timers.remove(key);
@@ -127,14 +151,16 @@ impl Streams {
 
     fn remove(&mut self, io: &mut Io, slot: u32) -> Stream {
         let stream = self.slots.remove(slot);
+        if let Some(key) = stream.closing_wait.as_ref().and_then(|wait| wait.timer) {
+            io.timers.remove(key);
+        }
         if stream.memory_paused {
             io.memory.sub_paused();
         }
         stream
     }
 
-    /// Takes a stream off the runtime. Ready once none of its operations is in flight and the kernel has none of its memory. From the first call on
-    /// nothing new begins on it, not for a copy that was forgotten either.
+    /// Takes a stream off the runtime. Ready once none of its operations is in flight and the kernel has none of its memory.
     ///
     /// # Errors
     /// The error that a send or the receive failed with.
@@ -145,18 +171,7 @@ impl Streams {
         cx: &Context<'_>,
     ) -> Poll<io::Result<Released>> {
         let stream = self.slots.get(slot);
-        stream.closing = true;
-        single::stop_waiting(stream, io);
-        stream.stop_recv(io);
-        ready!(stream.poll_sent(io, cx, SendState::is_quiet))?;
-        if let Some(End::Failed(errno)) = stream.rx.end {
-            return Poll::Ready(Err(stream.failed(io, Operation::Recv, errno)));
-        }
-        if !stream.rx.arming.is_idle() {
-            // The bytes that the receive has brought stay queued.
-            note_waker(&mut stream.rx.waker, &mut io.after.drops, cx);
-            return Poll::Pending;
-        }
+        ready!(stream.poll_quiet(io, cx))?;
         let mut received = Vec::with_capacity(stream.rx.bytes as usize);
         while let Some(lease) = stream.take_received(&mut self.shared, io) {
             received.extend_from_slice(&lease);
@@ -168,13 +183,36 @@ impl Streams {
         Poll::Ready(Ok((stream.fd, received, stream.permit)))
     }
 
-    /// Whether all streams have sent the bytes they had queued, and have their memory back.
+    /// As [`poll_release`](Self::poll_release), for a stream that is to be closed: ready once a close loses no bytes that were sent.
+    pub(crate) fn poll_close(
+        &mut self,
+        io: &mut Io,
+        slot: u32,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<Released>> {
+        let (stream, shared) = self.get(slot);
+        let waits = stream.closing_wait.is_some() && !stream.rx.arming.is_idle();
+        if !waits {
+            ready!(stream.poll_quiet(io, cx))?;
+        }
+        if waits || !stream.can_close(shared, io) {
+            note_waker(&mut stream.rx.waker, &mut io.after.drops, cx);
+            return Poll::Pending;
+        }
+        self.poll_release(io, slot, cx)
+    }
+
+    /// Whether the peers have what was sent by streams that were dropped, and the kernel what others had queued; the streams have their memory
+    /// back.
     pub(crate) fn all_sent(&mut self) -> bool {
-        self.slots.values().all(|stream| stream.tx.is_quiet())
+        let is_sent =
+            |stream: &mut Stream| stream.tx.is_quiet() && !stream.awaits_acknowledgement();
+        self.slots.values().all(is_sent)
     }
 
     /// Ends all streams; those with something unsent are reset. Handles that outlive the runtime find it ended.
     pub(crate) fn stop_all(&mut self, io: &mut Io) {
+        self.shared.is_ending = true;
         for slot in self.slots.indices() {
             if self.slots.get(slot).tx.is_quiet() {
                 self.drop_stream(io, slot);

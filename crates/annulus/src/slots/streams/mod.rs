@@ -3,13 +3,14 @@
 //! `Streams` finds the slot of an event once; what happens to one stream is a method of [`Stream`], with what all of them
 //! share. A stream that was dropped is closed by `Streams`, at the end of the event that was its last.
 //!
-//! The life of a slot: *open*, while a handle owns it → *dropped*, while what was queued is still being sent (bounded by the linger) and its
-//! receive is being cancelled; or *closing*, with its handle, until it can be taken off the runtime → *closed*: nothing is in flight, the
+//! The life of a slot: *open*, while a handle owns it → *dropped*, while what was queued is still being sent (bounded by the linger), its
+//! receive is being cancelled, and the peer may lack bytes that a reset would discard (`closing_wait`); or *closing*, with its handle, until it can be taken off the runtime → *closed*: nothing is in flight, the
 //! descriptor goes, the slot is free. A slot is freed only then, so a token in flight always finds its own.
 
 pub(crate) mod carriers;
 mod chunk_queue;
 mod close;
+mod closing_wait;
 mod memory_paused;
 mod recv;
 mod recv_heap;
@@ -26,6 +27,7 @@ use annulus_driver::{Pool, Slab, SlotId, Token};
 use annulus_kernel::{Address, Fd};
 use carriers::{Carrier, Common};
 use chunk_queue::Vectors;
+use closing_wait::ClosingWait;
 use memory_paused::MemoryPaused;
 use recv::{BufferTable, RecvState};
 use rustix::io::Errno;
@@ -49,6 +51,8 @@ pub(crate) struct Stream {
     tx: SendState,
     /// How its bytes travel, if not by the operations of a plain socket alone.
     carrier: Option<Box<Carrier>>,
+    /// A close waits for the peer.
+    closing_wait: Option<Box<ClosingWait>>,
     /// The peer, if it was known when the stream was made: the kernel forgets it when the connection is reset.
     pub(crate) peer: Option<SocketAddr>,
     /// The stream's place in its listener's limit of connections.
@@ -73,6 +77,8 @@ pub(crate) struct Shared {
     turn: TurnLists,
     memory_paused: MemoryPaused,
     heard: Heard,
+    /// The runtime ends: no close waits.
+    is_ending: bool,
 }
 
 impl Stream {
@@ -127,6 +133,7 @@ impl Streams {
             turn: TurnLists::default(),
             memory_paused: MemoryPaused::default(),
             heard: Heard::default(),
+            is_ending: false,
         };
         Self { slots: Slab::new(), shared, most: 0 }
     }
@@ -139,6 +146,7 @@ impl Streams {
             rx: RecvState::with_bytes(received, &io.memory.meter),
             tx: SendState::default(),
             carrier: None,
+            closing_wait: None,
             peer: None,
             permit,
             listed: false,

@@ -393,6 +393,11 @@ impl Streams {
         let Some(stream) = find_or_late(&mut self.slots, io, &event) else { return };
         io.in_flight -= 1;
         stream.rx.is_ready = true;
+        if stream.closing_wait.is_some() {
+            stream.rx.arming.on_event(false);
+            io.after.wakes.extend(stream.rx.waker.take());
+            return self.close_if_done(io, slot);
+        }
         if stream.rx.arming.on_event(false) {
             io.after.wakes.extend(stream.rx.waker.take());
             stream.recv_more(&mut self.shared, io);

@@ -96,6 +96,10 @@ unsafe impl Kernel for Bent {
         Linux.listen(fd, backlog)
     }
 
+    fn unacknowledged(&self, fd: Fd) -> usize {
+        Linux.unacknowledged(fd)
+    }
+
     fn shutdown(&self, fd: Fd, how: Shutdown) -> io::Result<()> {
         Linux.shutdown(fd, how)
     }

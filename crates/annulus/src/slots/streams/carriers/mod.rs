@@ -152,6 +152,11 @@ pub(super) fn resume(streams: &mut Streams, io: &mut Io) {
     }
 }
 
+/// Whether the stream is no socket.
+pub(super) fn is_pipe(stream: &Stream) -> bool {
+    matches!(stream.carrier.as_deref(), Some(Carrier::Pipe(_)))
+}
+
 /// Drops the bytes that it holds beside the queue.
 pub(super) fn discard(stream: &mut Stream) {
     match stream.carrier.as_deref_mut() {
