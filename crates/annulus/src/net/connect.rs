@@ -4,7 +4,8 @@ use super::addresses::ToSocketAddrs;
 use super::keep_alive::KeepAlive;
 use super::new_fd::NewFd;
 use super::option_methods::*;
-use super::resolve::{and_then, failed, last_error, of_host, resolve_target};
+use super::race::{ATTEMPT_DELAY, Race};
+use super::resolve::{failed, of_host, resolve_target};
 use super::settings::SocketSettings;
 use super::socket::Socket;
 use super::stream::TcpStream;
@@ -43,6 +44,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
     timeout: Option<Duration>,
+    attempt_delay: Duration,
     socket: SocketSettings,
     local: Option<SocketAddr>,
 }
@@ -50,7 +52,7 @@ pub struct ConnectOptions {
 impl Default for ConnectOptions {
     fn default() -> Self {
         let socket = SocketSettings::on(&[SocketOption::NoDelay]);
-        Self { timeout: None, socket, local: None }
+        Self { timeout: None, attempt_delay: ATTEMPT_DELAY, socket, local: None }
     }
 }
 
@@ -63,6 +65,13 @@ impl ConnectOptions {
     /// Time allowed for the look-up of a name, and then for each of its addresses.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// After how long without a result the next address of a name is tried beside the ones before; 250 ms by default, as RFC 8305 recommends.
+    /// With `Duration::MAX` an address is tried once the one before has failed.
+    pub fn attempt_delay(mut self, delay: Duration) -> Self {
+        self.attempt_delay = delay;
         self
     }
 
@@ -90,23 +99,32 @@ impl ConnectOptions {
         // A connect may fail at once, each time.
         consume_budget().await;
         let core = current::get()?;
-        let mut error = None;
         let target = address.target()?;
         let host = target.host().map(str::to_owned);
-        for address in resolve_target(target, self.timeout).await? {
-            match self.connect_one(&core, address).await {
-                Ok(stream) => {
-                    trace::event("connected", &address);
-                    return Ok(stream);
-                }
-                Err(e) => {
-                    let failed = failed(e, Operation::Connect, address);
-                    trace::failure("a connection has failed", &failed);
-                    error = Some(and_then(error, failed));
-                }
+        let addresses = resolve_target(target, self.timeout).await?;
+        let connected = match addresses[..] {
+            [address] => self.try_one(&core, address).await,
+            _ => {
+                let attempt = |address| self.try_one(&core, address);
+                Race::new(addresses, self.attempt_delay, attempt).await
+            }
+        };
+        connected.map_err(|error| of_host(host.as_deref(), error))
+    }
+
+    /// As [`connect_one`](Self::connect_one), with an error that names the address.
+    async fn try_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<TcpStream> {
+        match self.connect_one(core, address).await {
+            Ok(stream) => {
+                trace::event("connected", &address);
+                Ok(stream)
+            }
+            Err(error) => {
+                let failed = failed(error, Operation::Connect, address);
+                trace::failure("a connection has failed", &failed);
+                Err(failed)
             }
         }
-        Err(of_host(host.as_deref(), last_error(error)))
     }
 
     async fn connect_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<TcpStream> {
@@ -119,10 +137,33 @@ impl ConnectOptions {
         }
         let attempt = Attempt::start(core, socket, address, self.timeout)?;
         let socket = NewFd::own(&core.kernel, attempt.connected().await?);
+        refuse_itself(&socket, address)?;
         let handle = StreamHandle::new(core.clone(), socket, None)?;
         handle.set_peer(address);
         Ok(TcpStream::new(handle))
     }
+}
+
+/// The system may give a socket the very port that it connects to, if that is one of those it chooses from. Then the socket is connected
+/// to itself, where no server listens, and keeps the port from the server.
+///
+/// # Errors
+/// `ConnectionRefused`, as if the system had chosen another port. The connection is reset, so that the port is free at once.
+fn refuse_itself(socket: &NewFd, address: SocketAddr) -> io::Result<()> {
+    let is_itself = socket.with_fd(|kernel, fd| {
+        let local = kernel.local_address(fd)?.to_inet()?;
+        // The address that was given may stand for another one, such as 0.0.0.0.
+        Ok(local.port() == address.port() && {
+            let peer = kernel.peer_address(fd)?.to_inet()?;
+            (local.ip(), local.port()) == (peer.ip(), peer.port())
+        })
+    });
+    // Without a peer the connection was reset meanwhile: its first use reports that.
+    if !is_itself.unwrap_or(false) {
+        return Ok(());
+    }
+    socket.set(SocketOption::Linger, 0)?;
+    Err(rustix::io::Errno::CONNREFUSED.into())
 }
 
 /// An attempt to connect, cancelled on drop.

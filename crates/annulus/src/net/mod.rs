@@ -12,6 +12,7 @@ mod new_fd;
 mod option_methods;
 mod parts;
 pub(crate) mod pipe;
+mod race;
 mod rebind;
 mod recv_buffer;
 mod resolve;

@@ -53,13 +53,16 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Connects to the first of the addresses that accepts. A host name is looked up on another thread, as
-    /// [`lookup_host`](super::lookup_host) does.
+    /// Connects to the first of the addresses that answers. A host name is looked up on another thread, as
+    /// [`lookup_host`](super::lookup_host) does. Several addresses race as RFC 8305 says: they are tried in the order of the look-up,
+    /// IPv6 and IPv4 in turns, and another one is begun when an attempt fails, or has not succeeded within 250 ms
+    /// ([`attempt_delay`](ConnectOptions::attempt_delay)).
     ///
-    /// Dropping the future cancels the attempt and closes its socket.
+    /// Dropping the future cancels all attempts and closes their sockets.
     ///
     /// # Errors
-    /// `ConnectionRefused`, …, naming each address that was tried; as [`lookup_host`](super::lookup_host); or outside a runtime.
+    /// `ConnectionRefused`, …, naming each address that was tried; `ConnectionRefused` also if the system has connected the socket to
+    /// itself, since no server listens there; as [`lookup_host`](super::lookup_host); or outside a runtime.
     pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
         ConnectOptions::new().connect(address).await
     }

@@ -1,29 +1,24 @@
 //! Connecting to what a URI names.
 
-use super::race;
 use crate::OnThread;
 use crate::hyper::Io;
 use crate::limit::within;
-use annulus::net::{ConnectOptions, TcpStream, lookup_host};
+use annulus::net::{ConnectOptions, TcpStream};
 use hyper::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tower_service::Service;
 
-/// How long an attempt has the network for itself before the next address is tried beside it: what RFC 8305 recommends.
-const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-
 /// Connects to the host of a URI over TCP, for hyper-util's client and for whatever takes a `tower_service::Service<Uri>`.
 ///
-/// The name is looked up off the loop. The first of several addresses that answers wins (RFC 8305): they are tried in the order of the
-/// look-up, families in turns, and another one is begun when an attempt fails, or has not succeeded within
-/// [`attempt_delay`](Self::attempt_delay). `TCP_NODELAY` is on.
+/// It connects as [`TcpStream::connect`] does: the name is looked up off the loop, and the first of several addresses that answers wins.
+/// `TCP_NODELAY` is on.
 ///
 /// ```
 /// use annulus::net::{ConnectOptions, KeepAlive};
@@ -50,7 +45,6 @@ pub struct Connector {
     options: ConnectOptions,
     timeout: Option<Duration>,
     write_timeout: Option<Duration>,
-    attempt_delay: Duration,
     enforce_http: bool,
 }
 
@@ -60,7 +54,6 @@ impl Default for Connector {
             options: ConnectOptions::new(),
             timeout: None,
             write_timeout: None,
-            attempt_delay: ATTEMPT_DELAY,
             enforce_http: true,
         }
     }
@@ -72,7 +65,8 @@ impl Connector {
         Self::default()
     }
 
-    /// Options of the sockets: the local address, keep-alive, buffers. Their `timeout` holds for each attempt.
+    /// Options of the sockets: the local address, keep-alive, buffers, and the `attempt_delay` between addresses. Their `timeout` holds for
+    /// the look-up and for each attempt.
     pub fn options(mut self, options: ConnectOptions) -> Self {
         self.options = options;
         self
@@ -90,10 +84,9 @@ impl Connector {
         self
     }
 
-    /// After how long without a result the next address is tried beside the ones before; 250 ms by default. With `Duration::MAX` one is tried
-    /// after the other.
+    /// As [`ConnectOptions::attempt_delay`], of the options that are set so far.
     pub fn attempt_delay(mut self, delay: Duration) -> Self {
-        self.attempt_delay = delay;
+        self.options = self.options.attempt_delay(delay);
         self
     }
 
@@ -116,11 +109,7 @@ impl Connector {
 
     /// A stream to a port of a host.
     pub(super) async fn open(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        let connect = async {
-            let addresses = lookup_host((host, port)).await?.collect();
-            let raced = race::connect(self.options.clone(), addresses, self.attempt_delay).await;
-            raced.map_err(|error| of_host(host, error))
-        };
+        let connect = self.options.connect((host, port));
         let text = |limit| format!("{host}:{port}: not connected within {limit:?}");
         within(self.timeout, connect, text).await
     }
@@ -211,14 +200,6 @@ pub(super) fn ends(stream: &TcpStream) -> Connected {
             Connected::new().extra(ConnectionInfo { local_addr, peer_addr })
         }
         _ => Connected::new(),
-    }
-}
-
-/// Names the host, if the errors of its addresses do not.
-fn of_host(host: &str, error: io::Error) -> io::Error {
-    match host.parse::<IpAddr>() {
-        Ok(_) => error,
-        Err(_) => io::Error::new(error.kind(), format!("{host}: {error}")),
     }
 }
 

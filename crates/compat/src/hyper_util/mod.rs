@@ -48,7 +48,6 @@
 mod connector;
 #[cfg(feature = "rustls")]
 mod https;
-mod race;
 mod unix;
 
 pub use connector::{Connecting, ConnectionInfo, Connector};

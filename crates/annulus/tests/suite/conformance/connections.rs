@@ -10,7 +10,7 @@ use annulus::time::{sleep, timeout};
 use annulus::{counters, spawn, yield_now};
 use std::collections::HashSet;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
 use std::time::Duration;
 
@@ -82,6 +82,25 @@ pub(crate) async fn a_refusal_names_the_address() -> io::Result<()> {
     }
     // A listener is reached all the same.
     pair().await.map(drop)
+}
+
+/// Linux connects a socket to its own port, if nothing listens there.
+pub(crate) async fn a_connection_to_oneself_is_refused() -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    drop(listener);
+    yield_now().await;
+    let options = ConnectOptions::new().bind(address).reuse_address(true);
+    let unspecified = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+    for to in [address, unspecified] {
+        let error = options.connect(to).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(error.to_string().contains(&to.to_string()), "{error}");
+    }
+    // The port is free at once.
+    let listener = TcpListener::bind(address)?;
+    drop(TcpStream::connect(listener.local_addr()?).await?);
+    Ok(())
 }
 
 pub(crate) async fn a_thousand_connections_echo() -> io::Result<()> {

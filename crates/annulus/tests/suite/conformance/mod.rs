@@ -130,6 +130,7 @@ suite! {
     connections::a_client_connects_from_the_address_it_names;
     connections::a_reset_before_the_accept_is_counted;
     connections::a_refusal_names_the_address;
+    connections::a_connection_to_oneself_is_refused;
     connections::an_address_is_free_at_once_for_another_socket;
     errors::errors_name_operation_and_peer;
     connections::a_thousand_connections_echo;

@@ -6,6 +6,7 @@ mod layers;
 mod overload;
 mod panics;
 mod programs;
+mod race;
 mod seeds;
 mod signals;
 mod without_ring;
