@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const EXPLAIN: &str = "\
+const AFTER_HELP: &str = "\
 Each line on standard input is a job, and each line on standard output its
 figures, as JSON: operations, ns and cpu_ns.
 
@@ -16,7 +16,7 @@ Examples:
 
 /// Be a contender of a suite: read jobs, print figures
 #[derive(Args, Debug)]
-#[command(after_help = EXPLAIN)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct ContenderArgs {
     #[command(subcommand)]
     bench: Bench,

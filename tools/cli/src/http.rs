@@ -11,14 +11,14 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Most connections at once; further ones wait in the backlog. Those that ask nothing go after [`HEAD_TIME`].
-pub(crate) const CONNECTIONS: usize = 128;
+/// Most connections at once; further ones wait in the backlog. Those that ask nothing go after [`HEAD_TIMEOUT`].
+pub(crate) const MAX_CONNECTIONS: usize = 128;
 /// Most bytes of the head of a request.
-const HEAD: usize = 8 * 1024;
+const MAX_HEAD_BYTES: usize = 8 * 1024;
 /// How long a client may take to send the head.
-const HEAD_TIME: Duration = Duration::from_secs(2);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most bytes after the head that are read and discarded, so that the answer is not lost with them.
-const REST: usize = 64 * 1024;
+const MAX_DISCARDED_BYTES: usize = 64 * 1024;
 
 /// A request that has the right form.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,10 +48,10 @@ pub(crate) struct Refusal {
     headers: &'static str,
 }
 
-/// Answers requests, several at a time, each within `patience`. Ends only by failing.
+/// Answers requests, several at a time, each within `timeout`. Ends only by failing.
 pub(crate) async fn serve<F, A>(
     listener: TcpListener,
-    patience: Duration,
+    timeout: Duration,
     answer: F,
 ) -> io::Result<()>
 where
@@ -64,7 +64,7 @@ where
         let answer = Rc::clone(&answer);
         drop(annulus::spawn(async move {
             // A client that fails or is slow is disconnected.
-            _ = time::timeout(patience, exchange(stream, &*answer)).await;
+            _ = time::timeout(timeout, exchange(stream, &*answer)).await;
         }));
     }
 }
@@ -73,7 +73,7 @@ async fn exchange<A>(mut stream: TcpStream, answer: &impl Fn(Request) -> A) -> i
 where
     A: Future<Output = Result<Answer, Refusal>>,
 {
-    let head = time::timeout(HEAD_TIME, read_head(&mut stream)).await??;
+    let head = time::timeout(HEAD_TIMEOUT, read_head(&mut stream)).await??;
     let Some(head) = head else { return Ok(()) };
     let response = match head.as_deref().map_or(Err(Refusal::TOO_LARGE), Request::parse) {
         Ok(request) => {
@@ -87,7 +87,7 @@ where
     stream.send(response).await?;
     stream.shutdown().await?;
     let mut rest = 0;
-    while rest < REST
+    while rest < MAX_DISCARDED_BYTES
         && let Some(lease) = stream.recv().await?
     {
         rest += lease.len();
@@ -104,7 +104,7 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<String, (
         head.extend_from_slice(&lease);
         let end = head[from..].windows(4).position(|bytes| bytes == b"\r\n\r\n");
         // The limit holds however many bytes came at once.
-        if end.map_or(head.len(), |end| from + end + 4) > HEAD {
+        if end.map_or(head.len(), |end| from + end + 4) > MAX_HEAD_BYTES {
             return Ok(Some(Err(())));
         }
         if let Some(end) = end {

@@ -22,7 +22,7 @@ mod usage;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
-const EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
 Examples:
   annulus echo                         serve on 127.0.0.1:7000
   annulus load -c 200 -l 128 -t 10     200 clients, 128 bytes, 10 seconds
@@ -35,7 +35,7 @@ the reader of standard output has gone).";
 
 /// An I/O runtime on io_uring, and tools to measure it.
 #[derive(Debug, Parser)]
-#[command(name = "annulus", version, max_term_width = 80, after_help = EXAMPLES)]
+#[command(name = "annulus", version, max_term_width = 80, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -57,7 +57,7 @@ pub fn main() -> ExitCode {
     let matches = Cli::command().mut_subcommand("load", load::with_brief_help).try_get_matches();
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => return usage::explain(&error),
+        Err(error) => return usage::report_clap_error(&error),
     };
     let done = match cli.command {
         Command::Echo(args) => echo::run(args),

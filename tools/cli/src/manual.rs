@@ -10,13 +10,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const COMPLETIONS: &str = "\
+const COMPLETIONS_AFTER_HELP: &str = "\
 Examples:
   annulus completions bash > ~/.local/share/bash-completion/completions/annulus
   annulus completions zsh > ~/.zfunc/_annulus     # a directory of $fpath
   annulus completions fish > ~/.config/fish/completions/annulus.fish";
 
-const MANUAL: &str = "\
+const MANUAL_AFTER_HELP: &str = "\
 Without a directory, prints the page of annulus itself; each command has a page
 of its own.
 
@@ -26,7 +26,7 @@ Examples:
 
 /// Print completions of this command line for a shell
 #[derive(Args, Debug)]
-#[command(after_help = COMPLETIONS)]
+#[command(after_help = COMPLETIONS_AFTER_HELP)]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
@@ -34,7 +34,7 @@ pub(crate) struct CompletionsArgs {
 
 /// Write the manual pages
 #[derive(Args, Debug)]
-#[command(after_help = MANUAL)]
+#[command(after_help = MANUAL_AFTER_HELP)]
 pub(crate) struct ManualArgs {
     /// The directory for a page of every command; it is made if it is missing
     directory: Option<PathBuf>,

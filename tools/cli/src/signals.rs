@@ -36,7 +36,7 @@ impl Stop {
         Ok(Stop { signals, first })
     }
 
-    pub(crate) fn has_come(&self) -> bool {
+    pub(crate) fn has_arrived(&self) -> bool {
         // Pairs with the store of the handler; it orders only the number itself.
         self.first.load(Ordering::SeqCst) != 0
     }
@@ -49,7 +49,7 @@ impl Stop {
     }
 
     /// Makes each signal write a byte, for a loop that waits in poll.
-    pub(crate) fn write_to(&self, pipe: &UnixStream) -> io::Result<()> {
+    pub(crate) fn write_byte_to(&self, pipe: &UnixStream) -> io::Result<()> {
         for &signal in &self.signals {
             let pipe = pipe.try_clone().map_err(named("fcntl"))?;
             low_level::pipe::register(signal, pipe)?;

@@ -3,18 +3,18 @@
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets::NOTHING};
 
 /// The width of the text.
-pub(crate) const COLUMNS: usize = 80;
+pub(crate) const TEXT_COLUMNS: usize = 80;
 
 /// The largest width of a column of names; a longer name is wrapped.
-const NAME: usize = 24;
+const MAX_NAME_COLUMNS: usize = 24;
 
 /// Space between columns.
-const GAP: usize = 2;
+const COLUMN_GAP: usize = 2;
 
 /// A paragraph after a mark; further lines are indented to the first word.
 pub(crate) fn wrapped(mark: &str, paragraph: &str) -> String {
     let indent = " ".repeat(mark.chars().count());
-    let options = textwrap::Options::new(COLUMNS).initial_indent(mark);
+    let options = textwrap::Options::new(TEXT_COLUMNS).initial_indent(mark);
     textwrap::fill(paragraph, options.subsequent_indent(&indent).break_words(false)) + "\n"
 }
 
@@ -59,10 +59,10 @@ impl Listing {
 pub(crate) fn table(names: usize, rows: &[Vec<String>]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let width = |column: usize| match width(column).unwrap_or(0) {
-        width if column < names => width.min(NAME) + GAP,
-        width => width + GAP,
+        width if column < names => width.min(MAX_NAME_COLUMNS) + COLUMN_GAP,
+        width => width + COLUMN_GAP,
     };
-    let left: usize = (0..names).map(width).sum::<usize>() - GAP;
+    let left: usize = (0..names).map(width).sum::<usize>() - COLUMN_GAP;
     let mut blocks: Vec<Vec<usize>> = Vec::new();
     let mut room = 0;
     for column in names..rows[0].len() {
@@ -70,25 +70,27 @@ pub(crate) fn table(names: usize, rows: &[Vec<String>]) -> String {
             Some(block) => block.push(column),
             None => {
                 blocks.push((0..names).chain([column]).collect());
-                room = COLUMNS.saturating_sub(left);
+                room = TEXT_COLUMNS.saturating_sub(left);
             }
         }
         room = room.saturating_sub(width(column));
     }
-    blocks.iter().map(|block| part(names, block, rows)).collect::<Vec<_>>().join("\n")
+    blocks.iter().map(|block| table_block(names, block, rows)).collect::<Vec<_>>().join("\n")
 }
 
-/// The part of the table with these columns.
-fn part(names: usize, columns: &[usize], rows: &[Vec<String>]) -> String {
+/// The block of the table with these columns.
+fn table_block(names: usize, columns: &[usize], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     for row in rows {
         table.add_row(columns.iter().map(|&column| &row[column]));
     }
     for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((if place == 0 { 0 } else { GAP as u16 }, 0));
+        column.set_padding((if place == 0 { 0 } else { COLUMN_GAP as u16 }, 0));
         if place < names {
-            column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(NAME as u16 + 2)));
+            column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(
+                MAX_NAME_COLUMNS as u16 + 2,
+            )));
         } else {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -115,7 +117,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2);
         assert!(lines[0].starts_with("! word") && lines[1].starts_with("  word"), "{text}");
-        assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= TEXT_COLUMNS), "{text}");
         assert_eq!(wrapped("→ ", &"x".repeat(90)).lines().count(), 1);
     }
 
@@ -125,7 +127,7 @@ mod tests {
         listing.row("name", &"word ".repeat(40));
         listing.row("other", "  as it is");
         let text = listing.finish();
-        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= TEXT_COLUMNS), "{text}");
         assert_eq!(text.matches("word").count(), 40);
         assert!(text.lines().nth(1).unwrap().starts_with("             word"), "{text}");
         assert!(text.ends_with("\nother          as it is\n"), "{text}");
@@ -148,7 +150,7 @@ mod tests {
             ["a very long name of some row", "0", "1", "2", "3", "4"].map(String::from).to_vec(),
         ];
         let text = table(1, &rows);
-        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= TEXT_COLUMNS), "{text}");
         assert_eq!((text.matches("a very long").count(), text.matches("column 3").count()), (3, 1));
     }
 }

@@ -5,9 +5,9 @@ use clap::error::ErrorKind;
 use std::process::ExitCode;
 
 /// Exit status of a usage error.
-const USAGE: u8 = 2;
+const USAGE_STATUS: u8 = 2;
 /// Exit status if standard output has no reader: as in shells for a process that died of SIGPIPE (128 + 13).
-const PIPE: u8 = 141;
+const SIGPIPE_STATUS: u8 = 141;
 
 /// A usage error that is found after parsing.
 pub(crate) use annulus_lab::UsageError;
@@ -15,7 +15,7 @@ use annulus_lab::one_line;
 use annulus_load::OptionsError;
 
 /// The error of options that are no load.
-pub(crate) fn refused(error: OptionsError) -> anyhow::Error {
+pub(crate) fn options_error(error: OptionsError) -> anyhow::Error {
     match error {
         OptionsError::Usage(text) => UsageError(text).into(),
         OptionsError::Failed(text) => anyhow::Error::msg(text),
@@ -41,17 +41,17 @@ pub(crate) fn only_with(
 /// Prints a failure as one line; a standard output without a reader is none.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if error.is::<StdoutClosed>() {
-        return ExitCode::from(PIPE);
+        return ExitCode::from(SIGPIPE_STATUS);
     }
     let text = one_line(&format!("{error:#}"));
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let hint = if hints_at_filter(&text, &status) { FILTER } else { "" };
+    let hint = if hints_at_filter(&text, &status) { SECCOMP_HINT } else { "" };
     note(format_args!("annulus: {text}{hint}"));
-    if error.is::<UsageError>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
+    if error.is::<UsageError>() { ExitCode::from(USAGE_STATUS) } else { ExitCode::FAILURE }
 }
 
 /// The hint at a filter of system calls.
-const FILTER: &str = ": this process runs under a seccomp filter, such as a container's, which may deny the call; allow it";
+const SECCOMP_HINT: &str = ": this process runs under a seccomp filter, such as a container's, which may deny the call; allow it";
 
 /// Whether a failure may be caused by a filter: the error is EPERM or ENOSYS, and there is a filter.
 fn hints_at_filter(text: &str, status: &str) -> bool {
@@ -61,7 +61,7 @@ fn hints_at_filter(text: &str, status: &str) -> bool {
 }
 
 /// Prints clap's output: help unchanged, an error as one line.
-pub(crate) fn explain(error: &clap::Error) -> ExitCode {
+pub(crate) fn report_clap_error(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             let printed = check_print(print_clap(error));
@@ -69,11 +69,11 @@ pub(crate) fn explain(error: &clap::Error) -> ExitCode {
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = print_clap(error);
-            ExitCode::from(USAGE)
+            ExitCode::from(USAGE_STATUS)
         }
         _ => {
             note(format_args!("annulus: {} (see --help)", condense(&error.to_string())));
-            ExitCode::from(USAGE)
+            ExitCode::from(USAGE_STATUS)
         }
     }
 }

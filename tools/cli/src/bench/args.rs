@@ -38,7 +38,7 @@ fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<
 }
 
 /// A duration that is not zero.
-pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_nonzero_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         Duration::ZERO => Err("nothing can be measured in no time: write 0.3 or 300ms".into()),
         time => Ok(time),

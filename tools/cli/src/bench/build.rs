@@ -13,9 +13,9 @@ use std::env;
 use std::process::ExitCode;
 
 /// Lines of a build that fails.
-const LINES: usize = 20;
+const MAX_FAILURE_LINES: usize = 20;
 
-const EXPLAIN: &str = "\
+const AFTER_HELP: &str = "\
 Peers are built into target/peers. One whose tools are missing here is left
 out, with a line that says how to install them; so are programs that are only
 used, such as nginx or wrk. The systems of the documents need their sources:
@@ -31,7 +31,7 @@ Examples:
 
 /// Build the peers that are measured
 #[derive(Args, Debug)]
-#[command(after_help = EXPLAIN)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct BuildArgs {
     /// Peers by name [default: all]
     #[arg(value_name = "PEER")]
@@ -85,7 +85,7 @@ fn outcome(built: &BuildOutcome, took: &str) -> String {
 /// The last lines of a build.
 fn tail(printed: &str) -> String {
     let lines: Vec<&str> = printed.lines().collect();
-    let last = &lines[lines.len().saturating_sub(LINES)..];
+    let last = &lines[lines.len().saturating_sub(MAX_FAILURE_LINES)..];
     last.iter().map(|line| format!("    {line}\n")).collect()
 }
 

@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const EXPLAIN: &str = "\
+const AFTER_HELP: &str = "\
 Two files of results are compared, or all files of the same name in two
 directories. Every contender that both have is compared in every cell by every
 metric that decides something. A figure is worse or better if the whole
@@ -35,13 +35,13 @@ Examples:
   annulus bench compare old new --json - | jq '.comparisons[].changes[]'";
 
 /// The format of the comparison as JSON.
-const FORMAT: &str = "annulus-lab-comparison";
+const JSON_FORMAT: &str = "annulus-lab-comparison";
 /// The version of the format.
-const VERSION: u64 = 2;
+const JSON_VERSION: u64 = 2;
 
 /// Compare two runs: what is worse, and what is better, cell by cell
 #[derive(Args, Debug)]
-#[command(after_help = EXPLAIN)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct CompareArgs {
     /// The results to compare with: a file, or a directory of files
     old: PathBuf,
@@ -80,8 +80,8 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
     let comparisons = compared(&pairs, &options)?;
     let json = args.json.map(Target::open).transpose()?;
     let document = Document {
-        format: FORMAT,
-        version: VERSION,
+        format: JSON_FORMAT,
+        version: JSON_VERSION,
         old: &args.old,
         new: &args.new,
         comparisons: &comparisons,
@@ -133,7 +133,7 @@ fn read(path: &Path) -> Result<Results, UsageError> {
 fn compared(pairs: &[[Results; 2]], options: &Options) -> Result<Vec<RunComparison>, UsageError> {
     options.check()?;
     let runs: Vec<[compare::Run<'_>; 2]> =
-        pairs.iter().map(|pair| [of(&pair[0]), of(&pair[1])]).collect();
+        pairs.iter().map(|pair| [as_run(&pair[0]), as_run(&pair[1])]).collect();
     let sizes: Vec<usize> =
         runs.iter().map(|&[old, new]| compare::size(old, new, options)).collect();
     let all: usize = sizes.iter().sum();
@@ -145,7 +145,7 @@ fn compared(pairs: &[[Results; 2]], options: &Options) -> Result<Vec<RunComparis
     runs.iter().zip(sizes).zip(pairs).map(compare).collect()
 }
 
-fn of(results: &Results) -> compare::Run<'_> {
+fn as_run(results: &Results) -> compare::Run<'_> {
     compare::Run {
         bench: results.bench(),
         record: results.record(),

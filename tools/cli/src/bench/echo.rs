@@ -1,6 +1,6 @@
 //! `annulus bench echo`: comparisons of echo servers over TCP, UDP and Unix sockets.
 
-use super::args::{Pins, bytes, some_time};
+use super::args::{Pins, bytes, parse_nonzero_time};
 use super::measure::{self, Output};
 use super::run::peers;
 use crate::output::Target;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-const EXPLAIN: &str = "\
+const AFTER_HELP: &str = "\
 Starts every server, pinned to one core, and keeps all running. The load runs
 on another core and measures them in turn in short slices, round after round.
 The first server runs a second time as a control: it must be equal to itself.
@@ -49,7 +49,7 @@ Examples:
 
 /// Compare echo servers: CPU time a request, requests/s, latency
 #[derive(Args, Debug)]
-#[command(after_help = EXPLAIN)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct EchoArgs {
     /// The transport between clients and servers: tcp, udp or unix
     #[arg(long, value_name = "KIND", default_value = "tcp")]
@@ -64,7 +64,7 @@ pub(crate) struct EchoArgs {
     bytes: Vec<u64>,
     /// Connections and bytes in pairs, such as 1x128,100x16K,10x1M; alone, or
     /// beside every --clients with every --bytes
-    #[arg(long, value_name = "COUNTxBYTES,…", value_delimiter = ',', value_parser = pair)]
+    #[arg(long, value_name = "COUNTxBYTES,…", value_delimiter = ',', value_parser = parse_cell)]
     cells: Vec<(u64, u64)>,
     /// Servers by name; the others are compared with the first [default:
     /// uring,epoll,threads; for udp and unix uring,epoll]
@@ -75,14 +75,14 @@ pub(crate) struct EchoArgs {
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: u64,
     /// Measure further rounds until half the width of every CPU ratio's interval is at most this, such as 0.03
-    #[arg(long, value_name = "RATIO", value_parser = precision)]
+    #[arg(long, value_name = "RATIO", value_parser = parse_precision)]
     precision: Option<f64>,
     /// The most rounds that --precision may take
     #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "precision",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds_max: u64,
     /// How long a slice is measured: seconds, or 300ms
-    #[arg(long, value_name = "TIME", default_value = "0.2", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", default_value = "0.2", value_parser = parse_nonzero_time)]
     seconds: Duration,
     /// How long a slice runs before it is measured
     #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = parse_duration)]
@@ -127,7 +127,7 @@ pub(crate) struct EchoArgs {
 pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
     let setup = setup(&args)?;
     let output = Output { json: args.json, is_verbose: args.verbose };
-    measure::one(setup, args.out, &output)
+    measure::measure_one(setup, args.out, &output)
 }
 
 /// Our servers, and the peers of the directory `tools/peers` here or above.
@@ -210,7 +210,7 @@ fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
 }
 
 /// Parses `50x128`, `100x16K` or `10x1M`.
-fn pair(text: &str) -> Result<(u64, u64), String> {
+fn parse_cell(text: &str) -> Result<(u64, u64), String> {
     let (clients, size) =
         text.split_once(['x', '×']).ok_or("write COUNTxBYTES, such as 50x128 or 100x16K")?;
     let count = clients.parse().map_err(|_| format!("'{clients}' is not a number of clients"))?;
@@ -222,7 +222,7 @@ fn pair(text: &str) -> Result<(u64, u64), String> {
 }
 
 /// Parses half the width of an interval: above 0, at most 1.
-pub(crate) fn precision(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_precision(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(half) if half > 0.0 && half <= 1.0 => Ok(half),
         _ => Err("write a number above 0 and at most 1, such as 0.03".into()),
@@ -287,7 +287,7 @@ mod tests {
             ("1x65M", "68157440 bytes: ask for 1 to 67108864"),
             ("1x18446744073709551615M", "is not a number of bytes"),
         ] {
-            let error = pair(text).unwrap_err();
+            let error = parse_cell(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
     }

@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
 
-const EXPLAIN: &str = "\
+const AFTER_HELP: &str = "\
 The time is that of a run in the minimum of rounds, without building what is
 measured (annulus bench build). Contenders may be missing here; a run says which.
 
@@ -20,7 +20,7 @@ Examples:
 
 /// List what can be measured
 #[derive(Args, Debug)]
-#[command(after_help = EXPLAIN)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct ListArgs {
     /// Names or files [default: all]
     #[arg(value_name = "NAME|FILE")]
@@ -28,7 +28,7 @@ pub(super) struct ListArgs {
 }
 
 /// An entry of the list, measured usually and quickly.
-struct Listed {
+struct ListEntry {
     word: String,
     usual: Subject,
     quick: Subject,
@@ -37,7 +37,7 @@ struct Listed {
 pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     let all = || Description::names().map(str::to_owned).collect();
     let names = if args.names.is_empty() { all() } else { args.names.clone() };
-    let listed = names.into_iter().map(listed).collect::<Result<Vec<Listed>>>()?;
+    let listed = names.into_iter().map(listed).collect::<Result<Vec<ListEntry>>>()?;
     let titles = ["", "kind", "cells", "contenders", "time", "quick"].map(String::from).to_vec();
     let rows: Vec<Vec<String>> = [titles].into_iter().chain(listed.iter().map(row)).collect();
     let mut text = table(2, &rows);
@@ -52,17 +52,17 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn listed(word: String) -> Result<Listed> {
+fn listed(word: String) -> Result<ListEntry> {
     let subject = |quick| {
         let cores = Pins::default().choose()?;
         let (precision, only) = (None, Selection::default());
         subject::named(&word, &Options { quick, rounds: None, seed: 1, cores, precision, only })
     };
     let (usual, quick) = (subject(false)?, subject(true)?);
-    Ok(Listed { word, usual, quick })
+    Ok(ListEntry { word, usual, quick })
 }
 
-fn row(Listed { word, usual, quick }: &Listed) -> Vec<String> {
+fn row(ListEntry { word, usual, quick }: &ListEntry) -> Vec<String> {
     let cost = |subject: &Subject| duration::shown(subject.setup.cost());
     let (cells, contenders) = (usual.setup.loads.len(), usual.setup.contenders.len());
     let (cells, contenders) = (cells.to_string(), contenders.to_string());

@@ -1,9 +1,9 @@
 //! `annulus bench NAME`: measures comparisons by name, and keeps the results.
 
 use super::args::Pins;
-use super::echo::precision;
+use super::echo::parse_precision;
 use super::page;
-use super::results::of_report;
+use super::results::report_text;
 use super::run::{Progress, RunLock};
 use super::servers::ServerArgs;
 use super::subject::{self, Options, Subject};
@@ -23,12 +23,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// The parent of the directories of results.
-const PARENT: &str = "lab-results";
+const RESULTS_PARENT: &str = "lab-results";
 
 /// The exit status of a run in which nothing is decided.
-const UNDECIDED: u8 = 3;
+const UNDECIDED_STATUS: u8 = 3;
 
-pub(super) const EXPLAIN: &str = "\
+pub(super) const AFTER_HELP: &str = "\
 Every slice is in the file DIR/NAME.jsonl as soon as it is measured. A run
 that was interrupted, or killed, goes on from there if it is started again
 with the same --out. At the end there are pages beside it, and an index.html
@@ -92,7 +92,7 @@ pub(super) struct RunArgs {
     rounds: Option<u64>,
     /// Measure further rounds until half the width of every interval of what
     /// decides is at most this, such as 0.03
-    #[arg(long, value_name = "RATIO", value_parser = precision)]
+    #[arg(long, value_name = "RATIO", value_parser = parse_precision)]
     precision: Option<f64>,
     /// The most rounds that --precision may take
     #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "precision",
@@ -120,8 +120,8 @@ pub(super) struct RunArgs {
 pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
     let options = args.options()?;
     args.servers.check(&args.names)?;
-    let of_servers = || subject::of_servers(&args.servers, &args.names, &options);
-    let servers = args.servers.are_given().then(of_servers).transpose()?;
+    let server_comparison = || subject::server_comparison(&args.servers, &args.names, &options);
+    let servers = args.servers.are_given().then(server_comparison).transpose()?;
     let names = if servers.is_some() { Vec::new() } else { args.named()? };
     let directory = args.directory(servers.as_ref());
     let mut failed = Vec::new();
@@ -136,7 +136,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
     let lock = RunLock::take()?;
     let output = Output { json: None, is_verbose: args.verbose };
     let decided = measure_all((open, &output), &directory, &lock, &mut failed)?;
-    page::beside(&directory)?;
+    page::write_beside(&directory)?;
     if lock.is_stopped() {
         note(format_args!("annulus: to go on, run the same with --out {}", directory.display()));
         return Ok(lock.status());
@@ -145,7 +145,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
         bail!("failed: {}; the results are in {}", failed.join(", "), directory.display());
     }
     note(format_args!("annulus: the results are in {}", directory.display()));
-    Ok(if decided { ExitCode::SUCCESS } else { ExitCode::from(UNDECIDED) })
+    Ok(if decided { ExitCode::SUCCESS } else { ExitCode::from(UNDECIDED_STATUS) })
 }
 
 /// How the results of a comparison are shown.
@@ -155,7 +155,7 @@ pub(super) struct Output {
 }
 
 /// Measures one comparison, whose results are kept only in a directory that is named.
-pub(super) fn one(setup: Setup, out: Option<PathBuf>, output: &Output) -> Result<ExitCode> {
+pub(super) fn measure_one(setup: Setup, out: Option<PathBuf>, output: &Output) -> Result<ExitCode> {
     let lock = RunLock::take()?;
     // An unwritable path is reported before the measurement.
     output.json.clone().map(Target::open).transpose()?;
@@ -165,13 +165,13 @@ pub(super) fn one(setup: Setup, out: Option<PathBuf>, output: &Output) -> Result
     let subject = Subject { name: setup.plan.name.clone(), setup, suite: None };
     let done = measure((subject, output), directory, &lock, (1, 1), Duration::ZERO)?;
     if out.is_some() {
-        page::beside(directory)?;
+        page::write_beside(directory)?;
     }
     scratch.remove()?;
     match done.failure {
         Some(failure) => bail!(failure),
         None if lock.is_stopped() => Ok(lock.status()),
-        None if is_compared && !done.is_decided => Ok(ExitCode::from(UNDECIDED)),
+        None if is_compared && !done.is_decided => Ok(ExitCode::from(UNDECIDED_STATUS)),
         None => Ok(ExitCode::SUCCESS),
     }
 }
@@ -198,7 +198,7 @@ fn measure_all(
         later = later.saturating_sub(subject.setup.cost());
         let name = subject.name.clone();
         match measure((subject, output), directory, lock, (index + 1, of), later) {
-            Ok(Done { failure, is_decided }) => {
+            Ok(MeasureOutcome { failure, is_decided }) => {
                 decided |= is_decided;
                 failed.extend(failure.map(|_| name));
             }
@@ -213,7 +213,7 @@ fn measure_all(
 }
 
 /// How a comparison ended.
-struct Done {
+struct MeasureOutcome {
     /// The first slice that failed.
     failure: Option<String>,
     /// There is a verdict, or none is asked for: published tables are figures.
@@ -227,7 +227,7 @@ fn measure(
     lock: &RunLock,
     (number, of): (usize, usize),
     later: Duration,
-) -> Result<Done> {
+) -> Result<MeasureOutcome> {
     let Subject { name, setup, mut suite } = subject;
     // The ending is appended: a part of the name that follows a dot stays.
     let path =
@@ -239,7 +239,7 @@ fn measure(
     let is_finished = known.as_ref().is_some_and(Results::is_finished);
     if is_finished {
         note(format_args!("annulus: {} is finished: remove it to measure again", path.display()));
-        return Ok(Done { failure: None, is_decided: true });
+        return Ok(MeasureOutcome { failure: None, is_decided: true });
     }
     let known = known.map_or(0, |results| results.record().slices().len());
     let prepared = setup.prepare().with_context(|| name.clone())?;
@@ -260,7 +260,7 @@ fn measure(
 }
 
 /// Prints the tables.
-fn deliver(results: &Results, output: &Output) -> Result<Done> {
+fn deliver(results: &Results, output: &Output) -> Result<MeasureOutcome> {
     let report = results.report();
     match results.suite() {
         Some(suite) => {
@@ -271,20 +271,20 @@ fn deliver(results: &Results, output: &Output) -> Result<Done> {
         }
         None => {
             let json = output.json.clone().map(Target::open).transpose()?;
-            output::deliver(json, &report, Some(of_report(&report, output.is_verbose)))?;
+            output::deliver(json, &report, Some(report_text(&report, output.is_verbose)))?;
         }
     }
     let mut verdicts = report.verdicts.iter();
     let is_decided = results.suite().is_some()
         || report.verdicts.is_empty()
         || verdicts.any(|found| found.verdict.is_decided());
-    Ok(Done { failure: report.failures().next(), is_decided })
+    Ok(MeasureOutcome { failure: report.failures().next(), is_decided })
 }
 
 impl RunArgs {
     fn options(&self) -> Result<Options> {
         Ok(Options {
-            quick: self.quick || self.names.iter().any(|name| name == subject::QUICK),
+            quick: self.quick || self.names.iter().any(|name| name == subject::QUICK_SUBJECTS),
             rounds: self.rounds,
             seed: self.seed,
             cores: self.pins.choose()?,
@@ -295,7 +295,9 @@ impl RunArgs {
 
     /// Whether everything is named.
     fn is_all(&self) -> bool {
-        self.names.iter().any(|name| [subject::ALL, subject::QUICK].contains(&name.as_str()))
+        self.names
+            .iter()
+            .any(|name| [subject::ALL_SUBJECTS, subject::QUICK_SUBJECTS].contains(&name.as_str()))
     }
 
     /// The named subjects, each once.
@@ -330,7 +332,7 @@ impl RunArgs {
         let first = format!("{date}-{}", names.join("+").replace(':', "-"));
         let others = (2..).map(|number| format!("{first}-{number}"));
         let mut all = [first.clone()].into_iter().chain(others);
-        let free = all.find(|name| !Path::new(PARENT).join(name).exists());
-        Path::new(PARENT).join(free.unwrap_or(first))
+        let free = all.find(|name| !Path::new(RESULTS_PARENT).join(name).exists());
+        Path::new(RESULTS_PARENT).join(free.unwrap_or(first))
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const EXPLAIN: &str = "\
+const AFTER_HELP: &str = "\
 Each results file, finished or not, gets NAME.html (one page that loads nothing
 and runs no script), NAME.md (the same without the pictures), NAME.csv (every
 figure) and NAME.json (every verdict); --forms selects some of them. index.html
@@ -21,7 +21,7 @@ Examples:
 
 /// Write pages with charts, Markdown, CSV and JSON from results files
 #[derive(Args, Debug)]
-#[command(after_help = EXPLAIN)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct PageArgs {
     /// Results files written by annulus bench, or directories of them
     #[arg(required = true, value_name = "DIR|FILE")]
@@ -53,7 +53,7 @@ pub(super) fn run(args: PageArgs) -> Result<ExitCode> {
 }
 
 /// Makes the pages of all results in a directory, beside them.
-pub(super) fn beside(directory: &Path) -> Result<()> {
+pub(super) fn write_beside(directory: &Path) -> Result<()> {
     let files = page::files(directory).unwrap_or_default();
     if !files.is_empty() {
         page::write(&files, None, &Form::ALL)?;

@@ -6,13 +6,13 @@ use annulus_lab::environment::Environment;
 use annulus_load::stats::{Interval, Ratio};
 
 /// The longest name of a baseline that fits the title of a column.
-const BASELINE: usize = 17;
+const MAX_BASELINE_COLUMNS: usize = 17;
 
 /// Half the width of a bar, in characters.
-const HALF: usize = 12;
+const HALF_BAR_COLUMNS: usize = 12;
 
 /// The report as text: the answer, the ratios and the warnings; with `is_verbose` every table of the report.
-pub(crate) fn of_report(report: &Report, is_verbose: bool) -> String {
+pub(crate) fn report_text(report: &Report, is_verbose: bool) -> String {
     let answer: String = report.answer().iter().map(|line| wrapped("", line)).collect();
     let blank = if answer.is_empty() { "" } else { "\n" };
     match ratios(report).filter(|_| !is_verbose) {
@@ -56,10 +56,10 @@ fn ratios(report: &Report) -> Option<String> {
 fn bar(ratio: Ratio, span: f64) -> String {
     let place = |value: f64| {
         let share = (value.log2() / span).clamp(-1.0, 1.0);
-        ((share + 1.0) * HALF as f64).round() as usize
+        ((share + 1.0) * HALF_BAR_COLUMNS as f64).round() as usize
     };
-    let mut line = [' '; 2 * HALF + 1];
-    line[HALF] = '│';
+    let mut line = [' '; 2 * HALF_BAR_COLUMNS + 1];
+    line[HALF_BAR_COLUMNS] = '│';
     if let Some(Interval { low, high }) = ratio.interval {
         line[place(low)..=place(high)].fill('─');
     }
@@ -130,19 +130,19 @@ pub(crate) fn tables(report: &Report) -> String {
 }
 
 /// A column of a table: a metric, and the kind of value to show.
-type Shown<'a> = (&'a Metric, Column);
+type TableColumn<'a> = (&'a Metric, Column);
 
 /// Every column: values first, then ratios, that of the primary metric first.
-fn columns(report: &Report) -> Vec<Shown<'_>> {
+fn columns(report: &Report) -> Vec<TableColumn<'_>> {
     let mut columns = report.columns(Column::is_in_text);
     columns
         .sort_by_key(|&(metric, column)| column == Column::Ratio && metric.role != Role::Primary);
     columns
 }
 
-fn title(report: &Report, (metric, column): Shown<'_>) -> String {
+fn title(report: &Report, (metric, column): TableColumn<'_>) -> String {
     let baseline = &report.settings.contenders.baseline;
-    let is_long = baseline.chars().count() > BASELINE;
+    let is_long = baseline.chars().count() > MAX_BASELINE_COLUMNS;
     column.title(metric, if is_long { "baseline" } else { baseline })
 }
 

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Printed at the first ctrl-C.
-const STOPPING: &str = "annulus: stopping after this slice; once more stops at once";
+const STOPPING_NOTE: &str = "annulus: stopping after this slice; once more stops at once";
 
 /// The peers of the directory `tools/peers` here or above.
 pub(crate) fn peers() -> Option<Peers> {
@@ -33,7 +33,8 @@ impl RunLock {
     /// Takes the machine's lock.
     pub(crate) fn take() -> Result<RunLock> {
         let lock = Lock::take()?;
-        let interrupt = Interrupt::install(|| note(STOPPING)).context("cannot watch for ctrl-C")?;
+        let interrupt =
+            Interrupt::install(|| note(STOPPING_NOTE)).context("cannot watch for ctrl-C")?;
         Ok(RunLock { _lock: lock, interrupt })
     }
 

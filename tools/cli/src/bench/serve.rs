@@ -1,6 +1,6 @@
 //! `annulus bench serve`: results in a browser, while they are measured too.
 
-use crate::http::{self, Answer, CONNECTIONS, Refusal, Request};
+use crate::http::{self, Answer, MAX_CONNECTIONS, Refusal, Request};
 use crate::output::note;
 use annulus::net::{ConnectionLimit, ListenOptions};
 use annulus::signal::{self, Signal};
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-const EXPLAIN: &str = "\
+const AFTER_HELP: &str = "\
 Only this machine is served, on the loopback. Pages are made of the results
 when they are asked for; one of a run that is not finished loads itself again
 every ten seconds, which takes CPU time from that run. Ctrl-C ends it.
@@ -25,14 +25,14 @@ Examples:
   annulus bench serve results --port 0        at a free port, which is printed";
 
 /// How long an answer may take: pages of large results are computed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A header with which a browser loads the page again.
-const AGAIN: &str = "Refresh: 10\r\nCache-Control: no-store\r\n";
+const RELOAD_HEADERS: &str = "Refresh: 10\r\nCache-Control: no-store\r\n";
 
 /// Show results in a browser, while they are measured too
 #[derive(Args, Debug)]
-#[command(after_help = EXPLAIN)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct ServeArgs {
     /// A directory of results, as annulus bench writes them
     #[arg(value_name = "DIR")]
@@ -53,14 +53,14 @@ async fn serve(directory: Arc<ResultsDirectory>, port: u16) -> Result<()> {
     let mut signals =
         signal::signals(&[Signal::SIGINT, Signal::SIGTERM]).context("cannot watch for ctrl-C")?;
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-    let options = ListenOptions::new().limit(&ConnectionLimit::new(CONNECTIONS));
+    let options = ListenOptions::new().limit(&ConnectionLimit::new(MAX_CONNECTIONS));
     let listener = options.bind(address).with_context(|| {
         format!("cannot listen on {address}: choose another port with --port, or 0 for a free one")
     })?;
     let address = listener.local_addr().context("cannot read the address")?;
     note(format_args!("annulus: http://{address}/ until ctrl-C"));
     let answer = move |request| answer(Arc::clone(&directory), request);
-    let served = pin!(http::serve(listener, PATIENCE, answer));
+    let served = pin!(http::serve(listener, ANSWER_TIMEOUT, answer));
     match select(pin!(signals.recv()), served).await {
         Either::Left((stopped, _)) => stopped.map(drop).context("cannot watch for ctrl-C"),
         Either::Right((failed, _)) => failed.context("cannot accept connections"),
@@ -74,7 +74,8 @@ async fn answer(directory: Arc<ResultsDirectory>, request: Request) -> Result<An
     let shown = annulus::spawn_blocking(move || directory.show(&request.path)).await;
     match shown {
         Ok(Ok(Some(shown))) => {
-            let headers = if shown.is_unfinished { AGAIN } else { "Cache-Control: no-store\r\n" };
+            let headers =
+                if shown.is_unfinished { RELOAD_HEADERS } else { "Cache-Control: no-store\r\n" };
             Ok(Answer::new(shown.media_type, shown.text).with_headers(headers))
         }
         Ok(Ok(None)) => Err(Refusal::unknown("there is no such run: / lists those that are there")),

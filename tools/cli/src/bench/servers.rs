@@ -1,6 +1,6 @@
 //! A comparison of servers that the command line names: its contenders and its loads.
 
-use super::args::some_time;
+use super::args::parse_nonzero_time;
 use super::run::peers;
 use super::subject::Options;
 use crate::usage::{UsageError, only_with};
@@ -12,10 +12,10 @@ use clap::Args;
 use std::time::Duration;
 
 /// Rounds unless others are asked for: up to twice as many, until half the width of intervals is the margin of *same*.
-const ROUNDS: [usize; 2] = [15, 30];
+const ROUND_LIMITS: [usize; 2] = [15, 30];
 
 /// How long a slice is measured unless another time is asked for.
-pub(super) const SLICE: Duration = Duration::from_secs(1);
+pub(super) const SLICE_TIME: Duration = Duration::from_secs(1);
 
 /// Servers of your own
 #[derive(Args, Debug)]
@@ -59,10 +59,10 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "TEXT")]
     ready: Vec<String>,
     /// How long a server may take to be ready [default: 10]
-    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_nonzero_time)]
     start_timeout: Option<Duration>,
     /// How long a slice is measured [default: 1]
-    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_nonzero_time)]
     seconds: Option<Duration>,
     /// Servers and load share all cores; otherwise each has one, so that they
     /// do not disturb each other
@@ -113,7 +113,7 @@ impl ServerArgs {
         let names: Vec<&str> = contenders.iter().map(|one| one.name.as_str()).collect();
         let name = as_file_name(&names.join("+"));
         let comparison = Comparison::of(&name, contenders, loads, placement)?;
-        let mut setup = of(comparison, self.seconds.unwrap_or(SLICE), options);
+        let mut setup = comparison_setup(comparison, self.seconds.unwrap_or(SLICE_TIME), options);
         if let Some(timeout) = self.start_timeout {
             setup.start_timeout = timeout;
         }
@@ -184,9 +184,9 @@ impl ServerArgs {
 }
 
 /// The comparison of a file, or of a command line.
-pub(super) fn of(comparison: Comparison, time: Duration, options: &Options) -> Setup {
+pub(super) fn comparison_setup(comparison: Comparison, time: Duration, options: &Options) -> Setup {
     let name = comparison.name.clone();
-    let [least, most] = ROUNDS;
+    let [least, most] = ROUND_LIMITS;
     // The metric is known once it is prepared.
     let precision = Some(Precision { metric: String::new(), half_width: DEFAULT_MARGIN });
     let plan = Plan { name, rounds: Rounds { least, most, precision }, seed: options.seed };

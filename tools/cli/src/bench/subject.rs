@@ -1,7 +1,7 @@
 //! The subjects that can be measured, by name.
 
 use super::echo::catalogue;
-use super::servers::{self, SLICE, ServerArgs};
+use super::servers::{self, SLICE_TIME, ServerArgs};
 use crate::usage::UsageError;
 use annulus_lab::bench::{Precision, Rounds};
 use annulus_lab::cores::Cores;
@@ -12,12 +12,12 @@ use anyhow::{Context, Result};
 use std::path::Path;
 
 /// Rounds of a suite, and of a quick one: as many as a verdict needs with 24 cells.
-const ROUNDS: u64 = 15;
-const QUICK_ROUNDS: u64 = 10;
+const SUITE_ROUNDS: u64 = 15;
+const QUICK_SUITE_ROUNDS: u64 = 10;
 
 /// Every suite and every comparison of programs; the same, each in a minute or a few.
-pub(super) const ALL: &str = "all";
-pub(super) const QUICK: &str = "quick";
+pub(super) const ALL_SUBJECTS: &str = "all";
+pub(super) const QUICK_SUBJECTS: &str = "quick";
 
 /// How subjects are measured.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
             (setup, Some(run))
         }
         Description::Comparison(comparison) => {
-            let mut setup = servers::of(comparison, SLICE, options);
+            let mut setup = servers::comparison_setup(comparison, SLICE_TIME, options);
             if !is_file {
                 setup.plan.name = format!("programs {name}");
                 setup.plan.rounds = Rounds::fixed(setup.plan.rounds.least);
@@ -74,7 +74,7 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
 fn unknown(word: &str) -> UsageError {
     let words: Vec<&str> = Description::names().collect();
     UsageError(format!(
-        "nothing is named '{word}': there are {ALL}, {QUICK}, {}; or give the path of a file",
+        "nothing is named '{word}': there are {ALL_SUBJECTS}, {QUICK_SUBJECTS}, {}; or give the path of a file",
         words.join(", ")
     ))
 }
@@ -83,7 +83,7 @@ fn unknown(word: &str) -> UsageError {
 ///
 /// # Errors
 /// If a server or an option means nothing, or nothing is left of the comparison.
-pub(super) fn of_servers(
+pub(super) fn server_comparison(
     args: &ServerArgs,
     names: &[String],
     options: &Options,
@@ -114,7 +114,7 @@ impl Options {
     }
 
     fn suite_plan(&self) -> suite::SuitePlan {
-        let usual = if self.quick { QUICK_ROUNDS } else { ROUNDS };
+        let usual = if self.quick { QUICK_SUITE_ROUNDS } else { SUITE_ROUNDS };
         suite::SuitePlan {
             cores: self.cores,
             quick: self.quick,

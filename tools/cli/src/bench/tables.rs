@@ -38,7 +38,7 @@ fn heading(report: &SuiteReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::COLUMNS;
+    use crate::text::TEXT_COLUMNS;
     use annulus_lab::suite::{MeasuredRow, RowReport, TableReport};
 
     fn report(name: &str, servers: &[Option<&str>]) -> TableReport {
@@ -82,6 +82,6 @@ ours     uring       1,000     –
         assert!(text.contains("tag\n") && text.contains("\nours "), "{text}");
         assert!(text.contains("  published  90,209  54.2\n"), "{text}");
         assert!(text.contains("  measured    1,000     –\n"), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= TEXT_COLUMNS), "{text}");
     }
 }

@@ -25,12 +25,12 @@ pub(super) struct Findings {
 pub(super) struct Uring {
     pub(super) available: bool,
     pub(super) error: Option<String>,
-    pub(super) features: Vec<Line>,
+    pub(super) features: Vec<FeatureReport>,
 }
 
 /// One feature of io_uring.
 #[derive(Debug, Serialize)]
-pub(super) struct Line {
+pub(super) struct FeatureReport {
     pub(super) name: &'static str,
     pub(super) since: String,
     pub(super) present: bool,
@@ -53,7 +53,7 @@ pub(super) fn build(choice: DriverChoice) -> Result<DriverInfo> {
 
 impl Findings {
     pub(super) fn gather() -> Findings {
-        let io_uring = Uring::look();
+        let io_uring = Uring::detect();
         let driver = Driver::choose();
         Findings {
             kernel: limits::sysctl("kernel/osrelease").unwrap_or_else(|| "unknown".into()),
@@ -67,7 +67,7 @@ impl Findings {
 }
 
 /// When busy polling pays.
-const ON_BUSY_POLLING: &str = "busy polling (echo --busy-poll 50): for a few clients that each wait for a reply, if \
+const BUSY_POLLING_ADVICE: &str = "busy polling (echo --busy-poll 50): for a few clients that each wait for a reply, if \
     latency is worth a core; it stops by itself if it does not pay";
 
 impl Driver {
@@ -84,7 +84,7 @@ impl Driver {
         if self.kind != DriverKind::Uring.to_string() {
             return Vec::new();
         }
-        vec![ON_BUSY_POLLING.into()]
+        vec![BUSY_POLLING_ADVICE.into()]
     }
 
     pub(super) fn works(&self) -> bool {
@@ -93,10 +93,10 @@ impl Driver {
 }
 
 impl Uring {
-    fn look() -> Uring {
+    fn detect() -> Uring {
         match Features::detect() {
             Ok(features) => {
-                let features = features.iter().map(Line::new).collect();
+                let features = features.iter().map(FeatureReport::new).collect();
                 Uring { available: true, error: None, features }
             }
             Err(error) => {
@@ -120,10 +120,10 @@ impl Uring {
     }
 }
 
-impl Line {
-    fn new(feature: &Feature) -> Line {
+impl FeatureReport {
+    fn new(feature: &Feature) -> FeatureReport {
         let Feature { name, since: (major, minor), buys, present } = *feature;
-        Line { name, since: format!("{major}.{minor}"), present, buys }
+        FeatureReport { name, since: format!("{major}.{minor}"), present, buys }
     }
 }
 
@@ -131,8 +131,13 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn line(present: bool) -> Line {
-        Line { name: "bundles", since: "6.10".into(), present, buys: "several buffers per receive" }
+    fn line(present: bool) -> FeatureReport {
+        FeatureReport {
+            name: "bundles",
+            since: "6.10".into(),
+            present,
+            buys: "several buffers per receive",
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use clap::Args;
 use findings::Findings;
 use std::process::ExitCode;
 
-const EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
 Exits 0 if some driver works; with --require, only if that one does.
 
 Examples:
@@ -21,7 +21,7 @@ Examples:
 
 /// Report what io_uring offers here, and which driver would be used
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct DoctorArgs {
     /// Fail unless this driver works here: uring, epoll, or auto for any
     #[arg(long, value_name = "DRIVER")]

@@ -103,9 +103,9 @@ impl DatagramSocket for UdpSocket {
 /// A socket with what the kernel says about datagrams. Coalesced data is echoed as segments of one send, and an echo has the
 /// address as its source to which the datagram was sent: one of several if the socket is bound to all of them.
 #[derive(Debug)]
-pub(super) struct Messages(pub(super) UdpSocket);
+pub(super) struct AncillaryUdpSocket(pub(super) UdpSocket);
 
-impl DatagramSocket for Messages {
+impl DatagramSocket for AncillaryUdpSocket {
     /// The source, and how to answer it.
     type Peer = (SocketAddr, Transmit);
 

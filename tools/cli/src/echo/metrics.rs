@@ -4,7 +4,7 @@
 
 use super::ask::ask_all;
 use super::{Listen, Plan};
-use crate::http::{self, Answer, CONNECTIONS, Refusal, Request};
+use crate::http::{self, Answer, MAX_CONNECTIONS, Refusal, Request};
 use annulus::Handle;
 use annulus::net::{ConnectionLimit, ListenOptions, TcpListener};
 use annulus::shards::Shard;
@@ -15,16 +15,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Descriptors: the listener, and its connections.
-pub(super) const FILES: usize = 1 + CONNECTIONS;
+pub(super) const METRICS_FILES: usize = 1 + MAX_CONNECTIONS;
 
 /// The text format of Prometheus.
-const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PROMETHEUS_MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// How long a connection may take, from the request to its close.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Listens at the first available address.
 pub(super) fn open(plan: &Plan, listen: &Listen) -> Result<(TcpListener, String)> {
-    let options = ListenOptions::new().limit(&ConnectionLimit::new(CONNECTIONS));
+    let options = ListenOptions::new().limit(&ConnectionLimit::new(MAX_CONNECTIONS));
     let listener = options.bind(listen.addresses.as_slice());
     let listener = listener.map_err(|error| plan.cannot_listen(&listen.endpoint, error));
     let listener = listener.context("--metrics")?;
@@ -39,13 +39,13 @@ pub(super) async fn serve(listener: TcpListener, shard: Shard) -> io::Result<()>
         let handles = Arc::clone(&handles);
         async move {
             match request.path.as_str() {
-                "/metrics" => Ok(Answer::new(MEDIA_TYPE, metrics(&handles).await)),
+                "/metrics" => Ok(Answer::new(PROMETHEUS_MEDIA_TYPE, metrics(&handles).await)),
                 "/trace" => Ok(Answer::new("application/json", trace(&handles).await)),
                 _ => Err(Refusal::unknown("there are only /metrics and /trace")),
             }
         }
     };
-    http::serve(listener, TIMEOUT, answer).await
+    http::serve(listener, CONNECTION_TIMEOUT, answer).await
 }
 
 /// The stats of the workers that answer in time, and which do.

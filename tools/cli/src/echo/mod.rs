@@ -16,7 +16,7 @@ mod threads;
 
 use crate::output::{self, Target, note};
 use crate::signals::{SIGHUP, SIGINT, SIGTERM};
-use crate::usage::{UsageError, only_with, refused};
+use crate::usage::{UsageError, only_with, options_error};
 use annulus::MemoryLimit;
 use annulus::shards::{Pinning, Spread};
 use annulus_driver::PoolSize;
@@ -35,7 +35,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-const EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
 Prints one line on standard error when it is ready. SIGINT, SIGTERM or SIGHUP
 (unless it is ignored, as under nohup): stops accepting, finishes what is in
 flight, exits 0; a second one exits at once.
@@ -59,7 +59,7 @@ Examples:
 
 /// Serve echo over TCP, UDP and Unix sockets
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct EchoArgs {
     /// Where to listen: HOST:PORT, udp://HOST:PORT, unix:/path or unix-datagram:/path, with @name for an abstract name;
     /// port 0 picks a free one and prints it. The path of a server that has ended is reused. May be given several times
@@ -67,7 +67,7 @@ pub(crate) struct EchoArgs {
     listen: Vec<Endpoint>,
     /// Receive buffers of 256 KiB for each worker, a power of two. Their addresses are reserved (counted in VIRT);
     /// memory is used as data arrives [default: 1024, or as many as a limit of addresses (ulimit -v) allows]
-    #[arg(long, value_name = "COUNT", value_parser = power_of_two)]
+    #[arg(long, value_name = "COUNT", value_parser = parse_buffer_count)]
     recv_buffers: Option<u32>,
     /// How to serve: auto, uring, epoll, or threads (a blocking thread per connection)
     #[arg(long, default_value = "auto")]
@@ -91,7 +91,7 @@ pub(crate) struct EchoArgs {
     max_connections: Option<u64>,
     /// Most bytes that all workers together hold for connections and datagrams: 64M, 1G; those that hold the most wait
     /// first [default: a quarter of the memory of the control group or machine, see annulus doctor]
-    #[arg(long, value_name = "BYTES", value_parser = memory)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory_limit)]
     memory_limit: Option<usize>,
     /// Close a connection without activity for this long: seconds, or 500ms, 2m [default: never]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
@@ -115,13 +115,13 @@ pub(crate) struct EchoArgs {
 /// The default of `--shutdown-timeout`.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Signals that stop the server.
-const STOPPING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+const STOP_SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// Addresses that the memory allocator reserves for a further thread, with its stack, and a runtime for datagrams.
-const OF_THREAD: usize = 72 << 20;
-const OF_DATAGRAMS: usize = 68 << 20;
+const THREAD_ADDRESS_BYTES: usize = 72 << 20;
+const DATAGRAM_ADDRESS_BYTES: usize = 68 << 20;
 /// Descriptors per further worker: ring, or epoll and timer; wake-up; listener; two per signal.
-const FILES: usize = 8;
+const FILES_PER_WORKER: usize = 8;
 
 /// A listen address.
 #[derive(Clone, Debug)]
@@ -194,10 +194,13 @@ fn serve_with_threads(plan: &Plan) -> Result<Stats> {
 }
 
 /// A number of buffers that a runtime can have.
-fn power_of_two(text: &str) -> Result<u32, String> {
-    const MOST: u32 = 32_768;
-    let count = text.parse().ok().filter(|count| u32::is_power_of_two(*count) && *count <= MOST);
-    count.ok_or_else(|| format!("write a power of two from 1 to {MOST}"))
+fn parse_buffer_count(text: &str) -> Result<u32, String> {
+    const MAX_RECV_BUFFERS: u32 = 32_768;
+    let count = text
+        .parse()
+        .ok()
+        .filter(|count| u32::is_power_of_two(*count) && *count <= MAX_RECV_BUFFERS);
+    count.ok_or_else(|| format!("write a power of two from 1 to {MAX_RECV_BUFFERS}"))
 }
 
 impl EchoArgs {
@@ -224,7 +227,7 @@ impl EchoArgs {
 }
 
 /// A memory limit that a runtime accepts.
-fn memory(text: &str) -> Result<usize, String> {
+fn parse_memory_limit(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(parse_bytes(text)?).map_err(|error| error.to_string())?;
     MemoryLimit::new(bytes).check().map_err(|error| error.to_string())?;
     Ok(bytes)
@@ -245,8 +248,8 @@ fn plan(args: EchoArgs) -> Result<Plan> {
         );
         return Err(UsageError(text).into());
     }
-    let of_metrics = if args.metrics.is_some() { metrics::FILES } else { 0 };
-    let files = (workers - 1) * FILES + of_metrics;
+    let of_metrics = if args.metrics.is_some() { metrics::METRICS_FILES } else { 0 };
+    let files = (workers - 1) * FILES_PER_WORKER + of_metrics;
     let max_connections =
         args.max_connections.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     match max_connections {
@@ -257,7 +260,7 @@ fn plan(args: EchoArgs) -> Result<Plan> {
     let fewer_buffers =
         args.recv_buffers.is_none().then(|| fewer_buffers(workers, has_datagrams)).flatten();
     let listen = |endpoint: Endpoint| {
-        endpoint.resolve().map_err(refused).map(|addresses| Listen { endpoint, addresses })
+        endpoint.resolve().map_err(options_error).map(|addresses| Listen { endpoint, addresses })
     };
     Ok(Plan {
         listens: args.listen.into_iter().map(listen).collect::<Result<_>>()?,
@@ -279,7 +282,8 @@ fn plan(args: EchoArgs) -> Result<Plan> {
 /// The number of buffers for which addresses can be reserved, if they cannot for the default: a power of two. `None`, too, if they
 /// cannot for any: then the error of the first runtime says why.
 fn fewer_buffers(workers: usize, has_datagrams: bool) -> Option<u32> {
-    let others = (workers - 1) * OF_THREAD + if has_datagrams { OF_DATAGRAMS } else { 0 };
+    let others = (workers - 1) * THREAD_ADDRESS_BYTES
+        + if has_datagrams { DATAGRAM_ADDRESS_BYTES } else { 0 };
     let fits = |count: &u32| {
         let pools = PoolSize { count: *count, ..PoolSize::default() }.reserved() * workers;
         // A quarter for stacks, rings and the heap.

@@ -24,13 +24,17 @@ impl OwnAddresses {
     pub(super) fn refuse(&self, source: &SocketAddr) -> bool {
         let port = source.port();
         port == 0
-            || self.0.borrow().iter().any(|bound| bound.port() == port && is_of(bound, source))
+            || self
+                .0
+                .borrow()
+                .iter()
+                .any(|bound| bound.port() == port && may_send_from(bound, source))
     }
 }
 
 /// Whether a socket with this bound address may send from `source`, which has its port.
 #[cold]
-fn is_of(bound: &SocketAddr, source: &SocketAddr) -> bool {
+fn may_send_from(bound: &SocketAddr, source: &SocketAddr) -> bool {
     let (own, ip) = (bound.ip().to_canonical(), source.ip().to_canonical());
     own == ip || own.is_unspecified() && is_local(*source, ip)
 }

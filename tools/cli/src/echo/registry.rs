@@ -139,19 +139,20 @@ impl<G: Connection> Registry<G> {
     /// The actions that are due now.
     pub(super) fn sweep(&mut self, why: Sweep) -> Vec<Action<G>> {
         let now = clock::now();
-        self.entries.iter_mut().flatten().filter_map(|entry| entry.step(why, now)).collect()
+        self.entries.iter_mut().flatten().filter_map(|entry| entry.due_action(why, now)).collect()
     }
 }
 
 impl<G: Connection> Entry<G> {
-    fn step(&mut self, why: Sweep, now: Duration) -> Option<Action<G>> {
+    fn due_action(&mut self, why: Sweep, now: Duration) -> Option<Action<G>> {
         let idle = self.idle.idle_for(self.connection.traffic().changes(), now);
         let due = why.is_last()
-            || idle >= why.limit(self.closing) && !(why.spares_busy() && self.connection.is_busy());
+            || idle >= why.limit(self.closing)
+                && !(why.keeps_busy_connections() && self.connection.is_busy());
         if due && (self.closing || why.is_last()) {
             return Some((self.connection.clone(), G::abort));
         }
-        if due || !self.closing && why.closes_all() {
+        if due || !self.closing && why.closes_busy_connections() {
             self.closing = true;
             self.idle = IdleTracker::new(self.connection.traffic().changes(), now);
             return Some((self.connection.clone(), G::request_close));
@@ -178,12 +179,12 @@ impl Sweep {
     }
 
     /// During a shutdown, a connection with bytes to send may take the whole timeout; an idle one may not.
-    fn spares_busy(self) -> bool {
+    fn keeps_busy_connections(self) -> bool {
         matches!(self, Sweep::ShuttingDown { .. })
     }
 
     /// Shortly before the end, busy connections are requested to close, too, so that they end after a complete reply.
-    fn closes_all(self) -> bool {
+    fn closes_busy_connections(self) -> bool {
         matches!(self, Sweep::ShuttingDown { elapsed, timeout } if elapsed >= timeout - (timeout / 4).min(CLOSE_ALL_BEFORE_END))
     }
 
@@ -200,13 +201,13 @@ mod tests {
     use std::rc::Rc;
 
     #[derive(Default)]
-    struct Fake {
+    struct FakeConnection {
         traffic: Traffic,
         closing: Cell<u32>,
-        cut: Cell<u32>,
+        aborts: Cell<u32>,
     }
 
-    impl Connection for Rc<Fake> {
+    impl Connection for Rc<FakeConnection> {
         fn traffic(&self) -> &Traffic {
             &self.traffic
         }
@@ -214,13 +215,13 @@ mod tests {
             self.closing.set(self.closing.get() + 1);
         }
         fn abort(&self) {
-            self.cut.set(self.cut.get() + 1);
+            self.aborts.set(self.aborts.get() + 1);
         }
     }
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn entry(connection: &Rc<Fake>) -> Entry<Rc<Fake>> {
+    fn entry(connection: &Rc<FakeConnection>) -> Entry<Rc<FakeConnection>> {
         Entry {
             connection: Rc::clone(connection),
             idle: IdleTracker::new(connection.traffic.changes(), Duration::ZERO),
@@ -229,16 +230,16 @@ mod tests {
     }
 
     /// Sweeps once at `now`; returns how often the connection was requested to close and aborted so far.
-    fn sweep(entry: &mut Entry<Rc<Fake>>, why: Sweep, now: Duration) -> (u32, u32) {
-        if let Some((connection, act)) = entry.step(why, now) {
+    fn sweep(entry: &mut Entry<Rc<FakeConnection>>, why: Sweep, now: Duration) -> (u32, u32) {
+        if let Some((connection, act)) = entry.due_action(why, now) {
             act(&connection);
         }
-        (entry.connection.closing.get(), entry.connection.cut.get())
+        (entry.connection.closing.get(), entry.connection.aborts.get())
     }
 
     #[test]
     fn idle_connections_are_requested_to_close_and_then_aborted() {
-        let connection = Rc::new(Fake::default());
+        let connection = Rc::new(FakeConnection::default());
         let mut entry = entry(&connection);
         let why = Sweep::Idle(3 * SECOND);
         assert_eq!(sweep(&mut entry, why, 2 * SECOND), (0, 0));
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn an_active_connection_stays_open() {
-        let connection = Rc::new(Fake::default());
+        let connection = Rc::new(FakeConnection::default());
         let mut entry = entry(&connection);
         for second in 1..10 {
             connection.traffic.received(1);
@@ -259,7 +260,7 @@ mod tests {
 
     #[test]
     fn after_a_signal_busy_connections_may_take_the_whole_timeout() {
-        let connection = Rc::new(Fake::default());
+        let connection = Rc::new(FakeConnection::default());
         connection.traffic.received(1);
         let mut entry = entry(&connection);
         let at = |elapsed| Sweep::ShuttingDown { elapsed, timeout: 4 * SECOND };
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn after_a_signal_idle_connections_close_at_once() {
-        let connection = Rc::new(Fake::default());
+        let connection = Rc::new(FakeConnection::default());
         let mut entry = entry(&connection);
         let at = |elapsed| Sweep::ShuttingDown { elapsed, timeout: 4 * SECOND };
         assert_eq!(sweep(&mut entry, at(QUIESCENT_AFTER), QUIESCENT_AFTER), (1, 0));
@@ -286,7 +287,7 @@ mod tests {
 
     #[test]
     fn without_a_timeout_all_connections_are_aborted() {
-        let connection = Rc::new(Fake::default());
+        let connection = Rc::new(FakeConnection::default());
         let mut entry = entry(&connection);
         let why = Sweep::ShuttingDown { elapsed: Duration::ZERO, timeout: Duration::ZERO };
         assert_eq!(sweep(&mut entry, why, Duration::ZERO), (0, 1));
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn the_counts_include_removed_connections() {
         let mut registry = Registry::new();
-        let (one, two) = (Rc::new(Fake::default()), Rc::new(Fake::default()));
+        let (one, two) = (Rc::new(FakeConnection::default()), Rc::new(FakeConnection::default()));
         let first = registry.insert(Rc::clone(&one));
         registry.insert(Rc::clone(&two));
         (0..3).for_each(|_| one.traffic.received(2));

@@ -22,21 +22,22 @@ use std::thread;
 use std::time::Duration;
 
 /// Limit for operations that take microseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The context of what fails.
-const CANNOT: &str = "cannot serve";
+const CANNOT_SERVE: &str = "cannot serve";
 
 /// Makes the calls of a server with threads, starting a thread included.
 pub(super) fn with_threads() -> Result<()> {
-    with_plain_calls(Mode::Threads).context(CANNOT)?;
+    with_plain_calls(Mode::Threads).context(CANNOT_SERVE)?;
     let (sender, ended) = mpsc::channel();
     let first = thread::Builder::new().spawn(|| ()).context("cannot start a thread")?;
     let second = thread::Builder::new().spawn(move || sender.send(first.join()));
     second.context("cannot start a thread")?;
     // A thread that may not make its last call spins.
-    let timed_out =
-        |_| anyhow!("{CANNOT}: exit: a thread does not end, as if a seccomp filter denied it");
-    ended.recv_timeout(PATIENCE).map_err(timed_out).map(drop)
+    let timed_out = |_| {
+        anyhow!("{CANNOT_SERVE}: exit: a thread does not end, as if a seccomp filter denied it")
+    };
+    ended.recv_timeout(CALL_TIMEOUT).map_err(timed_out).map(drop)
 }
 
 /// Makes the calls of a server on a runtime, and echoes once on a runtime of its own.
@@ -45,12 +46,12 @@ pub(super) fn on_runtime(choice: DriverChoice) -> Result<()> {
     let builder = Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO);
     let Ok(mut runtime) = builder.build() else { return Ok(()) };
     if runtime.driver().kind == DriverKind::Epoll {
-        with_plain_calls(Mode::Tasks(choice)).context(CANNOT)?;
+        with_plain_calls(Mode::Tasks(choice)).context(CANNOT_SERVE)?;
     }
-    let served = runtime.try_block_on(async { time::timeout(PATIENCE, echo_once()).await });
+    let served = runtime.try_block_on(async { time::timeout(CALL_TIMEOUT, echo_once()).await });
     let timed_out =
         |_| Err(io::Error::new(io::ErrorKind::TimedOut, "nothing was echoed in a test"));
-    served.context(CANNOT)?.unwrap_or_else(timed_out).context(CANNOT)
+    served.context(CANNOT_SERVE)?.unwrap_or_else(timed_out).context(CANNOT_SERVE)
 }
 
 /// An abstract name of this process.

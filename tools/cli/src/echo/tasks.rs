@@ -1,10 +1,10 @@
 //! Echo on the runtime: a thread per worker, a task per connection.
 
-use super::datagrams::{self, DatagramEcho, DatagramSocket, Messages};
+use super::datagrams::{self, AncillaryUdpSocket, DatagramEcho, DatagramSocket};
 use super::registry::{Connection, Registry, Sweep, Traffic};
 use super::stats::{Driver, Stats, Worker};
 use super::stream::{Acceptor, Stream};
-use super::{Listen, Plan, STOPPING, metrics, self_test, tasks_list};
+use super::{Listen, Plan, STOP_SIGNALS, metrics, self_test, tasks_list};
 use crate::output::note;
 use crate::signals::{SIGHUP, Stop};
 use annulus::net::{ConnectionLimit, ListenOptions, UnixListener, UnixOptions};
@@ -30,7 +30,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Connections that the kernel holds until they are accepted.
-const BACKLOG: u32 = 4096;
+const LISTEN_BACKLOG: u32 = 4096;
 
 /// Serves until a signal, with a runtime per worker.
 pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
@@ -52,7 +52,7 @@ pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
 
 /// The listeners of all TCP addresses, in order.
 fn listeners(plan: &Plan, limit: Option<&ConnectionLimit>) -> Result<Vec<ShardedListener>> {
-    let options = ListenOptions::new().backlog(BACKLOG);
+    let options = ListenOptions::new().backlog(LISTEN_BACKLOG);
     let options = limit.map_or(options.clone(), |limit| options.limit(limit));
     let tcp = plan.listens.iter().filter(|listen| matches!(listen.endpoint, Endpoint::Tcp(_)));
     tcp.map(|Listen { endpoint, addresses }| {
@@ -150,7 +150,7 @@ fn open(
             Endpoint::Udp(_) => {
                 let (socket, local) = datagrams::open(&server.plan, listen, &server.datagrams)?;
                 match server.plan.datagrams.segments || local.ip().is_unspecified() {
-                    true => echo_all(&server, Messages(socket), &mut listening),
+                    true => echo_all(&server, AncillaryUdpSocket(socket), &mut listening),
                     false => echo_all(&server, socket, &mut listening),
                 }
                 listen.endpoint.display_address(local)
@@ -180,7 +180,7 @@ fn echo_all(
 }
 
 fn listen_at(server: &Server, listen: &Listen, path: &Path) -> Result<UnixListener> {
-    let options = UnixOptions::new().backlog(BACKLOG);
+    let options = UnixOptions::new().backlog(LISTEN_BACKLOG);
     let options = server.limit.as_ref().map_or(options.clone(), |limit| options.limit(limit));
     let listener = unix_address(path).and_then(|address| options.listen_addr(&address));
     listener.map_err(|error| server.plan.cannot_listen(&listen.endpoint, error))
@@ -191,7 +191,7 @@ fn close_on_signal(server: Rc<Server>) -> io::Result<()> {
     let hangup = (!is_ignored(SIGHUP)).then_some(Signal::SIGHUP);
     let stopping = [Signal::SIGINT, Signal::SIGTERM].into_iter().chain(hangup);
     let mut signals = signals(&stopping.collect::<Vec<_>>())?;
-    Stop::install(&STOPPING)?;
+    Stop::install(&STOP_SIGNALS)?;
     annulus::spawn(async move {
         // Fails if the runtime has ended.
         let _ = signals.recv().await;

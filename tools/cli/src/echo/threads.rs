@@ -3,7 +3,7 @@
 use super::registry::{Connection, Registry, Sweep, Traffic};
 use super::self_test;
 use super::stats::{Driver, Stats, Worker};
-use super::{Listen, Plan, STOPPING};
+use super::{Listen, Plan, STOP_SIGNALS};
 use crate::output::note;
 use crate::signals::Stop;
 use annulus_kernel::named;
@@ -22,21 +22,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Connections that the kernel holds until they are accepted.
-const BACKLOG: i32 = 4096;
+const LISTEN_BACKLOG: i32 = 4096;
 /// Bytes per read.
-const BUFFER: usize = 64 * 1024;
+const READ_BYTES: usize = 64 * 1024;
 /// How long to pause accepting if descriptors, threads or memory are short.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 /// The stack of a connection's thread; its buffer is on the heap.
-const STACK: usize = 64 * 1024;
+const STACK_BYTES: usize = 64 * 1024;
 
 /// Serves until a signal.
 pub(super) fn serve(plan: &Plan, listen: &Listen, reason: &str) -> Result<Stats> {
     self_test::with_threads()?;
     let listener = bind_first(plan, listen)?;
-    let stop = Stop::install(&STOPPING).context("cannot handle signals")?;
+    let stop = Stop::install(&STOP_SIGNALS).context("cannot handle signals")?;
     let server = Server::new(plan, &stop).context("cannot watch for signals")?;
-    let asked = server.note_requests().context("cannot handle signals")?;
+    let asked = server.watch_sigusr1().context("cannot handle signals")?;
     let address = listener.local_addr().map_err(named("getsockname"));
     let address = address.context("cannot read the address listened on")?;
     plan.announce(&[listen.endpoint.display_address(address)], &format!("threads: {reason}"));
@@ -67,7 +67,7 @@ fn listen_at(address: &SocketAddr) -> io::Result<TcpListener> {
     let socket = socket_with(family, SocketType::STREAM, flags, None).map_err(named("socket"))?;
     sockopt::set_socket_reuseaddr(&socket, true).map_err(named("setsockopt"))?;
     bind(&socket, address).map_err(named("bind"))?;
-    rustix::net::listen(&socket, BACKLOG).map_err(named("listen"))?;
+    rustix::net::listen(&socket, LISTEN_BACKLOG).map_err(named("listen"))?;
     Ok(socket.into())
 }
 
@@ -86,7 +86,7 @@ impl<'a> Server<'a> {
         // If its buffer is full, the loop will wake anyway.
         wake_receiver.set_nonblocking(true).map_err(named("ioctl"))?;
         wake_sender.set_nonblocking(true).map_err(named("ioctl"))?;
-        stop.write_to(&wake_sender)?;
+        stop.write_byte_to(&wake_sender)?;
         Ok(Server {
             plan,
             registry: Arc::new(Mutex::new(Registry::new())),
@@ -105,7 +105,7 @@ impl<'a> Server<'a> {
         let max_connections =
             self.plan.max_connections.unwrap_or_else(limits::available_connections);
         let mut pause = Pause::default();
-        while !stop.has_come() {
+        while !stop.has_arrived() {
             let room = max_connections.saturating_sub(self.registry().count());
             let left = pause.left();
             let accepts = room > 0 && left.is_none();
@@ -125,7 +125,7 @@ impl<'a> Server<'a> {
     }
 
     /// A flag that SIGUSR1 sets. Without a handler it would end the process.
-    fn note_requests(&self) -> io::Result<Arc<AtomicBool>> {
+    fn watch_sigusr1(&self) -> io::Result<Arc<AtomicBool>> {
         let asked = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGUSR1, Arc::clone(&asked))?;
         signal_hook::low_level::pipe::register(SIGUSR1, self.wake_sender.try_clone()?)?;
@@ -194,7 +194,7 @@ impl<'a> Server<'a> {
             // A failed connection ends, and the server continues.
             let _ = state.echo();
         };
-        std::thread::Builder::new().stack_size(STACK).spawn(body).map(drop)
+        std::thread::Builder::new().stack_size(STACK_BYTES).spawn(body).map(drop)
     }
 
     fn sweep(&self, why: Sweep) {
@@ -282,8 +282,8 @@ impl ConnectionState {
         let mut stream = &self.stream;
         stream.set_nodelay(true)?;
         let mut buffer = Vec::new();
-        buffer.try_reserve_exact(BUFFER)?;
-        buffer.resize(BUFFER, 0);
+        buffer.try_reserve_exact(READ_BYTES)?;
+        buffer.resize(READ_BYTES, 0);
         loop {
             let count = match stream.read(&mut buffer) {
                 Ok(0) => break,

@@ -1,6 +1,5 @@
 //! `annulus load compare`: whether runs differ.
 
-use super::recordings;
 use super::summary::printable;
 use crate::output::{self, Target, note};
 use crate::text::{Listing, table, thousands, wrapped};
@@ -9,13 +8,14 @@ use annulus_load::compare::{self, CompareError, Comparison, Metric, MetricRatio,
 use annulus_load::recording::Recording;
 use annulus_load::stats::Verdict;
 use annulus_page::text;
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const EXPLAIN: &str = "\
+const AFTER_HELP: &str = "\
 Each side is one run or several, as `annulus load --json` writes them. The
 ratios B ÷ A have intervals that hold together in 95 % of comparisons: sides
 that do not differ are called different in 5 % at most, by whichever figure.
@@ -33,13 +33,13 @@ Examples:
   annulus load compare old/*.json --with new/*.json --fail-if worse";
 
 /// The format of the comparison as JSON.
-const FORMAT: &str = "annulus-load-comparison";
+const JSON_FORMAT: &str = "annulus-load-comparison";
 /// The version of the format.
-const VERSION: u64 = 2;
+const JSON_VERSION: u64 = 2;
 
 /// Compare runs: ratios with intervals, and what they support
 #[derive(Args, Debug)]
-#[command(after_help = EXPLAIN)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct CompareArgs {
     /// The runs of A; without --with, one run of A and one of B
     #[arg(value_name = "RECORDING", required = true)]
@@ -80,13 +80,14 @@ struct Document<'a> {
 pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
     let files = sides(&args.runs, &args.with)?;
     if let Some(output) = &args.json {
-        recordings::check_distinct(output, args.runs.iter().chain(&args.with))?;
+        check_distinct(output, args.runs.iter().chain(&args.with))?;
     }
     let [a, b] = [open(files[0])?, open(files[1])?];
     let options = Options { margin: args.margin / 100.0 };
     let comparison = compare::compare(&a, &b, &options).map_err(|error| classify(error, files))?;
     let json = args.json.map(Target::open).transpose()?;
-    let document = Document { format: FORMAT, version: VERSION, files, comparison: &comparison };
+    let document =
+        Document { format: JSON_FORMAT, version: JSON_VERSION, files, comparison: &comparison };
     output::deliver(json, &document, Some(text(&comparison)))?;
     Ok(status(&comparison, args.fail_if))
 }
@@ -115,14 +116,38 @@ fn sides<'a>(runs: &'a [PathBuf], with: &'a [PathBuf]) -> Result<[&'a [PathBuf];
 }
 
 fn open(files: &[PathBuf]) -> Result<Vec<Recording>> {
-    files.iter().map(|file| recordings::open(file)).collect()
+    files.iter().map(|file| open_recording(file)).collect()
+}
+
+/// The recording in a file.
+fn open_recording(path: &Path) -> Result<Recording> {
+    Recording::open(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()))
+}
+
+/// Refuses to write over one of the files that are read.
+fn check_distinct<'a>(
+    output: &Target,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<(), UsageError> {
+    let Target::File(output) = output else { return Ok(()) };
+    // A file whose metadata cannot be read is not there yet, or is reported when it is read.
+    let file = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+    let Some(written) = file(output) else { return Ok(()) };
+    let is_same = |input: &&PathBuf| file(input) == Some(written);
+    match inputs.into_iter().find(is_same) {
+        Some(_) => Err(UsageError(format!(
+            "{} is a recording that is read: write to another file",
+            output.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn classify(error: CompareError, [a, b]: [&[PathBuf]; 2]) -> anyhow::Error {
     match error {
         CompareError::NothingMeasured(side, run) => {
             let files = if side == 'A' { a } else { b };
-            anyhow::anyhow!("{}: {error}", files[run - 1].display())
+            anyhow!("{}: {error}", files[run - 1].display())
         }
         other => UsageError(other.to_string()).into(),
     }

@@ -9,18 +9,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
 
 /// Steps of the bar.
-const LENGTH: u64 = 1000;
+const BAR_STEPS: u64 = 1000;
 
 /// The view of a run, which ends when a signal comes.
-pub(super) struct Live {
+pub(super) struct ProgressLine {
     bar: ProgressBar,
-    state: State,
+    state: RunState,
     pub(super) stop: Stop,
 }
 
 /// The state of a run while it lasts.
 #[derive(Default)]
-struct State {
+struct RunState {
     elapsed: Duration,
     total: Duration,
     responses: u64,
@@ -30,18 +30,18 @@ struct State {
     failed: u64,
 }
 
-impl Live {
+impl ProgressLine {
     /// A view on standard error.
-    pub(super) fn new() -> Result<Live> {
-        let bar = ProgressBar::with_draw_target(Some(LENGTH), ProgressDrawTarget::stderr());
+    pub(super) fn new() -> Result<ProgressLine> {
+        let bar = ProgressBar::with_draw_target(Some(BAR_STEPS), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:12}  {msg}");
         let style = style.expect("a template that is a constant");
         let stop = Stop::install(&[SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
-        Ok(Live { bar: bar.with_style(style), state: State::default(), stop })
+        Ok(ProgressLine { bar: bar.with_style(style), state: RunState::default(), stop })
     }
 }
 
-impl Observer for Live {
+impl Observer for ProgressLine {
     fn interval(&mut self, interval: &Interval) {
         if !self.bar.is_hidden() {
             self.state.add(interval);
@@ -56,7 +56,7 @@ impl Observer for Live {
         (self.state.elapsed, self.state.total, self.state.responses) = (elapsed, total, responses);
         self.bar.set_message(self.state.line());
         let share = elapsed.as_secs_f64() / total.as_secs_f64().max(1e-9);
-        self.bar.set_position((share * LENGTH as f64) as u64);
+        self.bar.set_position((share * BAR_STEPS as f64) as u64);
     }
 
     /// The view goes away.
@@ -65,11 +65,11 @@ impl Observer for Live {
     }
 
     fn is_interrupted(&self) -> bool {
-        self.stop.has_come()
+        self.stop.has_arrived()
     }
 }
 
-impl State {
+impl RunState {
     fn add(&mut self, interval: &Interval) {
         self.failed += interval.failed;
         self.last = Some(interval.clone());
@@ -104,16 +104,16 @@ mod tests {
     use annulus_load::recording::Latencies;
 
     /// The width of the bar beside a line.
-    const BAR: usize = 12;
+    const BAR_COLUMNS: usize = 12;
 
     fn interval(answered: u64, failed: u64) -> Interval {
         let response = (0..answered).map(|n| 100_000 + n * 100).collect::<Latencies>();
         Interval { answered, failed, response, ..Interval::new(0.0, 1.0) }
     }
 
-    fn state(intervals: usize) -> State {
+    fn state(intervals: usize) -> RunState {
         let (elapsed, total) = (Duration::from_millis(12_300), Duration::from_secs(60));
-        let mut state = State { elapsed, total, responses: 24_600, ..State::default() };
+        let mut state = RunState { elapsed, total, responses: 24_600, ..RunState::default() };
         (0..intervals).for_each(|n| state.add(&interval(2000, u64::from(n == 0))));
         state
     }
@@ -132,6 +132,6 @@ mod tests {
         let (answered, failed) = (9_999_999, 99_999);
         state.add(&Interval { answered, failed, response, ..Interval::new(0.0, 1.0) });
         let line = state.line();
-        assert!(BAR + 2 + line.chars().count() <= 80, "{line}");
+        assert!(BAR_COLUMNS + 2 + line.chars().count() <= 80, "{line}");
     }
 }

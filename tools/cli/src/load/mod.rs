@@ -2,20 +2,19 @@
 
 mod compare;
 mod live;
-mod recordings;
 mod summary;
 
-use self::live::Live;
+use self::live::ProgressLine;
 use crate::output::{self, Target, note};
 use crate::signals::Stop;
-use crate::usage::{UsageError, refused};
+use crate::usage::{UsageError, options_error};
 use annulus_load::recording::{Recording, RunInfo};
 use annulus_load::{LoadError, Options, Plan};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
-const EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
 Each client sends a message, waits for the whole reply, verifies every byte,
 and sends the next one. Failures are counted by kind. The exit status is 1
 after any failure, and after a run without a response. Replies that refuse
@@ -61,7 +60,7 @@ Examples:
   annulus load -t 5 --json - | jq .latency_us";
 
 /// The examples that `-h` shows in their place.
-const BRIEF: &str = "\
+const BRIEF_AFTER_HELP: &str = "\
 Examples:
   annulus load -c 1000 -l 128 -t 10        1000 clients, 128 bytes, 10 s
   annulus load --rate 20k --pipeline 64    an open loop of 20,000 a second
@@ -78,7 +77,7 @@ enum Kind {
 /// Measure a server with a number of clients: echo, HTTP, or any protocol of
 /// requests and replies
 #[derive(Args, Debug)]
-#[command(after_help = BRIEF, after_long_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(after_help = BRIEF_AFTER_HELP, after_long_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct LoadArgs {
     #[command(subcommand)]
     kind: Option<Kind>,
@@ -104,7 +103,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
         Some(Kind::Compare(args)) => compare::run(args),
         None => {
             let plan = args.options.resolved().and_then(|options| options.plan());
-            carry_out(&plan.map_err(refused)?, args.output)
+            carry_out(&plan.map_err(options_error)?, args.output)
         }
     }
 }
@@ -119,10 +118,10 @@ pub(crate) fn with_brief_help(command: clap::Command) -> clap::Command {
 
 fn carry_out(plan: &Plan, output: OutputArgs) -> Result<ExitCode> {
     let json = output.json.map(Target::open).transpose()?;
-    let mut watch = Live::new()?;
+    let mut watch = ProgressLine::new()?;
     let mut recording = annulus_load::run(plan, &mut watch).map_err(classify)?;
     (recording.run.command, recording.run.label) = (command(), output.label);
-    let text = (recording.seconds > 0.0).then(|| summary::of(&recording));
+    let text = (recording.seconds > 0.0).then(|| summary::text(&recording));
     output::deliver_with(json, |writer| recording.write(writer), text)?;
     exit_status(&recording, &watch.stop)
 }

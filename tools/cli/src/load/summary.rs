@@ -5,7 +5,7 @@ use annulus_load::recording::{ClassSummary, Percentiles, Recording, Summary, Wor
 use std::collections::BTreeMap;
 
 /// The figures of a recording.
-pub(super) fn of(recording: &Recording) -> String {
+pub(super) fn text(recording: &Recording) -> String {
     let mut text = Listing::new();
     let summary = recording.summary();
     text.row("server", &server(recording));
@@ -33,12 +33,12 @@ pub(super) fn of(recording: &Recording) -> String {
         text.row("sent", &thousands(summary.sent));
         datagrams.named().iter().for_each(|(name, count)| text.row(name, &thousands(*count)));
     }
-    outcomes(&mut text, &summary, &recording.run.protocol);
+    add_outcomes(&mut text, &summary, &recording.run.protocol);
     if let Some(refusal) = &recording.first_refusal {
         text.row("refused", &format!("first: {}", printable(refusal)));
     }
-    latencies(&mut text, &summary);
-    recording.class_summaries().iter().for_each(|class| of_class(&mut text, class));
+    add_latencies(&mut text, &summary);
+    recording.class_summaries().iter().for_each(|class| add_class(&mut text, class));
     text.row("client CPU", &format!("{:.1} % of a core", recording.cpu_share() * 100.0));
     if !recording.run.driver.is_empty() {
         text.row("driver", &printable(&recording.run.driver));
@@ -69,7 +69,7 @@ fn server(recording: &Recording) -> String {
 }
 
 /// The figures of a class of requests.
-fn of_class(text: &mut Listing, class: &ClassSummary) {
+fn add_class(text: &mut Listing, class: &ClassSummary) {
     let times = [("p50", class.latency_us.p50), ("p99", class.latency_us.p99)];
     let times = times
         .into_iter()
@@ -88,7 +88,7 @@ fn counts(outcomes: &BTreeMap<String, u64>) -> String {
     counts.collect::<Vec<_>>().join(", ")
 }
 
-fn outcomes(text: &mut Listing, summary: &Summary, protocol: &str) {
+fn add_outcomes(text: &mut Listing, summary: &Summary, protocol: &str) {
     if !summary.outcomes.is_empty() && protocol != "echo" {
         text.row("of these", &counts(&summary.outcomes));
     }
@@ -102,7 +102,7 @@ fn outcomes(text: &mut Listing, summary: &Summary, protocol: &str) {
 }
 
 /// Response and service times, a line for each percentile that has enough samples.
-fn latencies(text: &mut Listing, summary: &Summary) {
+fn add_latencies(text: &mut Listing, summary: &Summary) {
     let (response, service) = (&summary.latency_us, &summary.service_us);
     let has_service = service.samples > 0;
     let line = |name: &str, of: &dyn Fn(&Percentiles) -> Option<f64>| {

@@ -14,7 +14,7 @@ pub(crate) fn check(browser: &str, directory: &Path, html: &str, charts: usize) 
     // Print is laid out as on a screen of the width of a sheet.
     let printed = escaped.replace("@media screen and", "@media print and");
     let printed = printed.replace("@media print {", "@media screen {");
-    fs::write(&wrapper, FRAMES.replace("PAGE", &escaped).replace("PRINT", &printed)).unwrap();
+    fs::write(&wrapper, FRAMES_PAGE.replace("PAGE", &escaped).replace("PRINT", &printed)).unwrap();
     let Output { stdout, stderr, status } = open(browser, directory, &wrapper);
     let [stdout, stderr] =
         [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -38,7 +38,7 @@ pub(crate) fn check(browser: &str, directory: &Path, html: &str, charts: usize) 
 }
 
 /// The page in frames. A mark counts if it has an extent and a colour.
-const FRAMES: &str = r#"<!DOCTYPE html><body><pre></pre>
+const FRAMES_PAGE: &str = r#"<!DOCTYPE html><body><pre></pre>
 <iframe width="360" height="800" style="border:0" srcdoc="PAGE"></iframe>
 <iframe width="703" height="800" style="border:0" srcdoc="PRINT"></iframe>
 <iframe width="1200" height="800" style="border:0" srcdoc="PAGE"></iframe>
@@ -66,7 +66,7 @@ addEventListener("load", () => {
 </script>"#;
 
 /// Without a screen, as root, and with little shared memory; the page it ends with is printed.
-const HEADLESS: [&str; 6] = [
+const HEADLESS_OPTIONS: [&str; 6] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -78,12 +78,12 @@ const HEADLESS: [&str; 6] = [
 /// The name of a browser that is there. If there is none, `test` is skipped, with a line past the capture of its output.
 pub(crate) fn find(test: &str) -> Option<&'static str> {
     // One that is installed may still not start, as in a container that forbids what it needs.
-    let is_there = |name: &&str| {
+    let starts = |name: &&str| {
         let mut command = Command::new("timeout");
-        command.args(["60", name]).args(HEADLESS).arg("about:blank").stdin(Stdio::null());
+        command.args(["60", name]).args(HEADLESS_OPTIONS).arg("about:blank").stdin(Stdio::null());
         command.output().is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
     };
-    let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(is_there);
+    let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(starts);
     if found.is_none() {
         _ = writeln!(
             io::stderr(),
@@ -96,7 +96,7 @@ pub(crate) fn find(test: &str) -> Option<&'static str> {
 /// Opens a file, and prints what it has become.
 fn open(browser: &str, directory: &Path, file: &Path) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["120", browser]).args(HEADLESS);
+    command.args(["120", browser]).args(HEADLESS_OPTIONS);
     command.args(["--enable-logging=stderr", "--virtual-time-budget=5000"]);
     command.arg(format!("--user-data-dir={}", directory.join("profile").display()));
     command.arg(format!("file://{}", file.display())).stdin(Stdio::null()).output().unwrap()

@@ -62,15 +62,19 @@ fn finished(output: Output) -> Finished {
 
 /// An address of the loopback, with a port that was free a moment ago, and that no other test uses.
 pub(crate) fn free_address() -> SocketAddr {
-    static NEXT: AtomicU8 = AtomicU8::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    static NEXT_ADDRESS: AtomicU8 = AtomicU8::new(0);
+    let number = NEXT_ADDRESS.fetch_add(1, Ordering::Relaxed);
     let [.., high, low] = std::process::id().to_be_bytes();
     let own: SocketAddr = ([127, 64 + number % 128, high, low], 0).into();
     TcpListener::bind(own).unwrap().local_addr().unwrap()
 }
 
 /// Gives jobs to one of our contenders; returns its exit status, its answers, and its error output.
-pub(crate) fn ask(bench: &str, contender: &str, jobs: &str) -> (Option<i32>, String, String) {
+pub(crate) fn run_contender(
+    bench: &str,
+    contender: &str,
+    jobs: &str,
+) -> (Option<i32>, String, String) {
     let mut command = Command::new(ANNULUS);
     command.args(["contender", bench, contender]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -163,7 +167,7 @@ impl OwnLock for Command {
 }
 
 /// Every way to serve that works on this machine, as arguments: each driver, and several workers.
-pub(crate) fn ways() -> Vec<Vec<&'static str>> {
+pub(crate) fn serving_modes() -> Vec<Vec<&'static str>> {
     let drivers = drivers();
     let alone = drivers.iter().map(|driver| vec!["--driver", driver]);
     let cpus = annulus_load::affinity::allowed().unwrap().len();

@@ -4,16 +4,16 @@ use crate::common::{Finished, Server, annulus, denied, finish, round_trip};
 use std::process::Command;
 
 /// A command in which `io_uring_setup` fails with EPERM, as in most containers.
-fn blocked(args: &[&str]) -> Command {
+fn without_io_uring(args: &[&str]) -> Command {
     denied(args, libc::SYS_io_uring_setup, libc::EPERM)
 }
 
-fn run_blocked(args: &[&str]) -> Finished {
-    finish(&mut blocked(args))
+fn run_without_io_uring(args: &[&str]) -> Finished {
+    finish(&mut without_io_uring(args))
 }
 
 #[test]
-fn the_text_and_the_json_agree() {
+fn text_and_json_agree() {
     let (page, json) = (annulus(["doctor"]), annulus(["doctor", "--json", "-"]).json());
     assert_eq!((page.code, page.stderr.as_str()), (Some(0), ""));
     for part in
@@ -33,35 +33,35 @@ fn the_text_and_the_json_agree() {
 }
 
 #[test]
-fn if_io_uring_is_blocked_the_doctor_says_so() {
-    let finished = run_blocked(&["doctor"]);
+fn doctor_without_io_uring_reports_epoll_and_why() {
+    let finished = run_without_io_uring(&["doctor"]);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     for part in ["not available", "driver       epoll: ", "seccomp", "missing      io_uring"] {
         assert!(finished.stdout.contains(part), "'{part}' is not in:\n{}", finished.stdout);
     }
     assert!(!finished.stdout.contains("advice"), "both polls are io_uring's:\n{}", finished.stdout);
-    let finished = run_blocked(&["doctor", "--require", "uring"]);
+    let finished = run_without_io_uring(&["doctor", "--require", "uring"]);
     assert_eq!(finished.code, Some(1), "{finished:?}");
     assert_eq!(finished.stderr.matches("Operation not permitted").count(), 1, "{finished:?}");
     assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
-    let json = run_blocked(&["doctor", "--json", "-"]).json();
+    let json = run_without_io_uring(&["doctor", "--json", "-"]).json();
     assert_eq!(json["io_uring"]["available"], false);
     assert_eq!(json["driver"]["kind"], "epoll");
 }
 
 #[test]
-fn if_io_uring_is_blocked_requiring_it_is_an_error() {
+fn uring_driver_without_io_uring_is_an_error() {
     for args in [
         &["echo", "--listen", "127.0.0.1:0", "--driver", "uring"][..],
         &["load", "--driver", "uring"],
     ] {
-        run_blocked(args).fails_with(1, &["uring", "Operation not permitted", "seccomp"]);
+        run_without_io_uring(args).fails_with(1, &["uring", "Operation not permitted", "seccomp"]);
     }
 }
 
 #[test]
-fn if_io_uring_is_blocked_echo_serves_on_epoll_and_says_why() {
-    let server = Server::spawn(&mut blocked(&["echo", "--listen", "127.0.0.1:0"]));
+fn echo_without_io_uring_serves_on_epoll_and_says_why() {
+    let server = Server::spawn(&mut without_io_uring(&["echo", "--listen", "127.0.0.1:0"]));
     assert!(server.ready.contains("(epoll: "), "{}", server.ready);
     assert!(server.ready.contains("Operation not permitted"), "no reason: {}", server.ready);
     round_trip(&mut server.connect(), b"all the same");

@@ -2,7 +2,7 @@
 
 use crate::common::{
     ANNULUS, PATIENCE, Server, annulus, drivers, finish, has_python, noise, round_trip,
-    runtime_drivers, try_finish, ways,
+    runtime_drivers, serving_modes, try_finish,
 };
 use annulus_load::clock;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Runs a check on a fresh server of each driver, and on one of several workers.
 fn on_every_driver(args: &[&str], check: impl Fn(&Server)) {
-    for way in ways() {
+    for way in serving_modes() {
         println!("{way:?}");
         let server = Server::start(&[args, &way].concat());
         check(&server);
@@ -45,7 +45,7 @@ fn a_mebibyte_in_one_write_is_echoed() {
 }
 
 #[test]
-fn after_a_half_close_everything_is_echoed_before_the_end() {
+fn half_close_echoes_everything_before_eof() {
     let bytes = noise(200_000);
     on_every_driver(&[], |server| {
         let mut stream = server.connect();
@@ -73,7 +73,7 @@ fn many_tiny_writes_are_echoed() {
 }
 
 #[test]
-fn many_clients_at_once() {
+fn many_concurrent_clients_are_echoed() {
     let bytes = noise(3000);
     on_every_driver(&[], |server| {
         let mut streams: Vec<_> = (0..100).map(|_| server.connect()).collect();
@@ -102,7 +102,7 @@ fn a_python_client_gets_its_bytes_back() {
 }
 
 #[test]
-fn the_ready_line_names_address_driver_and_reason() {
+fn ready_line_names_address_driver_and_reason() {
     for driver in drivers() {
         let server = Server::start(&["--driver", driver]);
         assert_ne!(server.address.port(), 0);
@@ -114,7 +114,7 @@ fn the_ready_line_names_address_driver_and_reason() {
 }
 
 #[test]
-fn above_the_limit_a_connection_waits_until_another_closes() {
+fn connection_above_the_limit_waits_until_another_closes() {
     on_every_driver(&["--max-connections", "2"], |server| {
         let (mut one, mut two) = (server.connect(), server.connect());
         round_trip(&mut one, b"one");
@@ -136,7 +136,7 @@ fn above_the_limit_a_connection_waits_until_another_closes() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_and_an_active_one_is_not() {
+fn idle_connection_is_closed_and_active_one_stays_open() {
     let limit = Duration::from_millis(400);
     on_every_driver(&["--idle-timeout", "400ms"], |server| {
         let mut last = clock::now();
@@ -147,7 +147,7 @@ fn an_idle_connection_is_closed_and_an_active_one_is_not() {
         while let Err(error) = idle.read(&mut [0; 1]) {
             assert_eq!(error.kind(), ErrorKind::WouldBlock);
             let began = std::mem::replace(&mut last, clock::now());
-            if let Err(error) = tick(&mut busy) {
+            if let Err(error) = try_round_trip(&mut busy) {
                 // On a busy machine the active connection has been idle, too.
                 assert!(clock::now() - began >= limit, "{error}");
                 busy = server.connect();
@@ -157,7 +157,7 @@ fn an_idle_connection_is_closed_and_an_active_one_is_not() {
 }
 
 /// Sends a few bytes, which come back unless the connection is closed.
-fn tick(stream: &mut TcpStream) -> io::Result<()> {
+fn try_round_trip(stream: &mut TcpStream) -> io::Result<()> {
     let mut back = [0; 4];
     stream.write_all(b"tick").and_then(|()| stream.read_exact(&mut back))?;
     assert_eq!(&back, b"tick");
@@ -165,7 +165,7 @@ fn tick(stream: &mut TcpStream) -> io::Result<()> {
 }
 
 #[test]
-fn the_statistics_are_those_of_the_work() {
+fn statistics_match_the_traffic() {
     for driver in drivers() {
         let server = Server::start(&["--driver", driver, "--stats", "-"]);
         for turn in 0..5 {
@@ -189,7 +189,7 @@ fn the_statistics_are_those_of_the_work() {
 }
 
 #[test]
-fn an_address_in_use_is_named() {
+fn address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for driver in drivers() {
@@ -199,7 +199,7 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
-fn a_foreign_address_is_named() {
+fn foreign_address_is_named() {
     for driver in drivers() {
         let finished = annulus(["echo", "--driver", driver, "--listen", "192.0.2.1:7000"]);
         finished.fails_with(1, &["192.0.2.1:7000", "no such address"]);
@@ -207,7 +207,7 @@ fn a_foreign_address_is_named() {
 }
 
 #[test]
-fn a_port_without_permission_is_named() {
+fn privileged_port_is_named() {
     let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start")
         .unwrap_or_default();
     if first.trim() != "1024" {
@@ -229,7 +229,7 @@ fn a_port_without_permission_is_named() {
 }
 
 #[test]
-fn a_full_open_file_limit_is_named_with_both_numbers() {
+fn too_low_open_file_limit_is_reported_with_both_numbers() {
     let script =
         format!("ulimit -n 64 && exec {ANNULUS} echo --listen 127.0.0.1:0 --max-connections 100");
     let finished = finish(Command::new("sh").args(["-c", &script]));
@@ -237,7 +237,7 @@ fn a_full_open_file_limit_is_named_with_both_numbers() {
 }
 
 #[test]
-fn the_soft_limit_is_raised() {
+fn soft_open_file_limit_is_raised() {
     let script =
         format!("ulimit -Sn 32 && exec {ANNULUS} echo --listen 127.0.0.1:0 --max-connections 100");
     let server = Server::spawn(Command::new("sh").args(["-c", &script]));
@@ -246,18 +246,18 @@ fn the_soft_limit_is_raised() {
 }
 
 #[test]
-fn a_reset_by_a_client_does_not_affect_the_others() {
+fn client_reset_does_not_affect_other_clients() {
     on_every_driver(&[], |server| {
         let mut steady = server.connect();
         for _ in 0..20 {
-            reset(server.connect());
+            reset_connection(server.connect());
             round_trip(&mut steady, b"unimpressed");
         }
     });
 }
 
 /// Closes with unread bytes, which resets the connection.
-fn reset(mut stream: TcpStream) {
+fn reset_connection(mut stream: TcpStream) {
     stream.write_all(b"never read").unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.peek(&mut [0; 1]).unwrap();
@@ -273,7 +273,7 @@ fn a_locked_down_server_serves() {
 }
 
 #[test]
-fn a_server_that_copies_nothing_counts_what_the_kernel_copied() {
+fn zero_copy_server_counts_what_the_kernel_copied() {
     if drivers().contains(&"uring") {
         let server = Server::start(&["--zero-copy-threshold=4096", "--driver=uring", "--stats=-"]);
         round_trip(&mut server.connect(), &noise(100_000));
@@ -290,7 +290,7 @@ fn a_server_that_copies_nothing_counts_what_the_kernel_copied() {
 }
 
 #[test]
-fn a_server_that_polls_serves_and_wrong_values_are_usage() {
+fn busy_polling_server_serves_and_invalid_values_are_usage_errors() {
     if drivers().contains(&"uring") {
         let server = Server::start(&["--busy-poll=50", "--driver=uring"]);
         round_trip(&mut server.connect(), &noise(100_000));
@@ -303,7 +303,7 @@ fn a_server_that_polls_serves_and_wrong_values_are_usage() {
 /// A runtime reserves addresses for its receive buffers. They count against a limit on addresses although they use no
 /// memory.
 #[test]
-fn a_limit_of_addresses_leaves_fewer_buffers_and_is_named() {
+fn address_space_limit_leaves_fewer_buffers_and_is_reported() {
     let limited = |more: &str| {
         let script = format!("ulimit -v 200000 && exec {ANNULUS} echo --listen 127.0.0.1:0 {more}");
         let mut command = Command::new("sh");
@@ -333,14 +333,14 @@ fn a_limit_of_addresses_leaves_fewer_buffers_and_is_named() {
 }
 
 #[test]
-fn a_zone_that_is_no_interface_is_named() {
+fn unknown_ipv6_zone_is_named() {
     let nowhere = "[fe80::1%nowhere]:0";
     annulus(["echo", "--listen", nowhere]).fails_with(1, &["is 'nowhere' an interface", "ip link"]);
 }
 
 /// A link-local address needs its zone. The interface is in a namespace of the test.
 #[test]
-fn a_link_local_address_is_served_and_called() {
+fn link_local_address_is_served_and_loaded() {
     let script = r#"
         ip link set lo up && ip -6 addr add fe80::1/64 dev lo nodad || exit 77
         "$0" echo --listen "[fe80::1%lo]:7000" --listen "udp://[fe80::1%lo]:7000" 2>ready >&2 &
@@ -371,7 +371,7 @@ fn limit(server: &Server, resource: Resource, soft: Option<u64>) -> Option<u64> 
 
 /// If descriptors are short, a new connection waits, and the others continue.
 #[test]
-fn a_server_of_threads_survives_a_shortage_of_descriptors() {
+fn threads_server_survives_a_shortage_of_descriptors() {
     let server = Server::start(&["--driver", "threads", "--stats", "-"]);
     let (mut one, mut two) = (server.connect(), server.connect());
     round_trip(&mut one, b"one");
@@ -400,7 +400,7 @@ fn a_server_of_threads_survives_a_shortage_of_descriptors() {
 }
 
 #[test]
-fn a_shortage_of_descriptors_is_printed_once() {
+fn shortage_of_descriptors_is_printed_once() {
     for driver in runtime_drivers() {
         let script =
             format!("ulimit -n 32 && exec {ANNULUS} echo --listen 127.0.0.1:0 --driver {driver}");
@@ -422,7 +422,7 @@ fn a_shortage_of_descriptors_is_printed_once() {
 /// If no thread can be started for a connection, it is closed, and the others continue. The stack of a thread takes
 /// addresses.
 #[test]
-fn a_server_of_threads_survives_a_thread_that_cannot_be_started() {
+fn threads_server_survives_a_thread_that_cannot_be_started() {
     let server = Server::start(&["--driver", "threads"]);
     let mut one = server.connect();
     round_trip(&mut one, b"one");
@@ -442,7 +442,7 @@ fn a_server_of_threads_survives_a_thread_that_cannot_be_started() {
 }
 
 #[test]
-fn hanging_up_drains_and_asking_for_the_tasks_ends_nothing() {
+fn sighup_drains_and_sigusr1_ends_nothing() {
     // Under `nohup` the signal is ignored, and so it is by the server.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();

@@ -48,7 +48,7 @@ fn load_only(address: SocketAddr, args: &[&str]) -> Finished {
 
 /// Three clients with a faulty server: exit status 1, with the kind named and counted, as text and as JSON.
 #[track_caller]
-fn expect(kind: &str, talk: fn(TcpStream), args: &[&str]) {
+fn assert_failure_kind(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     let address = serve(talk);
     let finished = load(address, &[&["--number", "3", "--length", "1000"], args].concat());
     finished.fails_with(1, &[kind, &address.to_string(), "client "]);
@@ -68,7 +68,7 @@ fn expect(kind: &str, talk: fn(TcpStream), args: &[&str]) {
 }
 
 #[test]
-fn the_json_has_the_documented_keys() {
+fn json_has_the_documented_keys() {
     for driver in drivers() {
         let server = Server::start(&["--driver", driver]);
         let finished = load(server.address, &["--number", "20", "--length", "128"]);
@@ -98,7 +98,7 @@ fn the_json_has_the_documented_keys() {
 }
 
 #[test]
-fn every_driver_of_the_load_works() {
+fn load_runs_on_every_driver() {
     let server = Server::start(&[]);
     for driver in runtime_drivers() {
         let finished = load(server.address, &["--driver", driver, "-c", "5", "-l", "20000"]);
@@ -113,7 +113,7 @@ fn every_driver_of_the_load_works() {
 }
 
 #[test]
-fn pipelines_and_rates_are_in_the_results() {
+fn pipeline_and_rate_are_recorded() {
     const RATE: f64 = 2000.0;
     let (server, began) = (Server::start(&[]), clock::now());
     let finished =
@@ -140,7 +140,7 @@ fn a_pipeline_out_of_range_is_refused_with_its_limit() {
 }
 
 #[test]
-fn large_messages_are_verified_too() {
+fn large_messages_are_verified() {
     for driver in drivers() {
         let server = Server::start(&["--driver", driver]);
         let finished = load(server.address, &["-c", "3", "-l", "3000001"]);
@@ -150,7 +150,7 @@ fn large_messages_are_verified_too() {
 }
 
 #[test]
-fn the_table_is_formatted() {
+fn table_has_all_rows_and_fits_80_columns() {
     let server = Server::start(&[]);
     let address = server.address.to_string();
     let finished =
@@ -164,7 +164,7 @@ fn the_table_is_formatted() {
 }
 
 #[test]
-fn the_json_goes_to_a_file() {
+fn json_goes_to_a_file() {
     let server = Server::start(&[]);
     let file = std::env::temp_dir().join(format!("annulus-load-{}.json", std::process::id()));
     let (address, path) = (server.address.to_string(), file.to_str().unwrap());
@@ -178,8 +178,8 @@ fn the_json_goes_to_a_file() {
 }
 
 #[test]
-fn a_server_that_closes() {
-    expect(
+fn server_that_closes_early_is_counted() {
+    assert_failure_kind(
         "closed early",
         |mut stream| {
             let mut buffer = [0; 65_536];
@@ -193,28 +193,36 @@ fn a_server_that_closes() {
 }
 
 #[test]
-fn a_server_that_resets() {
+fn server_that_resets_is_counted() {
     // Closing with unread bytes resets the connection.
-    expect("reset", |mut stream| drop(stream.read(&mut [0; 1])), &[]);
+    assert_failure_kind("reset", |mut stream| drop(stream.read(&mut [0; 1])), &[]);
 }
 
 #[test]
-fn a_server_that_answers_wrong_bytes() {
-    expect("wrong bytes", |stream| answer(stream, |reply| *reply.last_mut().unwrap() ^= 1), &[]);
+fn wrong_bytes_are_counted() {
+    assert_failure_kind(
+        "wrong bytes",
+        |stream| answer(stream, |reply| *reply.last_mut().unwrap() ^= 1),
+        &[],
+    );
 }
 
 #[test]
-fn a_server_that_answers_too_many_bytes() {
-    expect("too many bytes", |stream| answer(stream, |reply| reply.push(b'!')), &[]);
+fn extra_bytes_are_counted() {
+    assert_failure_kind("too many bytes", |stream| answer(stream, |reply| reply.push(b'!')), &[]);
 }
 
 #[test]
-fn a_server_that_never_replies() {
-    expect("reply timeout", |stream| answer(stream, Vec::clear), &["--reply-timeout", "200ms"]);
+fn missing_reply_is_counted_as_a_timeout() {
+    assert_failure_kind(
+        "reply timeout",
+        |stream| answer(stream, Vec::clear),
+        &["--reply-timeout", "200ms"],
+    );
 }
 
 #[test]
-fn a_port_without_a_server() {
+fn port_without_a_server_is_a_failure_that_names_it() {
     let address = free_address();
     let finished = load(address, &[]);
     finished.fails_with(1, &["connect refused", &address.to_string(), "is the server running"]);
@@ -222,7 +230,7 @@ fn a_port_without_a_server() {
 }
 
 #[test]
-fn more_clients_than_open_files() {
+fn more_clients_than_open_files_is_an_error_with_both_numbers() {
     let limited = |limits: &str, address: SocketAddr| {
         let load = format!("{ANNULUS} load -a {address} -c 100 -l 10 -t 0.5 --warm-up 0");
         finish(Command::new("sh").args(["-c", &format!("{limits} && exec {load}")]))
@@ -235,7 +243,7 @@ fn more_clients_than_open_files() {
 }
 
 #[test]
-fn a_connection_per_message_is_measured_with_and_without_its_connect() {
+fn per_connection_reports_times_with_and_without_connect() {
     let server = Server::start(&[]);
     let args = ["--per-connection", "-c", "20", "-l", "16384", "--threads", "2"];
     let finished = load(server.address, &args);
@@ -248,7 +256,7 @@ fn a_connection_per_message_is_measured_with_and_without_its_connect() {
 
 /// Clients connect again and again until the end; nothing waits for a server that does not come back.
 #[test]
-fn a_server_that_goes_away_is_counted_and_the_run_ends_in_time() {
+fn vanished_server_is_counted_and_the_run_ends_on_time() {
     let (server, scratch) = (Server::start(&[]), Scratch::new("load-gone"));
     let (address, json) = (server.address.to_string(), scratch.path("a.json"));
     let mut command = Command::new(ANNULUS);
@@ -272,7 +280,7 @@ fn a_server_that_goes_away_is_counted_and_the_run_ends_in_time() {
 
 /// The server takes 20 ms for each reply, so that two clients get 100 a second.
 #[test]
-fn a_rate_that_cannot_be_reached_is_a_warning_and_senseless_ones_are_refused() {
+fn unreachable_rate_is_a_warning_and_invalid_rates_are_refused() {
     let address = serve(|mut stream| {
         let mut message = [0; 512];
         while stream.read_exact(&mut message).is_ok() {
@@ -303,7 +311,7 @@ fn a_rate_that_cannot_be_reached_is_a_warning_and_senseless_ones_are_refused() {
 }
 
 #[test]
-fn a_connection_per_message_reports_failures() {
+fn per_connection_reports_failures() {
     let address = free_address().to_string();
     let per_connection =
         |more: &[&str]| annulus(["load", "-a", &address, "--per-connection"].iter().chain(more));
@@ -314,7 +322,7 @@ fn a_connection_per_message_reports_failures() {
 
 /// The first reply arrives during the warm-up, and the next message is due after a thousand seconds.
 #[test]
-fn a_run_without_a_response_is_a_failure() {
+fn run_without_a_response_fails() {
     let server = Server::start(&[]);
     let rare = ["-c", "1", "--rate", "0.001", "--warm-up", "1"];
     for driver in runtime_drivers() {

@@ -1,7 +1,7 @@
 //! `annulus load compare`.
 
 use crate::common::annulus;
-use crate::recordings::{directory, recording, write};
+use crate::sample_recordings::{directory, recording, write};
 use annulus_load::recording::{Recording, RunInfo};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn compare(a: &[PathBuf], b: &[PathBuf], options: &[&str]) -> crate::common::Fin
 }
 
 #[test]
-fn runs_that_differ_are_different_and_runs_that_do_not_are_not() {
+fn only_runs_that_differ_are_called_different() {
     let directory = directory("compare");
     let [before, same] = ["before", "same"].map(|name| runs(&directory, name, 1.0));
     let slower = runs(&directory, "slower", 1.1);
@@ -53,7 +53,7 @@ fn runs_that_differ_are_different_and_runs_that_do_not_are_not() {
 }
 
 #[test]
-fn other_plans_and_single_runs_are_said() {
+fn different_plans_and_single_runs_are_reported() {
     let directory = directory("compare-plans");
     let mut other = recording(2, 1.0);
     other.run.clients = 70;
@@ -67,7 +67,7 @@ fn other_plans_and_single_runs_are_said() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn incomparable_recordings_are_refused() {
     let directory = directory("compare-refused");
     let [good, other] =
         ["good.json", "other.json"].map(|name| write(&directory, name, &recording(1, 1.0)));

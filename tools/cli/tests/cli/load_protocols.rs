@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// A program of the system as a server; killed when dropped.
-struct Program {
+struct SystemServer {
     child: Child,
     directory: PathBuf,
 }
 
-impl Program {
+impl SystemServer {
     /// Starts it in a directory of its own, and waits until it accepts connections. If it is missing, the test is skipped, with a note past
     /// the capture of its output.
     fn start(
@@ -20,7 +20,7 @@ impl Program {
         package: &str,
         address: SocketAddr,
         args: impl Fn(&Path) -> Vec<String>,
-    ) -> Option<Program> {
+    ) -> Option<SystemServer> {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{address}"));
         std::fs::create_dir_all(&directory).unwrap();
         let mut command = Command::new(name);
@@ -36,7 +36,7 @@ impl Program {
             _ = writeln!(io::stderr(), "skipped: no {name}: apt-get install {package}");
             return None;
         };
-        let mut program = Program { child, directory };
+        let mut program = SystemServer { child, directory };
         while TcpStream::connect(address).is_err() {
             let ended = program.child.try_wait().unwrap();
             assert!(ended.is_none(), "{name} ended with {ended:?}");
@@ -46,7 +46,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for SystemServer {
     fn drop(&mut self) {
         _ = self.child.kill();
         _ = self.child.wait();
@@ -79,8 +79,8 @@ fn outcomes(args: &[&str]) -> Vec<String> {
 
 /// nginx with a file of 128 bytes; `listen` is added to what it listens on, and may name `$ROOT`, its directory, which has a certificate for
 /// localhost.
-fn nginx(address: SocketAddr, listen: &str) -> Option<Program> {
-    Program::start("nginx", "nginx-light", address, |directory| {
+fn nginx(address: SocketAddr, listen: &str) -> Option<SystemServer> {
+    SystemServer::start("nginx", "nginx-light", address, |directory| {
         let root = directory.display();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         std::fs::write(directory.join("certificate"), made.cert.pem()).unwrap();
@@ -101,13 +101,13 @@ fn nginx(address: SocketAddr, listen: &str) -> Option<Program> {
 }
 
 /// nginx ends a connection of HTTP/2 after so many requests, and ignores those that come behind: they are sent again.
-const GOAWAY: &str = "keepalive_requests 50";
+const NGINX_GOAWAY: &str = "keepalive_requests 50";
 
 #[test]
 fn nginx_is_measured_over_tls_and_http2() {
     let address = free_address();
     let keys = "; ssl_certificate $ROOT/certificate; ssl_certificate_key $ROOT/key";
-    let Some(nginx) = nginx(address, &format!(" ssl http2{keys}; {GOAWAY}")) else { return };
+    let Some(nginx) = nginx(address, &format!(" ssl http2{keys}; {NGINX_GOAWAY}")) else { return };
     let url = format!("https://{address}/small");
     let ca = nginx.directory.join("certificate");
     let ca = ["--tls-ca", ca.to_str().unwrap()];
@@ -127,7 +127,7 @@ fn nginx_is_measured_over_tls_and_http2() {
 #[test]
 fn nginx_is_measured_over_http2_without_tls() {
     let address = free_address();
-    let Some(_nginx) = nginx(address, &format!(" http2; {GOAWAY}")) else { return };
+    let Some(_nginx) = nginx(address, &format!(" http2; {NGINX_GOAWAY}")) else { return };
     let url = format!("http://{address}/small");
     assert_eq!(outcomes(&[&url, "--h2", "--pipeline", "200", "--rate", "5000"]), ["2xx"]);
     for more in [&["--rate", "1000"][..], &["--pipeline", "7"], &["--pipeline", "200"]] {
@@ -165,7 +165,7 @@ fn nginx_is_measured_over_http() {
 #[test]
 fn redis_is_measured_as_a_script() {
     let address = free_address();
-    let redis = Program::start("redis-server", "redis-server", address, |directory| {
+    let redis = SystemServer::start("redis-server", "redis-server", address, |directory| {
         let (ip, port, root) = (address.ip(), address.port(), directory.display());
         let line = format!("--bind {ip} --port {port} --dir {root} --save");
         line.split(' ').chain([""]).map(str::to_owned).collect()
@@ -203,7 +203,7 @@ fn serve(reply: &'static [u8]) -> String {
 }
 
 #[test]
-fn hostile_replies_and_wrong_usage_are_named() {
+fn hostile_replies_and_usage_errors_are_named() {
     let http = |reply| load(&[&format!("http://{}/", serve(reply))]);
     let error = |finished: Finished, kind: &str| finished.fails_with(1, &[kind, "client "]);
     error(http(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), "wrong length");

@@ -37,6 +37,6 @@ fn every_command_has_a_page() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_named() {
+fn directory_that_cannot_be_created_is_named() {
     annulus(["manual", "/dev/null/man1"]).fails_with(1, &["/dev/null/man1", "choose another"]);
 }

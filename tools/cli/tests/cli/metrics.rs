@@ -1,15 +1,15 @@
 //! `annulus echo --metrics`, with a raw client, and the list of tasks at SIGUSR1.
 
-use crate::common::{PATIENCE, Server, annulus, round_trip, ways};
+use crate::common::{PATIENCE, Server, annulus, round_trip, serving_modes};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// Every way to serve that has a runtime, with the metrics at a free port.
-fn servers() -> impl Iterator<Item = (Vec<&'static str>, Server, String)> {
-    let ways = ways().into_iter().filter(|way| !way.contains(&"threads"));
-    ways.map(|way| {
+fn metrics_servers() -> impl Iterator<Item = (Vec<&'static str>, Server, String)> {
+    let serving_modes = serving_modes().into_iter().filter(|way| !way.contains(&"threads"));
+    serving_modes.map(|way| {
         let mut server = Server::start(&[&way[..], &["--metrics", "127.0.0.1:0"]].concat());
         let line = server.next_line();
         let address = line.strip_prefix("annulus echo: metrics at http://");
@@ -46,8 +46,8 @@ fn samples(body: &str) -> BTreeMap<&str, f64> {
 }
 
 #[test]
-fn the_metrics_of_all_workers_are_served() {
-    for (way, server, address) in servers() {
+fn metrics_of_all_workers_are_served() {
+    for (way, server, address) in metrics_servers() {
         let mut client = server.connect();
         round_trip(&mut client, b"hello");
         let (status, headers, body) = ask(&address, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -71,8 +71,8 @@ fn the_metrics_of_all_workers_are_served() {
 }
 
 #[test]
-fn the_last_seconds_of_all_workers_are_served_as_a_trace() {
-    for (way, server, address) in servers() {
+fn trace_of_all_workers_is_served() {
+    for (way, server, address) in metrics_servers() {
         round_trip(&mut server.connect(), b"hello");
         let (status, headers, body) = ask(&address, b"GET /trace HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(status, "HTTP/1.1 200 OK", "{way:?}");
@@ -90,8 +90,8 @@ fn the_last_seconds_of_all_workers_are_served_as_a_trace() {
 }
 
 #[test]
-fn other_requests_are_refused_and_the_next_is_answered() {
-    let (_, server, address) = servers().next().unwrap();
+fn invalid_requests_are_refused_and_the_next_is_answered() {
+    let (_, server, address) = metrics_servers().next().unwrap();
     let long = [b"GET /metrics HTTP/1.1\r\nA: ", &[b'a'; 9000][..], b"\r\n\r\n"].concat();
     let refusals: [(&[u8], &str); 6] = [
         (b"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
@@ -115,8 +115,8 @@ fn other_requests_are_refused_and_the_next_is_answered() {
 }
 
 #[test]
-fn clients_that_send_nothing_or_without_end_keep_no_other_from_its_answer() {
-    let (_, server, address) = servers().next().unwrap();
+fn silent_and_endless_clients_do_not_block_other_requests() {
+    let (_, server, address) = metrics_servers().next().unwrap();
     // More than are served at once.
     let silent: Vec<_> = (0..300).map(|_| TcpStream::connect(&address).unwrap()).collect();
     // A head that arrives byte by byte, and is never complete.
@@ -133,7 +133,7 @@ fn clients_that_send_nothing_or_without_end_keep_no_other_from_its_answer() {
 }
 
 #[test]
-fn a_port_in_use_is_reported_at_the_start() {
+fn metrics_port_in_use_is_reported_at_start() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for driver in ["auto", "epoll"] {
@@ -153,7 +153,7 @@ fn metrics_without_a_runtime_are_a_usage_error() {
 
 #[test]
 fn sigusr1_prints_what_every_task_waits_for() {
-    for (way, mut server, _) in servers() {
+    for (way, mut server, _) in metrics_servers() {
         let mut client = server.connect();
         round_trip(&mut client, b"hello");
         server.signal(Signal::USR1);

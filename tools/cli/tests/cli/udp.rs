@@ -26,7 +26,7 @@ fn start_with(driver: &str, more: &[&str]) -> (Server, SocketAddr) {
 }
 
 #[test]
-fn both_are_served_at_once_and_counted() {
+fn tcp_and_udp_are_served_at_once() {
     for driver in ["auto", "epoll"] {
         let (server, udp) = start(driver);
         crate::common::round_trip(&mut server.connect(), &noise(1000));
@@ -47,7 +47,7 @@ fn both_are_served_at_once_and_counted() {
 
 /// A connected socket receives from the address alone that it has asked.
 #[test]
-fn a_server_at_every_address_answers_from_the_one_that_was_asked() {
+fn wildcard_udp_server_answers_from_the_address_the_client_used() {
     for driver in ["auto", "epoll"] {
         for (listen, asked) in [
             ("0.0.0.0", "127.0.0.2"),
@@ -116,7 +116,7 @@ fn segments_are_echoed_as_sent() {
 }
 
 #[test]
-fn the_load_counts_every_datagram() {
+fn load_counts_every_datagram() {
     let (server, udp) = start("auto");
     let address = format!("udp://{udp}");
     let args = ["load", &address, "-c", "5", "--pipeline", "4", "-t", "0.5"];
@@ -132,14 +132,14 @@ fn the_load_counts_every_datagram() {
     let sent = json["sent"].as_u64().unwrap();
     assert!(sent > 20 && sent == count("received") + count("lost"), "{json}");
     drop(server);
-    let _bound = bind_again(udp);
+    let _bound = bind_when_released(udp);
     let finished = annulus(args);
     finished.fails_with(1, &["connect refused", &udp.to_string()]);
 }
 
 /// Binds the address of a server that was killed: nothing else gets the port, and what comes is refused, since the socket is connected.
 /// The kernel ends a ring, and closes what its operations use, after the end of the process.
-fn bind_again(address: SocketAddr) -> UdpSocket {
+fn bind_when_released(address: SocketAddr) -> UdpSocket {
     let deadline = clock::now() + PATIENCE;
     loop {
         match UdpSocket::bind(address) {
@@ -200,7 +200,7 @@ fn ones_sum(bytes: &[u8]) -> u16 {
 /// An answer to a datagram from one of the server's own addresses would be received and answered by the server, without
 /// end.
 #[test]
-fn a_forged_source_that_is_the_server_is_refused_and_counted() {
+fn forged_own_source_is_refused_and_counted() {
     let ways: [(&str, &[&str]); 3] = [("auto", &[]), ("epoll", &[]), ("auto", &["--segments"])];
     for (driver, more) in ways {
         for (listen, to) in [

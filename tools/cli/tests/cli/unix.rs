@@ -30,11 +30,11 @@ impl Drop for TestDirectory {
     }
 }
 
-fn streams(path: &Path) -> String {
+fn stream_address(path: &Path) -> String {
     format!("unix:{}", path.display())
 }
 
-fn datagrams(path: &Path) -> String {
+fn datagram_address(path: &Path) -> String {
     format!("unix-datagram:{}", path.display())
 }
 
@@ -64,8 +64,8 @@ fn unix_streams_are_served_beside_tcp_and_their_path_is_removed_at_the_end() {
     let directory = TestDirectory::new("streams");
     let path = directory.path("s");
     for driver in ["auto", "epoll"] {
-        let server = start(driver, &streams(&path));
-        assert!(server.ready.contains(&streams(&path)), "{}", server.ready);
+        let server = start(driver, &stream_address(&path));
+        assert!(server.ready.contains(&stream_address(&path)), "{}", server.ready);
         for length in [0, 1, 1_000_000] {
             round_trip(&path, &noise(length));
         }
@@ -76,10 +76,10 @@ fn unix_streams_are_served_beside_tcp_and_their_path_is_removed_at_the_end() {
 }
 
 #[test]
-fn several_workers_leave_paths_to_the_first() {
+fn first_of_several_workers_serves_the_path() {
     let directory = TestDirectory::new("workers");
     let path = directory.path("s");
-    let address = streams(&path);
+    let address = stream_address(&path);
     let args = ["echo", "--listen", "127.0.0.1:0", "--listen", &address, "--workers", "2"];
     let server = Server::spawn(Command::new(ANNULUS).args(args).args(["--pin", "0,0"]));
     round_trip(&path, &noise(5000));
@@ -88,11 +88,11 @@ fn several_workers_leave_paths_to_the_first() {
 }
 
 #[test]
-fn every_workload_of_streams_runs_on_a_path() {
+fn every_stream_workload_runs_on_a_path() {
     let directory = TestDirectory::new("load");
     let path = directory.path("s");
-    let server = start("auto", &streams(&path));
-    let address = streams(&path);
+    let server = start("auto", &stream_address(&path));
+    let address = stream_address(&path);
     let load = ["load", "-a", &address, "-c", "5", "-l", "1000"];
     let timed = ["-t", "0.5", "--warm-up", "0"];
     let ways: [&[&str]; 4] = [
@@ -120,7 +120,7 @@ fn datagrams_to_paths_are_echoed_without_loss() {
     let directory = TestDirectory::new("datagrams");
     let (path, own) = (directory.path("d"), directory.path("own"));
     for driver in ["auto", "epoll"] {
-        let server = start(driver, &datagrams(&path));
+        let server = start(driver, &datagram_address(&path));
         let socket = UnixDatagram::bind(&own).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         for length in [0, 1, 65_507] {
@@ -132,7 +132,7 @@ fn datagrams_to_paths_are_echoed_without_loss() {
         }
         // A socket without a name gets no answer, and the others are not disturbed.
         UnixDatagram::unbound().unwrap().send_to(b"x", &path).unwrap();
-        let address = datagrams(&path);
+        let address = datagram_address(&path);
         let load = ["load", &address, "-c", "5", "--pipeline", "4", "-t", "0.5"];
         // None is given up, however slow the machine.
         let patient = ["--warm-up", "0", "--reply-timeout", "30s", "--driver", driver];
@@ -149,11 +149,11 @@ fn datagrams_to_paths_are_echoed_without_loss() {
 
 /// A client sends far more datagrams than the server may queue for it, and reads no answer.
 #[test]
-fn a_client_that_does_not_read_does_not_block_the_others() {
+fn datagram_client_that_does_not_read_does_not_block_other_clients() {
     let directory = TestDirectory::new("deaf");
     let (path, deaf, own) = (directory.path("d"), directory.path("deaf"), directory.path("own"));
     for driver in ["auto", "epoll"] {
-        let server = start(driver, &datagrams(&path));
+        let server = start(driver, &datagram_address(&path));
         let flooder = UnixDatagram::bind(&deaf).unwrap();
         for _ in 0..5000 {
             flooder.send_to(&[0; 100], &path).unwrap();
@@ -173,26 +173,28 @@ fn a_client_that_does_not_read_does_not_block_the_others() {
 }
 
 #[test]
-fn a_stale_path_is_reused_and_one_in_use_is_not() {
+fn stale_path_is_reused_and_one_in_use_is_not() {
     let directory = TestDirectory::new("taken");
     let path = directory.path("s");
     let listener = UnixListener::bind(&path).unwrap();
     let echo = |listen: &str| annulus(["echo", "--listen", listen]);
-    echo(&streams(&path)).fails_with(1, &[&streams(&path), "another program listens there"]);
-    echo(&datagrams(&path)).fails_with(1, &["another program listens there, or it is no socket"]);
+    echo(&stream_address(&path))
+        .fails_with(1, &[&stream_address(&path), "another program listens there"]);
+    echo(&datagram_address(&path))
+        .fails_with(1, &["another program listens there, or it is no socket"]);
     assert!(path.exists(), "a refused server leaves the path alone");
     drop(listener);
-    let server = start("auto", &streams(&path));
+    let server = start("auto", &stream_address(&path));
     round_trip(&path, b"hello");
     assert_eq!(server.stop().code, Some(0));
     let file = directory.path("file");
     std::fs::write(&file, "precious").unwrap();
-    echo(&streams(&file)).fails_with(1, &["it is no socket"]);
+    echo(&stream_address(&file)).fails_with(1, &["it is no socket"]);
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
 }
 
 #[test]
-fn an_invalid_path_is_refused_with_its_limit() {
+fn invalid_path_is_refused_with_its_limit() {
     let long = format!("unix:/{}", "x".repeat(107));
     annulus(["echo", "--listen", &long]).fails_with(2, &["108 bytes", "1 to 107"]);
     annulus(["load", "-a", &long]).fails_with(2, &["108 bytes", "1 to 107"]);
@@ -203,7 +205,7 @@ fn an_invalid_path_is_refused_with_its_limit() {
 }
 
 #[test]
-fn a_bench() {
+fn bench_echo_runs_over_unix_sockets() {
     let args = ["bench", "echo", "--transport", "unix", "--servers", "auto,threads"];
     annulus(args).fails_with(2, &["no server 'auto'"]);
     let args = ["bench", "echo", "--transport", "unix", "--servers", "epoll,threads"];
@@ -235,7 +237,7 @@ fn a_bench() {
 
 /// A name after an `@` is in no directory.
 #[test]
-fn abstract_names_are_served_and_called() {
+fn abstract_names_are_served_and_loaded() {
     let name = format!("annulus-test-{}", std::process::id());
     let (stream, datagram) = (format!("unix:@{name}"), format!("unix-datagram:@{name}-d"));
     for driver in ["auto", "epoll"] {

@@ -3,7 +3,7 @@
 use crate::common::annulus;
 
 /// Arguments, and what their help must contain, separated by `|`.
-const HELP: [(&str, &str); 8] = [
+const HELP_PARTS: [(&str, &str); 8] = [
     ("--help", "echo|load|bench|doctor|Examples:|Exit status"),
     (
         "echo --help",
@@ -29,7 +29,7 @@ const HELP: [(&str, &str); 8] = [
 
 #[test]
 fn help_is_complete_and_fits_80_columns() {
-    for (args, parts) in HELP {
+    for (args, parts) in HELP_PARTS {
         let finished = annulus(args.split(' '));
         assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{args}");
         for part in parts.split('|') {
@@ -46,7 +46,7 @@ fn help_is_complete_and_fits_80_columns() {
 }
 
 #[test]
-fn the_brief_help_of_load_has_no_option_of_one_protocol() {
+fn brief_load_help_omits_protocol_options() {
     let brief = annulus(["load", "-h"]).stdout;
     for option in ["--h2", "--tls-ca", "--reply-length-field"] {
         assert!(!brief.contains(option), "{option}: {brief}");
@@ -54,14 +54,14 @@ fn the_brief_help_of_load_has_no_option_of_one_protocol() {
 }
 
 #[test]
-fn no_command_shows_the_help_as_an_error() {
+fn missing_command_prints_the_help_and_fails() {
     let finished = annulus::<&str>([]);
     assert_eq!(finished.code, Some(2));
     assert!(finished.stderr.contains("annulus echo"), "{finished:?}");
 }
 
 #[test]
-fn wrong_usage_is_one_line_and_exits_2() {
+fn usage_error_is_one_line_and_exits_2() {
     for (args, parts) in [
         (&["sing"][..], &["sing"][..]),
         (&["echo", "--loud"], &["--loud"]),
@@ -115,7 +115,7 @@ fn wrong_usage_is_one_line_and_exits_2() {
 }
 
 #[test]
-fn a_failure_is_one_line_and_exits_1() {
+fn failure_is_one_line_and_exits_1() {
     for (args, parts) in [
         (
             &["echo", "--listen", "127.0.0.1:0", "--pin", "100000"][..],
@@ -133,7 +133,7 @@ fn a_failure_is_one_line_and_exits_1() {
 }
 
 #[test]
-fn an_unresolvable_name_is_named() {
+fn unresolvable_host_is_named() {
     // An empty label, which does not exist for any resolver.
     for args in [["echo", "--listen", "a..b:7000"], ["load", "--address", "a..b:7000"]] {
         annulus(args).fails_with(1, &["cannot resolve 'a..b'", "127.0.0.1"]);

@@ -11,10 +11,10 @@ use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 
 /// A deadline that turns a hang into a failure.
-const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
+const ANSWER_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// The drivers that have workers.
-fn rings() -> impl Iterator<Item = &'static str> {
+fn worker_drivers() -> impl Iterator<Item = &'static str> {
     drivers().into_iter().filter(|driver| *driver != "threads")
 }
 
@@ -24,8 +24,8 @@ fn figures(stats: &Value, name: &str) -> Vec<u64> {
 }
 
 #[test]
-fn the_worker_with_the_fewest_gets_the_next_connection_and_counts_add_up() {
-    for driver in rings() {
+fn connections_go_to_the_worker_with_the_fewest_and_counts_add_up() {
+    for driver in worker_drivers() {
         let server = Server::start(&["--driver", driver, "--workers", "3", "--stats", "-"]);
         assert!(server.ready.contains("3 workers"), "{}", server.ready);
         let mut streams: Vec<_> = (0..12).map(|_| server.connect()).collect();
@@ -46,7 +46,7 @@ fn the_worker_with_the_fewest_gets_the_next_connection_and_counts_add_up() {
 
 #[test]
 fn the_kernel_can_distribute_connections() {
-    for driver in rings() {
+    for driver in worker_drivers() {
         for spread in ["hash", "cpu"] {
             let args = ["--driver", driver, "--workers", "3", "--spread", spread, "--stats", "-"];
             let server = Server::start(&args);
@@ -70,13 +70,17 @@ fn sockets(server: &Server) -> usize {
 fn answered(clients: &mut Vec<TcpStream>) -> TcpStream {
     let mut polled: Vec<_> =
         clients.iter().map(|client| PollFd::new(client, PollFlags::IN)).collect();
-    assert_ne!(poll(&mut polled, Some(&PATIENCE)).unwrap(), 0, "no client is answered any more");
+    assert_ne!(
+        poll(&mut polled, Some(&ANSWER_TIMEOUT)).unwrap(),
+        0,
+        "no client is answered any more"
+    );
     let first = polled.iter().position(|polled| !polled.revents().is_empty()).unwrap();
     clients.swap_remove(first)
 }
 
 #[test]
-fn no_more_connections_are_accepted_than_may_be_open() {
+fn workers_together_respect_the_connection_limit() {
     let most = 4;
     for driver in drivers() {
         let ways: &[&[&str]] = match driver {
@@ -107,7 +111,7 @@ fn no_more_connections_are_accepted_than_may_be_open() {
 }
 
 #[test]
-fn more_workers_than_cpus_are_warned_of() {
+fn more_workers_than_cpus_print_a_warning() {
     let cpu = affinity::allowed().unwrap()[0].to_string();
     let server = Server::start(&["--workers", "3", "--pin", &cpu]);
     assert!(server.ready.contains("3 workers, 1 CPUs"), "{}", server.ready);
@@ -147,7 +151,7 @@ fn a_port_in_use_is_not_shared() {
 }
 
 #[test]
-fn too_few_files_for_the_workers_are_named() {
+fn too_low_open_file_limit_for_the_workers_is_reported() {
     let script =
         format!("ulimit -n 200 && exec {ANNULUS} echo --workers 100 --max-connections 100");
     finish(Command::new("sh").args(["-c", &script])).fails_with(1, &["limit is 200", "ulimit"]);

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::process::Command;
 
 #[test]
-fn a_terminal_shows_the_course_of_a_run() {
+fn terminal_shows_progress_and_then_the_results() {
     if try_finish(Command::new("script").arg("--version")).is_err() {
-        let text = "skipped: a_terminal_shows_the_course_of_a_run: no script (Debian: apt-get install bsdutils)";
+        let text = "skipped: terminal_shows_progress_and_then_the_results: no script (Debian: apt-get install bsdutils)";
         _ = writeln!(io::stderr(), "{text}");
         return;
     }

@@ -20,7 +20,7 @@ fn read(finished: &Finished) -> Recording {
 }
 
 #[test]
-fn every_mode_of_the_load_is_recorded() {
+fn every_load_mode_is_recorded() {
     let server = Server::start(&[]);
     let ways = runtime_drivers().into_iter().map(|driver| vec!["--driver", driver]);
     for way in ways.chain([vec!["--threads", "2"], vec!["--rate", "500", "--pipeline", "4"]]) {
@@ -50,7 +50,7 @@ fn every_mode_of_the_load_is_recorded() {
 
 /// Datagrams, and a connection per message: the recording and a comparison.
 #[test]
-fn every_workload_leaves_what_the_others_leave() {
+fn datagram_and_per_connection_runs_are_recorded_and_comparable() {
     let mut command = Command::new(ANNULUS);
     let listens = ["--listen", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0"];
     let server = Server::spawn(command.arg("echo").args(listens));
@@ -84,7 +84,7 @@ fn every_workload_leaves_what_the_others_leave() {
 
 /// Every write to the device fails.
 #[test]
-fn a_full_disk_is_named_and_the_results_are_shown() {
+fn full_disk_is_reported_and_the_results_are_shown() {
     let server = Server::start(&[]);
     let finished = load(&server, &["-t", "0.1", "--json", "/dev/full"]);
     finished.fails_with(1, &["cannot write /dev/full", "No space left"]);
@@ -92,7 +92,7 @@ fn a_full_disk_is_named_and_the_results_are_shown() {
 }
 
 #[test]
-fn an_interrupted_run_is_kept_and_marked() {
+fn interrupted_run_is_recorded_and_marked() {
     let (server, scratch) = (Server::start(&[]), Scratch::new("load-interrupted"));
     let json = scratch.path("a.json");
     let address = server.address.to_string();
@@ -128,7 +128,7 @@ fn an_interrupted_run_is_kept_and_marked() {
 }
 
 #[test]
-fn outputs_that_cannot_be_are_refused() {
+fn zero_interval_is_refused() {
     let address = free_address().to_string();
     let load = |args: &[&str]| annulus(["load", "-a", &address].iter().chain(args));
     load(&["--interval", "0"]).fails_with(2, &["the recorded interval must be above zero"]);

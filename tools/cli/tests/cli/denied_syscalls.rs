@@ -14,16 +14,16 @@ use std::process::Stdio;
 
 /// The outcome.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+enum Outcome {
     Serves,
     /// Ends with status 1 and a line that contains this.
     Refuses(&'static str),
 }
 
-use Fate::{Refuses, Serves};
+use Outcome::{Refuses, Serves};
 
 /// Calls, with the outcome of denying each to a server on uring, on epoll and on threads.
-const CALLS: [(&str, c_long, [Fate; 3]); 36] = [
+const DENIED_CALLS: [(&str, c_long, [Outcome; 3]); 36] = [
     ("accept4", libc::SYS_accept4, [Serves, Serves, Refuses("accept4: ")]),
     ("bind", libc::SYS_bind, [Refuses("bind: "); 3]),
     ("brk", libc::SYS_brk, [Serves; 3]),
@@ -71,17 +71,17 @@ const CALLS: [(&str, c_long, [Fate; 3]); 36] = [
 ];
 
 #[test]
-fn a_server_that_is_denied_a_call_serves_or_names_it() {
+fn server_that_is_denied_a_call_serves_or_names_the_call() {
     for (place, driver) in ["uring", "epoll", "threads"].into_iter().enumerate() {
         if !drivers().contains(&driver) {
             println!("skipped: the {driver} driver does not work here");
             continue;
         }
         let args = ["echo", "--listen", "127.0.0.1:0", "--driver", driver, "--stats", "-"];
-        for (name, call, fates) in CALLS {
+        for (name, call, outcomes) in DENIED_CALLS {
             println!("{driver} without {name}");
-            match fates[place] {
-                Serves => serves(Server::spawn(&mut denied(&args, call, libc::EPERM))),
+            match outcomes[place] {
+                Serves => assert_serves(Server::spawn(&mut denied(&args, call, libc::EPERM))),
                 Refuses(part) => {
                     let finished = finish(&mut denied(&args, call, libc::EPERM));
                     finished.fails_with(1, &[part, "seccomp"]);
@@ -89,7 +89,7 @@ fn a_server_that_is_denied_a_call_serves_or_names_it() {
                     assert!(!finished.stderr.contains("1024"), "{finished:?}");
                     assert_eq!(
                         finished.stderr.matches("(os error").count(),
-                        found(name),
+                        errno_count(name),
                         "{finished:?}"
                     );
                 }
@@ -99,12 +99,12 @@ fn a_server_that_is_denied_a_call_serves_or_names_it() {
 }
 
 /// How often the message contains the error: for a thread that does not end there is none.
-fn found(call: &str) -> usize {
+fn errno_count(call: &str) -> usize {
     usize::from(call != "exit")
 }
 
 /// It serves, does not spin, and ends on a signal.
-fn serves(server: Server) {
+fn assert_serves(server: Server) {
     for turn in 0..3 {
         round_trip(&mut server.connect(), &[turn; 1000]);
     }
@@ -117,7 +117,7 @@ fn serves(server: Server) {
 
 /// `write` is denied: the announcement is lost, and it serves anyway.
 #[test]
-fn a_server_that_may_not_write_serves() {
+fn server_that_may_not_write_serves_without_an_announcement() {
     for driver in drivers() {
         let free = free_address();
         let listen = free.to_string();
@@ -140,11 +140,11 @@ fn a_server_that_may_not_write_serves() {
 
 /// The driver that `auto` chooses.
 #[test]
-fn auto_falls_back_if_the_ring_is_denied() {
+fn auto_driver_falls_back_when_the_ring_is_denied() {
     for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {
         let args = ["echo", "--listen", "127.0.0.1:0", "--stats", "-"];
         for errno in [libc::EPERM, libc::ENOSYS] {
-            serves(Server::spawn(&mut denied(&args, call, errno)));
+            assert_serves(Server::spawn(&mut denied(&args, call, errno)));
         }
     }
 }

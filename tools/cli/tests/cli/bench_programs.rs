@@ -10,64 +10,64 @@ use std::process::Command;
 
 /// Notes its driver and its arguments, announces an address, and marks that it runs a hundred times a second: to start a process counts as
 /// its own time.
-const SERVER: &str = "#!/bin/sh\necho \"${ANNULUS_DRIVER:+$ANNULUS_DRIVER }$*\" >>\"$0.starts\"\n: >\"$0.$$.runs\"\n\
+const SERVER_SCRIPT: &str = "#!/bin/sh\necho \"${ANNULUS_DRIVER:+$ANNULUS_DRIVER }$*\" >>\"$0.starts\"\n: >\"$0.$$.runs\"\n\
     echo 'listening on 127.0.0.1:9' >&2\nwhile /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
 
 /// Listens where its configuration says, if the file to serve is where that says, too; uses its core in the same way.
-const NGINX: &str = "#!/bin/sh\nroot=$(/bin/sed -n 's/.* root \\(.*\\);/\\1/p' \"$4\")\n: >\"$0.$$.runs\"\n\
+const NGINX_SCRIPT: &str = "#!/bin/sh\nroot=$(/bin/sed -n 's/.* root \\(.*\\);/\\1/p' \"$4\")\n: >\"$0.$$.runs\"\n\
     [ -s \"$root/4k\" ] || { echo nothing to serve >&2; exit 1; }\n\
     ANNULUS echo --listen $(/bin/sed -n 's/.* listen \\([0-9.:]*\\).*;/\\1/p' \"$4\") &\n\
     while /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
 
 /// Listens where its configuration says; uses its core in the same way.
-const REDIS_SERVER: &str = "#!/bin/sh\n: >\"$0.$$.runs\"\n\
+const REDIS_SERVER_SCRIPT: &str = "#!/bin/sh\n: >\"$0.$$.runs\"\n\
     ANNULUS echo --listen 127.0.0.1:$(/bin/sed -n 's/^port //p' \"$1\") &\n\
     while /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
 
 /// Returns once every server has run so often that it used its core for some hundredths of a second, in which the kernel counts, however busy
 /// the core is.
-const SLICE: &str = "n=0; marks=$(echo \"${0%/*}\"/../*/*.runs)\nwhile [ $n -lt 25 ]; do n=$((n + 1)); /bin/rm -f $marks\n\
+const LOAD_SLICE: &str = "n=0; marks=$(echo \"${0%/*}\"/../*/*.runs)\nwhile [ $n -lt 25 ]; do n=$((n + 1)); /bin/rm -f $marks\n\
     for mark in $marks; do process=${mark%.runs}\n\
     while ! [ -e $mark ] && kill -0 ${process##*.} 2>/dev/null; do /bin/sleep 0.01; done; done; done\n";
 
 /// Notes its arguments, and prints a table, as redis-benchmark does.
-const REDIS_BENCHMARK: &str = "#!/bin/sh\necho \"$*\" >>\"$0.starts\"\nSLICE\n\
+const REDIS_BENCHMARK_SCRIPT: &str = "#!/bin/sh\necho \"$*\" >>\"$0.starts\"\nSLICE\n\
     echo '\"test\",\"rps\",\"avg_latency_ms\",\"p50_latency_ms\",\"p99_latency_ms\"'\n\
     echo '\"GET key:0\",\"50000.00\",\"0.03\",\"0.02\",\"0.09\"'\n";
 
 /// Echoes where its configuration says, if that names a target.
-const HAPROXY: &str = "#!/bin/sh\n[ $(/bin/sed -n 's/.*server target 127.0.0.1:\\(.*\\)/\\1/p' \"$2\") -gt 0 ] || exit 1\n\
+const HAPROXY_SCRIPT: &str = "#!/bin/sh\n[ $(/bin/sed -n 's/.*server target 127.0.0.1:\\(.*\\)/\\1/p' \"$2\") -gt 0 ] || exit 1\n\
     exec ANNULUS echo --listen $(/bin/sed -n 's/.* bind \\([0-9.:]*\\).*/\\1/p' \"$2\")\n";
 
 /// Answers as wrk does by the script of the lab.
-const WRK: &str = "#!/bin/sh\ncase \"$*\" in *' http://127.0.0.1:'*/) ;; *' http://127.0.0.1:'*/4k) ;; *) exit 1;; esac\n\
+const WRK_SCRIPT: &str = "#!/bin/sh\ncase \"$*\" in *' http://127.0.0.1:'*/) ;; *' http://127.0.0.1:'*/4k) ;; *) exit 1;; esac\n\
     SLICE\n echo measured 1000 50000 30 20 90 95 0 0\n";
 
 /// A directory with peers and clients, removed when dropped.
-struct Pretended(PathBuf);
+struct FakeInstallation(PathBuf);
 
-impl Pretended {
-    fn new(test: &str) -> Pretended {
+impl FakeInstallation {
+    fn new(test: &str) -> FakeInstallation {
         let name = format!("annulus-server-bench-{test}-{}", std::process::id());
-        let pretended = Pretended(std::env::temp_dir().join(name));
-        let servers = pretended.0.join("servers");
+        let installation = FakeInstallation(std::env::temp_dir().join(name));
+        let servers = installation.0.join("servers");
         for server in ["tokio", "annulus", "static_files"] {
-            program(&servers.join(server), SERVER);
+            program(&servers.join(server), SERVER_SCRIPT);
         }
         let build = format!("echo {}", servers.display());
         for peer in ["hyper", "annulus-examples"] {
-            program(&pretended.0.join("tools/peers").join(peer).join("build"), &build);
+            program(&installation.0.join("tools/peers").join(peer).join("build"), &build);
         }
         let missing = "echo no cargo >&2; exit 3";
-        program(&pretended.0.join("tools/peers/tokio-examples/build"), missing);
-        pretended.install("wrk", WRK);
-        pretended
+        program(&installation.0.join("tools/peers/tokio-examples/build"), missing);
+        installation.install("wrk", WRK_SCRIPT);
+        installation
     }
 
     fn install(&self, name: &str, script: &str) {
         program(
             &self.0.join("installed").join(name),
-            &script.replace("SLICE", SLICE).replace("ANNULUS", ANNULUS),
+            &script.replace("SLICE", LOAD_SLICE).replace("ANNULUS", ANNULUS),
         );
     }
 
@@ -99,7 +99,7 @@ impl Pretended {
     }
 }
 
-impl Drop for Pretended {
+impl Drop for FakeInstallation {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -112,16 +112,16 @@ fn program(path: &Path, text: &str) {
 }
 
 #[test]
-fn servers_are_compared_under_the_clients_that_are_installed() {
-    let pretended = Pretended::new("compared");
+fn servers_are_compared_under_the_installed_clients() {
+    let installation = FakeInstallation::new("compared");
     let arguments = "http --only tokio,uring,/plainx*,/h2x* --rounds 5";
-    let finished = finish(&mut pretended.bench(arguments));
+    let finished = finish(&mut installation.bench(arguments));
     // This run has too few rounds to decide anything.
     assert_eq!(finished.code, Some(3), "{finished:?}");
     for left_out in ["h2 is left out: h2load is not installed: apt-get", "perf is not installed"] {
         assert!(finished.stderr.contains(left_out), "{finished:?}");
     }
-    let report = pretended.report("http");
+    let report = installation.report("http");
     assert_eq!(report["settings"]["baseline"], "tokio");
     let rows = report["results"].as_array().unwrap();
     let names: Vec<_> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
@@ -133,17 +133,17 @@ fn servers_are_compared_under_the_clients_that_are_installed() {
         assert!(figure("cpu_us") > Some(0.0) && figure("syscalls").is_none(), "{row}");
     }
     // Each server, and the control, has one process for four rounds, and another for the fifth.
-    assert_eq!(pretended.starts("servers/tokio"), ["0 http1"; 4]);
-    assert_eq!(pretended.starts("servers/annulus"), ["0 http1 uring"; 2]);
+    assert_eq!(installation.starts("servers/tokio"), ["0 http1"; 4]);
+    assert_eq!(installation.starts("servers/annulus"), ["0 http1 uring"; 2]);
 }
 
 #[test]
-fn installed_servers_are_configured_and_missing_ones_are_dashes() {
-    let pretended = Pretended::new("configured");
-    pretended.install("nginx", NGINX);
-    pretended.configure("nginx/tuned.conf");
+fn installed_servers_are_configured_and_missing_ones_are_shown_as_dashes() {
+    let installation = FakeInstallation::new("configured");
+    installation.install("nginx", NGINX_SCRIPT);
+    installation.configure("nginx/tuned.conf");
     let arguments = "files --only nginx,epoll,tokio,/4kx* --rounds 1 --verbose";
-    let finished = finish(&mut pretended.bench(arguments));
+    let finished = finish(&mut installation.bench(arguments));
     // This run has too few rounds to decide anything.
     assert_eq!(finished.code, Some(3), "{finished:?}");
     assert!(finished.stderr.contains("tokio-examples is left out: no cargo"), "{finished:?}");
@@ -152,27 +152,27 @@ fn installed_servers_are_configured_and_missing_ones_are_dashes() {
         row.unwrap_or_else(|| panic!("{name}: {finished:?}")).split_whitespace().nth(1).unwrap()
     };
     assert_eq!(["nginx", "epoll", "tokio"].map(row), ["20,000", "20,000", "–"]);
-    let [started] = &pretended.starts("servers/static_files")[..] else { panic!("one process") };
+    let [started] = &installation.starts("servers/static_files")[..] else { panic!("one process") };
     assert!(started.starts_with("epoll 127.0.0.1:0 ") && started.ends_with("/site"), "{started}");
 }
 
 #[test]
-fn a_store_is_asked_as_often_as_fits_the_time() {
-    let pretended = Pretended::new("store");
-    pretended.install("redis-server", REDIS_SERVER);
-    pretended.install("redis-benchmark", REDIS_BENCHMARK);
-    pretended.configure("redis/tuned.conf");
+fn store_benchmark_sends_as_many_requests_as_fit_the_slice() {
+    let installation = FakeInstallation::new("store");
+    installation.install("redis-server", REDIS_SERVER_SCRIPT);
+    installation.install("redis-benchmark", REDIS_BENCHMARK_SCRIPT);
+    installation.configure("redis/tuned.conf");
     let arguments = "store --only redis-server,/get-16x* --rounds 1";
-    let finished = finish(&mut pretended.bench(arguments));
+    let finished = finish(&mut installation.bench(arguments));
     // This run has too few rounds to decide anything.
     assert_eq!(finished.code, Some(3), "{finished:?}");
-    let report = pretended.report("store");
+    let report = installation.report("store");
     let row = &report["results"][0];
     let figure = |metric: &str| row["figures"][metric]["value"].as_f64();
     let reported = ["rate", "mean_us", "p50_us", "p99_us"].map(figure);
     assert_eq!(reported, [50_000.0, 30.0, 20.0, 90.0].map(Some), "{row}");
     // For the server and the control: the values, a short run, the slice.
-    let starts = pretended.starts("installed/redis-benchmark");
+    let starts = installation.starts("installed/redis-benchmark");
     let ends = ["-P 1 -n 1 -e --csv MSET key:0 VXK", "-P 16 -n 16000 -e", "-P 16 -n 50000 -e"];
     for (start, end) in starts.iter().zip(ends.iter().chain(&ends)) {
         assert!(start.contains(end), "{starts:?}");
@@ -181,21 +181,21 @@ fn a_store_is_asked_as_often_as_fits_the_time() {
 }
 
 #[test]
-fn proxies_are_loaded_by_us_also_at_a_rate() {
-    let pretended = Pretended::new("proxy");
-    pretended.install("haproxy", HAPROXY);
-    pretended.configure("haproxy/tuned.cfg");
+fn proxies_are_measured_under_our_load_and_at_a_rate() {
+    let installation = FakeInstallation::new("proxy");
+    installation.install("haproxy", HAPROXY_SCRIPT);
+    installation.configure("haproxy/tuned.cfg");
     // Only the configuration of the first names what it leads to.
     for load in ["proxy --only haproxy,/128b-1x*", "overload --only haproxy,epoll,/rate-50x*"] {
         let arguments = format!("{load} --rounds 1");
         program(
-            &pretended.0.join("tools/peers/annulus-examples/build"),
+            &installation.0.join("tools/peers/annulus-examples/build"),
             "echo no cargo >&2; exit 3",
         );
-        let finished = finish(&mut pretended.bench(&arguments));
+        let finished = finish(&mut installation.bench(&arguments));
         // This run has too few rounds to decide anything.
         assert_eq!(finished.code, Some(3), "{finished:?}");
-        let report = pretended.report(load.split(' ').next().unwrap());
+        let report = installation.report(load.split(' ').next().unwrap());
         let absent = load.contains("epoll").then_some("epoll");
         assert_eq!(report["settings"]["absent"][0].as_str(), absent, "{report}");
         for row in [&report["results"][0], &report["controls"][0]] {
@@ -207,9 +207,9 @@ fn proxies_are_loaded_by_us_also_at_a_rate() {
 }
 
 #[test]
-fn without_its_client_nothing_is_measured() {
-    let pretended = Pretended::new("missing");
-    let finished = finish(&mut pretended.bench("http --only tokio,/h2x* --rounds 1"));
+fn comparison_without_its_client_is_an_error() {
+    let installation = FakeInstallation::new("missing");
+    let finished = finish(&mut installation.bench("http --only tokio,/h2x* --rounds 1"));
     assert_ne!(finished.code, Some(0));
     let expected = "no load is left: load h2 is left out: h2load is not installed: apt-get install nghttp2-client";
     assert!(finished.stderr.contains(expected), "{finished:?}");

@@ -2,16 +2,16 @@
 //! cli -- --ignored --nocapture crowded`, with `COUNT` peers of `BUFFER` bytes a socket, `ARGS` of the server, `PROGRAM` instead of the built
 //! one, and `QUIET` seconds at the end.
 
-use super::crowd::Crowd;
-use super::group::Group;
+use super::flooding_peers::FloodingPeers;
+use super::memory_cgroup::MemoryCgroup;
 use super::pingers::{Pingers, median, p99};
-use super::{GROUP, MIB, memory};
+use super::{CGROUP_LIMIT_BYTES, MIB, memory};
 use crate::common::{ANNULUS, Server};
 use std::env::var;
 use std::time::Duration;
 
 /// Rounds of a flood and a pause.
-const ROUNDS: usize = 3;
+const FLOOD_ROUNDS: usize = 3;
 const PINGERS: usize = 50;
 
 /// Pages that all TCP sockets of the machine have.
@@ -23,7 +23,7 @@ fn socket_pages() -> String {
 
 struct Phases<'a> {
     server: &'a Server,
-    group: &'a Group,
+    group: &'a MemoryCgroup,
     pingers: Pingers,
 }
 
@@ -51,29 +51,29 @@ impl Phases<'_> {
 
 #[test]
 #[ignore = "prints figures, for minutes"]
-fn figures() {
+fn print_memory_and_latency_of_each_phase() {
     let args = var("ARGS").unwrap_or_default();
     let count = var("COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(1000);
     let buffer = var("BUFFER").ok().and_then(|bytes| bytes.parse().ok());
     let program = var("PROGRAM").unwrap_or(ANNULUS.into());
     annulus_load::limits::reserve(count + 200).expect("descriptors");
-    let group = Group::new("figures", GROUP).expect("a control group");
+    let group = MemoryCgroup::new("figures", CGROUP_LIMIT_BYTES).expect("a control group");
     let listen = ["echo", "--listen", "127.0.0.1:0"].into_iter();
     let all: Vec<&str> = listen.chain(args.split_whitespace()).collect();
     let server = Server::spawn(&mut group.command(&program, &all));
     let pingers = Pingers::start(server.address, PINGERS);
     let phases = Phases { server: &server, group: &group, pingers };
-    for _ in 0..ROUNDS {
+    for _ in 0..FLOOD_ROUNDS {
         phases.phase("alone", 4);
-        let crowd = Crowd::gather(server.address, count, buffer);
+        let peers = FloodingPeers::connect_all(server.address, count, buffer);
         (0..4).for_each(|_| phases.phase("flood", 1));
         phases.phase("beside", 6);
         println!(
             "{} MiB were taken; the most in the group: {} MiB",
-            crowd.sent() / MIB,
+            peers.sent() / MIB,
             group.peak() / MIB
         );
-        drop(crowd);
+        drop(peers);
         phases.phase("left", 2);
     }
     phases.phase("quiet", var("QUIET").ok().and_then(|text| text.parse().ok()).unwrap_or(60));

@@ -12,23 +12,28 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often to look whether it is time to go.
-const LOOK: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const POLL_INTERVAL: rustix::time::Timespec =
+    rustix::time::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Peers, on a thread of their own.
-pub(crate) struct Crowd {
+pub(crate) struct FloodingPeers {
     thread: Option<JoinHandle<()>>,
-    over: Arc<AtomicBool>,
+    stopping: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
 }
 
-impl Crowd {
+impl FloodingPeers {
     /// Connects `count` peers, each with socket buffers of `buffer` bytes; all have connected when this returns.
-    pub(crate) fn gather(address: SocketAddr, count: usize, buffer: Option<usize>) -> Crowd {
-        let (over, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    pub(crate) fn connect_all(
+        address: SocketAddr,
+        count: usize,
+        buffer: Option<usize>,
+    ) -> FloodingPeers {
+        let (stopping, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let peers: Vec<_> = (0..count).map(|_| connect(address, buffer)).collect();
-        let (over_too, sent_too) = (over.clone(), sent.clone());
-        let thread = std::thread::spawn(move || flood(peers, &over_too, &sent_too));
-        Crowd { thread: Some(thread), over, sent }
+        let (stop_flag, sent_count) = (stopping.clone(), sent.clone());
+        let thread = std::thread::spawn(move || flood(peers, &stop_flag, &sent_count));
+        FloodingPeers { thread: Some(thread), stopping, sent }
     }
 
     /// Bytes that were taken from them so far.
@@ -37,12 +42,12 @@ impl Crowd {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for FloodingPeers {
     /// All of them go at once: their connections are reset.
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.stopping.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
-        assert!(matches!(ended, Some(Ok(()))), "the crowd went on to the end");
+        assert!(matches!(ended, Some(Ok(()))), "the thread of the flooding peers failed");
     }
 }
 
@@ -63,16 +68,18 @@ fn connect(address: SocketAddr, buffer: Option<usize>) -> TcpStream {
     peer
 }
 
-fn flood(mut peers: Vec<TcpStream>, over: &AtomicBool, sent: &AtomicU64) {
+fn flood(mut peers: Vec<TcpStream>, stopping: &AtomicBool, sent: &AtomicU64) {
     let epoll: OwnedFd = epoll::create(CreateFlags::CLOEXEC).expect("an epoll instance");
     for (index, peer) in peers.iter().enumerate() {
         let data = EventData::new_u64(index as u64);
         epoll::add(&epoll, peer, data, EventFlags::OUT).expect("a socket can be watched");
     }
     let text = vec![b'x'; 64 * 1024];
-    while !over.load(Ordering::Relaxed) {
+    while !stopping.load(Ordering::Relaxed) {
         let mut room = [MaybeUninit::uninit(); 64];
-        let Ok((events, _)) = epoll::wait(&epoll, &mut room, Some(&LOOK)) else { continue };
+        let Ok((events, _)) = epoll::wait(&epoll, &mut room, Some(&POLL_INTERVAL)) else {
+            continue;
+        };
         for event in events.iter() {
             let peer = &mut peers[event.data.u64() as usize];
             match peer.write(&text) {

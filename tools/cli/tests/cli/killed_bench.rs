@@ -43,7 +43,7 @@ fn await_end(process: &OwnedFd) {
 
 /// Starts a bench whose first slice takes longer than the test waits, kills it once its children run, and waits for
 /// their end.
-fn kill(bench: &[&str], children: usize, signal: Signal) {
+fn kill_bench(bench: &[&str], children: usize, signal: Signal) {
     let mut command = Command::new(ANNULUS);
     command.arg("bench").args(bench).args(["--seconds", "600"]).own_lock();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -68,14 +68,14 @@ fn is_ignored(signal: Signal) -> bool {
 }
 
 #[test]
-fn the_servers_of_a_killed_bench_end_with_it() {
+fn servers_of_a_killed_bench_end_with_it() {
     let servers = ["--servers", "epoll,threads", "--clients", "2"];
     let signals = [Signal::KILL, Signal::QUIT];
     for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
-        kill(&[&["echo"], &servers[..]].concat(), 3, signal);
+        kill_bench(&[&["echo"], &servers[..]].concat(), 3, signal);
     }
     for transport in ["udp", "unix"] {
-        kill(
+        kill_bench(
             &["echo", "--transport", transport, "--servers", "epoll", "--clients", "2"],
             2,
             Signal::KILL,
@@ -84,7 +84,7 @@ fn the_servers_of_a_killed_bench_end_with_it() {
 }
 
 /// Slices that take some milliseconds each.
-const SUITE: &str = r#"
+const FILE_SUITE: &str = r#"
     title = "small"
     document = "none"
     kind = "file"
@@ -99,10 +99,10 @@ const SUITE: &str = r#"
     rows = [{ name = "all" }]"#;
 
 /// Waits until a file has this many lines.
-fn await_lines(path: &Path, count: usize, lab: &mut Child) {
+fn await_lines(path: &Path, count: usize, bench_process: &mut Child) {
     let deadline = clock::now() + PATIENCE;
     while std::fs::read_to_string(path).unwrap_or_default().lines().count() < count {
-        assert_eq!(lab.try_wait().unwrap(), None, "the lab has ended");
+        assert_eq!(bench_process.try_wait().unwrap(), None, "the bench has ended");
         assert!(clock::now() < deadline, "no {count} lines");
         std::thread::yield_now();
     }
@@ -110,16 +110,16 @@ fn await_lines(path: &Path, count: usize, lab: &mut Child) {
 
 /// A directory with the suite.
 fn directory(test: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lab-{test}"));
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-{test}"));
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).unwrap();
-    std::fs::write(directory.join("small.toml"), SUITE).unwrap();
+    std::fs::write(directory.join("small.toml"), FILE_SUITE).unwrap();
     directory
 }
 
 /// A limit on the length of files does the same as a full disk.
 #[test]
-fn a_full_disk_ends_the_lab_and_once_there_is_room_it_goes_on() {
+fn full_disk_ends_the_bench_which_resumes_once_there_is_room() {
     let directory = directory("full");
     let run = |limit: &str| {
         let mut command = Command::new("/bin/sh");
@@ -151,7 +151,7 @@ fn a_full_disk_ends_the_lab_and_once_there_is_room_it_goes_on() {
 }
 
 #[test]
-fn a_killed_lab_leaves_no_process_and_goes_on_with_what_it_lacks() {
+fn killed_bench_leaves_no_process_and_resumes_where_it_stopped() {
     let directory = directory("killed");
     let run = || {
         let mut command = Command::new(ANNULUS);
@@ -160,13 +160,13 @@ fn a_killed_lab_leaves_no_process_and_goes_on_with_what_it_lacks() {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     };
-    let mut lab = run().spawn().unwrap();
+    let mut bench_process = run().spawn().unwrap();
     let path = directory.join("out/small.jsonl");
-    let children = await_children(&mut lab, 4);
+    let children = await_children(&mut bench_process, 4);
     // The first line, and some slices.
-    await_lines(&path, 20, &mut lab);
-    kill_process(Pid::from_child(&lab), Signal::KILL).unwrap();
-    lab.wait().unwrap();
+    await_lines(&path, 20, &mut bench_process);
+    kill_process(Pid::from_child(&bench_process), Signal::KILL).unwrap();
+    bench_process.wait().unwrap();
     children.iter().for_each(await_end);
     let killed = Results::read(&path).unwrap();
     assert!(killed.record().slices().len() >= 19 && !killed.is_finished());
@@ -180,14 +180,14 @@ fn a_killed_lab_leaves_no_process_and_goes_on_with_what_it_lacks() {
 }
 
 /// A server whose child serves, and has another one in a session of its own.
-const SERVER: &str = "setsid sleep 1000 & other=$!
+const FORKING_SERVER: &str = "setsid sleep 1000 & other=$!
 ANNULUS echo --listen 127.0.0.1:$1 &
 echo $$ $! $other >>pids
 wait
 ";
 
 /// The scratch directories of labs.
-fn scratch(directory: &Path) -> usize {
+fn scratch_directories(directory: &Path) -> usize {
     let entries = std::fs::read_dir(directory).unwrap().flatten();
     entries
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("annulus-bench-"))
@@ -195,9 +195,9 @@ fn scratch(directory: &Path) -> usize {
 }
 
 #[test]
-fn a_lab_that_is_killed_then_interrupted_ends_what_servers_started_and_goes_on() {
+fn killed_and_interrupted_bench_ends_descendants_of_servers_and_resumes() {
     let directory = directory("ended");
-    std::fs::write(directory.join("server"), SERVER.replace("ANNULUS", ANNULUS)).unwrap();
+    std::fs::write(directory.join("server"), FORKING_SERVER.replace("ANNULUS", ANNULUS)).unwrap();
     let run = || {
         let mut command = Command::new(ANNULUS);
         command.args(["bench", "sh server {port}", "--load", "tcp://{address} -l 64"]);
@@ -208,21 +208,25 @@ fn a_lab_that_is_killed_then_interrupted_ends_what_servers_started_and_goes_on()
     let path = directory.join("out/sh.jsonl");
     let mut kept = Vec::new();
     for (signal, status, left) in [(Signal::KILL, None, 1), (Signal::INT, Some(130), 0)] {
-        let mut lab = run().stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let mut bench_process = run().stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let known = std::fs::read_to_string(&path).unwrap_or_default().lines().count();
-        await_lines(&path, known + 4, &mut lab);
+        await_lines(&path, known + 4, &mut bench_process);
         let pids = std::fs::read_to_string(directory.join("pids")).unwrap();
         let pids = pids.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap());
         let alive: Vec<OwnedFd> =
             pids.filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()).collect();
         assert!(alive.len() >= 3, "a server and its children");
-        kill_process(Pid::from_child(&lab), signal).unwrap();
-        assert_eq!(lab.wait().unwrap().code(), status);
+        kill_process(Pid::from_child(&bench_process), signal).unwrap();
+        assert_eq!(bench_process.wait().unwrap().code(), status);
         alive.iter().for_each(await_end);
         let part = Results::read(&path).unwrap();
         assert!(!part.is_finished() && part.record().slices().len() >= 3);
         kept.extend(part.record().slices().clone());
-        assert_eq!(scratch(&directory), left, "what {signal:?} leaves, the next run removes");
+        assert_eq!(
+            scratch_directories(&directory),
+            left,
+            "what {signal:?} leaves, the next run removes"
+        );
     }
     let rest = finish(&mut run());
     // A slice in which a busy machine answers nothing fails.

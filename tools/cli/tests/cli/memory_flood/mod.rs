@@ -1,17 +1,17 @@
 //! Invariant 23, from outside: peers that send and never read, beside clients that do, on a server with little memory. Nothing is
 //! killed, what it holds is bounded, every byte is right, and the memory goes back.
 
-mod crowd;
-mod figures;
-mod group;
-mod late;
+mod flooding_peers;
+mod late_reader;
+mod memory_cgroup;
+mod phases;
 mod pingers;
 
 use crate::common::{ANNULUS, Server, drivers, finish};
 use annulus_load::clock;
-use crowd::Crowd;
-use group::Group;
-use late::LateReader;
+use flooding_peers::FloodingPeers;
+use late_reader::LateReader;
+use memory_cgroup::MemoryCgroup;
 use pingers::{Pingers, median};
 use std::io::Write;
 use std::thread::sleep;
@@ -19,29 +19,29 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 /// The memory limit of the control group, of which a quarter is a server's own limit by default.
-const GROUP: u64 = 256 * MIB;
+const CGROUP_LIMIT_BYTES: u64 = 256 * MIB;
 /// The limit of a flooded server: by default it is not reached, since streams hold little from far below it on.
-const LIMIT: &str = "16M";
-const LIMIT_BYTES: u64 = 16 * MIB;
+const SERVER_LIMIT: &str = "16M";
+const SERVER_LIMIT_BYTES: u64 = 16 * MIB;
 /// The memory of a server beside that limit: its code, its tasks, and what the allocator keeps.
-const BESIDE: u64 = 48 * MIB;
+const MAX_OTHER_BYTES: u64 = 48 * MIB;
 /// The most memory that a server keeps at rest.
-const RESTING: u64 = 24 * MIB;
-const CROWD: usize = 300;
+const MAX_RESTING_BYTES: u64 = 24 * MIB;
+const LIMITED_PEERS: usize = 300;
 /// Peers that send and never read, and what a server may have meanwhile by default.
-const FLOODING: usize = 500;
-const FLOODED: u64 = 64 * MIB;
+const DEFAULT_PEERS: usize = 500;
+const MAX_DEFAULT_BYTES: u64 = 64 * MIB;
 /// A server that waits for its core finds more in its turn, 66 MiB beside twenty busy processes: one flood of so many has to do with less.
-const FLOODS: usize = 4;
+const MAX_FLOODS: usize = 4;
 /// Bytes of a peer's socket buffers.
-const BUFFER: usize = 16 << 10;
+const SOCKET_BUFFER_BYTES: usize = 16 << 10;
 const PINGERS: usize = 20;
 /// Pings in a phase, of all pingers.
-const PINGS: usize = 400;
+const PINGS_PER_PHASE: usize = 400;
 /// How often to look for an event of another process.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long any event may take before the test gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A figure of a process's memory, of those in its status.
 fn memory(server: &Server, name: &str) -> u64 {
@@ -55,16 +55,16 @@ fn memory(server: &Server, name: &str) -> u64 {
 /// Waits until something holds, which must not take for ever.
 #[track_caller]
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = clock::now() + PATIENCE;
+    let deadline = clock::now() + WAIT_TIMEOUT;
     while !holds() {
         assert!(clock::now() < deadline, "waited in vain: {what}");
-        sleep(LOOK);
+        sleep(POLL_INTERVAL);
     }
 }
 
 /// A group for a driver's servers, unless this machine allows none: then a line says so.
-fn group(driver: &str, limit: u64) -> Option<Group> {
-    match Group::new(&format!("memory-{driver}"), limit) {
+fn group(driver: &str, limit: u64) -> Option<MemoryCgroup> {
+    match MemoryCgroup::new(&format!("memory-{driver}"), limit) {
         Ok(group) => Some(group),
         Err(why) => {
             _ = writeln!(std::io::stderr(), "skipped: a server with little memory: {why}");
@@ -74,32 +74,35 @@ fn group(driver: &str, limit: u64) -> Option<Group> {
 }
 
 /// Whether a driver works here. If not, there is nothing to test.
-fn works(driver: &str) -> bool {
+fn driver_works(driver: &str) -> bool {
     drivers().contains(&driver)
 }
 
-fn serve(group: &Group, args: &[&str]) -> Server {
+fn serve(group: &MemoryCgroup, args: &[&str]) -> Server {
     let listen = ["echo", "--listen", "127.0.0.1:0"];
     Server::spawn(&mut group.command(ANNULUS, &[&listen, args].concat()))
 }
 
 #[test]
-fn a_flood_of_epoll_takes_no_more_memory_than_the_limit_and_nothing_from_the_others() {
-    is_bounded("epoll");
+fn epoll_server_under_flood_stays_below_its_limit_and_serves_other_clients() {
+    check_flood_is_bounded("epoll");
 }
 
 #[test]
-fn a_flood_of_uring_takes_no_more_memory_than_the_limit_and_nothing_from_the_others() {
-    is_bounded("uring");
+fn uring_server_under_flood_stays_below_its_limit_and_serves_other_clients() {
+    check_flood_is_bounded("uring");
 }
 
-fn is_bounded(driver: &str) {
-    let Some(group) = works(driver).then(|| group(driver, GROUP)).flatten() else { return };
-    annulus_load::limits::reserve(2 * CROWD + FLOODING + 300).expect("descriptors");
+fn check_flood_is_bounded(driver: &str) {
+    let Some(group) = driver_works(driver).then(|| group(driver, CGROUP_LIMIT_BYTES)).flatten()
+    else {
+        return;
+    };
+    annulus_load::limits::reserve(2 * LIMITED_PEERS + DEFAULT_PEERS + 300).expect("descriptors");
     let said = finish(&mut group.command(ANNULUS, &["doctor"]));
     assert!(said.stdout.contains("64 MiB"), "the limit is a quarter of the group's: {said:?}");
     let server = flood(&group, driver);
-    wait_until("the memory goes back", || memory(&server, "VmRSS") <= RESTING);
+    wait_until("the memory goes back", || memory(&server, "VmRSS") <= MAX_RESTING_BYTES);
     let said = server.stop();
     assert_eq!(said.code, Some(0), "{said:?}");
     let pauses = said.json()["workers"][0]["counters"]["memory_pauses"].as_u64();
@@ -108,23 +111,24 @@ fn is_bounded(driver: &str) {
 
 /// Peers of the defaults: there is no limit but that of the machine, which is far away.
 #[test]
-fn five_hundred_peers_that_read_nothing_hold_little() {
-    annulus_load::limits::reserve(2 * CROWD + FLOODING + 300).expect("descriptors");
-    for driver in ["epoll", "uring"].into_iter().filter(|driver| works(driver)) {
-        let is_little = |_| flood_by_default(driver) <= FLOODED;
-        assert!((0..FLOODS).any(is_little), "{driver}: above {} MiB", FLOODED / MIB);
+fn server_with_default_limits_and_500_flooding_peers_stays_small() {
+    annulus_load::limits::reserve(2 * LIMITED_PEERS + DEFAULT_PEERS + 300).expect("descriptors");
+    for driver in ["epoll", "uring"].into_iter().filter(|driver| driver_works(driver)) {
+        let is_little = |_| flood_by_default(driver) <= MAX_DEFAULT_BYTES;
+        assert!((0..MAX_FLOODS).any(is_little), "{driver}: above {} MiB", MAX_DEFAULT_BYTES / MIB);
     }
 }
 
 /// The most memory that a server of the defaults takes.
 fn flood_by_default(driver: &str) -> u64 {
     let server = Server::start(&["--driver", driver]);
-    let crowd = Crowd::gather(server.address, FLOODING, Some(BUFFER));
+    let peers =
+        FloodingPeers::connect_all(server.address, DEFAULT_PEERS, Some(SOCKET_BUFFER_BYTES));
     let pingers = Pingers::start(server.address, PINGERS);
     wait_until("all peers wait", || {
-        let before = crowd.sent();
-        pingers.next(PINGS, PATIENCE);
-        before > 0 && crowd.sent() == before
+        let before = peers.sent();
+        pingers.next(PINGS_PER_PHASE, WAIT_TIMEOUT);
+        before > 0 && peers.sent() == before
     });
     let peak = memory(&server, "VmHWM");
     println!("{driver}: {} MiB at most", peak / MIB);
@@ -133,29 +137,31 @@ fn flood_by_default(driver: &str) -> u64 {
 }
 
 /// A server that was flooded, and has served its other clients all the while.
-fn flood(group: &Group, driver: &str) -> Server {
-    let server = serve(group, &["--driver", driver, "--memory-limit", LIMIT, "--stats", "-"]);
+fn flood(group: &MemoryCgroup, driver: &str) -> Server {
+    let server =
+        serve(group, &["--driver", driver, "--memory-limit", SERVER_LIMIT, "--stats", "-"]);
     let pingers = Pingers::start(server.address, PINGERS);
     // Beside it one that is not flooded: of both, pings take longer if the machine has other work.
     let control = serve(group, &["--driver", driver]);
     let controls = Pingers::start(control.address, PINGERS);
-    let quiet = pingers.next(PINGS, PATIENCE);
+    let quiet = pingers.next(PINGS_PER_PHASE, WAIT_TIMEOUT);
     let late = LateReader::start(server.address);
-    let crowd = Crowd::gather(server.address, CROWD, Some(BUFFER));
-    let mut beside = pingers.next(PINGS, PATIENCE);
+    let peers =
+        FloodingPeers::connect_all(server.address, LIMITED_PEERS, Some(SOCKET_BUFFER_BYTES));
+    let mut beside = pingers.next(PINGS_PER_PHASE, WAIT_TIMEOUT);
     wait_until("all peers wait", || {
-        let before = crowd.sent();
-        beside = pingers.next(PINGS, PATIENCE);
-        crowd.sent() == before
+        let before = peers.sent();
+        beside = pingers.next(PINGS_PER_PHASE, WAIT_TIMEOUT);
+        peers.sent() == before
     });
     late.read_all();
-    drop(crowd);
+    drop(peers);
     drop(controls.take());
-    let after = pingers.next(PINGS, PATIENCE);
+    let after = pingers.next(PINGS_PER_PHASE, WAIT_TIMEOUT);
     let meanwhile = controls.take();
     let peak = memory(&server, "VmHWM");
     assert_eq!(group.kills(), 0, "{driver}: something was killed");
-    assert!(peak <= LIMIT_BYTES + BESIDE, "{driver}: {} MiB at most", peak / MIB);
+    assert!(peak <= SERVER_LIMIT_BYTES + MAX_OTHER_BYTES, "{driver}: {} MiB at most", peak / MIB);
     let (before, now) = (median(&quiet), median(&after));
     let usual = before.max(median(&meanwhile));
     assert!(now <= 25 * usual, "{driver}: pings take {now:?}, and usually {usual:?}");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A load that is a program.
-const COMMAND: &str = "--load-command";
+const LOAD_COMMAND: &str = "--load-command";
 
 /// A directory, removed when dropped.
 struct Directory(PathBuf);
@@ -68,7 +68,7 @@ fn assert_table(finished: &Finished, parts: &[&str]) {
 }
 
 #[test]
-fn two_commands_are_compared_under_our_load() {
+fn two_server_commands_are_compared_under_our_load() {
     let directory = Directory::new("two");
     let servers =
         [echo("127.0.0.1:{port}", "--driver epoll"), echo("127.0.0.1:{port}", "--driver threads")];
@@ -92,7 +92,7 @@ fn two_commands_are_compared_under_our_load() {
 }
 
 #[test]
-fn a_running_server_is_compared_with_one_whose_port_is_looked_up() {
+fn running_server_is_compared_with_one_whose_port_is_looked_up() {
     let directory = Directory::new("running");
     let running = Server::start(&[]);
     let address = running.address.to_string();
@@ -111,7 +111,7 @@ fn a_running_server_is_compared_with_one_whose_port_is_looked_up() {
 }
 
 /// A server that takes longer to answer than a load is tried out.
-const SLOW: &str = "import socket, sys, threading, time
+const SLOW_SERVER: &str = "import socket, sys, threading, time
 def serve(s):
     while True:
         data = s.recv(64)
@@ -128,7 +128,7 @@ fn a_slow_server_is_measured() {
         return;
     }
     let directory = Directory::new("slow");
-    let server = format!("python3 {} {{port}}", directory.write("slow.py", SLOW));
+    let server = format!("python3 {} {{port}}", directory.write("slow.py", SLOW_SERVER));
     let load = ["--load", "tcp://{address} -l 64", "--connections", "2"];
     let finished = directory.run(&[&[&*server][..], &load, &["--seconds", "0.7"]].concat());
     assert_table(&finished, &["python3", "CPU"]);
@@ -149,7 +149,7 @@ fn a_server_at_a_path_is_compared_with_one_at_a_port() {
 }
 
 #[test]
-fn a_program_is_the_load_and_a_server_that_dies_costs_a_slice() {
+fn server_that_dies_under_a_load_command_costs_one_slice() {
     let directory = Directory::new("dies");
     let server = "echo $$ >>pids\necho $$ >$1.pid\nANNULUS echo --listen 127.0.0.1:$1 &\n\
         while :; do sleep 0.01; done\n";
@@ -168,7 +168,7 @@ fn a_program_is_the_load_and_a_server_that_dies_costs_a_slice() {
         "--parse",
         r"p99=p99 (\d+ ms)",
     ];
-    let finished = directory.compare(&[&[&server, COMMAND, &load][..], &parse].concat());
+    let finished = directory.compare(&[&[&server, LOAD_COMMAND, &load][..], &parse].concat());
     assert_eq!(finished.code, Some(1), "{finished:?}");
     assert!(finished.stdout.contains("1,000") && finished.stdout.contains("3,000"), "{finished:?}");
     assert!(finished.stdout.contains("ended (signal: 9 (SIGKILL))"), "{finished:?}");
@@ -207,7 +207,7 @@ fn refused(directory: &Directory, server: &str, arguments: &[&str], parts: &[&st
 }
 
 #[test]
-fn a_server_that_does_not_start_or_is_not_ready_is_reported_before_the_first_round() {
+fn server_that_does_not_become_ready_is_reported_before_the_first_round() {
     let directory = Directory::new("starts");
     let load = ["--load", "tcp://{address}"];
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -233,11 +233,12 @@ fn a_server_that_does_not_start_or_is_not_ready_is_reported_before_the_first_rou
 }
 
 #[test]
-fn a_load_that_fails_or_is_answered_wrongly_is_reported_before_the_first_round() {
+fn failing_load_is_reported_before_the_first_round() {
     let directory = Directory::new("loads");
     let server = echo("127.0.0.1:{port}", "");
-    let failing = [COMMAND, "sh -c 'echo no route >&2; exit 3' {port}", "--parse", "rate=(.*)"];
-    let unknown = [COMMAND, "sh -c 'echo so much' {port}", "--parse", "rate=did (.*)"];
+    let failing =
+        [LOAD_COMMAND, "sh -c 'echo no route >&2; exit 3' {port}", "--parse", "rate=(.*)"];
+    let unknown = [LOAD_COMMAND, "sh -c 'echo so much' {port}", "--parse", "rate=did (.*)"];
     for (server, load, what) in [
         (
             server.as_str(),
@@ -266,7 +267,7 @@ fn a_load_that_fails_or_is_answered_wrongly_is_reported_before_the_first_round()
 }
 
 #[test]
-fn wrong_usage_is_refused_by_name() {
+fn wrong_usage_names_the_option() {
     let directory = Directory::new("usage");
     let server = "sleep 1 {port}";
     for (arguments, parts) in [
@@ -290,8 +291,8 @@ fn wrong_usage_is_refused_by_name() {
             &[server, "--load", "tcp://{address} --json x"],
             &["--load 'tcp", "unexpected argument '--json'"],
         ),
-        (&[server, COMMAND, "some {port}"], &["nothing says how the output of some is read"]),
-        (&[server, COMMAND, "wrk {port}", "--connections", "1,2"], &["has no {connections}"]),
+        (&[server, LOAD_COMMAND, "some {port}"], &["nothing says how the output of some is read"]),
+        (&[server, LOAD_COMMAND, "wrk {port}", "--connections", "1,2"], &["has no {connections}"]),
         (
             &[server, "--load", "tcp://{address}", "--parse", "rate=(.*)"],
             &["--parse does nothing without --load-command"],
@@ -315,7 +316,7 @@ fn wrong_usage_is_refused_by_name() {
 }
 
 #[test]
-fn a_file_has_servers_and_what_is_wrong_in_it_is_named_with_its_line() {
+fn servers_file_is_measured_and_its_errors_name_the_line() {
     let directory = Directory::new("file");
     directory.write("where.txt", "--listen\n127.0.0.1:{port}\n");
     let server = directory.write("server", "exec ANNULUS echo $(cat \"$1\")\n");

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Replies before a test sends its signal; usually the load measures by then.
-const ENOUGH: u64 = 200;
+const MIN_REPLIES: u64 = 200;
 
 /// A run of an hour.
 fn start(args: &[&str]) -> Child {
@@ -20,7 +20,7 @@ fn start(args: &[&str]) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-fn end(child: Child, signal: Signal) -> Finished {
+fn end_with(child: Child, signal: Signal) -> Finished {
     kill_process(Pid::from_child(&child), signal).unwrap();
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -32,7 +32,7 @@ fn end(child: Child, signal: Signal) -> Finished {
 }
 
 /// A TCP echo server that counts its replies, or never replies.
-fn tcp(answers: bool) -> (String, Arc<AtomicU64>) {
+fn tcp_server(answers: bool) -> (String, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let count = Arc::new(AtomicU64::new(0));
@@ -57,7 +57,7 @@ fn echo(mut stream: TcpStream, answers: bool, count: &AtomicU64) {
 }
 
 /// The same with datagrams.
-fn udp(answers: bool) -> (String, Arc<AtomicU64>) {
+fn udp_server(answers: bool) -> (String, Arc<AtomicU64>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = format!("udp://{}", socket.local_addr().unwrap());
     let count = Arc::new(AtomicU64::new(0));
@@ -84,14 +84,14 @@ fn await_count(count: &AtomicU64, enough: u64, load: &mut Child) {
 }
 
 /// Every workload: its arguments, and whether it uses datagrams.
-fn ways() -> Vec<(Vec<&'static str>, bool)> {
+fn workloads() -> Vec<(Vec<&'static str>, bool)> {
     let long = ["-t", "1h", "--warm-up", "0", "-c", "2"];
     let tasks = runtime_drivers().into_iter();
-    let mut ways: Vec<_> =
+    let mut workloads: Vec<_> =
         tasks.map(|driver| ([&long[..], &["--driver", driver]].concat(), false)).collect();
-    ways.push(([&long[..], &["--per-connection", "--threads", "2"]].concat(), false));
-    ways.push((long.into(), true));
-    ways
+    workloads.push(([&long[..], &["--per-connection", "--threads", "2"]].concat(), false));
+    workloads.push((long.into(), true));
+    workloads
 }
 
 /// Interrupts a run after this many replies; returns its report.
@@ -101,10 +101,10 @@ fn interrupt(
     enough: u64,
     (signal, name, code): (Signal, &str, i32),
 ) -> Value {
-    let (address, count) = if datagrams { udp(true) } else { tcp(true) };
+    let (address, count) = if datagrams { udp_server(true) } else { tcp_server(true) };
     let mut load = start(&[way, &["-a", &address]].concat());
     await_count(&count, enough, &mut load);
-    let finished = end(load, signal);
+    let finished = end_with(load, signal);
     finished.fails_with(code, &[&format!("interrupted by {name}"), "a part of the run"]);
     let json = finished.json();
     assert_eq!(json["interrupted"], true, "{way:?}: {json}");
@@ -115,7 +115,7 @@ fn interrupt(
 }
 
 #[test]
-fn the_results_so_far_are_printed_and_the_exit_status_names_the_signal() {
+fn interrupted_load_prints_results_so_far_and_exits_with_the_signals_status() {
     let signals = [
         (Signal::INT, "SIGINT", 130),
         (Signal::TERM, "SIGTERM", 143),
@@ -126,28 +126,28 @@ fn the_results_so_far_are_printed_and_the_exit_status_names_the_signal() {
     if ignored {
         println!("skipped: SIGHUP is ignored here, and so by the load");
     }
-    for (way, datagrams) in ways() {
+    for (way, datagrams) in workloads() {
         for &signal in signals {
             // Replies before the load measures do not count, and no event says when it does.
             let has_some = |enough| {
                 let json = interrupt(&way, datagrams, enough, signal);
                 json["responses"].as_u64() > Some(0) && json["seconds"].as_f64() > Some(0.0)
             };
-            let mut more = (0..12).map(|doublings| ENOUGH << doublings);
+            let mut more = (0..12).map(|doublings| MIN_REPLIES << doublings);
             assert!(more.any(has_some), "{way:?}: nothing was measured");
         }
     }
 }
 
 #[test]
-fn the_table_marks_an_interruption() {
-    let (address, count) = tcp(true);
+fn table_of_an_interrupted_load_says_so() {
+    let (address, count) = tcp_server(true);
     let mut command = Command::new(ANNULUS);
     command.args(["load", "-a", &address, "-t", "1h", "--warm-up", "0", "-c", "2"]);
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut load = command.spawn().unwrap();
-    await_count(&count, 20 * ENOUGH, &mut load);
-    let finished = end(load, Signal::INT);
+    await_count(&count, 20 * MIN_REPLIES, &mut load);
+    let finished = end_with(load, Signal::INT);
     for part in ["requests/s", "p99.9", "warning      the run was interrupted after"] {
         assert!(finished.stdout.contains(part), "'{part}' is not in {finished:?}");
     }
@@ -156,12 +156,12 @@ fn the_table_marks_an_interruption() {
 
 /// Without the signal, the load would wait until the reply time-out.
 #[test]
-fn a_silent_server_does_not_delay_the_end() {
-    for (way, datagrams) in ways() {
-        let (address, count) = if datagrams { udp(false) } else { tcp(false) };
+fn silent_server_does_not_delay_the_interrupt() {
+    for (way, datagrams) in workloads() {
+        let (address, count) = if datagrams { udp_server(false) } else { tcp_server(false) };
         let mut load = start(&[&way[..], &["--reply-timeout", "1h"], &["-a", &address]].concat());
         await_count(&count, 2, &mut load);
-        let finished = end(load, Signal::INT);
+        let finished = end_with(load, Signal::INT);
         finished.fails_with(130, &["interrupted by SIGINT"]);
         let json = finished.json();
         assert_eq!((&json["interrupted"], &json["errors"]), (&true.into(), &serde_json::json!({})));
@@ -179,7 +179,7 @@ fn is_in_mask(mask: &str, process: u32, signal: Signal) -> bool {
 
 /// Connects block, as the listener's queue is full.
 #[test]
-fn before_every_client_is_connected_nothing_was_measured() {
+fn load_interrupted_while_connecting_has_measured_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::net::listen(&listener, 0).unwrap();
     let address = listener.local_addr().unwrap();
@@ -191,7 +191,7 @@ fn before_every_client_is_connected_nothing_was_measured() {
             assert_eq!(load.try_wait().unwrap(), None, "{driver}: the load has ended");
             assert!(clock::now() < deadline, "{driver}: signals are not handled");
         }
-        let finished = end(load, Signal::INT);
+        let finished = end_with(load, Signal::INT);
         finished.fails_with(130, &["interrupted by SIGINT"]);
         let json = finished.json();
         assert_eq!((&json["interrupted"], &json["seconds"]), (&true.into(), &0.0.into()));

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Servers, and their CPU time a request as a multiple of the first one's.
-const SERVERS: [(&str, f64); 8] = [
+const SERVER_CPU_RATIOS: [(&str, f64); 8] = [
     ("uring", 1.0),
     ("epoll", 1.03),
     ("threads", 1.6),
@@ -32,7 +32,8 @@ fn bench(servers: usize, rounds: usize) -> Bench {
     let cell = |clients: u64, bytes: u64| {
         Cell::new([("clients", clients.into()), ("bytes", bytes.into())])
     };
-    let found = SERVERS[..servers].iter().map(|(name, _)| Ok(Ok(Spec::of(name, "/bin/true"))));
+    let found =
+        SERVER_CPU_RATIOS[..servers].iter().map(|(name, _)| Ok(Ok(Spec::of(name, "/bin/true"))));
     let missing = "no peer 'nginx': nginx is not installed (Debian: apt-get install nginx)";
     let found = found.chain([Ok(Err(missing.to_owned()))]);
     let mut cells: Vec<Cell> =
@@ -53,11 +54,11 @@ fn bench(servers: usize, rounds: usize) -> Bench {
 }
 
 /// Computes what so many servers, and the control, would be measured to take.
-struct Computed(usize);
+struct ComputedMeasure(usize);
 
-impl Measure for Computed {
+impl Measure for ComputedMeasure {
     fn measure(&mut self, Slice { round, cell, contender }: Slice) -> Outcome {
-        let (_, times) = SERVERS[contender % self.0];
+        let (_, times) = SERVER_CPU_RATIOS[contender % self.0];
         let noise = 1.0 + ((round * 7 + contender * 3 + cell) % 13) as f64 / 130.0;
         let cpu = 9e3 * times.powf(1.0 + cell as f64 / 20.0) * noise;
         let mut sample =
@@ -68,9 +69,9 @@ impl Measure for Computed {
 }
 
 /// Stops after so many slices.
-struct Until(usize, usize);
+struct StopAfter(usize, usize);
 
-impl Observer for Until {
+impl Observer for StopAfter {
     fn progress(&mut self, done: usize, _: usize) {
         self.1 = done;
     }
@@ -86,9 +87,9 @@ fn measure(path: &Path, until: usize) {
 }
 
 fn measure_all(path: &Path, servers: usize, rounds: usize, until: usize) {
-    let measure = Box::new(Computed(servers));
+    let measure = Box::new(ComputedMeasure(servers));
     let prepared = Prepared { bench: bench(servers, rounds), measure, scratch: None };
-    results::measure(prepared, None, path, &mut Until(until, 0)).unwrap();
+    results::measure(prepared, None, path, &mut StopAfter(until, 0)).unwrap();
 }
 
 /// An empty directory for a test.
@@ -104,7 +105,7 @@ fn report(words: &[&Path]) -> Finished {
 }
 
 #[test]
-fn results_become_files_of_every_form_with_an_index() {
+fn results_become_pages_of_every_form_with_an_index() {
     let directory = directory("lab-report");
     measure(&directory.join("whole.jsonl"), usize::MAX);
     measure(&directory.join("part.jsonl"), 40);
@@ -140,7 +141,7 @@ fn results_become_files_of_every_form_with_an_index() {
 }
 
 #[test]
-fn pages_go_where_they_are_asked_to() {
+fn pages_are_written_to_the_out_directory() {
     let directory = directory("lab-report-out");
     let (file, out) = (directory.join("a/run.jsonl"), directory.join("pages/all"));
     measure(&file, 50);
@@ -154,7 +155,7 @@ fn pages_go_where_they_are_asked_to() {
 }
 
 #[test]
-fn what_cannot_be_reported_is_named() {
+fn results_without_a_page_are_named() {
     let directory = directory("lab-report-errors");
     let [a, b] = ["a/run.jsonl", "b/run.jsonl"].map(|name| directory.join(name));
     measure(&a, 20);
@@ -183,13 +184,13 @@ fn a_browser_shows_the_chart_of_a_comparison() {
 }
 
 /// A running `annulus bench serve`.
-struct Served {
+struct ServeProcess {
     child: Child,
     address: String,
 }
 
-impl Served {
-    fn start(directory: &Path) -> Served {
+impl ServeProcess {
+    fn start(directory: &Path) -> ServeProcess {
         let mut command = Command::new(ANNULUS);
         command.args(["bench", "serve", "--port", "0"]).arg(directory);
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -197,7 +198,7 @@ impl Served {
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.strip_prefix("annulus: http://").and_then(|rest| rest.split_once('/'));
         let address = address.unwrap_or_else(|| panic!("not a ready line: {line:?}")).0.to_owned();
-        Served { child, address }
+        ServeProcess { child, address }
     }
 
     /// The head and the body of the answer for a path, asked for at a host.
@@ -219,7 +220,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServeProcess {
     fn drop(&mut self) {
         // After a test of its end there is no process to kill, which is an error here.
         let _ = self.child.kill();
@@ -228,9 +229,9 @@ impl Drop for Served {
 }
 
 #[test]
-fn a_run_is_shown_while_it_goes_on() {
+fn unfinished_run_is_shown_and_reloaded_until_it_is_finished() {
     let directory = directory("lab-serve");
-    let mut served = Served::start(&directory);
+    let mut served = ServeProcess::start(&directory);
     assert!(served.page("/").1, "a directory that is empty may not remain so");
     let path = directory.join("a run.jsonl");
     measure(&path, 40);
@@ -250,12 +251,12 @@ fn a_run_is_shown_while_it_goes_on() {
 }
 
 #[test]
-fn only_results_of_the_directory_are_shown_and_only_to_this_machine() {
+fn serve_shows_only_results_of_the_directory_and_only_to_this_machine() {
     let directory = directory("lab-serve-paths");
     measure(&directory.join("secret.jsonl"), 20);
     fs::create_dir(directory.join("shown")).unwrap();
     fs::write(directory.join("shown/notes.html"), "notes").unwrap();
-    let served = Served::start(&directory.join("shown"));
+    let served = ServeProcess::start(&directory.join("shown"));
     for path in [
         "/../secret.html",
         "/..%2fsecret.html",
@@ -278,12 +279,12 @@ fn only_results_of_the_directory_are_shown_and_only_to_this_machine() {
 }
 
 #[test]
-fn names_are_known_as_they_are_typed_and_what_is_no_file_is_not_opened() {
+fn serve_accepts_encoded_names_and_does_not_open_a_fifo() {
     let directory = directory("lab-serve-names");
     measure(&directory.join("tasks+threads.jsonl"), 20);
     let made = Command::new("mkfifo").arg(directory.join("pipe.jsonl")).status();
     assert!(made.unwrap().success());
-    let served = Served::start(&directory);
+    let served = ServeProcess::start(&directory);
     for path in ["/tasks+threads.html", "/tasks%2Bthreads.html"] {
         assert!(served.page(path).0.contains("tasks+threads"), "{path}");
     }
@@ -291,7 +292,7 @@ fn names_are_known_as_they_are_typed_and_what_is_no_file_is_not_opened() {
 }
 
 #[test]
-fn a_taken_port_and_a_missing_directory_are_named() {
+fn taken_port_and_missing_directory_are_named() {
     let directory = directory("lab-serve-errors");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

@@ -65,7 +65,7 @@ fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_standard_output_that_cannot_be_written_fails_the_exit_status() {
+fn unwritable_stdout_fails_the_exit_status() {
     let mut echo = Command::new(ANNULUS);
     echo.args(["echo", "--listen", "127.0.0.1:0", "--listen", "udp://127.0.0.1:0"]);
     let server = Server::spawn(&mut echo);
@@ -89,7 +89,7 @@ fn a_standard_output_that_cannot_be_written_fails_the_exit_status() {
 }
 
 #[test]
-fn a_standard_error_that_cannot_be_written_does_not_change_the_exit_status() {
+fn unwritable_stderr_does_not_change_the_exit_status() {
     let nowhere = free_address().to_string();
     for (line, code) in [
         (&["doctor"][..], 0),
@@ -110,7 +110,7 @@ fn a_standard_error_that_cannot_be_written_does_not_change_the_exit_status() {
 
 /// The announcement is lost, and it serves anyway.
 #[test]
-fn a_server_that_cannot_announce_itself_serves() {
+fn server_that_cannot_announce_itself_serves() {
     for driver in ["auto", "epoll", "threads"] {
         for sink in [Sink::Full, Sink::Broken, Sink::Closed] {
             let free = free_address();
@@ -134,7 +134,7 @@ fn a_server_that_cannot_announce_itself_serves() {
 }
 
 #[test]
-fn statistics_that_cannot_be_written_fail_the_exit_status() {
+fn unwritable_statistics_fail_the_exit_status() {
     for (stats, stdout, code) in
         [("-", Sink::Full, 1), ("-", Sink::Broken, 141), ("/dev/full", Sink::Null, 1)]
     {

@@ -9,26 +9,26 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The time between an answer and the next ping of a client.
-const PAUSE: Duration = Duration::from_millis(20);
+const PING_INTERVAL: Duration = Duration::from_millis(20);
 /// Turns a ping that is never answered into a failure.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Clients, on a thread each.
 pub(crate) struct Pingers {
     threads: Vec<JoinHandle<()>>,
-    over: Arc<AtomicBool>,
+    stopping: Arc<AtomicBool>,
     times: Arc<Mutex<Vec<Duration>>>,
 }
 
 impl Pingers {
     /// Starts `count` pingers, which go on until they are stopped.
     pub(crate) fn start(address: SocketAddr, count: usize) -> Pingers {
-        let (over, times) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let (stopping, times) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let thread = |number| {
-            let (over, times) = (Arc::clone(&over), Arc::clone(&times));
-            std::thread::spawn(move || ping(address, number, &over, &times))
+            let (stopping, times) = (Arc::clone(&stopping), Arc::clone(&times));
+            std::thread::spawn(move || ping(address, number, &stopping, &times))
         };
-        Pingers { threads: (0..count).map(thread).collect(), over, times }
+        Pingers { threads: (0..count).map(thread).collect(), stopping, times }
     }
 
     /// How long pings took since the last call, sorted.
@@ -44,14 +44,14 @@ impl Pingers {
         let deadline = clock::now() + patience;
         while lock(&self.times).len() < count {
             assert!(clock::now() < deadline, "no {count} pings were answered");
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(PING_INTERVAL);
         }
         self.take()
     }
 
     /// Ends them. Each of their pings was answered, with the bytes that it had.
     pub(crate) fn stop(self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.stopping.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|thread| thread.join().expect("every ping is answered"));
     }
 }
@@ -60,19 +60,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn ping(address: SocketAddr, number: usize, over: &AtomicBool, times: &Mutex<Vec<Duration>>) {
+fn ping(address: SocketAddr, number: usize, stopping: &AtomicBool, times: &Mutex<Vec<Duration>>) {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_nodelay(true).expect("a socket has options");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket has options");
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).expect("a socket has options");
     let (mut text, mut back) = ([number as u8; 128], [0; 128]);
-    while !over.load(Ordering::Relaxed) {
+    while !stopping.load(Ordering::Relaxed) {
         text[0] = text[0].wrapping_add(1);
         let start = clock::now();
         stream.write_all(&text).expect("the server takes a ping");
         stream.read_exact(&mut back).expect("the server answers a ping");
         lock(times).push(clock::now() - start);
         assert!(back == text, "the answer is what was sent");
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(PING_INTERVAL);
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn directory(test: &str) -> PathBuf {
 
 /// A run of 30 s, whose latencies are as long as `factor` says.
 pub(crate) fn recording(seed: u64, factor: f64) -> Recording {
-    let mut random = Noise(seed);
+    let mut random = NoiseSource(seed);
     let factor = factor * random.near(1.0);
     let second = |n: u32| {
         let slow = if n % 10 == 4 { 3.0 } else { 1.0 };
@@ -64,9 +64,9 @@ pub(crate) fn write(directory: &Path, name: &str, recording: &Recording) -> Path
 }
 
 /// Numbers that look drawn, the same each time.
-struct Noise(u64);
+struct NoiseSource(u64);
 
-impl Noise {
+impl NoiseSource {
     /// The value, up to 2 % less or more.
     fn near(&mut self, value: f64) -> f64 {
         self.0 =

@@ -1,7 +1,7 @@
 //! The end of `annulus echo`: what is in flight is answered within the shutdown timeout, and a second signal does not
 //! wait.
 
-use crate::common::{Server, noise, round_trip, ways};
+use crate::common::{Server, noise, round_trip, serving_modes};
 use annulus_load::clock;
 use rustix::process::Signal;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often to look whether it still accepts: to connect all the time would take the CPU from its end.
-const LOOK: Duration = Duration::from_millis(5);
+const CONNECT_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Writes without reading until the server has ended, so that more is always in flight than it can send.
 fn flood(server: &Server) -> JoinHandle<()> {
@@ -23,13 +23,13 @@ fn flood(server: &Server) -> JoinHandle<()> {
 /// Waits until the server no longer accepts.
 fn await_closed_listener(server: &Server) {
     while TcpStream::connect(server.address).is_ok() {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CONNECT_INTERVAL);
     }
 }
 
 #[test]
 fn sigint_and_sigterm_end_an_idle_server_with_success() {
-    for way in ways() {
+    for way in serving_modes() {
         for signal in [Signal::INT, Signal::TERM] {
             let server = Server::start(&way);
             server.signal(signal);
@@ -41,7 +41,7 @@ fn sigint_and_sigterm_end_an_idle_server_with_success() {
 
 #[test]
 fn idle_connections_do_not_delay_the_end() {
-    for way in ways() {
+    for way in serving_modes() {
         let server = Server::start(&[&way[..], &["--shutdown-timeout", "1h"]].concat());
         let mut streams: Vec<_> = (0..10).map(|_| server.connect()).collect();
         streams.iter_mut().for_each(|stream| round_trip(stream, b"hello"));
@@ -54,9 +54,9 @@ fn idle_connections_do_not_delay_the_end() {
 }
 
 #[test]
-fn what_is_in_flight_is_echoed_after_the_signal() {
+fn bytes_in_flight_are_echoed_after_the_signal() {
     let bytes = noise(4 << 20);
-    for way in ways() {
+    for way in serving_modes() {
         let server = Server::start(&[&way[..], &["--shutdown-timeout", "1h"]].concat());
         let mut stream = server.connect();
         let mut writer = stream.try_clone().unwrap();
@@ -74,8 +74,8 @@ fn what_is_in_flight_is_echoed_after_the_signal() {
 }
 
 #[test]
-fn a_client_that_does_not_read_delays_the_end_by_the_shutdown_timeout_only() {
-    for way in ways() {
+fn client_that_does_not_read_delays_the_end_by_the_shutdown_timeout_only() {
+    for way in serving_modes() {
         let server = Server::start(&[&way[..], &["--shutdown-timeout", "400ms"]].concat());
         let writing = flood(&server);
         let signalled = clock::now();
@@ -91,7 +91,7 @@ fn a_client_that_does_not_read_delays_the_end_by_the_shutdown_timeout_only() {
 
 #[test]
 fn connections_open_after_the_shutdown_timeout_are_aborted_and_counted() {
-    for way in ways() {
+    for way in serving_modes() {
         let server =
             Server::start(&[&way[..], &["--shutdown-timeout", "0", "--stats", "-"]].concat());
         let mut streams = [server.connect(), server.connect()];
@@ -103,8 +103,8 @@ fn connections_open_after_the_shutdown_timeout_are_aborted_and_counted() {
 }
 
 #[test]
-fn a_second_signal_does_not_wait() {
-    for way in ways() {
+fn second_signal_ends_the_server_at_once() {
+    for way in serving_modes() {
         for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
             let server = Server::start(&[&way[..], &["--shutdown-timeout", "1h"]].concat());
             let writing = flood(&server);

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEAD: &str = r#"
+const SUITE_HEAD: &str = r#"
 title = "small"
 document = "none"
 machine = ["paper"]
@@ -15,7 +15,7 @@ commands = []
 "#;
 
 /// A suite with files.
-const FILES: &str = r#"kind = "file"
+const FILE_TABLE: &str = r#"kind = "file"
     [[table]]
     title = "a table"
     unit = "seconds"
@@ -32,7 +32,7 @@ impl Directory {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lab-{test}"));
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
-        fs::write(directory.join("small.toml"), format!("{HEAD}{text}")).unwrap();
+        fs::write(directory.join("small.toml"), format!("{SUITE_HEAD}{text}")).unwrap();
         Directory(directory)
     }
 
@@ -68,7 +68,7 @@ fn suite(test: &str, text: &str, args: &[&str]) -> (Finished, Option<Value>) {
 }
 
 #[test]
-fn everything_is_listed_with_its_size_and_its_time() {
+fn list_shows_every_bench_with_its_size_and_time() {
     let finished = annulus(["bench", "list"]);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     for part in
@@ -77,7 +77,7 @@ fn everything_is_listed_with_its_size_and_its_time() {
         assert!(finished.stdout.contains(part), "{part}: {}", finished.stdout);
     }
     assert!(finished.stdout.lines().all(|line| line.chars().count() <= 80), "{}", finished.stdout);
-    let directory = Directory::new("listed", FILES);
+    let directory = Directory::new("listed", FILE_TABLE);
     let mut command = Command::new(ANNULUS);
     let listed = finish(command.args(["bench", "list", "small.toml"]).current_dir(&directory.0));
     assert!(
@@ -87,7 +87,7 @@ fn everything_is_listed_with_its_size_and_its_time() {
 }
 
 #[test]
-fn peers_are_built_or_left_out_and_a_failure_is_shown() {
+fn build_builds_peers_or_leaves_them_out_and_shows_failures() {
     let directory = Directory::new("built", "");
     for (peer, script) in [
         ("good", "touch $1/good; echo $1/good"),
@@ -117,7 +117,7 @@ fn peers_are_built_or_left_out_and_a_failure_is_shown() {
 }
 
 #[test]
-fn the_error_for_an_unknown_name_lists_all() {
+fn error_for_an_unknown_name_lists_all_names() {
     annulus(["bench", "nope"]).fails_with(2, &["'nope'", "bench-echo, fibers", "http"]);
     annulus(["bench"]).fails_with(2, &["NAME", "--help"]);
     annulus(["bench", "nop", "nop"]).fails_with(2, &["'nop' is given twice"]);
@@ -125,7 +125,7 @@ fn the_error_for_an_unknown_name_lists_all() {
 }
 
 #[test]
-fn an_invalid_suite_is_an_error_of_one_line() {
+fn invalid_suite_is_a_one_line_error() {
     let (finished, _) = suite("broken", "kind = \"dance\"", &[]);
     finished.fails_with(2, &["small.toml: line 6, `kind = \"dance\"`: unknown variant `dance`"]);
     for (cell, code, part) in [
@@ -144,7 +144,7 @@ fn an_invalid_suite_is_an_error_of_one_line() {
 }
 
 #[test]
-fn an_echo_suite_prints_measured_and_published_figures() {
+fn echo_suite_prints_measured_and_published_figures() {
     let text = r#"kind = "echo"
         [[table]]
         title = "a table"
@@ -195,7 +195,7 @@ fn a_nop_suite_measures_its_contenders() {
 }
 
 #[test]
-fn a_connect_suite_has_times() {
+fn connect_suite_reports_times() {
     let text = r#"kind = "connect"
         [[table]]
         title = "a table"
@@ -212,8 +212,8 @@ fn a_connect_suite_has_times() {
 }
 
 #[test]
-fn a_file_suite_has_seconds() {
-    let (finished, report) = suite("file", FILES, &["--rounds", "1"]);
+fn file_suite_reports_seconds() {
+    let (finished, report) = suite("file", FILE_TABLE, &["--rounds", "1"]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
     for row in report.unwrap()["tables"][0]["rows"].as_array().unwrap() {
         let figures = row["measured"][0]["figures"].as_array().unwrap();
@@ -222,7 +222,7 @@ fn a_file_suite_has_seconds() {
 }
 
 #[test]
-fn a_udp_suite_has_rates_and_megabytes() {
+fn udp_suite_reports_rates_and_megabytes() {
     let text = r#"kind = "udp"
         [[table]]
         title = "a table"
@@ -256,7 +256,7 @@ fn a_udp_suite_has_rates_and_megabytes() {
     }
 }
 
-const NOPS: &str = r#"kind = "nop"
+const NOP_TABLE: &str = r#"kind = "nop"
     [[table]]
     title = "a table"
     unit = "operations/s"
@@ -265,15 +265,15 @@ const NOPS: &str = r#"kind = "nop"
     columns = [{ name = "ring", servers = ["ring"] }, { name = "task", servers = ["task"] }]
     rows = [{ name = "64", entries = 64 }, { name = "128", entries = 128 }]"#;
 
-const NOP: [&str; 5] = ["small.toml", "--only", "ring,task/64", "--rounds", "6"];
+const NOP_ARGS: [&str; 5] = ["small.toml", "--only", "ring,task/64", "--rounds", "6"];
 
 #[test]
-fn an_interrupted_run_goes_on_and_a_finished_one_is_left_alone() {
+fn truncated_run_resumes_and_a_finished_one_is_left_alone() {
     if !drivers().contains(&"uring") {
         return;
     }
-    let directory = Directory::new("resumed", NOPS);
-    let nop = |args: &[&str]| directory.run(&[&NOP, args].concat());
+    let directory = Directory::new("resumed", NOP_TABLE);
+    let nop = |args: &[&str]| directory.run(&[&NOP_ARGS, args].concat());
     let first = nop(&["--out", "out"]);
     assert_eq!(first.code, Some(0), "{first:?}");
     let path = directory.0.join("out/small.jsonl");
@@ -296,13 +296,13 @@ fn an_interrupted_run_goes_on_and_a_finished_one_is_left_alone() {
 }
 
 #[test]
-fn a_run_without_a_directory_gets_a_new_one() {
+fn run_without_out_creates_a_new_directory() {
     if !drivers().contains(&"uring") {
         return;
     }
-    let directory = Directory::new("dated", NOPS);
+    let directory = Directory::new("dated", NOP_TABLE);
     for count in [1, 2] {
-        let finished = directory.run(&NOP);
+        let finished = directory.run(&NOP_ARGS);
         assert_eq!(finished.code, Some(0), "{finished:?}");
         let made = fs::read_dir(directory.0.join("lab-results")).unwrap().count();
         assert_eq!(made, count, "{finished:?}");
@@ -310,8 +310,8 @@ fn a_run_without_a_directory_gets_a_new_one() {
 }
 
 #[test]
-fn a_file_that_is_no_results_is_not_overwritten() {
-    let directory = Directory::new("other", FILES);
+fn file_that_is_not_a_results_file_is_not_overwritten() {
+    let directory = Directory::new("other", FILE_TABLE);
     fs::create_dir(directory.0.join("out")).unwrap();
     fs::write(directory.0.join("out/small.jsonl"), "{}\n").unwrap();
     let args = ["small.toml", "--rounds", "1", "--out", "out"];
@@ -320,7 +320,7 @@ fn a_file_that_is_no_results_is_not_overwritten() {
 }
 
 /// A file of results with the times of a contender, by its index, multiplied.
-fn slower(text: &str, contender: u64, times: f64) -> String {
+fn scale_times(text: &str, contender: u64, times: f64) -> String {
     let line = |line: &str| {
         let mut value: Value = serde_json::from_str(line).unwrap();
         if value["slice"]["contender"] != contender {
@@ -336,8 +336,8 @@ fn slower(text: &str, contender: u64, times: f64) -> String {
 }
 
 #[test]
-fn a_slower_run_is_worse_and_the_exit_status_says_so() {
-    let directory = Directory::new("compared", FILES);
+fn slower_run_is_worse_and_fails_the_exit_status() {
+    let directory = Directory::new("compared", FILE_TABLE);
     let finished = directory.run(&["small.toml", "--rounds", "12", "--out", "old"]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
     let old = fs::read_to_string(directory.0.join("old/small.jsonl")).unwrap();
@@ -345,7 +345,7 @@ fn a_slower_run_is_worse_and_the_exit_status_says_so() {
     for (name, times) in [("worse", 20.0), ("better", 0.05)] {
         fs::create_dir(directory.0.join(name)).unwrap();
         // The contenders are tasks, threads and the control, which is like the first.
-        fs::write(directory.0.join(name).join("small.jsonl"), slower(&old, 1, times)).unwrap();
+        fs::write(directory.0.join(name).join("small.jsonl"), scale_times(&old, 1, times)).unwrap();
     }
     let compare = |args: &[&str]| {
         let mut command = Command::new(ANNULUS);
@@ -374,7 +374,7 @@ fn a_slower_run_is_worse_and_the_exit_status_says_so() {
 }
 
 #[test]
-fn runs_that_cannot_be_compared_are_errors_of_usage() {
+fn incomparable_runs_are_usage_errors() {
     let directory = Directory::new("incomparable", "");
     let empty = directory.0.join("empty");
     fs::create_dir(&empty).unwrap();

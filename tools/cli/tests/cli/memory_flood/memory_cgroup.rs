@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// How long a group's processes may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The names of a hierarchy's files.
 struct Files {
@@ -18,14 +18,14 @@ struct Files {
     events: &'static str,
 }
 
-const FIRST: Files = Files {
+const V1_FILES: Files = Files {
     limit: "memory.limit_in_bytes",
     usage: "memory.usage_in_bytes",
     peak: "memory.max_usage_in_bytes",
     events: "memory.oom_control",
 };
 
-const SECOND: Files = Files {
+const V2_FILES: Files = Files {
     limit: "memory.max",
     usage: "memory.current",
     peak: "memory.peak",
@@ -33,22 +33,22 @@ const SECOND: Files = Files {
 };
 
 /// A group with a limit.
-pub(crate) struct Group {
+pub(crate) struct MemoryCgroup {
     path: PathBuf,
     files: &'static Files,
 }
 
-impl Group {
+impl MemoryCgroup {
     /// A group below the one that this process is in.
     ///
     /// # Errors
     /// Why there can be none: mostly that this is not root, or that the hierarchy is read-only.
-    pub(crate) fn new(name: &str, limit: u64) -> Result<Group, String> {
+    pub(crate) fn new(name: &str, limit: u64) -> Result<MemoryCgroup, String> {
         let (parent, files) = parent().ok_or("no hierarchy of memory control groups is mounted")?;
         let path = parent.join(format!("annulus-{name}-{}", std::process::id()));
         let with_path = |error: io::Error| format!("{}: {error}", path.display());
         fs::create_dir(&path).map_err(with_path)?;
-        let group = Group { path: path.clone(), files };
+        let group = MemoryCgroup { path: path.clone(), files };
         fs::write(path.join(files.limit), limit.to_string()).map_err(with_path)?;
         Ok(group)
     }
@@ -87,10 +87,10 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for MemoryCgroup {
     fn drop(&mut self) {
         // A group can be removed once its last process is gone for good.
-        let deadline = clock::now() + PATIENCE;
+        let deadline = clock::now() + REMOVE_TIMEOUT;
         while fs::remove_dir(&self.path).is_err() && clock::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -112,7 +112,7 @@ fn parent() -> Option<(PathBuf, &'static Files)> {
     };
     let first = Path::new("/sys/fs/cgroup/memory");
     if let Some(path) = own("memory").map(|path| first.join(path)).filter(|path| path.is_dir()) {
-        return Some((path, &FIRST));
+        return Some((path, &V1_FILES));
     }
     let path = Path::new("/sys/fs/cgroup").join(own("")?);
     // A group with processes cannot have groups with limits below it: its parent can.
@@ -121,5 +121,5 @@ fn parent() -> Option<(PathBuf, &'static Files)> {
         .filter(|above| above.starts_with("/sys/fs/cgroup"))
         .unwrap_or(&path)
         .to_owned();
-    path.join("memory.stat").is_file().then_some((path, &SECOND))
+    path.join("memory.stat").is_file().then_some((path, &V2_FILES))
 }
