@@ -1,9 +1,9 @@
-//! How many simulated operations a second: an echo over many connections, multishot receives into lent buffers and
-//! sends that skip their completion, as the runtime does it.
+//! Measures simulated operations per second: an echo over many connections, with multishot receives
+//! and sends that skip their completion, like the runtime.
 //!
 //! `cargo run --release -p annulus-sim --example speed`
 #![allow(unsafe_code)]
-#![allow(clippy::disallowed_methods, reason = "the one place that looks at a real clock")]
+#![allow(clippy::disallowed_methods, reason = "this example measures real time")]
 
 use annulus_kernel::*;
 use annulus_ring::*;
@@ -43,12 +43,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         taken.extend(ring.completions());
         messages += taken.len();
         for done in taken.drain(..) {
-            let id = done.buffer().ok_or("a receive without a buffer")?;
+            let id = done.buffer().ok_or("a receive completed without a buffer")?;
             push(&mut ring, reply(owned(done.user_data as i32), address(id), done.result as u32));
-            // SAFETY: the send above is consumed before a receive can use the buffer again: both in the next enter.
+            // SAFETY: the send above is consumed before a receive can reuse the buffer; both happen
+            // in the next `enter`.
             unsafe { buffers.add(address(id), BUFFER_BYTES as u32, id) };
         }
-        // Sends go first: what was published before an enter may be written over in it.
+        // Submit the sends first: buffers that are published before an `enter` may be overwritten
+        // in it.
         ring.enter(Wait::No)?;
         buffers.publish();
     }
@@ -56,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let operations =
         (after.submitted + after.completed - before.submitted - before.completed) as f64;
     println!(
-        "{:.2} million entries and completions a second ({messages} messages in {spent:.2} s, {} enters)",
+        "{:.2} million entries and completions per second ({messages} messages in {spent:.2} s, {} enters)",
         operations / spent / 1e6,
         after.enters - before.enters,
     );
@@ -64,15 +66,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn owned(number: i32) -> Fd {
-    // SAFETY: every number is one that the simulation has made here, and none is closed.
+    // SAFETY: every number comes from the simulation, and none has been closed.
     unsafe { Fd::from_raw(number) }
 }
 
 fn push(ring: &mut Ring, entry: impl Into<Entry>) {
     let entry = entry.into();
-    // SAFETY: what the entries name outlives the ring.
+    // SAFETY: the memory that the entries refer to outlives the ring.
     while unsafe { ring.push_unchecked(entry) }.is_err() {
-        ring.enter(Wait::No).expect("an enter without faults");
+        ring.enter(Wait::No).expect("an enter failed without faults");
     }
 }
 
@@ -82,7 +84,7 @@ fn reply(fd: Fd, buffer: *const u8, len: u32) -> Entry {
     send.entry().with(EntryFlags::SKIP_SUCCESS)
 }
 
-/// Both ends of every connection.
+/// Returns both ends of every connection.
 fn connect(sim: &Sim, ring: &mut Ring) -> Result<Vec<Fd>, Box<dyn std::error::Error>> {
     let listener = owned(sim.socket(Domain::Inet, SocketType::Stream, false)?);
     sim.bind(listener, &SocketAddr::from(([127, 0, 0, 1], 80)).into())?;
@@ -100,7 +102,8 @@ fn connect(sim: &Sim, ring: &mut Ring) -> Result<Vec<Fd>, Box<dyn std::error::Er
             ring.enter(Wait::For { completions: 1, timeout: None })?;
             done.extend(ring.completions());
         }
-        let accepted = done.iter().find(|done| done.user_data == 1).ok_or("an accept")?;
+        let accepted =
+            done.iter().find(|done| done.user_data == 1).ok_or("the accept did not complete")?;
         ends.extend([client, owned(accepted.result)]);
     }
     Ok(ends)

@@ -91,7 +91,7 @@ impl Pages {
         self.len = self.len.max(offset + bytes.len() as u64);
     }
 
-    /// Adds pages of zeros where there are none.
+    /// Adds pages of zeros where pages are missing.
     pub(super) fn allocate(&mut self, offset: u64, len: usize) {
         for (page, ..) in parts(offset, len) {
             if !self.live.contains_key(&page) {

@@ -46,7 +46,7 @@ pub(crate) struct RingSizes {
 }
 
 impl RingSizes {
-    /// Returns the offset of the index array, or zero if there is none.
+    /// Returns the offset of the index array, or zero without one.
     pub(crate) fn array_offset(self) -> u32 {
         if self.array { CQES_OFFSET + self.completions * size_of::<Completion>() as u32 } else { 0 }
     }

@@ -150,7 +150,7 @@ impl Net {
         }
     }
 
-    /// Returns the result of a pending connect; EAGAIN while there is none.
+    /// Returns the result of a pending connect; EAGAIN while it is unknown.
     pub(crate) fn connected(&mut self, id: SocketId) -> Result<(), Errno> {
         let socket = self.socket_mut(id);
         if let Some(error) = socket.error.take() {

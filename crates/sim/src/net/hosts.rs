@@ -1,4 +1,4 @@
-//! Hosts: the address of a program, and what is left of its connections after a crash.
+//! Hosts: the address of a program, and the remains of its connections after a crash.
 
 use super::links::AddressPair;
 use super::{Datagram, Link, Net, SocketChange, SocketId, SocketState};

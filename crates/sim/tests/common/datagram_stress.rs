@@ -1,4 +1,4 @@
-//! Sockets that send each other datagrams, with all kinds of sends and receives, and random cancels.
+//! Sockets that exchange datagrams, with all kinds of sends and receives, and random cancels.
 
 use super::messages::*;
 use super::*;
@@ -10,42 +10,39 @@ const SEND: u64 = 1 << 56;
 const RECEIVE: u64 = 2 << 56;
 const CANCEL: u64 = 3 << 56;
 const KIND_MASK: u64 = 0xFF << 56;
-/// Datagrams that each socket sends.
 const DATAGRAMS_PER_SOCKET: u32 = 40;
 const UDP_SOCKETS: usize = 3;
 const LAYOUT: Layout = Layout { name: 112, control: 64 };
-/// Bytes of the header of a datagram: the sender and the number.
+/// Size of the header of a datagram: its sender and number.
 const MIN_DATAGRAM_BYTES: usize = 8;
 const SEGMENT_BYTES: usize = 50;
 
-/// Counts of the UDP_SOCKETS datagrams of a run.
+/// Counts of the UDP datagrams of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub sent: u32,
     pub received: u32,
     pub twice: u32,
-    /// Received after a later one of the same sender.
+    /// Received after a later datagram of the same sender.
     pub late: u32,
 }
 
-/// One socket.
 struct Endpoint {
     fd: Fd,
     address: Address,
     /// The peer of a Unix socket.
     peer: Option<usize>,
-    /// Only a header shows where its datagrams end.
+    /// The socket coalesces, so datagram boundaries are visible only with a header.
     coalesces: bool,
     next: u32,
     in_flight: Option<Box<Outgoing>>,
     receiving: bool,
     framed: bool,
     memory: Vec<u8>,
-    /// By sender: how often each of its datagrams arrived, and the highest.
+    /// For each sender, the numbers of its datagrams in the order they arrived.
     received: BTreeMap<usize, Vec<u32>>,
 }
 
-/// A send in flight.
 struct Outgoing {
     bytes: Vec<u8>,
     datagrams: u32,
@@ -66,7 +63,7 @@ pub struct DatagramStress {
     turns: u32,
 }
 
-/// The nth datagram of a sender.
+/// Returns the content of the nth datagram of a sender.
 fn datagram_bytes(sender: usize, nth: u32, len: usize) -> Vec<u8> {
     let head = (sender as u32).to_le_bytes().into_iter().chain(nth.to_le_bytes());
     let body = (0..).map(|at: u32| (sender as u32 * 31 + nth * 7 + at * 13) as u8);
@@ -123,7 +120,7 @@ impl DatagramStress {
         self.endpoints.push(endpoint);
     }
 
-    /// Runs until everything was sent and has arrived, or was lost.
+    /// Runs until everything has been sent, and has arrived or been lost.
     pub fn run(mut self, sim: &Sim) -> (Host, Tally) {
         while !self.is_done() {
             self.start_operations();
@@ -202,13 +199,13 @@ impl DatagramStress {
         };
         let fd = self.endpoints[index].fd;
         let header = (&raw const outgoing.header).cast();
-        // A full Unix socket must not be waited for: see DIVERGENCES.md.
+        // A send must not wait for a full Unix socket; see DIVERGENCES.md.
         let entry = op::SendMsg { fd, header, flags: DONTWAIT_FLAGS }.entry();
         self.endpoints[index].in_flight = Some(outgoing);
         self.push(SEND | index as u64, entry);
     }
 
-    /// A datagram to a peer, at times with a descriptor.
+    /// Creates a datagram for a peer, sometimes with a descriptor.
     fn datagram(&mut self, index: usize) -> Box<Outgoing> {
         let len = self.random.between(MIN_DATAGRAM_BYTES as u64, 300) as usize;
         let bytes = datagram_bytes(index, self.endpoints[index].next, len);
@@ -219,7 +216,7 @@ impl DatagramStress {
         Outgoing::new(bytes, 1, None, control, passed)
     }
 
-    /// One datagram, or several in one send.
+    /// Creates one datagram, or a segmented send of several.
     fn udp_send(&mut self, index: usize) -> Box<Outgoing> {
         let to = (index + self.random.between(1, UDP_SOCKETS as u64 - 1) as usize) % UDP_SOCKETS;
         let to = Some(self.endpoints[to].address);
@@ -243,7 +240,7 @@ impl DatagramStress {
 
     fn push(&mut self, user_data: u64, entry: impl Into<Entry>) {
         let entry = entry.into().user_data(user_data);
-        // SAFETY: `self` keeps what entries name until their terminal completions.
+        // SAFETY: `self` keeps the memory of entries until their terminal completions.
         while unsafe { self.host.ring.push_unchecked(entry) }.is_err() {
             self.host.ring.enter(Wait::No).unwrap();
         }
@@ -251,7 +248,7 @@ impl DatagramStress {
 
     fn turn(&mut self) {
         self.turns += 1;
-        assert!(self.turns < 100_000, "it has not ended");
+        assert!(self.turns < 100_000, "the run has not ended after 100,000 turns");
         let wait = Wait::For { completions: 1, timeout: Some(Duration::from_millis(1)) };
         self.host.ring.enter(wait).unwrap();
         let taken: Vec<_> = self.host.ring.completions().collect();
@@ -267,12 +264,12 @@ impl DatagramStress {
 
     fn on_sent(&mut self, index: usize, result: i32) {
         let endpoint = &mut self.endpoints[index];
-        let outgoing = endpoint.in_flight.take().expect("a send was started");
+        let outgoing = endpoint.in_flight.take().expect("no send is in flight");
         outgoing.passed.into_iter().for_each(|fd| self.host.kernel.close(fd));
         if result < 0 {
             return;
         }
-        assert_eq!(result as usize, outgoing.bytes.len(), "a datagram is sent whole");
+        assert_eq!(result as usize, outgoing.bytes.len(), "a datagram was not sent whole");
         endpoint.next += outgoing.datagrams;
         if endpoint.peer.is_none() {
             self.tally.sent += outgoing.datagrams;
@@ -298,20 +295,20 @@ impl DatagramStress {
                 Control::Descriptors(fds) => {
                     descriptors(fds).map(owned).for_each(|fd| self.host.kernel.close(fd));
                 }
-                other => panic!("{other:?} was not asked for"),
+                other => panic!("unexpected control message {other:?}"),
             }
         }
         self.check_received(index, &framed.bytes, segment);
     }
 
-    /// Checks that bytes are datagrams that were sent.
+    /// Checks that the bytes are datagrams that were sent.
     fn check_received(&mut self, index: usize, bytes: &[u8], segment: Option<usize>) {
         for datagram in bytes.chunks(segment.unwrap_or(bytes.len())) {
             let word = |at: usize| u32::from_le_bytes(datagram[at..at + 4].try_into().unwrap());
             let (from, nth) = (word(0) as usize, word(4));
             assert!(
                 datagram == datagram_bytes(from, nth, datagram.len()),
-                "datagram {nth} of {from}"
+                "datagram {nth} of socket {from} is corrupt"
             );
             self.record(index, from, nth);
         }
@@ -319,10 +316,14 @@ impl DatagramStress {
 
     fn record(&mut self, index: usize, from: usize, nth: u32) {
         let endpoint = &mut self.endpoints[index];
-        assert!(endpoint.peer.is_none_or(|peer| peer == from), "{from} is not the peer");
+        assert!(endpoint.peer.is_none_or(|peer| peer == from), "socket {from} is not the peer");
         let received = endpoint.received.entry(from).or_default();
         if endpoint.peer.is_some() {
-            assert_eq!(nth as usize, received.len(), "within the host, in order and once");
+            assert_eq!(
+                nth as usize,
+                received.len(),
+                "a Unix datagram was lost, duplicated or reordered"
+            );
         } else {
             self.tally.late += u32::from(received.iter().any(|&other| other > nth));
         }

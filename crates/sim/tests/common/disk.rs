@@ -6,7 +6,7 @@ use rustix::fs::OFlags;
 use std::ffi::CString;
 use std::path::PathBuf;
 
-/// The offset that stands for the cursor.
+/// The offset that means the cursor.
 pub const CURSOR: u64 = u64::MAX;
 
 /// A host with a directory.
@@ -15,7 +15,7 @@ pub struct Fixture {
     directory: PathBuf,
 }
 
-/// Runs a body over the simulated disk and over Linux.
+/// Runs a body on the simulated disk and on Linux.
 pub fn on_sim_and_linux_disks(body: impl Fn(Fixture)) {
     body(Fixture::simulated(Sim::builder(1)).0);
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
@@ -33,7 +33,7 @@ impl Fixture {
         (Self { host, directory: "/".into() }, sim)
     }
 
-    /// Makes a call: on the ring, or directly if the ring has no such operation.
+    /// Makes a call on the ring, or directly if it has no ring operation.
     pub fn call(&mut self, call: FileCall) -> Result<u32, Errno> {
         let result = match op::file_entry(&call) {
             Some(entry) => self.host.submit_and_wait(entry),
@@ -113,7 +113,7 @@ impl Fixture {
         self.call(FileCall::Link { from: at(&from), to: at(&to), flags: 0 }).map(drop)
     }
 
-    /// The names in a directory from its cursor on, sorted.
+    /// Returns the names in a directory from its cursor on, sorted.
     pub fn names(&mut self, fd: RawFd) -> Vec<String> {
         let mut buffer = [0u8; 4096];
         let read = FileCall::ReadDir { fd, buffer: buffer.as_mut_ptr(), len: 4096 };

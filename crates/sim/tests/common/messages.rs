@@ -15,9 +15,9 @@ pub struct ReceivedMessage {
 }
 
 impl ReceivedMessage {
-    /// The internet address it came from.
+    /// Returns the internet address of the sender.
     pub fn sender(&self) -> SocketAddr {
-        inet_of(self.from.as_ref().expect("datagrams have senders"))
+        inet_of(self.from.as_ref().expect("the datagram has no sender"))
     }
 
     pub fn controls(&self) -> Vec<Control<'_>> {
@@ -49,7 +49,7 @@ pub fn refused<T: std::fmt::Debug>(answer: io::Result<T>) -> Errno {
     errno_of(&answer.unwrap_err()).unwrap()
 }
 
-/// A header that only gives sizes.
+/// Creates a header that only gives sizes.
 pub fn header_of(layout: Layout) -> MsgHeader {
     MsgHeader {
         name: std::ptr::null(),
@@ -68,7 +68,7 @@ pub fn recv_msg_multi(fd: Fd, header: &MsgHeader, flags: u32) -> Entry {
 }
 
 impl Host {
-    /// A UDP socket on the loopback, and its address.
+    /// Creates a UDP socket on the loopback; also returns its address.
     pub fn udp(&self, domain: Domain) -> (Fd, Address) {
         let fd = self.new_socket(domain, SocketType::Datagram, false).unwrap();
         let address = if domain == Domain::Inet { "127.0.0.1:0" } else { "[::1]:0" };
@@ -80,7 +80,8 @@ impl Host {
         self.send_msg(fd, Some(to), bytes, &[])
     }
 
-    /// As [`send_to`](Self::send_to), while another operation is in outgoing whose completions wait.
+    /// Like [`send_to`](Self::send_to), while another operation may complete. Its completions are
+    /// kept.
     pub fn send_to_beside(&mut self, fd: Fd, to: &Address, bytes: &[u8], other: u64) -> i32 {
         self.send_msg_beside(fd, Some(to), bytes, &[], other)
     }
@@ -126,7 +127,7 @@ impl Host {
         done.result
     }
 
-    /// Waits for a completion with this `user_data`, and keeps others for later.
+    /// Waits for a completion with this `user_data`, and keeps other completions for later.
     pub fn wait_for_user_data(&mut self, user_data: u64) -> Completion {
         loop {
             if let Some(at) = self.kept.iter().position(|done| done.user_data == user_data) {
@@ -137,7 +138,7 @@ impl Host {
         }
     }
 
-    /// Receives a message once.
+    /// Receives one message.
     pub fn recv_msg(
         &mut self,
         fd: Fd,
@@ -165,7 +166,7 @@ impl Host {
         Ok(ReceivedMessage { result, bytes, from, flags: header.flags as u32, control })
     }
 
-    /// Receives up to `len` bytes, and returns how many.
+    /// Receives up to `len` bytes, and returns their number.
     pub fn recv_some(&mut self, fd: Fd, len: usize) -> Result<usize, i32> {
         let mut memory = vec![0u8; len];
         let entry = op::Recv { fd, buffer: memory.as_mut_ptr(), len: len as u32 };
@@ -173,7 +174,7 @@ impl Host {
         usize::try_from(count).map_err(|_| count)
     }
 
-    /// Receives what is there without waiting, and returns how much.
+    /// Receives without waiting, and returns the number of bytes.
     pub fn recv_now(&mut self, fd: Fd) -> Result<usize, i32> {
         let mut memory = [0u8; 2048];
         let (buffer, len) = (memory.as_mut_ptr(), memory.len() as u32);
@@ -185,7 +186,7 @@ impl Host {
 }
 
 impl ProvidedBuffers {
-    /// The message of a completion of a multishot receive; its buffer is given back.
+    /// Copies the message of a multishot receive's completion, and gives the buffer back.
     pub fn framed(&mut self, done: &Completion, layout: Layout) -> FramedMessage {
         let buffer = self.bytes(done);
         let head = Message::read(&buffer).unwrap();

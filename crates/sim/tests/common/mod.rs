@@ -1,4 +1,4 @@
-//! A ring with the steps of these tests, over the simulated kernel or over Linux.
+//! A ring with helpers for these tests, on the simulated kernel or on Linux.
 #![allow(unsafe_code, dead_code, unreachable_pub)]
 
 pub mod datagram_stress;
@@ -15,7 +15,8 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Long enough for anything on Linux's loopback to arrive.
+/// If nothing happens for this long, nothing will. Anything arrives faster on the loopback of
+/// Linux.
 pub const QUIET_PERIOD: Duration = Duration::from_millis(40);
 pub const DONTWAIT_FLAGS: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
 pub const WAITALL_FLAGS: u32 = msg::WAITALL | msg::NOSIGNAL;
@@ -23,18 +24,18 @@ pub const WAITALL_FLAGS: u32 = msg::WAITALL | msg::NOSIGNAL;
 pub struct Host {
     pub kernel: Rc<dyn Kernel>,
     pub ring: Ring,
-    /// Completions that were taken and are for later.
+    /// Completions that were taken but not returned yet.
     pub kept: Vec<Completion>,
 }
 
-/// Runs a body over the simulated kernel and over Linux.
+/// Runs a body on the simulated kernel and on Linux.
 pub fn on_sim_and_linux(body: impl Fn(Host)) {
     body(Host::simulated(Sim::builder(1)).0);
     body(Host::over(Rc::new(Linux), 8, 64));
 }
 
-/// Runs `count` seeds, or `ANNULUS_SIM_SEEDS` many, or the one in `ANNULUS_SIM_SEED`. A failure prints the command that repeats
-/// it.
+/// Runs `count` seeds, or `ANNULUS_SIM_SEEDS` seeds, or only the seed in `ANNULUS_SIM_SEED`. A
+/// failure prints the command that repeats it.
 pub fn each_seed(count: u64, command: &str, body: impl Fn(u64) + std::panic::RefUnwindSafe) {
     let value = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     if let Some(seed) = value("ANNULUS_SIM_SEED") {
@@ -46,14 +47,15 @@ pub fn each_seed(count: u64, command: &str, body: impl Fn(u64) + std::panic::Ref
     }
 }
 
-/// A descriptor that a kernel has made for the test.
+/// Wraps a descriptor that a kernel has created for the test.
 pub fn owned(number: RawFd) -> Fd {
-    // SAFETY: the descriptor belongs to the test, which uses it with that kernel only and closes it once. Tests that use a closed
-    // number do so on a simulated kernel, where it names nothing of the process.
+    // SAFETY: the descriptor belongs to the test, which uses it only with that kernel and closes it
+    // once. Tests that use a closed number run on a simulated kernel, where it does not refer to
+    // anything in the process.
     unsafe { Fd::from_raw(number) }
 }
 
-/// The errno of an error. An error that names its call has it only in its text.
+/// Returns the errno of an error. It may only be in the text, if the error says which call failed.
 pub fn errno_of(error: &std::io::Error) -> Option<Errno> {
     let text = error.to_string();
     let in_text = || text.rsplit_once("(os error ")?.1.strip_suffix(')')?.parse().ok();
@@ -64,7 +66,7 @@ pub fn errno(errno: Errno) -> i32 {
     -errno.raw_os_error()
 }
 
-/// The fields of a completion that do not depend on timing.
+/// Returns the fields of a completion that do not depend on timing.
 pub fn fields(completion: &Completion) -> (u64, i32, bool) {
     (completion.user_data, completion.result, completion.more())
 }
@@ -83,11 +85,11 @@ impl Host {
     }
 
     pub fn push(&mut self, user_data: u64, entry: impl Into<Entry>) {
-        // SAFETY: the tests name memory that outlives the ring, or wait for the terminal completion.
+        // SAFETY: the tests use memory that outlives the ring, or wait for the terminal completion.
         unsafe { self.ring.push_unchecked(entry.into().user_data(user_data)) }.unwrap();
     }
 
-    /// Submits without waiting, and harvests what is there.
+    /// Submits and takes the completions that are ready, without waiting.
     pub fn reap(&mut self) -> Vec<Completion> {
         self.ring.enter(Wait::Reap).unwrap();
         self.ring.completions().collect()
@@ -99,13 +101,13 @@ impl Host {
         while taken.len() < count {
             let wait = Wait::For { completions: 1, timeout: Some(Duration::from_secs(20)) };
             let entered = self.ring.enter(wait).unwrap();
-            assert_ne!(entered, Entered::TimedOut, "{taken:?} and nothing more");
+            assert_ne!(entered, Entered::TimedOut, "no further completion after {taken:?}");
             taken.extend(self.ring.completions());
         }
         taken
     }
 
-    /// Everything that comes until nothing comes for a while.
+    /// Takes completions until none arrives for [`QUIET_PERIOD`].
     pub fn drain_until_quiet(&mut self) -> Vec<Completion> {
         let mut taken = Vec::new();
         loop {
@@ -118,7 +120,7 @@ impl Host {
         }
     }
 
-    /// Does one thing and waits for its only completion.
+    /// Submits one operation, and waits for its only completion.
     pub fn submit_and_wait(&mut self, entry: impl Into<Entry>) -> i32 {
         self.push(u64::MAX, entry);
         let taken = self.wait_for(1);
@@ -126,12 +128,11 @@ impl Host {
         taken[0].result
     }
 
-    /// A new TCP socket. A full table is a fault that passes.
+    /// Creates a TCP socket; retries while a fault makes it fail with EMFILE.
     pub fn socket(&self) -> Fd {
         owned(self.retry_on_emfile(|kernel| kernel.socket(Domain::Inet, SocketType::Stream, false)))
     }
 
-    /// A new socket.
     pub fn new_socket(
         &self,
         domain: Domain,
@@ -141,13 +142,13 @@ impl Host {
         self.kernel.socket(domain, kind, nonblocking).map(owned)
     }
 
-    /// Two new sockets that are connected.
+    /// Creates two connected sockets.
     pub fn new_pair(&self, kind: SocketType, nonblocking: bool) -> (Fd, Fd) {
         let (one, other) = self.kernel.socket_pair(kind, nonblocking).unwrap();
         (owned(one), owned(other))
     }
 
-    /// Makes a descriptor, and repeats it after EMFILE by a fault.
+    /// Creates a descriptor; retries while a fault makes it fail with EMFILE.
     pub fn retry_on_emfile<T>(&self, make: impl Fn(&dyn Kernel) -> std::io::Result<T>) -> T {
         loop {
             match make(&*self.kernel) {
@@ -173,11 +174,11 @@ impl Host {
 
     pub fn accept(&mut self, listener: Fd) -> Fd {
         let fd = self.submit_and_wait(op::Accept { fd: listener }.entry());
-        assert!(fd >= 0, "accept answered {fd}");
+        assert!(fd >= 0, "accept failed with {fd}");
         owned(fd)
     }
 
-    /// The two ends of a connection.
+    /// Returns the two ends of a new connection.
     pub fn pair(&mut self) -> (Fd, Fd) {
         let (listener, address) = self.listener(16);
         let ends = self.connect_pair(listener, address);
@@ -241,7 +242,7 @@ pub struct ProvidedBuffers {
 }
 
 impl ProvidedBuffers {
-    /// `count` buffers of `size` bytes, all published.
+    /// Creates `count` buffers of `size` bytes, and publishes all of them.
     pub fn new(ring: &Ring, count: u16, size: usize) -> Self {
         let memory = Mapping::anonymous(usize::from(count) * size).unwrap();
         let capacity = u32::from(count).next_power_of_two();
@@ -252,7 +253,7 @@ impl ProvidedBuffers {
     }
 
     pub fn address(&self, id: u16) -> *mut u8 {
-        // SAFETY: the ids are below the number of buffers in `new`.
+        // SAFETY: ids are below the number of buffers passed to `new`.
         unsafe { self.memory.as_ptr().add(usize::from(id) * self.size) }
     }
 
@@ -262,18 +263,19 @@ impl ProvidedBuffers {
         self.entries.publish();
     }
 
-    /// The bytes of a completion, copied; the buffer is given back.
+    /// Copies the bytes of a completion, and gives the buffer back.
     pub fn bytes(&mut self, completion: &Completion) -> Vec<u8> {
-        let id = completion.buffer().expect("a completion with a buffer");
+        let id = completion.buffer().expect("the completion has no buffer");
         let len = completion.result as usize;
-        // SAFETY: the completion has given the buffer back, and the kernel has filled so much of it.
+        // SAFETY: the completion has given the buffer back, and the kernel has written `len` bytes
+        // to it.
         let bytes = unsafe { std::slice::from_raw_parts(self.address(id), len) }.to_vec();
         self.publish(id);
         bytes
     }
 
     pub fn unregister(self, ring: &Ring) {
-        // SAFETY: each test has one ring, with which the group was registered.
+        // SAFETY: each test has only one ring, on which the group was registered.
         unsafe { self.entries.unregister(ring) }.unwrap();
     }
 }

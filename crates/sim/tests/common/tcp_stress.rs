@@ -1,5 +1,5 @@
-//! Many connections at once. Each end sends a stream that the other end checks byte by byte, with all kinds of receives and sends,
-//! and random cancels.
+//! Many connections at once. Each end sends a stream that the other end checks byte by byte, with
+//! all kinds of receives and sends, and random cancels.
 
 use super::*;
 use annulus_sim::Random;
@@ -12,16 +12,15 @@ const CANCEL: u64 = 5 << 56;
 const CLOSE: u64 = 6 << 56;
 const KIND_MASK: u64 = 0xFF << 56;
 
-/// How much work there is.
+/// The amount of work.
 pub struct StressSize {
     pub connections: usize,
-    /// Most bytes a direction.
+    /// Maximum bytes per direction.
     pub bytes: usize,
     pub buffers: u16,
     pub buffer: usize,
 }
 
-/// The program.
 pub struct TcpStress {
     host: Host,
     buffers: ProvidedBuffers,
@@ -99,16 +98,16 @@ impl TcpStress {
         self.ends.len() == 2 * self.size.connections && self.ends.iter().all(|end| end.closed)
     }
 
-    /// Pushes an entry; a full queue is emptied first.
+    /// Pushes an entry, after emptying the queue if it is full.
     fn push(&mut self, user_data: u64, entry: impl Into<Entry>) {
         let entry = entry.into().user_data(user_data);
-        // SAFETY: `self` keeps what entries name until their terminal completions.
+        // SAFETY: `self` keeps the memory of entries until their terminal completions.
         while unsafe { self.host.ring.push_unchecked(entry) }.is_err() {
             self.host.ring.enter(Wait::No).unwrap();
         }
     }
 
-    /// Starts what is not in flight.
+    /// Starts operations that are not in flight.
     fn start_operations(&mut self) {
         if !self.accepting {
             self.accepting = true;
@@ -169,7 +168,7 @@ impl TcpStress {
         self.push(SEND | index as u64, entry.with(skip));
     }
 
-    /// Shuts down and closes what is done.
+    /// Shuts down and closes ends that are done.
     fn finish(&mut self, index: usize) {
         let end = &mut self.ends[index];
         if end.sent == end.bytes.len() && end.in_flight == 0 && !end.shut {
@@ -189,7 +188,11 @@ impl TcpStress {
 
     fn turn(&mut self) {
         self.turns += 1;
-        assert!(self.turns < 300_000, "it has not ended: {}", self.state());
+        assert!(
+            self.turns < 300_000,
+            "the run has not ended after 300,000 turns: {}",
+            self.state()
+        );
         let wait = Wait::For { completions: 1, timeout: Some(Duration::from_millis(1)) };
         self.host.ring.enter(wait).unwrap();
         let taken: Vec<_> = self.host.ring.completions().collect();
@@ -204,7 +207,7 @@ impl TcpStress {
                     let answers = [0, errno(Errno::NOENT), errno(Errno::ALREADY)];
                     assert!(answers.contains(&completion.result), "{completion:?}");
                 }
-                _ => panic!("{completion:?} is unexpected"),
+                _ => panic!("unexpected completion {completion:?}"),
             }
         }
         let ring = &self.host.ring;
@@ -213,7 +216,8 @@ impl TcpStress {
         }
     }
 
-    /// Everything was submitted and all completions were taken: a send without one was sent whole.
+    /// All entries have been consumed and all completions taken, so a send without a completion has
+    /// sent everything.
     fn assume_quiet_sends_complete(&mut self) {
         for end in self.ends.iter_mut().filter(|end| end.quiet) {
             end.sent += std::mem::take(&mut end.in_flight);
@@ -235,7 +239,7 @@ impl TcpStress {
         if result == errno(Errno::NOMEM) {
             self.connect(fd, number as u64);
         } else {
-            assert_eq!(result, 0, "a connect");
+            assert_eq!(result, 0, "a connect failed");
             self.add(fd);
         }
     }
@@ -262,11 +266,16 @@ impl TcpStress {
         }
     }
 
-    /// At its end, the stream must have been received whole.
+    /// Checks that the whole stream has been received at its end.
     fn check_end(&self, index: usize) {
         let end = &self.ends[index];
-        let sender = &self.ends[end.from.expect("a stream begins with its number")];
-        assert_eq!(end.received, sender.bytes.len(), "of stream {}", sender.stream);
+        let sender = &self.ends[end.from.expect("the stream ended before its number")];
+        assert_eq!(
+            end.received,
+            sender.bytes.len(),
+            "bytes of stream {} are missing",
+            sender.stream
+        );
     }
 
     fn on_send(&mut self, index: usize, result: i32) {
@@ -276,7 +285,7 @@ impl TcpStress {
             Ok(count) => end.sent += count,
             Err(_) => {
                 let known = [Errno::AGAIN, Errno::NOMEM].map(errno);
-                assert!(known.contains(&result), "a send: {result}");
+                assert!(known.contains(&result), "unexpected result of a send: {result}");
             }
         }
     }
@@ -299,18 +308,18 @@ impl TcpStress {
 /// One end of a connection.
 pub struct ConnectionEnd {
     pub fd: Fd,
-    /// The stream that this end sends: its number, its bytes, and how many of them were sent.
+    /// The stream that this end sends: its number, its bytes, and how many have been sent.
     pub stream: usize,
     pub bytes: Vec<u8>,
     pub sent: usize,
-    /// How many bytes are in flight, and whether a success is skipped.
+    /// Number of bytes in flight, and whether a success is skipped.
     pub in_flight: usize,
     pub quiet: bool,
     /// The memory of a message in flight.
     pub vectors: Vec<IoVec>,
     pub header: Box<MsgHeader>,
     pub shut: bool,
-    /// The number of the stream that this end receives, once its first bytes have arrived.
+    /// The number of the stream that this end receives, known once its first bytes have arrived.
     pub from: Option<usize>,
     pub received: usize,
     pub receiving: bool,
@@ -319,12 +328,13 @@ pub struct ConnectionEnd {
     pub closed: bool,
 }
 
-/// The byte of a stream at an offset.
+/// Returns the byte of a stream at an offset.
 fn stream_byte(stream: usize, at: usize) -> u8 {
     (stream * 31 + at * 7 + (at >> 8) * 13) as u8
 }
 
-/// A stream as it is sent: its number in eight bytes, then its bytes.
+/// Returns the byte that is sent at an offset: the number of the stream in eight bytes, then its
+/// bytes.
 fn sent_byte(stream: usize, at: usize) -> u8 {
     if at < 8 { (stream as u64).to_le_bytes()[at] } else { stream_byte(stream, at) }
 }
@@ -346,7 +356,7 @@ impl ConnectionEnd {
         Self {
             fd,
             stream,
-            // The number of the stream comes first, so that the other end knows what to expect.
+            // The number comes first, so the other end knows what to expect.
             bytes: (0..len + 8).map(|at| sent_byte(stream, at)).collect(),
             sent: 0,
             in_flight: 0,
@@ -363,7 +373,7 @@ impl ConnectionEnd {
         }
     }
 
-    /// A message of several parts, the last of which is the largest.
+    /// Creates a message of several parts; the last part is the largest.
     pub fn message(&mut self, parts: usize, flags: u32) -> Entry {
         let mut rest = &self.bytes[self.sent..self.sent + self.in_flight];
         self.vectors.clear();
@@ -378,7 +388,7 @@ impl ConnectionEnd {
         op::SendMsg { fd: self.fd, header, flags }.entry()
     }
 
-    /// Checks that bytes are the next ones of their stream.
+    /// Checks that the bytes are the next ones of their stream.
     pub fn check(&mut self, bytes: &[u8]) {
         for &got in bytes {
             let at = self.received;
@@ -386,8 +396,8 @@ impl ConnectionEnd {
                 let number = self.from.get_or_insert(0);
                 *number |= usize::from(got) << (8 * at);
             } else {
-                let stream = self.from.expect("the header comes first");
-                assert_eq!(got, stream_byte(stream, at), "byte {at} of stream {stream}");
+                let stream = self.from.expect("the number of the stream is not known yet");
+                assert_eq!(got, stream_byte(stream, at), "byte {at} of stream {stream} is wrong");
             }
             self.received += 1;
         }

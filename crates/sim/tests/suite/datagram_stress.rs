@@ -1,5 +1,6 @@
-//! Datagrams under all faults and over lossy links, with many seeds: what arrives was sent, and is whole; within the host it arrives
-//! once and in order; and nothing is left open, including passed descriptors.
+//! Datagrams under all faults and on lossy links, with many seeds. Whatever arrives was sent and is
+//! whole. On Unix sockets it arrives once and in order. Nothing is left open, including passed
+//! descriptors.
 #![allow(unsafe_code)]
 
 use crate::common::datagram_stress::{DatagramStress, Tally};
@@ -9,7 +10,6 @@ use annulus_kernel::*;
 use annulus_sim::{Fault, Faults, Link, Sim};
 use std::rc::Rc;
 
-/// Seeds of a run.
 const SEED_COUNT: u64 = 100;
 
 fn run(sim: Rc<Sim>, seed: u64) -> (Rc<Sim>, Tally) {
@@ -76,7 +76,8 @@ fn write_to_buffer_of_waiting_recvmsg_panics() {
     let header = header_of(Layout { name: 16, control: 0 });
     host.push(1, recv_msg_multi(fd, &header, 0));
     host.reap();
-    // SAFETY: the memory is mapped. The write breaks the contract on purpose; no other thread accesses it.
+    // SAFETY: the memory is mapped. The write breaks the contract on purpose; no other thread
+    // accesses it.
     unsafe { buffers.address(0).write(0) };
     let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sim.check()));
     assert!(seen.is_err());

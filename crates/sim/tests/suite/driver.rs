@@ -1,4 +1,4 @@
-//! The drivers over the simulated kernel.
+//! The drivers on the simulated kernel.
 #![allow(unsafe_code)]
 
 use annulus_driver::*;
@@ -19,7 +19,7 @@ fn epoll(sim: &Rc<Sim>) -> Driver {
     Driver::Epoll(Box::new(Epoll::new(sim.clone(), POOL_SIZE).unwrap()))
 }
 
-/// Turns until `count` events came.
+/// Takes turns until `count` events have arrived.
 fn wait_for_events(driver: &mut Driver, count: usize) -> Vec<Event> {
     let mut taken = Vec::new();
     while taken.len() < count {
@@ -38,7 +38,8 @@ fn submit_memory(driver: &mut Driver, token: Token, op: MemoryOp) {
 }
 
 fn owned(number: i32) -> Fd {
-    // SAFETY: the descriptor belongs to the test, which uses it with its simulated kernel only and closes it once.
+    // SAFETY: the descriptor belongs to the test, which uses it only with its simulated kernel and
+    // closes it once.
     unsafe { Fd::from_raw(number) }
 }
 
@@ -82,7 +83,7 @@ fn each_driver_connects_receives_and_closes() {
         let got = wait_for_events(&mut driver, 1)[0];
         assert_eq!((got.result, got.more), (Ok(len), true));
         let id = got.buffer.unwrap();
-        // SAFETY: the event has buffers the buffer to this test.
+        // SAFETY: the event has lent the buffer to this test.
         let bytes = unsafe { std::slice::from_raw_parts(driver.pool().address(id), text.len()) };
         assert_eq!(bytes, text);
         driver.pool().give_back(id);

@@ -1,4 +1,5 @@
-//! epoll: the simulated kernel brings the same edges as Linux. Each script is run on both, and what it has seen is compared.
+//! epoll: the simulated kernel reports the same edges as Linux. Each script runs on both, and the
+//! recorded edges are compared.
 #![allow(unsafe_code)]
 
 use crate::common::*;
@@ -15,7 +16,7 @@ const READ_EVENTS: EventFlags =
     EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::PRI).union(EventFlags::ET);
 const ALL_EVENTS: EventFlags = READ_EVENTS.union(EventFlags::OUT);
 
-/// An epoll instance, the names of what it watches, and the edges that each step has brought.
+/// An epoll instance, the names of the watched descriptors, and the edges of each step.
 struct Script {
     kernel: Rc<dyn Kernel>,
     epoll: Fd,
@@ -34,7 +35,7 @@ impl Script {
         self.kernel.epoll_control(self.epoll, Registration::Add(interest), fd).unwrap();
     }
 
-    /// The flags of the edges that come until none comes for a while, by name.
+    /// Takes edges until none arrives for a while, and returns their flags by name.
     fn edges(&self) -> BTreeMap<&'static str, EventFlags> {
         let mut flags = BTreeMap::new();
         loop {
@@ -50,7 +51,7 @@ impl Script {
         }
     }
 
-    /// Ends a step: notes which edges it has brought.
+    /// Ends a step, and records its edges.
     fn record(&mut self, step: &str) {
         let edges = self.edges();
         self.seen.push(format!("{step}: {edges:?}"));
@@ -69,7 +70,7 @@ impl Script {
         (fd, self.kernel.local_address(fd).unwrap())
     }
 
-    /// The two ends of a connection: the one that has connected first.
+    /// Returns the two ends of a connection, first the one that has connected.
     fn pair(&self) -> (Fd, Fd) {
         let (listener, address) = self.bound(SocketType::Stream);
         let client = self.socket(Domain::Inet, SocketType::Stream);
@@ -99,13 +100,13 @@ impl Script {
 
     fn receive(&self, fd: Fd, most: usize) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; most];
-        // SAFETY: the memory is the vector's, which nothing else uses meanwhile.
+        // SAFETY: the memory belongs to the vector, which nothing else uses during the call.
         let count = unsafe { self.kernel.receive(fd, bytes.as_mut_ptr(), most as u32)? };
         bytes.truncate(count as usize);
         Ok(bytes)
     }
 
-    /// Receives until nothing is there, or the end; how many bytes came.
+    /// Receives until nothing is left or the stream ends, and returns the number of bytes.
     fn drain(&self, fd: Fd) -> usize {
         let mut all = 0;
         loop {
@@ -116,7 +117,8 @@ impl Script {
         }
     }
 
-    /// Sends until the connection takes no more, also not later.
+    /// Sends until the connection takes no bytes even after waiting, and returns the number of
+    /// bytes.
     fn fill_send_buffer(&self, fd: Fd, name: &str) -> usize {
         let mut all = 0;
         loop {
@@ -133,7 +135,7 @@ impl Script {
     }
 }
 
-/// Runs a script over both kernels; what it has seen must be the same.
+/// Runs a script on both kernels, which must report the same edges.
 fn same_edges(script: impl Fn(&mut Script)) {
     let seen = |kernel: Rc<dyn Kernel>| {
         let mut run = Script::new(kernel);
@@ -143,7 +145,11 @@ fn same_edges(script: impl Fn(&mut Script)) {
     };
     let sim = Sim::builder(1).build();
     let simulated = seen(sim.clone());
-    assert_eq!(simulated, seen(Rc::new(Linux)), "simulated, and on Linux");
+    assert_eq!(
+        simulated,
+        seen(Rc::new(Linux)),
+        "the edges differ: simulated (left), Linux (right)"
+    );
     assert_eq!(sim.leftovers(), [""; 0]);
 }
 
@@ -159,20 +165,20 @@ fn each_change_of_a_connection_is_one_edge() {
         script.record("bytes");
         script.record("bytes that are not read");
         script.send(client, b"def").unwrap();
-        script.record("more bytes behind them");
+        script.record("more bytes");
         assert_eq!(script.receive(server, 2).unwrap(), b"ab");
         script.record("read in part");
         let change = Registration::Modify(ALL_EVENTS);
         script.kernel.epoll_control(script.epoll, change, server).unwrap();
-        script.record("registered anew");
+        script.record("registered again");
         assert_eq!(script.drain(server), 4);
         script.record("read");
         script.kernel.shutdown(server, Shutdown::Write).unwrap();
-        script.record("the server sends no more");
+        script.record("the server has shut down its sending side");
         assert_eq!(script.receive(client, 9).unwrap(), b"");
         script.send(client, b"last").unwrap();
         script.kernel.shutdown(client, Shutdown::Write).unwrap();
-        script.record("the client sends no more, either");
+        script.record("so has the client");
         script.kernel.epoll_control(script.epoll, Registration::Delete, client).unwrap();
         let again = script.kernel.epoll_control(script.epoll, Registration::Delete, client);
         assert_eq!(again, Err(Errno::NOENT));
@@ -190,7 +196,7 @@ fn space_is_an_edge_only_after_a_full_send_buffer() {
         script.send(client, &[1; 1000]).unwrap();
         assert!(script.edges().is_empty());
         script.drain(server);
-        script.record("what was sent has arrived");
+        script.record("the bytes have arrived");
         let filled = script.fill_send_buffer(client, "client");
         script.record("full");
         // The last bytes arrive only once there is space.
@@ -265,7 +271,7 @@ fn each_datagram_is_an_edge() {
         script.record("another");
         let change = Registration::Modify(ALL_EVENTS);
         script.kernel.epoll_control(script.epoll, change, one).unwrap();
-        script.record("registered for space, too");
+        script.record("also registered for space");
         assert_eq!(script.send(one, b"abc"), Ok(3));
         script.record("one has left");
         [one, other].into_iter().for_each(|fd| script.kernel.close(fd));
@@ -285,7 +291,7 @@ fn unix_stream_changes_are_edges() {
         assert_eq!(script.receive(other, 9).unwrap(), b"abc");
         script.record("read");
         script.kernel.shutdown(one, Shutdown::Write).unwrap();
-        script.record("one sends no more");
+        script.record("one has shut down its sending side");
         script.kernel.close(one);
         script.record("one is closed");
         script.kernel.close(other);
@@ -310,7 +316,8 @@ fn timer_is_an_edge_each_time_it_expires() {
     Linux.set_timer(owned(Linux.timer().unwrap()), Duration::MAX).unwrap();
 }
 
-/// The registration belongs to the file: it goes with the last descriptor, and bears the number under which it was made.
+/// The registration belongs to the file: it ends with the last descriptor. Edges carry the
+/// descriptor under which it was made.
 #[test]
 fn registration_ends_with_its_file() {
     same_edges(|script| {
@@ -336,7 +343,7 @@ fn endless_epoll_wait_fails_with_edeadlk() {
     let script = Script::new(sim.clone());
     let mut edges = Vec::with_capacity(1);
     assert_eq!(sim.epoll_wait(script.epoll, &mut edges, None), Err(Errno::DEADLK));
-    // A time-out ends it, in whole milliseconds.
+    // A time-out ends the wait, in whole milliseconds.
     let before = sim.now();
     sim.epoll_wait(script.epoll, &mut edges, Some(Duration::from_micros(1200))).unwrap();
     assert_eq!((sim.now() - before).as_millis(), 2);
@@ -359,12 +366,13 @@ fn seed_determines_needless_and_shuffled_edges() {
         }
         (script.seen, sim.trace_hash(), sim.counts().faults)
     };
-    assert_eq!(run(1), run(1), "the same seed, the same run");
-    assert!((0..10).any(|seed| run(seed).0 != run(1).0), "other seeds, other edges");
+    assert_eq!(run(1), run(1), "the same seed gave different runs");
+    assert!((0..10).any(|seed| run(seed).0 != run(1).0), "all seeds gave the same edges");
     assert!((0..10).all(|seed| run(seed).2 > 0));
 }
 
-/// An error behind them would be one without an edge: a caller that waits for the next edge would never learn of the others.
+/// After a received message, an error would have no edge of its own, so a caller that waits for the
+/// next edge would never get the remaining messages.
 #[test]
 fn no_memory_fault_occurs_only_before_the_first_message() {
     let sim = Sim::builder(1).build();
@@ -378,7 +386,7 @@ fn no_memory_fault_occurs_only_before_the_first_message() {
         sim.set_faults(Faults::none().with(Fault::NoMemory, 500));
         let mut slots = [MessageSlot { header: MsgHeader::EMPTY, len: 0 }; 4];
         let received = loop {
-            // SAFETY: the headers name no memory: the messages are cut.
+            // SAFETY: the headers refer to no memory, so the messages are truncated.
             match unsafe { sim.receive_messages(other, &mut slots) } {
                 Err(Errno::NOMEM) => refusals += 1,
                 received => break received,
@@ -386,7 +394,7 @@ fn no_memory_fault_occurs_only_before_the_first_message() {
         };
         assert_eq!((received, slots.map(|slot| slot.len)), (Ok(3), [3, 3, 3, 0]));
     }
-    assert_ne!(refusals, 0, "the first of a call meets the fault");
+    assert_ne!(refusals, 0, "the fault never occurred");
     [one, other, script.epoll].into_iter().for_each(|fd| sim.close(fd));
     assert_eq!(sim.leftovers(), [""; 0]);
 }

@@ -7,7 +7,7 @@ use annulus_sim::{Fault, Faults, Sim};
 use rustix::io::Errno;
 use std::rc::Rc;
 
-/// A connection made without faults, with buffers; from then on the fault always occurs.
+/// Connects without faults and registers buffers; from then on the fault always occurs.
 fn connection_under(fault: Fault) -> (Host, Rc<Sim>, ProvidedBuffers, [Fd; 2]) {
     let (mut host, sim) = Host::simulated(Sim::builder(1));
     let (client, server) = host.pair();
@@ -16,7 +16,7 @@ fn connection_under(fault: Fault) -> (Host, Rc<Sim>, ProvidedBuffers, [Fd; 2]) {
     (host, sim, buffers, [client, server])
 }
 
-/// A receive, and enough for two buffers to arrive.
+/// Starts a receive, and sends enough to fill two buffers.
 fn receive_two(host: &mut Host, [client, server]: [Fd; 2]) -> Vec<(u64, i32, bool)> {
     host.push(1, recv_multi(server, 0));
     host.push(2, send(client, &[1; 32], DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS));
@@ -66,7 +66,7 @@ fn short_write_and_short_read_shorten_transfers() {
     let (mut host, sim, _lent, [client, server]) = connection_under(Fault::ShortWrite);
     let short = host.submit_and_wait(send(client, &[1; 100], DONTWAIT_FLAGS));
     assert!((1..100).contains(&short), "{short}");
-    assert_eq!(host.send(client, &[1; 100]), 100, "a send that may wait continues");
+    assert_eq!(host.send(client, &[1; 100]), 100, "a send that may wait must send everything");
     sim.set_faults(Faults::none().with(Fault::ShortRead, 1000));
     host.drain_until_quiet();
     let got = host.recv(server).unwrap().len() as i32;
@@ -82,7 +82,7 @@ fn defer_delays_only_operations_that_may_wait() {
     assert_eq!(fields(&host.wait_for(1)[0]), (1, 5, false));
     host.push(2, send(client, b"now", DONTWAIT_FLAGS));
     host.ring.enter(Wait::No).unwrap();
-    assert_eq!(host.ring.ready(), 1, "an operation that must not wait is not deferred");
+    assert_eq!(host.ring.ready(), 1, "an operation that must not wait was deferred");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn cancel_lost_delivers_data_before_the_cancel() {
         }
         host.push(2, cancel(1));
         let taken = host.drain_until_quiet();
-        let data = taken.iter().find(|c| c.result == 8).expect("the target has the data");
+        let data = taken.iter().find(|c| c.result == 8).expect("the target did not get the data");
         assert_eq!((buffers.bytes(data), data.more()), (b"consumed".to_vec(), !single));
         let last = taken.iter().rfind(|c| c.user_data == 1).unwrap();
         assert_eq!((last.more(), last.result == 8), (false, single));
@@ -148,7 +148,11 @@ fn enter_faults_fail_interrupt_or_submit_in_part() {
     let mut memory = [0; 8];
     let (fd, buffer) = (client, memory.as_mut_ptr());
     host.push(20, op::Recv { fd, buffer, len: 8 }.entry());
-    assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done, "it has submitted something");
+    assert_eq!(
+        host.ring.enter(wait).unwrap(),
+        Entered::Done,
+        "an interrupt must not hide a submission"
+    );
     assert_eq!(host.ring.enter(wait).unwrap(), Entered::Interrupted);
 }
 

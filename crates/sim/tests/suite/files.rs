@@ -1,4 +1,5 @@
-//! Files: the simulated disk gives the same results as Linux; and what only a simulated disk can do.
+//! Files: the simulated disk gives the same results as Linux. Some tests cover what only a
+//! simulated disk can do.
 #![allow(unsafe_code)]
 
 use crate::common::disk::*;
@@ -83,7 +84,11 @@ fn names_are_created_renamed_and_removed() {
         fixture.remove("c", false).unwrap();
         assert_eq!(fixture.remove("c", false), Err(Errno::NOENT));
         fixture.remove("d/twin", false).unwrap();
-        assert_eq!(fixture.read(file, 9, 0).unwrap(), b"kept", "an open file outlives its name");
+        assert_eq!(
+            fixture.read(file, 9, 0).unwrap(),
+            b"kept",
+            "an open file must outlive its name"
+        );
         assert_eq!(fixture.remove("d", true), Ok(()));
     });
 }
@@ -117,7 +122,7 @@ fn seek_finds_holes_and_punch_makes_one() {
         };
         let data = seek(0, SEEK_DATA);
         if data == Ok(0) {
-            return println!("skipped: the file system knows no holes");
+            return println!("skipped: the file system does not report holes");
         }
         assert_eq!((data, seek(mib, SEEK_HOLE)), (Ok(mib), Ok(mib + 8192)));
         assert_eq!((seek(0, SEEK_HOLE), seek(4 * mib - 1, SEEK_HOLE)), (Ok(0), Ok(4 * mib - 1)));
@@ -167,7 +172,7 @@ fn power_cut_keeps_synced_data_and_may_lose_the_rest() {
         assert!(text == b"first" || text == b"other", "{text:?}");
         seen.insert((name, text));
     }
-    assert_eq!(seen.len(), 4, "each of the two may have survived: {seen:?}");
+    assert_eq!(seen.len(), 4, "some outcome never occurred: {seen:?}");
     fixture.sync(file).unwrap();
     let (mut fixture, _sim) =
         Fixture::simulated(Sim::builder(1).disk(sim.disk().after_power_cut(9)));
@@ -220,7 +225,11 @@ fn only_uncached_reads_and_syncs_take_time() {
         let (buffer, len) = (memory.as_mut_ptr(), 100);
         fixture.now(FileCall::Read { fd: file, buffer, len, offset: 0, nowait })
     };
-    assert_eq!(cold(&mut fixture, true), Err(Errno::AGAIN), "and takes no time");
+    assert_eq!(
+        cold(&mut fixture, true),
+        Err(Errno::AGAIN),
+        "an uncached read without waiting must fail"
+    );
     assert!(sim.now() < 3 * long);
     assert_eq!(cold(&mut fixture, false), Ok(100));
     assert!(sim.now() >= 3 * long);
@@ -269,7 +278,8 @@ fn write_to_memory_of_waiting_read_panics() {
     let read = FileCall::Read { fd: file, buffer, len, offset: 0, nowait: false };
     fixture.host.push(1, op::file_entry(&read).unwrap());
     fixture.host.ring.enter(Wait::No).unwrap();
-    // SAFETY: the memory is mapped. The write breaks the contract on purpose; no other thread accesses it.
+    // SAFETY: the memory is mapped. The write breaks the contract on purpose; no other thread
+    // accesses it.
     unsafe { buffer.write(0) };
     let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sim.check()));
     assert!(seen.is_err());

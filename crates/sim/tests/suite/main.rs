@@ -1,4 +1,4 @@
-//! Tests of this crate that need no process of their own, as one program.
+//! The tests of this crate that do not need a process of their own, in one program.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,5 @@
-//! ProvidedBuffers memory is checked: a write that breaks the contract is a panic that names the memory.
+//! Memory that the kernel owns is checked: a write that breaks the contract panics, and the message
+//! says which memory.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +11,7 @@ use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// A receive armed over two buffers buffers, at one end of a connection.
+/// Starts a multishot receive with two buffers, at one end of a connection.
 fn armed_receive(builder: Builder) -> (Host, Rc<Sim>, ProvidedBuffers, Fd) {
     let (mut host, sim) = Host::simulated(builder);
     let (client, server) = host.pair();
@@ -20,16 +21,16 @@ fn armed_receive(builder: Builder) -> (Host, Rc<Sim>, ProvidedBuffers, Fd) {
     (host, sim, buffers, client)
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn panic_of(body: impl FnOnce()) -> String {
-    let panic = catch_unwind(AssertUnwindSafe(body)).expect_err("the body must panic");
-    *panic.downcast::<String>().expect("a formatted message")
+    let panic = catch_unwind(AssertUnwindSafe(body)).expect_err("the body did not panic");
+    *panic.downcast::<String>().expect("the panic has no formatted message")
 }
 
-/// Writes to memory that is with the kernel.
+/// Writes to a buffer that the kernel owns.
 fn write_to_buffer(buffers: &ProvidedBuffers, id: u16, at: usize) {
-    // SAFETY: the byte lies in the mapping. The write breaks the contract on purpose; in the simulation no other thread
-    // accesses it.
+    // SAFETY: the byte is in the mapping. The write breaks the contract on purpose; no other thread
+    // accesses the memory in the simulation.
     unsafe { buffers.address(id).add(at).write(1) };
 }
 
@@ -82,7 +83,7 @@ fn write_to_memory_of_waiting_recv_panics() {
     host.push(7, op::Recv { fd, buffer, len: 100 }.entry());
     host.reap();
     sim.check();
-    // SAFETY: the byte lies in the mapping; see `write_to_buffer`.
+    // SAFETY: the byte is in the mapping; see `write_to_buffer`.
     unsafe { buffer.add(99).write(1) };
     let expected = "the memory of a receive (user_data 0x7) was written to while it was with the kernel (byte 99)";
     assert_eq!(panic_of(|| sim.check()), expected);
@@ -127,7 +128,7 @@ fn zero_copy_memory_is_checked_until_the_notification() {
     assert_eq!(
         host.submit_and_wait(cancel(7)),
         errno(Errno::NOENT),
-        "a completed operation does not exist any more"
+        "a completed operation must not be found"
     );
     assert!(host.wait_for(1)[0].is_notification());
     bytes[0] = 6;
@@ -152,7 +153,7 @@ fn recv_writes_only_the_bytes_it_reports() {
     let (mut host, _sim, buffers, client) = armed_receive(Sim::builder(1));
     host.push(2, send(client, b"hello", DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS));
     let id = host.wait_for(1)[0].buffer().unwrap();
-    // SAFETY: the completion has given the buffer back, and the poison has initialised all of it.
+    // SAFETY: the completion has given the buffer back, and poisoning has initialised all of it.
     let whole = unsafe { std::slice::from_raw_parts(buffers.address(id), 1024) };
     assert_eq!(&whole[..5], b"hello");
     assert!(whole[5..].iter().take(200).all(|&byte| byte >= 0x80), "still poisoned");

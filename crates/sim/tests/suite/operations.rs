@@ -1,4 +1,5 @@
-//! Operations of files on sockets: WRITE and WRITEV; and receives into buffers of a group, once each.
+//! WRITE, WRITEV and READ on sockets, single receives into a buffer group, polls, and zero-copy
+//! sends.
 #![allow(unsafe_code)]
 
 use crate::common::{GROUP, Host, ProvidedBuffers, cancel, errno, fields, on_sim_and_linux, send};
@@ -8,7 +9,7 @@ use annulus_ring::{Entry, EntryFlags, SafeEntry};
 use rustix::io::Errno;
 use std::ptr;
 
-/// A receive into a buffer of a group, also with poll-first.
+/// Returns a receive into a buffer group, without and with poll-first.
 fn group_receives(fd: Fd) -> [SafeEntry; 2] {
     let recv = op::RecvSelect { fd, group: GROUP }.entry();
     [recv, recv.poll_first()]
@@ -59,7 +60,7 @@ fn recv_into_group_ends_when_cancelled_out_of_buffers_or_at_eof() {
         let last = group_receives(server)[0];
         host.push(3, last);
         let taken = host.wait_for(1)[0];
-        // The test has the only buffer.
+        // The test holds the only buffer.
         for receive in group_receives(server) {
             host.send(client, b"y");
             assert_eq!(host.submit_and_wait(receive), errno(Errno::NOBUFS));
@@ -106,7 +107,7 @@ fn fill_send_buffer(host: &mut Host, fd: Fd, big: &[u8]) -> i32 {
             return answer;
         }
     }
-    panic!("a socket takes all of it, although it is not read");
+    panic!("a socket that nobody reads took everything");
 }
 
 #[test]
@@ -129,35 +130,35 @@ fn write_waits_for_space_and_sends_what_fits() {
     on_sim_and_linux(|mut host| {
         let (client, server) = host.pair();
         let big = vec![1; 32 << 20];
-        // On Linux, the loopback may move bytes meanwhile, which makes space.
+        // On Linux, the loopback may move bytes in the meantime, which frees space.
         for _ in 0..3 {
             fill_send_buffer(&mut host, client, &big);
             assert_eq!(host.drain_until_quiet(), []);
         }
         host.push(5, write(client, &big, 0));
         assert_eq!(host.drain_until_quiet(), []);
-        // Enough to make space on both kernels.
+        // Read enough to free space on both kernels.
         let mut read = 0;
         let short = loop {
             read += receive_part(&mut host, server);
             if let Some(done) = host.reap().first().copied() {
                 break done;
             }
-            assert!(read < big.len(), "{read} bytes were read, and there is no space");
+            assert!(read < big.len(), "{read} bytes were read, but there is still no space");
         };
         assert_eq!(short.user_data, 5);
         assert!(short.result > 0 && (short.result as usize) < big.len(), "{short:?}");
     });
 }
 
-/// Receives a part while another operation may complete.
+/// Receives some bytes, while another operation may complete.
 fn receive_part(host: &mut Host, fd: Fd) -> usize {
     let mut memory = vec![0; 1 << 16];
     let len = memory.len() as u32;
     let fd = op::Recv { fd, buffer: memory.as_mut_ptr(), len };
     host.push(6, fd.entry());
     host.ring.enter(annulus_ring::Wait::For { completions: 1, timeout: None }).unwrap();
-    let first = host.ring.peek(0).expect("a completion");
+    let first = host.ring.peek(0).expect("no completion is ready");
     if first.user_data == 5 {
         return 0;
     }
@@ -191,7 +192,6 @@ fn poll_reports_readiness_once() {
     });
 }
 
-/// A zero-copy send.
 fn zero_copy_send(fd: Fd, bytes: &[u8]) -> Entry {
     op::zero_copy(send(fd, bytes, msg::WAITALL), false)
 }

@@ -1,4 +1,4 @@
-//! A ring that is restricted before it is enabled, set up by the test itself.
+//! A ring that is restricted before it is enabled, which the test sets up itself.
 #![allow(unsafe_code)]
 
 use crate::common;
@@ -15,7 +15,8 @@ const RINGS_OFFSET: u64 = 0;
 const ENTRIES_OFFSET: u64 = 0x1000_0000;
 const PAGE_SIZE: usize = 4096;
 
-/// `struct io_uring_restriction`: kind 0 allows a registration, 1 an operation, 2 entry flags.
+/// Encodes a `struct io_uring_restriction`. Kind 0 allows a registration, 1 an operation, 2 entry
+/// flags.
 fn allow(kind: u16, value: u8) -> [u8; 16] {
     let mut rule = [0; 16];
     rule[..2].copy_from_slice(&kind.to_ne_bytes());
@@ -40,7 +41,8 @@ fn register(
 fn submit(kernel: &dyn Kernel, ring: Fd, params: &Params, entry: Entry) -> i32 {
     let rings = kernel.map(ring, RINGS_OFFSET, PAGE_SIZE).unwrap();
     let entries = kernel.map(ring, ENTRIES_OFFSET, size_of::<Entry>()).unwrap();
-    // SAFETY: the offsets are the kernel's for these mappings, which it accesses only in `enter`.
+    // SAFETY: the offsets come from the kernel and belong to these mappings, which it accesses only
+    // in `enter`.
     unsafe {
         let word = |offset: u32| &*rings.add(offset as usize).cast::<AtomicU32>();
         let tail = word(params.sq_off.tail).load(Ordering::Relaxed);
@@ -73,7 +75,7 @@ fn restricted_ring_refuses_unlisted_operations_and_flags() {
         for (entry, answer) in cases {
             let flags = SetupFlags::R_DISABLED | SetupFlags::NO_SQARRAY | SetupFlags::SUBMIT_ALL;
             let mut params = Params { flags: flags.bits(), ..Params::default() };
-            // SAFETY: the parameters name no memory and no other ring.
+            // SAFETY: the parameters refer to no memory and no other ring.
             let ring = common::owned(unsafe { kernel.setup(1, &mut params) }.unwrap());
             let operations = [allow(1, opcode::NOP), allow(1, opcode::ACCEPT)];
             let mut rules = [operations[0], operations[1], allow(2, quiet), allow(0, 12)];

@@ -1,4 +1,4 @@
-//! Rings: the simulated kernel behaves as Linux.
+//! Rings: the simulated kernel behaves like Linux.
 
 use crate::common::*;
 use annulus_kernel::Fd;
@@ -65,7 +65,7 @@ fn overflowed_completions_are_delivered_first() {
         let mut seen: Vec<u64> = host.ring.completions().map(|c| c.user_data).collect();
         host.push(72, op::Nop.entry());
         host.ring.enter(Wait::No).unwrap();
-        assert_eq!(host.ring.ready(), 0, "there is space, but others come first");
+        assert_eq!(host.ring.ready(), 0, "a completion overtook those in the overflow list");
         seen.extend(host.wait_for(9).iter().map(|c| c.user_data));
         assert_eq!(seen, (0..73).collect::<Vec<_>>());
     });
@@ -100,7 +100,8 @@ fn overflow_ends_multishot_recv_with_success() {
 #[test]
 fn multishot_recv_stops_at_its_limit() {
     on_sim_and_linux(|mut host| {
-        // The last receive may exceed the rest of the limit, but none brings more than the whole limit.
+        // The last receive may exceed the rest of the limit, but no receive exceeds the whole
+        // limit.
         for (limit, parts) in [(8, 1), (16, 1), (20, 2), (40, 3)] {
             for early in [true, false] {
                 let (client, server) = host.pair();
@@ -143,7 +144,11 @@ fn recv_without_buffers_reports_enobufs() {
         assert_eq!(taken.iter().map(fields).collect::<Vec<_>>(), expected);
         host.push(3, recv_multi(client, 0));
         let none = (3, errno(Errno::NOBUFS), false);
-        assert_eq!(fields(&host.wait_for(1)[0]), none, "even if there is nothing to receive");
+        assert_eq!(
+            fields(&host.wait_for(1)[0]),
+            none,
+            "a missing buffer must be reported before anything arrives"
+        );
         assert_eq!(buffers.bytes(&taken[0]), [5; 16]);
         host.push(4, op::RecvSelect { fd: server, group: GROUP }.entry());
         assert_eq!(fields(&host.wait_for(1)[0]), (4, 8, false));
@@ -182,7 +187,7 @@ fn short_send_with_skipped_success_is_reported() {
         host.push(2, quiet(&big));
         let short = host.wait_for(1)[0];
         assert!(short.result > 0 && (short.result as usize) < big.len(), "{short:?}");
-        // On Linux, the loopback may move bytes meanwhile, which makes space.
+        // On Linux, the loopback may move bytes in the meantime, which frees space.
         let full = (0..1000).find_map(|_| {
             host.push(3, quiet(&big));
             let again = host.wait_for(1)[0];
@@ -261,7 +266,8 @@ fn multishot_poll_reports_each_arrival() {
     });
 }
 
-/// A timeout whose duration is in memory of the test, which may change once the entry was consumed.
+/// Creates a timeout whose duration is in the test's memory, which may change once the entry has
+/// been consumed.
 fn timeout(after: &op::TimeSpec) -> Entry {
     let addr = std::ptr::from_ref(after) as u64;
     const NONE: op::TimeSpec = op::TimeSpec { seconds: 0, nanoseconds: 0 };
@@ -330,7 +336,7 @@ fn enter_runs_twenty_work_items_unless_it_waits_for_more() {
         }
         pass_time(&host, QUIET_PERIOD);
         host.ring.enter(Wait::No).unwrap();
-        assert_eq!(host.ring.ready(), 0, "deferred work runs only if asked for");
+        assert_eq!(host.ring.ready(), 0, "deferred work ran without being requested");
         assert!(host.ring.work_pending());
         assert_eq!(host.reap().len(), 20);
         let wait = Wait::For { completions: 25, timeout: Some(QUIET_PERIOD) };
@@ -341,7 +347,7 @@ fn enter_runs_twenty_work_items_unless_it_waits_for_more() {
     });
 }
 
-/// Lets time pass without entering this ring: through another one.
+/// Lets time pass through another ring, without entering this one.
 fn pass_time(host: &Host, time: Duration) {
     let mut other = Host::over(host.kernel.clone(), 1, 1);
     let entered = other.ring.enter(Wait::For { completions: 1, timeout: Some(time) }).unwrap();

@@ -1,4 +1,5 @@
-//! Features that only a simulated kernel has: virtual time, a configurable network, other kernels, and limits.
+//! Features that only a simulated kernel has: virtual time, a configurable network, other kernel
+//! versions, and limits.
 
 use crate::common::*;
 use annulus_kernel::*;
@@ -14,7 +15,7 @@ fn builder_with_link(change: impl FnOnce(&mut Link)) -> Builder {
     Sim::builder(1).link(link)
 }
 
-/// How much virtual time `body` takes.
+/// Returns how much virtual time `body` takes.
 fn virtual_time_of(host: &mut Host, body: impl FnOnce(&mut Host)) -> Duration {
     let before = host.kernel.now();
     body(host);
@@ -99,7 +100,10 @@ fn each_connection_has_the_whole_bandwidth() {
                 taken.iter().filter(|c| c.user_data == 2).map(|c| c.result as usize).sum::<usize>();
         }
     });
-    assert!(is_about(carried, Duration::from_millis(500)), "{carried:?} for half a second's bytes");
+    assert!(
+        is_about(carried, Duration::from_millis(500)),
+        "{carried:?} for the bytes of half a second"
+    );
 }
 
 #[test]
@@ -112,7 +116,11 @@ fn connect_retries_while_backlog_is_full() {
         let (address, len) = (address.as_ptr(), address.len() as u32);
         host.push(n, op::Connect { fd, address, len }.entry());
     }
-    assert_eq!(host.drain_until_quiet().len(), 2, "a backlog of one has two, as on Linux");
+    assert_eq!(
+        host.drain_until_quiet().len(),
+        2,
+        "like on Linux, a backlog of one holds two connections"
+    );
     host.accept(listener);
     let waited =
         virtual_time_of(&mut host, |host| assert_eq!(fields(&host.wait_for(1)[0]), (2, 0, false)));
@@ -152,11 +160,7 @@ fn descriptor_limit_is_enforced_and_closed_numbers_are_reused() {
     host.push(1, op::AcceptMulti { fd: listener }.entry());
     assert_eq!(fields(&host.wait_for(1)[0]), (1, errno(Errno::MFILE), false));
     host.kernel.close(third);
-    assert_eq!(
-        host.accept(listener),
-        third,
-        "the connection has waited, and takes the lowest number"
-    );
+    assert_eq!(host.accept(listener), third, "the waiting connection must take the lowest number");
 }
 
 #[test]

@@ -40,7 +40,11 @@ fn half_closed_connection_still_carries_the_other_direction() {
             assert_eq!(host.send(first, b"last bytes"), 10);
             host.kernel.shutdown(first, Shutdown::Write).unwrap();
             assert_eq!(host.recv_to_end(second), b"last bytes");
-            assert_eq!(host.recv(second).unwrap(), b"", "the end is sticky");
+            assert_eq!(
+                host.recv(second).unwrap(),
+                b"",
+                "the end of the stream must be reported again"
+            );
             assert_eq!(host.send(first, b"more"), errno(Errno::PIPE));
             assert_eq!(host.send(second, b"still open"), 10);
             host.kernel.close(second);
@@ -173,7 +177,7 @@ fn operation_continues_after_its_descriptor_is_closed() {
         assert!(
             ends.contains(&(1, errno(Errno::CANCELED), false)) && ends.contains(&(2, 0, false))
         );
-        // The last reference is dropped, and the connection closed.
+        // The last reference is gone, so the connection is closed.
         assert_eq!(host.recv(client).unwrap(), b"");
         buffers.unregister(&host.ring);
     });
@@ -252,7 +256,7 @@ fn send_waits_while_peer_reads_slowly() {
         let (client, server) = host.pair();
         let bytes: Vec<u8> = (0..8 << 20).map(|i| (i % 251) as u8).collect();
         host.push(1, send(client, &bytes, WAITALL_FLAGS));
-        assert_eq!(host.drain_until_quiet(), [], "8 MiB do not fit into a socket");
+        assert_eq!(host.drain_until_quiet(), [], "8 MiB fitted into a socket");
         let mut got = Vec::new();
         while got.len() < bytes.len() {
             let mut memory = vec![0; 65_536];
@@ -269,7 +273,7 @@ fn send_waits_while_peer_reads_slowly() {
             };
             got.extend_from_slice(&memory[..part.result as usize]);
         }
-        assert!(got == bytes, "what was sent arrived, in order");
+        assert!(got == bytes, "bytes were lost or reordered");
     });
 }
 

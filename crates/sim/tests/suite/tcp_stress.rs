@@ -1,4 +1,5 @@
-//! TCP under all faults, with many seeds: no byte is lost, duplicated or reordered, and nothing is left open.
+//! TCP under all faults, with many seeds: no byte is lost, duplicated or reordered, and nothing is
+//! left open.
 
 use crate::common::tcp_stress::{StressSize, TcpStress};
 use crate::common::{Host, each_seed};
@@ -6,14 +7,14 @@ use annulus_kernel::{Kernel, Linux};
 use annulus_sim::{Builder, Fault, Faults, Profile, Sim};
 use std::rc::Rc;
 
-/// Seeds of a run.
 const SEED_COUNT: u64 = 500;
 
 fn small() -> StressSize {
     StressSize { connections: 4, bytes: 6_000, buffers: 8, buffer: 128 }
 }
 
-/// The seed determines the whole run: the version of the kernel, the network, the faults, the program.
+/// Runs a seed, which determines everything: the kernel version, the network, the faults, and the
+/// program.
 fn stress(seed: u64) -> Rc<Sim> {
     let profile = if seed.is_multiple_of(4) { Profile::old() } else { Profile::current() };
     run(Sim::builder(seed).profile(profile).chaos(), seed)
@@ -22,7 +23,7 @@ fn stress(seed: u64) -> Rc<Sim> {
 fn run(builder: Builder, seed: u64) -> Rc<Sim> {
     let sim = builder.build();
     let mut host = TcpStress::new(Host::over(sim.clone(), 8, 16), seed, small()).run();
-    // Segments in flight between closed sockets arrive.
+    // Segments in flight between closed sockets still arrive.
     sim.set_faults(Faults::none());
     assert_eq!(host.drain_until_quiet(), []);
     assert_eq!(sim.sockets(), 0);
@@ -53,7 +54,8 @@ fn every_fault_occurs() {
             sim.trace_lines().iter().any(|text| text.ends_with(&line))
         })
     };
-    // A reset loses bytes, segments are for datagrams, and edges for epoll: those three have other tests.
+    // A reset loses bytes, segmented sends need datagrams, and edges need epoll. Other tests cover
+    // these three.
     let others = [Fault::Reset, Fault::SegmentsRefused, Fault::NeedlessEdge];
     let all = Fault::ALL.iter().filter(|fault| !others.contains(fault));
     let idle: Vec<_> = all.filter(|&&fault| !occurs(fault)).collect();

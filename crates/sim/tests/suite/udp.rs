@@ -33,7 +33,11 @@ fn recv_into_short_buffer_truncates_and_reports_it() {
         assert_eq!((got.bytes, got.result, got.flags), (vec![7; 30], 30, msg::TRUNC));
         let got = host.recv_msg(b, 30, 0, msg::TRUNC).unwrap();
         assert_eq!((got.bytes.len(), got.result, got.flags), (30, 100, msg::TRUNC));
-        assert_eq!(host.recv_some(b, 30), Ok(30), "a receive without a header does not report it");
+        assert_eq!(
+            host.recv_some(b, 30),
+            Ok(30),
+            "a receive without a header must not report the truncation"
+        );
         assert_eq!(host.drain_until_quiet(), []);
     });
 }
@@ -197,7 +201,7 @@ fn multishot_recvmsg_ends_when_cancelled_or_out_of_buffers() {
         assert_eq!(buffers.framed(&taken[0], layout).bytes, [0; 9]);
         host.push(1, recv_msg_multi(b, &header, 0));
         let taken = host.drain_until_quiet();
-        // The last buffer is used. The kernel tries again, and finds no buffer.
+        // After the last buffer, the kernel tries again and finds none.
         let outcomes: Vec<_> = taken.iter().map(fields).collect();
         assert_eq!(outcomes, [(1, 25, true), (1, errno(Errno::NOBUFS), false)]);
         buffers.unregister(&host.ring);
@@ -260,7 +264,7 @@ fn recvmsg_returns_only_requested_control_messages() {
             assert_eq!(got.controls(), [Control::PacketInfo { local, interface: 1 }, mark]);
             assert_eq!(host.send_msg(a, Some(&to), b"x", &[]), 1);
             let got = host.recv_msg(b, 10, 8, 0).unwrap();
-            assert_eq!((got.result, got.flags), (1, msg::CTRUNC), "no space for any");
+            assert_eq!((got.result, got.flags), (1, msg::CTRUNC), "no control message fits");
         }
     });
 }
@@ -338,7 +342,7 @@ fn group_members_receive_multicast() {
             host.kernel.set_multicast(leaver, leave).unwrap();
             assert_eq!(host.send_to(a, &to, b"rest"), 4);
             host.drain_until_quiet();
-            // All sockets bound to the group receive, as long as one is a member.
+            // All sockets bound to the group receive, as long as one of them is a member.
             assert_eq!(members.map(|fd| host.recv_now(fd)), [received; 2]);
         }
         assert_eq!(refused(host.kernel.set_multicast(members[1], leave)), Errno::ADDRNOTAVAIL);

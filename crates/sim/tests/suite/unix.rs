@@ -7,7 +7,7 @@ use annulus_ring::*;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A unique name.
+/// Returns a unique name.
 fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -236,7 +236,8 @@ fn send_that_waited_for_space_arrives_empty() {
             let got = if expected < sent { (1, expected) } else { (0, 0) };
             assert_eq!((host.wait_for_user_data(2).result, memory[0]), got);
         }
-        // So a send must not wait: the bytes were copied, and dropped, before the socket was found full.
+        // So a send must not wait: the bytes were copied and dropped before the socket was found
+        // full.
         assert_eq!(host.wait_for_user_data(1).result, 0);
     });
 }
@@ -320,7 +321,7 @@ fn empty_datagram_ends_multishot_recv() {
     });
 }
 
-/// Descriptors as a control message.
+/// Encodes descriptors for a control message.
 fn descriptor_bytes(fds: &[Fd]) -> Vec<u8> {
     fds.iter().flat_map(|fd| fd.raw().to_ne_bytes()).collect()
 }
@@ -368,12 +369,24 @@ fn unreceived_descriptors_are_closed() {
             });
             let got = host.recv_msg(other, 1, 8, 0).unwrap();
             assert_eq!((got.result, got.flags & msg::CTRUNC), (1, msg::CTRUNC));
-            assert_eq!(host.send(ends[0], b"x"), errno(Errno::PIPE), "no space");
+            assert_eq!(
+                host.send(ends[0], b"x"),
+                errno(Errno::PIPE),
+                "a descriptor that did not fit was not closed"
+            );
             assert_eq!(host.recv_some(other, 1), Ok(1));
-            assert_eq!(host.send(ends[1], b"x"), errno(Errno::PIPE), "a receive without a header");
-            assert_eq!(host.send(ends[2], b"x"), 1, "in flight");
+            assert_eq!(
+                host.send(ends[1], b"x"),
+                errno(Errno::PIPE),
+                "a receive without a header did not close the descriptor"
+            );
+            assert_eq!(host.send(ends[2], b"x"), 1, "a descriptor in flight was closed");
             host.kernel.close(other);
-            assert_eq!(host.send(ends[2], b"x"), errno(Errno::PIPE), "it will not be read");
+            assert_eq!(
+                host.send(ends[2], b"x"),
+                errno(Errno::PIPE),
+                "the descriptor in flight was not closed"
+            );
         }
     });
 }
