@@ -1,4 +1,4 @@
-//! The guide: how to write programs with this runtime, a subject a page.
+//! The guide: how to write programs with this runtime, one subject per page.
 //!
 //! | page | for |
 //! |---|---|
@@ -9,17 +9,17 @@
 //! | [`fairness`] | the budget of a task, long computations, blocking calls |
 //! | [`drivers`] | io_uring, epoll, and what `annulus doctor` says |
 //! | [`files`] | reading, writing and sending files, and which calls leave the loop |
-//! | [`shards`] | a runtime a core |
+//! | [`shards`] | one runtime per core |
 //! | [`testing`] | client and server on a simulated kernel: virtual time, faults, one seed |
 //! | [`simulated_network`] | your service on a simulated network: partitions, crashes, a failing seed and its replay |
-//! | [`tuning`] | which setting is worth a measurement |
+//! | [`tuning`] | which settings are worth a measurement |
 //! | [`observing`] | statistics, tasks, and a program that hangs |
 //! | [`shutting_down`] | from a signal to the last byte sent |
 //! | [`inside_tokio`] | guest mode: sockets and files of annulus in tasks of tokio, on one thread |
-//! | [`tokio_beside`] | tokio on a thread of its own, for a library that needs it |
+//! | [`tokio_beside`] | tokio on its own thread, for a library that needs it |
 //! | [`coming_from_tokio`] | a table of equivalents, and the differences that matter |
 
-// The attributes are there with the feature `macros` only.
+// The attribute macros exist only with the feature `macros`.
 #![cfg_attr(not(feature = "macros"), allow(rustdoc::broken_intra_doc_links))]
 
 macro_rules! pages {
