@@ -1,4 +1,4 @@
-//! Readiness of descriptors that code of other crates reads and writes.
+//! Readiness of descriptors that other code reads and writes.
 
 use crate::base::budget;
 use crate::runtime::core::Core;
@@ -14,18 +14,20 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// Waits until a descriptor is ready, so that code that is not of this crate can use it without blocking: inotify, an eventfd, a timerfd,
-/// netlink, a TUN device, the socket of `libpq` or of X11.
+/// Waits until a descriptor is ready, so that code outside this crate can use it without blocking:
+/// inotify, an eventfd, a timerfd, netlink, a TUN device, or the socket of `libpq` or X11.
 ///
-/// Nothing is read or written by this. So none of its futures loses anything when dropped: bytes to be read still are there. The
-/// descriptor should be non-blocking (`O_NONBLOCK`): readiness is a hint, and another process that shares it may be quicker.
+/// This type reads and writes nothing, so dropping one of its futures loses nothing. The descriptor
+/// should be non-blocking (`O_NONBLOCK`): readiness is a hint, and another process that shares the
+/// descriptor may be faster.
 ///
-/// The runtime polls a duplicate of the descriptor, when a task waits, for what is so at that moment. So it need not be read until it
-/// is empty, several of these may have the same descriptor, and that may be one of a socket of this crate. It stays open until this is
+/// When a task waits, the runtime polls a duplicate of the descriptor for its readiness at that
+/// moment. The descriptor therefore need not be read until it is empty, several `AsyncFd`s may
+/// share it, and it may belong to a socket of this crate. It stays open until the `AsyncFd` is
 /// dropped.
 ///
-/// Any number of tasks may wait for each direction; all of them are woken. A descriptor that is always ready takes of the task's budget,
-/// so that the other tasks run.
+/// Any number of tasks may wait for each direction, and all of them are woken. Waiting for a
+/// descriptor that is always ready consumes the task's budget, so other tasks can run.
 ///
 /// ```
 /// use annulus::io::AsyncFd;
@@ -34,11 +36,11 @@ use std::task::{Context, Poll, ready};
 ///
 /// # annulus::run(async {
 /// let counter = AsyncFd::new(eventfd(0, EventfdFlags::NONBLOCK)?)?;
-/// write(&counter, &7_u64.to_ne_bytes())?; // As another thread would, or the kernel.
+/// write(&counter, &7_u64.to_ne_bytes())?; // As another thread or the kernel would do.
 /// let mut value = [0; 8];
 /// loop {
 ///     let mut guard = counter.readable().await?;
-///     // Clears the readiness if the read would block: then the next `readable` waits.
+///     // Clears the readiness if the read would block, so that the next `readable` waits.
 ///     if let Ok(outcome) = guard.try_io(|fd| Ok(read(fd, &mut value)?)) {
 ///         outcome?;
 ///         break;
@@ -54,11 +56,11 @@ pub struct AsyncFd<T: AsFd> {
     inner: T,
 }
 
-/// The poll of a descriptor, which ends when this is dropped.
+/// The poll of a descriptor. Dropping it ends the poll.
 struct Polled {
     core: Rc<Core>,
     slot: u32,
-    /// The duplicate, closed behind the poll; `None` if the owner's descriptor is polled.
+    /// The duplicate, closed after the poll has ended; `None` if the owner's descriptor is polled.
     _duplicate: Option<OwnedFd>,
 }
 
@@ -72,15 +74,16 @@ impl Drop for Polled {
 }
 
 impl<T: AsFd> AsyncFd<T> {
-    /// Waits for this descriptor.
+    /// Prepares to wait for this descriptor.
     ///
     /// # Errors
-    /// `InvalidInput` for a regular file or a directory, which are always ready, however long a read takes: [`File`](crate::fs::File)
-    /// reads those. Out of descriptors; outside a runtime; `Unsupported` under a simulated kernel.
+    /// `InvalidInput` for a regular file or a directory, which are always ready, however long a
+    /// read takes (use [`File`](crate::fs::File) for those); if no descriptor is left; outside a
+    /// runtime; `Unsupported` on a simulated kernel.
     pub fn new(inner: T) -> io::Result<Self> {
         let core = current::get()?;
         if !core.kernel.real_descriptors() {
-            let text = "a real descriptor cannot be awaited in a simulation";
+            let text = "a simulation cannot wait for a real descriptor";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         let fd = inner.as_fd();
@@ -90,43 +93,45 @@ impl<T: AsFd> AsyncFd<T> {
         Ok(Self { polled: Polled { core, slot, _duplicate: Some(duplicate) }, inner })
     }
 
-    /// Waits for a descriptor of this crate, which stays the same and is used for nothing else, so that it needs no duplicate.
+    /// Prepares to wait for a descriptor of this crate. It stays the same and is used for nothing
+    /// else, so it needs no duplicate.
     pub(crate) fn of_own(core: Rc<Core>, inner: T, what: &'static str) -> io::Result<Self> {
         let slot = core.enter()?.polls.add(inner.as_fd(), what);
         Ok(Self { polled: Polled { core, slot, _duplicate: None }, inner })
     }
 
-    /// Waits until something can be read, or the end or an error is there. Ready at once if it was before, and the readiness was not
-    /// [cleared](ReadyGuard::clear_ready).
+    /// Waits until the descriptor has bytes, the end or an error to read. Ready at once if it was
+    /// ready before and the readiness has not been [cleared](ReadyGuard::clear_ready).
     ///
     /// Cancel-safe.
     ///
     /// # Errors
-    /// Why the descriptor cannot be polled; or after the runtime's end.
+    /// If the descriptor cannot be polled, or if the runtime has ended.
     pub async fn readable(&self) -> io::Result<ReadyGuard<'_, T>> {
         poll_fn(|cx| self.poll_read_ready(cx)).await
     }
 
-    /// Waits until something can be written, or an error is there; otherwise as [`readable`](Self::readable).
+    /// Waits until bytes can be written or there is an error. Otherwise like
+    /// [`readable`](Self::readable).
     ///
     /// # Errors
-    /// As [`readable`](Self::readable).
+    /// The errors of [`readable`](Self::readable).
     pub async fn writable(&self) -> io::Result<ReadyGuard<'_, T>> {
         poll_fn(|cx| self.poll_write_ready(cx)).await
     }
 
-    /// As [`readable`](Self::readable), by polling. Every task that polled is woken.
+    /// Polls like [`readable`](Self::readable). Every task that has polled is woken.
     ///
     /// # Errors
-    /// As [`readable`](Self::readable).
+    /// The errors of [`readable`](Self::readable).
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<ReadyGuard<'_, T>>> {
         self.poll_ready(Interest::Readable, cx)
     }
 
-    /// As [`writable`](Self::writable), by polling. Every task that polled is woken.
+    /// Polls like [`writable`](Self::writable). Every task that has polled is woken.
     ///
     /// # Errors
-    /// As [`writable`](Self::writable).
+    /// The errors of [`writable`](Self::writable).
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<ReadyGuard<'_, T>>> {
         self.poll_ready(Interest::Writable, cx)
     }
@@ -144,10 +149,10 @@ impl<T: AsFd> AsyncFd<T> {
         Poll::Ready(Ok(ReadyGuard { fd: self, interest }))
     }
 
-    /// Calls `io`, at once. If that would block, the direction is not ready.
+    /// Calls `io` at once. If it would block, the direction is no longer ready.
     ///
     /// # Errors
-    /// The errors of `io`, `WouldBlock` among them.
+    /// The errors of `io`, including `WouldBlock`.
     pub fn try_io<R>(
         &self,
         interest: Interest,
@@ -158,10 +163,11 @@ impl<T: AsFd> AsyncFd<T> {
         outcome
     }
 
-    /// As [`try_io`](Self::try_io), for code that changes the object that has the descriptor.
+    /// Like [`try_io`](Self::try_io), but for code that changes the object that owns the
+    /// descriptor.
     ///
     /// # Errors
-    /// As [`try_io`](Self::try_io).
+    /// The errors of [`try_io`](Self::try_io).
     pub fn try_io_mut<R>(
         &mut self,
         interest: Interest,
@@ -172,12 +178,14 @@ impl<T: AsFd> AsyncFd<T> {
         outcome
     }
 
-    /// Waits until the descriptor is ready and calls `io`, again and again until that does not fail with `WouldBlock`.
+    /// Waits until the descriptor is ready and calls `io`, and repeats this until `io` does not
+    /// fail with `WouldBlock`.
     ///
-    /// As cancel-safe as `io`: it is not called without its result being returned, but for one that would block.
+    /// As cancel-safe as `io`: after each call that would not block, the result is returned without
+    /// waiting.
     ///
     /// # Errors
-    /// The errors of `io`, but `WouldBlock`; and as [`readable`](Self::readable).
+    /// The errors of `io`, except `WouldBlock`, and the errors of [`readable`](Self::readable).
     pub async fn async_io<R>(
         &self,
         interest: Interest,
@@ -191,10 +199,11 @@ impl<T: AsFd> AsyncFd<T> {
         }
     }
 
-    /// As [`async_io`](Self::async_io), for code that changes the object that has the descriptor.
+    /// Like [`async_io`](Self::async_io), but for code that changes the object that owns the
+    /// descriptor.
     ///
     /// # Errors
-    /// As [`async_io`](Self::async_io).
+    /// The errors of [`async_io`](Self::async_io).
     pub async fn async_io_mut<R>(
         &mut self,
         interest: Interest,
@@ -221,24 +230,25 @@ impl<T: AsFd> AsyncFd<T> {
         }
     }
 
-    /// The object that has the descriptor.
+    /// Returns the object that owns the descriptor.
     pub fn get_ref(&self) -> &T {
         &self.inner
     }
 
-    /// The object that has the descriptor. If another is put in its place, the first one is waited for all the same.
+    /// Returns the object that owns the descriptor. If it is replaced, waits still refer to the
+    /// original descriptor.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.inner
     }
 
-    /// The object that has the descriptor, which is no longer waited for.
+    /// Stops waiting, and returns the object that owns the descriptor.
     pub fn into_inner(self) -> T {
         self.inner
     }
 }
 
 /// # Errors
-/// `InvalidInput` for a descriptor that epoll refuses since it is always ready.
+/// `InvalidInput` for a descriptor that epoll refuses because it is always ready.
 fn check(fd: BorrowedFd<'_>) -> io::Result<()> {
     let (what, instead) = match descriptor::file_type(fd)? {
         FileType::RegularFile => ("a regular file", "fs::File"),
@@ -268,7 +278,7 @@ impl<T: AsFd + fmt::Debug> fmt::Debug for AsyncFd<T> {
     }
 }
 
-/// A direction of an [`AsyncFd`] that is ready, until that is cleared.
+/// A direction of an [`AsyncFd`] that is ready until it is cleared.
 ///
 /// ```
 /// use annulus::io::AsyncFd;
@@ -297,10 +307,11 @@ pub struct ReadyGuard<'a, T: AsFd> {
 }
 
 impl<'a, T: AsFd> ReadyGuard<'a, T> {
-    /// Calls `io`. If that would block, the direction is not ready.
+    /// Calls `io`. If it would block, the direction is no longer ready.
     ///
     /// # Errors
-    /// [`TryIoError`] if `io` has failed with `WouldBlock`; else its outcome is in the `Ok`.
+    /// [`TryIoError`] if `io` failed with `WouldBlock`. Any other result of `io` is inside the
+    /// `Ok`.
     pub fn try_io<R>(
         &mut self,
         io: impl FnOnce(&'a AsyncFd<T>) -> io::Result<R>,
@@ -314,7 +325,8 @@ impl<'a, T: AsFd> ReadyGuard<'a, T> {
         }
     }
 
-    /// The direction is not ready: the next wait polls the descriptor again. Nothing is lost if it is.
+    /// Marks the direction as not ready, so the next wait polls the descriptor again. If it is
+    /// ready after all, nothing is lost.
     pub fn clear_ready(&mut self) {
         self.fd.clear(self.interest);
     }
@@ -326,7 +338,7 @@ impl<T: AsFd> fmt::Debug for ReadyGuard<'_, T> {
     }
 }
 
-/// The call would have blocked: the descriptor was not ready after all.
+/// The error of a call that would have blocked: the descriptor was not ready after all.
 #[derive(Debug)]
 pub struct TryIoError(());
 

@@ -1,4 +1,4 @@
-//! Copies in both directions of two streams, as proxies make them.
+//! Copies between two streams in both directions, as in a proxy.
 
 use super::AsyncStream;
 use super::idle_timeout::{IdleTimeout, Progress};
@@ -11,11 +11,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// Copies everything that `a` receives to `b`, and everything that `b` receives to `a`, until both have ended: the bytes of each
-/// direction, that from `a` to `b` first.
+/// Copies everything that `a` receives to `b`, and everything that `b` receives to `a`, until both
+/// have ended. Returns the number of bytes in each direction, `a` to `b` first.
 ///
-/// The end of one stream shuts down the sending side of the other; the other direction continues. Streams of this crate pass their
-/// leases on without a copy, and a stream whose peer does not read is not received from for the other.
+/// The end of one stream shuts down the sending side of the other, while the other direction
+/// continues. Streams of this crate pass on their leases without a copy. If the peer of one stream
+/// does not read, nothing more is received from the other.
 ///
 /// ```
 /// use annulus::io::copy_bidirectional;
@@ -37,12 +38,15 @@ use std::time::Duration;
 ///
 /// # What dropping the future does
 ///
-/// Both streams stay as they are. Bytes that were received from a stream of this crate were queued at the other, if that is one, too,
-/// and are sent. A stream of a program's own may lose the piece that it had not wholly taken.
+/// Both streams stay as they are. If both belong to this crate, all received bytes have been queued
+/// on the other stream, and are sent. With any other stream as the sink, the part of the current
+/// piece that it has not accepted is lost.
 ///
 /// # Errors
-/// The first error of a direction, of the same kind; `TimedOut` after an [`idle_timeout`](CopyBidirectional::idle_timeout). It wraps a
-/// [`CopyError`], with the direction that failed and how many bytes had gone. Bytes that were taken in the other direction are sent.
+/// The first error of either direction, with the same kind, or `TimedOut` after an
+/// [`idle_timeout`](CopyBidirectional::idle_timeout). It wraps a [`CopyError`], which has the
+/// direction that failed and the numbers of bytes copied. Bytes that were accepted in the other
+/// direction are sent.
 pub fn copy_bidirectional<'a, A: AsyncStream, B: AsyncStream>(
     a: &'a mut A,
     b: &'a mut B,
@@ -53,8 +57,8 @@ pub fn copy_bidirectional<'a, A: AsyncStream, B: AsyncStream>(
 
 /// The future of [`copy_bidirectional`], with its limits.
 ///
-/// Between two sockets of this crate bytes are passed on by the runtime, while the task sleeps: it is polled at the ends, at errors, and
-/// if a stream's send queue is full.
+/// Between two sockets of this crate, the runtime passes on bytes while the task sleeps. The task
+/// is polled only at the end of a stream, at errors, and when a send queue is full.
 ///
 /// ```
 /// use annulus::io::copy_bidirectional;
@@ -82,46 +86,50 @@ pub struct CopyBidirectional<'a, A, B> {
     /// From `a` to `b`, and the other way.
     forth: OneDirection,
     back: OneDirection,
-    /// `back` was polled first the last time: they take turns.
+    /// Whether `back` was polled first last time. The directions alternate.
     back_first: bool,
-    /// The time without progress after which the copy fails; `None` is no limit.
+    /// The time without progress after which the copy fails, or `None` for no limit.
     idle: Option<Box<IdleTimeout>>,
 }
 
 impl<A, B> CopyBidirectional<'_, A, B> {
-    /// Ends the copy with an error of kind `TimedOut` once nothing has gone in either direction for `limit`, or up to a quarter longer: what
-    /// has gone is looked at four times in that time, so that a message reads no clock. The time begins now. Both streams stay as they are:
-    /// dropping them sends queued bytes, and closes them.
+    /// Fails the copy with an error of kind `TimedOut` once no bytes have been transferred in either
+    /// direction for `limit`, or up to a quarter longer. Progress is checked four times per limit, so
+    /// messages need no clock read. The time starts now. Both streams stay as they are; dropping them
+    /// sends their queued bytes and closes them.
     ///
-    /// Bytes count when they are taken, and those that a stream of this crate has queued again when the send ends that they are part of. So
-    /// a peer that reads slowly has to take a queue's worth within the limit, which is [`send_bound`](crate::Builder::send_bound).
+    /// Bytes count when they are accepted, and bytes queued by a stream of this crate count again when
+    /// the send that contains them ends. A peer that reads slowly must therefore take a whole queue,
+    /// [`send_bound`](crate::Builder::send_bound), within the limit.
     ///
     /// # Panics
-    /// The future, when polled outside a runtime.
+    /// The future panics when it is polled outside a runtime.
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle = Some(Box::new(IdleTimeout::new(limit)));
         self
     }
 
-    /// Copies at most so many bytes in each direction: one that has reached its limit ends as at the end of its source, which keeps
-    /// the rest. Every call replaces the limits; bytes that have gone already count.
+    /// Limits the number of bytes in each direction. A direction that reaches its limit ends as if
+    /// its source had ended, and the rest stays in the source. Each call replaces the limits. Bytes
+    /// that have already been copied count.
     pub fn limits(mut self, a_to_b: u64, b_to_a: u64) -> Self {
         self.forth.transfer.set_limit(a_to_b);
         self.back.transfer.set_limit(b_to_a);
         self
     }
 
-    /// The bytes that were taken in each direction up to now, that from the first to the second stream first.
+    /// Returns the number of bytes accepted in each direction so far, first to second stream first.
     pub fn copied(&self) -> (u64, u64) {
         (self.forth.transfer.copied(), self.back.transfer.copied())
     }
 }
 
 impl<A: AsyncStream, B: AsyncStream> CopyBidirectional<'_, A, B> {
-    /// True once both directions have ended.
+    /// Returns true once both directions have ended.
     fn poll_both(&mut self, cx: &mut Context<'_>) -> Result<bool, (Option<Direction>, io::Error)> {
         let in_direction = |direction| move |error| (Some(direction), error);
-        // The directions take turns in being first: a direction that always has something may take the whole budget.
+        // The directions alternate in being first, because a direction that always has bytes may
+        // use up the whole budget.
         let mut ended = true;
         self.back_first = !self.back_first;
         for back in [self.back_first, !self.back_first] {
@@ -147,7 +155,7 @@ impl<A: AsyncStream, B: AsyncStream> CopyBidirectional<'_, A, B> {
         Progress { copied: self.copied(), unsent: (to_b, to_a) }
     }
 
-    /// No byte goes from here on.
+    /// Stops both directions: nothing more is passed on.
     fn stop(&mut self) {
         self.forth.transfer.stop();
         self.back.transfer.stop();
@@ -180,7 +188,7 @@ impl<A, B> fmt::Debug for CopyBidirectional<'_, A, B> {
     }
 }
 
-/// A direction of [`copy_bidirectional`], named by a [`CopyError`].
+/// A direction of [`copy_bidirectional`], as reported by a [`CopyError`].
 ///
 /// ```
 /// use annulus::io::Direction;
@@ -201,7 +209,7 @@ pub enum Direction {
     BToA,
 }
 
-/// Why [`copy_bidirectional`] has failed: the value inside of its [`io::Error`].
+/// Why [`copy_bidirectional`] failed. This is the value inside its [`io::Error`].
 ///
 /// ```
 /// use annulus::io::{CopyError, Direction};
@@ -220,17 +228,17 @@ pub struct CopyError {
 }
 
 impl CopyError {
-    /// The direction in which receiving or sending failed; `None` for a time-out.
+    /// Returns the direction in which receiving or sending failed, or `None` for a timeout.
     pub fn direction(&self) -> Option<Direction> {
         self.direction
     }
 
-    /// The bytes that were taken in each direction, that from the first to the second stream first.
+    /// Returns the number of bytes accepted in each direction, first to second stream first.
     pub fn copied(&self) -> (u64, u64) {
         self.copied
     }
 
-    /// The error of the stream.
+    /// Returns the error of the stream.
     pub fn io_error(&self) -> &io::Error {
         &self.error
     }
@@ -248,16 +256,16 @@ impl fmt::Display for CopyError {
     }
 }
 
-// The text includes the text of the cause, which is therefore not the source.
+// The message includes the text of the cause, so the cause is not the `source`.
 impl Error for CopyError {}
 
-/// One direction: copies, then passes the end on.
+/// One direction: copies, then passes on the end.
 struct OneDirection {
     transfer: Transfer,
-    state: State,
+    phase: Phase,
 }
 
-enum State {
+enum Phase {
     Copying,
     Ending,
     Ended,
@@ -265,7 +273,7 @@ enum State {
 
 impl OneDirection {
     fn new() -> Self {
-        Self { transfer: Transfer::new(u64::MAX), state: State::Copying }
+        Self { transfer: Transfer::new(u64::MAX), phase: Phase::Copying }
     }
 
     fn poll(
@@ -275,16 +283,16 @@ impl OneDirection {
         to: &mut impl AsyncStream,
     ) -> Poll<io::Result<()>> {
         loop {
-            match self.state {
-                State::Copying => {
+            match self.phase {
+                Phase::Copying => {
                     ready!(self.transfer.poll(cx, from, to))?;
-                    self.state = State::Ending;
+                    self.phase = Phase::Ending;
                 }
-                State::Ending => {
+                Phase::Ending => {
                     ready!(to.poll_shutdown(cx))?;
-                    self.state = State::Ended;
+                    self.phase = Phase::Ended;
                 }
-                State::Ended => return Poll::Ready(Ok(())),
+                Phase::Ended => return Poll::Ready(Ok(())),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Copies between files and streams, each in the cheapest way.
+//! Copies between files and streams, each with the cheapest available method.
 
 use super::copy_ends::{CopySink, CopySource, Sink, Source};
 use super::send_file::{send_file, send_pieces};
@@ -12,21 +12,25 @@ use std::ops::{Bound, RangeBounds};
 use std::pin::pin;
 use std::task::Poll;
 
-/// The most bytes that are copied at a time from a file without a cursor.
-const PIECE: usize = 64 * 1024;
+/// Maximum size of a piece when copying from a file without a cursor.
+const MAX_PIECE_BYTES: usize = 64 * 1024;
 
-/// Copies everything from the first one's position to its end; the number of bytes. It returns when the last byte was taken: from a
-/// file by a stream of this crate, as its `send` returns; from another stream by the kernel; by the page cache for a file; and else by a
+/// Copies everything from the current position of `from` to its end, and returns the number of
+/// bytes. It returns once the last byte has been accepted: when copying from a file to a stream of
+/// this crate, as soon as its `send` would return; from a stream to such a stream, once the kernel
+/// has taken the byte; to a file, once it is in the page cache; and to any other sink, after a
 /// flush.
 ///
 /// From file to file, and between their [streams](crate::fs::FileStream), holes stay holes.
 ///
-/// From a file in memory to a stream of this crate no bytes are copied in user space (`sendfile`), except if at most 16 KiB are asked for, or
-/// less is left of the file: those are read, and leave with the bytes sent before. From a stream the leases are written or sent. Files go
-/// with everything that implements [`AsyncRecv`] or [`AsyncSend`], and these with each other.
+/// From a cached file to a stream of this crate, no bytes are copied in user space (`sendfile`),
+/// unless at most 16 KiB are requested or left in the file; those are read, and leave together with
+/// the bytes sent before. From a stream, the leases themselves are written or sent. Files can be
+/// combined with everything that implements [`AsyncRecv`] or [`AsyncSend`], and these with each
+/// other.
 ///
-/// A peer that has gone is an error. That raises no SIGPIPE, unless the program has begun to handle that signal after pages of a file
-/// were first sent to the socket.
+/// It is an error if the peer is gone. This raises no SIGPIPE, unless the program started to handle
+/// that signal after pages of a file were first sent to the socket.
 ///
 /// ```
 /// use annulus::io::copy;
@@ -50,22 +54,27 @@ const PIECE: usize = 64 * 1024;
 ///
 /// # What dropping the future does
 ///
-/// A part was copied, and a second copy continues behind it: bytes that were received from a stream are sent or written all the same, and a
-/// file's cursor stands behind the copied bytes; a write to a file that was under way may end after the second copy. From file to file,
-/// or between their [streams](crate::fs::FileStream), both cursors move at the end, so a second copy starts from the beginning; unless the
-/// target was opened for append: then each piece counts once it is on its way, as from a stream. From or to a file that cannot seek, the
-/// piece that was read last may be lost. From a stream to a sink of a program's own, the rest of a piece is lost of which the sink has taken a part, or nothing
-/// yet.
+/// Some bytes have been copied, and a second copy continues after them. Bytes received from a
+/// stream are still sent or written, and the cursor of a file is after the copied bytes. A write to
+/// a file that was in flight may end after the second copy.
+///
+/// There are exceptions. From file to file, or between their [streams](crate::fs::FileStream), both
+/// cursors move only at the end, so a second copy starts from the beginning, unless the target was
+/// opened for append: then each piece counts once its write has started, as from a stream. From or
+/// to a file that cannot seek, the piece that was read last may be lost. From a stream to a sink
+/// that does not belong to this crate, the part of the current piece that the sink has not accepted
+/// is lost.
 ///
 /// # Errors
-/// The errors of reading and of writing. An error of the source comes behind the bytes that came before it: while the sink's peer does not read,
-/// it waits for that. If writing to a file fails, its cursor stands behind the written bytes, and so does the cursor of a file that is the
-/// source; of a stream, the rest of the piece that was received last is lost.
+/// The errors of reading and of writing. An error of the source is returned after the bytes before
+/// it have been accepted, so it waits while the sink's peer does not read. If writing to a file
+/// fails, its cursor is after the written bytes, and so is the cursor of a source file. If the
+/// source is a stream, the rest of the piece that was received last is lost.
 pub async fn copy(from: &mut impl CopySource, to: &mut impl CopySink) -> io::Result<u64> {
     copy_at_most(from, to, u64::MAX).await
 }
 
-/// As [`copy`], but of at most `limit` bytes: later bytes stay in the source.
+/// Like [`copy`], but copies at most `limit` bytes. Later bytes stay in the source.
 ///
 /// ```
 /// # annulus::run(async {
@@ -77,7 +86,7 @@ pub async fn copy(from: &mut impl CopySource, to: &mut impl CopySink) -> io::Res
 /// ```
 ///
 /// # Errors
-/// As [`copy`].
+/// The errors of [`copy`].
 pub async fn copy_at_most(
     from: &mut impl CopySource,
     to: &mut impl CopySink,
@@ -110,12 +119,14 @@ pub async fn copy_at_most(
     }
 }
 
-/// Copies a part of a file to a stream, behind the bytes sent before; the number of bytes, which is less than asked for only at the file's
-/// end. The cursor is neither used nor moved, so that several copies of one file may run at once. For parts of files to files there is
-/// [`File::read_at`] and [`File::write_at`].
+/// Copies a part of a file to a stream, after the bytes sent before, and returns the number of
+/// bytes. It is less than requested only at the end of the file. The cursor is neither used nor
+/// moved, so several copies of one file may run at the same time. To copy a part of a file to
+/// another file, use [`File::read_at`] and [`File::write_at`].
 ///
-/// Bytes that a stream of this crate has queued, such as the head of an answer, leave in the same packets as the first pages, if those are in
-/// memory: at once, or with the turn if the part is a small one, as in [`copy`]. The rules for SIGPIPE there hold here, too.
+/// Bytes that a stream of this crate has queued, such as the head of a response, leave in the same
+/// packets as the first pages if those are cached: at once, or at the end of the turn if the part
+/// is small, as in [`copy`], whose rules about SIGPIPE also apply.
 ///
 /// ```no_run
 /// use annulus::fs::File;
@@ -129,10 +140,10 @@ pub async fn copy_at_most(
 ///
 /// # What dropping the future does
 ///
-/// A part was sent; how much of it is not known.
+/// An unknown number of bytes has been sent.
 ///
 /// # Errors
-/// As [`copy`]; `InvalidInput` for a range that ends before it begins.
+/// The errors of [`copy`], and `InvalidInput` for a range that ends before it starts.
 pub async fn copy_range(
     from: &File,
     range: impl RangeBounds<u64>,
@@ -149,13 +160,14 @@ pub async fn copy_range(
         Bound::Unbounded => u64::MAX,
     };
     let Some(len) = end.checked_sub(start) else {
-        let text = format!("a range from {start} to {end}: it must not end before it begins");
+        let text = format!("the range {start} to {end} ends before it starts");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     };
     send_part(from, start, len, to, |_| Ok(())).await
 }
 
-/// Sends `len` bytes of a file. `moved` is called at each step, without an await since it was made.
+/// Sends `len` bytes of a file. `moved` is called after each step, without an await between the
+/// step and the call.
 async fn send_part(
     from: &File,
     start: u64,
@@ -180,8 +192,8 @@ async fn between_files(from: &File, to: &File, limit: u64) -> io::Result<u64> {
     ended.map(|()| copied)
 }
 
-/// Copies to the end of a file opened for append. The source's cursor moves once a piece was handed over: that piece is then written
-/// whatever becomes of the copy.
+/// Copies to the end of a file opened for append. The source's cursor moves once a piece has been
+/// handed over. That piece is written even if the copy is dropped.
 async fn append(from: &File, to: &File, limit: u64) -> io::Result<u64> {
     let cached = to.through_the_cache().await?;
     to.check_dropped_writes()?;
@@ -189,14 +201,16 @@ async fn append(from: &File, to: &File, limit: u64) -> io::Result<u64> {
     while copied < limit {
         drop(from.settled().await?);
         let start = from.move_cursor(0)?;
-        let most = usize::try_from(limit - copied).map_or(PIECE, |left| left.min(PIECE));
+        let most = usize::try_from(limit - copied)
+            .map_or(MAX_PIECE_BYTES, |left| left.min(MAX_PIECE_BYTES));
         let mut piece = from.read_piece(start, most).await?;
         piece.truncate(most);
         if piece.is_empty() {
             break;
         }
         let (len, mut written) = (piece.len(), 0);
-        // From here to the first poll of the write nothing waits, so the copy cannot be dropped in between.
+        // Nothing waits between here and the first poll of the write, so the copy cannot be dropped
+        // there.
         from.move_cursor(len as i64)?;
         let ended = to.write_detached(piece.into(), cached.as_ref(), &mut written).await;
         copied += written as u64;
@@ -208,8 +222,9 @@ async fn append(from: &File, to: &File, limit: u64) -> io::Result<u64> {
     Ok(copied)
 }
 
-/// Copies from or to a file without a cursor, such as a pipe or a terminal, in pieces. A piece that was read and is not taken by the sink
-/// when this is dropped is lost. A file takes a piece at once, and a pipe when it is written.
+/// Copies from or to a file without a cursor, such as a pipe or a terminal, in pieces. If this is
+/// dropped, a piece that was read but not accepted by the sink is lost. A file accepts a piece at
+/// once, a pipe once it has been written.
 async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> {
     let (mut copied, mut unflushed) = (0, false);
     let cached = match &to {
@@ -221,12 +236,14 @@ async fn in_order(from: &File, mut to: Sink<'_>, limit: u64) -> io::Result<u64> 
         Sink::Send(_) => None,
     };
     while copied < limit {
-        let most = usize::try_from(limit - copied).map_or(PIECE, |left| left.min(PIECE));
+        let most = usize::try_from(limit - copied)
+            .map_or(MAX_PIECE_BYTES, |left| left.min(MAX_PIECE_BYTES));
         let mut read = pin!(from.read_once(Vec::with_capacity(most)));
         let (count, bytes) = poll_fn(|cx| {
             let polled = read.as_mut().poll(cx);
             match &mut to {
-                // The source is quiet, and may be so until its other end has the bytes held back.
+                // The source is idle, possibly until its peer gets the bytes that the sink holds
+                // back.
                 Sink::Send(to) if polled.is_pending() && unflushed => {
                     unflushed = to.poll_flush(cx)?.is_pending();
                     Poll::Pending

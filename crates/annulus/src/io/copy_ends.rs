@@ -6,7 +6,8 @@ use crate::net::StreamHandle;
 use std::future::poll_fn;
 use std::io;
 
-/// A source of [`copy`](super::copy()): a [`File`], or a type that implements [`AsyncRecv`]. It is sealed: implement `AsyncRecv`.
+/// A source of [`copy`](super::copy()): a [`File`], or a type that implements [`AsyncRecv`]. This
+/// trait is sealed; implement `AsyncRecv` instead.
 ///
 /// ```
 /// use annulus::io::{CopySink, CopySource, copy};
@@ -20,7 +21,7 @@ use std::io;
 /// # }).unwrap();
 /// ```
 ///
-/// Half of a stream has one direction:
+/// A half of a stream has only one direction:
 ///
 /// ```compile_fail,E0277
 /// async fn backwards(from: &mut annulus::net::SendHalf, to: &mut annulus::net::RecvHalf) {
@@ -30,14 +31,15 @@ use std::io;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be copied from",
     label = "neither an `fs::File` nor an `io::AsyncRecv`",
-    note = "`io::copy` reads files, streams, their receiving halves, pipes, `&[u8]`, and what implements `io::AsyncRecv`"
+    note = "`io::copy` reads files, streams, their receiving halves, pipes, `&[u8]`, and types that implement `io::AsyncRecv`"
 )]
 pub trait CopySource: sealed::Sealed<Source<'static>> {
     #[doc(hidden)]
     fn source(&mut self) -> Source<'_>;
 }
 
-/// A sink of [`copy`](super::copy()): a [`File`], or a type that implements [`AsyncSend`]. It is sealed: implement `AsyncSend`.
+/// A sink of [`copy`](super::copy()): a [`File`], or a type that implements [`AsyncSend`]. This
+/// trait is sealed; implement `AsyncSend` instead.
 ///
 /// ```
 /// use annulus::io::{CopySink, copy};
@@ -53,7 +55,7 @@ pub trait CopySource: sealed::Sealed<Source<'static>> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be copied to",
     label = "neither an `fs::File` nor an `io::AsyncSend`",
-    note = "`io::copy` writes to files, streams, their sending halves, pipes, `Vec<u8>`, and what implements `io::AsyncSend`"
+    note = "`io::copy` writes to files, streams, their sending halves, pipes, `Vec<u8>`, and types that implement `io::AsyncSend`"
 )]
 pub trait CopySink: sealed::Sealed<Sink<'static>> {
     #[doc(hidden)]
@@ -75,7 +77,7 @@ pub enum Sink<'a> {
 }
 
 impl Source<'_> {
-    /// The file that is read, if it is one, or the stream of one.
+    /// Returns the file, if the source is a file or the stream of one.
     pub(super) fn file(&mut self) -> Option<&File> {
         match self {
             Self::File(file) => Some(file),
@@ -83,7 +85,8 @@ impl Source<'_> {
         }
     }
 
-    /// Like [`file`](Self::file), but with the cursor behind the last byte that was consumed, and no call at it in flight.
+    /// Like [`file`](Self::file), but with the cursor after the last consumed byte, and no call at
+    /// the cursor in flight.
     pub(super) async fn settled_file(&mut self) -> io::Result<Option<&File>> {
         match self {
             Self::File(file) => settled(file).await.map(Some),
@@ -93,7 +96,7 @@ impl Source<'_> {
 }
 
 impl Sink<'_> {
-    /// The file that is written, if it is one, or the stream of one.
+    /// Returns the file, if the sink is a file or the stream of one.
     pub(super) fn file(&mut self) -> Option<&File> {
         match self {
             Self::File(file) => Some(file),
@@ -101,7 +104,8 @@ impl Sink<'_> {
         }
     }
 
-    /// Like [`file`](Self::file), but with the cursor where the next byte is written, and no call at it in flight.
+    /// Like [`file`](Self::file), but with the cursor where the next byte will be written, and no
+    /// call at the cursor in flight.
     pub(super) async fn settled_file(&mut self) -> io::Result<Option<&File>> {
         match self {
             Self::File(file) => settled(file).await.map(Some),
@@ -120,16 +124,16 @@ async fn stream_settled(stream: Option<&mut FileStream>) -> io::Result<Option<&F
     settled(stream.file()).await.map(Some)
 }
 
-/// A stream of this crate, for copies that know more ways than `AsyncSend` has.
+/// A stream of this crate, for copies that can do more than `AsyncSend` offers.
 #[expect(missing_debug_implementations, reason = "not nameable")]
 pub struct OwnStream<'a> {
     pub(crate) handle: &'a StreamHandle,
-    /// `sendfile` to it does not wait.
+    /// Whether `sendfile` to the stream never blocks.
     pub(crate) takes_pages: bool,
 }
 
 impl OwnStream<'_> {
-    /// Bytes that were queued, and that the kernel has not taken.
+    /// Returns the number of queued bytes that the kernel has not taken.
     pub fn unsent(&self) -> usize {
         self.handle.unsent()
     }

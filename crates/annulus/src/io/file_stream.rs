@@ -1,4 +1,4 @@
-//! A file as a stream: [`AsyncRecv`] and [`AsyncSend`].
+//! A file as a stream: its [`AsyncRecv`] and [`AsyncSend`].
 
 use super::{AsyncRecv, AsyncSend};
 use crate::bytes::chunk::Chunk;
@@ -21,9 +21,9 @@ impl AsyncRecv for FileStream {
 
     fn consume(&mut self, n: usize) {
         let shown = self.unread().len();
-        assert!(n <= shown, "consume({n}) of {shown} bytes that are shown");
+        assert!(n <= shown, "consume({n}), but only {shown} bytes are shown");
         self.consumed += n;
-        // The end is forgotten even if nothing was there to consume: the next call looks again.
+        // The end is discarded even if there was nothing to consume, so the next call checks again.
         self.ended = false;
     }
 
@@ -61,9 +61,10 @@ impl AsyncSend for FileStream {
         Poll::Ready(Ok(queued))
     }
 
-    /// Queues the whole chunk, and does not copy it, once the writes before it are done.
+    /// Queues the whole chunk without copying it, once the previous writes are done.
     fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
-        // For no bytes, too: a copy takes bytes from its source once they are queued at once.
+        // Also for an empty chunk: a copy takes bytes from its source only once they would be
+        // queued at once.
         ready!(self.poll_write_next(cx))?;
         let total = chunk.len();
         if total == 0 {
@@ -86,13 +87,14 @@ impl AsyncSend for FileStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready once everything was written: by the page cache, not by the device, for which there is [`File::sync_data`](crate::fs::File::sync_data).
-    /// After an error the bytes stay queued, and each call tries to write them again.
+    /// Ready once everything has been written to the page cache. To wait for the device, call
+    /// [`File::sync_data`](crate::fs::File::sync_data). After an error the bytes stay queued, and
+    /// each call tries to write them again.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_written(cx)
     }
 
-    /// As [`poll_flush`](Self::poll_flush): the descriptor is closed when the stream is dropped.
+    /// Like [`poll_flush`](Self::poll_flush). The descriptor is closed when the stream is dropped.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_written(cx)
     }

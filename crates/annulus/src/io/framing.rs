@@ -1,21 +1,23 @@
-//! Where a piece of a stream ends: frames by their length, parts by a delimiter or the end of the stream, and lines of text.
+//! Splitting a stream into frames (by length), parts (by a delimiter or the end of the stream) and
+//! lines of text.
 
 use super::recv::AsyncRecv;
 use crate::bytes::lease::Lease;
 use std::io::{self, BufRead, ErrorKind};
 
-/// The next frame, as far as the bytes that are shown determine it.
+/// What the shown bytes say about the next frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// The stream has ended before a frame.
+    /// The stream has ended, and no frame has started.
     End,
     /// More bytes are needed to find the length.
     Unknown,
-    /// The length of the frame, of which all or a part is there.
+    /// The length of the frame, which may not have arrived completely.
     Of(usize),
 }
 
-/// Asks `length` about the bytes that are shown; fewer than `wanted` are the last of the stream.
+/// Calls `length` with the shown bytes. If there are fewer than `wanted`, the stream ends after
+/// them.
 ///
 /// # Errors
 /// See [`AsyncRecv::read_frame`](super::AsyncRecv::read_frame).
@@ -40,20 +42,19 @@ pub(super) fn check_frame(
         }
         Some(len) if len > limit => Err(above(&format!("a frame of {len} bytes"), limit)),
         Some(len) => Ok(Frame::Of(len)),
-        None if there >= limit => Err(above(
-            &format!("a frame of unknown length, of which {there} bytes have come,"),
-            limit,
-        )),
+        None if there >= limit => {
+            Err(above(&format!("a frame of unknown length, with {there} bytes so far,"), limit))
+        }
         None => Ok(Frame::Unknown),
     }
 }
 
-/// More came than the limit allows.
+/// Returns the error for more bytes than the limit allows.
 pub(super) fn above(what: &str, limit: usize) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("{what} is above the limit of {limit}"))
 }
 
-/// Lines of text, without their `\n` or `\r\n`: see [`AsyncRecv::lines`].
+/// Lines of text without their `\n` or `\r\n`, created by [`AsyncRecv::lines`].
 ///
 /// ```
 /// use annulus::io::AsyncRecv;
@@ -77,14 +78,15 @@ impl<R: AsyncRecv> Lines<R> {
         Self { from, limit }
     }
 
-    /// The next line; `None` at the end of the stream. The last line need not end with `\n`.
+    /// Returns the next line, or `None` at the end of the stream. The last line need not end with
+    /// `\n`.
     ///
-    /// Cancel-safe: until the line is there, nothing is taken.
+    /// Cancel-safe: nothing is consumed until the whole line has arrived.
     ///
     /// # Errors
-    /// The errors of receiving. `InvalidData` for a line of more bytes than the limit, naming both numbers: it stays, and
-    /// [`skip_until`](AsyncRecv::skip_until) of the stream goes past it. `InvalidData` if a line is not UTF-8: the next call goes on
-    /// behind it.
+    /// The errors of receiving. `InvalidData`, with both numbers, for a line that is longer than
+    /// the limit. It stays in the stream, and [`skip_until`](AsyncRecv::skip_until) skips it.
+    /// `InvalidData` if a line is not UTF-8; the next call continues after it.
     pub async fn next_line(&mut self) -> io::Result<Option<String>> {
         let Some(bytes) = self.from.recv_until(b'\n', self.limit).await? else { return Ok(None) };
         let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
@@ -93,21 +95,21 @@ impl<R: AsyncRecv> Lines<R> {
         text(line).map(|line| Some(line.to_owned()))
     }
 
-    /// The stream that the lines come from.
+    /// Returns the underlying stream.
     pub fn get_mut(&mut self) -> &mut R {
         &mut self.from
     }
 
-    /// The stream that the lines come from. Nothing that was not returned is lost.
+    /// Returns the underlying stream. Bytes that were not returned are still in it.
     pub fn into_inner(self) -> R {
         self.from
     }
 }
 
-/// How many bytes there are up to a delimiter and with it; `None` if there is none.
+/// Returns the number of bytes up to and including the delimiter, or `None` if it does not occur.
 fn find(delimiter: u8, bytes: &[u8]) -> Option<usize> {
     let mut rest = bytes;
-    // Reading a slice cannot fail; the standard library looks at several bytes at once.
+    // Reading a slice cannot fail. The standard library searches several bytes at a time.
     let count = BufRead::skip_until(&mut rest, delimiter).unwrap_or_default();
     (count > 0 && bytes[count - 1] == delimiter).then_some(count)
 }
@@ -171,7 +173,7 @@ pub(super) async fn read_line(
     Ok(bytes.len())
 }
 
-/// The bytes as text.
+/// Converts a line to text.
 pub(super) fn text(bytes: &[u8]) -> io::Result<&str> {
     std::str::from_utf8(bytes).map_err(|error| {
         let text = format!("a line of {} bytes is not UTF-8: {error}", bytes.len());
@@ -222,7 +224,7 @@ mod tests {
     use super::find;
 
     #[test]
-    fn a_delimiter_is_counted() {
+    fn find_counts_the_delimiter() {
         let found = [&b""[..], b"\n", b"a", b"ab\nc\n", b"ab\n"].map(|bytes| find(b'\n', bytes));
         assert_eq!(found, [None, Some(1), None, Some(3), Some(3)]);
     }

@@ -1,4 +1,4 @@
-//! A limit on the time in which nothing goes over a connection.
+//! A limit on the time without traffic on a connection.
 
 use crate::time::{Sleep, sleep_until};
 use crate::timers::Instant;
@@ -8,61 +8,62 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// How often progress is looked for within the limit. Bytes that go meanwhile read no clock.
-const LOOKS: u32 = 4;
+/// Number of progress checks per limit. Between checks, transferred bytes cost no clock read.
+const CHECKS_PER_LIMIT: u32 = 4;
 
-/// Bytes that had gone at some time; any difference is progress.
+/// The number of bytes transferred at some point in time. Any difference is progress.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Bytes taken in each direction.
+    /// Bytes accepted in each direction.
     pub(super) copied: (u64, u64),
-    /// Bytes queued at each stream and not sent yet.
+    /// Bytes queued on each stream but not sent yet.
     pub(super) unsent: (usize, usize),
 }
 
 /// Measures the time without progress.
 pub(super) struct IdleTimeout {
     limit: Duration,
-    /// The last progress, and when it was seen.
+    /// The progress at the last check that found a difference, and the time of that check.
     seen: Progress,
     since: Instant,
-    /// The progress is looked at some times in each limit, not at each byte.
-    next_look: Sleep,
+    /// Fires at the next check.
+    next_check: Sleep,
 }
 
 impl IdleTimeout {
     pub(super) fn new(limit: Duration) -> Self {
         let since = Instant::now();
-        let next_look = sleep_until(since + Self::pause(limit));
-        Self { limit, seen: Progress::default(), since, next_look }
+        let next_check = sleep_until(since + Self::pause(limit));
+        Self { limit, seen: Progress::default(), since, next_check }
     }
 
-    /// The time between two looks. Never zero: time must pass between them.
+    /// Returns the time between two checks. It is never zero, because time must pass between them.
     fn pause(limit: Duration) -> Duration {
-        (limit / LOOKS).max(Duration::from_nanos(1))
+        (limit / CHECKS_PER_LIMIT).max(Duration::from_nanos(1))
     }
 
-    /// Ready once nothing has gone for as long as the limit, or a quarter longer.
+    /// Ready once there has been no progress for the limit, or up to a quarter longer.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         progress: impl Fn() -> Progress,
     ) -> Poll<io::Error> {
         loop {
-            ready!(Pin::new(&mut self.next_look).poll(cx));
+            ready!(Pin::new(&mut self.next_check).poll(cx));
             let (now, progress) = (Instant::now(), progress());
             if progress != self.seen {
                 (self.seen, self.since) = (progress, now);
             } else if now - self.since >= self.limit {
                 return Poll::Ready(self.error());
             }
-            let last_look = self.since + self.limit;
-            self.next_look.reset(last_look.min(now + Self::pause(self.limit)));
+            let end = self.since + self.limit;
+            self.next_check.reset(end.min(now + Self::pause(self.limit)));
         }
     }
 
     fn error(&self) -> io::Error {
-        let text = format!("nothing has gone for {:?}, the limit of idle_timeout", self.limit);
+        let text =
+            format!("no bytes were transferred for {:?}, the limit of idle_timeout", self.limit);
         io::Error::new(io::ErrorKind::TimedOut, text)
     }
 }

@@ -1,20 +1,21 @@
-//! Moving bytes: the traits of streams, frames and lines, and copies between files and streams.
+//! Moving bytes: the stream traits, frames and lines, and copies between files and streams.
 //!
-//! Received bytes are shown in the buffer that the kernel has filled, and stay in the stream until they are consumed. So code that parses
-//! needs no buffer of its own, and loses nothing if it is dropped.
+//! Received bytes are shown in the buffer that the kernel has filled, and stay in the stream until
+//! they are consumed. Parsers therefore need no buffer of their own, and lose nothing if they are
+//! dropped.
 //!
-//! | to receive | call | what is copied |
+//! | to receive | call | copied |
 //! |---|---|---|
-//! | what has come | [`recv`](AsyncRecv::recv) | nothing |
-//! | a look at it | [`fill_buf`](AsyncRecv::fill_buf) or [`peek`](AsyncRecv::peek), then [`consume`](AsyncRecv::consume) | what spans leases |
-//! | so many bytes | [`recv_exact`](AsyncRecv::recv_exact) | what spans leases |
-//! | messages that contain their length | [`read_frame`](AsyncRecv::read_frame) | what spans leases |
-//! | up to a delimiter | [`recv_until`](AsyncRecv::recv_until) | what spans leases |
+//! | the bytes that have arrived | [`recv`](AsyncRecv::recv) | nothing |
+//! | the same, without consuming them | [`fill_buf`](AsyncRecv::fill_buf) or [`peek`](AsyncRecv::peek), then [`consume`](AsyncRecv::consume) | bytes that span leases |
+//! | a number of bytes | [`recv_exact`](AsyncRecv::recv_exact) | bytes that span leases |
+//! | messages that contain their length | [`read_frame`](AsyncRecv::read_frame) | bytes that span leases |
+//! | up to a delimiter | [`recv_until`](AsyncRecv::recv_until) | bytes that span leases |
 //! | lines of text | [`lines`](AsyncRecv::lines), [`read_line`](AsyncRecv::read_line) | the text |
-//! | into memory of the caller | [`read_exact`](AsyncRecv::read_exact), [`read_to_end`](AsyncRecv::read_to_end) | once |
-//! | by code that asks for tokio's traits, such as `Framed` of `tokio-util` | the feature `tokio-io`; for those of `futures-io`, `tokio_util::compat` on top | once, and not by `AsyncBufRead` |
+//! | into the caller's memory | [`read_exact`](AsyncRecv::read_exact), [`read_to_end`](AsyncRecv::read_to_end) | once |
+//! | in code that needs tokio's traits, such as `Framed` of `tokio-util` | the feature `tokio-io`; for the traits of `futures-io`, `tokio_util::compat` on top | once, except with `AsyncBufRead` |
 //!
-//! Code that is generic over streams asks for [`AsyncRecv`], [`AsyncSend`] or [`AsyncStream`].
+//! Code that is generic over streams uses [`AsyncRecv`], [`AsyncSend`] or [`AsyncStream`].
 
 mod async_fd;
 mod bidirectional;

@@ -1,4 +1,4 @@
-//! The future that shows bytes.
+//! The future that shows received bytes.
 
 use super::recv::AsyncRecv;
 use crate::base::budget;
@@ -7,7 +7,8 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Shows bytes that have come: the future of [`AsyncRecv::fill_buf`] and [`AsyncRecv::peek`]. Dropping it loses nothing.
+/// Shows received bytes: the future of [`AsyncRecv::fill_buf`] and [`AsyncRecv::peek`]. Dropping it
+/// loses nothing.
 ///
 /// ```
 /// # annulus::run(async {
@@ -26,7 +27,8 @@ pub struct Peek<'a, R> {
     /// `None` once ready.
     from: Option<&'a mut R>,
     n: usize,
-    /// An end that was shown to an earlier future is forgotten.
+    /// Whether the future has been polled. The first poll discards an end that was shown to an
+    /// earlier future.
     has_begun: bool,
 }
 
@@ -41,18 +43,19 @@ impl<'a, R: AsyncRecv> Future for Peek<'a, R> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let n = self.n;
-        let from = self.from.take().expect("polled after its end");
+        let from = self.from.take().expect("the future was polled after it had completed");
         if !std::mem::replace(&mut self.has_begun, true) {
             from.consume(0);
         }
-        // Asked twice, since a borrow that is returned in one case only would last in the other, too.
+        // Polled twice, because a borrow that is returned in one branch would also last in the
+        // other.
         if from.poll_peek(cx, n)?.is_pending() {
             self.from = Some(from);
             return Poll::Pending;
         }
         match budget::poll_free(|| from.poll_peek(cx, n)) {
             Poll::Pending => Poll::Ready(Err(io::Error::other(
-                "poll_peek was ready, and pending before anything was consumed: it must stay ready",
+                "poll_peek was ready and then pending before anything was consumed; it must stay ready",
             ))),
             ready => ready,
         }
@@ -64,10 +67,10 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
-    /// Is ready every other time, against the rule of the trait.
-    struct Fickle(bool);
+    /// Is ready on every other call, which violates the contract of the trait.
+    struct ReadyEveryOtherCall(bool);
 
-    impl AsyncRecv for Fickle {
+    impl AsyncRecv for ReadyEveryOtherCall {
         fn poll_peek(&mut self, _: &mut Context<'_>, _: usize) -> Poll<io::Result<&[u8]>> {
             self.0 = !self.0;
             if self.0 { Poll::Ready(Ok(b"some")) } else { Poll::Pending }
@@ -77,12 +80,12 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_hides_what_it_has_shown_is_an_error() {
-        let mut from = Fickle(false);
+    fn peek_at_a_source_that_does_not_stay_ready_is_an_error() {
+        let mut from = ReadyEveryOtherCall(false);
         let mut peek = Peek::new(&mut from, 1);
         let cx = &mut Context::from_waker(Waker::noop());
         let Poll::Ready(Err(error)) = Pin::new(&mut peek).poll(cx) else {
-            panic!("pending for ever, or ready with bytes that are not shown");
+            panic!("the future is pending, or ready with bytes that are no longer shown");
         };
         assert!(error.to_string().contains("poll_peek"), "{error}");
     }

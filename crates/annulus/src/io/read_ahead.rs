@@ -1,30 +1,30 @@
-//! Bytes that an adapter has read and not given out yet.
+//! Bytes that an adapter has read but not returned yet.
 
-/// Memory of the first read, in bytes.
-const FIRST: usize = 8 * 1024;
+/// Size of the memory for the first read.
+const INITIAL_BYTES: usize = 8 * 1024;
 
-/// Bytes that were read ahead, in memory that grows with them.
+/// Bytes that were read ahead, in memory that grows as needed.
 #[derive(Default)]
 pub(super) struct ReadAhead {
     memory: Vec<u8>,
     start: usize,
     end: usize,
-    /// The last read has found the end, and nothing was consumed since.
+    /// Whether the last read reached the end, and nothing has been consumed since.
     ended: bool,
 }
 
 impl ReadAhead {
-    /// The bytes.
+    /// Returns the bytes that were read ahead.
     pub(super) fn shown(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
-    /// Whether more is to be read, so that `n` bytes and at least one are shown.
-    pub(super) fn wants(&self, n: usize) -> bool {
+    /// Returns true if more must be read so that at least `n` bytes, and at least one, are shown.
+    pub(super) fn needs_more(&self, n: usize) -> bool {
         !self.ended && self.shown().len() < n.max(1)
     }
 
-    /// Memory to read into, at least one byte.
+    /// Returns memory to read into, at least one byte.
     pub(super) fn free(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -34,12 +34,12 @@ impl ReadAhead {
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.end == self.memory.len() {
-            self.memory.resize((2 * self.end).max(FIRST), 0);
+            self.memory.resize((2 * self.end).max(INITIAL_BYTES), 0);
         }
         &mut self.memory[self.end..]
     }
 
-    /// `count` bytes were read into the free memory; none at the end of the stream.
+    /// Records that `count` bytes were read into the free memory: 0 at the end of the stream.
     pub(super) fn filled(&mut self, count: usize) {
         self.end += count;
         self.ended = count == 0;
@@ -47,12 +47,12 @@ impl ReadAhead {
 
     pub(super) fn consume(&mut self, n: usize) {
         let shown = self.shown().len();
-        assert!(n <= shown, "consume({n}) of {shown} bytes that are shown");
+        assert!(n <= shown, "consume({n}), but only {shown} bytes are shown");
         self.start += n;
         self.ended = false;
     }
 
-    /// The bytes, as owned memory.
+    /// Returns the bytes as owned memory.
     pub(super) fn into_vec(mut self) -> Vec<u8> {
         self.memory.truncate(self.end);
         self.memory.drain(..self.start);
@@ -70,19 +70,23 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_was_consumed_is_used_again() {
+    fn consumed_memory_is_reused() {
         let mut ahead = ReadAhead::default();
-        fill(&mut ahead, &[1; FIRST - 1]);
+        fill(&mut ahead, &[1; INITIAL_BYTES - 1]);
         fill(&mut ahead, &[2]);
-        ahead.consume(FIRST - 2);
-        assert_eq!((ahead.free().len(), ahead.shown()), (FIRST - 2, &[1, 2][..]));
-        fill(&mut ahead, &[3; FIRST - 2]);
-        assert_eq!(ahead.free().len(), FIRST, "it grows only if all of it is unread");
+        ahead.consume(INITIAL_BYTES - 2);
+        assert_eq!((ahead.free().len(), ahead.shown()), (INITIAL_BYTES - 2, &[1, 2][..]));
+        fill(&mut ahead, &[3; INITIAL_BYTES - 2]);
+        assert_eq!(
+            ahead.free().len(),
+            INITIAL_BYTES,
+            "the memory grows only if all of it is unread"
+        );
         assert_eq!(ahead.shown()[..3], [1, 2, 3]);
-        ahead.consume(FIRST);
-        assert_eq!(ahead.free().len(), 2 * FIRST);
+        ahead.consume(INITIAL_BYTES);
+        assert_eq!(ahead.free().len(), 2 * INITIAL_BYTES);
         fill(&mut ahead, &[4, 5, 6]);
         ahead.consume(1);
-        assert_eq!(ahead.into_vec(), [5, 6], "without what was consumed, and what is free");
+        assert_eq!(ahead.into_vec(), [5, 6], "the owned memory has only the unread bytes");
     }
 }

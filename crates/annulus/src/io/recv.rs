@@ -1,4 +1,4 @@
-//! The trait of streams that receive bytes, for code that is generic over them.
+//! The trait for receiving bytes, for code that is generic over streams.
 
 use super::framing::{self, Frame, Lines};
 use super::peek::Peek;
@@ -9,18 +9,21 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
 
-/// Receives bytes into memory of its own, where they can be looked at before they are taken.
+/// Receives bytes into the stream's own memory, where they can be inspected before they are
+/// consumed.
 ///
-/// It is implemented by [`TcpStream`](crate::net::TcpStream), [`UnixStream`](crate::net::UnixStream) and
-/// [`RecvHalf`](crate::net::RecvHalf), for which nothing is copied that was received in one piece; by `&[u8]`, for tests; and by whatever
-/// shows its bytes, such as a TLS session: [`poll_peek`](Self::poll_peek) and [`consume`](Self::consume) suffice, and all other methods
-/// are made of them. Code that asks for `impl AsyncRecv` runs over all of these.
+/// It is implemented by [`TcpStream`](crate::net::TcpStream),
+/// [`UnixStream`](crate::net::UnixStream) and [`RecvHalf`](crate::net::RecvHalf), which do not copy
+/// bytes that were received in one piece, and by `&[u8]`, for tests. Other types that can show
+/// their bytes, such as a TLS session, can implement it too: [`poll_peek`](Self::poll_peek) and
+/// [`consume`](Self::consume) suffice, and all other methods are provided. Code that takes `impl
+/// AsyncRecv` works with all of these.
 ///
 /// ```
 /// use annulus::io::AsyncRecv;
 /// use annulus::net::TcpListener;
 ///
-/// /// The value of the header that a request must have.
+/// /// Returns the value of the `Host` header.
 /// async fn host(mut request: impl AsyncRecv) -> std::io::Result<Option<String>> {
 ///     let mut lines = (&mut request).lines(1024);
 ///     while let Some(line) = lines.next_line().await? {
@@ -45,57 +48,60 @@ use std::task::{Context, Poll, ready};
 /// # }).unwrap();
 /// ```
 ///
-/// # Cancel-safety
+/// # Cancel safety
 ///
-/// Methods that return leases or show bytes lose nothing if their future is dropped: bytes that have come are shown or returned by the next
-/// call. Methods that fill the caller's memory ([`read_exact`](Self::read_exact), [`read_to_end`](Self::read_to_end)) leave there what they
+/// Methods that return leases or show bytes lose nothing if their future is dropped: the next call
+/// shows or returns the bytes that have arrived. Methods that fill the caller's memory
+/// ([`read_exact`](Self::read_exact), [`read_to_end`](Self::read_to_end)) leave there what they
 /// have read.
 #[expect(async_fn_in_trait, reason = "futures stay on the thread of their runtime")]
 #[diagnostic::on_unimplemented(
-    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and one of `futures-io` in `tokio_util::compat` before"
+    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and a `futures-io` stream in `tokio_util::compat` first"
 )]
 pub trait AsyncRecv {
-    /// Shows the next bytes in one piece: at least `n` of them, and at least one; fewer only at the end of the stream, none if nothing
-    /// is left. They stay until they are consumed.
+    /// Shows the next bytes in one piece: at least `n` of them, and at least one. At the end of the
+    /// stream it shows fewer, and none if nothing is left. The bytes stay until they are consumed.
     ///
-    /// A call that was ready is ready again, and shows the same bytes, until [`consume`](Self::consume) is called. This includes the end of
-    /// the stream, so that code may look at the same bytes several times in one poll. For streams of this crate there is one exception:
-    /// a task that looks more than a thousand times and consumes nothing may have to wait for its next
-    /// [turn](crate::Builder::task_budget).
+    /// A call that was ready is ready again, and shows the same bytes, until
+    /// [`consume`](Self::consume) is called, also at the end of the stream. Code may therefore
+    /// inspect the same bytes several times in one poll. Streams of this crate have one exception:
+    /// a task that peeks more than a thousand times without consuming anything may have to wait
+    /// until its [budget](crate::Builder::task_budget) is renewed.
     ///
     /// # Errors
-    /// The errors of receiving; bytes that came before stay.
+    /// The errors of receiving. Bytes that arrived before the error stay.
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>>;
 
-    /// Drops the first `n` bytes of those that were shown last. If the end was shown, the next look asks again, also after
-    /// `consume(0)`: files grow, and terminals go on.
+    /// Drops the first `n` of the bytes that were shown last. If the end was shown, the next call
+    /// checks for more, also after `consume(0)`: files grow, and terminals continue after an end.
     ///
     /// # Panics
-    /// If fewer were shown.
+    /// If fewer than `n` bytes were shown.
     fn consume(&mut self, n: usize);
 
-    /// Shows the next bytes, at least one; none at the end of the stream.
+    /// Shows the next bytes: at least one, or none at the end of the stream.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek).
+    /// The errors of [`poll_peek`](Self::poll_peek).
     fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         self.poll_peek(cx, 1)
     }
 
-    /// The next bytes; `None` at the end of the stream. The provided method copies the bytes that are shown.
+    /// Returns the next bytes, or `None` at the end of the stream. The provided method copies the
+    /// bytes that are shown.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek).
+    /// The errors of [`poll_peek`](Self::poll_peek).
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
         let lease = Lease::copy_of(ready!(self.poll_fill_buf(cx))?);
         self.consume(lease.len());
         Poll::Ready(Ok((!lease.is_empty()).then_some(lease)))
     }
 
-    /// The next `n` bytes. The provided method copies them.
+    /// Returns the next `n` bytes. The provided method copies them.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek); `UnexpectedEof` if the stream ends before.
+    /// The errors of [`poll_peek`](Self::poll_peek), and `UnexpectedEof` if the stream ends first.
     fn poll_recv_exact(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<Lease>> {
         let shown = if n == 0 { &[] } else { ready!(self.poll_peek(cx, n))? };
         let Some(bytes) = shown.get(..n) else {
@@ -106,10 +112,10 @@ pub trait AsyncRecv {
         Poll::Ready(Ok(lease))
     }
 
-    /// As [`read_frame`](Self::read_frame), by polling.
+    /// Polls for the next frame, like [`read_frame`](Self::read_frame).
     ///
     /// # Errors
-    /// As [`read_frame`](Self::read_frame).
+    /// The errors of [`read_frame`](Self::read_frame).
     fn poll_read_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -137,10 +143,10 @@ pub trait AsyncRecv {
         None
     }
 
-    /// Shows the next bytes, at least one; none at the end of the stream.
+    /// Shows the next bytes: at least one, or none at the end of the stream.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek).
+    /// The errors of [`poll_peek`](Self::poll_peek).
     fn fill_buf(&mut self) -> Peek<'_, Self>
     where
         Self: Sized,
@@ -148,10 +154,11 @@ pub trait AsyncRecv {
         self.peek(1)
     }
 
-    /// As [`fill_buf`](Self::fill_buf), but waits for at least `n` bytes; fewer only at the end of the stream.
+    /// Like [`fill_buf`](Self::fill_buf), but waits for at least `n` bytes. It shows fewer only at
+    /// the end of the stream.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek).
+    /// The errors of [`poll_peek`](Self::poll_peek).
     fn peek(&mut self, n: usize) -> Peek<'_, Self>
     where
         Self: Sized,
@@ -159,10 +166,10 @@ pub trait AsyncRecv {
         Peek::new(self, n)
     }
 
-    /// The next bytes, at least one; `None` at the end of the stream.
+    /// Returns the next bytes, at least one, or `None` at the end of the stream.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek).
+    /// The errors of [`poll_peek`](Self::poll_peek).
     async fn recv(&mut self) -> io::Result<Option<Lease>>
     where
         Self: Sized,
@@ -170,10 +177,12 @@ pub trait AsyncRecv {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// The next `n` bytes as one lease: without a copy if a stream has received them in one piece.
+    /// Returns the next `n` bytes as one lease, without a copy if a stream has received them in one
+    /// piece.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek); `UnexpectedEof`, naming both numbers, if the stream ends before.
+    /// The errors of [`poll_peek`](Self::poll_peek), and `UnexpectedEof`, with both numbers, if the
+    /// stream ends first.
     async fn recv_exact(&mut self, n: usize) -> io::Result<Lease>
     where
         Self: Sized,
@@ -181,11 +190,13 @@ pub trait AsyncRecv {
         poll_fn(|cx| self.poll_recv_exact(cx, n)).await
     }
 
-    /// The bytes up to a delimiter and with it; at the end of the stream those that are left, and then `None`. Without a copy if a stream
-    /// has received them in one piece.
+    /// Returns the bytes up to and including a delimiter. At the end of the stream it returns the
+    /// remaining bytes, and then `None`. Bytes that a stream has received in one piece are not
+    /// copied.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek); `InvalidData`, naming both numbers, if there are more than `limit` bytes: they stay.
+    /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData`, with both numbers, if there
+    /// are more than `limit` bytes, which stay in the stream.
     async fn recv_until(&mut self, delimiter: u8, limit: usize) -> io::Result<Option<Lease>>
     where
         Self: Sized,
@@ -193,17 +204,18 @@ pub trait AsyncRecv {
         framing::recv_until(self, delimiter, limit).await
     }
 
-    /// The next frame, for protocols whose messages contain their own length; `None` at the end of the stream. It is parsed where it was
-    /// received, and is a lease on that memory if it was received in one piece; otherwise its pieces are gathered.
+    /// Returns the next frame, or `None` at the end of the stream, for protocols whose messages
+    /// contain their own length. A frame that was received in one piece is a lease on the memory
+    /// where it was received; otherwise its pieces are gathered.
     ///
-    /// `length` looks at the first bytes of a frame. It returns the length of the whole frame as soon as that is known, which may be
-    /// before the rest has come, and `None` if that takes more bytes. It is called again with more, and may be called again with the
-    /// same bytes.
+    /// `length` inspects the first bytes of a frame. It returns the length of the whole frame as
+    /// soon as it is known, possibly before the rest has arrived, and `None` if it needs more
+    /// bytes. It is called again with more bytes, and may be called again with the same ones.
     ///
     /// ```
     /// use annulus::io::AsyncRecv;
     ///
-    /// /// Frames of a length in two bytes, and as many bytes.
+    /// /// A frame is a length in two bytes, followed by that many bytes.
     /// fn length(bytes: &[u8]) -> std::io::Result<Option<usize>> {
     ///     Ok(bytes.first_chunk().map(|length| 2 + usize::from(u16::from_be_bytes(*length))))
     /// }
@@ -220,9 +232,10 @@ pub trait AsyncRecv {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek), and the errors of `length`. `InvalidData`, naming both numbers, for a frame of more than `limit` bytes,
-    /// before those come, and if `limit` bytes do not suffice to find the length. `UnexpectedEof` if the stream ends within a frame.
-    /// `InvalidInput` for a length of 0. The bytes stay.
+    /// The errors of [`poll_peek`](Self::poll_peek) and of `length`. `InvalidData`, with both
+    /// numbers, for a frame of more than `limit` bytes (before the whole frame has arrived), and if
+    /// `limit` bytes are not enough to find the length. `UnexpectedEof` if the stream ends within a
+    /// frame. `InvalidInput` for a length of 0. The bytes stay in the stream.
     async fn read_frame(
         &mut self,
         limit: usize,
@@ -234,10 +247,11 @@ pub trait AsyncRecv {
         poll_fn(|cx| self.poll_read_frame(cx, limit, &mut length)).await
     }
 
-    /// Copies bytes that have come to `buf`, and returns how many; 0 at the end of the stream, or for an empty `buf`. Cancel-safe.
+    /// Copies received bytes to `buf` and returns their number: 0 at the end of the stream, or for
+    /// an empty `buf`. Cancel-safe.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek).
+    /// The errors of [`poll_peek`](Self::poll_peek).
     async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize>
     where
         Self: Sized,
@@ -245,10 +259,12 @@ pub trait AsyncRecv {
         poll_fn(|cx| poll_read(self, cx, buf)).await
     }
 
-    /// Fills `buf`. If the future is dropped, it is filled in part; [`recv_exact`](Self::recv_exact) loses nothing.
+    /// Fills `buf`. If the future is dropped, `buf` is partly filled;
+    /// [`recv_exact`](Self::recv_exact) loses nothing.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek); `UnexpectedEof`, naming both numbers, if the stream ends before: `buf` is filled in part.
+    /// The errors of [`poll_peek`](Self::poll_peek), and `UnexpectedEof`, with both numbers, if the
+    /// stream ends first. `buf` is then partly filled.
     async fn read_exact(&mut self, buf: &mut [u8]) -> io::Result<()>
     where
         Self: Sized,
@@ -263,12 +279,12 @@ pub trait AsyncRecv {
         Ok(())
     }
 
-    /// Appends the bytes up to a delimiter and with it, or up to the end of the stream; how many. If the future is dropped, a part
-    /// was appended.
+    /// Appends the bytes up to and including a delimiter, or up to the end of the stream, and
+    /// returns their number. If the future is dropped, some of them have been appended.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek); `InvalidData`, naming the limit, if there are more than `limit` bytes: those that were
-    /// appended stay.
+    /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData`, with the limit, if there
+    /// are more than `limit` bytes. Bytes that have been appended stay in `buf`.
     async fn read_until(
         &mut self,
         delimiter: u8,
@@ -281,11 +297,12 @@ pub trait AsyncRecv {
         framing::read_until(self, delimiter, buf, limit).await
     }
 
-    /// Appends a line with its `\n`, or the rest at the end of the stream; how many bytes, 0 at the end. Cancel-safe: until the
-    /// line is there, nothing is taken.
+    /// Appends a line with its `\n`, or the rest at the end of the stream, and returns the number
+    /// of bytes: 0 at the end. Cancel-safe: nothing is consumed until the whole line has arrived.
     ///
     /// # Errors
-    /// As [`recv_until`](Self::recv_until); `InvalidData` if the line is not UTF-8: it is dropped.
+    /// The errors of [`recv_until`](Self::recv_until), and `InvalidData` if the line is not UTF-8.
+    /// That line is dropped.
     async fn read_line(&mut self, line: &mut String, limit: usize) -> io::Result<usize>
     where
         Self: Sized,
@@ -293,7 +310,8 @@ pub trait AsyncRecv {
         framing::read_line(self, line, limit).await
     }
 
-    /// Lines without their ends, of at most `limit` bytes with them; see [`Lines`].
+    /// Returns the lines of the stream without their line ends; see [`Lines`]. A line has at most
+    /// `limit` bytes, including its end.
     fn lines(self, limit: usize) -> Lines<Self>
     where
         Self: Sized,
@@ -301,10 +319,12 @@ pub trait AsyncRecv {
         Lines::new(self, limit)
     }
 
-    /// Appends everything up to the end of the stream; how many bytes. If the future is dropped, a part was appended.
+    /// Appends everything up to the end of the stream, and returns the number of bytes. If the
+    /// future is dropped, some of them have been appended.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek); `InvalidData`, naming the limit, if there are more than `limit` bytes: that many were appended.
+    /// The errors of [`poll_peek`](Self::poll_peek), and `InvalidData`, with the limit, if there
+    /// are more than `limit` bytes. The first `limit` bytes have then been appended.
     async fn read_to_end(&mut self, buf: &mut Vec<u8>, limit: usize) -> io::Result<usize>
     where
         Self: Sized,
@@ -312,11 +332,11 @@ pub trait AsyncRecv {
         framing::read_to_end(self, buf, limit).await
     }
 
-    /// Drops the bytes up to a delimiter and with it, or up to the end of the stream; how many. If the future is dropped, a part
-    /// was dropped.
+    /// Drops the bytes up to and including a delimiter, or up to the end of the stream, and returns
+    /// their number. If the future is dropped, some of them have been dropped.
     ///
     /// # Errors
-    /// As [`poll_peek`](Self::poll_peek).
+    /// The errors of [`poll_peek`](Self::poll_peek).
     async fn skip_until(&mut self, delimiter: u8) -> io::Result<usize>
     where
         Self: Sized,
@@ -325,7 +345,7 @@ pub trait AsyncRecv {
     }
 }
 
-/// Copies bytes that have come to `buf`.
+/// Copies received bytes to `buf`.
 pub(crate) fn poll_read(
     from: &mut (impl AsyncRecv + ?Sized),
     cx: &mut Context<'_>,
@@ -341,7 +361,7 @@ pub(crate) fn poll_read(
     Poll::Ready(Ok(count))
 }
 
-/// The methods that a type takes from another.
+/// Forwards the methods to another value.
 macro_rules! forward {
     ($this:ident => $to:expr) => {
         fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
@@ -395,19 +415,19 @@ impl<R: AsyncRecv + ?Sized> AsyncRecv for Box<R> {
     }
 }
 
-/// For tests: everything has come, and the end behind it.
+/// For tests: everything has arrived, followed by the end.
 impl AsyncRecv for &[u8] {
     fn poll_peek(&mut self, _: &mut Context<'_>, _: usize) -> Poll<io::Result<&[u8]>> {
         Poll::Ready(Ok(self))
     }
 
     fn consume(&mut self, n: usize) {
-        assert!(n <= self.len(), "consume({n}) of {} bytes that are shown", self.len());
+        assert!(n <= self.len(), "consume({n}), but only {} bytes are shown", self.len());
         *self = &self[n..];
     }
 }
 
-/// Takes the methods from those that the type has by itself.
+/// Forwards the methods to the inherent methods of the type.
 macro_rules! of_streams {
     ($($stream:ident)*) => {$(
         impl AsyncRecv for crate::net::$stream {
@@ -422,7 +442,7 @@ macro_rules! of_streams {
 
 of_streams!(TcpStream UnixStream RecvHalf Receiver);
 
-/// A stream of this crate that is received from, for copies that need no task.
+/// A stream of this crate as the source of a copy that needs no task.
 #[expect(missing_debug_implementations, reason = "not nameable")]
 pub struct OwnSource<'a> {
     pub(crate) handle: &'a StreamHandle,

@@ -1,4 +1,4 @@
-//! The trait of streams that send bytes, for code that is generic over them.
+//! The trait for sending bytes, for code that is generic over streams.
 
 use super::copy_ends::OwnStream;
 use super::recv::AsyncRecv;
@@ -11,9 +11,10 @@ use std::task::{Context, Poll, ready};
 
 /// Sends bytes, owned or borrowed.
 ///
-/// It is implemented by [`TcpStream`](crate::net::TcpStream), [`UnixStream`](crate::net::UnixStream) and
-/// [`SendHalf`](crate::net::SendHalf), which send owned bytes without a copy; by `Vec<u8>`, for tests, which takes everything; and by what
-/// a program makes, such as a TLS session, with the three methods that are required.
+/// It is implemented by [`TcpStream`](crate::net::TcpStream),
+/// [`UnixStream`](crate::net::UnixStream) and [`SendHalf`](crate::net::SendHalf), which send owned
+/// bytes without a copy, and by `Vec<u8>`, for tests, which accepts everything. Other types, such
+/// as a TLS session, can implement it with the three required methods.
 ///
 /// ```
 /// use annulus::io::AsyncSend;
@@ -32,33 +33,35 @@ use std::task::{Context, Poll, ready};
 /// ```
 #[expect(async_fn_in_trait, reason = "futures stay on the thread of their runtime")]
 #[diagnostic::on_unimplemented(
-    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and one of `futures-io` in `tokio_util::compat` before"
+    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and a `futures-io` stream in `tokio_util::compat` first"
 )]
 pub trait AsyncSend {
-    /// Takes a part of the bytes, and returns how many; at least one, unless there are none. Pending while none is taken.
+    /// Accepts some of the bytes and returns their number: at least one, unless `bytes` is empty.
+    /// Pending while none can be accepted.
     ///
     /// # Errors
-    /// The errors of sending, also of bytes that were taken before.
+    /// The errors of sending, including errors from sending bytes that were accepted earlier.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
-    /// Ready once those taken leave without further calls: at once for streams of this crate, after the bytes were passed on for
-    /// streams that gather or encrypt them.
+    /// Ready once the accepted bytes will be sent without further calls: at once for streams of
+    /// this crate, and after the bytes have been passed on for streams that buffer or encrypt them.
     ///
     /// # Errors
-    /// As [`poll_write`](Self::poll_write).
+    /// The errors of [`poll_write`](Self::poll_write).
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Sends the bytes that were taken, then ends the sending direction: the peer sees the end of the stream.
+    /// Sends the accepted bytes, then closes the sending direction: the peer sees the end of the
+    /// stream.
     ///
     /// # Errors
-    /// As [`poll_write`](Self::poll_write).
+    /// The errors of [`poll_write`](Self::poll_write).
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// As [`poll_write`](Self::poll_write), of several slices, one behind the other. The provided method writes the first that has
-    /// bytes.
+    /// Like [`poll_write`](Self::poll_write), but for several slices in order. The provided method
+    /// writes the first slice that is not empty.
     ///
     /// # Errors
-    /// As [`poll_write`](Self::poll_write).
+    /// The errors of [`poll_write`](Self::poll_write).
     fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,
@@ -68,10 +71,11 @@ pub trait AsyncSend {
         self.poll_write(cx, first.map_or(&[], |slice| slice))
     }
 
-    /// Takes all bytes of a chunk; while it is pending, those that are not taken stay in it. The provided method copies them.
+    /// Accepts all bytes of a chunk. While it is pending, the bytes that have not been accepted
+    /// stay in the chunk. The provided method copies them.
     ///
     /// # Errors
-    /// As [`poll_write`](Self::poll_write).
+    /// The errors of [`poll_write`](Self::poll_write).
     fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
         while !chunk.is_empty() {
             match ready!(self.poll_write(cx, chunk.as_ref()))? {
@@ -92,13 +96,15 @@ pub trait AsyncSend {
         None
     }
 
-    /// Sends all of a chunk, which is a [`Lease`](crate::Lease) or any owned bytes. Streams do not copy it.
+    /// Sends a whole chunk: a [`Lease`](crate::Lease) or any owned bytes. Streams of this crate do
+    /// not copy it.
     ///
-    /// Ready once it was taken. If the future is dropped before, nothing of it is sent by a stream of this crate; the provided
-    /// [`poll_send`](Self::poll_send) may have sent a part.
+    /// Ready once the chunk has been accepted. If the future is dropped first, a stream of this
+    /// crate sends none of it, whereas the provided [`poll_send`](Self::poll_send) may have sent a
+    /// part.
     ///
     /// # Errors
-    /// As [`poll_write`](Self::poll_write).
+    /// The errors of [`poll_write`](Self::poll_write).
     async fn send(&mut self, chunk: impl IntoChunk) -> io::Result<()>
     where
         Self: Sized,
@@ -107,10 +113,11 @@ pub trait AsyncSend {
         poll_fn(|cx| self.poll_send(cx, &mut chunk)).await
     }
 
-    /// Takes a part of the bytes, and returns how many. Cancel-safe: if the future is dropped before it is ready, nothing was taken.
+    /// Accepts some of the bytes and returns their number. Cancel-safe: if the future is dropped
+    /// before it is ready, no bytes have been accepted.
     ///
     /// # Errors
-    /// As [`poll_write`](Self::poll_write).
+    /// The errors of [`poll_write`](Self::poll_write).
     async fn write(&mut self, bytes: &[u8]) -> io::Result<usize>
     where
         Self: Sized,
@@ -118,10 +125,10 @@ pub trait AsyncSend {
         poll_fn(|cx| self.poll_write(cx, bytes)).await
     }
 
-    /// As [`write`](Self::write), of several slices, one behind the other.
+    /// Like [`write`](Self::write), but for several slices in order.
     ///
     /// # Errors
-    /// As [`poll_write`](Self::poll_write).
+    /// The errors of [`poll_write`](Self::poll_write).
     async fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>
     where
         Self: Sized,
@@ -129,10 +136,11 @@ pub trait AsyncSend {
         poll_fn(|cx| self.poll_write_vectored(cx, slices)).await
     }
 
-    /// Takes all of the bytes. If the future is dropped, a part may have been taken.
+    /// Writes all of the bytes. If the future is dropped, some of them may have been accepted.
     ///
     /// # Errors
-    /// As [`poll_write`](Self::poll_write); `WriteZero` if none of the rest is taken any more.
+    /// The errors of [`poll_write`](Self::poll_write), and `WriteZero` if no more bytes are
+    /// accepted.
     async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()>
     where
         Self: Sized,
@@ -146,10 +154,11 @@ pub trait AsyncSend {
         Ok(())
     }
 
-    /// As [`poll_flush`](Self::poll_flush). Cancel-safe.
+    /// Waits until the accepted bytes will be sent without further calls; see
+    /// [`poll_flush`](Self::poll_flush). Cancel-safe.
     ///
     /// # Errors
-    /// As [`poll_write`](Self::poll_write).
+    /// The errors of [`poll_write`](Self::poll_write).
     async fn flush(&mut self) -> io::Result<()>
     where
         Self: Sized,
@@ -157,10 +166,11 @@ pub trait AsyncSend {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// As [`poll_shutdown`](Self::poll_shutdown). Cancel-safe.
+    /// Sends the accepted bytes, then closes the sending direction; see
+    /// [`poll_shutdown`](Self::poll_shutdown). Cancel-safe.
     ///
     /// # Errors
-    /// As [`poll_write`](Self::poll_write).
+    /// The errors of [`poll_write`](Self::poll_write).
     async fn shutdown(&mut self) -> io::Result<()>
     where
         Self: Sized,
@@ -169,13 +179,13 @@ pub trait AsyncSend {
     }
 }
 
-/// Both directions of a stream: the bound of code that is generic over TCP, Unix sockets, TLS and test doubles. It is implemented by
-/// everything that implements both traits.
+/// Both directions of a stream, as a bound for code that is generic over TCP, Unix sockets, TLS and
+/// test doubles. It is implemented for every type that implements both traits.
 ///
 /// ```
 /// use annulus::io::AsyncStream;
 ///
-/// /// Answers every message with its length.
+/// /// Replies to every message with its length.
 /// async fn serve(mut stream: impl AsyncStream) -> std::io::Result<()> {
 ///     while let Some(message) = stream.recv().await? {
 ///         stream.send(format!("{}\n", message.len())).await?;
@@ -192,13 +202,13 @@ pub trait AsyncSend {
 /// # }).unwrap();
 /// ```
 #[diagnostic::on_unimplemented(
-    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and one of `futures-io` in `tokio_util::compat` before"
+    note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and a `futures-io` stream in `tokio_util::compat` first"
 )]
 pub trait AsyncStream: AsyncRecv + AsyncSend {}
 
 impl<S: AsyncRecv + AsyncSend + ?Sized> AsyncStream for S {}
 
-/// Ready once a stream of this crate queues a chunk at once, whatever its length.
+/// Ready once a stream of this crate would queue a chunk at once, whatever its length.
 pub(super) fn poll_room(
     cx: &mut Context<'_>,
     to: &mut (impl AsyncSend + ?Sized),
@@ -207,7 +217,7 @@ pub(super) fn poll_room(
     to.poll_send(cx, &mut nothing)
 }
 
-/// The methods that a type takes from another.
+/// Forwards the methods to another value.
 macro_rules! forward {
     ($this:ident => $to:expr) => {
         fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
@@ -265,7 +275,7 @@ impl<S: AsyncSend + ?Sized> AsyncSend for Box<S> {
     }
 }
 
-/// For tests: takes everything.
+/// For tests: accepts everything.
 impl AsyncSend for Vec<u8> {
     fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.extend_from_slice(bytes);
@@ -281,7 +291,8 @@ impl AsyncSend for Vec<u8> {
     }
 }
 
-/// Takes the methods from those that the type has by itself; and whether `sendfile` to it does not wait.
+/// Forwards the methods to the inherent methods of the type, and says whether `sendfile` to it
+/// never blocks.
 macro_rules! of_streams {
     ($($stream:ident: $takes_pages:literal,)*) => {$(
         impl AsyncSend for crate::net::$stream {
@@ -294,7 +305,7 @@ macro_rules! of_streams {
     )*};
 }
 
-// To a full pipe, `sendfile` waits as long as the file says.
+// `sendfile` to a full pipe blocks unless the pipe is non-blocking.
 of_streams! {
     TcpStream: true,
     UnixStream: true,

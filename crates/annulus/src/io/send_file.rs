@@ -1,9 +1,10 @@
 //! Copies from a file to a stream.
 //!
-//! A few bytes are read and queued, and leave with the bytes queued in front of them, in the send of the turn: that costs less than a
-//! call for each of both. The pages of more bytes are sent by `sendfile`, without a copy in user space. That call must not wait, neither
-//! for the device nor for the peer. If the socket has no space, its driver says when it has some; if the pages are not in memory, one
-//! piece is read and sent in the usual way, which waits off the loop.
+//! A small part is read and queued, and leaves in the send of the turn together with the bytes
+//! queued before it, which costs less than a separate call. The pages of a larger part are sent
+//! with `sendfile`, without a copy in user space. That call must not block, neither on the device
+//! nor on the peer. If the socket has no space, the driver reports when it has some. If the pages
+//! are not cached, one piece is read and sent in the usual way, which waits off the loop.
 
 use super::send::poll_room;
 use super::transfer::Outgoing;
@@ -17,15 +18,15 @@ use std::future::poll_fn;
 use std::io;
 use std::mem;
 
-/// The most bytes that a `sendfile` moves: about 100 µs of work.
-const STRIDE: u32 = 1024 * 1024;
-/// Bytes that are read and sent at a time if pages cannot be sent.
-const PIECE: usize = 64 * 1024;
-/// The most bytes that are read and queued instead.
-const SMALL: u64 = 16 * 1024;
+/// Maximum number of bytes per `sendfile` call: about 100 µs of work.
+const MAX_SENDFILE_BYTES: u32 = 1024 * 1024;
+/// Size of the pieces that are read and sent if pages cannot be sent.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Maximum size of a part that is read and queued instead of sent as pages.
+const MAX_QUEUED_BYTES: u64 = 16 * 1024;
 
-/// Sends `len` bytes of a file from `start` on, or up to its end; the number of bytes. `moved` is called at each step, without an await in
-/// between.
+/// Sends `len` bytes of a file from `start` on, or up to its end, and returns the number of bytes.
+/// `moved` is called after each step, without an await in between.
 pub(super) async fn send_file(
     file: &File,
     start: u64,
@@ -39,7 +40,8 @@ pub(super) async fn send_file(
         let count = send_small(file, start.saturating_add(sent), most - sent, to).await?;
         moved(count)?;
         sent += count;
-        // A read is short at the end of the file, but also if the rest is not in memory, or as the file likes: see `/proc`.
+        // A read is short at the end of the file, but also if the rest is not cached, and some
+        // files, such as those in `/proc`, always return short reads.
         if count == 0 || sent < most && file.is_known_end(start.saturating_add(sent)) {
             return Ok(sent);
         }
@@ -47,7 +49,7 @@ pub(super) async fn send_file(
     if sent == len {
         return Ok(sent);
     }
-    // Bytes that were queued before, such as a head, leave with the first pages.
+    // Bytes that are already queued, such as the head of a response, leave with the first pages.
     let mut head = (len > 0 && to.send_queued()?).then(|| HeldHead(to));
     while sent < len {
         poll_fn(|cx| to.poll_drain(cx)).await?;
@@ -59,7 +61,8 @@ pub(super) async fn send_file(
             mem::forget(head);
         }
         let (count, is_full) = match pages? {
-            // Some files have no pages to send: before their known end, only a read of nothing is the end.
+            // Some files have no pages to send. Unless this is their known end, only an empty read
+            // is the end.
             Pages::Sent(0) if !file.is_known_end(offset) => {
                 (send_piece(file, offset, most, to).await?, false)
             }
@@ -68,7 +71,8 @@ pub(super) async fn send_file(
             Pages::NoSpace => (0, true),
         };
         if count == 0 && !is_full {
-            // Before Linux 6.5 the last pages of a file that ends sooner than expected wait for more.
+            // Before Linux 6.5, the last pages of a file that ends sooner than expected are held
+            // back.
             if sent > 0 && !file.is_known_end(offset) {
                 to.push_sent();
             }
@@ -84,36 +88,39 @@ pub(super) async fn send_file(
     Ok(sent)
 }
 
-/// Whether the socket has taken fewer pages than were offered, and the file goes on. If it has ended there, which it may have since it was
-/// opened, the peer is not waited for: the next try shows it.
+/// Returns true if the socket has taken fewer pages than offered and the file continues. If the
+/// file ends there, which may have changed since it was opened, there is no need to wait for the
+/// peer: the next attempt finds the end.
 fn is_short(file: &File, offset: u64, most: u64, count: u64) -> bool {
     let offered = u64::from(stride(file, offset, most));
     let goes_on = || file.len_now().is_some_and(|len| offset.saturating_add(count) < len);
     (1..offered).contains(&count) && goes_on()
 }
 
-/// How many bytes of pages to offer at a time: not more than there are, since before Linux 6.5 what is sent waits for the rest then.
+/// Returns how many bytes of pages to offer at a time: not more than the file has, because before
+/// Linux 6.5 the sent pages would be held back until the rest arrives.
 fn stride(file: &File, offset: u64, most: u64) -> u32 {
     let there = file.expected_len(offset).filter(|there| *there > 0).unwrap_or(u64::MAX);
-    most.min(there).min(u64::from(STRIDE)) as u32
+    most.min(there).min(u64::from(MAX_SENDFILE_BYTES)) as u32
 }
 
-/// How many bytes to read and queue, of a part of which only a few are expected: one more than those up to the end of the file, so that a
-/// short read shows that it has ended.
+/// Returns how many bytes to read and queue if the part is expected to be small: one more than up
+/// to the end of the file, so that a short read shows that the file has ended.
 fn small_part(file: &File, start: u64, len: u64) -> u64 {
     if !file.is_read_when_small() {
         return 0;
     }
-    if len <= SMALL {
+    if len <= MAX_QUEUED_BYTES {
         return len;
     }
     match file.expected_len(start) {
-        Some(expected @ 1..SMALL) => len.min(expected + 1),
+        Some(expected @ 1..MAX_QUEUED_BYTES) => len.min(expected + 1),
         _ => 0,
     }
 }
 
-/// Bytes that were sent and wait for pages: if none follow, or the copy is dropped before, they leave alone.
+/// Bytes that were sent but are held back for the pages that follow. If none follow, or the copy is
+/// dropped first, they leave alone.
 struct HeldHead<'a>(&'a StreamHandle);
 
 impl Drop for HeldHead<'_> {
@@ -122,7 +129,7 @@ impl Drop for HeldHead<'_> {
     }
 }
 
-/// As [`send_file`], to a stream that takes no pages: pieces are read and sent.
+/// Like [`send_file`], but reads and sends pieces, for a stream that takes no pages.
 pub(super) async fn send_pieces(
     file: &File,
     start: u64,
@@ -133,7 +140,7 @@ pub(super) async fn send_pieces(
     let mut sent = 0;
     while sent < len {
         poll_fn(|cx| poll_room(cx, to)).await?;
-        let mut bytes = file.read_piece(start.saturating_add(sent), PIECE).await?;
+        let mut bytes = file.read_piece(start.saturating_add(sent), PIECE_BYTES).await?;
         cut(&mut bytes, len - sent);
         if bytes.is_empty() {
             break;
@@ -156,11 +163,11 @@ enum Pages {
     Sent(u64),
     /// The socket has no space.
     NoSpace,
-    /// They might have to wait for the device, or cannot be sent by this call.
+    /// The pages might have to wait for the device, or this call cannot send them.
     NotSent,
 }
 
-/// Sends at most `most` bytes of pages by `sendfile`, unless that would wait.
+/// Sends at most `most` bytes of pages with `sendfile`, unless that would block.
 async fn send_pages(file: &File, offset: u64, most: u64, to: &StreamHandle) -> io::Result<Pages> {
     file.wait_for_budget().await;
     let stride = stride(file, offset, most);
@@ -174,15 +181,15 @@ async fn send_pages(file: &File, offset: u64, most: u64, to: &StreamHandle) -> i
     }
 }
 
-/// Reads one piece and queues at most `most` bytes of it for sending; 0 at the end.
+/// Reads one piece and queues at most `most` bytes of it for sending. Returns 0 at the end.
 async fn send_piece(file: &File, offset: u64, most: u64, to: &StreamHandle) -> io::Result<u64> {
-    let mut bytes = file.read_piece(offset, PIECE).await?;
+    let mut bytes = file.read_piece(offset, PIECE_BYTES).await?;
     cut(&mut bytes, most);
     queue(bytes.into(), to).await
 }
 
-/// As [`send_piece`], into a buffer of the runtime: memory that was just freed may have been given back to the system, and costs a page
-/// fault for each page of it.
+/// Like [`send_piece`], but reads into a buffer of the runtime. Freshly allocated memory may cost a
+/// page fault per page.
 async fn send_small(file: &File, offset: u64, most: u64, to: &StreamHandle) -> io::Result<u64> {
     let mut buffer = to.take_spare()?;
     buffer.reserve(most as usize);
@@ -191,20 +198,21 @@ async fn send_small(file: &File, offset: u64, most: u64, to: &StreamHandle) -> i
     queue(Chunk::copied(slice.into_inner()), to).await
 }
 
-/// Queues a chunk; its length.
+/// Queues a chunk, and returns its length.
 async fn queue(chunk: Chunk, to: &StreamHandle) -> io::Result<u64> {
     let (count, mut chunk) = (chunk.len() as u64, Some(chunk));
     poll_fn(|cx| to.poll_enqueue(&mut chunk, cx)).await?;
     Ok(count)
 }
 
-/// Leaves `most` bytes.
+/// Truncates to `most` bytes.
 fn cut(bytes: &mut Vec<u8>, most: u64) {
     bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
 }
 
-/// Returns true if the error may be that of the call alone: file systems, sockets and seccomp profiles refuse it with many codes. Reading
-/// and sending then succeeds, or has the error. Errors of the socket itself are reported once, and would be lost.
+/// Returns true if the error may be that of the call alone: file systems, sockets and seccomp
+/// profiles refuse it with many codes. Reading and sending then succeeds, or has the error. Errors
+/// of the socket itself are reported once, and would be lost.
 fn may_be_read_and_sent(error: &io::Error) -> bool {
     let of_call = [
         Errno::ACCESS,

@@ -5,8 +5,9 @@ use annulus_kernel::descriptor;
 use std::io;
 use std::os::fd::AsFd;
 
-/// Standard input as a stream of bytes, be it a terminal, a pipe or a file. Each call makes one of its own, and what one has read ahead
-/// no other gets: call it once.
+/// Returns standard input (a terminal, a pipe or a file) as a stream of bytes. Each call creates a
+/// separate stream, and bytes that one stream has read ahead do not reach another, so call this
+/// once.
 ///
 /// ```no_run
 /// use annulus::io::{AsyncRecv, AsyncSend, stdin, stdout};
@@ -23,24 +24,25 @@ use std::os::fd::AsFd;
 /// ```
 ///
 /// # Errors
-/// Out of descriptors, or if it is closed; outside a runtime; `Unsupported` under a simulated kernel.
+/// If no descriptor is left, if standard input is closed, or outside a runtime; `Unsupported` on a
+/// simulated kernel.
 pub fn stdin() -> io::Result<FileStream> {
     stream_of(io::stdin())
 }
 
-/// Standard output as a stream of bytes. Queued bytes are written; to wait for that, call
+/// Returns standard output as a stream of bytes. To wait until queued bytes have been written, call
 /// [`flush`](crate::io::AsyncSend::flush).
 ///
 /// # Errors
-/// As [`stdin`].
+/// The errors of [`stdin`].
 pub fn stdout() -> io::Result<FileStream> {
     stream_of(io::stdout())
 }
 
-/// Standard error as a stream of bytes, as [`stdout`].
+/// Returns standard error as a stream of bytes, like [`stdout`].
 ///
 /// # Errors
-/// As [`stdin`].
+/// The errors of [`stdin`].
 pub fn stderr() -> io::Result<FileStream> {
     stream_of(io::stderr())
 }

@@ -1,4 +1,4 @@
-//! The traits of `tokio::io` (feature `tokio-io`).
+//! Implementations of the traits of `tokio::io` (feature `tokio-io`).
 
 use super::read_ahead::ReadAhead;
 use super::recv::AsyncRecv;
@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 
-/// Copies bytes that have come behind what is filled of `buf`.
+/// Appends received bytes to the filled part of `buf`.
 fn poll_read(
     from: &mut impl AsyncRecv,
     cx: &mut Context<'_>,
@@ -40,7 +40,7 @@ macro_rules! reads {
             }
         }
 
-        /// Shows received or read bytes where they are: nothing is copied.
+        /// Shows received bytes in place, without a copy.
         impl$(<$s: AsyncRead + Unpin>)? AsyncBufRead for $type$(<$s>)? {
             fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
                 AsyncRecv::poll_fill_buf(self.get_mut(), cx)
@@ -100,12 +100,14 @@ impl AsyncSeek for FileStream {
     }
 }
 
-/// A stream that has the traits of `tokio::io`, such as a TLS session, as one with those of [`annulus::io`](crate::io): code that is generic over
-/// [`AsyncStream`](super::AsyncStream) runs over it, too. It reads ahead into memory of its own, which grows with the bytes peeked at. The
-/// traits that the stream has stay. Its end is final until [`consume`](AsyncRecv::consume) is called, also with 0, as every method with
-/// a future of its own does: a file that grows and a terminal go on.
+/// Adapts a stream with the traits of `tokio::io`, such as a TLS session, to the traits of
+/// [`annulus::io`](crate::io), so that code that is generic over
+/// [`AsyncStream`](super::AsyncStream) can use it. It reads ahead into its own memory, which grows
+/// with the number of bytes peeked at. The adapter keeps tokio's traits too. An end is final until
+/// [`consume`](AsyncRecv::consume) is called, even with 0, which every provided method with its own
+/// future does: growing files and terminals continue after an end.
 ///
-/// Streams of this crate need no adapter. A stream that is not `Unpin` is put into a `Box::pin` first.
+/// Streams of this crate need no adapter. Wrap a stream that is not `Unpin` in `Box::pin` first.
 ///
 /// ```
 /// use annulus::io::{AsyncRecv, AsyncSend, FromTokio};
@@ -129,12 +131,12 @@ impl<S> FromTokio<S> {
         Self { stream, ahead: ReadAhead::default() }
     }
 
-    /// The stream. Some of its bytes may have been read ahead.
+    /// Returns the stream. Some of its bytes may have been read ahead.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
-    /// The stream, and its bytes that were read ahead.
+    /// Returns the stream and the bytes that were read ahead.
     pub fn into_parts(self) -> (S, Vec<u8>) {
         (self.stream, self.ahead.into_vec())
     }
@@ -143,7 +145,7 @@ impl<S> FromTokio<S> {
 impl<S: AsyncRead + Unpin> AsyncRecv for FromTokio<S> {
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
         let Self { stream, ahead } = self;
-        while ahead.wants(n) {
+        while ahead.needs_more(n) {
             ready!(budget::poll_left(cx));
             let count = ready!(read_some(stream, cx, ahead.free()))?;
             _ = budget::poll_take(cx);

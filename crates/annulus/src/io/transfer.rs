@@ -1,4 +1,4 @@
-//! One direction of a copy between streams, by polling.
+//! One direction of a copy between streams, as a state machine that is polled.
 
 use super::send::poll_room;
 use super::{AsyncRecv, AsyncSend};
@@ -10,10 +10,11 @@ use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll, ready};
 
-/// Bytes on their way to a sink, which may take parts.
+/// Bytes on their way to a sink, which may accept them in parts.
 pub(super) struct Outgoing {
     chunk: Chunk,
-    /// Bytes that are not taken yet. A chunk that was sent may stay, to be dropped.
+    /// Number of bytes that have not been accepted yet. A chunk that was sent may remain, to be
+    /// dropped.
     left: usize,
 }
 
@@ -25,7 +26,8 @@ impl Outgoing {
         Self { left: chunk.len(), chunk }
     }
 
-    /// How many bytes were taken by this call; and whether that was the rest of them.
+    /// Returns the number of bytes accepted by this call, and whether all bytes have now been
+    /// accepted.
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -44,13 +46,14 @@ impl Outgoing {
 
 /// Bytes on their way from one stream to another.
 pub(super) struct Transfer {
-    /// Received and not sent on yet; only if the sink takes parts.
+    /// Received but not yet sent on. Used only if the sink accepts parts.
     received: Outgoing,
     copied: Cell<u64>,
     limit: u64,
-    /// Bytes were taken since the last flush.
+    /// Whether bytes have been accepted since the last flush.
     unflushed: bool,
-    /// While nothing is there, streams of this crate pass on new bytes without the task.
+    /// While nothing is left to copy, streams of this crate pass on new bytes without waking the
+    /// task.
     link: Option<Link>,
 }
 
@@ -59,37 +62,37 @@ impl Transfer {
         Self { received: Outgoing::NONE, copied: Cell::new(0), limit, unflushed: false, link: None }
     }
 
-    /// Bytes that the sink has taken.
+    /// Returns the number of bytes that the sink has accepted.
     pub(super) fn copied(&self) -> u64 {
         let forwarded = self.link.as_ref().map_or(0, Link::take_forwarded);
         self.copied.set(self.copied.get() + forwarded);
         self.copied.get()
     }
 
-    /// Sets a limit, of which bytes that were taken before are a part.
+    /// Sets the limit. Bytes that have already been accepted count towards it.
     pub(super) fn set_limit(&mut self, limit: u64) {
-        // A link knows the old one.
+        // The link still uses the old limit.
         self.stop();
         self.limit = limit;
     }
 
-    /// How many more bytes may be copied.
+    /// Returns how many more bytes may be copied.
     fn left(&self) -> u64 {
         if self.limit == u64::MAX { u64::MAX } else { self.limit.saturating_sub(self.copied()) }
     }
 
-    /// Nothing is passed on any more without a poll.
+    /// Removes the link: from now on, bytes are passed on only by polls.
     pub(super) fn stop(&mut self) {
         self.copied();
         self.link = None;
     }
 
-    /// The sink has taken bytes.
+    /// Records that the sink has accepted bytes.
     pub(super) fn note(&mut self, count: usize) {
         *self.copied.get_mut() += count as u64;
     }
 
-    /// Ready at the end of the source, or at the limit, once the sink has taken all of it.
+    /// Ready at the end of the source or at the limit, once the sink has accepted everything.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -97,7 +100,7 @@ impl Transfer {
         to: &mut dyn AsyncSend,
     ) -> Poll<io::Result<()>> {
         loop {
-            // The receive takes of the budget: the bytes that it has brought are sent without.
+            // Receiving consumes budget; sending the received bytes does not.
             let sent = budget::poll_free(|| {
                 let (taken, sent) = self.received.poll_send(cx, to);
                 self.note(taken);
@@ -106,15 +109,16 @@ impl Transfer {
             });
             ready!(sent)?;
             if self.left() == 0 {
-                // This includes a copy that was made again, whose sink may know of the end.
+                // This includes a repeated copy, whose sink may already have been shut down.
                 return Poll::Ready(Ok(()));
             }
-            // With space for them, bytes that are received now are queued at once, and so not lost if this is dropped.
+            // Once there is space, received bytes are queued at once, so they are not lost if this
+            // is dropped.
             if let Err(error) = ready!(budget::poll_free(|| self.poll_room(cx, to))) {
                 return refused(cx, from, to, error);
             }
-            // Linked only if the receive itself waits: else bytes that come would overtake those that are there. One that waits takes
-            // nothing of the budget.
+            // Link the streams only if the receive itself waits; otherwise new bytes would overtake
+            // the ones that have already arrived. A receive that waits consumes no budget.
             ready!(budget::poll_left(cx));
             match self.poll_received(cx, from)? {
                 Poll::Ready(Some(lease)) => {
@@ -127,7 +131,8 @@ impl Transfer {
         }
     }
 
-    /// Ready once received bytes are queued at once. If they go through a pipe, the pipe is taken once nothing else is unsent.
+    /// Ready once received bytes would be queued at once. If they are spliced through a pipe, ready
+    /// only once nothing else is unsent.
     fn poll_room(&self, cx: &mut Context<'_>, to: &mut dyn AsyncSend) -> Poll<io::Result<()>> {
         match (&self.link, to.own_stream()) {
             (Some(link), Some(stream)) if link.is_splicing() => stream.handle.poll_drain(cx),
@@ -135,8 +140,9 @@ impl Transfer {
         }
     }
 
-    /// Nothing has been received, and new bytes would be queued at once. Bytes that a sink of a program's own holds back leave now: the
-    /// peer may wait for it before it sends more.
+    /// Waits for the source: nothing has been received, and new bytes would be queued at once.
+    /// Links the streams if both belong to this crate. Any other sink is flushed, because the peer
+    /// may be waiting for bytes that the sink holds back.
     fn wait<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -154,7 +160,8 @@ impl Transfer {
         Poll::Pending
     }
 
-    /// The next bytes, as far as the limit allows; `None` at the end, and at the limit.
+    /// Returns the next bytes, as many as the limit allows, or `None` at the end of the source and
+    /// at the limit.
     pub(super) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -176,7 +183,7 @@ impl Transfer {
             return Poll::Ready(Ok(None));
         }
         if self.limit < u64::MAX {
-            // The bytes that are shown, and not those that `poll_recv` returns, which may be more.
+            // Use the shown bytes: `poll_recv` may return more.
             let shown = ready!(from.poll_fill_buf(cx))?.len();
             return match left.min(shown as u64) {
                 0 => Poll::Ready(Ok(None)),
@@ -187,8 +194,9 @@ impl Transfer {
     }
 }
 
-/// The target takes nothing more. That is no error at the end of the source, as of a copy that was made again behind it; nor before
-/// bytes come, if the target was shut down: the other direction goes on.
+/// Handles a sink that accepts nothing more. This is not an error at the end of the source, where a
+/// repeated copy may start, nor while the source is idle if the sink was shut down: the other
+/// direction continues.
 #[cold]
 fn refused(
     cx: &mut Context<'_>,
@@ -211,10 +219,10 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
-    /// Shows a few bytes, and receives all.
-    struct Shy(&'static [u8]);
+    /// Shows only a few bytes, but returns all of them from a receive.
+    struct ShowsFewBytes(&'static [u8]);
 
-    impl AsyncRecv for Shy {
+    impl AsyncRecv for ShowsFewBytes {
         fn poll_peek(&mut self, _: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
             Poll::Ready(Ok(&self.0[..n.max(4).min(self.0.len())]))
         }
@@ -229,9 +237,9 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_shows_fewer_bytes_than_it_receives_is_read_up_to_the_limit() {
+    fn copy_from_a_source_that_shows_few_bytes_stops_at_the_limit() {
         let cx = &mut Context::from_waker(Waker::noop());
-        let (mut from, mut to) = (Shy(b"a body, and what follows"), Vec::new());
+        let (mut from, mut to) = (ShowsFewBytes(b"a body, and what follows"), Vec::new());
         let mut transfer = Transfer::new(6);
         assert!(matches!(transfer.poll(cx, &mut from, &mut to), Poll::Ready(Ok(()))));
         assert_eq!((&to[..], from.0), (&b"a body"[..], &b", and what follows"[..]));

@@ -130,7 +130,7 @@ fn the_text_names_the_limit() {
     simulate(async || {
         let ((_client, near), (far, _server)) = (pair().await?, pair().await?);
         let ((end, _), _near, _far) = proxy(near, far).await.expect("no panic");
-        let text = "copying between two streams, after 0 bytes (0 the other way): nothing has gone for 10s, the limit \
+        let text = "copying between two streams, after 0 bytes (0 the other way): no bytes were transferred for 10s, the limit \
                     of idle_timeout";
         assert_eq!(end.unwrap_err().to_string(), text);
         Ok(())
