@@ -1,11 +1,11 @@
-//! Notes the commit the lab is built from, so that every result can carry it.
+//! Passes the commit that the lab is built from to the compiler, so that results can record it.
 
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // The log of HEAD grows with every commit and checkout. Outside a repository there is none,
-    // and results say that the commit is not known.
+    // The log of HEAD grows with every commit and checkout. Outside a repository there is no log,
+    // and results record no commit.
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");
     }

@@ -1,8 +1,9 @@
 //! Child processes that end with this one.
 //!
-//! A killed process runs no destructor, so the kernel must end its children: each child requests SIGKILL for the death
-//! of its parent (`PR_SET_PDEATHSIG`) before it executes the program. For the kernel the parent is the *thread* that
-//! forked. So one thread, which lives as long as the process, starts all children.
+//! A killed process runs no destructors, so the kernel must end its children. Before a child
+//! executes the program, it asks to receive SIGKILL when its parent dies (`PR_SET_PDEATHSIG`). To
+//! the kernel, the parent is the *thread* that forked, so a single thread that lives as long as the
+//! process starts all children.
 
 #![allow(unsafe_code)] // A closure that runs between fork and exec.
 
@@ -16,18 +17,18 @@ use std::thread;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// A command to start, and the CPUs of the requesting thread.
+/// A command to start, with the CPUs of the requesting thread.
 struct Request {
     command: Command,
     cpus: CpuSet,
     reply: Sender<io::Result<Child>>,
 }
 
-/// Starts a command that is killed when this process ends, in any way. As with [`Command::spawn`], the child inherits
-/// the CPUs of the calling thread.
+/// Starts a command that is killed when this process ends, however it ends. Like
+/// [`Command::spawn`], but the calling thread's CPUs are passed to the child explicitly.
 ///
 /// # Errors
-/// The errors of [`Command::spawn`], and that the spawning thread cannot be started.
+/// The errors of [`Command::spawn`], and if the spawning thread cannot be started.
 pub fn spawn(command: Command) -> io::Result<Child> {
     let cpus = sched_getaffinity(None)?;
     let (reply, answer) = mpsc::channel();
@@ -36,16 +37,16 @@ pub fn spawn(command: Command) -> io::Result<Child> {
     answer.recv().map_err(gone)?
 }
 
-/// Starts a command likewise, waits for its end, and returns its output.
+/// Starts a command like [`spawn`], waits until it ends, and returns its output.
 ///
 /// # Errors
-/// The errors of [`spawn`], and of reading the output.
+/// The errors of [`spawn`] and of reading the output.
 pub fn output(mut command: Command) -> io::Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     spawn(command)?.wait_with_output()
 }
 
-/// The channel to the spawning thread, which is started on first use.
+/// Returns the channel to the spawning thread, which is started on first use.
 fn spawner() -> io::Result<Sender<Request>> {
     static SPAWNER: Mutex<Option<Sender<Request>>> = Mutex::new(None);
     let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,10 +67,12 @@ fn serve(requests: &Receiver<Request>) {
 }
 
 fn start(mut command: Command) -> io::Result<Child> {
-    // Without their statuses children could not be waited for, and their numbers could be those of other processes.
+    // If exit statuses were discarded, children could not be waited for, and their ids could be
+    // reused by other processes.
     annulus_kernel::process::keep_exit_statuses()?;
     let parent = getpid();
-    // SAFETY: between fork and exec the closure makes two system calls, which allocate nothing and take no lock.
+    // SAFETY: between fork and exec the closure makes two system calls, which allocate nothing and
+    // take no lock.
     unsafe { command.pre_exec(move || die_with(parent)) };
     command.spawn()
 }
@@ -77,8 +80,8 @@ fn start(mut command: Command) -> io::Result<Child> {
 /// Makes the kernel kill the calling process when `parent` dies.
 fn die_with(parent: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // If the parent died before the call above, no signal is sent; then the child already has another parent. A parent
-    // of 0 is in another PID namespace and cannot be checked.
+    // If the parent died before the call above, no signal is sent, but the child already has
+    // another parent. A parent in another PID namespace has id 0 and cannot be checked.
     match getppid() {
         Some(now) if now != parent => Err(rustix::io::Errno::CANCELED.into()),
         _ => Ok(()),
@@ -125,7 +128,7 @@ mod tests {
         let other = Pid::from_raw(i32::MAX).expect("a number");
         let refused = thread::spawn(move || {
             let refused = die_with(other).expect_err("another parent");
-            set_parent_process_death_signal(None).expect("as it was");
+            set_parent_process_death_signal(None).expect("the default is restored");
             refused
         });
         let refused = refused.join().expect("no panic");

@@ -16,13 +16,14 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Chooses the cores that are not given from `allowed`, which must not be empty. The server gets the first core.
-    /// The load gets the first one that shares nothing with it, else another one, else the same.
+    /// Chooses the cores that are not given from `allowed`, which must not be empty. The server
+    /// gets the first core. The load gets the first one that shares no hardware with it, otherwise
+    /// any other one, otherwise the same.
     pub fn choose(allowed: &[usize], server: Option<usize>, load: Option<usize>) -> Cores {
         choose(allowed, server, load, siblings)
     }
 
-    /// Whether both are the same core, or two hardware threads of one.
+    /// Returns true if both are the same core, or two hardware threads of one core.
     pub fn are_shared(self) -> bool {
         self.server == self.load || siblings(self.server).contains(&self.load)
     }
@@ -43,13 +44,14 @@ fn choose(
     Cores { server, load: load.unwrap_or_else(|| beside(server)) }
 }
 
-/// The hardware threads of this core, itself included; empty if the system does not report them.
+/// Returns the hardware threads of this core, including itself; empty if the system does not report
+/// them.
 fn siblings(core: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
     fs::read_to_string(path).map_or_else(|_| Vec::new(), |list| numbers(list.trim()))
 }
 
-/// The numbers of a list like `0-2,5`.
+/// Parses a list like `0-2,5`.
 fn numbers(list: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -5,10 +5,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// CPU time of all threads of a process in ns, including threads that have ended.
+/// Returns the CPU time of all threads of a process in ns, including threads that have ended.
 ///
-/// By `clock_getcpuclockid(3)`. The files in `/proc/PID/task` are as precise, but omit threads that have ended. Neither
-/// is current while the process runs: see [`Usage::at_rest`](crate::proc::Usage::at_rest).
+/// Uses `clock_getcpuclockid(3)`. The files in `/proc/PID/task` are as precise but omit threads
+/// that have ended. Neither is current while the process runs: see
+/// [`Usage::at_rest`](crate::proc::Usage::at_rest).
 pub(crate) fn cpu_ns(pid: u32) -> io::Result<u64> {
     let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
     let mut clock = 0;
@@ -19,14 +20,15 @@ pub(crate) fn cpu_ns(pid: u32) -> io::Result<u64> {
     }
 }
 
-/// CPU time of all children of this process that have ended and were waited for, with their own such children.
+/// Returns the CPU time of all children of this process that have ended and were waited for,
+/// including their own waited-for children.
 pub(crate) fn children_cpu() -> io::Result<Duration> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the call writes one `rusage`, into `usage`.
     if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call succeeded, so it wrote.
+    // SAFETY: the call succeeded, so it initialized the value.
     let usage = unsafe { usage.assume_init() };
     let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
     Ok(time(usage.ru_utime) + time(usage.ru_stime))
@@ -38,7 +40,7 @@ fn read(clock: libc::clockid_t) -> io::Result<u64> {
     if unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call succeeded, so it wrote.
+    // SAFETY: the call succeeded, so it initialized the value.
     let time = unsafe { time.assume_init() };
     Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
@@ -62,7 +64,7 @@ mod tests {
         assert!(u128::from(before) <= process_cpu().as_nanos());
     }
 
-    /// In a process of its own, since children of the tests beside it count as well.
+    /// Runs in a process of its own, because children of concurrent tests would count too.
     #[test]
     fn a_child_counts_once_it_has_ended() {
         const CHILD_PROCESS_VARIABLE: &str = "ANNULUS_TEST_ALONE";
@@ -88,7 +90,8 @@ mod tests {
 
     #[test]
     fn a_missing_process_is_an_error() {
-        // Above the largest pid of Linux (2^22), and within the range of a clock id (2^29).
+        // The first id is above the largest pid of Linux (2^22) and within the range of clock ids
+        // (2^29).
         assert!(cpu_ns(1 << 23).is_err() && cpu_ns(u32::MAX).is_err());
     }
 }

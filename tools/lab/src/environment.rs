@@ -17,7 +17,7 @@ pub struct Environment {
     pub architecture: String,
     /// The name of the processor; empty if `/proc/cpuinfo` has none.
     pub cpu: String,
-    /// Cores that this process may use.
+    /// The cores that this process may use.
     pub cores: Vec<usize>,
     /// The kernel's mitigation of each vulnerability of this processor.
     pub mitigations: BTreeMap<String, String>,
@@ -25,18 +25,19 @@ pub struct Environment {
     pub version: String,
     /// The commit it was built from, if known.
     pub commit: Option<String>,
-    /// The command line, with the program's name only.
+    /// The command line, with only the name of the program.
     pub command_line: Vec<String>,
     /// Variables that can affect a run: `ANNULUS_*`, `CARGO_PROFILE_*` and `RUST*`.
     pub variables: BTreeMap<String, String>,
-    /// The load average at the start of the run; above 0 if the machine had other work.
+    /// The load average at the start of the run. A value above 0 shows that the machine had other
+    /// work.
     pub load_average: String,
     /// The start of the run, in UTC.
     pub time: String,
 }
 
 impl Environment {
-    /// Reads it from the system; what cannot be read is empty.
+    /// Reads the environment from the system. Values that cannot be read are empty.
     pub fn read() -> Environment {
         let line = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         Environment {
@@ -60,7 +61,7 @@ fn cpu(cpuinfo: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// One entry per vulnerability, without those that do not affect the processor.
+/// Returns the mitigation of each vulnerability that affects the processor.
 fn mitigations(directory: &Path) -> BTreeMap<String, String> {
     let Ok(entries) = fs::read_dir(directory) else { return BTreeMap::new() };
     entries
@@ -82,8 +83,9 @@ fn command_line(arguments: impl Iterator<Item = String>) -> Vec<String> {
     arguments
 }
 
-/// Returns true if a variable can change the build or the measurement. Variables that hold paths of this machine, such as
-/// `CARGO_HOME` and the directory of the sources of the documents' own systems, are not kept.
+/// Returns true if a variable can change the build or the measurement. Variables that hold paths of
+/// this machine, such as `CARGO_HOME` and the directory of the sources of the documents' own
+/// systems, are not kept.
 fn matters(variable: &str) -> bool {
     let exact = ["RUSTFLAGS", "RUST_LOG", "RUST_BACKTRACE", "RUST_MIN_STACK"];
     let begins = ["ANNULUS_", "CARGO_PROFILE_"];

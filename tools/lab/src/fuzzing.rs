@@ -1,14 +1,14 @@
-//! Entry points for the fuzz targets into private code. Not part of the public interface.
+//! Entry points of the fuzz targets into private code. Not part of the public interface.
 
 use crate::bench::{Record, Slice, cpu, rate};
 use crate::describe::Description;
 use crate::tables::Table;
 use crate::{jobs, output};
 
-/// Lines that are read: a bench has few rounds.
+/// The maximum number of lines that are read, because a bench has few rounds.
 const MAX_ANSWERS: usize = 32;
 
-/// Parses a file; if published tables are accepted, every cell has a question.
+/// Parses a file. If it is accepted as published tables, every cell must have a question.
 pub fn suite(text: &str) {
     match Description::parse("any", text) {
         Ok(Description::Comparison(_)) => {}
@@ -29,7 +29,7 @@ pub fn suite(text: &str) {
     }
 }
 
-/// Looks for the address in a server's output; further output does not change it.
+/// Looks for the address in a server's output. Further output must not change it.
 pub fn announcement(bytes: &[u8]) {
     let whole = output::announced(bytes);
     for (at, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').take(16) {

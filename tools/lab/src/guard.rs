@@ -1,8 +1,10 @@
-//! Ends the processes that contenders have started, if the lab is killed.
+//! Kills the processes that contenders have started if the lab is killed.
 //!
-//! The kernel kills a contender once the lab has ended ([`child`](crate::child)); processes that the contender has started would go on,
-//! and hold its port. So a shell reads from a pipe which process groups there are. The kernel closes the pipe with the lab, however the lab
-//! ends, and the shell kills the groups that are left, and processes that have left their group, by the lab's mark in their environment.
+//! The kernel kills a contender when the lab has ended ([`child`](crate::child)), but processes
+//! that the contender has started would keep running and hold its port. Therefore a shell reads the
+//! existing process groups from a pipe. The kernel closes the pipe when the lab ends, in whatever
+//! way. The shell then kills the remaining groups, and processes that have left their group, which
+//! it finds by the lab's mark in their environment.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -11,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::process_tree;
 
-/// Reads lines: `+ GROUP` and `- GROUP`.
+/// Reads lines `+ GROUP` and `- GROUP`.
 const GUARD_SCRIPT: &str = "groups=' '
 while read -r sign group; do
   case $sign in
@@ -27,12 +29,12 @@ for look in 1 2 3; do
   done
 done";
 
-/// Adds the process group of a contender that was started.
+/// Adds the process group of a started contender.
 pub(crate) fn add(group: u32) {
     send('+', group);
 }
 
-/// Removes a process group, once it was killed, and before its id can be used again.
+/// Removes a process group after it was killed and before its id can be reused.
 pub(crate) fn remove(group: u32) {
     send('-', group);
 }
@@ -44,12 +46,13 @@ fn send(sign: char, group: u32) {
         *input = start().unwrap_or_default();
     }
     if let Some(input) = &mut *input {
-        // Without the shell, contenders end with the lab nevertheless.
+        // Even without the shell, the contenders themselves end with the lab.
         let _ = input.write_all(format!("{sign} {group}\n").as_bytes());
     }
 }
 
-/// Starts the shell in a process group of its own, so that ctrl-C at the terminal does not end it before the lab.
+/// Starts the shell in a process group of its own, so that Ctrl-C at the terminal does not end it
+/// before the lab.
 fn start() -> io::Result<Option<ChildStdin>> {
     let mut shell = Command::new("/bin/sh");
     let marked = format!("{}={}", process_tree::MARK_VARIABLE, process_tree::mark(None));

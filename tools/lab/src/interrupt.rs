@@ -1,4 +1,4 @@
-//! Signals to stop: the first ends the measuring, the second ends the process at once.
+//! Signals to stop: the first ends the measurement, the second ends the process at once.
 
 use std::io;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use signal_hook::iterator::Signals;
 
 use crate::{process, scratch};
 
-/// The exit status of a process that a signal has ended, as in shells.
+/// Returns the exit status of a process that was ended by a signal, as in shells.
 pub fn status_of(signal: i32) -> u8 {
     128 + signal as u8
 }
 
-/// Whether this process was asked to stop.
+/// The state of the signals that stop this process.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
-    /// The signal that came first; 0 before.
+    /// The first signal, or 0 before it.
     first: Arc<AtomicU8>,
 }
 
 impl Interrupt {
-    /// Handles ctrl-C (SIGINT), SIGTERM and SIGHUP for the rest of the process. A signal that is ignored stays ignored: SIGHUP
-    /// under nohup, SIGINT in the background of a shell script.
+    /// Handles Ctrl-C (SIGINT), SIGTERM and SIGHUP for the rest of the process. A signal that is
+    /// ignored stays ignored: SIGHUP under nohup, SIGINT in the background of a shell script.
     ///
-    /// At the first signal `on_first` is called, on a thread of its own. The second kills all contenders, removes all
-    /// [scratch directories](crate::scratch), and ends the process.
+    /// At the first signal, `on_first` is called on a thread of its own. The second signal kills
+    /// all contenders, removes all [scratch directories](crate::scratch), and ends the process.
     pub fn install(on_first: impl FnOnce() + Send + 'static) -> io::Result<Interrupt> {
         let wanted = [SIGINT, SIGTERM, SIGHUP];
         let wanted = wanted.into_iter().filter(|signal| !is_ignored(*signal));
@@ -46,19 +46,19 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Whether a signal has come.
+    /// Returns true if a signal has arrived.
     pub fn is_signalled(&self) -> bool {
         self.status().is_some()
     }
 
-    /// The exit status, if a signal has come.
+    /// Returns the exit status for the first signal, if one has arrived.
     pub fn status(&self) -> Option<u8> {
         let first = self.first.load(Ordering::Relaxed);
         (first != 0).then(|| status_of(first.into()))
     }
 }
 
-/// Whether this process ignores a signal, by the mask in `/proc`.
+/// Returns true if this process ignores a signal, according to the mask in `/proc`.
 pub fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

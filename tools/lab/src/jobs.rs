@@ -1,4 +1,4 @@
-//! Contenders that read jobs, one per line, and answer each with a line of JSON, a [`Sample`].
+//! Contenders that read jobs, one per line, and answer each with a [`Sample`] as a line of JSON.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::Sub;
@@ -13,7 +13,8 @@ use anyhow::{Context, Result};
 use crate::bench::Sample;
 use crate::process::{Process, ProcessError};
 
-/// Where a contender reads jobs, and where it answers. It ends when its input ends.
+/// The pipes from which a contender reads jobs and to which it writes answers. It ends when its
+/// input ends.
 #[derive(Debug)]
 pub(crate) struct Pipes {
     jobs: ChildStdin,
@@ -21,12 +22,12 @@ pub(crate) struct Pipes {
 }
 
 impl Pipes {
-    /// The pipes of a process.
+    /// Takes the pipes of a process.
     pub(crate) fn new(jobs: ChildStdin, answers: ChildStdout) -> Pipes {
         Pipes { jobs, answers: lines(answers) }
     }
 
-    /// Has a job done; the numbers with these names must be above 0.
+    /// Sends a job and waits for the answer, in which the `required` numbers must be above 0.
     pub(crate) fn ask(
         &mut self,
         process: &mut Process,
@@ -40,30 +41,30 @@ impl Pipes {
             }
             _ => return Err(process.error_or_end("it closed its input or output")),
         };
-        let wrong = || process.error(format!("its answer to `{line}` makes no sense: `{answer}`"));
+        let wrong = || process.error(format!("its answer to `{line}` is not valid: `{answer}`"));
         sample(&answer, required).ok_or_else(wrong)
     }
 }
 
-/// Parses an answer, and checks the required numbers.
+/// Parses an answer; `None` if it is invalid or a required number is not above 0.
 pub(crate) fn sample(answer: &str, required: &[&str]) -> Option<Sample> {
     let sample: Sample = serde_json::from_str(answer).ok()?;
     let is_there = |name: &&str| sample.get(name).is_some_and(|number| number > 0.0);
     required.iter().all(is_there).then_some(sample)
 }
 
-/// The lines of a pipe, read by a thread so that waiting for one can time out.
+/// Returns the lines of a pipe, read by a thread so that waiting for a line can time out.
 fn lines(pipe: ChildStdout) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         let mut all = BufReader::new(pipe).lines().map_while(io::Result::ok);
-        // Ends with the pipe, or when the receiver is dropped.
+        // Ends at the end of the pipe, or when the receiver is dropped.
         all.try_for_each(|line| sender.send(line))
     });
     lines
 }
 
-/// The contender's side: answers jobs from standard input on standard output, until the input ends.
+/// Acts as the contender: answers jobs from standard input on standard output until the input ends.
 ///
 /// # Errors
 /// The first error of `answer`, or of the pipes.
@@ -78,7 +79,7 @@ pub(crate) fn answer_all(mut answer: impl FnMut(&str) -> Result<Sample>) -> Resu
     Ok(())
 }
 
-/// A point in time, and the CPU time used by this process until then, kernel workers included.
+/// A point in time, with the CPU time of this process until then, including kernel workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockSample {
     pub(crate) wall: Duration,
@@ -90,14 +91,14 @@ impl ClockSample {
         ClockSample { wall: now(), cpu: process_cpu() }
     }
 
-    /// The sample of this many operations in this time.
+    /// Returns the sample of this many operations in this time.
     pub(crate) fn sample(self, operations: u64) -> Sample {
         let [ns, cpu_ns] = [self.wall, self.cpu].map(|time| time.as_nanos() as f64);
         Sample::from([("operations", operations as f64), ("ns", ns), ("cpu_ns", cpu_ns)])
     }
 }
 
-/// The time between two samples.
+/// Returns the time between two samples.
 impl Sub for ClockSample {
     type Output = ClockSample;
 

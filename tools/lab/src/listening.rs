@@ -1,4 +1,4 @@
-//! Which sockets listen, and whose they are, from `/proc`.
+//! Listening sockets and their owners, from `/proc`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,8 +15,8 @@ const TCP_LISTEN_STATE: &str = "0A";
 /// The flags of a listening socket in `/proc/net/unix`.
 const UNIX_LISTEN_FLAGS: &str = "00010000";
 
-/// The addresses at which a process listens for TCP, or one that it has started; sorted. Processes of another user are not
-/// visible.
+/// Returns the sorted TCP addresses at which a process, or any that it has started, listens.
+/// Processes of other users are not visible.
 pub(crate) fn of_tree(root: u32) -> Vec<SocketAddr> {
     let (root, others) = process_tree::of(root);
     let sockets: BTreeSet<u64> = others.into_iter().chain([root]).flat_map(sockets_of).collect();
@@ -24,7 +24,8 @@ pub(crate) fn of_tree(root: u32) -> Vec<SocketAddr> {
     own.map(|(address, _)| address).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The process that listens at an address of this machine, if that is visible: of several the one that has started the others.
+/// Returns the process that listens at an address of this machine, if it is visible; among several,
+/// the one that has started the others.
 pub(crate) fn owner_of(address: &ServerAddress) -> Option<u32> {
     let inodes: BTreeSet<u64> = match address {
         ServerAddress::Inet(address) => {
@@ -41,20 +42,20 @@ pub(crate) fn owner_of(address: &ServerAddress) -> Option<u32> {
     let has =
         |pid: &u32| !inodes.is_empty() && sockets_of(*pid).any(|inode| inodes.contains(&inode));
     let owners: Vec<u32> = processes().filter(has).collect();
-    // A process that started another one has it in its tree.
+    // A process may share the socket with the processes that it has started.
     let started = |pid: &u32| {
         owners.iter().any(|other| other != pid && process_tree::of(*other).1.contains(pid))
     };
     owners.iter().copied().find(|pid| !started(pid))
 }
 
-/// All processes.
+/// Returns the ids of all processes.
 fn processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The inodes of the sockets of a process; none if it has ended or is another user's.
+/// Returns the inodes of the sockets of a process; none if it has ended or belongs to another user.
 fn sockets_of(pid: u32) -> impl Iterator<Item = u64> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     entries.filter_map(|entry| {
@@ -63,14 +64,15 @@ fn sockets_of(pid: u32) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Listening sockets and their inodes.
+/// Returns all listening TCP sockets with their inodes.
 fn listening() -> Vec<(SocketAddr, u64)> {
     let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
     let text = tables.map(|table| fs::read_to_string(table).unwrap_or_default()).concat();
     text.lines().filter_map(listening_in).collect()
 }
 
-/// `  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000  0  12345 1 …`
+/// Parses a line like `  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000
+/// 1000  0  12345 1 …`.
 fn listening_in(line: &str) -> Option<(SocketAddr, u64)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let (ip, port) = fields.get(1)?.split_once(':')?;
@@ -79,7 +81,8 @@ fn listening_in(line: &str) -> Option<(SocketAddr, u64)> {
     (fields[3] == TCP_LISTEN_STATE).then_some((SocketAddr::new(ip_of(ip)?, port), inode))
 }
 
-/// `0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/echo`, if it is of a socket that listens at this path.
+/// Parses a line like `0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/echo`.
+/// Returns the inode if the socket listens at this path.
 fn bound_in(line: &str, path: &Path) -> Option<u64> {
     let rest = line.strip_suffix(&*path.to_string_lossy()).filter(|rest| rest.ends_with(' '))?;
     match rest.split_whitespace().collect::<Vec<_>>()[..] {
@@ -88,7 +91,7 @@ fn bound_in(line: &str, path: &Path) -> Option<u64> {
     }
 }
 
-/// Words of 32 bits, each as this machine stores it.
+/// Parses an address written as 32-bit words in the byte order of this machine.
 fn ip_of(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| u32::from_str_radix(hex.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
     match hex.len() {

@@ -1,4 +1,4 @@
-//! A lock for measurements: two at once on a machine would disturb each other.
+//! A lock for measurements, because two at once on a machine would disturb each other.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,7 +22,7 @@ impl Lock {
     /// Takes the machine's lock.
     ///
     /// # Errors
-    /// If another process holds it, which is named, or the file cannot be opened.
+    /// If another process holds it, with the id of that process, or if the file cannot be opened.
     pub fn take() -> Result<Lock> {
         Lock::at(&std::env::temp_dir().join(LOCK_FILE))
     }
@@ -30,14 +30,16 @@ impl Lock {
     /// Takes the lock on this file.
     fn at(path: &Path) -> Result<Lock> {
         let shown = path.display();
-        let cannot = |error| anyhow!("can't take the lock {shown}: {error}; set TMPDIR elsewhere");
+        let cannot = |error| {
+            anyhow!("cannot take the lock {shown}: {error}; set TMPDIR to another directory")
+        };
         let file = open(path).map_err(cannot)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Lock { _file: file }),
             Err(Errno::WOULDBLOCK) => {
                 let holder = holder(&file).map(|pid| format!("process {pid}"));
                 let holder = holder.unwrap_or_else(|| "another process".into());
-                let wait = "wait for it, two spoil each other";
+                let wait = "wait until it ends, since two measurements disturb each other";
                 bail!("{holder} is measuring (it holds {shown}): {wait}")
             }
             Err(errno) => Err(cannot(io::Error::from(errno))),
@@ -45,8 +47,8 @@ impl Lock {
     }
 }
 
-/// Opens for reading if possible: in a directory like `/tmp` Linux may forbid opening another user's file with
-/// `O_CREAT`, and a lock needs only an open file.
+/// Opens the file for reading if it exists: in a directory like `/tmp`, Linux may forbid opening
+/// another user's file with `O_CREAT`, and a lock needs only an open file.
 fn open(path: &Path) -> io::Result<File> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -56,14 +58,16 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The process that holds a lock on this file, if the kernel reports it. A pid written into the file could be stale.
+/// Returns the process that holds a lock on this file, if the kernel reports it. A pid written into
+/// the file could be stale.
 fn holder(file: &File) -> Option<u32> {
     let inode = file.metadata().ok()?.ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| flock_of(line, inode))
 }
 
-/// The process in a line like `1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF`, if it concerns this inode.
+/// Returns the process in a line like `1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF` if it
+/// concerns this inode.
 fn flock_of(line: &str, inode: u64) -> Option<u32> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [_, "FLOCK", _, "WRITE", pid, file, ..] = fields[..] else { return None };
@@ -92,7 +96,7 @@ mod tests {
     #[test]
     fn a_missing_directory_is_named() {
         let error = Lock::at(Path::new("/nowhere/lock")).expect_err("no directory").to_string();
-        assert!(error.starts_with("can't take the lock /nowhere/lock: No such file"), "{error}");
+        assert!(error.starts_with("cannot take the lock /nowhere/lock: No such file"), "{error}");
     }
 
     #[test]

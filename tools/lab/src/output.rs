@@ -1,4 +1,5 @@
-//! The output of a contender: the announcement of its address, the line that says that it is ready, and its last line.
+//! The output of a contender: the announcement of its address, the text that shows that it is
+//! ready, and its last line.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,43 +10,45 @@ use std::time::Duration;
 
 use annulus_load::ServerAddress;
 
-/// Bytes kept of the end of the output.
+/// How many bytes at the end of the output are kept by default.
 const DEFAULT_TAIL_BYTES: usize = 4096;
 
-/// Bytes read at once.
+/// The size of a read.
 const READ_BYTES: usize = 1024;
 
-/// The text before the address in an announcement.
+/// The text before an announced address.
 const ANNOUNCEMENT_PREFIX: &str = "listening on ";
 
-/// The prefix of an address of datagrams.
+/// The prefix of an announced UDP address.
 const UDP_SCHEME: &str = "udp://";
 
-/// An output, read by threads until its end, so that its process is never blocked. So many bytes at its end are kept.
+/// Reads the outputs of a process to their ends, on threads of its own, so that the process never
+/// blocks. The last bytes are kept.
 #[derive(Debug)]
 pub(crate) struct OutputReader {
     shared: Arc<OutputTail>,
     address: Receiver<ServerAddress>,
 }
 
-/// The data that the threads have read.
+/// State shared with the reading threads: the tail of the output, and the awaited text.
 #[derive(Debug)]
 struct OutputTail {
     tail: Mutex<Vec<u8>>,
     kept: usize,
-    /// A text that is waited for.
+    /// A text to wait for.
     awaited_text: Option<String>,
     is_ready: AtomicBool,
 }
 
 impl OutputReader {
-    /// Starts to read a standard error, of which the last [`DEFAULT_TAIL_BYTES`] bytes are kept.
+    /// Starts to read an output, keeping the last [`DEFAULT_TAIL_BYTES`] bytes.
     pub(crate) fn of(source: impl Read + Send + 'static) -> OutputReader {
         OutputReader::reading(vec![Box::new(source)], DEFAULT_TAIL_BYTES, None)
     }
 
-    /// Starts to read these outputs as one, and looks for a text in them. The threads end with the pipes, which a grandchild may hold
-    /// open; so they are not joined.
+    /// Starts to read these outputs as one, keeping the last `kept` bytes, and looks for a text in
+    /// them. The threads are not joined, because they end with the pipes, which a grandchild may
+    /// hold open.
     pub(crate) fn reading(
         sources: Vec<Box<dyn Read + Send>>,
         kept: usize,
@@ -61,27 +64,28 @@ impl OutputReader {
         OutputReader { shared, address }
     }
 
-    /// Whether the awaited text has been printed; true if there is none.
+    /// Returns true if the awaited text has been printed, or there is none.
     pub(crate) fn is_ready(&self) -> bool {
         self.shared.is_ready.load(Ordering::Acquire)
     }
 
-    /// The end of the output that is kept.
+    /// Returns the end of the output that is kept.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(last(&self.shared.lock(), self.shared.kept)).into_owned()
     }
 
-    /// The announced address; call it once.
+    /// Waits for the announced address, which is returned only once.
     ///
     /// # Errors
-    /// `Disconnected` if the pipe has ended, `Timeout` if no address was announced in time.
+    /// `Disconnected` if all outputs have ended, `Timeout` if no address was announced in time.
     pub(crate) fn address(&self, timeout: Duration) -> Result<ServerAddress, RecvTimeoutError> {
         self.address.recv_timeout(timeout)
     }
 
-    /// Waits until the pipes have been read to their ends, at most for `timeout`; whether they have.
+    /// Waits until the outputs have been read to their ends, for at most `timeout`. Returns whether
+    /// they have.
     pub(crate) fn read_to_end(&self, timeout: Duration) -> bool {
-        // An address that was not taken may still be in the channel.
+        // An announced address may still be in the channel.
         loop {
             match self.address(timeout) {
                 Ok(_) => {}
@@ -90,7 +94,7 @@ impl OutputReader {
         }
     }
 
-    /// The last non-empty line so far.
+    /// Returns the last non-empty line so far.
     pub(crate) fn last_line(&self) -> Option<String> {
         let text = self.text();
         text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
@@ -98,7 +102,8 @@ impl OutputReader {
 }
 
 impl OutputTail {
-    /// Reads to the end of a source; sends the first address that is announced. The sender is dropped then.
+    /// Reads a source to its end, and sends the first announced address. Dropping the sender
+    /// reports the end.
     fn read(&self, mut source: impl Read, sender: mpsc::Sender<ServerAddress>) {
         let (mut chunk, mut was_sent) = ([0; READ_BYTES], false);
         while let Ok(length @ 1..) = source.read(&mut chunk) {
@@ -107,14 +112,14 @@ impl OutputTail {
             let recent = last(&tail, DEFAULT_TAIL_BYTES + READ_BYTES);
             if let Some(address) = (!was_sent).then(|| announced(recent)).flatten() {
                 was_sent = true;
-                // The receiver is dropped if the lab has given up.
+                // The receiver is gone if the lab has given up.
                 let _ = sender.send(address);
             }
             if !self.is_ready.load(Ordering::Relaxed) && self.is_awaited_text_in(recent) {
-                // Pairs with the load of the thread that waits, which then looks for the port.
+                // Pairs with the load of the waiting thread, which then looks for the port.
                 self.is_ready.store(true, Ordering::Release);
             }
-            // Not with each chunk: what is kept moves.
+            // Not after every read, because draining moves the kept bytes.
             if tail.len() > 2 * self.kept {
                 let surplus = tail.len() - self.kept;
                 tail.drain(..surplus);
@@ -132,12 +137,13 @@ impl OutputTail {
     }
 }
 
-/// The last bytes.
+/// Returns the last `count` bytes.
 fn last(bytes: &[u8], count: usize) -> &[u8] {
     &bytes[bytes.len().saturating_sub(count)..]
 }
 
-/// The address on the first *complete* line that announces one: half of a port would be a number, too.
+/// Returns the address on the first *complete* line that announces one, since half of a port is
+/// also a number.
 pub(crate) fn announced(printed: &[u8]) -> Option<ServerAddress> {
     let complete = &printed[..printed.iter().rposition(|&byte| byte == b'\n')?];
     let text = String::from_utf8_lossy(complete);

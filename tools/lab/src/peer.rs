@@ -1,9 +1,10 @@
-//! Peers: other programs to compare with, each in a directory of its own and built by its own script.
+//! Peers: programs to compare with, each in its own directory and built by its own script.
 //!
-//! `tools/peers/NAME/build OUT` builds into the directory OUT and prints the program's path as its last line. If a tool is
-//! missing, it exits with 3 and prints one line on its standard error. The program takes a port (0 picks one), prints
-//! `listening on ADDRESS:PORT` on its standard error, and runs until SIGTERM. Files in a peer's directory list the
-//! other transports and the modes that it supports; `tools/peers/README.md` has the whole contract.
+//! `tools/peers/NAME/build OUT` builds into the directory OUT and prints the program's path as its
+//! last line. If a tool is missing, it exits with 3 and prints one line on its standard error. The
+//! program takes a port (0 picks one), prints `listening on ADDRESS:PORT` on its standard error,
+//! and runs until SIGTERM. Files in a peer's directory list the other transports and the modes that
+//! it supports; `tools/peers/README.md` has the whole contract.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,36 +17,36 @@ use crate::child;
 /// The directory of the peers within the repository.
 const PEERS_DIRECTORY: &str = "tools/peers";
 
-/// The exit status of a build script if a tool is missing.
+/// The exit status of a build script that lacks a tool.
 const TOOL_MISSING_STATUS: i32 = 3;
 
-/// The file that lists the transports that a peer supports besides TCP.
+/// The file that lists further transports and the kinds of a peer.
 const SERVES_FILE: &str = "serves";
 
 /// The file that lists a peer's modes.
 const MODES_FILE: &str = "modes";
 
-/// Entries of [`SERVES_FILE`] for programs that are no echo servers, but contenders of `bench nop`, `bench file`
-/// or of programs, or twins of the examples. The check of each, beside the peers, has its name.
+/// Entries of [`SERVES_FILE`] for programs that are not echo servers but contenders of `bench nop`,
+/// of `bench file` or of comparisons of programs, or counterparts of the examples. For each there
+/// is a check script beside the peers with its name.
 const OTHER_KINDS: [&str; 4] = ["nop", "file", "programs", "examples"];
 
-/// How the build of a peer ended.
+/// The outcome of building a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildOutcome {
-    /// There is the program.
+    /// The path of the program.
     Program(PathBuf),
-    /// A tool is missing, and how to install it.
+    /// A line that says which tool is missing and how to install it.
     Missing(String),
-    /// It failed.
+    /// The build failed.
     Failed {
-        /// How the script ended.
+        /// The exit status, or the fault in the output.
         status: String,
-        /// The standard error of the script.
         printed: String,
     },
 }
 
-/// The directory of all peers, and the directory of their builds.
+/// The directories of the peers and of their builds.
 #[derive(Clone, Debug)]
 pub struct Peers {
     directory: PathBuf,
@@ -54,19 +55,20 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Looks for a directory `tools/peers` here and in every parent directory.
+    /// Looks for a directory `tools/peers` in this directory and its ancestors.
     pub fn find(from: &Path) -> Option<Peers> {
         let root = from.ancestors().find(|above| above.join(PEERS_DIRECTORY).is_dir())?;
         let (directory, output) = (root.join(PEERS_DIRECTORY), root.join("target").join("peers"));
         Some(Peers { directory, output, announce: |_| () })
     }
 
-    /// Sets a function that is called with a peer's name before it is built, which may take minutes.
+    /// Sets a function to call with a peer's name before building it, which may take minutes.
     pub fn announcing(self, announce: fn(&str)) -> Peers {
         Peers { announce, ..self }
     }
 
-    /// The program that a peer builds, or why it is missing. Without a directory of peers every peer is missing.
+    /// Builds a peer, and returns its program or why it is missing. Without a directory of peers,
+    /// every peer is missing.
     ///
     /// # Errors
     /// If the peer does not build.
@@ -82,16 +84,17 @@ impl Peers {
         Ok(built.map_err(|why| format!("peer {name} is left out: {why}")))
     }
 
-    /// The text of a file beside the peers, such as a configuration of a program that is not built.
+    /// Returns the text of a file beside the peers, such as the configuration of an installed
+    /// program.
     ///
     /// # Errors
-    /// If it cannot be read; the error names it.
+    /// If the file cannot be read.
     pub(crate) fn read(&self, path: &str) -> Result<String> {
         let path = self.directory.join(path);
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// The names of all peers, sorted.
+    /// Returns the sorted names of all peers.
     pub fn all(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.directory) else { return Vec::new() };
         let mut names: Vec<String> = entries
@@ -103,19 +106,19 @@ impl Peers {
         names
     }
 
-    /// The names of all peers that are echo servers, sorted.
+    /// Returns the sorted names of the peers that are echo servers.
     pub fn names(&self) -> Vec<String> {
         let is_server =
             |name: &String| !OTHER_KINDS.iter().any(|contest| self.serves(name, contest));
         self.all().into_iter().filter(is_server).collect()
     }
 
-    /// Whether a peer supports this besides TCP: `udp` or `unix`.
+    /// Returns true if the `serves` file of a peer lists this kind, such as `udp` or `unix`.
     pub fn serves(&self, name: &str, kind: &str) -> bool {
         self.words(name, SERVES_FILE).iter().any(|word| word == kind)
     }
 
-    /// The modes of a peer, of which one may follow its address.
+    /// Returns the modes of a peer. One of them may follow its address.
     pub fn modes(&self, name: &str) -> Vec<String> {
         self.words(name, MODES_FILE)
     }
@@ -146,7 +149,7 @@ impl Peers {
         })
     }
 
-    /// The lines of a file in a peer's directory; none without the file.
+    /// Returns the lines of a file in a peer's directory, or none if there is no such file.
     fn words(&self, name: &str, file: &str) -> Vec<String> {
         let text = fs::read_to_string(self.directory.join(name).join(file)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -154,7 +157,7 @@ impl Peers {
 }
 
 impl BuildOutcome {
-    /// The program, or which tool is missing.
+    /// Returns the program, or which tool is missing.
     fn program(self) -> Result<Result<PathBuf, String>> {
         match self {
             BuildOutcome::Program(path) => Ok(Ok(path)),
@@ -167,7 +170,7 @@ impl BuildOutcome {
     }
 }
 
-/// The last non-empty line.
+/// Returns the last non-empty line.
 fn last_line(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
@@ -179,7 +182,7 @@ mod tests {
     use crate::scratch::Scratch;
     use crate::scratch::tests::directory;
 
-    /// A directory of peers with build scripts.
+    /// A temporary repository with build scripts of peers.
     struct PeersFixture(Scratch);
 
     impl PeersFixture {

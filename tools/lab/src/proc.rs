@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::cpu_clock::cpu_ns;
 use crate::process_tree::{self, Tree, of_threads, tasks};
 
-/// The usage of all threads of a process, and of the processes that it has started, since its start.
+/// The usage of a process and the processes that it has started, since their starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Time on a core, user and kernel, in ns.
@@ -22,19 +22,22 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The current values of `/proc/PID/task/*/schedstat` and the CPU clocks of the processes. Running threads are counted
-    /// up to their last tick.
+    /// Reads `/proc/PID/task/*/schedstat` and the CPU clocks of the processes. Running threads are
+    /// counted up to their last tick.
     ///
-    /// Switches are those of living threads only. CPU time includes threads that have ended, and processes that have ended
-    /// and were waited for, in steps of a clock tick (10 ms).
+    /// Switches are those of living threads only. CPU time includes threads that have ended. It
+    /// also includes processes that have ended and were waited for, in steps of a clock tick (10
+    /// ms).
     pub fn of(pid: u32) -> io::Result<Usage> {
         Usage::of_tree(&process_tree::of(pid))
     }
 
-    /// As [`of`](Self::of), once no thread of the processes runs or is runnable, or after `timeout`.
+    /// Like [`of`](Self::of), but waits until no thread of the processes is running or runnable,
+    /// for at most `timeout`.
     ///
-    /// Linux accounts a thread's CPU time when it leaves its core and at ticks (1 to 10 ms apart), not when another
-    /// process reads it. While a process runs, its latest time is missing from every file and clock (ADR 0017).
+    /// Linux accounts a thread's CPU time when the thread leaves its core and at ticks (1 to 10 ms
+    /// apart), not when another process reads it. While a process runs, its most recent time is
+    /// missing from every file and clock (ADR 0017).
     pub fn at_rest(pid: u32, timeout: Duration) -> io::Result<Usage> {
         let tree = process_tree::of(pid);
         let began = clock::now();
@@ -44,7 +47,8 @@ impl Usage {
         Usage::of_tree(&tree)
     }
 
-    /// The usage of a process, and of those that it has started; of these some may have ended meanwhile.
+    /// Returns the usage of the processes. Those that the root has started may have ended meanwhile
+    /// and are then skipped.
     fn of_tree((root, others): &Tree) -> io::Result<Usage> {
         let others = others.iter().filter_map(|&pid| Usage::of_one(pid).ok());
         Ok(others.fold(Usage::of_one(*root)?, |sum, one| Usage {
@@ -58,7 +62,7 @@ impl Usage {
         Ok(Usage { cpu_ns, switches: switches(&tasks(pid))? })
     }
 
-    /// The usage between an earlier reading and this one.
+    /// Returns the usage between an earlier reading and this one.
     pub fn since(self, earlier: Usage) -> Usage {
         Usage {
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
@@ -67,28 +71,28 @@ impl Usage {
     }
 }
 
-/// How often to read again.
+/// The period of checks whether the processes are at rest.
 const REST_CHECK_PERIOD: Duration = Duration::from_micros(50);
 
 fn switches(tasks: &Path) -> io::Result<u64> {
     of_threads(tasks, "schedstat")?.iter().map(|line| switches_in(line)).sum()
 }
 
-/// Whether a thread of any of these processes is on a core or waits for one.
+/// Returns true if a thread of any of these processes is on a core or waits for one.
 fn is_any_busy((root, others): &Tree) -> io::Result<bool> {
     let has_busy = |&pid: &u32| is_busy(&tasks(pid)).unwrap_or(false);
     Ok(is_busy(&tasks(*root))? || others.iter().any(has_busy))
 }
 
-/// Whether a thread is on a core or waits for one.
+/// Returns true if a thread is on a core or waits for one.
 fn is_busy(tasks: &Path) -> io::Result<bool> {
-    // The state follows the name, which is in parentheses and may contain some.
+    // The state follows the name, which is in parentheses and may itself contain parentheses.
     let runs =
         |line: &String| line.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'));
     Ok(of_threads(tasks, "stat")?.iter().any(runs))
 }
 
-/// The third of three numbers: ns on a core, ns waiting for one, times scheduled.
+/// Returns the third of three numbers: ns on a core, ns waiting for one, times scheduled.
 fn switches_in(line: &str) -> io::Result<u64> {
     let mut numbers = line.split_whitespace().map(str::parse::<u64>);
     match (numbers.next(), numbers.next(), numbers.next()) {
@@ -107,14 +111,15 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The current values of `/proc/PID/status`.
+    /// Reads `/proc/PID/status`.
     pub fn of(pid: u32) -> io::Result<Memory> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let missing = || io::Error::other("no VmRSS and VmSize in /proc/PID/status");
         Memory::read(&status).ok_or_else(missing)
     }
 
-    /// The sums over a process and those that it has started. Pages that they share count in each.
+    /// Returns the sums over a process and those that it has started. Shared pages are counted for
+    /// each process.
     pub fn of_tree(pid: u32) -> io::Result<Memory> {
         let (root, others) = process_tree::of(pid);
         let others = others.into_iter().filter_map(|pid| Memory::of(pid).ok());
@@ -130,7 +135,7 @@ impl Memory {
     }
 }
 
-/// A size in the text of `/proc/PID/status`, such as `VmRSS:`, in bytes.
+/// Returns in bytes a size in the text of `/proc/PID/status`, such as `VmRSS:`.
 pub fn status_bytes(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -146,8 +151,8 @@ mod tests {
 
     use super::*;
 
-    /// A process that counts to 100,000 and then stops itself, so that its figures no longer change. (This process is
-    /// not suitable: other tests' threads end meanwhile.)
+    /// The process counts to 100,000 and then stops itself, so that its figures no longer change.
+    /// (This process would not do, because threads of other tests end meanwhile.)
     #[test]
     fn usage_has_the_cpu_time_and_switches_of_a_process() {
         let count = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; kill -STOP $$";
@@ -162,7 +167,8 @@ mod tests {
         assert!(used.switches > 0, "{used:?}");
     }
 
-    /// Each line costs the same, a few ms. A reading that is too early would attribute a part to the next one.
+    /// Each line costs the same few ms. A reading that is too early would attribute a part to the
+    /// next line.
     #[test]
     fn usage_at_rest_misses_no_cpu_time() {
         let work = "while read line; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; done";
@@ -181,7 +187,8 @@ mod tests {
         drop(lines);
         child.wait().expect("it ends with its input");
         costs.sort_unstable();
-        // Not the mean: on a busy machine some lines cost a multiple.
+        // Compares with the median rather than the mean, because on a busy machine some lines cost
+        // several times as much.
         assert!(costs[0] > costs[10] / 3, "{costs:?}");
     }
 

@@ -1,4 +1,5 @@
-//! A contender as a process: starts it, pins it, and ends it with all that it has started.
+//! Runs a contender as a process: starts it, pins it, and ends it with everything that it has
+//! started.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -23,13 +24,14 @@ use crate::process_tree;
 /// How long a server may take to announce its address, unless another time is given.
 pub const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a process may take to end after SIGTERM, before it is killed.
+/// How long a process may take to end after SIGTERM before it is killed.
 const TERM_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often what a contender has started is looked for: it may start others before it is killed.
+/// How often to search for processes that a contender has started, since they may start others
+/// before they are killed.
 const MAX_KILL_PASSES: usize = 5;
 
-/// How to run a contender. In JSON it is its name, its command line as a shell reads it, with the program's name only,
-/// and its core; read back it has that much.
+/// How to run a contender. Its JSON has the name, the words of the command line with only the name
+/// of the program, and the core, and only these can be read back.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(from = "SpecJson", into = "SpecJson")]
 pub struct Spec {
@@ -39,24 +41,24 @@ pub struct Spec {
     pub program: PathBuf,
     /// The arguments of the program.
     pub arguments: Vec<OsString>,
-    /// Environment variables that are set for it.
+    /// Environment variables to set.
     pub variables: Vec<(OsString, OsString)>,
-    /// The core to pin it to, with all its threads.
+    /// The core to pin all its threads to.
     pub pin: Option<usize>,
 }
 
 impl Spec {
-    /// A program without arguments and without a core.
+    /// Creates the spec of a program without arguments and without a core.
     pub fn of(name: &str, program: impl Into<PathBuf>) -> Spec {
         Spec { name: name.into(), program: program.into(), ..Spec::default() }
     }
 
-    /// The same program with another name.
+    /// Returns the same program with another name.
     pub fn named(&self, name: String) -> Spec {
         Spec { name, ..self.clone() }
     }
 
-    /// The command line, in words: variables, the program's name only, and arguments.
+    /// Returns the words of the command line: variables, the name of the program, and arguments.
     pub fn command(&self) -> Vec<String> {
         let text = |word: &OsStr| word.to_string_lossy().into_owned();
         let variables = self.variables.iter();
@@ -68,7 +70,7 @@ impl Spec {
     }
 }
 
-/// The JSON of a contender.
+/// The JSON form of a [`Spec`].
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct SpecJson {
@@ -103,7 +105,7 @@ impl From<SpecJson> for Spec {
 pub struct ProcessError {
     /// The contender.
     pub name: String,
-    /// The failure, with the last line of the contender's standard error.
+    /// The failure, with the last line of the contender's output.
     pub why: String,
 }
 
@@ -115,7 +117,7 @@ impl fmt::Display for ProcessError {
 
 impl std::error::Error for ProcessError {}
 
-/// A running contender, which ends when dropped.
+/// A running contender, which is ended when dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: String,
@@ -127,7 +129,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a contender without input and output.
+    /// Starts a contender without input and standard output.
     pub(crate) fn start(spec: &Spec) -> Result<Process, ProcessError> {
         let mut command = Command::new(&spec.program);
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -146,7 +148,8 @@ impl Process {
         Ok((process, stdin, stdout))
     }
 
-    /// Starts a contender without input, and reads both its outputs, of which so many bytes are kept, for a text.
+    /// Starts a contender without input and reads both its outputs, keeping the last `kept` bytes
+    /// and looking for a text.
     pub(crate) fn start_read(
         spec: &Spec,
         kept: usize,
@@ -169,18 +172,18 @@ impl Process {
         static NEXT_MARK: AtomicU32 = AtomicU32::new(0);
         let Spec { name, program, arguments, variables, pin } = spec;
         let error = |why| ProcessError { name: name.clone(), why };
-        // A process group of its own: ctrl-C at the terminal reaches only the lab, which ends its children after it has
-        // stopped measuring.
+        // A process group of its own: Ctrl-C at the terminal reaches only the lab, which ends its
+        // children after it has stopped measuring.
         let mark = process_tree::mark(Some(NEXT_MARK.fetch_add(1, Ordering::Relaxed)));
         command
             .args(arguments)
             .envs(variables.iter().cloned())
             .env(process_tree::MARK_VARIABLE, &mark);
         command.process_group(0).stderr(Stdio::piped());
-        // A child inherits the affinity, so it never starts threads elsewhere.
+        // A child inherits the affinity, so none of its threads starts on another core.
         let _pinned = pin.map(affinity::pin).transpose().map_err(|why| error(why.to_string()))?;
         let mut child = child::spawn(command)
-            .map_err(|why| error(format!("can't start `{}`: {why}", program.display())))?;
+            .map_err(|why| error(format!("cannot start `{}`: {why}", program.display())))?;
         guard::add(child.id());
         let stderr = child.stderr.take().expect("the command pipes it");
         let output = read(&mut child, stderr);
@@ -191,26 +194,26 @@ impl Process {
                 Ok(Process { name: name.clone(), child, handle, status: None, mark, output })
             }
             Err(why) => {
-                // It cannot be observed without a handle, but as a child it can be killed.
+                // It cannot be watched without a handle, but as a child it can be killed.
                 let _ = child.kill();
                 guard::remove(child.id());
                 let _ = child.wait();
-                Err(error(format!("can't watch it: {why}")))
+                Err(error(format!("cannot watch it: {why}")))
             }
         }
     }
 
-    /// The id of the process.
+    /// Returns the id of the process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The status of the process, if it has ended or ends within `timeout`.
+    /// Returns the status of the process if it has ended or ends within `timeout`.
     pub(crate) fn ended(&mut self, timeout: Duration) -> Option<ExitStatus> {
         is_dead_within(&self.handle, timeout).then(|| self.reap()).flatten()
     }
 
-    /// An error if it has ended, or ends within `timeout`.
+    /// Returns an error if it has ended or ends within `timeout`.
     pub(crate) fn check(&mut self, timeout: Duration) -> Result<(), ProcessError> {
         if !is_dead_within(&self.handle, timeout) {
             return Ok(());
@@ -220,12 +223,13 @@ impl Process {
         Err(self.error(format!("ended ({status})")))
     }
 
-    /// An error that the process has ended, if it ends soon; else this error. Either has the last line of standard error.
+    /// Returns the error that the process has ended, if it ends soon, and this error otherwise.
+    /// Either has the last line of the output.
     pub(crate) fn error_or_end(&mut self, why: &str) -> ProcessError {
         self.check(TERM_TIMEOUT).err().unwrap_or_else(|| self.error(why.into()))
     }
 
-    /// This error, with the last line of standard error.
+    /// Returns this error with the last line of the output.
     pub(crate) fn error(&self, why: String) -> ProcessError {
         let finished = self
             .output
@@ -234,13 +238,14 @@ impl Process {
         ProcessError { name: self.name.clone(), why: format!("{why}; {finished}") }
     }
 
-    /// The status of a process that has ended or is about to.
+    /// Kills what the process has started, waits for the process itself, and returns its status. It
+    /// must have ended or be about to.
     fn reap(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
-            // Remaining children would hold its core and the pipe of its standard error. The group's id is not reused
-            // until the process is reaped.
+            // Remaining children would use its core and keep its pipes open. The id of the group is
+            // not reused until the process is reaped.
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            // Processes that have left the group would hold them, too.
+            // So would processes that have left the group.
             for _ in 0..MAX_KILL_PASSES {
                 let marked = process_tree::marked(&self.mark);
                 if marked.is_empty() {
@@ -257,10 +262,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Processes without the mark in their environment are found by their parents.
+        // Processes without the mark in their environment can only be found by their parents.
         let alive = self.status.is_none();
         let started = if alive { process_tree::started_by(self.pid()) } else { Vec::new() };
-        // Signals to a process that has ended fail, which is no error.
+        // Signalling a process that has ended fails harmlessly.
         let _ = pidfd_send_signal(&self.handle, Signal::TERM);
         if !is_dead_within(&self.handle, TERM_TIMEOUT) {
             let _ = pidfd_send_signal(&self.handle, Signal::KILL);
@@ -271,7 +276,7 @@ impl Drop for Process {
     }
 }
 
-/// Kills processes, and waits until they have ended.
+/// Kills processes and waits until they have ended.
 fn kill(handles: &[OwnedFd]) {
     for handle in handles {
         // Fails only if the process has already ended.
@@ -280,11 +285,12 @@ fn kill(handles: &[OwnedFd]) {
     handles.iter().for_each(|handle| _ = is_dead_within(handle, TERM_TIMEOUT));
 }
 
-/// Handles of the running processes, for [`kill_all`]. Unlike a pid, a handle never refers to another process.
+/// Handles of the running processes, for [`kill_all`]. Unlike a pid, a handle never refers to
+/// another process.
 static RUNNING_HANDLES: Mutex<Vec<Arc<OwnedFd>>> = Mutex::new(Vec::new());
 
-/// Kills every contender, if the lab must end at once. While the result is held, no thread continues after the end of a
-/// contender: the signal handler decides how this process ends.
+/// Kills every contender, for when the lab must end at once. While the result is held, no thread
+/// can drop or start a contender, so the signal handler decides how this process ends.
 pub(crate) fn kill_all() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
     let processes = running_handles();
     for handle in processes.iter() {
@@ -303,7 +309,7 @@ fn running_handles() -> MutexGuard<'static, Vec<Arc<OwnedFd>>> {
 fn is_dead_within(handle: &OwnedFd, timeout: Duration) -> bool {
     let mut events = [PollFd::new(handle, PollFlags::IN)];
     let timeout = Timespec::try_from(timeout).ok();
-    // A signal to this process shortens the wait; then the contender is killed a little early.
+    // A signal to this process shortens the wait, and the contender is then killed a little early.
     poll(&mut events, timeout.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
@@ -314,12 +320,12 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A contender that is a shell with this script.
+    /// Returns a contender that is a shell with this script.
     pub(crate) fn shell(script: &str) -> Spec {
         Spec { arguments: vec!["-c".into(), script.into()], ..Spec::of("shell", "/bin/sh") }
     }
 
-    /// Whether a child has ended; only this process reaps it.
+    /// Returns true if a child has ended and was reaped.
     fn is_gone(pid: u32) -> bool {
         !Path::new(&format!("/proc/{pid}")).exists()
     }
@@ -345,13 +351,14 @@ pub(crate) mod tests {
         let pid = process.pid();
         drop(process);
         assert!(is_gone(pid));
-        // The sleeping child held the pipe, too: the end of the pipe means that no child is left.
+        // The sleeping child held the pipe, too, so the end of the pipe means that no child is
+        // left.
         assert_eq!(stdout.read(&mut [0; 1]).expect("its end"), 0);
     }
 
     #[test]
     fn processes_started_in_other_sessions_are_killed_too() {
-        // One process has no mark, and its parent is still there; another one's parent has ended.
+        // One process has no mark, but its parent still runs. The parent of another one has ended.
         let script = "setsid env -i sleep 1000 & (setsid sh -c 'sleep 1000 & setsid sleep 1000' &)
             echo ready; exec sleep 1000";
         for ends_by_itself in [false, true] {
@@ -383,7 +390,7 @@ pub(crate) mod tests {
     #[test]
     fn a_missing_program_is_named() {
         let error = Process::start(&Spec::of("shell", "/nowhere/echo")).expect_err("no program");
-        let expected = "shell: can't start `/nowhere/echo`: No such";
+        let expected = "shell: cannot start `/nowhere/echo`: No such";
         assert!(error.to_string().starts_with(expected), "{error}");
     }
 }

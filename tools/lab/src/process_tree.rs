@@ -1,4 +1,4 @@
-//! The processes that a process has started.
+//! The processes that a process has started, and its threads, from `/proc`.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -8,16 +8,18 @@ use std::path::{Path, PathBuf};
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// An environment variable that a contender passes on to all that it starts.
+/// An environment variable that a contender passes on to every process that it starts.
 pub(crate) const MARK_VARIABLE: &str = "ANNULUS_STARTED_BY";
 
-/// A process, and all that it has started, directly or not, and that have not ended.
+/// A process, and all running processes that it has started, directly or indirectly.
 pub(crate) type Tree = (u32, Vec<u32>);
 
-/// The fields of `/proc/PID/stat` with the time of children, user and kernel, counted from the one behind the name.
+/// The fields of `/proc/PID/stat` with the user and kernel time of children, counted from the field
+/// after the name.
 const CHILDREN_TIME_FIELDS: [usize; 2] = [13, 14];
 
-/// The process, and those that it has started. A kernel without lists of children reports none.
+/// Returns the process and those that it has started. A kernel without lists of children reports
+/// none.
 pub(crate) fn of(root: u32) -> Tree {
     let mut found = children(root);
     let mut next = 0;
@@ -28,18 +30,19 @@ pub(crate) fn of(root: u32) -> Tree {
     (root, found)
 }
 
-/// Handles on what a process has started.
+/// Returns handles of the processes that a process has started.
 pub(crate) fn started_by(root: u32) -> Vec<OwnedFd> {
     of(root).1.into_iter().filter_map(handle).collect()
 }
 
-/// The value of [`MARK_VARIABLE`] for a contender of this process, and without its number the beginning of all of them.
+/// Returns the value of [`MARK_VARIABLE`] for a contender of this process; without a number, the
+/// common prefix of all values.
 pub(crate) fn mark(contender: Option<u32>) -> String {
     let number = contender.map_or(String::new(), |number| format!("{number}."));
     format!("{}.{number}", std::process::id())
 }
 
-/// Handles on the processes with this mark, of those that this process may look into.
+/// Returns handles of the processes with this mark whose environment this process may read.
 pub(crate) fn marked(mark: &str) -> Vec<OwnedFd> {
     let entry = format!("{MARK_VARIABLE}={mark}");
     let is_marked = |pid| {
@@ -48,7 +51,8 @@ pub(crate) fn marked(mark: &str) -> Vec<OwnedFd> {
     };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    // Looked at again, since an id may be another process's once it has a handle.
+    // The mark is checked again after opening the handle, since the id may have been reused by
+    // another process.
     let found = pids.filter(|pid| is_marked(*pid)).map(|pid| (handle(pid), is_marked(pid)));
     found.filter_map(|(handle, is_marked)| handle.filter(|_| is_marked)).collect()
 }
@@ -67,7 +71,8 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// CPU time of the processes that a process has started and waited for, with their own such, in ns.
+/// Returns in ns the CPU time of the processes that a process has started and waited for, including
+/// their own waited-for children.
 pub(crate) fn waited_for_ns(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let ticks = ticks_of_children(&stat)
@@ -76,17 +81,17 @@ pub(crate) fn waited_for_ns(pid: u32) -> io::Result<u64> {
 }
 
 fn ticks_of_children(stat: &str) -> Option<u64> {
-    // The name is in parentheses and may contain some.
+    // The name is in parentheses and may itself contain parentheses.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
     CHILDREN_TIME_FIELDS.iter().map(|&field| fields.get(field)?.parse::<u64>().ok()).sum()
 }
 
-/// The directory of its threads.
+/// Returns the directory of the threads of a process.
 pub(crate) fn tasks(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/task"))
 }
 
-/// The text of a file of every living thread.
+/// Reads a file of every living thread.
 pub(crate) fn of_threads(tasks: &Path, file: &str) -> io::Result<Vec<String>> {
     let read = |task: io::Result<DirEntry>| match fs::read_to_string(task?.path().join(file)) {
         Err(error) if has_ended(&error) => Ok(None),
@@ -95,7 +100,7 @@ pub(crate) fn of_threads(tasks: &Path, file: &str) -> io::Result<Vec<String>> {
     fs::read_dir(tasks)?.filter_map(|task| read(task).transpose()).collect()
 }
 
-/// Whether a thread ended between being listed and being read.
+/// Returns true if a thread ended between being listed and being read.
 fn has_ended(error: &io::Error) -> bool {
     let ended = [rustix::io::Errno::NOENT, rustix::io::Errno::SRCH];
     ended.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -109,7 +114,8 @@ mod tests {
     use super::*;
     use crate::proc::Usage;
 
-    /// Runs a shell with this script until it has printed a line, and looks at it; it ends with its input.
+    /// Runs a shell with this script until it has printed a line, and calls `look` with its id. The
+    /// shell ends with its input.
     fn with_shell(script: &str, look: impl Fn(u32)) {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -1,4 +1,4 @@
-//! Comparisons whose contenders are programs that answer jobs: their definitions as data.
+//! Definitions of comparisons whose contenders are programs that answer jobs.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use crate::cores::Cores;
 use crate::describe::{Contender, DirectoryCheck, Job, Load, Presentation, Setup};
 use crate::peer::Peers;
 
-/// A contender by name: one of ours, or a peer and its arguments, which follow the arguments of all contenders.
+/// A contender by name: our own, or a peer with the arguments that follow the common ones.
 pub(crate) type KnownContender = (&'static str, Option<(&'static str, &'static [&'static str])>);
 
 /// The definition of a comparison. All contenders run on one core.
 #[derive(Debug)]
 pub struct Definition {
-    /// The name of the comparison, which is that of our contenders' command, too.
+    /// The name of the comparison, also in the command of our own contenders.
     pub name: &'static str,
     pub(crate) known: &'static [KnownContender],
-    /// The contender that ratios are taken to, if it is measured; else the first.
+    /// The contender that ratios refer to, if it is measured; otherwise the first.
     pub(crate) baseline: Option<&'static str>,
     pub(crate) metrics: fn() -> Vec<Metric>,
-    /// The numbers of an answer that must be above 0.
+    /// The numbers in an answer that must be above 0.
     pub(crate) required: &'static [&'static str],
     pub(crate) layout: Layout,
-    /// How long slices are measured, usually and quickly, if they have a time.
+    /// The duration of slices, in usual and in quick runs, if it can be chosen.
     pub(crate) slices: Option<[Duration; 2]>,
-    /// The job that is read in a cell, how long the answer may take, and about how long it takes.
+    /// The job of a cell, the timeout of its answer, and roughly how long it takes.
     pub(crate) job: fn(&Cell, Duration) -> (String, Duration, Duration),
-    /// The check of contenders that work in a directory, which is an argument of each.
+    /// The check for contenders that work in a directory, which is an argument of each.
     pub(crate) check: Option<DirectoryCheck>,
 }
 
 impl Definition {
-    /// The contenders with these names.
+    /// Returns the contenders with these names.
     ///
     /// # Errors
     /// If a name is not known.
@@ -57,7 +57,7 @@ impl Definition {
         names.iter().map(|name| contender(name.as_ref())).collect()
     }
 
-    /// The jobs of these cells, measured for so long.
+    /// Returns the loads of these cells, with slices of this duration.
     pub fn loads(&self, cells: impl IntoIterator<Item = Cell>, slice: Duration) -> Vec<Load> {
         let load = |cell: Cell| {
             let (line, timeout, cost) = (self.job)(&cell, slice);
@@ -66,7 +66,7 @@ impl Definition {
         cells.into_iter().map(load).collect()
     }
 
-    /// The comparison, without contenders and cells.
+    /// Returns the comparison, without contenders and loads.
     pub fn setup(&self, plan: Plan, slice: Duration, cores: Cores, peers: Option<Peers>) -> Setup {
         let core = cores.server;
         let mut all = parameters(json!({ "core": core }));

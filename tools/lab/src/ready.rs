@@ -1,4 +1,5 @@
-//! When a server that does not announce its address is ready: once it has printed a line, if one is awaited, and listens.
+//! Waits for servers that do not announce their address. A server is ready once it has printed the
+//! awaited text, if there is one, and listens.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -9,23 +10,24 @@ use crate::listening;
 use crate::process::{Process, ProcessError, Spec};
 use crate::server::Server;
 
-/// How long to wait before the next look.
+/// The period of checks whether a server is ready.
 const READY_CHECK_PERIOD: Duration = Duration::from_millis(10);
 
-/// How long what a server listens on must stay the same: one that opens several sockets opens them one after the other.
+/// How long the ports of a server must stay the same, since a server may open several sockets one
+/// after the other.
 const PORTS_STABLE_TIME: Duration = Duration::from_millis(100);
 
-/// How much of the outputs is kept if a line is awaited.
+/// How many bytes of the outputs are kept if a text is awaited.
 const READY_TAIL_BYTES: usize = 4096;
 
 /// The conditions under which a server is ready.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
-    /// The port on which it is to listen; without it, what its processes listen on is looked up.
+    /// The port on which it must listen; if `None`, the sockets of its processes are looked up.
     pub(crate) port: Option<u16>,
-    /// A text on either of its outputs, before which it is not ready.
+    /// A text that it prints on either output before it is ready.
     pub(crate) line: Option<String>,
-    /// How long it may take.
+    /// How long the start may take.
     pub(crate) timeout: Duration,
 }
 
@@ -33,7 +35,8 @@ impl Ready {
     /// Starts a server, and waits until it is ready.
     ///
     /// # Errors
-    /// If it cannot be started, ends, or is not ready in time; each says what was seen instead.
+    /// If it cannot be started, ends, or is not ready in time. The error says what was seen
+    /// instead.
     pub(crate) fn start(&self, spec: &Spec) -> Result<Server, ProcessError> {
         let mut process = match &self.line {
             Some(line) => Process::start_read(spec, READY_TAIL_BYTES, Some(line.clone()))?,
@@ -67,7 +70,7 @@ impl Ready {
         }
     }
 
-    /// Where it accepts connections, an address for each port.
+    /// Returns where it accepts connections, an address for each port.
     fn open_ports(&self, pid: u32) -> Vec<SocketAddr> {
         match self.port {
             Some(port) => loopback(port).into_iter().collect(),
@@ -93,14 +96,14 @@ impl Ready {
         match (self.port, &listening::of_tree(process.pid())[..]) {
             (Some(port), []) => format!("it does not listen on port {port} within {timeout:?}"),
             (Some(port), others) => format!(
-                "it does not listen on port {port} within {timeout:?}, but on {}: tell it the port, {{port}} in its \
-                 command, and to listen on 127.0.0.1",
+                "it does not listen on port {port} within {timeout:?}, but on {}: pass it the port as {{port}} in its \
+                 command, and make it listen on 127.0.0.1",
                 list(others)
             ),
             (None, []) => format!("it does not listen for TCP within {timeout:?}"),
             (None, _) if seen.len() > 1 => {
                 format!(
-                    "it listens on {}: say which port is to be measured (--port, in a file the key port)",
+                    "it listens on {}: choose the port to measure (--port, or the key port in a file)",
                     list(seen)
                 )
             }
@@ -112,21 +115,21 @@ impl Ready {
     }
 }
 
-/// A port on which something listens cannot be a server's that is yet to start.
+/// Checks that a port is free before a server that uses it is started.
 ///
 /// # Errors
-/// Names the process, if it is visible.
+/// If the port is in use; names the process, if it is visible.
 pub(crate) fn check_free(port: u16) -> Result<(), String> {
     let Some(address) = loopback(port) else { return Ok(()) };
     let owner = listening::owner_of(&address.into());
     let owner = owner.map_or("another process".into(), |pid| format!("process {pid}"));
     Err(format!(
-        "its port {port} is taken by {owner}: end that, or measure it by its address, {address}"
+        "its port {port} is taken by {owner}: stop that process, or measure it by its address, {address}"
     ))
 }
 
-/// The address of this machine at which a connection is accepted, if there is one. A socket that has got this port for its own end
-/// connects to itself, which does not count.
+/// Returns the loopback address that accepts connections on this port, if there is one. A socket
+/// that happens to get this port as its own local port connects to itself, which does not count.
 fn loopback(port: u16) -> Option<SocketAddr> {
     let is_open = |address: &SocketAddr| {
         TcpStream::connect(address)
@@ -137,10 +140,10 @@ fn loopback(port: u16) -> Option<SocketAddr> {
     all.into_iter().map(|ip| SocketAddr::new(ip, port)).find(is_open)
 }
 
-/// The error, with a hint for a server that ended without a failure.
+/// Adds a hint to the error for a server that ended with success.
 fn explained(error: ProcessError, succeeded: bool) -> ProcessError {
     let hint =
-        "; a server that goes on in the background cannot be measured: keep it in the foreground";
+        "; a server that moves to the background cannot be measured: keep it in the foreground";
     let why = if succeeded { error.why + hint } else { error.why };
     ProcessError { why, ..error }
 }

@@ -1,4 +1,4 @@
-//! Directories for the files of a run, removed at its end, however it ends.
+//! Directories for the files of a run, removed when it ends, in whatever way.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -10,16 +10,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Existing directories, for [`remove_all`].
 static DIRECTORIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// The start of their names, which goes on with the process and a number.
+/// The start of their names, followed by the process id and a number.
 const PREFIX: &str = "annulus-bench-";
 
-/// Removes every scratch directory, if the lab must end at once.
+/// Removes every scratch directory, for when the lab must end at once.
 pub fn remove_all() {
-    // The process ends, so a failure cannot be reported.
+    // The process is ending, so failures cannot be reported.
     directories().iter().for_each(|directory| _ = fs::remove_dir_all(directory));
 }
 
-/// Removes the scratch directories of processes that have ended. Those of other users remain: they cannot be removed.
+/// Removes the scratch directories of processes that have ended, except those of other users, which
+/// it may not remove.
 fn remove_stale(parent: &Path) {
     let is_left = |name: &str| {
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'))?.0;
@@ -34,14 +35,15 @@ fn directories() -> MutexGuard<'static, Vec<PathBuf>> {
     DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A directory that is removed with its content when dropped.
+/// A directory that is removed with its contents when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     directory: PathBuf,
 }
 
 impl Scratch {
-    /// Makes a directory in another one, accessible to this user only. Removes those directories whose processes were killed.
+    /// Creates a directory in another one, accessible only to this user. Removes directories there
+    /// that killed processes have left.
     pub fn within(directory: &Path) -> io::Result<Scratch> {
         static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -55,12 +57,12 @@ impl Scratch {
         Ok(Scratch { directory })
     }
 
-    /// The absolute path of the directory.
+    /// Returns the absolute path of the directory.
     pub fn path(&self) -> &Path {
         &self.directory
     }
 
-    /// Removes it; unlike dropping it, reports a failure.
+    /// Removes the directory. Unlike a drop, this reports a failure.
     pub fn remove(self) -> io::Result<()> {
         self.clear()
     }
@@ -77,7 +79,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing to do after `remove`.
+        // After `remove` the directory no longer exists.
         let _ = self.clear();
     }
 }
@@ -88,7 +90,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A directory for a test.
+    /// Creates a directory for a test.
     pub(crate) fn directory() -> Scratch {
         Scratch::within(&std::env::temp_dir()).expect("a directory")
     }
@@ -115,7 +117,7 @@ pub(crate) mod tests {
     #[test]
     fn directories_of_killed_processes_are_removed() {
         let parent = directory();
-        // No process has such an id, and process 1 always runs.
+        // No process has this id (above 2^22), and process 1 always runs.
         let names = ["4194305-0", "1-0", "x-0", "4194305"].map(|end| format!("{PREFIX}{end}"));
         let paths = names.map(|name| parent.path().join(name));
         paths.iter().for_each(|path| fs::create_dir_all(path.join("sub")).expect("made"));

@@ -10,8 +10,9 @@ use crate::bench::Sample;
 use crate::proc::{Memory, Usage};
 use crate::process::{Process, ProcessError, START_TIMEOUT, Spec};
 
-/// A running server, which ends when dropped. It announces itself on its standard error by a line with `listening on
-/// ADDRESS:PORT` or `listening on unix:/path`, or is looked for ([`ready`](crate::ready)).
+/// A running server, which is ended when dropped. It announces its address on standard error in a
+/// line with `listening on ADDRESS:PORT` or `listening on unix:/path`, or its sockets are looked up
+/// ([`ready`](crate::ready)).
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) process: Process,
@@ -19,7 +20,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits for its announcement.
+    /// Starts a server and waits until it announces its address.
     pub(crate) fn start(spec: &Spec) -> Result<Server, ProcessError> {
         Server::start_within(spec, START_TIMEOUT)
     }
@@ -39,13 +40,14 @@ impl Server {
     }
 }
 
-/// How long a server may take to finish what clients left behind, several thousand requests. Some are never idle.
+/// How long a server may take to finish its outstanding work, several thousand requests. Some
+/// servers are never idle.
 const REST_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Reads the server's usage when the measured window opens and closes.
+/// Reads the usage of a server when the measured window opens and closes.
 ///
-/// Clients that are tasks send nothing meanwhile, so the server finishes its work, and its CPU time is read then: at
-/// both edges of the window everything sent is answered and accounted (ADR 0017).
+/// Clients that are tasks pause at both times, so the server finishes its work before its CPU time
+/// is read: at both edges of the window, everything sent is answered and accounted (ADR 0017).
 #[derive(Debug)]
 pub(crate) struct UsageObserver {
     pid: u32,
@@ -54,13 +56,13 @@ pub(crate) struct UsageObserver {
 }
 
 impl UsageObserver {
-    /// A watch on the server with this process id.
+    /// Creates an observer of the server with this process id.
     pub(crate) fn new(pid: u32) -> UsageObserver {
         let never = || Err(io::Error::other("the measured window never opened or never closed"));
         UsageObserver { pid, opened: never(), closed: never() }
     }
 
-    /// The sample of the load, with the usage of the server.
+    /// Returns the sample of the load, with the usage of the server.
     pub(crate) fn add_to(self, mut sample: Sample) -> io::Result<Sample> {
         let used = self.closed?.since(self.opened?);
         add_usage(&mut sample, self.pid, used)?;
@@ -78,14 +80,14 @@ impl Observer for UsageObserver {
     }
 }
 
-/// Adds to a sample what the server used for it, and its memory.
+/// Adds the usage and the memory of the server to a sample.
 ///
 /// # Errors
-/// If it used nothing that can be seen, or has ended.
+/// If it used no measurable CPU time, or has ended.
 fn add_usage(sample: &mut Sample, pid: u32, used: Usage) -> io::Result<()> {
     if used.cpu_ns == 0 {
         return Err(io::Error::other(
-            "the server used no CPU time that is counted: other work held its core; make slices longer",
+            "the server used no measurable CPU time, because other work occupied its core: make slices longer",
         ));
     }
     sample.set("cpu_ns", used.cpu_ns as f64);
@@ -94,7 +96,7 @@ fn add_usage(sample: &mut Sample, pid: u32, used: Usage) -> io::Result<()> {
     Ok(())
 }
 
-/// The text of an error on one line, as reports have it.
+/// Returns the text of an error on one line, as needed in reports.
 pub(crate) fn one_line(error: impl ToString) -> String {
     error.to_string().replace('\n', " ")
 }
@@ -116,7 +118,7 @@ mod tests {
         let pid = std::process::id();
         let mut sample = Sample::default();
         let error = add_usage(&mut sample, pid, Usage::default()).expect_err("no time");
-        assert!(error.to_string().contains("used no CPU time"), "{error}");
+        assert!(error.to_string().contains("used no measurable CPU time"), "{error}");
         add_usage(&mut sample, pid, Usage { cpu_ns: 5, switches: 2 }).expect("it runs");
         assert_eq!((sample.get("cpu_ns"), sample.get("switches")), (Some(5.0), Some(2.0)));
         assert!(sample.get("resident_bytes") > Some(0.0));

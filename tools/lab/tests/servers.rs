@@ -1,4 +1,4 @@
-//! Servers as real processes under the load: this test program, started again as a server.
+//! Real servers under the load: this test program starts itself again as a server.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,11 +14,11 @@ use annulus_lab::describe::{Contender, MissingPolicy};
 use annulus_lab::echo::{self, Echo, Transport};
 use annulus_load::{Options, affinity};
 
-/// The variables that start this program as a server: its behaviour, and its port.
+/// The variables that make this program a server: its behaviour, and its port.
 const ROLE_VARIABLE: &str = "ANNULUS_LAB_TEST_SERVER";
 const PORT_VARIABLE: &str = "ANNULUS_LAB_TEST_PORT";
 
-/// Two messages in flight per connection, from tasks.
+/// Returns a load with two messages in flight per connection, from tasks.
 fn pipeline() -> Options {
     Options { pipeline: Some(2), ..Options::default() }
 }
@@ -93,18 +93,18 @@ fn a_server_that_ended_is_restarted() {
     let _ = std::fs::remove_file(fallen(std::process::id()));
 }
 
-/// The file that a server of this test program leaves behind once it has ended.
+/// Returns the file that a server of this test program creates when it ends for the first time.
 fn fallen(test: u32) -> PathBuf {
     std::env::temp_dir().join(format!("annulus-lab-fallen-{test}"))
 }
 
-/// Whether a server is the first to ask.
+/// Returns true for the first server that calls it.
 fn is_first() -> bool {
-    // `env` executes the program, so the parent is the test.
+    // `env` executes this program without forking, so the parent is the test.
     File::create_new(fallen(parent_id())).is_ok()
 }
 
-/// The server of the other tests; without the variable it does nothing.
+/// The server of the other tests. Without the variable it does nothing.
 #[test]
 #[ignore = "the server of the other tests"]
 fn serves() {

@@ -166,7 +166,7 @@ fn results_without_a_page_are_named() {
     report(&[&directory]).fails_with(1, &["no results (*.jsonl, *.jsonl.gz)", "lab-report-errors"]);
     report(&[&directory.join("none")]).fails_with(1, &["there is no", "none"]);
     fs::write(&out, "a file").unwrap();
-    report(&[&a, Path::new("--out"), &out]).fails_with(1, &["cannot make", "out"]);
+    report(&[&a, Path::new("--out"), &out]).fails_with(1, &["cannot create", "out"]);
     fs::rename(&a, directory.join("a/index.jsonl")).unwrap();
     report(&[&directory.join("a")]).fails_with(1, &["index.jsonl", "another name"]);
     report(&[]).fails_with(2, &["DIR|FILE"]);

@@ -84,7 +84,10 @@ fn two_server_commands_are_compared_under_our_load() {
     // Another command is not answered with these results, and nothing starts for it.
     let trace = format!("sh -c 'touch started; exec {}'", second.replace('\'', ""));
     let other = directory.compare(&[&[first, &*trace], &load[..], &names].concat());
-    other.fails_with(2, &["one+two.jsonl is of another run: commands[1]", "another --out"]);
+    other.fails_with(
+        2,
+        &["one+two.jsonl has the results of another run: commands[1]", "another --out"],
+    );
     assert!(!directory.0.join("started").exists(), "{other:?}");
     let unnamed =
         directory.compare(&[&[first, second], &load[..2], &["--connections", "1"]].concat());
@@ -219,7 +222,7 @@ fn server_that_does_not_become_ready_is_reported_before_the_first_round() {
     let elsewhere = format!("sh -c \"exec {ANNULUS} echo --listen 127.0.0.1:0\" {{port}}");
     let fails = "sh -c 'echo in use >&2; exit 1' {port}";
     for (server, options, parts) in [
-        ("/no/such/server {port}", &[][..], &["/no/such/server is no program here"][..]),
+        ("/no/such/server {port}", &[][..], &["/no/such/server is not an executable file"][..]),
         ("no-such-server {port}", &[], &["server no-such-server", "is not installed"]),
         ("sleep 1000 {port}", &short, &["sleep: it does not listen on port ", "within 300ms"]),
         (&elsewhere, &short, &["it does not listen on port ", ", but on 127.0.0.1:"]),
@@ -248,7 +251,7 @@ fn failing_load_is_reported_before_the_first_round() {
         (
             &server,
             &unknown,
-            "'sh' with 50 connections: the output of sh is not as expected: rate is not found; it makes no sense: so much",
+            "'sh' with 50 connections: the output of sh is not as expected (rate is not found) and cannot be read; its last line: so much",
         ),
         (&server, &["--load", "http://{address}/"], "'http' with 50 connections: "),
         (
@@ -291,7 +294,7 @@ fn wrong_usage_names_the_option() {
             &[server, "--load", "tcp://{address} --json x"],
             &["--load 'tcp", "unexpected argument '--json'"],
         ),
-        (&[server, LOAD_COMMAND, "some {port}"], &["nothing says how the output of some is read"]),
+        (&[server, LOAD_COMMAND, "some {port}"], &["the output format of some is unknown"]),
         (&[server, LOAD_COMMAND, "wrk {port}", "--connections", "1,2"], &["has no {connections}"]),
         (
             &[server, "--load", "tcp://{address}", "--parse", "rate=(.*)"],
@@ -305,7 +308,7 @@ fn wrong_usage_names_the_option() {
         (&["10.0.0.1:80", "--load", "tcp://127.0.0.1:{port}"], &["write {address}"]),
         (
             &["http://127.0.0.1:80/", "--load", "tcp://{address}"],
-            &["is no server: give its address"],
+            &["is not a server: give its address"],
         ),
         (&[server], &["'sleep 1 {port}' is a server, and nothing loads it: add --load"]),
         (&["nop", "--port", "80"], &["--port does nothing without --load or --load-command"]),

@@ -282,7 +282,7 @@ fn truncated_run_resumes_and_a_finished_one_is_left_alone() {
     let lines: Vec<&str> = whole.lines().collect();
     let kept = lines[..lines.len() - 2].join("\n") + "\n" + &lines[lines.len() - 2][..30];
     fs::write(&path, kept).unwrap();
-    nop(&["--out", "out", "--seed", "2"]).fails_with(2, &["bench.seed is 1 there, and 2 now"]);
+    nop(&["--out", "out", "--seed", "2"]).fails_with(2, &["bench.seed is 1 in the file and 2 now"]);
     let second = nop(&["--out", "out"]);
     assert_eq!(second.code, Some(0), "{second:?}");
     let results = directory.results("out/small.jsonl");
@@ -292,7 +292,10 @@ fn truncated_run_resumes_and_a_finished_one_is_left_alone() {
     assert!(third.stderr.contains("is finished: remove it to measure again"), "{third:?}");
     // Another command is not answered with its results.
     let other = nop(&["--out", "out", "--seed", "2"]);
-    other.fails_with(2, &["small.jsonl is of another run: bench.seed is 1 there, and 2 now"]);
+    other.fails_with(
+        2,
+        &["small.jsonl has the results of another run: bench.seed is 1 in the file and 2 now"],
+    );
 }
 
 #[test]
@@ -315,7 +318,9 @@ fn file_that_is_not_a_results_file_is_not_overwritten() {
     fs::create_dir(directory.0.join("out")).unwrap();
     fs::write(directory.0.join("out/small.jsonl"), "{}\n").unwrap();
     let args = ["small.toml", "--rounds", "1", "--out", "out"];
-    directory.run(&args).fails_with(1, &["small.jsonl: line 1 is not that of a file of results"]);
+    directory
+        .run(&args)
+        .fails_with(1, &["small.jsonl: line 1 is not the header of a results file"]);
     assert_eq!(fs::read_to_string(directory.0.join("out/small.jsonl")).unwrap(), "{}\n");
 }
 

@@ -135,7 +135,7 @@ fn full_disk_ends_the_bench_which_resumes_once_there_is_room() {
     let full = run("24");
     full.fails_with(
         1,
-        &["cannot write out/small.jsonl", "make room", "--out to go on", "os error"],
+        &["cannot write out/small.jsonl", "free space", "--out to resume", "os error"],
     );
     let path = directory.join("out/small.jsonl");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 24 * 512, "up to the limit");

@@ -33,12 +33,12 @@ impl From<&str> for Value {
 pub struct Cell(IndexMap<String, Value>);
 
 impl Cell {
-    /// A cell with these parameters.
+    /// Creates a cell with these parameters.
     pub fn new<const N: usize>(parameters: [(&str, Value); N]) -> Cell {
         Cell(parameters.map(|(name, value)| (name.to_owned(), value)).into())
     }
 
-    /// The number with this name, if the cell has it.
+    /// Returns the parameter with this name if it is a number.
     pub fn number(&self, name: &str) -> Option<u64> {
         match self.0.get(name)? {
             Value::Number(number) => Some(*number),
@@ -46,29 +46,29 @@ impl Cell {
         }
     }
 
-    /// All parameters, in order.
+    /// Returns all parameters in order.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// The cell without the parameter with this name.
+    /// Returns the cell without the named parameter.
     pub fn without(&self, name: &str) -> Cell {
         let mut rest = self.0.clone();
         rest.shift_remove(name);
         Cell(rest)
     }
 
-    /// The name of the first parameter.
+    /// Returns the name of the first parameter.
     pub fn first_name(&self) -> &str {
         self.0.keys().next().map_or("", String::as_str)
     }
 
-    /// The values, separated by spaces: the job that a contender reads.
+    /// Returns the values separated by spaces, which is the job that a contender reads.
     pub fn job(&self) -> String {
         self.0.values().map(Value::to_string).collect::<Vec<_>>().join(" ")
     }
 
-    /// The job, followed by the seconds to measure.
+    /// Returns the job, followed by the seconds to measure.
     pub fn timed_job(&self, slice: Duration) -> String {
         format!("{} {}", self.job(), slice.as_secs_f64())
     }
@@ -83,7 +83,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// The parameters, such as `50 clients × 128 bytes` or `randread × depth 32`.
+/// Writes the parameters, such as `50 clients × 128 bytes` or `randread × depth 32`.
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (name, value)) in self.0.iter().enumerate() {

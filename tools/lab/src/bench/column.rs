@@ -1,5 +1,8 @@
-//! The columns of a report: what a metric has of one contender in one cell. A new one is a field of `Figure`, which JSON has as it is, its numbers in CSV,
-//! a variant of `Column`, and its arms below: text, CSV, JSON and page are made of these.
+//! The columns of a report: the numbers of a metric for one contender in one cell.
+//!
+//! To add a column, add a field to `Figure` (which JSON includes), an entry to its CSV numbers, a
+//! variant of `Column`, and the match arms below. Text, CSV, JSON and page are generated from
+//! these.
 
 use annulus_load::stats::{Interval, MISS_PROBABILITY, Ratio, interval};
 use serde::{Deserialize, Serialize};
@@ -12,13 +15,13 @@ use super::record::Record;
 pub struct Figure {
     /// The median, or the sum; `null` if there are no values.
     pub value: Option<f64>,
-    /// The interval of the median; none with too few rounds, or for a sum.
+    /// The interval of the median; `None` for a sum or with too few rounds.
     #[serde(skip)]
     interval: Option<Interval>,
-    /// The best round: noise on a shared machine only slows down.
+    /// The best round. Noise on a shared machine only slows a contender down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<f64>,
-    /// The ratio to the baseline, taken within the rounds.
+    /// The ratio to the baseline, computed within the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Ratio>,
 }
@@ -42,7 +45,7 @@ impl Figure {
         }
     }
 
-    /// The numbers in CSV, with the names of their columns.
+    /// Returns the numbers for CSV, with their column names.
     pub(crate) fn numbers(&self) -> [(&'static str, Option<f64>); 7] {
         let ratio = self.ratio.and_then(|ratio| ratio.interval);
         [
@@ -57,7 +60,7 @@ impl Figure {
     }
 }
 
-/// A column that a table has for a metric. Files of results name those of their metrics.
+/// A column that a table has for a metric. Results files store the columns of their metrics.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Column {
@@ -70,17 +73,18 @@ pub enum Column {
 }
 
 impl Column {
-    /// Every column, as they follow each other in a table.
+    /// All columns in table order.
     pub(super) const ALL: [Column; 3] = [Column::Value, Column::Best, Column::Ratio];
 
-    /// Whether the tables of text have it.
+    /// Returns true if text tables have this column.
     pub fn is_in_text(self, metric: &Metric) -> bool {
         match self {
             Column::Value | Column::Best | Column::Ratio => metric.columns.contains(&self),
         }
     }
 
-    /// Whether the page's table of every figure has it: of each metric with a name.
+    /// Returns true if the page's table of every figure has this column, which requires a metric
+    /// with a name.
     pub(crate) fn is_on_page(self, metric: &Metric) -> bool {
         let decides = metric.role == Role::Primary || metric.columns.contains(&Column::Ratio);
         !metric.label().is_empty()
@@ -91,7 +95,7 @@ impl Column {
             }
     }
 
-    /// The title of the column.
+    /// Returns the title of the column.
     pub fn title(self, metric: &Metric, baseline: &str) -> String {
         match self {
             Column::Value => metric.label().to_owned(),
@@ -100,7 +104,7 @@ impl Column {
         }
     }
 
-    /// The text of a cell, if there is a number.
+    /// Returns the text of a table cell, or `None` without a number.
     pub(super) fn text(self, metric: &Metric, of: &Figure, is_baseline: bool) -> Option<String> {
         let number = |number: Option<f64>| number.map(|number| metric.format.text(number));
         match self {

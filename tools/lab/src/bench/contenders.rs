@@ -8,7 +8,7 @@ use crate::process::Spec;
 /// The suffix of the control's name.
 const CONTROL_SUFFIX: &str = " (control)";
 
-/// The contenders that are available here, and why the others are missing.
+/// The contenders that are available here, and why others are missing.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Contenders {
     /// The contenders that are compared.
@@ -16,9 +16,9 @@ pub struct Contenders {
     pub specs: Vec<Spec>,
     /// A copy of the first contender, which must measure equal to it: the A/A control.
     pub control: Option<Spec>,
-    /// One line per contender that was requested and is not available.
+    /// One line for each requested contender that is not available.
     pub missing: Vec<String>,
-    /// The names of contenders that are missing, if tables show them as rows of dashes.
+    /// The names of missing contenders that tables show as rows of dashes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
     /// The contender that ratios are taken to.
@@ -26,11 +26,11 @@ pub struct Contenders {
 }
 
 impl Contenders {
-    /// Collects the available contenders. Ratios are taken to `usual`, or to the first contender if that one is
-    /// missing.
+    /// Collects the available contenders. The baseline is `usual`, or the first contender if
+    /// `usual` is missing.
     ///
     /// # Errors
-    /// If a contender cannot be prepared, or none is left.
+    /// If a contender cannot be prepared, or none is available.
     pub fn gather(
         found: impl IntoIterator<Item = Result<Result<Spec, String>>>,
         usual: Option<&str>,
@@ -50,22 +50,22 @@ impl Contenders {
         Ok(Contenders { specs, control, missing, absent: Vec::new(), baseline })
     }
 
-    /// All contenders, the control last.
+    /// Iterates over all contenders, the control last.
     pub fn all(&self) -> impl Iterator<Item = &Spec> {
         self.specs.iter().chain(&self.control)
     }
 
-    /// All contenders, the control last, mutable.
+    /// Iterates over all contenders mutably, the control last.
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Spec> {
         self.specs.iter_mut().chain(&mut self.control)
     }
 
-    /// The index of the contender that ratios are taken to.
+    /// Returns the index of the baseline.
     pub fn baseline_index(&self) -> usize {
         self.specs.iter().position(|spec| spec.name == self.baseline).unwrap_or(0)
     }
 
-    /// The index of the control, after the others, if there is one.
+    /// Returns the index of the control, which follows all other contenders.
     pub fn control_index(&self) -> Option<usize> {
         self.control.as_ref().map(|_| self.specs.len())
     }

@@ -10,32 +10,35 @@ use super::Bench;
 use super::metric::{Better, Metric};
 use super::record::Record;
 
-/// Half the width that the control's interval may have; beyond that, it is too unsteady to compare with.
+/// Maximum half width of the control's interval. A wider one is too unsteady to compare with.
 const MAX_CONTROL_HALF_WIDTH: f64 = 0.10;
 
-/// A contender is not compared if more than this share of its slices failed: the slices that remain are not a fair sample.
+/// Maximum share of failed slices. Beyond it the remaining slices are not a fair sample, so the
+/// contender is not compared.
 const MAX_FAILED_SHARE: f64 = 0.2;
 
-/// Contenders whose shares of refused requests differ by more than this did not do the same work.
+/// Contenders whose shares of refused requests differ by more than this did different work.
 const MAX_REFUSED_DIFFERENCE: f64 = 0.001;
 
-/// Contenders whose replies differ by more than this share, and by more bytes than headers do, did not do the same work, either.
+/// Contenders did different work if the larger reply exceeds the smaller one by more than this
+/// share plus these bytes, which allow for different headers.
 const MAX_REPLY_SIZE_RATIO: f64 = 0.25;
 const MAX_REPLY_EXTRA_BYTES: f64 = 512.0;
 
-/// Numbers of a sample: requests that were refused, and bytes of all replies.
+/// Names of numbers in a sample: refused requests, and bytes of all replies.
 pub(crate) const REFUSED_KEY: &str = "refused";
 pub(crate) const RECEIVED_KEY: &str = "received_bytes";
 
-/// A contender compared with itself.
+/// The ratio of a contender to itself.
 const SELF_RATIO: Ratio = Ratio { median: 1.0, interval: Some(Interval { low: 1.0, high: 1.0 }) };
 
-/// Whether the control differs so much from the contender that it copies, or strays so much, that small effects cannot be found.
+/// Returns true if the control deviates too far from the contender that it copies, or varies too
+/// much, for small effects to be found.
 pub(super) fn control_failed(control: Ratio) -> bool {
     control.distance() > DEFAULT_MARGIN || control.half_width() > Some(MAX_CONTROL_HALF_WIDTH)
 }
 
-/// A cell and a metric.
+/// The contenders of one cell, compared by one metric.
 #[derive(Clone, Copy)]
 pub(super) struct Contest<'a> {
     pub(super) bench: &'a Bench,
@@ -45,7 +48,8 @@ pub(super) struct Contest<'a> {
 }
 
 impl Contest<'_> {
-    /// The best value; none if none has one. A contender that failed too often is not eligible.
+    /// Returns the contender with the best value, or `None` if no contender has a value. Contenders
+    /// that failed too often are not eligible.
     pub(super) fn best(&self) -> Option<usize> {
         let value = |index: usize| self.record.value(self.metric, index, self.cell);
         let cost = |index: usize| match (value(index)?, self.metric.better) {
@@ -59,13 +63,13 @@ impl Contest<'_> {
         costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
     }
 
-    /// Whether too many slices of this contender failed.
+    /// Returns true if too many slices of this contender failed.
     pub(super) fn has_failed(&self, contender: usize) -> bool {
         let [failed, all] = self.record.failed(contender, self.cell);
         failed as f64 > MAX_FAILED_SHARE * all as f64
     }
 
-    /// Why nothing can be compared in this cell, whatever the figures are.
+    /// Returns why nothing can be compared in this cell, whatever its figures.
     pub(super) fn void(&self) -> Option<String> {
         let all = 0..self.bench.contenders.all().count();
         let failed = all.clone().find(|&index| self.has_failed(index)).map(|index| {
@@ -78,7 +82,8 @@ impl Contest<'_> {
         failed.or_else(|| self.different_work())
     }
 
-    /// Which contenders did not do the same work: one refused more, or answered with less.
+    /// Returns which contenders did different work: one refused more requests, or sent smaller
+    /// replies.
     fn different_work(&self) -> Option<String> {
         let each = |key: &str, of: &dyn Fn(f64, f64) -> bool| {
             let share =
@@ -100,20 +105,23 @@ impl Contest<'_> {
         let sizes = || {
             let [most, least] = each(RECEIVED_KEY, &differs)?;
             let [a, b] = [most, least].map(|(bytes, index)| (bytes.round(), self.name(index)));
-            Some(format!("a reply of {} has {} bytes, and of {} {}", a.1, a.0, b.1, b.0))
+            Some(format!("a reply of {} has {} bytes, and one of {} has {}", a.1, a.0, b.1, b.0))
         };
         Some(refused.or_else(sizes)? + ": they did not do the same work")
     }
 
-    /// The ratio of two contenders, with an interval that holds together with those of all other cells.
+    /// Returns the ratio of two contenders, with an interval that is valid jointly with those of
+    /// all other cells.
     ///
-    /// The correction counts the verdicts of the run, one a cell, and not all pairs: a winner must differ from each of the others, so a
-    /// wrong winner needs that one certain interval misses, the one to the contender that is as good.
+    /// The correction counts the verdicts of the run, one per cell, not all pairs of contenders. A
+    /// winner must differ from every other contender, so a wrong winner requires one particular
+    /// interval to miss: the one against the contender that is equally good.
     pub(super) fn ratio(&self, contender: usize, other: usize) -> Option<Ratio> {
         self.ratio_missing(contender, other, shared_miss(self.bench.cells.len()))
     }
 
-    /// The ratio of the control to the contender that it copies, with its own 95 % interval; none without a control.
+    /// Returns the ratio of the control to the contender that it copies, with a 95 % interval of
+    /// its own; `None` without a control.
     pub(super) fn control(&self) -> Option<Ratio> {
         self.ratio_missing(self.bench.contenders.control_index()?, 0, MISS_PROBABILITY)
     }
@@ -123,7 +131,8 @@ impl Contest<'_> {
         Ratio::of(&ratios.into_values().collect::<Vec<_>>(), miss)
     }
 
-    /// The ratio of two contenders, inverted if higher is better, so that lower is better.
+    /// Returns the ratio of two contenders, inverted if higher is better, so that lower is always
+    /// better.
     pub(super) fn cost(&self, contender: usize, other: usize) -> Option<Ratio> {
         if contender == other {
             return Some(SELF_RATIO);
@@ -132,8 +141,10 @@ impl Contest<'_> {
         Some(if self.metric.better == Better::Higher { ratio.inverse() } else { ratio })
     }
 
-    /// The difference that the whole interval of two contenders must exceed: the margin, or how much the control deviates if
-    /// that is more. If the control failed, it is twice the farther end of the control's interval: only far larger differences are found.
+    /// Returns the difference that the whole interval of two contenders must exceed: the margin, or
+    /// the deviation of the control if that is larger. If the control failed, it is twice the
+    /// distance of the far end of the control's interval, so only much larger differences are
+    /// found.
     pub(super) fn min_difference(&self) -> f64 {
         let deviation = self.control().map_or(0.0, |control| match control_failed(control) {
             true => 2.0 * control.reach(),
@@ -142,7 +153,7 @@ impl Contest<'_> {
         deviation.max(DEFAULT_MARGIN)
     }
 
-    /// The verdict on a contender, compared with another.
+    /// Returns the verdict on a contender, compared with another.
     pub(super) fn verdict(&self, contender: usize, other: usize) -> Verdict {
         if self.void().is_some() {
             return Verdict::Void;
@@ -154,20 +165,21 @@ impl Contest<'_> {
         if !found.is_different() && is_void() { Verdict::Void } else { found }
     }
 
-    /// The verdict on the best contender, compared with all others: better only if it is better than each of them.
+    /// Returns the verdict on the best contender, compared with all others. It is better only if it
+    /// is better than each of them.
     pub(super) fn verdict_of_best(&self, best: usize) -> Verdict {
         let others = (0..self.bench.contenders.specs.len()).filter(|&other| other != best);
         let found: Vec<Verdict> = others.map(|other| self.verdict(best, other)).collect();
         let first = |verdict: &Verdict| found.contains(verdict);
         let order = [Verdict::Void, Verdict::Worse, Verdict::Undecided, Verdict::Same];
         match order.into_iter().find(first) {
-            // The contender was the best by the value of another round.
+            // The median of the ratios within rounds can contradict the order of the medians.
             Some(Verdict::Worse) => Verdict::Undecided,
             found => found.unwrap_or(Verdict::Better),
         }
     }
 
-    /// The costs of a contender as multiples of another's, by round.
+    /// Returns the costs of a contender as multiples of another's, by round.
     pub(super) fn costs(&self, contender: usize, other: usize) -> BTreeMap<usize, f64> {
         let (a, b) = match self.metric.better {
             Better::Lower => (contender, other),

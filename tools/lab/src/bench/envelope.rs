@@ -1,4 +1,4 @@
-//! The envelope: the best of each cell, and how far each contender is from it.
+//! The envelope: the best contender of each cell, and the distance of each contender from it.
 
 use annulus_load::stats::{Interval, MISS_PROBABILITY, Ratio, Verdict, interval};
 use serde::Serialize;
@@ -9,17 +9,18 @@ use super::contest::Contest;
 use super::metric::Metric;
 use super::record::Record;
 
-/// The best of each cell by one metric, and each contender's distance from it.
+/// The best contender of each cell by one metric, and each contender's distance from it.
 ///
-/// The distance is a ratio of costs, so that 1 is the best and 2 is twice as bad, whichever direction of the metric is
-/// better: the median of the rounds' ratios, or 1 if that is less. The control is no contender here.
+/// The distance is a ratio of costs: 1 is the best and 2 is twice as bad, whichever direction of
+/// the metric is better. It is the median of the rounds' ratios, and at least 1. The control is not
+/// included.
 #[derive(Clone, Debug, Serialize)]
 pub struct Envelope {
     /// The key of the metric.
     pub metric: String,
-    /// The best contender of each cell, in the order of the cells; `null` if nothing was measured there.
+    /// The best contender of each cell, in cell order; `null` if nothing was measured there.
     pub best: Vec<Option<BestContender>>,
-    /// Each contender, in its order.
+    /// The distances of each contender, in contender order.
     pub contenders: Vec<Distances>,
 }
 
@@ -28,9 +29,8 @@ pub struct Envelope {
 pub struct BestContender {
     /// The contender.
     pub contender: String,
-    /// The value of the contender.
     pub value: f64,
-    /// The verdict on it, compared with all others.
+    /// The verdict on the contender, compared with all others.
     pub verdict: Verdict,
 }
 
@@ -39,21 +39,22 @@ pub struct BestContender {
 pub struct Distances {
     /// The contender.
     pub contender: String,
-    /// The distance in each cell, in the order of the cells; `null` if the contender was not measured there.
+    /// The distance in each cell, in cell order; `null` if the contender was not measured there.
     pub cells: Vec<Option<Distance>>,
-    /// The cell in which it is farthest from the best, of those with a verdict on it.
+    /// The cell in which the contender is farthest from the best, among those with a verdict on it.
     pub worst: Option<WorstCell>,
-    /// The geometric mean of its distances in all cells with a verdict on it, with the 95 % interval over the rounds that have them
-    /// all; `null` if there are none.
+    /// The geometric mean of the distances in all cells with a verdict on the contender. Its 95 %
+    /// interval is over the rounds that measured all these cells. `null` without such cells.
     pub mean: Option<Ratio>,
 }
 
 /// The distance of a contender from the best of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Distance {
-    /// The ratio, with the interval on which the verdict rests, which holds together with those of all cells.
+    /// The ratio, with the interval that the verdict is based on, which is valid jointly for all
+    /// cells.
     pub ratio: Ratio,
-    /// The verdict on the contender, compared with the best; of the best itself, with all others.
+    /// The verdict on the contender, compared with the best; the best is compared with all others.
     pub verdict: Verdict,
 }
 
@@ -66,29 +67,32 @@ pub struct WorstCell {
     pub ratio: f64,
 }
 
-/// The contenders that are annulus, the one that stands for it first.
+/// The contenders that are annulus. The first one that takes part represents it.
 pub const OWN_CONTENDERS: [&str; 9] =
     ["uring", "ring", "tasks", "epoll", "guest", "guest-tasks", "uring-1", "lookup", "task"];
 
-/// The contender that a run is about, compared with the best of its rivals in a cell by the primary metric.
+/// The subject of a run, compared with its best rival in a cell by the primary metric.
 ///
-/// A run is about annulus, if that takes part, and its rivals are all that are not annulus; else about the baseline, and all others.
+/// If annulus takes part, it is the subject, and its rivals are all contenders that are not
+/// annulus. Otherwise the baseline is the subject, and all others are rivals.
 #[derive(Clone, Debug, Serialize)]
 pub struct RivalComparison {
-    /// The contender that the run is about.
+    /// The subject of the run.
     pub contender: String,
     /// The cell.
     pub cell: Cell,
-    /// The best of the rivals.
+    /// The best rival.
     pub rival: String,
-    /// The contender's cost as a multiple of the rival's, with an interval that holds together with those of all cells.
+    /// The contender's cost as a multiple of the rival's, with an interval that is valid jointly
+    /// for all cells.
     pub cost: Ratio,
     /// The verdict on the contender.
     pub verdict: Verdict,
 }
 
 impl RivalComparison {
-    /// One for each cell in which both were measured; none without a metric that decides.
+    /// Returns the comparison for each cell in which both were measured; empty without a primary
+    /// metric.
     pub fn all(bench: &Bench, record: &Record) -> Vec<RivalComparison> {
         let (names, Some(metric)) = (&bench.contenders.specs, bench.primary()) else {
             return Vec::new();
@@ -122,7 +126,8 @@ impl RivalComparison {
 }
 
 impl Envelope {
-    /// The envelope of each compared metric, the primary one first; empty if there are fewer than two contenders.
+    /// Returns the envelope of each compared metric, the primary one first; empty if there are
+    /// fewer than two contenders.
     pub fn all(bench: &Bench, record: &Record) -> Vec<Envelope> {
         if bench.contenders.specs.len() < 2 {
             return Vec::new();
@@ -134,7 +139,7 @@ impl Envelope {
         compared.into_iter().map(|metric| Envelope::of(bench, record, metric)).collect()
     }
 
-    /// The envelope of one metric.
+    /// Returns the envelope of one metric.
     pub fn of(bench: &Bench, record: &Record, metric: &Metric) -> Envelope {
         let contest = |cell| Contest { bench, record, cell, metric };
         let contests: Vec<Contest<'_>> = (0..bench.cells.len()).map(contest).collect();
@@ -154,7 +159,7 @@ impl Envelope {
         }
     }
 
-    /// The distances of a contender.
+    /// Returns the distances of a contender.
     pub fn of_contender(&self, name: &str) -> Option<&Distances> {
         self.contenders.iter().find(|distances| distances.contender == name)
     }
@@ -209,7 +214,7 @@ fn mean_of_logs(logs: &[f64]) -> f64 {
     (logs.iter().sum::<f64>() / logs.len() as f64).exp()
 }
 
-/// The geometric mean over the cells, of each round that has them all.
+/// Returns the geometric mean over the cells, for each round that measured all of them.
 fn means_by_round(cells: &[(&Contest<'_>, usize)], contender: usize) -> Vec<f64> {
     let costs: Vec<_> =
         cells.iter().map(|(contest, best)| contest.costs(contender, *best)).collect();
@@ -228,7 +233,8 @@ mod tests {
     use super::super::tests::{bench, sample};
     use super::*;
 
-    /// Two cells and this CPU time by contender and cell, without noise; the control is like the first.
+    /// Two cells with this CPU time by contender and cell, without noise. The control equals the
+    /// first contender.
     fn run(names: &[&str], cpu: &[[f64; 2]]) -> (Bench, Record) {
         let mut bench = bench(names);
         bench.cells.push(Cell::new([("clients", 1.into()), ("bytes", 128.into())]));

@@ -4,19 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use super::metric::Sample;
 
-/// A computation from the numbers of a sample, as data, so that a definition can be written to a file and read again.
+/// A computation from the numbers of a sample. It is data, so that a definition can be stored in a
+/// file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Formula {
     /// The number with this name.
     Number(String),
-    /// A number, divided by the sum of others, and multiplied.
+    /// A number divided by the sum of other numbers, times a factor.
     Per {
         /// The name of the number.
         number: String,
-        /// The names of the numbers by whose sum it is divided.
+        /// The names of the numbers in the divisor's sum.
         by: Vec<String>,
-        /// The factor of the quotient, such as 1e9 for a rate by ns.
+        /// The factor, such as 1e9 for operations per second from ns.
         times: f64,
     },
 }
@@ -27,13 +28,14 @@ impl Formula {
         Formula::Number(name.to_owned())
     }
 
-    /// A number divided by the sum of others, and multiplied; without others it is only multiplied.
+    /// Creates a formula that divides a number by the sum of others and multiplies the result by a
+    /// factor. Without others it only multiplies.
     pub fn per(number: &str, by: &[&str], times: f64) -> Formula {
         let by = by.iter().map(|&name| name.to_owned()).collect();
         Formula::Per { number: number.to_owned(), by, times }
     }
 
-    /// The result for a sample; `None` if the sample lacks a number, or what it is divided by is 0.
+    /// Returns the result for a sample, or `None` if the sample lacks a number or the divisor is 0.
     pub fn of(&self, sample: &Sample) -> Option<f64> {
         match self {
             Formula::Number(name) => sample.get(name),

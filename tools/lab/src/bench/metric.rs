@@ -7,18 +7,20 @@ use serde::{Deserialize, Serialize};
 use super::column::Column;
 use super::formula::Formula;
 
-/// The result of one slice: numbers by name, as reported by the contender (`server.rs`) or the load (`clients/`).
+/// The result of one slice: numbers by name, reported by the contender (`jobs.rs`) or the load
+/// (`clients/`), with the server's usage (`server.rs`).
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Sample(BTreeMap<String, f64>);
 
 impl Sample {
-    /// The number with this name.
+    /// Returns the number with this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).copied()
     }
 
-    /// Sets the number with this name. One that is not finite is left out: JSON has none.
+    /// Sets the number with this name. Numbers that are not finite are omitted, because JSON cannot
+    /// represent them.
     pub fn set(&mut self, name: &str, number: f64) {
         if number.is_finite() {
             self.0.insert(name.to_owned(), number);
@@ -34,8 +36,8 @@ impl<const N: usize> From<[(&str, f64); N]> for Sample {
     }
 }
 
-/// A quantity that every slice yields, as data, so that one engine can compare by any of them. A file of results has those of its run, so that
-/// a metric that is added is in new runs alone.
+/// A quantity computed from every slice. It is data, so that one engine can compare by any metric.
+/// A results file stores the metrics of its run, so a new metric appears only in new runs.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
@@ -43,15 +45,14 @@ pub struct Metric {
     pub key: String,
     /// The title of its column.
     pub title: String,
-    /// The name of its ratio: the `CPU` of `CPU ÷ uring`.
+    /// The name of its ratio, such as `CPU` in `CPU ÷ uring`.
     pub noun: String,
-    /// Computes it from a sample.
+    /// The computation from a sample.
     pub of: Formula,
     /// Which direction is better.
     pub better: Better,
-    /// The decision that the ratios are for.
+    /// What the ratios decide.
     pub role: Role,
-    /// The columns of the metric in a table.
     pub columns: Vec<Column>,
     /// The number format.
     pub format: Format,
@@ -69,13 +70,13 @@ pub enum Better {
     Higher,
 }
 
-/// The decision that the ratios of a metric are for.
+/// What the ratios of a metric decide.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// It has no ratios.
+    /// The metric has no ratios.
     Plain,
-    /// The ratios are reported only.
+    /// The ratios are only reported.
     Compared,
     /// The ratio also decides whether the control equals the contender that it copies.
     Checked,
@@ -89,13 +90,13 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// As an integer with separated thousands.
+    /// An integer with thousands separators.
     Whole,
-    /// With this many decimals.
+    /// This many decimals, with thousands separators.
     Decimals(usize),
-    /// With four significant digits.
+    /// Four significant digits.
     Significant,
-    /// As whole µs, or as seconds if it is large.
+    /// Whole µs, or seconds from 1 s on.
     Micros,
 }
 
@@ -109,10 +110,10 @@ pub enum Fold {
     Sum,
 }
 
-/// The winner must not have a lower rate than this, as a multiple of the other's.
+/// The minimum rate of a winner, as a multiple of another contender's rate.
 pub const MIN_RATE_RATIO: f64 = 0.97;
 
-/// Operations per second.
+/// Returns the metric of operations per second.
 pub fn rate() -> Metric {
     Metric {
         noun: "operations/s".into(),
@@ -122,7 +123,7 @@ pub fn rate() -> Metric {
     }
 }
 
-/// CPU time per operation, in µs.
+/// Returns the metric of CPU time per operation, in µs.
 pub fn cpu() -> Metric {
     Metric {
         noun: "CPU".into(),
@@ -130,7 +131,7 @@ pub fn cpu() -> Metric {
     }
 }
 
-/// Megabytes per second.
+/// Returns the metric of megabytes per second.
 pub fn megabytes() -> Metric {
     Metric {
         better: Better::Higher,
@@ -140,7 +141,7 @@ pub fn megabytes() -> Metric {
 }
 
 impl Metric {
-    /// A metric that is shown and not compared.
+    /// Creates a metric that is shown but not compared.
     pub fn plain(key: &str, title: &str, of: Formula) -> Metric {
         Metric {
             key: key.into(),
@@ -155,23 +156,23 @@ impl Metric {
         }
     }
 
-    /// A number of the sample that is in CSV and JSON, and in no table.
+    /// Creates a metric for a number of the sample that appears in CSV and JSON but in no table.
     pub fn hidden(key: &str) -> Metric {
         Metric { columns: Vec::new(), ..Metric::plain(key, "", Formula::number(key)) }
     }
 
-    /// The name of the values of the metric; empty if they are not shown.
+    /// Returns the name of the metric's values; empty if they are not shown.
     pub(crate) fn label(&self) -> &str {
         let is_shown = self.columns.contains(&Column::Value) || self.noun.is_empty();
         if is_shown && !self.title.is_empty() { &self.title } else { &self.noun }
     }
 
-    /// Whether it has ratios.
+    /// Returns true if the metric has ratios.
     pub fn is_compared(&self) -> bool {
         self.role != Role::Plain
     }
 
-    /// The better of two values.
+    /// Returns the better of two values.
     pub(super) fn better_of(&self, a: f64, b: f64) -> f64 {
         match self.better {
             Better::Lower => a.min(b),
@@ -181,7 +182,7 @@ impl Metric {
 }
 
 impl Format {
-    /// The number, formatted.
+    /// Formats a number.
     pub fn text(self, number: f64) -> String {
         match self {
             Format::Whole => grouped(number, 0),
@@ -201,7 +202,7 @@ impl Format {
     }
 }
 
-/// A number with this many decimals and separated thousands.
+/// Formats a number with this many decimals and thousands separators.
 pub fn grouped(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     let whole = text.find('.').unwrap_or(text.len());

@@ -1,8 +1,8 @@
 //! The definition of a bench: contenders × cells, measured in interleaved rounds (ADR 0018).
 //!
-//! A [`Bench`] is data: contenders, parameters, metrics and rounds. How a contender is started and measured differs,
-//! and is behind [`Measure`]. The order of the slices, ratios with intervals, verdicts, warnings and the report are
-//! common to all benches.
+//! A [`Bench`] is data: contenders, parameters, metrics and rounds. How a contender is started and
+//! measured depends on the bench and is hidden behind [`Measure`]. The order of the slices, ratios
+//! with intervals, verdicts, warnings and the report are common to all benches.
 
 mod cell;
 mod column;
@@ -52,13 +52,13 @@ pub use summary::Summary;
 pub use verdict::CellVerdict;
 pub use warnings::CLIENT_CPU_SHARE;
 
-/// A bench. In JSON it is the whole definition of a run, which can be read again.
+/// A bench. Its JSON is the whole definition of a run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Bench {
     /// The name and the rounds of the bench.
     #[serde(flatten)]
     pub plan: Plan,
-    /// A description that follows the number of rounds: ` of 0.2 s, all on core 0`.
+    /// A description that follows the number of rounds, such as ` of 0.2 s, all on core 0`.
     pub terms: String,
     /// An explanation of its figures.
     pub legend: String,
@@ -88,7 +88,7 @@ pub struct Plan {
     /// How often each contender is measured in each cell.
     #[serde(flatten)]
     pub rounds: Rounds,
-    /// The seed of the order of slices and of the payload.
+    /// The seed for the order of slices and the payload.
     pub seed: u64,
 }
 
@@ -101,7 +101,7 @@ pub struct Rounds {
     /// The maximum.
     #[serde(rename = "rounds_max")]
     pub most: usize,
-    /// The precision for which more than the minimum are measured.
+    /// The precision that requires further rounds until it is reached.
     pub precision: Option<Precision>,
 }
 
@@ -110,7 +110,7 @@ pub struct Rounds {
 pub struct Precision {
     /// The key of the metric.
     pub metric: String,
-    /// Half the width of its intervals, at most.
+    /// The maximum half width of its intervals.
     pub half_width: f64,
 }
 
@@ -124,34 +124,35 @@ pub enum Layout {
     Matrix,
 }
 
-/// Measures slices: with real processes, or in tests without process and clock.
+/// Measures slices, with real processes or, in tests, without processes and clocks.
 pub trait Measure {
-    /// Measures one slice, or returns in one line why its result is not acceptable.
+    /// Measures one slice, or returns one line that says why its result is not acceptable.
     fn measure(&mut self, slice: Slice) -> Outcome;
 
-    /// The memory of every contender, the control last; empty if it is not read.
+    /// Returns the memory of every contender, the control last; empty if memory is not measured.
     fn memory(&self) -> Vec<Option<Memory>> {
         Vec::new()
     }
 }
 
-/// Notified of the course of a run; may end it early.
+/// Observes the progress of a run, and may end it early.
 pub trait Observer {
-    /// Slices done, and slices planned so far.
+    /// Reports how many slices are done and how many are planned so far.
     fn progress(&mut self, done: usize, planned: usize);
 
-    /// Reports the result so far of a cell that was just measured: how the first contender compares with the first other.
+    /// Reports the current result of a cell that was just measured: how the first contender other
+    /// than the baseline compares with the baseline.
     fn answer(&mut self, _so_far: String) {}
 
-    /// Keeps the result of a slice, as soon as it is measured.
+    /// Stores the result of a slice as soon as it is measured.
     ///
     /// # Errors
-    /// If it cannot be kept, such as on a full disk: the run ends.
+    /// If it cannot be stored, for example because the disk is full. The run ends.
     fn keep(&mut self, _slice: Slice, _outcome: &Outcome) -> Result<()> {
         Ok(())
     }
 
-    /// Whether to stop after the current slice.
+    /// Returns true if the run should stop after the current slice.
     fn is_stopped(&self) -> bool;
 }
 
@@ -159,19 +160,19 @@ pub trait Observer {
 pub struct Prepared {
     /// The bench.
     pub bench: Bench,
-    /// Measures its slices.
     pub measure: Box<dyn Measure>,
-    /// The directory of its files, if it has one.
+    /// The directory of its files, if it needs one.
     pub scratch: Option<Scratch>,
 }
 
 impl Rounds {
-    /// A fixed number of rounds.
+    /// Creates a fixed number of rounds.
     pub fn fixed(rounds: usize) -> Rounds {
         Rounds { least: rounds, most: rounds, precision: None }
     }
 
-    /// At least so many, and with a precision of the metric with this key up to `most`.
+    /// Creates at least `least` rounds, and up to `most` if the ratios of the metric must reach a
+    /// precision.
     pub fn precise(least: u64, most: u64, metric: &str, half_width: Option<f64>) -> Rounds {
         let least = least as usize;
         let precision =
@@ -182,18 +183,18 @@ impl Rounds {
 }
 
 impl Bench {
-    /// The metric that decides the winner, if there is one.
+    /// Returns the metric that decides the winner, if there is one.
     pub fn primary(&self) -> Option<&Metric> {
         self.metrics.iter().find(|metric| metric.role == Role::Primary)
     }
 
-    /// The minimum number of slices.
+    /// Returns the minimum number of slices.
     pub fn planned(&self) -> usize {
         self.contenders.all().count() * self.cells.len() * self.plan.rounds.least
     }
 
-    /// Whether the ratios of a cell have the required precision. Contenders without a ratio are ignored: further rounds
-    /// would not give them one.
+    /// Returns true if the ratios of a cell have the required precision. Contenders without a ratio
+    /// are ignored, because further rounds would not give them one.
     fn is_precise(&self, record: &Record, cell: usize) -> bool {
         let Some(Precision { metric, half_width }) = &self.plan.rounds.precision else {
             return true;
@@ -208,8 +209,8 @@ impl Bench {
             .all(|half| half.is_some_and(|half| half <= *half_width))
     }
 
-    /// Measures every cell in the minimum of rounds, and cells that are not precise in further rounds; leaves out what is
-    /// in the record already.
+    /// Measures every cell in the minimum number of rounds, and imprecise cells in further rounds.
+    /// Slices that are already in the record are skipped.
     fn measure(
         &self,
         mut record: Record,
@@ -244,7 +245,8 @@ impl Bench {
         Ok(record)
     }
 
-    /// How the first contender other than the baseline compares with the baseline in a cell; none before both were measured there.
+    /// Returns how the first contender other than the baseline compares with the baseline in a
+    /// cell, or `None` before both were measured there.
     fn so_far(&self, record: &Record, cell: usize) -> Option<String> {
         let (metric, baseline) = (self.primary()?, self.contenders.baseline_index());
         let other = (0..self.contenders.specs.len()).find(|index| *index != baseline)?;
@@ -275,17 +277,19 @@ impl Bench {
 }
 
 impl Prepared {
-    /// Measures what is not in the record already, ends the contenders, and removes their files.
+    /// Measures the slices that the record lacks, ends the contenders, and removes their files.
     ///
     /// # Errors
-    /// If the files cannot be removed, or the observer cannot keep a result. A contender that fails is in the report.
+    /// If the files cannot be removed, or the observer cannot store a result. The failure of a
+    /// contender is reported, not returned.
     pub fn resume(
         self,
         record: Record,
         environment: &Environment,
         observer: &mut dyn Observer,
     ) -> Result<Report> {
-        // The last one is dropped first: contenders end before their files are removed.
+        // On an early return, `measure` is dropped first, so contenders end before their files are
+        // removed.
         let Prepared { bench, scratch, mut measure } = self;
         let before = measure.memory();
         let record = bench.measure(record, &mut *measure, observer)?;
@@ -305,12 +309,12 @@ impl Prepared {
     }
 }
 
-/// The entries of a JSON object.
+/// Returns the entries of a JSON object.
 pub(crate) fn parameters(object: Json) -> Map<String, Json> {
     if let Json::Object(map) = object { map } else { Map::new() }
 }
 
-/// Sleeps for a while, or until the run is stopped.
+/// Sleeps for this time, or until the run is stopped.
 fn rest(time: Duration, observer: &dyn Observer) {
     const STEP: Duration = Duration::from_millis(50);
     let mut left = time;
@@ -337,7 +341,7 @@ pub(crate) mod tests {
         ]
     }
 
-    /// A bench with these contenders, one cell and 15 rounds.
+    /// Creates a bench with these contenders, one cell and 15 rounds.
     pub(crate) fn bench(names: &[&str]) -> Bench {
         let found = names.iter().map(|name| Ok(Ok(Spec::of(name, "/bin/true"))));
         Bench {
@@ -354,7 +358,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// A sample with a CPU time of `cpu` µs per operation; rate and latency follow from it.
+    /// Creates a sample with `cpu` µs of CPU time per operation. Rate and latency are derived from
+    /// it.
     pub(crate) fn sample(cpu: f64) -> Sample {
         let numbers = [("operations", 1000.0), ("cpu_ns", cpu * 1e6), ("ns", cpu * 1e6)];
         let mut sample = Sample::from(numbers);
@@ -362,8 +367,8 @@ pub(crate) mod tests {
         sample
     }
 
-    /// A record of one cell with this many contenders, including the control; `cpu` returns the CPU time of each in a
-    /// round, in µs.
+    /// Creates a record of one cell with this many contenders, including the control. `cpu` returns
+    /// the CPU time of each in a round, in µs.
     pub(crate) fn record(
         contenders: usize,
         rounds: usize,
@@ -376,7 +381,7 @@ pub(crate) mod tests {
         record
     }
 
-    /// Measures by counting. In cell 1 the results depend on contender and round.
+    /// Counts slices. In cell 1 the results depend on contender and round.
     #[derive(Default)]
     struct Counting {
         measured: usize,
@@ -454,7 +459,7 @@ pub(crate) mod tests {
         let run = |half_width, most| {
             let precision = Some(Precision { metric: "cpu_us".into(), half_width });
             let report = run(Rounds { least: 6, most, precision }, 0, 0);
-            assert_eq!(slices(&report, 0), 6, "it does not stray");
+            assert_eq!(slices(&report, 0), 6, "cell 0 has no noise");
             slices(&report, 1)
         };
         assert_eq!(run(5.0, 12), 6);

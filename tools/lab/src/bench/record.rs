@@ -6,7 +6,7 @@ use super::metric::{Fold, Metric, Sample};
 use super::schedule::Slice;
 use annulus_load::stats::{MISS_PROBABILITY, Ratio, median};
 
-/// The result of a slice: its sample, or the reason in one line why it is not accepted.
+/// The result of a slice: its sample, or one line that says why it is not accepted.
 pub type Outcome = Result<Sample, String>;
 
 /// All slices of a run so far.
@@ -18,7 +18,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// An empty record.
+    /// Creates an empty record.
     pub fn new() -> Record {
         Record::default()
     }
@@ -30,30 +30,31 @@ impl Record {
         self.slices.insert(slice, outcome);
     }
 
-    /// Whether there is anything of a cell in a round.
+    /// Returns true if a round has any slice of this cell.
     pub(super) fn has_round(&self, round: usize, cell: usize) -> bool {
         let first = Slice { round, cell, contender: 0 };
         let rest = self.slices.range(first..).next();
         rest.is_some_and(|(slice, _)| (slice.round, slice.cell) == (round, cell))
     }
 
-    /// All slices, ordered by round.
+    /// Returns all slices, ordered by round.
     pub fn slices(&self) -> &BTreeMap<Slice, Outcome> {
         &self.slices
     }
 
-    /// The results of one contender in one cell, ordered by round.
+    /// Iterates over the results of one contender in one cell, ordered by round.
     pub fn outcomes(&self, contender: usize, cell: usize) -> impl Iterator<Item = &Outcome> {
         self.of(contender, cell).map(|(_, outcome)| outcome)
     }
 
-    /// How many slices of a contender in a cell failed, and how many there are.
+    /// Returns how many slices of a contender in a cell failed, and how many there are.
     pub(super) fn failed(&self, contender: usize, cell: usize) -> [usize; 2] {
         let failed = self.outcomes(contender, cell).filter(|outcome| outcome.is_err()).count();
         [failed, self.outcomes(contender, cell).count()]
     }
 
-    /// A number of the accepted samples as a share of another, summed over the rounds that have both.
+    /// Returns one number of the accepted samples as a share of another, each summed over the
+    /// rounds that have both.
     pub(super) fn share(&self, key: &str, of: &str, contender: usize, cell: usize) -> Option<f64> {
         let samples = self.outcomes(contender, cell).filter_map(|outcome| outcome.as_ref().ok());
         let pairs = samples.filter_map(|sample| Some((sample.get(key)?, sample.get(of)?)));
@@ -61,13 +62,13 @@ impl Record {
         (all > 0.0).then(|| part / all)
     }
 
-    /// The accepted values of a metric, one per round.
+    /// Returns the accepted values of a metric, at most one per round.
     pub fn values(&self, metric: &Metric, contender: usize, cell: usize) -> Vec<f64> {
         let samples = self.outcomes(contender, cell).filter_map(|outcome| outcome.as_ref().ok());
         samples.filter_map(|sample| metric.of.of(sample)).collect()
     }
 
-    /// The values of a metric that are above 0, by round: those of which there are ratios.
+    /// Returns the finite values of a metric above 0, by round. Only these have ratios.
     pub fn values_by_round(
         &self,
         metric: &Metric,
@@ -81,7 +82,7 @@ impl Record {
         self.of(contender, cell).filter_map(value).collect()
     }
 
-    /// The combined value of a metric.
+    /// Returns the combined value of a metric.
     pub fn value(&self, metric: &Metric, contender: usize, cell: usize) -> Option<f64> {
         let values = self.values(metric, contender, cell);
         match metric.fold {
@@ -90,13 +91,14 @@ impl Record {
         }
     }
 
-    /// The best round of a metric.
+    /// Returns the value of a metric in its best round.
     pub fn best(&self, metric: &Metric, contender: usize, cell: usize) -> Option<f64> {
         let values = self.values(metric, contender, cell);
         values.into_iter().reduce(|a, b| metric.better_of(a, b))
     }
 
-    /// The ratio of one contender's metric to another's, over the rounds that have both, with its 95 % interval.
+    /// Returns the ratio of one contender's metric to another's over the rounds that have both,
+    /// with a 95 % interval.
     pub fn ratio(
         &self,
         metric: &Metric,
@@ -108,7 +110,7 @@ impl Record {
         Ratio::of(&ratios.into_values().collect::<Vec<_>>(), MISS_PROBABILITY)
     }
 
-    /// The ratios of one contender's metric to another's by round, of the rounds that have both.
+    /// Returns the ratios of one contender's metric to another's, for each round that has both.
     pub(super) fn ratios(
         &self,
         metric: &Metric,
@@ -136,7 +138,8 @@ mod tests {
 
     const THIRD_ROUND: Slice = Slice { round: 2, cell: 0, contender: 0 };
 
-    /// The ratios of the rounds are 1, 4 and 3, so their median is 3; the ratio of the medians would be 4 / 2.
+    /// The ratios of the rounds are 1, 4 and 3, so their median is 3; the ratio of the medians
+    /// would be 4 / 2.
     #[test]
     fn ratios_are_taken_within_a_round() {
         let us = [[2.0, 4.0, 9.0], [2.0, 1.0, 3.0], [1.0; 3]];

@@ -1,4 +1,4 @@
-//! The report of a run, as written to a file.
+//! The report of a run.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::proc::Memory;
 use annulus_load::stats::Ratio;
 use serde::{Deserialize, Serialize};
 
-/// Shown for what was not measured.
+/// The text for values that were not measured.
 pub const NOT_MEASURED: &str = "–";
 
 /// The report of a run.
@@ -29,17 +29,18 @@ pub struct Report {
     pub environment: Environment,
     /// A row per contender and cell.
     pub results: Vec<Row>,
-    /// A row per cell for the control, if there is one; its ratios are to the contender that it copies.
+    /// A row per cell for the control, if there is one, with ratios to the contender that it
+    /// copies.
     pub controls: Vec<Row>,
-    /// The memory of each contender, the control last, if it is read.
+    /// The memory of each contender, the control last; empty if memory is not measured.
     pub memory: Vec<Footprint>,
-    /// Every contender against every later one in the list; the control against the first.
+    /// Every contender against every later one, and the control against the first.
     pub comparisons: Vec<PairComparison>,
-    /// One per cell, if there is a control.
+    /// The verdict on each cell, if there is a control.
     pub verdicts: Vec<CellVerdict>,
-    /// Each compared metric's envelope, the primary one first; none with a single contender.
+    /// The envelope of each compared metric, the primary one first; empty with a single contender.
     pub envelopes: Vec<Envelope>,
-    /// The contender that the run is about, against the best of its rivals in each cell.
+    /// The subject of the run against its best rival in each cell.
     pub against: Vec<RivalComparison>,
     /// The verdict on the whole run.
     pub summary: Summary,
@@ -80,17 +81,18 @@ impl Report {
         }
     }
 
-    /// All rows, the control's last.
+    /// Iterates over all rows, those of the control last.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.results.iter().chain(&self.controls)
     }
 
-    /// The row of a contender in a cell.
+    /// Returns the row of a contender in a cell.
     pub fn row(&self, contender: &str, cell: &Cell) -> Option<&Row> {
         self.rows().find(|row| row.contender == contender && row.cell == *cell)
     }
 
-    /// The answer, in a sentence or three: the verdict on the only cell, or that on the whole run.
+    /// Returns the answer in one to three sentences: the verdict on the only cell, or on the whole
+    /// run.
     pub fn answer(&self) -> Vec<String> {
         match self.verdicts.as_slice() {
             [only] => vec![format!("{}.", only.text.trim_end_matches('.'))],
@@ -98,7 +100,8 @@ impl Report {
         }
     }
 
-    /// The columns that a table has: values first, then ratios, if contenders are compared.
+    /// Returns the columns of a table for which `has` is true: values first, then ratios if
+    /// contenders are compared.
     pub fn columns(&self, has: impl Fn(Column, &Metric) -> bool) -> Vec<(&Metric, Column)> {
         let of = |metric| Column::ALL.map(|column| (metric, column));
         let all = self.settings.metrics.iter().flat_map(of);
@@ -108,7 +111,7 @@ impl Report {
         values.into_iter().chain(ratios.into_iter().filter(|_| is_compared)).collect()
     }
 
-    /// The text in a table for a metric in a row.
+    /// Returns the table text of a metric in a row.
     pub fn shown(&self, row: &Row, metric: &Metric, column: Column) -> String {
         let is_baseline = row.contender == self.settings.contenders.baseline;
         let figure = row.figures.get(&metric.key);
@@ -116,7 +119,7 @@ impl Report {
         text.unwrap_or_else(|| NOT_MEASURED.into())
     }
 
-    /// One line per contender and cell with failed slices.
+    /// Returns one line for each contender and cell with failed slices.
     pub fn failures(&self) -> impl Iterator<Item = String> {
         self.rows().filter_map(|Row { contender, cell, failed, error, .. }| {
             let why = error.as_deref()?;
@@ -126,7 +129,7 @@ impl Report {
     }
 }
 
-/// The memory of one contender: `null` once it has ended.
+/// The memory of one contender; `null` once it has ended.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Footprint {
     /// The contender.
@@ -140,7 +143,8 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// In MiB: resident memory before, after and after idling, and virtual memory likewise.
+    /// Returns in MiB the resident memory before, after and after idling, followed by the virtual
+    /// memory.
     pub fn shown(&self) -> Vec<String> {
         let of = |of: fn(Memory) -> u64| {
             [self.before, self.after, self.idle].map(|memory| match memory.map(of) {
@@ -165,7 +169,7 @@ pub struct Row {
     pub slices: usize,
     /// Failed slices.
     pub failed: usize,
-    /// The first reason of a failure.
+    /// The reason of the first failure.
     pub error: Option<String>,
 }
 
@@ -244,7 +248,7 @@ pub struct SliceRow {
     /// The measured sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<Sample>,
-    /// Why it is not accepted.
+    /// Why the slice is not accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

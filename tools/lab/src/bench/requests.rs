@@ -1,19 +1,20 @@
-//! The metrics of requests to servers: latencies, and guards, by which a winner by CPU time must not be worse than the others.
+//! The metrics of requests to servers: latencies, and guards that a winner by CPU time must
+//! satisfy.
 
 use super::column::Column;
 use super::formula::Formula;
 use super::metric::{Format, MIN_RATE_RATIO, Metric, Role, rate};
 use super::warnings::CLIENT_CPU_SHARE;
 
-/// The winner must not have a higher p99 than this, as a multiple of the other's.
+/// The maximum p99 of a winner, as a multiple of another contender's p99.
 const MAX_P99_RATIO: f64 = 1.1;
 
-/// The columns of a metric whose ratio is shown.
+/// Returns the columns of a metric whose ratio is shown.
 pub fn with_ratio() -> Vec<Column> {
     vec![Column::Value, Column::Ratio]
 }
 
-/// Requests per second.
+/// Returns the metric of requests per second.
 pub fn requests() -> Metric {
     Metric {
         title: "requests/s".into(),
@@ -24,27 +25,27 @@ pub fn requests() -> Metric {
     }
 }
 
-/// The mean latency of requests.
+/// Returns the mean latency of requests.
 pub fn mean() -> Metric {
     latency("mean_us", "mean")
 }
 
-/// The median latency of requests.
+/// Returns the median latency of requests.
 pub fn p50() -> Metric {
     latency("p50_us", "p50")
 }
 
-/// The latency that 99 of 100 requests do not exceed.
+/// Returns the latency that 99 % of requests do not exceed.
 pub fn p99() -> Metric {
     Metric { role: Role::Guard(MAX_P99_RATIO), columns: with_ratio(), ..latency("p99_us", "p99") }
 }
 
-/// The latency that 999 of 1000 do not exceed.
+/// Returns the latency that 99.9 % of requests do not exceed.
 pub fn p99_9() -> Metric {
     latency("p99_9_us", "p99.9")
 }
 
-/// How much of its core the client used.
+/// Returns the share of its core that the client used.
 pub fn client_cpu() -> Metric {
     Metric::hidden(CLIENT_CPU_SHARE)
 }

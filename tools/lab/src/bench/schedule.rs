@@ -1,8 +1,9 @@
 //! The order of the slices: every contender in every cell, round after round.
 //!
-//! A shared machine can be slow for many seconds at a time. Short slices in rounds spread such a period over all
-//! contenders. Within a round the slices of one cell are consecutive, because they are compared with each other. The
-//! order is drawn anew for each round, so that no contender always follows the same one.
+//! A shared machine can be slow for many seconds at a time. Short slices in rounds spread such a
+//! period over all contenders. Within a round, the slices of one cell are consecutive because they
+//! are compared with each other. Each round draws a new order, so that no contender always follows
+//! the same one.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,7 @@ impl Schedule {
         Schedule { contenders, random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// The slices of a round with these cells.
+    /// Returns the slices of a round with these cells, in random order.
     pub(super) fn round(&mut self, round: usize, mut cells: Vec<usize>) -> Vec<Slice> {
         self.random.shuffle(&mut cells);
         let mut slices = Vec::with_capacity(self.contenders * cells.len());

@@ -1,8 +1,8 @@
-//! Invariant 21: no winner that its interval does not support. Runs on a simulated machine, of which is known which contenders are equal, show
-//! how often verdicts and intervals are wrong.
+//! Invariant 21: no winner without an interval that supports it. Runs on a simulated machine with
+//! contenders of known cost show how often verdicts and intervals are wrong.
 //!
-//! The figures of the decision 0050 are printed by
-//! `cargo test --release -p annulus-lab simulated -- --nocapture --include-ignored`.
+//! This command prints the figures of ADR 0050: `cargo test --release -p annulus-lab simulated --
+//! --nocapture --include-ignored`.
 
 use super::metric::{Metric, Sample};
 use super::schedule::Schedule;
@@ -10,21 +10,23 @@ use super::tests::bench;
 use super::*;
 use annulus_load::stats::{Interval, MISS_PROBABILITY, Verdict, interval, median};
 
-/// How many times the simulations of this file run that take this many in an optimized build: fewer in others.
+/// Returns the number of simulated runs: fewer in unoptimized builds.
 pub(crate) const fn scaled_runs(optimized: u64) -> u64 {
     if cfg!(debug_assertions) { optimized / 7 } else { optimized }
 }
 
-/// The noise of a machine: each field is a standard deviation of the logarithm of a time, unless it says otherwise.
+/// The noise of a machine. Unless a field says otherwise, it is a standard deviation of the
+/// logarithm of a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Machine {
     /// The noise from slice to slice.
     pub(crate) noise: f64,
-    /// A slow random walk of the whole machine, step by step.
+    /// The step of a slow random walk of the whole machine.
     pub(crate) drift: f64,
-    /// The probability that a burst begins, of some ten slices, in which everything takes 1.2 to 2 times as long.
+    /// The probability that a burst begins. For about ten slices, everything takes 1.2 to 2 times
+    /// as long.
     pub(crate) bursts: f64,
-    /// How much a second process slows down at most, which runs half of the time.
+    /// The maximum slowdown by a second process, which runs half of the time.
     pub(crate) second: f64,
     /// The difference between two starts of one program.
     pub(crate) starts: f64,
@@ -59,12 +61,13 @@ impl MachineState {
         let mut random = fastrand::Rng::with_seed(seed);
         let is_shared = random.bool();
         let mut weather = MachineState { machine, random, walk: 0.0, burst: (0, 0.0), is_shared };
-        // As far as the walk goes in the long run: one run may begin in a slow phase and another in a fast one.
+        // The long-run spread of the walk: one run may begin in a slow phase and another in a fast
+        // one.
         weather.walk = 10.0 * machine.drift * weather.normal();
         weather
     }
 
-    /// The time of the next slice, as the logarithm of a multiple.
+    /// Returns the logarithm of the factor by which the next slice's time is multiplied.
     fn next(&mut self) -> f64 {
         let Machine { noise, drift, bursts, second, .. } = self.machine;
         self.walk = 0.995 * self.walk + drift * self.normal();
@@ -79,13 +82,14 @@ impl MachineState {
         self.walk + burst + second + noise * self.normal()
     }
 
-    /// A draw from the normal distribution: twelve draws from an equal one have this spread.
+    /// Draws from an approximate standard normal distribution: the sum of twelve uniform draws has
+    /// variance 1.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.random.f64()).sum::<f64>() - 6.0
     }
 }
 
-/// A run of contenders that cost so much.
+/// A run of contenders with these costs.
 pub(crate) struct SimulatedRun<'a> {
     pub(crate) costs: &'a [f64],
     pub(crate) cells: usize,
@@ -119,7 +123,7 @@ impl SimulatedRun<'_> {
         record
     }
 
-    /// Runs on this machine, each with its envelope and verdicts.
+    /// Simulates runs on this machine, and returns the envelope and verdicts of each.
     fn repeated(
         &self,
         machine: Machine,
@@ -134,7 +138,7 @@ impl SimulatedRun<'_> {
         })
     }
 
-    /// How many of so many runs call any contender different from the best of a cell.
+    /// Returns how many of the runs call any contender different from the best of a cell.
     fn called_different(&self, machine: Machine, times: u64) -> usize {
         let is_different = |(envelope, verdicts): &(Envelope, Vec<CellVerdict>)| {
             let distances = envelope.contenders.iter().flat_map(|found| &found.cells).flatten();
@@ -161,8 +165,9 @@ fn equal_contenders_in_many_cells_rarely_have_a_winner() {
     }
 }
 
-/// The rule in three figures, with the rounds that a comparison takes unless others are asked for: equals are called different in 5 % of
-/// 1000 runs at most, 10 % is found in 90 % at least, and 1.5 % counts in none on a quiet machine, in 2 of 1000 on others.
+/// The rule in three figures, with the default number of rounds. Equal contenders are called
+/// different in at most 5 % of 1000 runs. A difference of 10 % is found in at least 90 %. A
+/// difference of 1.5 % counts in none on a quiet machine, and in at most 2 of 1000 on others.
 #[test]
 fn false_and_missed_winners_stay_within_the_documented_rates() {
     let verdicts = |machine: Machine, other: f64, rounds: usize| {
@@ -180,7 +185,10 @@ fn false_and_missed_winners_stay_within_the_documented_rates() {
     for (name, machine) in [0, 1, 4, 6].map(|index| MACHINES[index]) {
         let [[a, b, _], [found, wrong, void], [small, _, _]] =
             [1.0, 1.1, 1.015].map(|other| verdicts(machine, other, 15));
-        println!("{name}: of equals {}, of 10 % {found}, void {void}, of 1.5 % {small}", a + b);
+        println!(
+            "{name}: winners among equals {}, at 10 % {found}, void {void}, at 1.5 % {small}",
+            a + b
+        );
         assert!(a + b <= 50, "{name}: {} of 1000 equals are called different", a + b);
         assert!(found >= 900 && wrong == 0, "{name}: {found} of 1000");
         assert!(small <= 2 && (small == 0 || name != "quiet"), "{name}: {small} of 1000");
@@ -203,7 +211,7 @@ fn a_factor_of_two_is_measured_within_five_percent() {
     }
 }
 
-/// How many of the intervals hold the true ratio, here 0.7, in percent.
+/// Returns the percentage of intervals that contain the true ratio, here 0.7.
 fn coverage(machine: Machine, rounds: usize, of: impl Fn(&[f64]) -> Option<Interval>) -> f64 {
     let run = SimulatedRun { costs: &[0.7, 1.0], cells: 1, rounds };
     let holds = |seed: &u64| {
@@ -220,13 +228,14 @@ fn intervals_cover_the_true_ratio_as_often_as_claimed() {
         for rounds in [6, 15] {
             let held = coverage(machine, rounds, |ratios| interval(ratios, MISS_PROBABILITY));
             println!("{name}, {rounds} rounds: {held:.1} %");
-            // 95 % less two standard deviations of 300 draws.
+            // 95 % minus two standard deviations of 300 draws, the number of runs in unoptimized
+            // builds.
             assert!(held >= 92.4, "{name}, {rounds} rounds: {held} %");
         }
     }
 }
 
-/// The middle 95 % of the medians of resamples, which intervals were before: too short.
+/// Returns the middle 95 % of the medians of resamples, an interval that is too short.
 fn bootstrap(values: &[f64]) -> Option<Interval> {
     const RESAMPLES: usize = 1000;
     let mut random = fastrand::Rng::with_seed(1);
@@ -243,7 +252,7 @@ fn bootstrap(values: &[f64]) -> Option<Interval> {
 }
 
 #[test]
-#[ignore = "the figures of a decision; it takes a minute"]
+#[ignore = "prints figures of ADR 0050, and takes a minute"]
 fn the_bootstrap_interval_is_too_short() {
     for (name, machine) in MACHINES.into_iter().filter(|(_, machine)| machine.starts == 0.0) {
         let [few, usual, many] = [6, 15, 30].map(|rounds| coverage(machine, rounds, bootstrap));

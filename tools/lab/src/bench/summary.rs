@@ -1,4 +1,4 @@
-//! The verdict on a whole run, in a sentence or three.
+//! The verdict on a whole run, in one to three sentences.
 
 use annulus_load::stats::Verdict;
 use serde::Serialize;
@@ -8,17 +8,17 @@ use super::cell::Cell;
 use super::envelope::{Distances, Envelope};
 use super::verdict::CellVerdict;
 
-/// The most cells that a sentence names.
+/// The maximum number of cells that a sentence lists.
 const MAX_NAMED_CELLS: usize = 3;
 
 /// The verdict on a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The sentences; none if the bench has no control, no primary metric or one contender.
+    /// The sentences; empty if the bench has no control, no primary metric or only one contender.
     pub sentences: Vec<String>,
-    /// Cells with a verdict.
+    /// The number of cells with a verdict.
     pub decided: usize,
-    /// How many verdicts there are, one a cell: together they are right in 95 % of runs.
+    /// The number of verdicts, one per cell. Together they are right in 95 % of runs.
     pub family: usize,
 }
 
@@ -39,7 +39,8 @@ impl Summary {
     }
 }
 
-/// The contender that is best most often, and the baseline if it is another one.
+/// Returns sentences about the contender that is best most often, and about the baseline if it is
+/// another one.
 fn standings(bench: &Bench, envelope: &Envelope, decided: &[usize], all: usize) -> Vec<String> {
     if decided.is_empty() {
         return vec!["No cell has a winner.".to_owned()];
@@ -64,7 +65,8 @@ fn standings(bench: &Bench, envelope: &Envelope, decided: &[usize], all: usize) 
     leader.into_iter().chain(second).map(sentence).collect()
 }
 
-/// A contender that is better, and the same, in so many of the cells with a verdict, of all cells.
+/// Returns a sentence about a contender that is `better` in some of the decided cells and the
+/// `same` in others.
 fn standing(
     distances: &Distances,
     [better, same]: [usize; 2],
@@ -84,7 +86,7 @@ fn standing(
         _ => format!("{name} is better or the same by {noun} {}", count(better + same)),
     };
     if let Some(mean) = distances.mean.filter(|_| of > 1) {
-        text += &format!("; {:.2} × the best in the mean", mean.median);
+        text += &format!("; {:.2} × the best on average", mean.median);
     }
     if let Some(worst) = distances.worst.as_ref().filter(|worst| of > 1 && worst.ratio >= 1.005) {
         text += &format!(", {:.2} × at worst, at {}", worst.ratio, worst.cell);
@@ -92,7 +94,7 @@ fn standing(
     text + "."
 }
 
-/// The cells without a verdict.
+/// Returns sentences about the cells without a verdict.
 fn undecided(verdicts: &[CellVerdict]) -> Vec<String> {
     let of = |verdict: Verdict, what: &str| {
         let found = verdicts.iter().filter(|found| found.verdict == verdict);
@@ -111,7 +113,7 @@ fn undecided(verdicts: &[CellVerdict]) -> Vec<String> {
     both.into_iter().flatten().collect()
 }
 
-/// The first few cells.
+/// Lists the first few cells.
 fn list(cells: &[&Cell]) -> String {
     let names: Vec<String> =
         cells.iter().take(MAX_NAMED_CELLS).map(|cell| cell.to_string()).collect();
@@ -127,7 +129,8 @@ mod tests {
     use super::super::tests::{bench, sample};
     use super::*;
 
-    /// The sentences on cells of one to so many clients; `cpu` is by contender, cell and round, the control like the first.
+    /// Returns the sentences for cells of 1 to `cells` clients. `cpu` is by contender, cell and
+    /// round, the control last.
     fn sentences(
         names: &[&str],
         cells: usize,
@@ -160,8 +163,8 @@ mod tests {
         };
         let found = sentences(&["uring", "threads"], 4, cpu);
         let expected = [
-            "threads is better by CPU in 3 of 4 cells; 1.19 × the best in the mean, 2.00 × at worst, at 1 client.",
-            "uring is better by CPU in 1 of 4 cells; 1.68 × the best in the mean, 2.00 × at worst, at 2 clients.",
+            "threads is better by CPU in 3 of 4 cells; 1.19 × the best on average, 2.00 × at worst, at 1 client.",
+            "uring is better by CPU in 1 of 4 cells; 1.68 × the best on average, 2.00 × at worst, at 2 clients.",
         ];
         assert_eq!(found, expected);
     }

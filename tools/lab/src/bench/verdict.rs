@@ -1,4 +1,4 @@
-//! The verdict on a cell: which contender wins, if that can be said.
+//! The verdict on a cell: which contender wins, if any can be declared the winner.
 
 use annulus_load::stats::{Ratio, Verdict, rounds_for, shared_miss};
 use serde::Serialize;
@@ -14,7 +14,7 @@ use super::record::Record;
 pub struct CellVerdict {
     /// The cell.
     pub cell: Cell,
-    /// The verdict on the best contender, compared with all others; on its control, if there is no other contender.
+    /// The verdict on the best contender, compared with all others; without others, on the control.
     pub verdict: Verdict,
     /// The contender that is better than every other.
     pub winner: Option<String>,
@@ -23,7 +23,7 @@ pub struct CellVerdict {
 }
 
 impl CellVerdict {
-    /// The verdict on one cell; `None` if the bench has no control or no primary metric.
+    /// Returns the verdict on one cell, or `None` if the bench has no control or no primary metric.
     pub fn of(bench: &Bench, record: &Record, cell: usize) -> Option<CellVerdict> {
         let control = bench.contenders.control_index()?;
         let contest = Contest { bench, record, cell, metric: bench.primary()? };
@@ -35,7 +35,7 @@ impl CellVerdict {
     }
 }
 
-/// A sample without the numbers of a guard has no ratio; a ratio without an interval says nothing.
+/// Used if a sample lacks the numbers of a guard. A ratio without an interval decides nothing.
 const NO_RATIO: Ratio = Ratio { median: f64::NAN, interval: None };
 
 type Decision = (Verdict, String);
@@ -68,7 +68,7 @@ impl Judge<'_> {
         (rounds < needed).then_some((Verdict::Undecided, text))
     }
 
-    /// The winner. All contenders and the control have an interval.
+    /// Decides the winner. All contenders and the control have an interval.
     fn compare(&self) -> Decision {
         let control = self.contest.control().unwrap_or(NO_RATIO);
         let best = self.contest.best().unwrap_or(0);
@@ -87,7 +87,7 @@ impl Judge<'_> {
         match verdict {
             Verdict::Better => self.guard(best, &others),
             Verdict::Void => {
-                let text = "no verdict: the control is not the same as what it copies, {}; run it \
+                let text = "no verdict: the control differs from the contender that it copies, {}; run it \
                             again on a quieter machine";
                 (verdict, text.replace("{}", &control.times()))
             }
@@ -107,7 +107,8 @@ impl Judge<'_> {
         }
     }
 
-    /// CPU time alone does not win: a contender that only delays work in batches would take less CPU time.
+    /// Checks the guards, since CPU time alone does not win: a contender that only delays work in
+    /// batches uses less of it.
     fn guard(&self, best: usize, others: &[usize]) -> Decision {
         let name = self.contest.name(best);
         let all: Vec<&Metric> = self.guards().map(|(guard, _)| guard).collect();
@@ -120,7 +121,7 @@ impl Judge<'_> {
         (Verdict::Better, format!("{name} is better: it takes {}", over.join("; ")))
     }
 
-    /// The ratios of two contenders by the primary metric and by these guards, as text.
+    /// Returns the ratios of two contenders by the primary metric and by these guards, as text.
     fn text(&self, best: usize, other: usize, guards: &[&Metric]) -> String {
         let primary = self.ratio(self.contest.metric, best, other).times();
         let noun = &self.contest.metric.noun;
@@ -216,7 +217,11 @@ mod tests {
         let with = |other: f64| verdict(&["a", "b"], |index| [2.0, other, 2.1][index]);
         let near = with(2.1);
         assert_eq!((near.verdict, near.winner), (Verdict::Void, None));
-        assert!(near.text.contains("not the same as what it copies, 1.05 ×"), "{}", near.text);
+        assert!(
+            near.text.contains("differs from the contender that it copies, 1.05 ×"),
+            "{}",
+            near.text
+        );
         assert_eq!(with(44.0).winner.as_deref(), Some("a"));
     }
 
@@ -272,7 +277,7 @@ mod tests {
         assert_eq!(verdict.text, "no verdict: b failed in 4 of 15 slices: reset by the peer");
     }
 
-    /// A server that answers with an error, or with less, has less to do.
+    /// A server that answers with errors, or with smaller replies, does less work.
     #[test]
     fn contenders_that_do_not_do_the_same_work_are_not_compared() {
         let with = |key: &str, values: [f64; 3]| {
@@ -291,7 +296,11 @@ mod tests {
         assert_eq!(with(REFUSED_KEY, [100.0; 3]).winner.as_deref(), Some("a"));
         let short = with(RECEIVED_KEY, [200e3, 4300e3, 200e3]);
         assert_eq!(short.verdict, Verdict::Void);
-        assert!(short.text.contains("a reply of b has 4300 bytes, and of a 200"), "{}", short.text);
+        assert!(
+            short.text.contains("a reply of b has 4300 bytes, and one of a has 200"),
+            "{}",
+            short.text
+        );
         assert_eq!(with(RECEIVED_KEY, [200e3, 500e3, 200e3]).winner.as_deref(), Some("a"));
     }
 

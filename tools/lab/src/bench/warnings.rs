@@ -9,13 +9,13 @@ use super::report::Row;
 use crate::cores::Cores;
 use annulus_load::stats::median;
 
-/// Above this share of its core the load, not the server, may be the bottleneck.
+/// Above this share of its core, the load rather than the server may be the bottleneck.
 const SATURATED_CPU_SHARE: f64 = 0.9;
 
-/// The name of a sample's number: how much of its core the load used, from 0 to 1.
+/// The name of a number in a sample: the share of its core that the load used, from 0 to 1.
 pub const CLIENT_CPU_SHARE: &str = "client_cpu_share";
 
-/// All warnings about a run so far.
+/// Returns all warnings about a run so far.
 pub(super) fn all(bench: &Bench, record: &Record, controls: &[Row]) -> Vec<String> {
     let shared = bench.cores.filter(|cores| cores.are_shared()).map(shared_core);
     let all = [
@@ -31,8 +31,8 @@ pub(super) fn all(bench: &Bench, record: &Record, controls: &[Row]) -> Vec<Strin
 fn shared_core(cores: Cores) -> String {
     match cores {
         Cores { server, load } if server == load => format!(
-            "server and load share core {server}: rates and latencies say little, and CPU time includes what they do \
-             to each other's caches"
+            "server and load share core {server}: rates and latencies mean little, and CPU time includes \
+             their effect on each other's caches"
         ),
         Cores { server, load } => format!(
             "cores {server} and {load} are two threads of one core: server and load slow each other down; choose \
@@ -43,8 +43,9 @@ fn shared_core(cores: Cores) -> String {
 
 fn interrupted(bench: &Bench, record: &Record) -> Option<String> {
     let (done, planned) = (record.slices().len(), bench.planned());
-    (done < planned)
-        .then(|| format!("interrupted after {done} of {planned} slices: this is what was measured"))
+    (done < planned).then(|| {
+        format!("interrupted after {done} of {planned} slices: these are the results so far")
+    })
 }
 
 fn imprecise(bench: &Bench, record: &Record) -> Option<String> {
@@ -74,8 +75,8 @@ fn saturated(bench: &Bench, record: &Record) -> Option<String> {
     let cells = list(busy().map(|(cell, _)| &bench.cells[cell]))?;
     let most = 100.0 * busy().map(|(_, share)| share).fold(0.0, f64::max);
     Some(format!(
-        "the load used {most:.0} % of its core at {cells}: it may set the pace, so rates and latencies may be wrong (CPU \
-         time is not)"
+        "the load used {most:.0} % of its core at {cells}: it may be the bottleneck, so rates and latencies may be wrong \
+         (CPU time is unaffected)"
     ))
 }
 
@@ -88,12 +89,12 @@ fn control(bench: &Bench, controls: &[Row]) -> Option<String> {
     let deviating = controls.iter().filter(deviates);
     let cells = list(deviating.map(|row| &row.cell))?;
     Some(format!(
-        "the same contender, measured twice, did not come out the same at {cells}: only effects far above that count \
-         there; take more rounds on a quieter machine"
+        "the same contender, measured twice, gave different results at {cells}: only much larger differences count \
+         there; measure more rounds on a quieter machine"
     ))
 }
 
-/// The names of the cells; `None` if there are none.
+/// Returns the names of the cells, or `None` without cells.
 fn list<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<String> {
     let names: Vec<String> = cells.map(Cell::to_string).collect();
     (!names.is_empty()).then(|| names.join(", "))
@@ -157,14 +158,14 @@ mod tests {
         let failed = record(3, 15, |index, _| [2.0, 4.0, 2.5][index]);
         let found = warnings(&bench(&["a", "b"]), &failed);
         assert!(
-            found[0].contains("did not come out the same at 50 clients × 128 bytes: "),
+            found[0].contains("gave different results at 50 clients × 128 bytes: "),
             "{found:?}"
         );
         let short = warnings(&bench(&["a", "b"]), &record(3, 4, |_, _| 2.0));
         assert!(short[0].starts_with("interrupted after 12 of 45 slices"), "{short:?}");
     }
 
-    /// A checked metric can invalidate a cell, although it does not choose the winner.
+    /// A checked metric can invalidate a cell although it does not choose the winner.
     #[test]
     fn a_control_deviating_by_a_checked_metric_is_a_warning() {
         let mut bench = bench(&["a", "b"]);

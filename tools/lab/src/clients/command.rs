@@ -1,4 +1,5 @@
-//! A client that is a program: run to its end, with a limit on its time and on what is kept of its output.
+//! A client that is a program, run to its end with limits on its time and on the output that is
+//! kept.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,25 +13,26 @@ use crate::describe::{Parser, find_installed};
 use crate::process::{Process, Spec};
 use crate::server::one_line;
 
-/// The number of bytes that are kept of the end of an output.
+/// How many bytes at the end of an output are kept.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
-/// How long to wait for the end of an output whose program has ended.
+/// How long to wait for the end of the output after the program has ended.
 const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The output of a client that was run, and how it used its core.
+/// The output of a client that ran, and its use of its core.
 pub(super) struct ClientRun {
     pub(super) printed: String,
     pub(super) took: Duration,
-    /// How much of its core it used.
+    /// The share of its core that it used.
     cpu_share: f64,
     program: String,
 }
 
-/// Runs a client on a core, if one is given, at most for so long; the observer is notified of its start and its end.
+/// Runs a client, pinned to `core` if one is given, for at most `patience`. The observer is
+/// notified of its start and its end.
 ///
 /// # Errors
-/// If it cannot be run, does not end in time (it is killed), or fails.
+/// If it cannot be started, fails, or does not end in time, in which case it is killed.
 pub(super) fn run(
     words: &[String],
     core: Option<usize>,
@@ -62,10 +64,10 @@ pub(super) fn run(
 }
 
 impl ClientRun {
-    /// The sample in the output, with the share of the core.
+    /// Returns the sample in the output, with the share of the core.
     ///
     /// # Errors
-    /// If the output is not what is expected, a request failed, or none was answered.
+    /// If the output cannot be read, a request failed, or no request was answered.
     pub(super) fn sample(&self, parser: &Parser, requests: Option<u64>) -> Result<Sample, String> {
         let sample = parser.sample(&self.printed, requests, self.took);
         let mut sample = sample.map_err(|why| format!("the output of {} {why}", self.program))?;
@@ -74,7 +76,7 @@ impl ClientRun {
         match (sample.get("errors").unwrap_or_default(), sample.get("operations")) {
             (0.0, Some(all @ 1.0..)) if refused < all => Ok(sample),
             (0.0, _) if refused > 0.0 => {
-                Err(format!("every reply is a refusal ({refused}): check what is asked for"))
+                Err(format!("every reply is a refusal ({refused}): check the request"))
             }
             (0.0, _) => Err("no request was answered; make the slice longer".into()),
             (errors, _) => Err(format!("{errors} requests failed")),
@@ -82,14 +84,15 @@ impl ClientRun {
     }
 }
 
-/// Writes the script for so many requests at once; its path.
+/// Writes the script of wrk (HTTP/1.1) that keeps `depth` requests in flight and prints its
+/// numbers. Returns its path.
 pub(super) fn write_wrk_script(depth: u64, directory: &Path) -> io::Result<PathBuf> {
     let path = directory.join(format!("{depth}.lua"));
     fs::write(&path, wrk_script(depth))?;
     Ok(path)
 }
 
-/// Prints the numbers at the end.
+/// Prints the numbers when wrk is done.
 const DONE_FUNCTION: &str = "\
 done = function(summary, latency)
   local e = summary.errors
@@ -99,7 +102,7 @@ done = function(summary, latency)
 end
 ";
 
-/// Sends `depth` requests at once.
+/// Returns the script.
 fn wrk_script(depth: u64) -> String {
     let pipelined = format!(
         "init = function(args)\n  all = string.rep(wrk.format(), {depth})\nend\nrequest = function() return all end\n"
@@ -130,7 +133,7 @@ mod tests {
             ("echo measured 65000 1003000 812.5 790 1600 2000 3 0", "3 requests failed"),
             ("echo measured 65 1003000 812.5 790 1600 2000 0 65", "every reply is a refusal (65)"),
             ("echo measured 0 1003000 0.0 0 0 0 0 0", "no request was answered"),
-            ("echo so much", "the output of sh makes no sense: so much"),
+            ("echo so much", "the output of sh cannot be read; its last line: so much"),
             ("echo no route >&2; exit 3", "sh failed (exit status: 3); its last line: no route"),
             ("kill -KILL $$", "sh failed (signal: 9 (SIGKILL)); it printed nothing"),
         ] {
@@ -147,7 +150,7 @@ mod tests {
         assert!(error.starts_with("sh did not end within 300ms; "), "{error}");
         let words = ["/no/such/client".to_owned()];
         let error = run(&words, None, LONG_TIMEOUT, &mut ()).err().expect("missing");
-        assert!(error.starts_with("/no/such/client is no program here"), "{error}");
+        assert!(error.starts_with("/no/such/client is not an executable file"), "{error}");
     }
 
     #[test]

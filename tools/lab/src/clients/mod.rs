@@ -12,42 +12,42 @@ use crate::bench::{Sample, rate};
 use crate::describe::{Client, Load, Parser, filled, has};
 use crate::server::one_line;
 
-/// Requests of the short run that determines how many a slice has, for each that is in flight on a connection.
+/// Requests per depth in the short run that determines the number of requests of a slice.
 const PROBE_REQUESTS: u64 = 1000;
 
-/// More requests a second than there can be: a run that is too short to be timed has infinitely many.
+/// The highest plausible rate. A run that is too short to be timed would have an infinite one.
 const MAX_REQUESTS_PER_SECOND: f64 = 1e8;
 
-/// How much longer than the slice a client may take.
+/// How much longer than the slice a client may run.
 const CLIENT_TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 
-/// How long a client may take whose duration cannot be set.
+/// How long a client without a settable duration may run.
 const UNTIMED_CLIENT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long a load is tried out.
+/// The duration of a trial of a load.
 const TRIAL_TIME: Duration = Duration::from_millis(200);
 
 /// How clients are run.
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
-    /// Their core, unless they run on any.
+    /// The core of the clients, unless they run on any.
     pub(crate) core: Option<usize>,
-    /// How long programs run.
+    /// How long clients that are programs run.
     pub(crate) time: Duration,
-    /// The most that any client runs.
+    /// The maximum time of our own load.
     pub(crate) max_time: Duration,
-    /// A directory for their scripts.
+    /// The directory for their scripts.
     pub(crate) directory: PathBuf,
 }
 
 impl Clients {
-    /// The same for a short time, as far as a client's time can be set.
+    /// Returns the same with a short time, for clients whose time can be set.
     pub(crate) fn for_trial(&self) -> Clients {
         Clients { time: self.time.min(TRIAL_TIME), max_time: TRIAL_TIME, ..self.clone() }
     }
 
-    /// Loads a server, in an open loop if there is a rate, and notifies the observer of the measured window: for programs from their
-    /// start to their end.
+    /// Loads a server, in an open loop if there is a rate, and notifies the observer of the
+    /// measured window. For programs, the window is from their start to their end.
     ///
     /// # Errors
     /// If the client cannot run, or a request failed.
@@ -58,9 +58,9 @@ impl Clients {
         rate: Option<f64>,
         observer: &mut dyn Observer,
     ) -> Result<Sample, String> {
-        let address = address.ok_or("it listens nowhere")?;
+        let address = address.ok_or("it has no address")?;
         match &load.client {
-            Client::Job(_) => Err("a job is for a contender that reads them".into()),
+            Client::Job(_) => Err("a job needs a contender that reads jobs".into()),
             Client::Own { options, .. } => {
                 let _pinned = self.core.map(affinity::pin).transpose().map_err(one_line)?;
                 let time = self.time.min(self.max_time);
@@ -99,7 +99,8 @@ impl Clients {
         }
     }
 
-    /// Runs a client that takes the number of requests, not the time: a short run comes first, and determines it.
+    /// Runs a client that takes a number of requests instead of a time. A short run comes first and
+    /// determines the number.
     fn run_requests(
         &self,
         words: &[String],
@@ -120,7 +121,7 @@ impl Clients {
     }
 }
 
-/// A rate as programs take it: whole, unless that would be another one.
+/// Returns the text of a rate for programs: a whole number if rounding changes it by at most 1 %.
 fn shown(rate: f64) -> String {
     let whole = rate.round();
     let rate = if (rate - whole).abs() <= 0.01 * rate { whole } else { rate };

@@ -1,11 +1,11 @@
-//! Our load as the client of a slice.
+//! Our own load as the client of a slice.
 
 use annulus_load::recording::{Latencies, Recording, WorkloadKind};
 use annulus_load::{Observer, Plan, Streams, Workload};
 
 use crate::bench::{CLIENT_CPU_SHARE, RECEIVED_KEY, REFUSED_KEY, Sample};
 
-/// Runs a load.
+/// Runs a load and returns its sample.
 pub(super) fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Sample, String> {
     let recording = annulus_load::run(plan, observer).map_err(|error| error.to_string())?;
     accept(&recording)?;
@@ -13,24 +13,22 @@ pub(super) fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Sample, St
         .ok_or_else(|| "no request was answered within the slice; make it longer".into())
 }
 
-/// A slice with any error is not accepted: the requests that remain are faster than they should be.
+/// Rejects a slice with any error, because the remaining requests are faster than they should be.
 fn accept(recording: &Recording) -> Result<(), String> {
     let errors = recording.errors.iter().map(|(kind, count)| format!("{count} × {kind}"));
     let errors = errors.collect::<Vec<_>>().join(", ");
-    let first = recording.first_error.as_deref().unwrap_or("no more is known");
+    let first = recording.first_error.as_deref().unwrap_or("no details");
     match recording.only_refusals() {
         _ if !errors.is_empty() => Err(format!("{errors} ({first})")),
-        Some(replies) => {
-            Err(format!("every reply is a refusal ({replies}): check what is asked for"))
-        }
+        Some(replies) => Err(format!("every reply is a refusal ({replies}): check the request")),
         None => Ok(()),
     }
 }
 
-/// The figures of a slice; `None` if nothing was answered.
+/// Returns the figures of a slice, or `None` if nothing was answered.
 fn sample(recording: &Recording, plan: &Plan) -> Option<Sample> {
     let (total, workload) = (recording.total(), recording.run.workload);
-    // With a connection per message the latency is that of the echo, without the connect, as in the published tables.
+    // With a connection per message, latency excludes the connect, as in the published tables.
     let times = match plan.workload {
         Workload::Streams(Streams { requests_per_connection: Some(1), .. }) => &total.service,
         _ => &total.response,

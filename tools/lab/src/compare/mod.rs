@@ -1,15 +1,15 @@
-//! Comparing two runs of the same bench: regressions and improvements, cell by cell.
+//! Compares two runs of the same bench, and finds regressions and improvements cell by cell.
 //!
-//! The runs were measured at different times, so their rounds have nothing to do with each other. A contender's values in a cell
-//! are compared as two groups, new with old. All intervals of a comparison hold together in 95 % of comparisons. A difference
-//! counts only if the whole interval is beyond the margin, and beyond what the machine did by itself while either run was
-//! measured ([`Change::noise`]).
+//! The runs were measured at different times, so their rounds are not paired. A contender's new
+//! values in a cell are compared with the old ones as two groups. All intervals of a comparison are
+//! jointly valid in 95 % of comparisons. A difference counts only if its whole interval is beyond
+//! the margin and beyond the noise of the machine during either run ([`Change::noise`]).
 //!
-//! Changes from run to run, such as in the clock of the processor, are not seen by one run of each. If a contender is known to be
-//! the same in both, such as a peer, all others can be compared by their ratios to it within the rounds
-//! ([`Options::reference`]): the machine affects both.
+//! One run of each side cannot show changes from run to run, such as in the clock of the processor.
+//! If one contender, such as a peer, did not change, all others can be compared by their ratios to
+//! it within the rounds ([`Options::reference`]), because the machine affects both alike.
 //!
-//! The command is `annulus bench compare`; the decision is ADR 0050.
+//! `annulus bench compare` is the command; ADR 0050 explains the rules.
 
 mod noise;
 #[cfg(test)]
@@ -32,25 +32,26 @@ use crate::usage_error::UsageError;
 /// A run to compare.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// How it was set up.
+    /// The setup of the run.
     pub bench: &'a Bench,
     /// The measured samples.
     pub record: &'a Record,
-    /// Where, and when.
+    /// The machine, and the time of the run.
     pub environment: &'a Environment,
 }
 
 /// How to compare.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Differences up to this share are none that matter: 0.03 is 3 %. From 0 to [`MAX_MARGIN`].
+    /// Differences up to this share do not matter: 0.03 is 3 %. From 0 to [`MAX_MARGIN`].
     pub margin: f64,
-    /// A contender that is the same in both runs; all others are compared by their ratios to it within each round.
+    /// A contender that is the same in both runs. All others are compared by their ratios to it
+    /// within each round.
     pub reference: Option<String>,
 }
 
 impl Default for Options {
-    /// Three percent, and no reference.
+    /// A margin of 3 % and no reference.
     fn default() -> Options {
         Options { margin: DEFAULT_MARGIN, reference: None }
     }
@@ -60,30 +61,30 @@ impl Options {
     /// Checks the margin.
     ///
     /// # Errors
-    /// If it is out of its range.
+    /// If the margin is out of range.
     pub fn check(&self) -> Result<(), UsageError> {
         let (given, most) = (self.margin * 100.0, MAX_MARGIN * 100.0);
         if (0.0..=MAX_MARGIN).contains(&self.margin) {
             return Ok(());
         }
-        Err(UsageError(format!("a margin of {given} %: it must be from 0 to {most} %")))
+        Err(UsageError(format!("the margin of {given} % is out of range: use 0 to {most} %")))
     }
 }
 
-/// How two runs compare.
+/// The comparison of two runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunComparison {
     /// The name of the bench.
     pub bench: String,
-    /// Differences up to this share are none that matter.
+    /// Differences up to this share do not matter.
     pub margin: f64,
-    /// The contender to which ratios were taken within the rounds, if one was named.
+    /// The contender that ratios within the rounds refer to, if there is one.
     pub reference: Option<String>,
-    /// Every contender in every cell by every metric that decides something, of what both runs have.
+    /// Every contender in every cell by every deciding metric, if both runs have it.
     pub changes: Vec<Change>,
-    /// Differences between the runs: what only one of them has, or what was set up otherwise, a line each.
+    /// Differences in what the runs contain or in how they were set up, one line each.
     pub differences: Vec<String>,
-    /// Reasons not to rely on it.
+    /// Reasons not to rely on the comparison.
     pub warnings: Vec<String>,
 }
 
@@ -98,22 +99,24 @@ pub struct Change {
     pub metric: String,
     /// The old median, in the unit of the metric.
     pub old: f64,
-    /// The new one.
+    /// The new median.
     pub new: f64,
-    /// New ÷ old, with an interval that holds together with all others. With a reference, ratios to it are divided.
+    /// New ÷ old, with an interval that is valid jointly with all others. With a reference, it is
+    /// the quotient of the ratios to it.
     pub ratio: Ratio,
-    /// How far the machine moved by itself in either run: the largest deviation of a control from the contender that it copies,
-    /// and of the second half of a run from its first. 0.03 is 3 %.
+    /// The noise of the machine in either run: the largest deviation of a control from the
+    /// contender that it copies, or of the second half of a run from its first. 0.03 is 3 %.
     pub noise: f64,
-    /// The verdict that the interval supports: undecided, too, if the noise hides a difference.
+    /// The verdict that the interval supports; also undecided when noise hides a difference.
     pub verdict: Verdict,
 }
 
-/// Compares a new run with an old one. All intervals hold together with so many of `others`: of the other benches of a
-/// directory.
+/// Compares a new run with an old one. All intervals are valid jointly with `others` further
+/// intervals, those of the other benches of a directory.
 ///
 /// # Errors
-/// If the runs are of different benches, have nothing in common, or one lacks the reference.
+/// If the runs are of different benches, have nothing in common, or one of them lacks the
+/// reference.
 pub fn compare(
     old: Run<'_>,
     new: Run<'_>,
@@ -141,7 +144,7 @@ pub fn compare(
     })
 }
 
-/// How many intervals the comparison of two runs has.
+/// Returns the number of intervals in the comparison of two runs.
 pub fn size(old: Run<'_>, new: Run<'_>, options: &Options) -> usize {
     pairs([old, new], options).len()
 }
@@ -157,7 +160,7 @@ fn check(runs: [Run<'_>; 2], options: &Options) -> Result<(), UsageError> {
     let mut names = runs.into_iter().map(|run| names(run.bench));
     names.find(|names| !names.contains(reference)).map_or(Ok(()), |names| {
         Err(UsageError(format!(
-            "no contender '{reference}' in both runs to take as the reference: one has {}",
+            "the reference '{reference}' is missing in a run, which has the contenders {}",
             names.join(", ")
         )))
     })
@@ -167,7 +170,7 @@ fn names(bench: &Bench) -> Vec<String> {
     bench.contenders.specs.iter().map(|spec| spec.name.clone()).collect()
 }
 
-/// The values of both runs for a contender in a cell by a metric.
+/// The values of a contender in a cell by a metric, of both runs.
 struct Pair<'a> {
     contender: String,
     cell: &'a Cell,
@@ -200,7 +203,7 @@ fn pairs<'a>(runs: [Run<'a>; 2], options: &Options) -> Vec<Pair<'a>> {
     pairs
 }
 
-/// The metrics that decide something; if there are none, all that are compared.
+/// Returns the deciding metrics, or all compared ones if none decides.
 fn metrics(bench: &Bench) -> impl Iterator<Item = &Metric> {
     let decides =
         |metric: &&Metric| matches!(metric.role, Role::Primary | Role::Guard(_) | Role::Checked);
@@ -209,7 +212,7 @@ fn metrics(bench: &Bench) -> impl Iterator<Item = &Metric> {
 }
 
 impl Run<'_> {
-    /// The values of a contender above 0, by round.
+    /// Returns the values of a contender above 0, by round.
     fn values(&self, name: &str, cell: &Cell, metric: &Metric) -> BTreeMap<usize, f64> {
         let contender = self.bench.contenders.specs.iter().position(|spec| spec.name == name);
         let cell = self.bench.cells.iter().position(|known| known == cell);
@@ -236,7 +239,7 @@ impl Pair<'_> {
         })
     }
 
-    /// New ÷ old, as the margin and the noise let it be read.
+    /// Returns the verdict on new ÷ old, given the margin and the noise.
     fn verdict(&self, ratio: Ratio, margin: f64) -> Verdict {
         let cost = if self.metric.better == Better::Higher { ratio.inverse() } else { ratio };
         let found = Verdict::of(cost, margin.max(self.noise));
@@ -248,7 +251,7 @@ impl Pair<'_> {
         }
     }
 
-    /// The values of a side, or their ratios to the reference in the same rounds.
+    /// Returns the values of a side, or their ratios to the reference in the same rounds.
     fn group(&self, side: usize) -> Vec<f64> {
         let own = &self.values[side];
         match &self.reference {
@@ -262,12 +265,12 @@ impl Pair<'_> {
 }
 
 impl RunComparison {
-    /// The changes with this verdict.
+    /// Returns the changes with this verdict.
     pub fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(move |change| change.verdict == verdict)
     }
 
-    /// The verdicts that the intervals support, counted in a sentence.
+    /// Counts the verdicts in a sentence.
     pub fn sentence(&self) -> String {
         let count = |verdict| self.of(verdict).count();
         let [worse, better, same, open] =

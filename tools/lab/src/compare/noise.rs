@@ -1,11 +1,12 @@
-//! How far a machine moves by itself while a run is measured.
+//! The noise of a machine while a run is measured.
 
 use super::Run;
 use crate::bench::{Cell, Metric};
 use annulus_load::stats::median;
 
-/// The largest deviation in a cell of either run: of the control from the contender that it copies; and, unless values are
-/// taken relative to a reference, of the second half of a contender's rounds from the first.
+/// Returns the largest deviation in a cell of either run: of the control from the contender that it
+/// copies and, unless values are relative to a reference, of the second half of the rounds from the
+/// first.
 pub(super) fn of(runs: [Run<'_>; 2], cell: &Cell, metric: &Metric, is_relative: bool) -> f64 {
     let deviation = |run: &Run<'_>| {
         let Some(cell) = run.bench.cells.iter().position(|known| known == cell) else { return 0.0 };
@@ -15,7 +16,8 @@ pub(super) fn of(runs: [Run<'_>; 2], cell: &Cell, metric: &Metric, is_relative: 
     runs.iter().map(deviation).fold(0.0, f64::max)
 }
 
-/// The farther end of the control's 95 % interval, or how far its median is off if it has none; 0 without a control.
+/// Returns the distance from 1 of the far end of the control's 95 % interval, or of its median if
+/// it has no interval; 0 without a control.
 fn control(run: &Run<'_>, cell: usize, metric: &Metric) -> f64 {
     let Some(control) = run.bench.contenders.control_index() else { return 0.0 };
     let ratio = run.record.ratio(metric, control, 0, cell);
@@ -25,7 +27,8 @@ fn control(run: &Run<'_>, cell: usize, metric: &Metric) -> f64 {
     })
 }
 
-/// The median over the contenders of how far their halves differ: a slow phase affects all of them.
+/// Returns the median over the contenders of the difference between their halves. A slow phase
+/// affects all contenders.
 fn drift(run: &Run<'_>, cell: usize, metric: &Metric) -> f64 {
     let halves = |contender: usize| {
         let values = run.record.values(metric, contender, cell);

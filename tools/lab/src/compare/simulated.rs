@@ -1,13 +1,14 @@
-//! Runs of simulated machines, of which is known whether they differ.
+//! Comparisons of simulated runs, for which it is known whether they differ.
 //!
-//! The figures of the decision 0050 are printed by
-//! `cargo test --release -p annulus-lab simulated -- --nocapture --include-ignored`.
+//! This command prints the figures of ADR 0050: `cargo test --release -p annulus-lab simulated --
+//! --nocapture --include-ignored`.
 
 use super::*;
 use crate::bench::simulated::{self, MACHINES, Machine, QUIET_MACHINE, scaled_runs};
 
-/// How many of so many comparisons of a run with one whose contenders cost so much find a regression, and how many of those
-/// that find any difference have a warning.
+/// Compares `count` runs of equal contenders with runs of contenders with these costs. Returns how
+/// many comparisons find a regression, how many find any difference, and how many of the latter
+/// warn.
 fn found(costs: &[f64], machine: Machine, count: u64, reference: Option<&str>) -> [u64; 3] {
     let old = simulated::SimulatedRun { costs: &[1.0; 3], cells: 2, rounds: 15 };
     let new = simulated::SimulatedRun { costs, cells: 2, rounds: 15 };
@@ -32,8 +33,8 @@ fn found(costs: &[f64], machine: Machine, count: u64, reference: Option<&str>) -
     found
 }
 
-/// Without a reference a machine that is slower for the whole of one run cannot be distinguished from slower programs; but then all of
-/// them are slower, which is a warning.
+/// Without a reference, a machine that is slower during a whole run cannot be distinguished from
+/// slower programs. But then all contenders are slower, which causes a warning.
 #[test]
 fn equal_runs_differ_in_at_most_five_percent_or_with_a_warning() {
     for (name, machine) in MACHINES {

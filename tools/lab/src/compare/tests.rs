@@ -2,7 +2,8 @@ use super::*;
 use crate::bench::tests::{bench, sample};
 use crate::bench::{Record, Slice};
 
-/// A record of so many rounds; `cpu` is by contender, the control last, with a spread of half a percent.
+/// Creates a record of this many rounds, with a spread of half a percent. `cpu` is by contender,
+/// the control last.
 fn record(rounds: usize, cpu: &[f64]) -> Record {
     let mut record = Record::new();
     for round in 0..rounds {
@@ -88,7 +89,7 @@ fn one_sided_contenders_are_listed_and_another_machine_warns() {
         ]
     );
     assert!(found.warnings[0].contains("different machines (processor)"), "{:?}", found.warnings);
-    // Five values a group have an interval of 95 % if one is wanted, and of 98.3 % too, but not of 99.9 %.
+    // With five values per group there is an interval of 95 % and of 98.3 %, but not of 99.9 %.
     assert_eq!(kinds(&found, "cpu_us"), [Verdict::Same]);
     let among = compare(old, new, &Options::default(), 100).expect("a is common");
     assert_eq!(kinds(&among, "cpu_us"), [Verdict::Undecided]);
@@ -108,9 +109,9 @@ fn an_error_of_a_comparison_names_the_cause_and_the_remedy() {
     };
     let same = run(&one, &full);
     let text = margin.check().expect_err("below 0").to_string();
-    assert!(text.starts_with("a margin of -100 %: it must be from 0 to 1000 %"), "{text}");
+    assert!(text.starts_with("the margin of -100 % is out of range: use 0 to 1000 %"), "{text}");
     let text = error(same, same, &reference);
-    assert!(text.ends_with("one has a, b") && text.contains("'z'"), "{text}");
+    assert!(text.ends_with("has the contenders a, b") && text.contains("'z'"), "{text}");
     let text = error(same, run(&one, &empty), &Options::default());
     assert!(text.starts_with("the runs have no figure in common"), "{text}");
     other.plan.name = "other".into();

@@ -3,10 +3,11 @@
 use super::{Change, Options, Run, names};
 use annulus_load::stats::{Verdict, median};
 
-/// All contenders moved by more than this the same way: rather the machine than they.
+/// If all contenders moved in the same direction by more than this, the machine is the likely
+/// cause.
 const MIN_COMMON_MOVE: f64 = 0.03;
 
-/// The differences between two runs: what only one of them has, or what was set up otherwise.
+/// Returns the differences in what two runs contain and in how they were set up.
 pub(super) fn differences([old, new]: [Run<'_>; 2]) -> Vec<String> {
     let lacks = |side: &str, what: &str, missing: Vec<String>| {
         (!missing.is_empty())
@@ -29,7 +30,8 @@ pub(super) fn differences([old, new]: [Run<'_>; 2]) -> Vec<String> {
         lacks("new", "the contenders", only(new_names, &old_names)),
         lacks("old", "the cells", only(old_cells.clone(), &new_cells)),
         lacks("new", "the cells", only(new_cells, &old_cells)),
-        (old_terms != new_terms).then(|| format!("measured otherwise: {old_terms} | {new_terms}")),
+        (old_terms != new_terms)
+            .then(|| format!("measured differently: {old_terms} | {new_terms}")),
     ]
     .into_iter()
     .flatten()
@@ -37,7 +39,7 @@ pub(super) fn differences([old, new]: [Run<'_>; 2]) -> Vec<String> {
     .collect()
 }
 
-/// Reasons not to rely on a comparison.
+/// Returns the reasons not to rely on a comparison.
 pub(super) fn all(runs: [Run<'_>; 2], changes: &[Change], options: &Options) -> Vec<String> {
     let common = if options.reference.is_some() { None } else { common(changes) };
     [machine(runs), control(runs), noise(changes, options.margin), common, rounds(changes)]
@@ -58,7 +60,7 @@ fn machine(runs: [Run<'_>; 2]) -> Option<String> {
     let found: Vec<&str> = others.iter().filter(|other| other.1).map(|other| other.0).collect();
     (!found.is_empty()).then(|| {
         format!(
-            "the runs are of different machines ({}): what differs may be theirs; run both on the same one",
+            "the runs are from different machines ({}), which may explain differences: run both on the same one",
             found.join(", ")
         )
     })
@@ -67,7 +69,7 @@ fn machine(runs: [Run<'_>; 2]) -> Option<String> {
 fn control(runs: [Run<'_>; 2]) -> Option<String> {
     let has_none = |run: &Run<'_>| run.bench.contenders.control.is_none();
     runs.iter().any(has_none).then(|| {
-        "a run has no control, so what the machine does by itself is known in part only".to_owned()
+        "a run has no control, so the noise of the machine is only partly known".to_owned()
     })
 }
 
@@ -77,14 +79,14 @@ fn noise(changes: &[Change], margin: f64) -> Option<String> {
     let count = hidden.count();
     (count > 0).then(|| {
         format!(
-            "the machine moved by up to {:.0} % by itself, which hides smaller differences of {count} figures: use a \
+            "the machine moved by up to {:.0} % on its own, which hides smaller differences in {count} figures: use a \
              quieter machine, or --reference with a contender that did not change",
             100.0 * most
         )
     })
 }
 
-/// All contenders moved alike, by the first metric.
+/// Warns if all contenders moved alike by the first metric.
 fn common(changes: &[Change]) -> Option<String> {
     let first = &changes.first()?.metric;
     let moved: Vec<f64> = changes
@@ -99,7 +101,7 @@ fn common(changes: &[Change]) -> Option<String> {
     let by = median(&moved)?.exp();
     (!is_one && is_alike).then(|| {
         format!(
-            "all contenders moved alike, to {by:.2} × what they were: that may be the machine, not the programs; run the \
+            "all contenders moved alike, to {by:.2} × their old values: the cause may be the machine, not the programs; run the \
              old ones again, or use --reference with one that did not change"
         )
     })

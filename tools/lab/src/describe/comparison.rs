@@ -1,4 +1,4 @@
-//! A comparison as data: its servers and its loads, from a file or from a command line.
+//! A comparison as data: servers and loads, from a file or a command line.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,13 +23,15 @@ use crate::peer::Peers;
 use crate::tables::{Kind, Suite, Table};
 use crate::usage_error::{UsageError, distinct, one_line};
 
-/// Rounds for which a server's process is measured: how memory happens to be laid out should not decide.
+/// The number of rounds in which one process of a server is measured. New processes keep the memory
+/// layout of a single process from deciding the result.
 const ROUNDS_PER_PROCESS: usize = 4;
 
-/// To start and to end a client.
+/// The time to start and end a client.
 const CLIENT_OVERHEAD: Duration = Duration::from_millis(80);
 
-/// The files that come with the lab, by name: published tables, and programs beside ours.
+/// The files that come with the lab, by name: published tables, and comparisons with other
+/// programs.
 const CATALOGUE: [(&str, &str); 16] = [
     ("bench-echo", include_str!("../../catalogue/bench-echo.toml")),
     ("fibers", include_str!("../../catalogue/fibers.toml")),
@@ -49,7 +51,7 @@ const CATALOGUE: [(&str, &str); 16] = [
     ("overload", include_str!("../../catalogue/overload.toml")),
 ];
 
-/// The content of a file.
+/// The content of a comparison file.
 #[derive(Clone, Debug)]
 pub enum Description {
     /// Servers and loads.
@@ -58,14 +60,14 @@ pub enum Description {
     Suite(Suite),
 }
 
-/// Servers that are compared, and what by. In a file:
+/// Servers to compare, and the loads on them. In a file:
 ///
 /// ```toml
-/// title = "two servers of files"
+/// title = "two file servers"
 ///
 /// [[server]]
 /// command = "nginx -e stderr -c {configuration}"
-/// configuration = "a.conf"                 # beside this file; words in braces are replaced in it, too
+/// configuration = "a.conf"                 # beside this file; placeholders are replaced in it, too
 ///
 /// [[server]]
 /// name = "python"
@@ -77,29 +79,30 @@ pub enum Description {
 /// connections = [1, 50]
 ///
 /// [site]
-/// 4k = 4096                                # a file of so many random bytes
+/// 4k = 4096                                # a file of this many random bytes
 /// ```
 ///
-/// [`Contender`] has the keys of a server, [`Load`] those of a load.
+/// [`Contender`] documents the keys of a server, and [`Loads`] the keys of a load.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The name: that of the file.
+    /// The name of the file.
     pub name: String,
     /// The subject of the comparison.
     pub title: String,
     /// The servers; each is compared with the baseline.
     pub contenders: Vec<Contender>,
-    /// The server that ratios are to; the first if none is named.
+    /// The server that ratios refer to; the first one by default.
     pub baseline: String,
-    /// The loads of the servers.
+    /// The loads on the servers.
     pub loads: Vec<Load>,
-    /// Files that servers find in the directory `{site}`, with their bytes.
+    /// Files in the directory `{site}`, with their sizes in bytes.
     pub site: BTreeMap<String, u64>,
-    /// Which cores they run on.
+    /// The cores that servers and clients run on.
     pub placement: Placement,
 }
 
-/// A file: `kind` and `[[table]]` are those of published tables, the rest that of a comparison.
+/// A file. `kind`, `document`, `machine`, `commands` and `[[table]]` belong to published tables,
+/// the other keys to comparisons.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -126,18 +129,18 @@ struct File {
 }
 
 impl Description {
-    /// The names of the files that come with the lab.
+    /// Returns the names of the files that come with the lab.
     pub fn names() -> impl Iterator<Item = &'static str> {
         CATALOGUE.iter().map(|(name, _)| *name)
     }
 
-    /// The file with this name that comes with the lab.
+    /// Returns the file with this name that comes with the lab.
     pub fn find(name: &str) -> Option<Description> {
         let (name, text) = CATALOGUE.iter().find(|(known, _)| *known == name)?;
-        Some(Description::parse(name, text).expect("tested"))
+        Some(Description::parse(name, text).expect("tests parse every catalogue file"))
     }
 
-    /// The comparison, unless it is published tables.
+    /// Returns the comparison, or `None` for published tables.
     pub fn comparison(self) -> Option<Comparison> {
         match self {
             Description::Comparison(comparison) => Some(comparison),
@@ -148,7 +151,8 @@ impl Description {
     /// Reads a file.
     ///
     /// # Errors
-    /// A [`UsageError`] that names the file, the line, and the key that is not known or has no possible value.
+    /// A [`UsageError`] with the file, the line, and the key that is unknown or has an invalid
+    /// value.
     pub fn read(path: &Path) -> Result<Description> {
         let read = || {
             let text = fs::read_to_string(path)?;
@@ -164,7 +168,7 @@ impl Description {
         read().map_err(|why| UsageError(format!("{}: {why:#}", path.display())).into())
     }
 
-    /// Parses the text of a file, and checks it.
+    /// Parses and checks the text of a file.
     pub(crate) fn parse(name: &str, text: &str) -> Result<Description> {
         let at = |at: usize| {
             let (number, line) = line_at(text, at);
@@ -178,7 +182,7 @@ impl Description {
         if let Some(kind) = file.kind {
             ensure!(
                 server.is_empty() && load.is_empty(),
-                "kind is for published tables, which name their servers: leave out [[server]] and [[load]]"
+                "kind marks published tables, which name their servers: remove [[server]] and [[load]]"
             );
             let File { document, machine, commands, table: tables, .. } = file;
             let suite = Suite { title, document, kind, machine, commands, tables };
@@ -202,16 +206,16 @@ impl Description {
 }
 
 impl Comparison {
-    /// How to install servers and clients that are missing here.
+    /// Returns how to install the missing servers and clients.
     pub fn missing(&self) -> impl Iterator<Item = String> {
         let servers = self.contenders.iter().filter_map(Contender::missing);
         servers.chain(self.loads.iter().filter_map(|load| load.client.missing()))
     }
 
-    /// A comparison of these servers under these loads; the first server is the baseline.
+    /// Creates a comparison of these servers under these loads. The first server is the baseline.
     ///
     /// # Errors
-    /// A [`UsageError`] for what cannot be measured, and for what would measure all servers as one.
+    /// A [`UsageError`] if the comparison cannot be measured, or would measure all servers as one.
     pub fn of(
         name: &str,
         contenders: Vec<Contender>,
@@ -240,14 +244,14 @@ impl Comparison {
         let names = || self.contenders.iter().map(|one| one.name.as_str()).collect::<Vec<_>>();
         if !names().contains(&self.baseline.as_str()) {
             bail!(
-                "baseline '{}': no server has this name, but {}",
+                "baseline '{}' is not a server; the servers are {}",
                 self.baseline,
                 names().join(", ")
             );
         }
         for file in self.site.keys() {
             let is_plain = !file.is_empty() && !file.contains('/') && file != "." && file != "..";
-            ensure!(is_plain, "site '{file}': a file there has a name without a slash");
+            ensure!(is_plain, "site '{file}' is not a file name: write one without a slash");
         }
         let remote = self.contenders.iter().find(|one| one.is_remote());
         for load in &self.loads {
@@ -257,8 +261,9 @@ impl Comparison {
         Ok(self)
     }
 
-    /// The placement; and why it is another one than the file's. A server that runs already is pinned to no core, so none is if it is
-    /// compared with one that is started: else an identical program would win.
+    /// Returns the placement, and why it differs from the requested one. A server that already runs
+    /// is not pinned. If it is compared with one that is started, nothing is pinned, because
+    /// otherwise one of two identical programs would win.
     fn placed(&self) -> (Placement, Option<String>) {
         let running = self.contenders.iter().find(|one| !one.is_started());
         let is_mixed = self.contenders.iter().any(Contender::is_started);
@@ -271,7 +276,8 @@ impl Comparison {
         }
     }
 
-    /// The comparison, ready to be measured: in these rounds, in slices of this time, on these cores.
+    /// Returns the comparison, ready to be measured in these rounds, in slices of this time, on
+    /// these cores.
     pub fn setup(self, plan: Plan, time: Duration, cores: Cores, peers: Option<Peers>) -> Setup {
         let ((placement, unpinned), mut plan) = (self.placed(), plan);
         let Comparison { name, title, contenders, baseline, mut loads, site, .. } = self;
@@ -285,7 +291,7 @@ impl Comparison {
             title: Some(title.clone()),
             terms: format!(" of {seconds} s, {}", placement.terms(cores)),
             legend: format!(
-                "; CPU µs: of the server, a request; calls: the server's system calls, a request{service}"
+                "; CPU µs: of the server, per request; calls: the server's system calls per request{service}"
             ),
             layout: Layout::Cells,
             metrics,
@@ -297,7 +303,7 @@ impl Comparison {
         Setup {
             contenders,
             baseline: Some(baseline),
-            // Servers inherit the limit on open files: a proxy has two for each connection.
+            // Servers inherit the limit on open files, and a proxy has two per connection.
             files: 2 * loads.iter().map(|load| load.connections).max().unwrap_or_default(),
             loads,
             site,
@@ -310,8 +316,9 @@ impl Comparison {
     }
 }
 
-/// The metrics. If the CPU time of a server cannot be seen, requests a second decide instead. In an open loop, p99.9 from the send to the answer
-/// takes the place of the mean: what does not include the client's own queue.
+/// Returns the metrics. If the CPU time of a server is not visible, requests per second decide
+/// instead. In an open loop, p99.9 of the service time replaces the mean, because it excludes the
+/// queue in the client.
 fn metrics(are_visible: bool, is_open: bool, plan: &mut Plan) -> Vec<Metric> {
     let calls = Metric::plain("syscalls", "calls", Formula::number("syscalls"));
     let (mut rate, mut cpu) = (requests(), cpu());
@@ -327,13 +334,12 @@ fn metrics(are_visible: bool, is_open: bool, plan: &mut Plan) -> Vec<Metric> {
     vec![rate, cpu, calls, time, p50(), p99(), p99_9(), client_cpu()]
 }
 
-/// Checks that no two loads are the same cell.
 fn distinct_loads(loads: &[Load]) -> Result<(), UsageError> {
     let cells: Vec<_> = loads.iter().map(|load| &load.cell).collect();
     distinct(&cells, |cell| format!("the load {cell}"))
 }
 
-/// The number and the text of the line at a byte of a text.
+/// Returns the number and the text of the line at a byte offset.
 fn line_at(text: &str, at: usize) -> (usize, &str) {
     let before = &text[..at.min(text.len())];
     let number = before.matches('\n').count() + 1;
@@ -392,7 +398,8 @@ mod tests {
         assert_eq!(cells, ["http × 1 connection × depth 1", "http × 50 connections × depth 1"]);
     }
 
-    /// A server that runs already, and is not pinned, took a twenty-second of the time of the same program on one core.
+    /// Measured once: a server that already ran, unpinned, took 1/22 of the time of the same
+    /// program on one core.
     #[test]
     fn nothing_is_pinned_if_only_one_server_already_runs() {
         let comparison = small(SMALL).expect("a comparison");
@@ -421,8 +428,12 @@ mod tests {
             ("name = \"b\"", "command = \"b\"", &["line 4", "command and address"]),
             ("127.0.0.1:80\"", "10.0.0.1:80\"", &["load 'http'", "write {address}"]),
             ("127.0.0.1:80\"", "somewhere\"", &["line 4", "address 'somewhere'"]),
-            ("a --port {port} -v", "a 'b", &["line 2", "without an end"]),
-            ("title = \"t\"", "title = \"t\"\nbaseline = \"c\"", &["baseline 'c'", "but a, b"]),
+            ("a --port {port} -v", "a 'b", &["line 2", "unterminated quote"]),
+            (
+                "title = \"t\"",
+                "title = \"t\"\nbaseline = \"c\"",
+                &["baseline 'c'", "the servers are a, b"],
+            ),
             ("4k =", "\"../k\" =", &["site '../k'"]),
         ] {
             let text = SMALL.replace(from, to);

@@ -1,4 +1,4 @@
-//! A contender as data: what it is, and how it is started.
+//! A contender as data: its program, and how it is started.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -16,26 +16,31 @@ use crate::listening;
 use crate::peer::Peers;
 use crate::process::Spec;
 
-/// The words that may stand in braces in the command line of a contender, and in its configuration.
+/// The placeholders of a contender's command line and configuration.
 const CONTENDER_PLACEHOLDERS: [&str; 8] =
     ["port", "dir", "scratch", "configuration", "module", "site", "target", "service"];
 
-/// The start of the address of a Unix socket.
+/// The prefix of the address of a Unix socket.
 pub(super) const UNIX_PREFIX: &str = "unix:";
 
-/// A contender: a server under clients, or a program that answers jobs. In a file it has a `command`, which is started, or the `address` of one
-/// that runs already, and maybe a `name`.
+/// A contender: a server under clients, or a program that answers jobs. In a file it has a
+/// `command`, which is started, or the `address` of a server that already runs, and optionally a
+/// `name`.
 ///
-/// Words in braces, in the command and in its configuration, are replaced when a process starts: `{port}`, a free port; `{dir}`, a
-/// directory of its own; `{configuration}`, the path of the file that the key `configuration` names, copied and filled;
-/// `{site}`, the directory of the files to serve; `{target}`, the address of an echo server, for proxies; `{service}`, the protocol to
-/// speak; `{module}`, the path of the library that the key `module` names. For a command without `{port}`, the key `port` says where it
-/// listens; otherwise what its processes listen on is looked up. `ready` is a text that one of its outputs has before it is ready.
-/// `variables` are set for it. If there is a `peer`, the program is one that its script builds.
+/// Placeholders in the command and in the configuration are replaced when a process starts:
+/// `{port}`, a free port; `{dir}` or `{scratch}`, a directory of its own; `{configuration}`, the
+/// path of a filled copy of the file in the key `configuration`; `{site}`, the directory of the
+/// files to serve; `{target}`, the address of an echo server, for proxies; `{service}`, the
+/// protocol to speak; `{module}`, the path of the library in the key `module`.
+///
+/// For a command without `{port}`, the key `port` sets the port on which it listens; without the
+/// key, the sockets of its processes are looked up. A server is ready only after one of its outputs
+/// contains the text in `ready`. `variables` are set in its environment. With the key `peer`, the
+/// program is built by the script of that peer.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Contender {
-    /// The name: the one that is given, or that of the program, or the address.
+    /// The given name, or else the name of the program, or the address.
     #[serde(skip)]
     pub name: String,
     #[serde(rename = "name")]
@@ -45,39 +50,40 @@ pub struct Contender {
     peer: Option<String>,
     variables: BTreeMap<String, String>,
     configuration: Option<PathBuf>,
-    /// The directory of the configuration; the peers' if there is none.
+    /// The directory of the configuration; the directory of the peers if `None`.
     #[serde(skip)]
     pub(super) directory: Option<PathBuf>,
     module: Option<Module>,
-    /// A text that one of its outputs has before it is ready.
+    /// A text that one of its outputs contains before it is ready.
     pub ready: Option<String>,
-    /// The port on which it listens.
+    /// The fixed port on which it listens.
     pub port: Option<u16>,
     #[serde(skip)]
     program: Program,
-    /// The arguments that follow the program in the command line.
+    /// Returns the arguments that follow the program in the command line.
     #[serde(skip)]
     arguments: Vec<String>,
-    /// Whether it reads jobs, instead of listening.
+    /// Whether it reads jobs instead of listening.
     #[serde(skip)]
     answers_jobs: bool,
-    /// How it is started, once it is [prepared](Contender::prepare); `text` is its configuration.
+    /// How it is started, set by [`prepare`](Contender::prepare); `text` is its configuration.
     #[serde(skip)]
     pub(crate) spec: Spec,
     #[serde(skip)]
     pub(crate) text: Option<String>,
 }
 
-/// The program that is run.
+/// The program to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Program {
-    /// This program.
+    /// This program, `annulus`.
     Own,
-    /// The program that the script of a peer builds; if the script builds a directory of programs, the one with this name.
+    /// The program that the script of a peer builds; if the script builds a directory of programs,
+    /// the one with this name.
     Peer(String, Option<String>),
-    /// A program that is installed, or the path of one.
+    /// An installed program, or the path of a program.
     Installed(String),
-    /// It runs already.
+    /// A server that already runs.
     Running(ServerAddress),
 }
 
@@ -87,24 +93,25 @@ impl Default for Program {
     }
 }
 
-/// Where a contender is found once it has started.
+/// How to reach a contender once it has started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// At its standard input and output.
     Pipes,
-    /// It says where, in a line with `listening on`.
+    /// At the address that it prints in a line with `listening on`.
     Announced,
-    /// On the port that it is given as `{port}`.
+    /// On the port that replaces `{port}`.
     Given,
-    /// On this port, always.
+    /// Always on this port.
     Fixed(u16),
-    /// On a port that is looked up among the sockets of its processes.
+    /// On a port found among the sockets of its processes.
     LookedUp,
-    /// It runs already.
+    /// A server that already runs.
     Running(ServerAddress),
 }
 
-/// Whether a text is written as an address: a host and a port, or the path of a Unix socket.
+/// Returns true if a text has the form of an address: a host and a port, or the path of a Unix
+/// socket.
 fn is_address(text: &str) -> bool {
     text.starts_with(UNIX_PREFIX) || text.parse::<Endpoint>().is_ok()
 }
@@ -117,13 +124,16 @@ fn resolved(text: &str) -> Result<ServerAddress> {
 }
 
 impl Contender {
-    /// A server as the command line has it: the address of one that runs, or a command line that starts it.
+    /// Parses a server of the command line: the address of one that runs, or a command line that
+    /// starts it.
     ///
     /// # Errors
-    /// If the text is neither, or has a word in braces that is not known.
+    /// If the text is neither, or has an unknown placeholder.
     pub fn of_text(text: &str) -> Result<Contender> {
         if text.contains("://") && !text.contains(' ') {
-            bail!("'{text}' is no server: give its address, HOST:PORT, and the URL as the load");
+            bail!(
+                "'{text}' is not a server: give its address as HOST:PORT, and the URL as the load"
+            );
         }
         let text = Some(text.to_owned());
         let (command, address) = if is_address(text.as_deref().unwrap_or_default()) {
@@ -134,23 +144,23 @@ impl Contender {
         Contender { command, address, ..Contender::default() }.checked()
     }
 
-    /// This program with these arguments, which announces where it listens.
+    /// Creates a contender that is this program with these arguments. It announces its address.
     pub(crate) fn own(name: &str, arguments: Vec<String>) -> Contender {
         Contender { name: name.into(), program: Program::Own, arguments, ..Contender::default() }
     }
 
-    /// A peer with these arguments, which announces where it listens.
+    /// Creates a contender that is a peer with these arguments. It announces its address.
     pub(crate) fn peer(name: &str, peer: &str, arguments: Vec<String>) -> Contender {
         let program = Program::Peer(peer.into(), None);
         Contender { name: name.into(), program, arguments, ..Contender::default() }
     }
 
-    /// The same, but it reads jobs instead of listening.
+    /// Returns the same contender, reading jobs instead of listening.
     pub(crate) fn answering_jobs(self) -> Contender {
         Contender { answers_jobs: true, ..self }
     }
 
-    /// The contender, if its keys go together.
+    /// Returns the contender if its keys are consistent.
     pub(super) fn checked(mut self) -> Result<Contender> {
         match (&self.command, &self.address) {
             (Some(line), None) => {
@@ -164,11 +174,11 @@ impl Contender {
                 };
                 ensure!(
                     self.configuration.is_some() || !has(&self.arguments, "configuration"),
-                    "{{configuration}} has no key configuration: name a file"
+                    "{{configuration}} has no file: set the key configuration"
                 );
                 ensure!(
                     self.port.is_none() || self.has_own_port(),
-                    "port {} and {{port}} are two ports: leave one out",
+                    "port {} and {{port}} both set the port: remove one",
                     self.port.unwrap_or_default()
                 );
             }
@@ -178,12 +188,12 @@ impl Contender {
                 let of_process = ready.is_some() || port.is_some() || !variables.is_empty();
                 ensure!(
                     peer.is_none() && !of_files && !of_process,
-                    "an address needs nothing but a name"
+                    "a server with an address can have only a name besides it: remove the other keys"
                 );
                 self.program = Program::Running(resolved(address)?);
             }
-            (Some(_), Some(_)) => bail!("command and address are two servers: leave one out"),
-            (None, None) => bail!("a server has a command or an address"),
+            (Some(_), Some(_)) => bail!("command and address are both set: remove one"),
+            (None, None) => bail!("a server needs a command or an address"),
         }
         let usual = match &self.program {
             Program::Running(address) => address.to_string(),
@@ -194,11 +204,16 @@ impl Contender {
             Program::Own | Program::Peer(..) => String::new(),
         };
         self.name = self.named.clone().unwrap_or(usual);
-        ensure!(!self.name.trim().is_empty(), "name '{}': write one that is not empty", self.name);
+        ensure!(
+            !self.name.trim().is_empty(),
+            "name '{}' is empty: write a name, or remove the key",
+            self.name
+        );
         Ok(self)
     }
 
-    /// The words of the command line, in which `program` stands for a program whose path is not known before it is built.
+    /// Returns the words of the command line, with `program` in place of a program whose path is
+    /// unknown until it is built.
     pub(crate) fn words(&self, program: &str) -> Vec<String> {
         let program = match &self.program {
             Program::Running(address) => address.to_string(),
@@ -208,27 +223,27 @@ impl Contender {
         variables.chain([program]).chain(self.arguments.iter().cloned()).collect()
     }
 
-    /// The arguments that follow the program in the command line.
+    /// Returns the arguments that follow the program in the command line.
     pub(crate) fn arguments(&self) -> &[String] {
         &self.arguments
     }
 
-    /// The same contender, named and started as `spec` says.
+    /// Returns the same contender with the name and start of `spec`.
     pub(crate) fn named(&self, spec: &Spec) -> Contender {
         Contender { name: spec.name.clone(), spec: spec.clone(), ..self.clone() }
     }
 
-    /// Whether it is started, and does not run already.
+    /// Returns true if the lab starts it, false if it already runs.
     pub fn is_started(&self) -> bool {
         !matches!(self.program, Program::Running(_))
     }
 
-    /// Whether it is a command line without `{port}`, so that its port may be set.
+    /// Returns true if it is a command line without `{port}`, for which a port can be set.
     pub fn has_own_port(&self) -> bool {
         self.is_started() && !has(&self.arguments, "port")
     }
 
-    /// Whether it runs elsewhere than at 127.0.0.1, or at another address of this machine.
+    /// Returns true if it already runs at an address other than 127.0.0.1.
     pub(super) fn is_remote(&self) -> bool {
         match &self.program {
             Program::Running(ServerAddress::Inet(address)) => address.ip() != Ipv4Addr::LOCALHOST,
@@ -237,7 +252,8 @@ impl Contender {
         }
     }
 
-    /// Whether its CPU time and memory can be read: of one that runs already, if it is a process of this user.
+    /// Returns true if its CPU time and memory can be read. A server that already runs must be a
+    /// process of this user.
     pub(crate) fn is_visible(&self) -> bool {
         match &self.program {
             Program::Running(address) => listening::owner_of(address).is_some(),
@@ -245,7 +261,7 @@ impl Contender {
         }
     }
 
-    /// Where it is found once it has started.
+    /// Returns how to reach it once it has started.
     pub(crate) fn place(&self) -> Place {
         match &self.program {
             Program::Running(address) => Place::Running(address.clone()),
@@ -256,22 +272,22 @@ impl Contender {
         }
     }
 
-    /// Whether two instances can run at once: the port is another one each time.
+    /// Returns true if two instances can run at once because each has its own port or pipes.
     pub(crate) fn can_run_twice(&self) -> bool {
         matches!(self.place(), Place::Pipes | Place::Announced | Place::Given)
     }
 
-    /// Whether a word in braces stands in its command line or in its configuration.
+    /// Returns true if its command line or configuration contains this placeholder.
     pub(crate) fn needs(&self, word: &str) -> bool {
         has(&self.arguments, word) || has(self.text.as_slice(), word)
     }
 
-    /// The path of its configuration, if it has one.
+    /// Returns the path of its configuration, if it has one.
     pub(crate) fn configuration(&self) -> Option<&Path> {
         self.configuration.as_deref()
     }
 
-    /// How to install it, if it is a program that is not installed.
+    /// Returns how to install its program, if that is missing.
     pub(super) fn missing(&self) -> Option<String> {
         match &self.program {
             Program::Installed(program) => installed::find(program).err(),
@@ -279,7 +295,8 @@ impl Contender {
         }
     }
 
-    /// The same, ready to be started on a core, or why it is missing. A peer is built first.
+    /// Returns the contender ready to be started, pinned to `core`, or why it is missing. A peer is
+    /// built first.
     ///
     /// # Errors
     /// If a peer does not build.
@@ -316,7 +333,7 @@ impl Contender {
         Ok(Ok(self))
     }
 
-    /// The text of the configuration, with the path of the module.
+    /// Returns the text of the configuration, with the path of the module filled in.
     fn read(&self, peers: Option<&Peers>) -> Result<Option<String>, String> {
         let Some(file) = &self.configuration else { return Ok(None) };
         let text = match &self.directory {
@@ -327,7 +344,7 @@ impl Contender {
             }
             None => {
                 let peers =
-                    peers.ok_or("its configuration lies in the repository: run it there")?;
+                    peers.ok_or("its configuration is in the repository: run from there")?;
                 peers.read(&file.to_string_lossy()).map_err(|error| format!("{error:#}"))?
             }
         };
@@ -341,7 +358,7 @@ impl Contender {
 mod tests {
     use super::*;
 
-    /// A name may have several addresses, of which a server listens at one.
+    /// A host name may have several addresses, and the server listens at only one of them.
     #[test]
     fn a_host_resolves_to_the_address_that_answers() {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
@@ -365,10 +382,10 @@ mod tests {
             assert_eq!((contender.name.as_str(), contender.has_own_port()), (name, has_own_port));
         }
         for (text, part) in [
-            ("http://127.0.0.1:80/", "is no server: give its address"),
+            ("http://127.0.0.1:80/", "is not a server: give its address"),
             ("a {prot}", "{prot} is not known: there are {port}, {dir}, "),
-            ("a -c {configuration}", "{configuration} has no key configuration"),
-            ("a 'b", "without an end"),
+            ("a -c {configuration}", "{configuration} has no file"),
+            ("a 'b", "unterminated quote"),
             ("", "is empty"),
             ("unix:", "has 0 bytes"),
         ] {
@@ -385,7 +402,7 @@ mod tests {
         assert!(why.starts_with(expected), "{why}");
     }
 
-    /// Every configuration beside the peers has only known words, and the port.
+    /// Checks that the catalogue's configurations contain only known placeholders, and `{port}`.
     #[test]
     fn catalogue_configurations_use_only_known_placeholders() {
         let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers");

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use serde::Deserialize;
 
-/// Where programs lie that are not in every user's path.
+/// Directories of programs that are not in every user's PATH.
 const SYSTEM_DIRECTORIES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Programs whose Debian package has another name.
+/// Programs whose Debian package has a different name.
 const PACKAGES: [(&str, &str); 7] = [
     ("ab", "apache2-utils"),
     ("h2load", "nghttp2-client"),
@@ -20,26 +20,25 @@ const PACKAGES: [(&str, &str); 7] = [
     ("redis-cli", "redis-tools"),
 ];
 
-/// Programs whose Debian package has their name.
+/// Programs whose Debian package has the same name.
 const SAME_NAME_PACKAGES: &str =
     "apache2 caddy haproxy hey lighttpd memcached python3 redis-server socat varnish wrk";
 
-/// A library that a program loads, of a package of its own.
+/// A library that a program loads, from a package of its own.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Module {
-    /// Where it may lie.
+    /// Possible paths of the library.
     paths: Vec<PathBuf>,
-    /// The package.
     package: String,
 }
 
-/// The path of a program, or how to install it. One with a slash in its name is looked for here.
+/// Returns the path of a program, or how to install it. A name with a slash is used as a path.
 pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
     if program.contains('/') {
         let path = PathBuf::from(program);
         let missing =
-            || format!("{program} is no program here: check the path and its permissions");
+            || format!("{program} is not an executable file: check the path and its permissions");
         return is_program(&path).then_some(path).ok_or_else(missing);
     }
     let path = env::var_os("PATH").unwrap_or_default();
@@ -55,14 +54,14 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
-/// The Debian package of a program.
+/// Returns the Debian package of a program.
 fn package(program: &str) -> Option<&str> {
     let other = PACKAGES.iter().find(|(known, _)| *known == program).map(|(_, package)| *package);
     other.or_else(|| SAME_NAME_PACKAGES.split(' ').find(|known| *known == program))
 }
 
 impl Module {
-    /// The path of the module; an error says how to install it.
+    /// Returns the path of the module, or how to install it.
     pub(crate) fn find(&self) -> Result<&Path, String> {
         let Module { paths, package } = self;
         let missing = || {
@@ -84,8 +83,8 @@ mod tests {
         assert_eq!(find("/bin/sh"), Ok("/bin/sh".into()));
         for (program, part) in [
             ("no-such-program", "no-such-program is not installed: install it, or write its path"),
-            ("./no-such-program", "./no-such-program is no program here: check the path"),
-            ("/etc/passwd", "/etc/passwd is no program here"),
+            ("./no-such-program", "./no-such-program is not an executable file: check the path"),
+            ("/etc/passwd", "/etc/passwd is not an executable file"),
         ] {
             let error = find(program).expect_err(program);
             assert!(error.starts_with(part), "{error}");

@@ -1,6 +1,6 @@
-//! Where the numbers are in the outputs of known clients.
+//! Expressions that find the numbers in the outputs of known clients.
 
-/// Expressions for wrk: for the output of our script, and its own.
+/// Expressions for wrk: first for the output of our script, then for its own output.
 const WRK: &[&str] = &[
     r"requests=(?m)^measured (\d+)",
     r"time_us=(?m)^measured \d+ (\d+)",
@@ -22,7 +22,7 @@ const WRK: &[&str] = &[
     r"errors=Socket errors: .*timeout (\d+)",
 ];
 
-/// There are no percentiles.
+/// Expressions for h2load, which prints no percentiles.
 const H2LOAD: &[&str] = &[
     r"rate=(?m)^finished in [^,]+, ([\d.]+) req/s",
     r"requests=(\d+) succeeded",
@@ -33,7 +33,8 @@ const H2LOAD: &[&str] = &[
     r"mean=(?m)^time for request:\s+\S+\s+\S+\s+(\S+)",
 ];
 
-/// Expressions for hey, and for oha, which prints the same. Requests in flight at the end of oha are no failures.
+/// Expressions for hey and for oha, which prints the same. Requests that oha aborts at its end are
+/// not failures.
 const HEY: &[&str] = &[
     r"rate=Requests/sec:\s+([\d.]+)",
     r"time=(?m)^\s+Total:\s+([\d.]+ \w+)",
@@ -45,7 +46,7 @@ const HEY: &[&str] = &[
     r"errors=(?m)^\s+\[(\d+)\]\s+(?:[A-Zb-z]|a[^b])",
 ];
 
-/// Expressions for ab, whose percentiles are whole ms.
+/// Expressions for ab, whose percentiles are whole milliseconds.
 const AB: &[&str] = &[
     r"requests=(?m)^Complete requests:\s+(\d+)",
     r"rate=(?m)^Requests per second:\s+([\d.]+)",
@@ -56,6 +57,6 @@ const AB: &[&str] = &[
     r"refused=(?m)^Non-2xx responses:\s+(\d+)",
 ];
 
-/// The clients whose output is known.
+/// The clients with known output, by name.
 pub(super) const KNOWN_CLIENTS: [(&str, &[&str]); 5] =
     [("wrk", WRK), ("h2load", H2LOAD), ("hey", HEY), ("oha", HEY), ("ab", AB)];

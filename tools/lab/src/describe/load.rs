@@ -1,4 +1,4 @@
-//! The requests to a contender.
+//! Loads: the requests to a contender.
 
 use std::time::Duration;
 
@@ -12,30 +12,27 @@ use super::parser::Parser;
 use super::placeholders::{self, Placeholder, filled, has};
 use crate::bench::Cell;
 
-/// Where a server of no TCP address is said to be.
+/// The TCP address that fills the target of a load for a Unix socket.
 const EXAMPLE_ADDRESS: &str = "127.0.0.1:1";
 
-/// How long our load runs before it is measured.
+/// How long our load runs before it is measured, by default.
 const DEFAULT_WARM_UP: Duration = Duration::from_millis(100);
 
-/// Words in the command line of a client, beside those of every load.
+/// Placeholders only in the command line of a client.
 const COMMAND_PLACEHOLDERS: [&str; 4] = ["seconds", "requests", "script", "rate"];
 
-/// Words in every load.
+/// Placeholders in every load.
 const LOAD_PLACEHOLDERS: [&str; 5] = ["port", "address", "path", "connections", "depth"];
 
 /// A load: one cell.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The parameters of the load.
     pub cell: Cell,
-    /// The client.
     pub client: Client,
-    /// The protocol that servers are started with, if they speak several.
+    /// The protocol to start servers with, if they speak several.
     pub(crate) service: String,
-    /// Connections of the client.
     pub(crate) connections: u64,
-    /// Requests in flight on each connection; in an open loop the most of them.
+    /// Requests in flight on each connection; in an open loop the maximum.
     pub(crate) depth: u64,
     /// When requests are sent.
     pub(crate) pace: Pace,
@@ -46,82 +43,85 @@ pub struct Load {
 /// The client that loads a contender.
 #[derive(Clone, Debug)]
 pub enum Client {
-    /// Our load, in this process. A slice sets the address, and the rate of an open loop.
+    /// Our own load, in this process. A slice sets the address, and the rate of an open loop.
     Own {
-        /// The load. Words in its target are replaced.
+        /// The load. Placeholders in its target are replaced.
         options: Box<Options>,
-        /// The same as text.
+        /// The URL, followed by the options as text.
         words: Vec<String>,
     },
     /// A program.
     Command {
-        /// The command line of the program.
         words: Vec<String>,
-        /// A command line that is run first; empty if there is none.
+        /// A command line to run first; empty if there is none.
         before: Vec<String>,
-        /// How its output is read.
         parser: Parser,
     },
-    /// The contender itself, which reads a job.
+    /// No client: the contender reads a job.
     Job(Job),
 }
 
-/// One slice of work.
+/// One slice of work for a contender that reads jobs.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The request, a line.
+    /// The line that the contender reads.
     pub(crate) line: String,
     /// How long the answer may take.
     pub(crate) timeout: Duration,
-    /// The numbers of the answer that must be above 0.
+    /// The numbers in the answer that must be above 0.
     pub(crate) required: &'static [&'static str],
 }
 
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Once an answer has arrived: a closed loop.
+    /// When an answer has arrived: a closed loop.
     Closed,
-    /// At this rate, requests a second: an open loop.
+    /// At this many requests per second: an open loop.
     Rate(f64),
-    /// At a rate that is a multiple of what the baseline answers in a closed loop with a request in flight on each connection.
+    /// At a multiple of the rate of the baseline in a closed loop with one request in flight on
+    /// each connection: an open loop.
     Share(f64),
 }
 
-/// A load, with a cell for each number of connections. In a file it has `url`, with the `options` of `annulus load`; or the `command` of
-/// another client, with `{connections}`, `{depth}`, `{seconds}`, `{requests}` (as many as fit that time: a short run before each slice
-/// says), `{rate}` or `{script}` (of wrk: one of ours), `before` (a command that is run first), and `parse`, if the program is none of
-/// wrk, h2load, redis-benchmark, oha, hey and ab. In all of them the server is `{port}` or `{address}`, or `{path}` if it is a Unix socket.
-/// `connections` are a number or several, a cell each; `depth` is how many requests are in flight on each; `rate`, requests a second of
-/// an open loop, or `share`, the same as a multiple of what the baseline answers in a closed one; `service`, the protocol of the servers.
+/// A load, with a cell for each number of connections. In a file it has either `url`, with the
+/// `options` of `annulus load`, or `command`, the command line of another client.
+///
+/// A command may contain `{connections}`, `{depth}`, `{seconds}`, `{requests}` (as many as fit into
+/// that time, found by a short run before each slice), `{rate}`, and `{script}` (a script of ours
+/// for wrk). `before` is a command to run first. `parse` says how to read the output, if the client
+/// is not wrk, h2load, redis-benchmark, oha, hey or ab. In `url` and `command`, the server is
+/// `{port}` or `{address}`, or `{path}` for a Unix socket.
+///
+/// `connections` is a number, or several with a cell each. `depth` is the number of requests in
+/// flight on each connection. `rate` makes an open loop with this many requests per second, and
+/// `share` one with a multiple of the baseline's rate in a closed loop. `service` is the protocol
+/// of the servers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Loads {
-    /// The name; if there is none, that of the scheme or of the program.
+    /// The name; by default the scheme of the URL or the name of the program.
     pub name: Option<String>,
     /// A target of `annulus load`.
     pub url: Option<String>,
-    /// The options of `annulus load`, but for those that a comparison has itself.
+    /// The options of `annulus load`, except those that the comparison sets.
     pub options: Options,
-    /// The options as text.
     #[serde(skip)]
     pub text: Option<String>,
-    /// A command line.
     pub command: Option<String>,
-    /// A command line that is run before each slice.
+    /// A command line to run before each slice.
     pub before: Option<String>,
-    /// How the output is read: `KEY=EXPRESSION` each.
+    /// Expressions that read the output, each `KEY=EXPRESSION`.
     pub parse: Vec<String>,
-    /// The protocol that servers are started with.
+    /// The protocol to start servers with.
     pub service: String,
-    /// Numbers of connections.
     #[serde(deserialize_with = "one_or_several")]
     pub connections: Vec<u64>,
-    /// Requests in flight on each.
+    /// Requests in flight on each connection.
     pub depth: u64,
-    /// Requests a second.
+    /// Requests per second of an open loop.
     pub rate: Option<f64>,
-    /// The same, relative to the baseline.
+    /// The rate of an open loop, relative to the baseline.
     pub share: Option<f64>,
 }
 
@@ -158,22 +158,19 @@ impl Default for Loads {
 }
 
 impl Loads {
-    /// The load of each number of connections.
+    /// Returns the load for each number of connections.
     ///
     /// # Errors
-    /// Names the key that has no possible value, and what it may be.
+    /// Names the key with an invalid value, and the allowed values.
     pub fn split(self) -> Result<Vec<Load>> {
         let pace = match (self.rate, self.share) {
-            (Some(_), Some(_)) => bail!("rate and share are two rates: leave one out"),
+            (Some(_), Some(_)) => bail!("rate and share are both set: remove one"),
             (Some(rate), None) => Pace::Rate(positive("rate", rate)?),
             (None, Some(share)) => Pace::Share(positive("share", share)?),
             (None, None) => Pace::Closed,
         };
-        ensure!(self.depth > 0, "depth 0: at least one request is in flight");
-        ensure!(
-            !self.connections.is_empty(),
-            "connections [] are no cell: write a number at least"
-        );
+        ensure!(self.depth > 0, "depth 0: write a number from 1");
+        ensure!(!self.connections.is_empty(), "connections is empty: write at least one number");
         ensure!(!self.connections.contains(&0), "connections 0: write a number from 1");
         let client = self.client()?;
         client.check(self.connections.len() > 1, self.depth > 1, pace != Pace::Closed)?;
@@ -200,7 +197,7 @@ impl Loads {
             (Some(url), None) => {
                 ensure!(
                     !of_commands,
-                    "parse and before are for a command, and there is a url: leave them out"
+                    "parse and before are for a command, not for a url: remove them"
                 );
                 let Options { clients, duration, warm_up, pipeline, .. } = &self.options;
                 let own = [
@@ -210,7 +207,7 @@ impl Loads {
                     (pipeline.is_some(), "--pipeline (depth)"),
                 ];
                 if let Some((_, option)) = own.iter().find(|(given, _)| *given) {
-                    bail!("'{url}': the comparison says {option}: leave it out");
+                    bail!("'{url}': the comparison sets {option}: remove it");
                 }
                 let words = [Some(url.clone()), self.text.clone()].into_iter().flatten().collect();
                 let options = Options { target: Some(url.clone()), ..self.options.clone() };
@@ -219,7 +216,7 @@ impl Loads {
             (None, Some(command)) => {
                 ensure!(
                     self.options == Options::default(),
-                    "options are for a url: write them into the command"
+                    "options are for a url: write them in the command"
                 );
                 let words = placeholders::split(command)?;
                 let before = self
@@ -240,7 +237,7 @@ impl Loads {
                 );
                 Ok(Client::Command { words, before, parser })
             }
-            _ => bail!("a load has a url or a command, and not both"),
+            _ => bail!("a load needs either a url or a command"),
         }
     }
 }
@@ -249,7 +246,7 @@ fn cell(name: &str, connections: u64, depth: u64) -> Cell {
     Cell::new([("load", name.into()), ("connections", connections.into()), ("depth", depth.into())])
 }
 
-/// The replacements of the words for the address of a server.
+/// Returns the placeholders for the address of a server.
 fn words_of(address: &str) -> Vec<Placeholder> {
     let after = |found: Option<(&str, &str)>| found.map_or("", |(_, end)| end).to_owned();
     vec![
@@ -265,7 +262,7 @@ fn positive(key: &str, number: f64) -> Result<f64> {
 }
 
 impl Client {
-    /// The command line of the client; empty if it has none.
+    /// Returns the command line of the client; empty if it has none.
     pub(crate) fn words(&self) -> &[String] {
         match self {
             Client::Own { words, .. } | Client::Command { words, .. } => words,
@@ -273,7 +270,7 @@ impl Client {
         }
     }
 
-    /// The scheme of its target, or the name of its program.
+    /// Returns the scheme of its target, or the name of its program.
     fn name(&self) -> String {
         let first = self.words().first().map_or("", String::as_str);
         match self {
@@ -282,32 +279,32 @@ impl Client {
         }
     }
 
-    /// Refuses a command line without the words that differ between servers or cells.
+    /// Refuses a command line without the placeholders that differ between servers or cells.
     fn check(&self, has_several: bool, is_deep: bool, is_open: bool) -> Result<()> {
         let line = self.words().join(" ");
         let has = |words: &[&str]| words.iter().any(|word| has(self.words(), word));
         ensure!(
             has(&["port", "address", "path"]),
-            "'{line}' has neither {{port}} nor {{address}}: every server would be measured as one; write {{port}} in place of the port"
+            "'{line}' has neither {{port}} nor {{address}}: every server would be measured as one; write {{port}} instead of the port"
         );
         if let Client::Command { .. } = self {
             ensure!(
                 !has_several || has(&["connections"]),
-                "'{line}' has no {{connections}}: every cell would be the same"
+                "'{line}' has no {{connections}}, so every cell would be the same: add it"
             );
             ensure!(
                 !is_deep || has(&["depth", "script"]),
-                "'{line}' has no {{depth}}: it says how many requests are in flight"
+                "'{line}' has no {{depth}}, the number of requests in flight: add it"
             );
             ensure!(
                 !is_open || has(&["rate"]),
-                "'{line}' has no {{rate}}: it says how many requests are due a second"
+                "'{line}' has no {{rate}}, the requests per second: add it"
             );
         }
         Ok(())
     }
 
-    /// How to install the client, if it is a program that is not installed.
+    /// Returns how to install the client, if it is a missing program.
     pub(crate) fn missing(&self) -> Option<String> {
         match self {
             Client::Command { words, .. } => installed::find(&words[0]).err(),
@@ -317,7 +314,7 @@ impl Client {
 }
 
 impl Load {
-    /// A load of ours, with its own numbers of clients and messages in flight.
+    /// Creates a load of our own, with the clients and messages in flight of its options.
     pub(crate) fn own(cell: Cell, options: Options, cost: Duration) -> Load {
         let connections = options.clients.unwrap_or(1) as u64;
         let depth = options.pipeline.unwrap_or(1) as u64;
@@ -325,23 +322,23 @@ impl Load {
         Load { cell, client, service: String::new(), connections, depth, pace: Pace::Closed, cost }
     }
 
-    /// A cell in which contenders read a job.
+    /// Creates a load for contenders that read a job.
     pub(crate) fn job(cell: Cell, job: Job, cost: Duration) -> Load {
         let (client, service) = (Client::Job(job), String::new());
         Load { cell, client, service, connections: 0, depth: 1, pace: Pace::Closed, cost }
     }
 
-    /// Gives the load another name.
+    /// Renames the load.
     pub fn rename(&mut self, name: &str) {
         self.cell = cell(name, self.connections, self.depth);
     }
 
-    /// The name of the load, which its cells with other connections share.
+    /// Returns the name of the load, which its cells share.
     pub fn name(&self) -> String {
         self.cell.parameters().next().map_or_else(String::new, |(_, name)| name.to_string())
     }
 
-    /// Whether it can be made of what is described.
+    /// Returns the load if a plan can be created from it.
     pub(crate) fn checked(self) -> Result<Load> {
         let example = EXAMPLE_ADDRESS.parse().expect("a constant");
         let rate = matches!(self.pace, Pace::Rate(_) | Pace::Share(_)).then_some(1.0);
@@ -351,34 +348,36 @@ impl Load {
         Ok(self)
     }
 
-    /// The same in a closed loop, with so many requests in flight on each connection.
+    /// Returns the same load in a closed loop, with this many requests in flight on each
+    /// connection.
     pub(crate) fn closed(&self, depth: u64) -> Load {
         Load { pace: Pace::Closed, depth, ..self.clone() }
     }
 
-    /// The replacements of the words of every load.
+    /// Returns the placeholders of every load.
     pub(crate) fn words(&self, address: &str) -> Vec<Placeholder> {
         let own = [("connections", self.connections), ("depth", self.depth)];
         let own = own.map(|(name, number)| (name, number.to_string()));
         words_of(address).into_iter().chain(own).collect()
     }
 
-    /// Refuses a load that would not reach a server on another machine.
+    /// Refuses a load that would not reach this server, which is not at 127.0.0.1.
     pub(super) fn check_remote(&self, remote: Option<&str>) -> Result<()> {
         match remote {
             Some(server)
                 if !["address", "path"].iter().any(|word| has(self.client.words(), word)) =>
             {
                 bail!(
-                    "server '{server}' is not at 127.0.0.1: write {{address}}, its host and its port, in place of a host and {{port}}; of a Unix \
-                     socket that is unix:/path, and {{path}} the path alone"
+                    "server '{server}' is not at 127.0.0.1: write {{address}} (host and port) instead of a host and {{port}}; for a Unix \
+                     socket {{address}} is unix:/path and {{path}} only the path"
                 )
             }
             _ => Ok(()),
         }
     }
 
-    /// The plan of a slice of our load on a server there, at a rate if there is one.
+    /// Returns the plan of a slice of our load on a server at this address, at `rate` if there is
+    /// one.
     pub(crate) fn plan(
         &self,
         options: &Options,
@@ -425,7 +424,7 @@ mod tests {
             "parse and before are for a command",
         );
         refused(command("wrk http://127.0.0.1/"), "has neither {port} nor {address}");
-        refused(command("some {port}"), "nothing says how the output of some is read");
+        refused(command("some {port}"), "the output format of some is unknown");
         let two = Loads { connections: vec![1, 2], ..command("wrk http://{address}/") };
         refused(two, "has no {connections}");
         refused(Loads { depth: 2, ..command("wrk {port}") }, "has no {depth}");

@@ -1,4 +1,4 @@
-//! Comparisons as data: contenders, what loads them, and how they are measured.
+//! Comparisons as data: contenders, their loads, and how they are measured.
 
 mod comparison;
 mod contender;

@@ -1,4 +1,4 @@
-//! How the output of a client is read: expressions, for the clients that are known and for others.
+//! Reads the output of a client by expressions, built-in for known clients and given for others.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -11,43 +11,44 @@ use super::known_clients::KNOWN_CLIENTS;
 use super::redis_benchmark;
 use crate::bench::{REFUSED_KEY, Sample};
 
-/// How the output of a client is read.
+/// A reader for the output of a client.
 #[derive(Clone, Debug)]
 pub struct Parser(ParserKind);
 
 #[derive(Clone, Debug)]
 enum ParserKind {
-    /// By expressions; of several for a number, the first that is found.
+    /// Expressions. If several are for one number, the first match counts.
     Patterns { patterns: Vec<Pattern>, are_required: bool },
-    /// The table of redis-benchmark.
+    /// The table that redis-benchmark prints.
     RedisBenchmark,
 }
 
-/// Where a number is in the output.
+/// An expression for a number in the output.
 #[derive(Clone, Debug)]
 struct Pattern {
     number: NumberKind,
-    /// The factor to µs, of a time without a unit in the output.
+    /// The factor to µs, for a time without a unit in the output.
     unit: Option<f64>,
     expression: Regex,
-    /// The key as it was written.
     key: String,
 }
 
-/// A number that is read from an output.
+/// The meaning of a number in an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NumberKind {
     Requests,
     Rate,
     Time,
-    /// Summed over all places: requests without a reply, and replies that refuse.
+    /// Requests without a reply, summed over all matches.
     Errors,
+
+    /// Replies that refuse the request, summed over all matches.
     Refused,
-    /// A latency, by its name in a sample.
+    /// A latency, with its name in a sample.
     Latency(&'static str),
 }
 
-/// Names of numbers.
+/// The keys of numbers.
 const NUMBER_NAMES: [(&str, NumberKind); 10] = [
     ("requests", NumberKind::Requests),
     ("requests_per_second", NumberKind::Rate),
@@ -61,7 +62,7 @@ const NUMBER_NAMES: [(&str, NumberKind); 10] = [
     ("p99.9", NumberKind::Latency("p99_9_us")),
 ];
 
-/// Units of time, and their µs.
+/// Units of time, and their factors to µs.
 const TIME_UNITS: [(&str, f64); 8] = [
     ("ns", 1e-3),
     ("us", 1.0),
@@ -74,10 +75,11 @@ const TIME_UNITS: [(&str, f64); 8] = [
 ];
 
 impl Parser {
-    /// The parser for the output of a program: these expressions, `KEY=EXPRESSION` each, or without them those that are known for it.
+    /// Returns the parser for the output of a program: the given expressions, each
+    /// `KEY=EXPRESSION`, or without them the built-in ones.
     ///
     /// # Errors
-    /// If the program is not known, or an expression is none.
+    /// If the program is unknown, or an expression is invalid.
     pub(crate) fn choose(program: &str, parse: &[String]) -> Result<Parser> {
         let name = program.rsplit('/').next().unwrap_or(program);
         let patterns = |all: &mut dyn Iterator<Item = &str>, are_required| {
@@ -98,24 +100,25 @@ impl Parser {
         match KNOWN_CLIENTS.iter().find(|(known, _)| *known == name) {
             Some((_, known)) => patterns(&mut known.iter().copied(), false),
             None => bail!(
-                "nothing says how the output of {name} is read: add expressions (--parse, in a file parse), such as \
-                 'rate=([0-9.]+) requests per second' and 'p99=p99 ([0-9.]+ms)'; known are {}, {}",
+                "the output format of {name} is unknown: add expressions (--parse, or parse in a file), such as \
+                 'rate=([0-9.]+) requests per second' and 'p99=p99 ([0-9.]+ms)'; known clients: {}, {}",
                 KNOWN_CLIENTS.map(|(name, _)| name).join(", "),
                 redis_benchmark::PROGRAM
             ),
         }
     }
 
-    /// Whether the number of requests is not in the output: it is the one that was asked for.
+    /// Returns true if the output lacks the number of requests, so that the requested number is
+    /// used.
     pub(crate) fn needs_requests(&self) -> bool {
         matches!(self.0, ParserKind::RedisBenchmark)
     }
 
-    /// The sample in an output: `operations`, `ns`, `errors` and latencies. `requests` is how many were asked for, if that is known;
-    /// `took`, how long the client ran.
+    /// Returns the sample in an output: `operations`, `ns`, `errors` and latencies. `requests` is
+    /// the requested number, if known; `took` is how long the client ran.
     ///
     /// # Errors
-    /// Quotes what makes no sense.
+    /// Quotes the last line of an output that cannot be read.
     pub(crate) fn sample(
         &self,
         printed: &str,
@@ -123,8 +126,8 @@ impl Parser {
         took: Duration,
     ) -> Result<Sample, String> {
         let unreadable = || {
-            let last = printed.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing");
-            format!("makes no sense: {last}")
+            let last = printed.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("(empty)");
+            format!("cannot be read; its last line: {last}")
         };
         match &self.0 {
             ParserKind::RedisBenchmark => {
@@ -133,20 +136,20 @@ impl Parser {
             }
             ParserKind::Patterns { patterns, are_required } => {
                 let found = FoundNumbers::of(patterns, printed, *are_required)
-                    .map_err(|why| format!("is not as expected: {why}; it {}", unreadable()))?;
+                    .map_err(|why| format!("is not as expected ({why}) and {}", unreadable()))?;
                 found.sample(took).ok_or_else(unreadable)
             }
         }
     }
 }
 
-/// Numbers of an output.
+/// The numbers found in an output.
 #[derive(Default)]
 struct FoundNumbers {
     requests: Option<f64>,
     /// Requests a second.
     rate: Option<f64>,
-    /// The time in µs.
+    /// The time of the run in µs.
     time: Option<f64>,
     errors: f64,
     refused: f64,
@@ -170,7 +173,7 @@ impl FoundNumbers {
         Ok(found)
     }
 
-    /// Sets a number, unless it is set.
+    /// Sets a number unless it is already set. Errors and refusals are summed.
     fn set(&mut self, what: NumberKind, number: f64) {
         match what {
             NumberKind::Requests => self.requests = self.requests.or(Some(number)),
@@ -185,7 +188,8 @@ impl FoundNumbers {
         }
     }
 
-    /// A missing number of requests is computed from the rate and the time; a missing time is that of the client's run.
+    /// Computes the sample. A missing number of requests follows from the rate and the time; a
+    /// missing time is that of the client's run.
     fn sample(&self, took: Duration) -> Option<Sample> {
         let took_us = self.time.unwrap_or(took.as_secs_f64() * 1e6);
         let (operations, us) = match (self.requests, self.rate) {
@@ -200,8 +204,8 @@ impl FoundNumbers {
             (REFUSED_KEY, self.refused),
         ]);
         for (name, number) in &self.latencies {
-            // wrk's correction for coordinated omission can leave no percentile if requests are pipelined: it prints 0 then. Percentiles
-            // of whole ms can be 0, too.
+            // If requests are pipelined, wrk's correction for coordinated omission can leave no
+            // percentiles, and wrk prints 0. Percentiles in whole ms can be 0, too.
             if *number > 0.0 {
                 sample.set(name, *number);
             }
@@ -211,10 +215,11 @@ impl FoundNumbers {
 }
 
 impl Pattern {
-    /// `KEY=EXPRESSION`, whose one group is the number; a time may have its unit behind the number, else behind the key: `p99_ms`.
+    /// Parses `KEY=EXPRESSION`, where the only group is the number. A time may have its unit after
+    /// the number, or else after the key, as in `p99_ms`.
     fn parse(text: &str) -> Result<Pattern> {
         let (key, expression) = text.split_once('=').ok_or_else(|| {
-            anyhow!("'{text}' is no expression for a number: write KEY=EXPRESSION, such as 'rate=([0-9.]+) requests per second'")
+            anyhow!("'{text}' has no '=': write KEY=EXPRESSION, such as 'rate=([0-9.]+) requests per second'")
         })?;
         let (name, unit) = TIME_UNITS
             .iter()
@@ -227,7 +232,7 @@ impl Pattern {
         let Some(number) = number else {
             let known = NUMBER_NAMES.map(|(name, _)| name).join(", ");
             bail!(
-                "'{key}' is no number that can be read: there are {known}, and times with a unit, such as p99_ms"
+                "unknown key '{key}': known keys are {known}, and times with a unit, such as p99_ms"
             );
         };
         let expression = Regex::new(expression).map_err(|why| anyhow!("'{text}': {why}"))?;
@@ -239,11 +244,12 @@ impl Pattern {
         Ok(Pattern { number, unit, expression, key: key.to_owned() })
     }
 
-    /// The numbers in an output, times in µs.
+    /// Returns the numbers in an output, times in µs.
     fn numbers<'a>(&'a self, printed: &'a str) -> impl Iterator<Item = Result<f64>> + 'a {
         self.expression.captures_iter(printed).map(move |captures| {
             let text = captures.get(1).map_or("", |group| group.as_str());
-            self.number(text).ok_or_else(|| anyhow!("{self}: '{text}' is no number{}", self.hint()))
+            self.number(text)
+                .ok_or_else(|| anyhow!("{self}: '{text}' is not a number{}", self.hint()))
         })
     }
 
@@ -260,21 +266,22 @@ impl Pattern {
         Some(number * factor)
     }
 
-    /// The advice for a time without a unit.
+    /// Returns advice for a time without a unit.
     fn hint(&self) -> &'static str {
         match self.number {
             NumberKind::Time | NumberKind::Latency(_) if self.unit.is_none() => {
-                " with a unit: take the unit into the group, or name the key with one, such as p99_ms"
+                " with a unit: include the unit in the group, or add one to the key, such as p99_ms"
             }
             _ => "",
         }
     }
 }
 
-/// The number at the start of a text, and the rest. A comma is one of thousands, if three digits follow each; else that of decimals.
+/// Returns the number at the start of a text, and the rest. A comma separates thousands if three
+/// digits follow each comma, and decimals otherwise.
 fn split_number(text: &str) -> Option<(f64, &str)> {
     static LEADING_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"^\d[\d.,]*(?:[eE][+-]?\d+)?").expect("an expression that is a constant")
+        Regex::new(r"^\d[\d.,]*(?:[eE][+-]?\d+)?").expect("a valid constant expression")
     });
     let found = LEADING_NUMBER.find(text)?.as_str();
     let whole = found.split('.').next().unwrap_or(found);
@@ -427,10 +434,10 @@ mod tests {
         let error = parser
             .sample(&printed.replace("3 ms", "3 fortnights"), None, RUN_TIME)
             .expect_err("a unit");
-        assert!(error.contains("'3 fortnights' is no number"), "{error}");
+        assert!(error.contains("'3 fortnights' is not a number"), "{error}");
     }
 
-    /// Other programs print numbers as their users write them.
+    /// Programs print numbers in the format of their users' locale.
     #[test]
     fn split_number_reads_thousands_decimals_and_exponents() {
         for (text, number, rest) in [
@@ -451,8 +458,11 @@ mod tests {
     fn an_unreadable_output_is_quoted() {
         for program in ["wrk", "h2load", "hey", "ab", "redis-benchmark"] {
             let error = read(program, "so much\nunable to connect\n\n").expect_err(program);
-            assert_eq!(error, "makes no sense: unable to connect");
-            assert_eq!(read(program, "").expect_err(program), "makes no sense: nothing");
+            assert_eq!(error, "cannot be read; its last line: unable to connect");
+            assert_eq!(
+                read(program, "").expect_err(program),
+                "cannot be read; its last line: (empty)"
+            );
         }
     }
 
@@ -460,7 +470,7 @@ mod tests {
     fn invalid_expressions_are_refused() {
         for (text, part) in [
             ("rate", "write KEY=EXPRESSION"),
-            ("speed=(.*)", "'speed' is no number that can be read: there are requests, "),
+            ("speed=(.*)", "unknown key 'speed': known keys are requests, "),
             ("rate=(", "'rate=(': "),
             ("rate=.*", "'rate=.*' has 0 groups"),
             ("rate=(a)(b)", "has 2 groups"),

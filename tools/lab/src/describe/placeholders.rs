@@ -1,20 +1,20 @@
-//! Words in braces, in command lines and configurations, and the splitting of command lines.
+//! Placeholders in command lines and configurations, and the splitting of command lines.
 
 use std::sync::LazyLock;
 
 use anyhow::{Result, anyhow, bail};
 use regex_lite::{Captures, Regex};
 
-/// A name, and what takes its place.
+/// The name of a placeholder, and its value.
 pub(crate) type Placeholder = (&'static str, String);
 
-/// A name in doubled braces, or in braces.
+/// A name in double braces or in single braces.
 static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\{\{([A-Za-z_]+)\}\}|\{([A-Za-z_]+)\}").expect("an expression that is a constant")
+    Regex::new(r"\{\{([A-Za-z_]+)\}\}|\{([A-Za-z_]+)\}").expect("a valid constant expression")
 });
 
-/// The text with every `{name}` and `{NAME}` of a known name replaced by its value, and with `{{name}}` replaced by `{name}`. All else
-/// is left as it is.
+/// Replaces every `{name}` and `{NAME}` of a known name by its value, and `{{name}}` by `{name}`.
+/// Everything else stays as it is.
 pub(crate) fn filled(text: &str, words: &[Placeholder]) -> String {
     let value = |found: &Captures<'_>| match (found.get(1), found.get(2)) {
         (_, Some(name)) => {
@@ -26,20 +26,20 @@ pub(crate) fn filled(text: &str, words: &[Placeholder]) -> String {
     PLACEHOLDER.replace_all(text, value).into_owned()
 }
 
-/// The names that stand in braces.
+/// Returns the names in single braces.
 pub(crate) fn names(text: &str) -> impl Iterator<Item = &str> {
     PLACEHOLDER.captures_iter(text).filter_map(|found| Some(found.get(2)?.as_str()))
 }
 
-/// Whether any of the texts has this name in braces.
+/// Returns true if any of the texts contains this placeholder.
 pub(crate) fn has<S: AsRef<str>>(texts: &[S], name: &str) -> bool {
     texts.iter().any(|text| names(text.as_ref()).any(|known| known.eq_ignore_ascii_case(name)))
 }
 
-/// Refuses names in braces that are not known.
+/// Refuses unknown placeholders.
 ///
 /// # Errors
-/// Names the first, and the known ones.
+/// Names the first unknown placeholder, and the known ones.
 pub(crate) fn check(texts: &[String], known: &[&str]) -> Result<()> {
     let is_unknown = |name: &&str| !known.iter().any(|known| known.eq_ignore_ascii_case(name));
     let Some(name) = texts.iter().flat_map(|text| names(text)).find(is_unknown) else {
@@ -51,16 +51,16 @@ pub(crate) fn check(texts: &[String], known: &[&str]) -> Result<()> {
     )
 }
 
-/// Words that need a shell: those that begin so, or a variable in front of the program.
+/// Prefixes of words that need a shell. A variable before the program needs one, too.
 const SHELL_PREFIXES: [&str; 7] = ["&", "|", ";", ">", "<", "1>", "2>"];
 
-/// The words of a command line, as a shell splits it.
+/// Splits a command line into words like a shell.
 ///
 /// # Errors
-/// If it has no word, a quotation without an end, or what only a shell knows.
+/// If it is empty, has an unterminated quote, or needs a shell.
 pub(crate) fn split(line: &str) -> Result<Vec<String>> {
     let words = shlex::split(line)
-        .ok_or_else(|| anyhow!("`{line}` has a quotation or an escape without an end"))?;
+        .ok_or_else(|| anyhow!("`{line}` has an unterminated quote or escape"))?;
     let is_variable = |word: &String| {
         let name = word.split_once('=').map_or("", |(name, _)| name);
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -70,7 +70,7 @@ pub(crate) fn split(line: &str) -> Result<Vec<String>> {
         words.iter().find(|word| SHELL_PREFIXES.iter().any(|start| word.starts_with(start)));
     if let Some(word) = first.or(others) {
         bail!(
-            "`{word}` in `{line}` is for a shell, and none reads this: write sh -c '…' around it"
+            "`{word}` in `{line}` needs a shell, but none runs this command: write sh -c '…' around it"
         );
     }
     match words.first() {

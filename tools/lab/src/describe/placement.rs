@@ -11,24 +11,26 @@ pub enum Placement {
     /// Servers on one core, clients on another.
     #[default]
     Apart,
-    /// Servers and what is behind a proxy on one core, clients on another: the clients have more time than the servers need.
+    /// Servers and the target of proxies on one core, clients on another. The clients have more CPU
+    /// time than the servers need.
     Together,
-    /// All on all cores that this process may use: threads run where the system puts them, or where a program pins its own.
+    /// All cores are shared. Threads run where the system puts them, or where a program pins its
+    /// own.
     Shared,
 }
 
 impl Placement {
-    /// The core of the servers, if they have one.
+    /// Returns the core of the servers, if they have one.
     pub(crate) fn server(self, cores: Cores) -> Option<usize> {
         (self != Placement::Shared).then_some(cores.server)
     }
 
-    /// The core of the clients, if they have one.
+    /// Returns the core of the clients, if they have one.
     pub(crate) fn load(self, cores: Cores) -> Option<usize> {
         (self != Placement::Shared).then_some(cores.load)
     }
 
-    /// The core of what is behind a proxy, if it has one.
+    /// Returns the core of the target of proxies, if it has one.
     pub(crate) fn target(self, cores: Cores) -> Option<usize> {
         match self {
             Placement::Apart => self.load(cores),
@@ -36,7 +38,7 @@ impl Placement {
         }
     }
 
-    /// The text of a report on the placement.
+    /// Describes the placement for a report.
     pub(crate) fn terms(self, Cores { server, load }: Cores) -> String {
         match self {
             Placement::Apart => format!("servers on core {server}, clients on core {load}"),

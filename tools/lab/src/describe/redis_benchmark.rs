@@ -1,14 +1,15 @@
-//! The table of `redis-benchmark`, for stores that speak the Redis protocol. With `-e` it prints errors that it receives; from version 7
-//! on it ends at the first.
+//! The output of `redis-benchmark`, for stores that speak the Redis protocol. With `-e` it prints
+//! the errors that it receives; from version 7 on it ends at the first error.
 
 use crate::bench::Sample;
 
 pub(super) const PROGRAM: &str = "redis-benchmark";
 
-/// How it prints an error that it has received; at most one a second.
+/// The start of a line with a received error, of which it prints at most one per second.
 const ERROR_PREFIX: &str = "Error from server";
 
-/// Reads a table such as this. Every request was answered: it waits for the answers.
+/// Reads a table such as this. Every request was answered, because the program waits for all
+/// answers.
 ///
 /// ```text
 /// "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"

@@ -1,4 +1,4 @@
-//! A comparison that is ready to be measured: every kind is one of these.
+//! A comparison that is ready to be measured, whatever its kind.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,65 +16,63 @@ use crate::peer::Peers;
 use crate::process::START_TIMEOUT;
 use crate::usage_error::UsageError;
 
-/// Checks that files fit a directory, and returns the name of its file system.
+/// Checks that cells can be measured in a directory, and returns the name of its file system.
 pub(crate) type DirectoryCheck = fn(&[Cell], &Path) -> Result<String>;
 
-/// Contenders, what is asked of each in every cell, and how.
+/// Contenders, their loads in every cell, and how to measure them.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The name, the rounds and the seed of the comparison.
     pub plan: Plan,
     /// The contenders, without the control. Some may be missing here.
     pub contenders: Vec<Contender>,
-    /// The contender that ratios are to, if it is measured; else the first.
+    /// The contender that ratios refer to, if it is measured; otherwise the first.
     pub baseline: Option<String>,
-    /// The loads of the contenders: a cell each.
+    /// The loads on the contenders, a cell each.
     pub loads: Vec<Load>,
-    /// Files that servers find in the directory `{site}`, with their bytes.
+    /// Files in the directory `{site}`, with their sizes in bytes.
     pub(crate) site: BTreeMap<String, u64>,
     /// How long clients that are programs run.
     pub(crate) time: Duration,
-    /// Which cores they run on.
+    /// The placement of servers and clients on the cores.
     pub(crate) placement: Placement,
-    /// The cores.
     pub cores: Cores,
     /// How long a server may take to be ready, unless it announces its address.
     pub start_timeout: Duration,
-    /// The peers.
     pub(crate) peers: Option<Peers>,
-    /// The treatment of a contender that is missing.
+    /// What happens to a missing contender.
     pub missing: MissingPolicy,
-    /// Notes of the report, beside missing contenders.
+    /// Further notes for the report.
     pub(crate) notes: Vec<String>,
-    /// The number of rounds in which a process is measured before a new one takes its place.
+    /// The number of rounds in which a process is measured before it is replaced.
     pub(crate) rounds_per_process: usize,
-    /// Open files that it needs here.
+    /// The number of open files that this process needs.
     pub(crate) files: u64,
     /// How long contenders idle before their memory is read again.
     pub idle: Option<Duration>,
-    /// The check of contenders that write files.
+    /// The check for contenders that write files.
     pub(crate) check: Option<DirectoryCheck>,
     /// How its figures are shown.
     pub shown: Presentation,
 }
 
-/// The treatment of a contender that is missing.
+/// What happens to a missing contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingPolicy {
-    /// It is an error; and each must answer each load before the first round.
+    /// It is an error. In addition, each contender must answer each load before the first round.
     Refuse,
-    /// It is left out, and named.
+    /// It is left out and reported.
     LeaveOut,
-    /// A contender that does not build, or does not start, is left out, too.
+    /// It is left out and reported, also when it does not build or start.
     LeaveOutBroken,
 }
 
 /// How the figures of a comparison are shown.
 #[derive(Clone, Debug)]
 pub struct Presentation {
-    /// The subject of the comparison, in a word.
+    /// The kind of comparison, in one word.
     pub kind: &'static str,
-    /// The same in a line, if it has a title.
+    /// The title of the comparison, if it has one.
     pub title: Option<String>,
     pub(crate) terms: String,
     pub(crate) legend: String,
@@ -84,7 +82,8 @@ pub struct Presentation {
 }
 
 impl Setup {
-    /// A comparison of nothing yet, each contender of which is measured in one process if it is there.
+    /// Creates a comparison without contenders and loads. Missing contenders are left out, and a
+    /// process is measured in all rounds.
     pub(crate) fn new(
         plan: Plan,
         time: Duration,
@@ -113,12 +112,13 @@ impl Setup {
         }
     }
 
-    /// The names of the contenders.
+    /// Returns the names of the contenders.
     pub fn names(&self) -> Vec<String> {
         self.contenders.iter().map(|one| one.name.clone()).collect()
     }
 
-    /// The name, the rounds and the seed; a precision that names no metric is that of the one that decides.
+    /// Returns the name, the rounds and the seed. A precision without a metric applies to the
+    /// primary metric.
     pub(crate) fn plan(&self) -> Plan {
         let mut plan = self.plan.clone();
         let primary = self.shown.metrics.iter().find(|metric| metric.role == Role::Primary);
@@ -129,10 +129,10 @@ impl Setup {
         plan
     }
 
-    /// Leaves out the contenders and cells that are not selected.
+    /// Removes the contenders and cells that are not selected.
     ///
     /// # Errors
-    /// If none is left; the error lists those there are.
+    /// If none is left; the error lists the available ones.
     pub fn select(&mut self, only: &Selection) -> Result<()> {
         let name = &self.plan.name;
         let missing = |what: &str, all: Vec<String>| {
@@ -147,22 +147,23 @@ impl Setup {
         Ok(())
     }
 
-    /// About how long it takes, without building peers, in the minimum of rounds.
+    /// Returns roughly how long it takes, without building peers, in the minimum number of rounds.
     pub fn cost(&self) -> Duration {
         let round: Duration = self.loads.iter().map(|load| load.cost).sum();
-        // The control is one more. System calls are counted in the first round by slices of their own.
+        // The control is an additional contender. System calls are counted by additional slices in
+        // the first round.
         let contenders = self.contenders.len() as u32 + 1;
         let rounds = self.plan.rounds.least as u32 + u32::from(self.counts_calls());
         round * contenders * rounds + self.idle.unwrap_or_default()
     }
 
-    /// Whether the system calls of servers are counted.
+    /// Returns true if the system calls of servers are counted.
     pub(crate) fn counts_calls(&self) -> bool {
         self.shown.metrics.iter().any(|metric| metric.key == "syscalls")
     }
 }
 
-/// The selected part of a comparison: every contender that is named, in every cell that is named.
+/// The selected part of a comparison: every matching contender in every matching cell.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     contenders: Vec<String>,
@@ -170,8 +171,9 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// A selection by patterns `CONTENDER/CELL`, `CONTENDER` and `/CELL`, in which `*` stands for any text. A cell is its name, such as
-    /// `50 clients × 128 bytes`, or its values, such as `50x128`.
+    /// Creates a selection from patterns `CONTENDER/CELL`, `CONTENDER` and `/CELL`, in which `*`
+    /// matches any text. A cell is given by its name, such as `50 clients × 128 bytes`, or by its
+    /// values, such as `50x128`.
     pub fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Selection {
         let mut only = Selection::default();
         for pattern in patterns {
@@ -194,7 +196,7 @@ impl Selection {
     }
 }
 
-/// Whether a text is as the pattern, in which `*` stands for any text.
+/// Returns true if a text matches the pattern, in which `*` matches any text.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -1,4 +1,4 @@
-//! Tests of suites: how they are read, and those of this repository.
+//! Tests of reading suites, and of the suites in the catalogue.
 
 use super::Description;
 use crate::tables::{Figure, Suite};
@@ -32,7 +32,7 @@ const SMALL: &str = r#"
     rows = [{ name = "128", published = [5] }, { name = "big", bytes = 1000, servers = ["go"] }]
 "#;
 
-/// A suite of four cells.
+/// Returns a suite of four cells.
 pub(crate) fn small() -> Suite {
     parse(SMALL).expect("a suite")
 }
@@ -67,7 +67,7 @@ fn incomplete_and_unknown_entries_are_refused_by_name() {
     }
 }
 
-/// The eight suites of this repository, each with its published figures.
+/// Each suite of the catalogue has all its published figures.
 #[test]
 fn every_catalogue_suite_is_complete() {
     let published = |suite: &Suite| {
@@ -90,8 +90,8 @@ fn every_catalogue_suite_is_complete() {
     );
 }
 
-/// Figures that a document computed from others must agree with them here, too. (Its "mid" is not the median in
-/// three rows, and one rate is off by 1.0.)
+/// Figures that the document computed from others must agree with them here. (Its "mid" is not the
+/// median in three rows, and one rate is off by 1.0.)
 #[test]
 fn op_modes_mid_is_one_of_three_and_rate_follows() {
     let (_, suite) = suites().find(|(name, _)| *name == "op-modes").expect("it is there");

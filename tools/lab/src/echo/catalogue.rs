@@ -1,4 +1,4 @@
-//! Servers by name: ours, with or without options, and peers.
+//! Servers by name: our own, with or without options, and peers.
 
 use std::fmt;
 
@@ -6,33 +6,36 @@ use super::Transport;
 use crate::describe::Contender;
 use crate::peer::Peers;
 
-/// Our servers, by the names of `annulus echo --driver`.
+/// Our own servers, named like the values of `annulus echo --driver`.
 const OWN_SERVERS: [&str; 3] = ["uring", "epoll", "threads"];
 
-/// The prefix of a peer with the name of one of ours.
+/// The prefix that selects a peer with the same name as one of our servers.
 const PEER_PREFIX: &str = "peer:";
 
-/// The separator before each option of one of ours, as in `uring+idle-timeout=5`, and before a peer's mode.
+/// The separator before each option of our servers, as in `uring+idle-timeout=5`, and before the
+/// mode of a peer.
 const OPTION_SEPARATOR: char = '+';
 
-/// All servers.
+/// The servers that can be chosen by name.
 #[derive(Debug)]
 pub struct Catalogue {
     peers: Option<Peers>,
-    /// Whether `annulus echo` accepts these arguments; an error says why not.
+    /// Checks arguments of `annulus echo`; the error says why they are not accepted.
     check_own: fn(&[String]) -> Result<(), String>,
 }
 
 impl Catalogue {
-    /// Our servers and peers. `check_own` checks the arguments of ours before anything starts.
+    /// Creates a catalogue of our servers and the peers. `check_own` checks the arguments of our
+    /// servers before anything starts.
     pub fn new(peers: Option<Peers>, check_own: fn(&[String]) -> Result<(), String>) -> Catalogue {
         Catalogue { peers, check_own }
     }
 
-    /// The server with this name, at an address of the transport.
+    /// Returns the server with this name, at an address of the transport.
     ///
     /// # Errors
-    /// If the name is unknown, and the error lists all names; or if it does not support the transport.
+    /// If the name is unknown, with a list of all names, or if the server does not support the
+    /// transport.
     pub fn choose(&self, name: &str, transport: Transport) -> Result<Contender, String> {
         let (base, options) = name.split_once(OPTION_SEPARATOR).unzip();
         let base = base.unwrap_or(name);
@@ -52,12 +55,13 @@ impl Catalogue {
         }
     }
 
-    /// The peers.
+    /// Returns the peers.
     pub fn into_peers(self) -> Option<Peers> {
         self.peers
     }
 
-    /// The arguments of one of ours on a free port; its options are passed to `annulus echo`.
+    /// Returns the arguments of one of our servers on a free port. Its options are passed to
+    /// `annulus echo`.
     fn own(
         &self,
         name: &str,
@@ -69,7 +73,9 @@ impl Catalogue {
         let fixed = ["echo", "--listen", address, "--driver", driver].map(String::from);
         let options = options.into_iter().flat_map(|list| list.split(OPTION_SEPARATOR));
         if options.clone().any(str::is_empty) {
-            return Err(format!("server '{name}': no option stands behind a {OPTION_SEPARATOR}"));
+            return Err(format!(
+                "server '{name}': an option is missing after a {OPTION_SEPARATOR}"
+            ));
         }
         let options = options.map(|option| format!("--{option}"));
         let arguments: Vec<String> = fixed.into_iter().chain(options).collect();
@@ -78,7 +84,7 @@ impl Catalogue {
         Ok(arguments)
     }
 
-    /// The arguments of a peer: its address, and its mode if one was requested.
+    /// Returns the arguments of a peer: its address, and the mode if one was requested.
     fn peer(
         &self,
         name: &str,
@@ -127,13 +133,14 @@ mod tests {
     use crate::scratch::tests::directory;
     use std::fs;
 
-    /// Accepts every option but one.
+    /// Accepts every option except one.
     fn check_own(arguments: &[String]) -> Result<(), String> {
         let refused = arguments.iter().find(|argument| *argument == "--spin");
         refused.map_or(Ok(()), |argument| Err(format!("no option '{argument}'")))
     }
 
-    /// A catalogue with two peers: one has the name of one of ours and has modes, the other cannot be built.
+    /// Creates a catalogue with two peers: one with modes and the name of one of our servers, and
+    /// one that cannot be built.
     fn with_peers(look: impl Fn(&Catalogue)) {
         let scratch = directory();
         let root = scratch.path();
@@ -206,7 +213,7 @@ mod tests {
         let error = |name| catalogue.choose(name, Transport::Tcp).expect_err(name);
         let refused = "server 'uring+spin': no option '--spin' (see annulus echo --help)";
         assert_eq!(error("uring+spin"), refused);
-        assert_eq!(error("uring+"), "server 'uring+': no option stands behind a +");
+        assert_eq!(error("uring+"), "server 'uring+': an option is missing after a +");
         let error = catalogue.choose("threads", Transport::Udp).expect_err("TCP only");
         assert_eq!(error, "server 'threads' serves TCP only: leave it out");
     }

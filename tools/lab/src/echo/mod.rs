@@ -20,19 +20,18 @@ use crate::usage_error::{UsageError, find_own};
 
 pub use catalogue::Catalogue;
 
-/// The transport between load and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// TCP, which every server supports.
+    /// TCP. Every server supports it.
     Tcp,
-    /// UDP.
     Udp,
-    /// Unix streams.
+    /// Unix stream sockets.
     Unix,
 }
 
 impl Transport {
-    /// The name of the transport in the file of a peer that supports it, unless all do.
+    /// Returns the name of the transport in the `serves` file of a peer, or `None` for TCP, which
+    /// all support.
     pub fn kind(self) -> Option<&'static str> {
         match self {
             Transport::Tcp => None,
@@ -41,7 +40,7 @@ impl Transport {
         }
     }
 
-    /// Where servers are started: ours, and peers.
+    /// Returns the addresses to start our servers and peers at.
     fn addresses(self) -> [&'static str; 2] {
         match self {
             Transport::Tcp => ["127.0.0.1:0", "0"],
@@ -62,7 +61,7 @@ impl FromStr for Transport {
     }
 }
 
-/// The metrics of streams and of datagrams.
+/// Returns the metrics common to streams and datagrams.
 fn request_metrics() -> Vec<Metric> {
     let switches = Formula::per("switches", &["operations"], 1.0);
     vec![
@@ -82,13 +81,13 @@ fn request_metrics() -> Vec<Metric> {
     ]
 }
 
-/// Datagrams lost in all slices.
+/// Returns the metric of datagrams lost in all slices.
 fn lost_datagrams() -> Metric {
     let lost = Metric::plain("lost", "lost", Formula::number("lost"));
     Metric { format: Format::Whole, fold: Fold::Sum, ..lost }
 }
 
-/// The metrics of a load.
+/// Returns the metrics of a load.
 fn metrics(transport: Transport, load: &Options) -> Vec<Metric> {
     let mut metrics = request_metrics();
     if transport == Transport::Udp {
@@ -100,7 +99,8 @@ fn metrics(transport: Transport, load: &Options) -> Vec<Metric> {
     metrics
 }
 
-/// A connection is counted instead of a request, and its mean matters, not its median.
+/// Adapts a metric to connections: they are counted instead of requests, and the mean is shown
+/// instead of the median.
 fn adapt_to_connections(metric: &mut Metric) {
     match metric.key.as_str() {
         "rate" => {
@@ -113,12 +113,12 @@ fn adapt_to_connections(metric: &mut Metric) {
     }
 }
 
-/// The cell for these clients, each with messages of this length.
+/// Returns the cell for this many clients, with messages of this length.
 pub fn cell(clients: usize, bytes: usize) -> Cell {
     Cell::new([("clients", (clients as u64).into()), ("bytes", (bytes as u64).into())])
 }
 
-/// A comparison of servers under a load, over a transport.
+/// A comparison of echo servers under a load.
 #[derive(Debug)]
 pub struct Echo {
     /// The rounds of the comparison.
@@ -127,7 +127,7 @@ pub struct Echo {
     pub transport: Transport,
     /// The servers to compare.
     pub servers: Vec<Contender>,
-    /// The load; a cell sets its clients and the length of messages, a slice the address.
+    /// The load. A cell sets its clients and message length, and a slice sets the address.
     pub load: Options,
     /// How long a slice is measured.
     pub time: Duration,
@@ -138,10 +138,10 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// The comparison in these cells.
+    /// Returns the comparison in these cells.
     ///
     /// # Errors
-    /// Names the invalid value, its limit and a remedy.
+    /// Names the invalid value, its limit, and the fix.
     pub fn setup(self, cells: &[Cell]) -> Result<Setup> {
         let loads = cells.iter().map(|cell| self.in_cell(cell));
         let loads = loads.collect::<Result<Vec<_>, UsageError>>()?;
@@ -153,15 +153,15 @@ impl Echo {
             .map(|count| count.unwrap_or(1));
         let (seconds, cores) = (self.time.as_secs_f64(), Placement::Apart.terms(self.cores));
         let how = match per_connection {
-            true => format!("a connection a message, event loops: {threads}"),
-            false => format!("{pipeline} in flight a client"),
+            true => format!("a connection per message, event loops: {threads}"),
+            false => format!("{pipeline} in flight per client"),
         };
         let segmented = if segments { ", as segments" } else { "" };
         let shown = Presentation {
             kind: self.transport.kind().unwrap_or("echo"),
             title: None,
             terms: format!(" of {seconds} s, {cores} ({driver}), {how}{segmented}"),
-            legend: "; CPU µs: of the server, a request".into(),
+            legend: "; CPU µs: of the server, per request".into(),
             layout: Layout::Cells,
             metrics: metrics(self.transport, &self.load),
             parameters: parameters(json!({
@@ -191,7 +191,7 @@ impl Echo {
             length: Some(number("bytes")),
             ..self.load.clone()
         };
-        // About how long a connect takes.
+        // A connect takes roughly this long.
         let connects = Duration::from_micros(100) * clients as u32;
         let cost = self.load.warm_up.unwrap_or_default() + self.time + connects;
         let load = Load::own(cell.clone(), options, cost).checked();

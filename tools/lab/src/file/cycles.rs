@@ -1,4 +1,4 @@
-//! Cycles of open, write, read and close, as in the published table.
+//! Cycles of open, write, read and close, as in the published tables.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,37 +13,38 @@ use anyhow::{Context, Result, anyhow, ensure};
 use crate::bench::{Cell, Sample};
 use crate::jobs::ClockSample;
 
-/// The slowest supported device, in bytes and cycles per second.
+/// The slowest supported device, in bytes and in cycles per second.
 const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
 const MIN_CYCLES_PER_SECOND: u64 = 100;
-/// The least time for an answer.
+/// The minimum timeout of an answer.
 const MIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Each stretch of this many bytes holds the number of its cycle, so that bytes of an older cycle are recognized.
+/// Every block of this many bytes begins with the number of its cycle, so that bytes of an older
+/// cycle are detected.
 const STAMP_SPACING_BYTES: usize = 4096;
 
-/// A cell: workers, each with a file of its own, that repeatedly open, write, read and close it.
+/// A cell: workers that each repeatedly open, write, read and close a file of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycles {
-    /// Threads or tasks.
+    /// The number of threads or tasks.
     pub workers: u64,
     /// Cycles per worker.
     pub cycles: u64,
-    /// Bytes that a cycle writes, and reads.
+    /// The bytes that each cycle writes and then reads.
     pub bytes: u64,
 }
 
 impl Cycles {
-    /// The form of a job.
+    /// The format of a job.
     pub const JOB: &str = "WORKERS CYCLES BYTES";
 
-    /// The cycles of a cell.
+    /// Reads the cycles from a cell.
     pub(super) fn of(cell: &Cell) -> Cycles {
         let number = |name| cell.number(name).unwrap_or_default();
         Cycles { workers: number("workers"), cycles: number("cycles"), bytes: number("bytes") }
     }
 
-    /// The cell of the bench.
+    /// Returns the cell of the bench.
     pub fn cell(self) -> Cell {
         Cell::new([
             ("workers", self.workers.into()),
@@ -52,7 +53,7 @@ impl Cycles {
         ])
     }
 
-    /// Parses a job; `None` if it is invalid, or its bytes exceed the range of a count.
+    /// Parses a job; `None` if it is invalid or its total bytes overflow.
     pub fn parse(job: &str) -> Option<Cycles> {
         let number = |word: &str| word.parse().ok().filter(|&number| number > 0);
         let numbers: Vec<u64> = job.split(' ').map(number).collect::<Option<_>>()?;
@@ -61,21 +62,21 @@ impl Cycles {
         total.checked_mul(bytes)?.checked_mul(2).map(|_| Cycles { workers, cycles, bytes })
     }
 
-    /// Cycles of all workers.
+    /// Returns the cycles of all workers together.
     pub(super) fn total(self) -> u64 {
         self.workers.saturating_mul(self.cycles)
     }
 
-    /// How long an answer may take.
+    /// Returns how long an answer may take.
     pub(super) fn timeout(self) -> Duration {
         let (cycles, bytes) = (self.total(), self.total().saturating_mul(self.bytes));
         MIN_TIMEOUT
             + Duration::from_secs(cycles / MIN_CYCLES_PER_SECOND + bytes / MIN_BYTES_PER_SECOND)
     }
 
-    /// About how long a slice takes.
+    /// Returns roughly how long a slice takes.
     pub fn cost(self) -> Duration {
-        /// The time per cycle, and bytes per second.
+        /// Typical values.
         const TIME_PER_CYCLE: Duration = Duration::from_micros(5);
         const BYTES_PER_SECOND: f64 = 2e9;
         let cycles = self.total() as f64;
@@ -84,7 +85,8 @@ impl Cycles {
     }
 }
 
-/// The executor of the workers: a thread each, with blocking calls; or a task each, all on the thread of a runtime that is kept.
+/// The executor of the workers: a thread each with blocking calls, or a task each on a runtime that
+/// is reused for all jobs.
 pub(super) enum Executor {
     Threads,
     Tasks(Runtime),
@@ -109,15 +111,15 @@ fn in_threads(workers: Vec<Worker>) -> Result<Vec<Worker>> {
         let start =
             |worker: Worker| thread::Builder::new().spawn_scoped(scope, || worker.run_plain());
         let threads = workers.into_iter().map(start).collect::<Result<Vec<_>, _>>();
-        let threads = threads.context("cannot start so many threads: ask for fewer")?;
+        let threads = threads.context("cannot start the threads: use fewer workers")?;
         threads.into_iter().map(|t| t.join().expect("a worker does not panic")).collect()
     })
 }
 
-/// Runs a cell. Files and memory are made before the measured time, and removed afterwards.
+/// Runs a cell. Files and buffers are created before the measured time and removed after it.
 pub(super) fn answer(executor: &mut Executor, directory: &Path, cell: Cycles) -> Result<Sample> {
     let workers = (0..cell.workers).map(|number| Worker::new(directory, number, cell));
-    let workers = workers.collect::<Result<Vec<_>>>().context("cannot make the files")?;
+    let workers = workers.collect::<Result<Vec<_>>>().context("cannot create the files")?;
     let began = ClockSample::now();
     let workers = executor.run(workers)?;
     let mut sample = (ClockSample::now() - began).sample(cell.total());
@@ -126,7 +128,7 @@ pub(super) fn answer(executor: &mut Executor, directory: &Path, cell: Cycles) ->
     Ok(sample)
 }
 
-/// A worker: its file, and its buffers for writing and reading.
+/// A worker with its file and its buffers.
 struct Worker {
     path: PathBuf,
     cycles: u64,
@@ -190,7 +192,7 @@ impl Worker {
         let path = self.path.display();
         ensure!(
             self.read == self.written,
-            "cycle {cycle} of {path}: what was read was not written"
+            "cycle {cycle} of {path}: the bytes read differ from the bytes written"
         );
         Ok(())
     }

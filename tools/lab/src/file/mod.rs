@@ -1,7 +1,7 @@
 //! File I/O: opening, writing, reading and closing files.
 //!
-//! A contender works in a given directory. Its jobs have the form [`Cycles::JOB`]. It answers `operations`, `bytes` (written plus
-//! read), `ns` and `cpu_ns`.
+//! A contender works in a given directory. Its jobs have the format [`Cycles::JOB`]. Its answers
+//! have `operations`, `bytes` (written plus read), `ns` and `cpu_ns`.
 
 mod cycles;
 
@@ -22,7 +22,7 @@ use cycles::Executor;
 
 pub use cycles::Cycles;
 
-/// The bench. All contenders run on one core, and in a directory of the run.
+/// The bench. All contenders run on one core, in a directory of the run.
 pub static BENCH: Definition = Definition {
     name: "file",
     known: &[
@@ -44,10 +44,10 @@ pub static BENCH: Definition = Definition {
     check: Some(check),
 };
 
-/// Checks the open files; the name of the file system.
+/// Reserves the open files, and returns the name of the file system.
 ///
 /// # Errors
-/// Names the invalid value, its limit and a remedy.
+/// Names the invalid value, its limit, and the fix.
 fn check(cells: &[Cell], directory: &Path) -> Result<String> {
     for cell in cells.iter().map(Cycles::of) {
         limits::reserve(cell.workers as usize)?;
@@ -55,7 +55,7 @@ fn check(cells: &[Cell], directory: &Path) -> Result<String> {
     file_system(directory)
 }
 
-/// Names of file systems by their magic numbers: `linux/magic.h`.
+/// Names of file systems by their magic numbers (`linux/magic.h`).
 const FILE_SYSTEMS: [(u32, &str); 8] = [
     (0xef53, "ext4"),
     (0x0102_1994, "tmpfs"),
@@ -67,9 +67,10 @@ const FILE_SYSTEMS: [(u32, &str); 8] = [
     (0x2fc1_2fc1, "zfs"),
 ];
 
-/// The name of the file system, or its magic number if that is unknown.
+/// Returns the name of the file system, or its magic number if the name is unknown.
 fn file_system(dir: &Path) -> Result<String> {
-    let refused = |why| UsageError(format!("TMPDIR {}: {why}; set it elsewhere", dir.display()));
+    let refused =
+        |why| UsageError(format!("TMPDIR {}: {why}; set it to another directory", dir.display()));
     let number = statfs(dir).map_err(refused)?.f_type as u32;
     let known = FILE_SYSTEMS.iter().find(|(magic, _)| *magic == number);
     Ok(known.map_or_else(|| format!("{number:#x}"), |(_, name)| (*name).to_owned()))
@@ -87,7 +88,7 @@ fn metrics() -> Vec<Metric> {
         megabytes(),
         // CPU time chooses the winner, …
         Metric { role: Role::Primary, columns: with_ratio(), ..cpu() },
-        // … and elapsed time must be equal for the control, too.
+        // … and the elapsed time of the control must be equal, too.
         Metric {
             noun: "real".into(),
             role: Role::Checked,
@@ -97,10 +98,10 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// Acts as a contender: answers jobs until there are no more.
+/// Acts as a contender: answers jobs until its input ends.
 ///
 /// # Errors
-/// If the name or a job is invalid, or its work fails.
+/// If the name or a job is invalid, or a job fails.
 pub fn answer_all(name: &str, directory: &Path) -> Result<()> {
     let mut executor = match find_own(&[("threads", false), ("tasks", true)], name)? {
         true => Executor::Tasks(Runtime::new()?),

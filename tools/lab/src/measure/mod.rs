@@ -1,9 +1,11 @@
-//! Measuring a comparison: builds what must be built, starts the contenders, and takes slices.
+//! Measures a comparison: builds peers, starts the contenders, and measures slices.
 //!
-//! Servers are pinned to a core; clients run on another, unless they [share](crate::describe::Placement) all. CPU time is that of a server
-//! and of what it has started, in the measured window: of a client that is a program from its start to its end; requests and latency are
-//! those that the client reports. The first contender runs a second time as the control; one that can run only once, as its port is
-//! always the same or it runs already, is measured twice instead.
+//! Servers are pinned to a core and clients run on another, unless they
+//! [share](crate::describe::Placement) all cores. CPU time is that of a server, and of the
+//! processes that it has started, in the measured window. For a client that is a program, the
+//! window is from its start to its end. Requests and latency are those that the client reports. The
+//! first contender runs a second time as the control. If only one instance can run, because its
+//! port is fixed or it already runs, that instance is measured twice instead.
 
 mod slices;
 mod syscalls;
@@ -27,14 +29,17 @@ use slices::Slices;
 use syscalls::PERF_PROGRAM;
 
 impl Setup {
-    /// Builds what must be built, and starts all contenders.
+    /// Builds peers and starts all contenders.
     ///
     /// # Errors
-    /// If a contender cannot be built or started, none is left, or files cannot be made.
+    /// If a contender cannot be built or started, none is left, or files cannot be created.
     pub fn prepare(mut self) -> Result<Prepared> {
         let temporary = env::temp_dir();
         let scratch = Scratch::within(&temporary).with_context(|| {
-            format!("cannot make a directory in {}: set TMPDIR elsewhere", temporary.display())
+            format!(
+                "cannot create a directory in {}: set TMPDIR to another directory",
+                temporary.display()
+            )
         })?;
         let (loads, mut missing) = available(&self.loads)?;
         let cells: Vec<_> = loads.iter().map(|load| load.cell.clone()).collect();
@@ -79,7 +84,7 @@ impl Setup {
         Ok(Prepared { bench, measure: Box::new(slices), scratch: Some(scratch) })
     }
 
-    /// A contender, ready to be started, or why it is missing.
+    /// Prepares a contender, or returns why it is missing.
     fn prepared(&self, one: &Contender) -> Result<Result<Contender, String>> {
         let prepared = one.clone().prepare(self.peers.as_ref(), self.placement.server(self.cores));
         match prepared {
@@ -90,7 +95,7 @@ impl Setup {
         }
     }
 
-    /// The contenders that are there.
+    /// Collects the available contenders.
     fn gather(
         &self,
         prepared: Vec<Result<Contender, String>>,
@@ -115,7 +120,7 @@ impl Setup {
         Ok((contenders, ready))
     }
 
-    /// The definition of the run, which is kept with its results.
+    /// Returns the definition of the run, which is stored with its results.
     fn bench(&self, contenders: Contenders, loads: &[Load], file_system: Option<String>) -> Bench {
         let Presentation { terms, legend, layout, metrics, mut parameters, .. } =
             self.shown.clone();
@@ -138,14 +143,14 @@ impl Setup {
         }
     }
 
-    /// Whether servers and clients each have a core.
+    /// Returns true if servers and clients each have a core.
     fn uses_both(&self) -> bool {
         let is_job = |load: &Load| matches!(load.client, Client::Job(_));
         self.placement != Placement::Shared && !self.loads.iter().all(is_job)
     }
 }
 
-/// The loads with a client that is installed, and what is left out for want of a program.
+/// Returns the loads whose client is installed, and lines about the others.
 fn available(loads: &[Load]) -> Result<(Vec<Load>, Vec<String>)> {
     let (mut left, mut missing) = (Vec::new(), Vec::new());
     for load in loads {
@@ -158,13 +163,13 @@ fn available(loads: &[Load]) -> Result<(Vec<Load>, Vec<String>)> {
     Ok((left, missing))
 }
 
-/// The reasons why something cannot be counted.
+/// Returns lines about figures that cannot be measured.
 fn not_counted(contenders: &[Contender], counts_calls: bool) -> Vec<String> {
     let perf = counts_calls.then(|| find_installed(PERF_PROGRAM).err()).flatten();
     let perf = perf.map(|why| format!("system calls are not counted: {why}"));
     let hidden = contenders.iter().filter(|one| !one.is_visible()).map(|one| {
         format!(
-            "CPU time and memory of {} are not known: no process of this user listens there; requests/s decide",
+            "CPU time and memory of {} are unknown, because no process of this user listens there: requests/s decide",
             one.name
         )
     });
@@ -182,7 +187,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(20);
     const FIRST_SLICE: Slice = Slice { round: 0, cell: 0, contender: 0 };
 
-    /// A shell that reads jobs, of which there are two.
+    /// Starts a shell that reads jobs, in two cells.
     fn program(script: &str, timeout: Duration) -> Box<dyn Measure> {
         let core = annulus_load::affinity::allowed().expect("the cores")[0];
         let cores = Cores { server: core, load: core };
@@ -213,8 +218,7 @@ mod tests {
     #[test]
     fn an_answer_without_a_required_number_is_quoted() {
         for wrong in ["4 80 7", r#"{"n":0}"#, r#"{"m":1}"#, r#"{"n":"x"}"#] {
-            let expected =
-                format!("its answer to `1` makes no sense: `{wrong}`; it printed nothing");
+            let expected = format!("its answer to `1` is not valid: `{wrong}`; it printed nothing");
             assert_eq!(
                 error(&format!("read n; echo \"{}\"", wrong.replace('"', "\\\""))),
                 expected
@@ -231,7 +235,7 @@ mod tests {
         assert_eq!(outcome, Err("no answer to `1` within 1ms; it printed nothing".into()));
     }
 
-    /// The first process ends at its second job; the one after it does, too.
+    /// Each process ends at its second job.
     #[test]
     fn a_contender_that_failed_is_restarted() {
         let mut twice = program(r#"read n; echo "{\"n\":1}"; read n; exit 3"#, TIMEOUT);

@@ -1,4 +1,4 @@
-//! The slices of a comparison: contenders as processes, and a client for each slice.
+//! Measures the slices of a comparison: contenders as processes, and a client for each slice.
 
 use std::collections::BTreeMap;
 
@@ -14,28 +14,30 @@ use crate::process::ProcessError;
 use crate::server::{UsageObserver, one_line};
 use crate::start::{Fixture, Running, start};
 
-/// All contenders of a comparison.
+/// The contenders of a comparison, and what measuring them needs.
 #[derive(Debug)]
 pub(super) struct Slices {
     pub(super) setup: Setup,
-    /// The running servers by contender and service, each with the round in which it was started.
+    /// The running contenders by contender and service, each with the round in which it was
+    /// started.
     pub(super) running: BTreeMap<(usize, String), (usize, Running)>,
-    /// The control is the last.
+    /// All contenders, the control last.
     pub(super) contenders: Vec<Contender>,
     pub(super) loads: Vec<Load>,
     pub(super) clients: Clients,
     pub(super) fixture: Fixture,
-    /// The contender that rates are relative to.
+    /// The contender that relative rates refer to.
     pub(super) baseline: usize,
-    /// The baseline's answers a second in a closed loop, once that has been measured.
+    /// The baseline's answers per second in a closed loop, once measured.
     pub(super) capacity: Option<f64>,
 }
 
 impl Slices {
-    /// Starts every contender. All stay up: an idle one uses no CPU time.
+    /// Starts every contender. All keep running, since an idle one uses no CPU time.
     ///
     /// # Errors
-    /// If one does not start, two would be measured as one, or one does not answer although it must.
+    /// If one does not start, two listen at the same address, or one does not answer although it
+    /// must.
     pub(super) fn start(&mut self) -> Result<()> {
         for contender in 0..self.contenders.len() {
             for cell in 0..self.loads.len() {
@@ -46,7 +48,8 @@ impl Slices {
         if self.setup.missing == MissingPolicy::Refuse { self.try_out() } else { Ok(()) }
     }
 
-    /// Connections to an address at which two listen would be spread over both. A server that picks a free port, or is given one, has its own.
+    /// Refuses two contenders at the same address, where connections would be spread over both. A
+    /// server that picks a free port, or is given one, has its own address.
     fn check_addresses(&self) -> Result<()> {
         let fixed =
             self.running.iter().filter(|((index, _), _)| !self.contenders[*index].can_run_twice());
@@ -66,10 +69,11 @@ impl Slices {
         Ok(())
     }
 
-    /// Loads every server shortly by every kind of load, so that what cannot work is reported before the first round.
+    /// Loads every server briefly with every load, so that failures are reported before the first
+    /// round.
     ///
     /// # Errors
-    /// Names the server, the load, and the error.
+    /// Names the server, the load and the error.
     fn try_out(&mut self) -> Result<()> {
         for contender in 0..self.contenders.len() {
             for cell in 0..self.loads.len() {
@@ -86,7 +90,7 @@ impl Slices {
                     (Slice { round: 0, cell, contender }, self.clients.for_trial());
                 let address = self.running(slice)?.address.clone();
                 let tried = for_trial.run(&load, address.as_ref(), rate, &mut ());
-                // A slow server has answered nothing in so short a time.
+                // A slow server may not answer within so short a time.
                 let tried =
                     tried.or_else(|_| self.clients.run(&load, address.as_ref(), rate, &mut ()));
                 self.running(slice)?.outcome(tried).map_err(|why| {
@@ -99,7 +103,8 @@ impl Slices {
         Ok(())
     }
 
-    /// The contender whose process is measured for this one: itself, or for a control the first one, if two cannot run at once.
+    /// Returns the contender whose process is measured for this one: itself, or the first contender
+    /// for a control if two cannot run at once.
     fn host(&self, contender: usize) -> usize {
         let is_control = contender + 1 == self.contenders.len() && contender > 0;
         if is_control && !self.contenders[0].can_run_twice() { 0 } else { contender }
@@ -109,7 +114,8 @@ impl Slices {
         (self.host(slice.contender), self.loads[slice.cell].service.clone())
     }
 
-    /// The process of a slice; a new one if it has served its rounds, or has ended.
+    /// Returns the process for a slice, and starts a new one if the old one has served its rounds
+    /// or has ended.
     fn running(&mut self, slice: Slice) -> Result<&mut Running, ProcessError> {
         let key = self.key(slice);
         let contender = &self.contenders[key.0];
@@ -117,7 +123,7 @@ impl Slices {
         let is_worn = |since: usize| contender.can_run_twice() && slice.round - since >= max_time;
         let is_fit = |(since, one): &mut (usize, Running)| !is_worn(*since) && !one.has_ended();
         if !self.running.get_mut(&key).is_some_and(is_fit) {
-            // The old one ends first.
+            // The old process ends first.
             self.running.remove(&key);
             let one = start(contender, &key.1, self.setup.start_timeout, &mut self.fixture)?;
             self.running.insert(key.clone(), (slice.round, one));
@@ -125,7 +131,7 @@ impl Slices {
         Ok(&mut self.running.get_mut(&key).expect("inserted above").1)
     }
 
-    /// The rate of an open loop; none of a closed one.
+    /// Returns the rate of an open loop, or `None` for a closed one.
     fn rate(&mut self, slice: Slice) -> Result<Option<f64>, String> {
         match self.loads[slice.cell].pace {
             Pace::Closed => Ok(None),
@@ -134,7 +140,8 @@ impl Slices {
         }
     }
 
-    /// The rate that shares are shares of: the baseline's in a closed loop of the same kind, measured for the first that asks.
+    /// Returns the rate that shares refer to: the baseline's in a closed loop of the same kind. It
+    /// is measured on first use.
     fn capacity(&mut self, slice: Slice) -> Result<f64, String> {
         if self.capacity.is_none() {
             let closed = self.loads[slice.cell].closed(1);
@@ -146,7 +153,7 @@ impl Slices {
         Ok(self.capacity.unwrap_or_default())
     }
 
-    /// A slice, by a process that runs: an answer to a job, or what a client reports.
+    /// Measures a slice with a running process: the answer to a job, or the report of a client.
     fn slice(&mut self, slice: Slice) -> Outcome {
         let rate = self.rate(slice)?;
         let client = self.loads[slice.cell].client.clone();
@@ -160,7 +167,7 @@ impl Slices {
         }
     }
 
-    /// A server under its load.
+    /// Measures a server under its load.
     fn loaded(
         &mut self,
         slice: Slice,
@@ -182,7 +189,7 @@ impl Slices {
         };
         let is_first =
             slice.round == 0 && self.setup.counts_calls() && find_installed(PERF_PROGRAM).is_ok();
-        // A run of its own counts the system calls of a request.
+        // An additional run counts the system calls per request.
         if let Some(pid) = pid.filter(|_| is_first) {
             let mut calls = SystemCalls::new(pid, &self.clients.directory);
             let run = self.clients.run(load, address.as_ref(), rate, &mut calls);
@@ -198,14 +205,15 @@ impl Slices {
 impl Measure for Slices {
     fn measure(&mut self, slice: Slice) -> Outcome {
         let outcome = self.slice(slice);
-        // An answer that comes late must not be taken for that of another job. A server is started anew once it has ended.
+        // A late answer must not be taken as the answer to another job. Servers are restarted only
+        // once they have ended.
         if outcome.is_err() && matches!(self.loads[slice.cell].client, Client::Job(_)) {
             self.running.remove(&self.key(slice));
         }
         outcome
     }
 
-    /// The memory of each contender: that of one of its servers.
+    /// Returns the memory of each contender, taken from one of its servers.
     fn memory(&self) -> Vec<Option<Memory>> {
         let of = |contender| {
             let host = self.host(contender);

@@ -1,4 +1,4 @@
-//! A server's system calls while a load measures it, counted by perf.
+//! Counts a server's system calls with perf while a load measures it.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -10,13 +10,14 @@ use annulus_load::Observer;
 use crate::child;
 use crate::process_tree;
 
-/// The program that counts.
+/// The program that counts system calls.
 pub(super) const PERF_PROGRAM: &str = "perf";
 
-/// The event that perf counts as system calls.
+/// The perf event of a system call.
 const SYSCALL_EVENT: &str = "raw_syscalls:sys_enter";
 
-/// Counts from the opening of the window to its closing. Counting slows each call down, so a slice is either counted or measured.
+/// A counter for the measured window. Counting slows each call down, so a slice is either counted
+/// or measured.
 #[derive(Debug)]
 pub(super) struct SystemCalls {
     pid: u32,
@@ -26,25 +27,28 @@ pub(super) struct SystemCalls {
 }
 
 impl SystemCalls {
-    /// A counter for this server, and for those that it has started; perf writes to the directory.
+    /// Creates a counter for this server and the processes that it has started. perf writes to the
+    /// directory.
     pub(super) fn new(pid: u32, directory: &Path) -> SystemCalls {
         SystemCalls { pid, output: directory.join("counts"), perf: None, counted: None }
     }
 
-    /// How many there were; `None` without perf or the right to use it.
+    /// Returns the count; `None` without perf or the permission to use it.
     pub(super) fn counted(&self) -> Option<f64> {
         self.counted
     }
 
-    /// Starts perf. A server that has a process for each connection has ended some before perf looks, which refuses then: it counts
-    /// those that the first process starts from now on.
+    /// Starts perf. perf refuses to start if one of the processes has already ended, as can happen
+    /// to a server with a process per connection. In that case it counts only the first process and
+    /// those that it starts from now on.
     fn start(&self) -> io::Result<Child> {
         let (root, others) = process_tree::of(self.pid);
         let all: Vec<_> = others.iter().chain([&root]).map(u32::to_string).collect();
         self.attach(&all.join(",")).or_else(|_| self.attach(&root.to_string()))
     }
 
-    /// Starts perf, which counts until `cat` ends. Once that has passed on a byte, perf counts.
+    /// Starts perf, which counts until `cat` ends. perf is counting once `cat` has passed on a
+    /// byte.
     fn attach(&self, pids: &str) -> io::Result<Child> {
         let mut perf = Command::new(PERF_PROGRAM);
         perf.args(["stat", "-x,", "-e", SYSCALL_EVENT, "-p", pids, "-o"]).arg(&self.output);
@@ -53,14 +57,14 @@ impl SystemCalls {
         let mut perf = child::spawn(perf)?;
         let passed_on = pass_on(&mut perf);
         if passed_on.is_err() {
-            // It ends with its input.
+            // `cat`, and with it perf, ends at the end of its input.
             drop(perf.stdin.take());
             perf.wait()?;
         }
         passed_on.map(|()| perf)
     }
 
-    /// Ends perf, and reads its count.
+    /// Ends perf and reads its count.
     fn stop(&self, mut perf: Child) -> Option<f64> {
         drop(perf.stdin.take());
         perf.wait().ok()?;
@@ -87,7 +91,7 @@ fn pass_on(perf: &mut Child) -> io::Result<()> {
     output.read_exact(&mut [0])
 }
 
-/// The first field of the line of the event.
+/// Returns the first field of the line of the event.
 fn count(text: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.contains(SYSCALL_EVENT))?;
     line.split(',').next()?.parse().ok()

@@ -1,7 +1,8 @@
-//! NOP throughput: operations per second of a ring, by queue size and by how it is used.
+//! NOP throughput: operations per second of a ring, by queue size and by how the ring is used.
 //!
-//! The job of a contender is `ENTRIES SECONDS`: with a ring of this size, after a warm-up, it fills the queue, submits
-//! it by one call and takes every completion, repeatedly for this time. It answers `operations`, `ns` and `cpu_ns`.
+//! The job of a contender is `ENTRIES SECONDS`. After a warm-up, and for this many seconds, it
+//! repeatedly fills a queue of this size, submits it with one call, and takes every completion. It
+//! answers `operations`, `ns` and `cpu_ns`.
 
 mod work;
 
@@ -32,12 +33,13 @@ pub static BENCH: Definition = Definition {
     required: &["operations", "ns", "cpu_ns"],
     layout: Layout::Matrix,
     slices: Some([Duration::from_millis(50), Duration::from_millis(30)]),
-    // Contenders warm up for a fifth.
+    // Contenders warm up for a fifth of the slice.
     job: |cell, slice| (cell.timed_job(slice), slice + ANSWER_TIMEOUT_SLACK, slice * 6 / 5),
     check: None,
 };
 
-/// How much longer than its slice an answer may take: for the warm-up, and for a machine that is slow at times.
+/// How much longer than its slice an answer may take: for the warm-up, and on a temporarily slow
+/// machine.
 const ANSWER_TIMEOUT_SLACK: Duration = Duration::from_secs(10);
 
 fn metrics() -> Vec<Metric> {
@@ -56,7 +58,7 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// The cell for a queue size.
+/// Returns the cell for a queue size.
 pub fn cell(entries: u32) -> Cell {
     Cell::new([("entries", u64::from(entries).into())])
 }

@@ -1,4 +1,4 @@
-//! Our own contenders.
+//! Our own contenders for NOP throughput.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,17 +17,17 @@ use crate::usage_error::{UsageError, find_own};
 /// The largest submission queue that the kernel supports.
 pub const MAX_ENTRIES: u32 = 32_768;
 
-/// Least operations between two readings of the clock.
+/// The minimum number of operations between two readings of the clock.
 const OPERATIONS_PER_CLOCK_READ: u64 = 4096;
 
-/// Measures with so many entries.
+/// Measures with this many entries.
 type ContenderFn = fn(u32, Meter) -> Result<Sample>;
 
-/// The contenders: the ring alone; the ring with a slot per operation, which each completion looks up by its token; and the
-/// runtime, with a task woken by each completion.
+/// The contenders: the ring alone; the ring with a slot per operation, which each completion looks
+/// up by its token; and the runtime, with a task that each completion wakes.
 const CONTENDERS: [(&str, ContenderFn); 3] = [("ring", ring), ("lookup", lookup), ("task", task)];
 
-/// Acts as a contender: answers jobs until there are no more.
+/// Acts as a contender: answers jobs until its input ends.
 ///
 /// # Errors
 /// If the name or a job is invalid, or a ring is not available.
@@ -67,7 +67,7 @@ fn ring(entries: u32, mut meter: Meter) -> Result<Sample> {
     }
 }
 
-/// Each operation has a slot, and each completion looks it up, as in the runtime.
+/// Measures the ring with a slot per operation, which each completion looks up as in the runtime.
 fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
     let mut ring = small_ring(entries)?;
     let mut slots = Slab::new();
@@ -94,7 +94,7 @@ fn lookup(entries: u32, mut meter: Meter) -> Result<Sample> {
     }
 }
 
-/// A task per entry, which its completion wakes to submit again.
+/// Measures the runtime with a task per entry, which each completion wakes to submit again.
 fn task(entries: u32, meter: Meter) -> Result<Sample> {
     let driver = annulus::DriverChoice::Uring;
     let builder = Runtime::builder().driver(driver).sq_entries(entries).cq_entries(2 * entries);
@@ -118,7 +118,7 @@ fn task(entries: u32, meter: Meter) -> Result<Sample> {
     })?
 }
 
-/// A ring whose completion queue holds the completions of one turn.
+/// Builds a ring whose completion queue holds one submission queue's completions.
 fn small_ring(entries: u32) -> Result<Ring> {
     Ok(Ring::builder().entries(entries).completions(entries).build()?)
 }
@@ -143,13 +143,14 @@ impl Meter {
         Meter { window, operations: 0, next_reading: 0, created, opened: None, closed: None }
     }
 
-    /// Counts the operations of a turn, all of which must have completed. False at the end.
+    /// Counts the completed operations of one submission, which must be all of its entries. Returns
+    /// false at the end.
     fn count(&mut self, completed: u64, entries: u32) -> Result<bool> {
         ensure!(completed == u64::from(entries), "{completed} completions of {entries} entries");
         Ok(self.keeps_running(completed))
     }
 
-    /// Counts operations. False at the end.
+    /// Counts operations. Returns false at the end.
     #[inline]
     fn keeps_running(&mut self, operations: u64) -> bool {
         self.operations += operations;
@@ -164,7 +165,7 @@ impl Meter {
             None if (now.0 - self.created).wall >= self.window / 5 => self.opened = Some(now),
             Some((opened, _)) if (now.0 - opened).wall >= self.window => {
                 self.closed.get_or_insert(now);
-                // Makes every other task stop at its next operation, too.
+                // Makes all other tasks stop at their next operation.
                 self.next_reading = 0;
             }
             _ => {}
@@ -172,10 +173,10 @@ impl Meter {
         self.closed.is_none()
     }
 
-    /// The result, after the end.
+    /// Returns the result, after the end.
     fn sample(&self) -> Sample {
         let window = self.opened.zip(self.closed);
-        let ((from, before), (to, after)) = window.expect("taken when the window has closed");
+        let ((from, before), (to, after)) = window.expect("the window has closed");
         (to - from).sample(after - before)
     }
 }

@@ -1,4 +1,4 @@
-//! The chart of a run: the ratio with its interval, a row a cell.
+//! The chart of a run: ratios with their intervals, a row per cell.
 
 use std::ops::Range;
 
@@ -7,10 +7,11 @@ use annulus_page::{Axis, Figure, IntervalChart, IntervalRow, text};
 
 use crate::bench::{Report, RivalComparison};
 
-/// The colours of a row: better, worse, and what is undecided or the same.
+/// The colours of a row: better, worse, and everything else.
 const ROW_COLOURS: [usize; 3] = [2, 1, 5];
 
-/// The contender that the run is about, against the best of its rivals in each cell, by the primary metric; none with a single contender.
+/// Returns the chart of the subject against its best rival in each cell, by the primary metric;
+/// `None` with a single contender.
 pub(super) fn ratios(report: &Report) -> Option<Figure> {
     let metric = report.settings.primary()?;
     let name = &report.against.first()?.contender;
@@ -27,7 +28,7 @@ pub(super) fn ratios(report: &Report) -> Option<Figure> {
     let rows: Vec<IntervalRow> = report.against.iter().map(row).collect();
     let ends = rows.iter().flat_map(|row| {
         let interval = row.interval.clone().unwrap_or(row.value..row.value);
-        // A very wide interval must not hide the others.
+        // A very wide interval must not make the others unreadable.
         [interval.start, interval.end, row.value].map(|end| end.clamp(0.1, 10.0))
     });
     let range =
@@ -35,8 +36,8 @@ pub(super) fn ratios(report: &Report) -> Option<Figure> {
     let chart = IntervalChart {
         title: format!("{}: {name} ÷ its best rival in each cell", metric.noun),
         note: format!(
-            "Left of 1 {name} is better, right of 1 worse: green and orange, if the cell has that verdict; else grey. The \
-             intervals hold together in 95 % of runs. A row names the rival: the best contender that is not annulus."
+            "{name} is better left of 1 and worse right of 1. Cells with that verdict are green or orange, all others grey. The \
+             intervals are jointly valid in 95 % of runs. A row names the best rival, a contender that is not annulus."
         ),
         x: Axis::linear("ratio of costs", range, text::number),
         marks: vec![1.0],

@@ -1,15 +1,17 @@
-//! A row for each figure, as comma-separated values.
+//! Comma-separated values: a row for each figure.
 
 use super::Document;
 use crate::bench::{Cell, Figure, Metric, Row};
 
-/// The columns behind the numbers of a metric.
+/// The columns after the numbers of a metric.
 const LAST_COLUMNS: [&str; 4] = ["slices", "failed", "error", "finished"];
 
 impl Document<'_> {
-    /// A row for each contender, cell and metric, below a row with the names of the columns: the contender, each parameter of the cells,
-    /// the metric, its value with the interval of its median, its best round, the ratio to the baseline with its interval, and how many slices were
-    /// accepted and failed, with the first reason. Missing values are empty.
+    /// Returns a row for each contender, cell and metric, below a row of column names: the
+    /// contender, each parameter of the cells, the metric, its value with the interval of its
+    /// median, its best round, the ratio to the baseline with its interval, how many slices were
+    /// accepted and failed, the first error, and whether the run is finished. Missing values are
+    /// empty.
     pub fn csv(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in self.report.settings.cells.iter().flat_map(Cell::parameters) {
@@ -38,7 +40,7 @@ impl Document<'_> {
     }
 }
 
-/// The contender, and the values of the parameters with these names.
+/// Returns the contender, and its cell's values of these parameters.
 fn first(row: &Row, names: &[&str]) -> impl Iterator<Item = String> {
     let parameter = |name: &&str| {
         let mut parameters = row.cell.parameters();
@@ -53,7 +55,7 @@ fn number(number: Option<f64>) -> String {
     number.filter(|number| number.is_finite()).map_or(String::new(), |number| number.to_string())
 }
 
-/// Cells with a comma, a quotation mark or an end of line are quoted.
+/// Joins fields to a line. Fields with a comma, a quotation mark or a line break are quoted.
 fn line(cells: impl Iterator<Item = String>) -> String {
     let quoted = |cell: String| match cell.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),

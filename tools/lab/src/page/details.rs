@@ -1,4 +1,4 @@
-//! Details of a run beside its figures: the machine, the commands, missing contenders.
+//! Details of a run other than its figures: the machine, the commands, missing contenders.
 
 use annulus_page::{Block, Table, text};
 
@@ -6,7 +6,7 @@ use super::Document;
 use crate::environment::Environment;
 use crate::process::Spec;
 
-/// The table of names and values, without those that are empty.
+/// Returns a table of names and values, without empty values.
 fn facts(rows: impl IntoIterator<Item = (String, String)>) -> Block {
     let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
     Block::Table(Table {
@@ -20,12 +20,12 @@ fn line(words: &[String]) -> String {
 }
 
 impl Document<'_> {
-    /// The contenders that are missing here, with how to get each.
+    /// Returns the missing contenders, with how to install each.
     pub(super) fn missing(&self) -> Vec<Block> {
         self.report.settings.contenders.missing.iter().cloned().map(Block::Text).collect()
     }
 
-    /// One sentence for each cell.
+    /// Returns a sentence for each cell.
     pub(super) fn verdicts(&self) -> Option<Block> {
         let row = |verdict: &crate::bench::CellVerdict| {
             vec![verdict.cell.to_string(), verdict.text.clone()]
@@ -34,7 +34,7 @@ impl Document<'_> {
         (!rows.is_empty()).then(|| Block::Table(Table { head: Vec::new(), rows }))
     }
 
-    /// The command, the commands of the contenders, and how it was measured.
+    /// Returns the command, the commands of the contenders, and the plan.
     pub(super) fn commands(&self) -> Vec<Block> {
         let settings = &self.report.settings;
         let command = line(&self.report.environment.command_line);
@@ -66,7 +66,7 @@ impl Document<'_> {
         vec![Block::Code(command), facts(contenders), facts(plan.into_iter().chain(parameters))]
     }
 
-    /// Where it ran; and where the published figures were measured.
+    /// Returns where it ran, and where the published figures were measured.
     pub(super) fn host(&self) -> Vec<Block> {
         let Environment {
             kernel,

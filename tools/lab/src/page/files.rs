@@ -1,4 +1,4 @@
-//! Documents of files of results: written beside them, or shown when they are asked for.
+//! Documents of results files, written beside the files or rendered on request.
 
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
@@ -13,10 +13,10 @@ use crate::bench::Report;
 use crate::results::{Results, run_name};
 use crate::suite::SuiteReport;
 
-/// The name of the index, without what follows the dot.
+/// The name of the index, without its extension.
 const INDEX_NAME: &str = "index";
 
-/// The results of a file, with all that is computed of them.
+/// The results of a file, with everything computed from them.
 #[derive(Clone, Debug)]
 pub struct LoadedRun {
     name: String,
@@ -26,10 +26,10 @@ pub struct LoadedRun {
 }
 
 impl LoadedRun {
-    /// Reads a file of results, finished or not.
+    /// Reads a results file, finished or not.
     ///
     /// # Errors
-    /// As [`Results::read`].
+    /// The errors of [`Results::read`].
     pub fn read(path: &Path) -> Result<LoadedRun> {
         let results = Results::read(path)?;
         Ok(LoadedRun {
@@ -40,7 +40,7 @@ impl LoadedRun {
         })
     }
 
-    /// Returns the document of these results, which links to these forms of itself.
+    /// Returns the document of these results, with links to these forms of it.
     pub fn document<'a>(&'a self, forms: &'a [Form]) -> Document<'a> {
         let LoadedRun { name, report, suite, is_finished } = self;
         Document { name, report, suite: suite.as_ref(), is_finished: *is_finished, forms }
@@ -52,29 +52,30 @@ impl LoadedRun {
 pub struct WrittenPages {
     /// The pages, the indexes last.
     pub pages: Vec<PathBuf>,
-    /// A line for each file that cannot be read, which the index names too.
+    /// A line for each file that cannot be read. The index lists these files, too.
     pub unreadable: Vec<String>,
 }
 
-/// The files of results in a directory, by name.
+/// Returns the results files in a directory, sorted by name.
 ///
 /// # Errors
 /// If it cannot be read.
 pub fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
     let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
-    // Nothing that is no file is opened: a FIFO would keep its reader.
+    // Only regular files are opened, because opening a FIFO would block.
     files.retain(|path| run_name(path).is_some() && path.is_file());
     files.sort();
     Ok(files)
 }
 
-/// Writes the documents of these results files in the given forms, and an index, to the directory `out`, which is created
-/// if it does not exist. Without `out` they are written beside each results file, and the index also lists other runs in
-/// that directory. Each file is replaced as a whole.
+/// Writes the documents of these results files in the given forms, and an index, to the directory
+/// `out`, which is created if it does not exist. Without `out` they are written beside each results
+/// file, and the index also lists other runs in that directory. Each file is replaced as a whole.
 ///
 /// # Errors
-/// If a file cannot be written, or if two would have one name. A file that cannot be read is no error here.
+/// If a file cannot be written, or two would have the same name. Results files that cannot be read
+/// are reported in [`WrittenPages`].
 pub fn write(results: &[PathBuf], out: Option<&Path>, forms: &[Form]) -> Result<WrittenPages> {
     check_names(results, out)?;
     let mut written = WrittenPages { pages: Vec::new(), unreadable: Vec::new() };
@@ -83,7 +84,7 @@ pub fn write(results: &[PathBuf], out: Option<&Path>, forms: &[Form]) -> Result<
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = out.or(parent).unwrap_or(Path::new(".")).to_owned();
         fs::create_dir_all(&directory)
-            .with_context(|| format!("cannot make {}", directory.display()))?;
+            .with_context(|| format!("cannot create {}", directory.display()))?;
         let run = match LoadedRun::read(path) {
             Ok(loaded) => {
                 let document = loaded.document(forms);
@@ -109,13 +110,13 @@ pub fn write(results: &[PathBuf], out: Option<&Path>, forms: &[Form]) -> Result<
     Ok(written)
 }
 
-/// The index of these runs, and of others whose results are in the directory.
+/// Writes the index of these runs and, `with_others`, of other runs in the directory.
 fn write_index(directory: &Path, mut runs: Vec<IndexEntry>, with_others: bool) -> Result<PathBuf> {
     if with_others {
         let files = files(directory).unwrap_or_default();
         let is_new = |path: &&PathBuf| runs.iter().all(|run| run.name != stem(path));
         let others: Vec<IndexEntry> = files.iter().filter(is_new).map(|path| list(path)).collect();
-        // Only runs that have a page are listed.
+        // Of the others, only runs that have a page are listed.
         let has_page = |run: &IndexEntry| file(directory, &run.name, Form::Html).exists();
         runs.extend(others.into_iter().filter(has_page));
     }
@@ -133,13 +134,13 @@ fn list(path: &Path) -> IndexEntry {
     }
 }
 
-/// No two files of results may have their documents in one place, and none in that of the index.
+/// Refuses results files whose documents would overwrite each other or the index.
 fn check_names(results: &[PathBuf], out: Option<&Path>) -> Result<()> {
     for (place, path) in results.iter().enumerate() {
         let name = stem(path);
         ensure!(
             name != INDEX_NAME,
-            "{}: its page would be the index: give it another name",
+            "{}: its page would overwrite the index: rename the file",
             path.display()
         );
         let same = results[..place].iter().find(|other| {
@@ -148,7 +149,7 @@ fn check_names(results: &[PathBuf], out: Option<&Path>) -> Result<()> {
         if let Some(other) = same {
             let [a, b] = [other, path].map(|path| path.display());
             anyhow::bail!(
-                "{a} and {b} would have one page, {name}.html: name a directory for each"
+                "{a} and {b} would have one page, {name}.html: use a separate --out for each"
             );
         }
     }
@@ -159,37 +160,39 @@ fn file(directory: &Path, name: &str, form: Form) -> PathBuf {
     directory.join(format!("{name}.{}", form.extension()))
 }
 
-/// Returns the name of the run, or of the file without its extension if it is not named like a results file.
+/// Returns the name of the run, or of the file without its extension if it is not named like a
+/// results file.
 fn stem(path: &Path) -> String {
     let name = run_name(path).map(Into::into);
     name.unwrap_or_else(|| path.file_stem().unwrap_or_default().to_string_lossy().into_owned())
 }
 
-/// The last part of the directory's absolute path; `Results` for the root.
+/// Returns the last part of the directory's absolute path, or `Results` for the root.
 fn title(directory: &Path) -> String {
     let path = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     path.file_name().map_or("Results".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Writes a file beside this one, and renames it to take its place.
+/// Replaces a file as a whole: writes a temporary file beside it, and renames that.
 fn save(path: &Path, text: &str) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
     let beside = path.with_file_name(name);
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
-        // A file that is incomplete is not left there.
+        // Do not leave an incomplete file behind.
         let _ = fs::remove_file(&beside);
     }
     written.with_context(|| {
         format!(
-            "cannot write {}: make room, or choose another directory with --out",
+            "cannot write {}: free space, or choose another directory with --out",
             path.display()
         )
     })
 }
 
-/// Documents of all files of results in a directory, made when they are asked for. A document is kept until its file changes.
+/// The documents of all results files in a directory, rendered on request. The loaded results are
+/// cached until their file changes.
 #[derive(Debug)]
 pub struct ResultsDirectory {
     path: PathBuf,
@@ -198,26 +201,26 @@ pub struct ResultsDirectory {
 
 #[derive(Debug)]
 struct CachedRun {
-    /// The length and the time of the file that was read.
+    /// The length and the modification time of the file that was read.
     stamp: Option<FileStamp>,
     loaded: Result<Arc<LoadedRun>, String>,
 }
 
 type FileStamp = (u64, std::time::SystemTime);
 
-/// A document that was asked for.
+/// A rendered document.
 #[derive(Clone, Debug)]
 pub struct RenderedPage {
     /// The media type of the text.
     pub media_type: &'static str,
     /// The text of the document.
     pub text: String,
-    /// Whether the document may change soon: a run is not finished.
+    /// Whether the document may change soon, because a run is not finished.
     pub is_unfinished: bool,
 }
 
 impl ResultsDirectory {
-    /// The directory at this path.
+    /// Opens the directory at this path.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -226,8 +229,9 @@ impl ResultsDirectory {
         Ok(ResultsDirectory { path: path.to_owned(), kept: Mutex::default() })
     }
 
-    /// The document at a path of an address, such as `/nop.html`, and the index at `/`; none if there is no such one. Only names of files
-    /// of results in this directory are known: a path that leads elsewhere is none of them.
+    /// Returns the document at a URL path such as `/nop.html`, or the index at `/`; `None` if it
+    /// does not exist. Only names of results files in this directory are known, so no path can lead
+    /// elsewhere.
     ///
     /// # Errors
     /// If the directory or the file cannot be read.
@@ -239,7 +243,7 @@ impl ResultsDirectory {
         }
         for file in &files {
             for form in Form::ALL {
-                // As pages have it, and as it is typed: `+` is not escaped then.
+                // Links escape characters such as `+`, but people type them as they are.
                 let typed = format!("{}.{}", stem(file), form.extension());
                 let names = [super::address(&stem(file), form), typed];
                 if path.strip_prefix('/').is_some_and(|asked| names.iter().any(|it| it == asked)) {
@@ -273,7 +277,8 @@ impl ResultsDirectory {
         })
     }
 
-    /// The contents of the file, read anew if it has changed. The lock is not held meanwhile: several readers may do the same work.
+    /// Returns the contents of the file, read again if it has changed. The lock is not held while
+    /// reading, so several requests may read the same file.
     fn load(&self, path: &Path) -> Result<Arc<LoadedRun>, String> {
         let name = stem(path);
         let now = fs::metadata(path).ok().and_then(|metadata| stamp(&metadata));

@@ -10,19 +10,19 @@ use crate::environment::Environment;
 /// A run in an index.
 #[derive(Clone, Debug)]
 pub struct IndexEntry {
-    /// The name of its file of results, without what follows the dot.
+    /// The name of its results file, without the extension.
     pub name: String,
     title: String,
     note: String,
     text: String,
-    /// The mean distance of each contender from the best of each cell with a verdict.
+    /// The mean distance of each contender from the best, over the cells with a verdict.
     means: Vec<(String, f64)>,
-    /// Whether the run is finished; none if the file cannot be read.
+    /// Whether the run is finished; `None` if the file cannot be read.
     is_finished: Option<bool>,
 }
 
 impl IndexEntry {
-    /// A run that can be shown.
+    /// Creates the entry of a readable run.
     pub fn new(document: &Document<'_>) -> IndexEntry {
         let state = if document.is_finished { "finished" } else { "unfinished" };
         let Environment { time, kernel, cpu, version, commit, .. } = &document.report.environment;
@@ -39,7 +39,7 @@ impl IndexEntry {
         }
     }
 
-    /// A run that cannot be read, with the reason.
+    /// Creates the entry of a run that cannot be read, with the reason.
     pub fn unreadable(name: &str, why: &str) -> IndexEntry {
         IndexEntry {
             name: name.to_owned(),
@@ -51,7 +51,7 @@ impl IndexEntry {
         }
     }
 
-    /// Whether the run is finished, or cannot be read.
+    /// Returns true if the run is finished or cannot be read.
     pub(super) fn is_finished(&self) -> bool {
         self.is_finished != Some(false)
     }
@@ -70,7 +70,8 @@ fn means(report: &Report) -> Vec<(String, f64)> {
     first.map_or(Vec::new(), |envelope| envelope.contenders.iter().filter_map(mean).collect())
 }
 
-/// Every run, with how far each contender is from the best of each cell, in the mean. Contenders of one run only are named in its row.
+/// Returns a row for each run, with the mean distance of each contender from the best of each cell.
+/// Contenders of a single run are listed in its row.
 fn matrix(runs: &[IndexEntry]) -> Option<Matrix> {
     let count = |name: &str| {
         runs.iter().filter(|run| run.means.iter().any(|(known, _)| known == name)).count()
@@ -101,8 +102,8 @@ fn matrix(runs: &[IndexEntry]) -> Option<Matrix> {
     let rows: Vec<MatrixRow> = runs.iter().filter(|run| !run.means.is_empty()).map(row).collect();
     let head = [""].into_iter().chain(columns.iter().copied()).chain(["others"]);
     (!rows.is_empty()).then(|| Matrix {
-        title: "× the best of each cell, in the mean".into(),
-        note: "1 is the best of every cell. Only cells with a verdict count; annulus is bold."
+        title: "× the best of each cell, on average".into(),
+        note: "1 is the best in every cell. Only cells with a verdict count; annulus is bold."
             .into(),
         key: steps(),
         head: head.map(str::to_owned).collect(),
@@ -110,7 +111,8 @@ fn matrix(runs: &[IndexEntry]) -> Option<Matrix> {
     })
 }
 
-/// The page that lists these runs, as HTML or as Markdown. The runs are in files beside it.
+/// Returns the page that lists these runs, as Markdown or HTML. The pages of the runs are in files
+/// beside it.
 pub fn index(title: &str, runs: &[IndexEntry], form: Form) -> String {
     let entries = runs.iter().map(|run| run.entry(form)).collect();
     let compared = matrix(runs).map(|of| Section::new("By contender", vec![Block::Matrix(of)]));

@@ -1,6 +1,8 @@
-//! The report of a run as a page, as Markdown, as CSV and as JSON, and the index of several (ADR 0048).
+//! The report of a run as a page, as Markdown, as CSV and as JSON, and the index of several (ADR
+//! 0048).
 //!
-//! A [`Document`] is what all of these are made of. It needs no file: a report in memory is enough.
+//! All of these are rendered from a [`Document`], which needs no file: a report in memory is
+//! enough.
 //!
 //! ```
 //! use annulus_lab::bench::{Bench, Cell, Contenders, Layout, Plan, Record, Report, Rounds, Sample, Slice, cpu};
@@ -50,28 +52,28 @@ pub use index::{IndexEntry, index};
 /// A run with its results, to be shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Document<'a> {
-    /// The name of the file of its results, without what follows the dot.
+    /// The name of its results file, without the extension.
     pub name: &'a str,
     /// The results.
     pub report: &'a Report,
-    /// The published tables with its figures, if it is a suite.
+    /// The published tables with the measured figures, if it is a suite.
     pub suite: Option<&'a SuiteReport>,
     /// Whether every slice was measured.
     pub is_finished: bool,
-    /// The forms that are available under the same name. The page links to them.
+    /// The forms available under the same name, to which the page links.
     pub forms: &'a [Form],
 }
 
 /// The form of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A page.
+    /// An HTML page.
     Html,
-    /// The page as Markdown, without the pictures.
+    /// Returns the page as Markdown, without the pictures.
     Markdown,
     /// A row for each figure.
     Csv,
-    /// Every figure, verdict and warning. The slices themselves are in the file of results.
+    /// Every figure, verdict and warning. The slices are only in the results file.
     Json,
 }
 
@@ -79,7 +81,7 @@ impl Form {
     /// Every form.
     pub const ALL: [Form; 4] = [Form::Html, Form::Markdown, Form::Csv, Form::Json];
 
-    /// How the names of its files end, without the dot.
+    /// Returns the extension of its files, without the dot.
     pub fn extension(self) -> &'static str {
         match self {
             Form::Html => "html",
@@ -89,7 +91,7 @@ impl Form {
         }
     }
 
-    /// The media type of this form.
+    /// Returns the media type of this form.
     pub fn media_type(self) -> &'static str {
         match self {
             Form::Html => "text/html; charset=utf-8",
@@ -101,7 +103,7 @@ impl Form {
 }
 
 impl Document<'_> {
-    /// The document in a form.
+    /// Returns the document in a form.
     ///
     /// ```
     /// # fn show(document: annulus_lab::page::Document<'_>) {
@@ -121,17 +123,18 @@ impl Document<'_> {
         }
     }
 
-    /// The page: one file that loads nothing and runs no script.
+    /// Returns the page: a single file that loads nothing and runs no scripts.
     pub fn html(&self) -> String {
         self.page().html()
     }
 
-    /// The page as Markdown, without the pictures.
+    /// Returns the page as Markdown, without the pictures.
     pub fn markdown(&self) -> String {
         self.page().markdown()
     }
 
-    /// The report as JSON, for a suite the suite's report. Slices, which would be most of the text, are in the file of results only.
+    /// Returns the report as JSON; for a suite, the suite's report. Slices would be most of the
+    /// text, so they are only in the results file.
     pub fn json(&self) -> String {
         let mut report = serde_json::to_value(self.report).expect("plain data");
         report.as_object_mut().expect("a report has names").remove("samples");
@@ -182,7 +185,8 @@ impl Document<'_> {
         }
     }
 
-    /// The verdict on the whole run, in a sentence or three.
+    /// Returns the verdict on the whole run, preceded by the progress of an unfinished run and
+    /// followed by the number of failed slices.
     pub fn verdict(&self) -> String {
         let report = self.report;
         let mut sentences = Vec::new();
@@ -203,7 +207,7 @@ impl Document<'_> {
         sentences.join(" ")
     }
 
-    /// Warnings, failures, and what was left out.
+    /// Returns warnings and failures, and for a suite its notes.
     fn notices(&self) -> Vec<Notice> {
         let report = self.report;
         let own = || report.warnings.iter().cloned().chain(report.failures());
@@ -213,7 +217,7 @@ impl Document<'_> {
         texts.into_iter().map(|text| Notice { text, advice: String::new() }).collect()
     }
 
-    /// A heat map for each metric, if there is more than one contender.
+    /// Returns a heat map for each metric, if there is more than one contender.
     fn distances(&self) -> Vec<Block> {
         let all = self.report.envelopes.iter();
         all.filter_map(|of| tables::heat_map(self.report, of)).map(Block::Matrix).collect()
@@ -224,7 +228,7 @@ impl Document<'_> {
         tables.iter().map(|table| Block::Matrix(tables::published(table))).collect()
     }
 
-    /// Links to the index and to the other forms of this document.
+    /// Returns links to the index and to the other forms of this document.
     fn links(&self) -> Vec<Link> {
         let others = [(Form::Markdown, "Markdown"), (Form::Csv, "CSV"), (Form::Json, "JSON")];
         let others = others.into_iter().filter(|(form, _)| self.forms.contains(form));
@@ -235,7 +239,7 @@ impl Document<'_> {
     }
 }
 
-/// The name of a file beside the others, as it stands in an address.
+/// Returns the URL-encoded name of a file beside the page.
 fn address(name: &str, form: Form) -> String {
     let mut address = String::new();
     for byte in name.bytes() {

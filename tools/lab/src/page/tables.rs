@@ -1,17 +1,19 @@
-//! Tables: distances, the tables of a document, every figure, memory.
+//! Tables: distances, the tables of a document, all figures, memory.
 
 use annulus_page::{HEATS, Matrix, MatrixCell, MatrixRow, text};
 
 use crate::bench::{Column, Distances, Envelope, Footprint, Metric, NOT_MEASURED, Report};
 use crate::suite::{PUBLISHED_LABEL, TableReport};
 
-/// Up to here a distance is marked as good as the best.
+/// Distances up to this are marked as good as the best.
 const MAX_NEAR_BEST: f64 = 1.02;
 
-/// Below a distance of the first, a cell has the first colour, and so on; from the last on the last.
+/// The upper bounds of the colours: up to the first distance a cell has the first colour, and
+/// beyond the last one the last colour.
 const HEAT_STEPS: [f64; HEATS - 1] = [MAX_NEAR_BEST, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0];
 
-/// How far every contender is from the best in each cell by one metric, and over all cells.
+/// Returns the distance of every contender from the best, by one metric, in each cell and over all
+/// cells.
 pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
     let metric = report.settings.metrics.iter().find(|metric| metric.key == envelope.metric)?;
     let cells = report.settings.cells.iter().enumerate();
@@ -34,14 +36,14 @@ pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
     let head = [String::new()].into_iter().chain(names);
     let any = |mark| rows.iter().any(|row| row.names[0].ends_with(mark));
     let warning = if any('?') {
-        " ?: no winner. Mean and worst are of the ratios with a verdict."
+        " ?: no winner. Mean and worst include only cells with a verdict."
     } else {
         ""
     };
     Some(Matrix {
         title: format!("{}: × the best of each row", metric.label()),
         note: format!(
-            "1 is the best, 2 is twice as bad; bold is within {}.{warning}",
+            "1 is the best, 2 is twice as bad; bold is within {} of the best.{warning}",
             text::percent(MAX_NEAR_BEST - 1.0)
         ),
         key: steps(),
@@ -63,7 +65,7 @@ pub(super) fn heat_cell(distance: Option<f64>, failed: bool) -> MatrixCell {
     }
 }
 
-/// The mean and the worst of each contender.
+/// Returns the rows with the mean and the worst distance of each contender.
 fn overall(envelope: &Envelope) -> [MatrixRow; 2] {
     let row = |name: &str, of: fn(&Distances) -> Option<f64>| MatrixRow {
         names: vec![name.into()],
@@ -80,12 +82,12 @@ pub(super) fn steps() -> Vec<String> {
     up_to.chain([format!("> {}", text::number(HEAT_STEPS[HEAT_STEPS.len() - 1]))]).collect()
 }
 
-/// A distance with two decimals, or fewer digits if it is large.
+/// Formats a distance with two decimals, or fewer if it is large.
 fn times(distance: f64) -> String {
     if distance < 10.0 { format!("{distance:.2}") } else { text::number(distance) }
 }
 
-/// A table of a document, the published figures above the measured ones.
+/// Returns a table of a document, with the published figures above the measured ones.
 pub(super) fn published(table: &TableReport) -> Matrix {
     let mut lines = table.lines().into_iter();
     let head = lines.next().unwrap_or_default();
@@ -104,7 +106,7 @@ pub(super) fn published(table: &TableReport) -> Matrix {
     }
 }
 
-/// Every figure that is shown of every contender, the control included.
+/// Returns all figures on the page, of every contender including the control.
 pub(super) fn all(report: &Report) -> Matrix {
     let measured = |metric: &Metric| report.rows().any(|row| row.value(&metric.key).is_some());
     let mut shown = report.columns(Column::is_on_page);
@@ -126,11 +128,11 @@ pub(super) fn all(report: &Report) -> Matrix {
             });
         }
     }
-    let note = "Medians of the rounds; ÷ is the ratio within them, with its 95 % interval. The control is the first contender, measured twice.";
+    let note = "Medians of the rounds; ÷ is the ratio within the rounds, with its 95 % interval. The control is the first contender, measured a second time.";
     Matrix { title: "Every figure".into(), note: note.into(), head, rows, ..Matrix::default() }
 }
 
-/// The memory of each contender.
+/// Returns the memory of each contender.
 pub(super) fn memory(report: &Report) -> Option<Matrix> {
     let head = ["", "resident before", "after", "idle", "virtual before", "after", "idle"];
     let row = |footprint: &Footprint| MatrixRow {

@@ -6,7 +6,8 @@ use crate::bench::{Bench, Cell, Record, Slice};
 use crate::environment::Environment;
 use crate::suite::small_report;
 
-/// Two contenders and the control at 1, 50 and 200 clients with 1 and 128 bytes; b takes twice the CPU time of a.
+/// Two contenders and the control, at 1, 50 and 200 clients with 1 and 128 bytes. `b` uses twice
+/// the CPU time of `a`.
 fn two() -> (Bench, Record) {
     let mut bench = bench(&["a", "b <c>"]);
     let cell = |clients: u64, bytes: u64| {
@@ -50,7 +51,7 @@ fn a_page_has_all_parts_and_no_empty_chart() {
     ] {
         assert!(html.contains(part), "{part} is not in {html}");
     }
-    // One chart, with a row a cell.
+    // One chart, with a row per cell.
     assert_eq!(
         (html.matches("<svg").count(), html.matches("class=\"fill-s2\"").count()),
         (1, 6),

@@ -1,4 +1,4 @@
-//! The first line of a file of results: what is measured, and where.
+//! The header of a results file: what is measured, and where.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,25 +20,24 @@ pub const VERSION: u64 = 1;
 /// The placeholder for a port, which differs from one run to the next.
 const PORT_PLACEHOLDER: &str = "{port}";
 
-/// The text that precedes a port in an argument.
+/// The text before a port in an argument.
 const LOOPBACK_PREFIX: &str = "127.0.0.1:";
 
-/// The first line.
+/// The header, which is the first line.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Header {
     format: String,
     version: u64,
-    /// The definition.
     pub(super) bench: Bench,
     /// The machine, the command line, and the time of the start.
     pub(super) environment: Environment,
-    /// The published tables, if it is a suite.
+    /// The published tables, if this is a suite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) suite: Option<suite::SuiteRun>,
 }
 
 impl Header {
-    /// The header of a run that starts now.
+    /// Creates the header of a run that starts now.
     pub(super) fn new(
         prepared: &Prepared,
         suite: Option<suite::SuiteRun>,
@@ -54,12 +53,14 @@ impl Header {
         serde_json::from_str(&places.shortened(&text)).expect("it differs by texts only")
     }
 
-    /// The first difference to another definition, or to another machine: where it is, and both values.
+    /// Returns the first difference from another header's definition or machine: its place and both
+    /// values.
     pub(super) fn difference(&self, other: &Header) -> Option<String> {
         difference("", &self.definition(), &other.definition())
     }
 
-    /// The part that must not differ in a run that goes on: everything but when and how it was started.
+    /// Returns what must not differ when a run is resumed: everything except when and how it was
+    /// started.
     fn definition(&self) -> Json {
         let mut json = serde_json::to_value(self).expect("it is plain data");
         if let Some(Json::Object(environment)) = json.get_mut("environment") {
@@ -71,13 +72,14 @@ impl Header {
     }
 }
 
-/// Placeholders for directories of this machine in a file of results: the directory of the run, which differs from one run to the next,
-/// the directory in which the lab was started, the user's, and the one above the lab's; the last three are private.
+/// Placeholders for directories of this machine in a results file: the directory of the run, which
+/// differs between runs; and the current directory, its parent and the home directory, which are
+/// private.
 #[derive(Debug)]
 pub(super) struct DirectoryPlaceholders(Vec<(String, &'static str)>);
 
 impl DirectoryPlaceholders {
-    /// The placeholders of a run with this directory.
+    /// Creates the placeholders of a run with this directory.
     pub(super) fn new(scratch: Option<&Path>) -> DirectoryPlaceholders {
         let scratch = scratch.map(|path| (path.to_owned(), "{dir}"));
         let here = env::current_dir().ok().map(|path| (path, "."));
@@ -90,13 +92,14 @@ impl DirectoryPlaceholders {
         )
     }
 
-    /// The text with the placeholders in place of the directories' paths.
+    /// Replaces the paths of the directories in a text by placeholders.
     pub(super) fn shortened(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (path, name)| {
             let mut parts = text.split(&**path);
             let mut shortened = parts.next().unwrap_or_default().to_owned();
             for part in parts {
-                // A part of a longer name is left as it is, such as that of a directory beside it.
+                // A path that is only a part of a longer name is left as it is, such as `/srv` in
+                // `/srv-2`.
                 let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
                 let is_longer = part.starts_with(goes_on) || shortened.ends_with(goes_on);
                 shortened += if is_longer { path } else { name };
@@ -107,7 +110,7 @@ impl DirectoryPlaceholders {
     }
 }
 
-/// The text with [`PORT_PLACEHOLDER`] instead of a port that is not 0.
+/// Replaces ports other than 0 in a text by [`PORT_PLACEHOLDER`].
 pub(super) fn without_port(text: &str) -> String {
     let Some((before, after)) = text.split_once(LOOPBACK_PREFIX) else { return text.to_owned() };
     let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -116,7 +119,7 @@ pub(super) fn without_port(text: &str) -> String {
     format!("{before}{LOOPBACK_PREFIX}{port}{}", without_port(rest))
 }
 
-/// The first difference between two values: where it is, and both.
+/// Returns the first difference between two values: its place and both values.
 pub(super) fn difference(place: &str, one: &Json, other: &Json) -> Option<String> {
     match (one, other) {
         (Json::Object(one), Json::Object(other)) => {
@@ -136,11 +139,11 @@ pub(super) fn difference(place: &str, one: &Json, other: &Json) -> Option<String
                 .find_map(|found| found)
         }
         _ if one == other => None,
-        _ => Some(format!("{place} is {} there, and {} now", short(one), short(other))),
+        _ => Some(format!("{place} is {} in the file and {} now", short(one), short(other))),
     }
 }
 
-/// A value as JSON, cut if it is long.
+/// Returns a value as JSON, truncated if it is long.
 fn short(value: &Json) -> String {
     const MAX_SHOWN_CHARS: usize = 200;
     let text = value.to_string();
@@ -191,12 +194,12 @@ mod tests {
         let of = |one: Json, other: Json| difference("", &one, &other);
         assert_eq!(of(json!({ "a": [1, 2] }), json!({ "a": [1, 2] })), None);
         let found = of(json!({ "a": { "b": [1, 2] } }), json!({ "a": { "b": [1, 3] } }));
-        assert_eq!(found.as_deref(), Some("a.b[1] is 2 there, and 3 now"));
+        assert_eq!(found.as_deref(), Some("a.b[1] is 2 in the file and 3 now"));
         let found = of(json!({ "a": [1] }), json!({ "a": [1, 2] }));
-        assert_eq!(found.as_deref(), Some("a is [1] there, and [1,2] now"));
+        assert_eq!(found.as_deref(), Some("a is [1] in the file and [1,2] now"));
         let found = of(json!({}), json!({ "c": "x" }));
-        assert_eq!(found.as_deref(), Some(r#"c is null there, and "x" now"#));
+        assert_eq!(found.as_deref(), Some(r#"c is null in the file and "x" now"#));
         let long = of(json!("é".repeat(300)), json!(1)).expect("a difference");
-        assert!(long.ends_with("é… there, and 1 now"), "{long}");
+        assert!(long.ends_with("é… in the file and 1 now"), "{long}");
     }
 }

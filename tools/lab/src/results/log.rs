@@ -1,4 +1,4 @@
-//! Writing a file of results: a line at a time, each in the file before the next slice starts.
+//! Writes a results file line by line. Each line is in the file before the next slice starts.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -15,11 +15,11 @@ use crate::bench::{Footprint, Outcome, Sample, Slice};
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Line {
-    /// A slice.
+    /// A slice with its result.
     Slice(SliceLine),
     /// The run was resumed at this time, in UTC.
     Resumed(String),
-    /// The memory of the contenders; the last such line counts.
+    /// The memory of the contenders. The last such line counts.
     Memory(Vec<Footprint>),
     /// The run was finished at this time, in UTC.
     Finished(String),
@@ -37,7 +37,7 @@ pub(super) struct SliceLine {
 }
 
 impl SliceLine {
-    /// The result; `None` if the line has none.
+    /// Returns the result; `None` unless the line has either a sample or an error.
     pub(super) fn outcome(self) -> Option<Outcome> {
         match (self.sample, self.error) {
             (Some(sample), None) => Some(Ok(sample)),
@@ -47,7 +47,7 @@ impl SliceLine {
     }
 }
 
-/// The file of a run that is being measured.
+/// The results file of a run that is being measured.
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
@@ -56,7 +56,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Makes the file, with its first line.
+    /// Creates the file with its header.
     pub(super) fn create(
         path: &Path,
         header: &Header,
@@ -65,14 +65,14 @@ impl Log {
         let made = path.parent().map_or(Ok(()), fs::create_dir_all);
         let file = made.and_then(|()| File::options().write(true).create_new(true).open(path));
         let file = file.with_context(|| {
-            format!("cannot make {}: choose another directory with --out", path.display())
+            format!("cannot create {}: choose another directory with --out", path.display())
         })?;
         let mut log = Log { path: path.into(), file, places };
         log.append(header)?;
         Ok(log)
     }
 
-    /// Opens the file of an unfinished run, and removes a line that was cut.
+    /// Opens the file of an unfinished run, and removes a truncated last line.
     pub(super) fn resume(results: &Results, places: DirectoryPlaceholders) -> Result<Log> {
         let mut log = Log::at(&results.path, places)?;
         let cut = log.file.set_len(results.whole);
@@ -94,14 +94,15 @@ impl Log {
         self.append(&Line::Slice(SliceLine { slice, sample, error }))
     }
 
-    /// One write, so that a line is cut only if the disk is full or the machine fails.
+    /// Appends a line with one write, so that a line is truncated only if the disk is full or the
+    /// machine fails.
     pub(super) fn append(&mut self, line: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(line).context("cannot write a result as JSON")?;
         let mut text = self.places.shortened(&text);
         text.push('\n');
         self.file.write_all(text.as_bytes()).with_context(|| {
             let path = self.path.display();
-            format!("cannot write {path}; what is in it is kept: make room, and give its directory as --out to go on")
+            format!("cannot write {path}, whose results so far are kept: free space, and pass its directory as --out to resume")
         })
     }
 }

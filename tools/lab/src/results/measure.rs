@@ -1,4 +1,4 @@
-//! Measuring into a file, from the start or from where an earlier run was interrupted.
+//! Measures into a file, from the start or from where an earlier run was interrupted.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use crate::scratch::Scratch;
 use crate::suite;
 use crate::usage_error::UsageError;
 
-/// Measures, and keeps every slice in the file at once. If the file exists, the run is resumed: slices that are in the file are not
-/// measured again, and none if it is finished.
+/// Measures, and writes every slice to the file at once. If the file exists, the run is resumed:
+/// slices in the file are not measured again, and if the run is finished, its results are returned.
 ///
 /// # Errors
-/// If the file is of another definition or of another machine, or finished; if it cannot be read or written; and
-/// those of [`Prepared::resume`].
+/// If the file is of another definition or another machine; if it is unfinished and compressed; if
+/// it cannot be read or written; and the errors of [`Prepared::resume`].
 pub fn measure(
     prepared: Prepared,
     suite: Option<suite::SuiteRun>,
@@ -57,13 +57,14 @@ pub fn measure(
 }
 
 impl Results {
-    /// Checks that these are results of what is asked for, as far as that is known before anything is built or started.
+    /// Checks that these are results of this comparison, as far as that is known before anything is
+    /// built or started.
     ///
     /// # Errors
-    /// Names the first difference, and both values.
+    /// Names the first difference with both values.
     pub fn check_same_run(&self, setup: &Setup) -> Result<(), UsageError> {
         let Bench { plan, contenders, cells, terms, parameters, .. } = &self.header.bench;
-        // `specs` has no contender that was missing when the run began.
+        // `specs` lacks the contenders that were missing when the run began.
         let (specs, absent) = (&contenders.specs, &contenders.absent);
         let there = setup.contenders.iter().filter(|one| !absent.contains(&one.name));
         let loads = setup
@@ -99,18 +100,18 @@ impl Results {
     }
 }
 
-/// Refuses results of another run.
+/// Refuses results that differ from the requested run.
 fn refuse(results: &Results, difference: Option<String>) -> Result<(), UsageError> {
     let path = results.path.display();
     let error = |difference| {
         UsageError(format!(
-            "{path} is of another run: {difference}; run it as then, or choose another --out"
+            "{path} has the results of another run: {difference}; repeat that run, or choose another --out"
         ))
     };
     difference.map_or(Ok(()), |difference| Err(error(difference)))
 }
 
-/// Writes each slice to the log; everything else is left to another observer.
+/// Writes each slice to the log, and passes everything else to another observer.
 struct LoggingObserver<'a> {
     log: Log,
     observer: &'a mut dyn Observer,

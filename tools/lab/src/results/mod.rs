@@ -1,9 +1,10 @@
-//! The results of a run in a file, from which everything about it is computed.
+//! The results file of a run, from which everything about the run is computed.
 //!
-//! A file has a line of JSON for each thing that was measured, written as soon as it is. The first line has the name and
-//! version of the format, the [`Bench`], the machine, and the published tables if it is a suite; then
-//! there is a line for each slice; at the end the memory of the contenders, and a line that says that the run is finished.
-//! A run that was interrupted, or killed, is resumed from its file by [`measure`], and loses at most the slice that ran.
+//! A file has a line of JSON for each thing that was measured, written as soon as it was. The first
+//! line is the header: the name and version of the format, the [`Bench`], the machine, and for a
+//! suite the published tables. A line for each slice follows. At the end are the memory of the
+//! contenders, and a line that says that the run is finished. A run that was interrupted or killed
+//! is resumed from its file by [`measure`], and loses at most the current slice.
 //!
 //! ```no_run
 //! use annulus_lab::results::Results;
@@ -44,11 +45,11 @@ use log::{Line, SliceLine};
 /// The extension of a results file, without the dot.
 pub const EXTENSION: &str = "jsonl";
 
-/// The extension of a results file that was compressed with gzip to keep it, without the dot.
+/// The extension of a results file that is compressed with gzip, without the dot.
 pub const COMPRESSED_EXTENSION: &str = "jsonl.gz";
 
-/// Returns the name of the run whose results are in this file: the file name without its extension. Returns None if
-/// this is not the name of a results file.
+/// Returns the name of the run whose results are in this file: the file name without its extension.
+/// Returns `None` if this is not the name of a results file.
 pub fn run_name(path: &Path) -> Option<&str> {
     let name = path.file_name()?.to_str()?;
     [COMPRESSED_EXTENSION, EXTENSION]
@@ -65,16 +66,16 @@ pub struct Results {
     memory: Vec<Footprint>,
     resumed: usize,
     finished: Option<String>,
-    /// Bytes of whole lines.
+    /// The bytes of complete lines.
     whole: u64,
 }
 
 impl Results {
-    /// Reads a results file, compressed or not. A last line that was cut, because the run was killed or the disk was
-    /// full, is ignored.
+    /// Reads a results file, compressed or not. A truncated last line, left by a killed run or a
+    /// full disk, is ignored.
     ///
     /// # Errors
-    /// Names the file, the line, what is wrong, and what to do.
+    /// Names the file, the line, what is wrong, and how to fix it.
     pub fn read(path: &Path) -> Result<Results> {
         let shown = path.display();
         let bytes = fs::read(path).map_err(|why| anyhow!("cannot read {shown}: {why}"))?;
@@ -90,7 +91,7 @@ impl Results {
         Results::parse(path, &bytes).map_err(|why| anyhow!("{shown}: line {why}"))
     }
 
-    /// An error begins with the number of its line.
+    /// Parses a file. An error begins with the number of its line.
     fn parse(path: &Path, bytes: &[u8]) -> Result<Results, String> {
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         let mut lines = bytes[..whole].split(|&byte| byte == b'\n').enumerate();
@@ -129,50 +130,50 @@ impl Results {
         if slice.cell >= cells || slice.contender >= contenders {
             let Slice { cell, contender, .. } = slice;
             return Err(format!(
-                "cell {cell} and contender {contender}, and there are {cells} and {contenders}, from 0"
+                "cell {cell} and contender {contender} are out of range: there are {cells} and {contenders}, counted from 0"
             ));
         }
-        let outcome = measured.outcome().ok_or("a slice has a sample or an error")?;
+        let outcome = measured.outcome().ok_or("a slice needs either a sample or an error")?;
         self.record.keep(slice, outcome);
         Ok(())
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The definition of the run.
+    /// Returns the definition of the run.
     pub fn bench(&self) -> &Bench {
         &self.header.bench
     }
 
-    /// The machine, the command line, and the time of the start.
+    /// Returns the machine, the command line, and the time of the start.
     pub fn environment(&self) -> &Environment {
         &self.header.environment
     }
 
-    /// Everything that was measured.
+    /// Returns everything that was measured.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Whether everything was measured.
+    /// Returns true if everything was measured.
     pub fn is_finished(&self) -> bool {
         self.finished.is_some()
     }
 
-    /// When it was finished, in UTC.
+    /// Returns when the run was finished, in UTC.
     pub fn finished(&self) -> Option<&str> {
         self.finished.as_deref()
     }
 
-    /// How often it was resumed.
+    /// Returns how often the run was resumed.
     pub fn resumed(&self) -> usize {
         self.resumed
     }
 
-    /// The report of what was measured so far.
+    /// Returns the report of what was measured so far.
     pub fn report(&self) -> Report {
         let Header { bench, environment, .. } = &self.header;
         let mut report = Report::new(bench, &self.record, environment);
@@ -188,25 +189,26 @@ impl Results {
             count => format!("{count} times"),
         };
         Some(format!(
-            "interrupted {times} and resumed: each time a round of a cell may lie on both sides of the interruption"
+            "interrupted {times} and resumed: one round of a cell may span each interruption"
         ))
     }
 
-    /// The published tables with what was measured so far; `None` if this is no suite.
+    /// Returns the published tables with what was measured so far; `None` if this is not a suite.
     pub fn suite(&self) -> Option<SuiteReport> {
         self.header.suite.as_ref().map(|run| run.report(&self.report()))
     }
 }
 
-/// The error for a line: what is wrong with it, and what to do.
+/// Returns the error for a line: what is wrong with it, and how to fix it.
 fn broken(line: usize, why: &str) -> String {
     format!("{line}: {why}: restore the file, or remove it and measure again")
 }
 
-/// The first line, by steps, so that the error says what is wrong.
+/// Parses the header step by step, so that the error says what is wrong.
 fn first_line(line: &[u8]) -> Result<Header, String> {
-    // The run was killed as it started.
-    let cut = || Err("1 is missing or cut, so nothing was measured: remove the file".to_owned());
+    // A run killed at its start leaves no complete header.
+    let cut =
+        || Err("1 is missing or truncated, so nothing was measured: remove the file".to_owned());
     if line.is_empty() {
         return cut();
     }
@@ -215,13 +217,13 @@ fn first_line(line: &[u8]) -> Result<Header, String> {
         Ok(json) if json["format"] == FORMAT && json["version"].is_u64() => json,
         Err(error) if is_ours && error.is_eof() => return cut(),
         _ => return Err(
-            "1 is not that of a file of results: name a .jsonl file that `annulus bench` has written"
+            "1 is not the header of a results file: name a .jsonl file written by `annulus bench`"
                 .into(),
         ),
     };
     let version = &json["version"];
     if *version != VERSION {
-        // The file need not say what wrote it.
+        // The file may not record the version that wrote it.
         let annulus = json["environment"]["version"].as_str().unwrap_or_default();
         let annulus = format!("annulus {annulus}");
         return Err(format!(

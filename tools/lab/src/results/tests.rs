@@ -10,7 +10,7 @@ use crate::scratch::tests::directory;
 
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// Counts slices, and fails the third.
+/// Counts slices, and fails those of contender 1 in round 1.
 struct Counting(Rc<Counter<usize>>);
 
 impl Measure for Counting {
@@ -42,8 +42,8 @@ impl Observer for StopAfter {
     }
 }
 
-/// Measures eight rounds in which arguments name a directory of the run, until so many slices are done; returns the
-/// results, and how many slices were measured.
+/// Measures `rounds` rounds until `until` slices are done. The arguments contain the directory of
+/// the run. Returns the results, and how many slices were measured.
 fn run(path: &Path, rounds: usize, until: usize) -> anyhow::Result<(Results, usize)> {
     let scratch = directory();
     let mut bench = crate::bench::tests::bench(&NAMES);
@@ -89,7 +89,7 @@ fn an_interrupted_run_resumes_with_the_missing_slices() {
     let (part, measured) = run(&path, 8, 10).expect("a part");
     assert_eq!((part.is_finished(), measured), (false, 10));
     assert!(part.report().warnings[0].starts_with("interrupted after 10 of 24 slices"));
-    // As if it was killed while it wrote a line.
+    // As if the run was killed while writing a line.
     let mut file = OpenOptions::new().append(true).open(&path).expect("the file");
     file.write_all(b"{\"slice\":{\"round\":7,").expect("half a line");
     assert_eq!(Results::read(&path).expect("the rest").record().slices().len(), 10);
@@ -145,7 +145,7 @@ fn another_definition_is_refused_even_for_a_finished_run() {
     let error = run(&path, 9, usize::MAX).expect_err("other rounds");
     let text = error.to_string();
     assert!(
-        error.is::<crate::UsageError>() && text.contains("bench.rounds is 8 there, and 9 now"),
+        error.is::<crate::UsageError>() && text.contains("bench.rounds is 8 in the file and 9 now"),
         "{text}"
     );
     let text = fs::read_to_string(&path).expect("it is there");
@@ -156,7 +156,10 @@ fn another_definition_is_refused_even_for_a_finished_run() {
     run(&path, 8, usize::MAX).expect("the rest");
     assert_eq!(run(&path, 8, usize::MAX).expect("it is finished").1, 0, "nothing is measured");
     let error = run(&path, 9, usize::MAX).expect_err("other rounds").to_string();
-    assert!(error.contains("test.jsonl") && error.contains("is 8 there, and 9 now"), "{error}");
+    assert!(
+        error.contains("test.jsonl") && error.contains("is 8 in the file and 9 now"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -172,10 +175,10 @@ fn errors_name_the_file_the_line_and_what_to_do() {
         Results::read(&path).expect_err(text).to_string()
     };
     for (text, parts) in [
-        (String::new(), ["line 1 is missing or cut", "remove the file"]),
-        (header[..50].to_owned(), ["line 1 is missing or cut", "remove the file"]),
-        ("{\"run\":1}\n".into(), ["line 1 is not that of a file of results", "annulus bench"]),
-        ("\u{0}\n".into(), ["line 1 is not that", ".jsonl"]),
+        (String::new(), ["line 1 is missing or truncated", "remove the file"]),
+        (header[..50].to_owned(), ["line 1 is missing or truncated", "remove the file"]),
+        ("{\"run\":1}\n".into(), ["line 1 is not the header of a results file", "annulus bench"]),
+        ("\u{0}\n".into(), ["line 1 is not the header", ".jsonl"]),
         (
             header.replacen("\"version\":1", "\"version\":2", 1),
             ["line 1: version 2", "reads version 1"],
@@ -193,7 +196,7 @@ fn errors_name_the_file_the_line_and_what_to_do() {
         ),
         (
             format!("{header}\n{{\"slice\":{{\"round\":0,\"cell\":0,\"contender\":0}}}}\n"),
-            ["line 2: a slice has", "a sample or an error"],
+            ["line 2: a slice needs", "a sample or an error"],
         ),
     ] {
         let error = of(&text);
@@ -207,7 +210,7 @@ fn errors_name_the_file_the_line_and_what_to_do() {
     assert!(missing.contains("none: No such file"), "{missing}");
 }
 
-/// `/dev/full` takes nothing.
+/// `/dev/full` rejects every write.
 #[test]
 fn a_full_disk_ends_the_run_and_names_the_file() {
     let directory = directory();
@@ -221,5 +224,5 @@ fn a_full_disk_ends_the_run_and_names_the_file() {
     let error = log.slice(slice, &Ok(Sample::default())).expect_err("it is full");
     let text = format!("{error:#}");
     assert!(text.contains("test.jsonl") && text.contains("No space left"), "{text}");
-    assert!(text.contains("make room"), "{text}");
+    assert!(text.contains("free space"), "{text}");
 }

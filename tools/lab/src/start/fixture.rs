@@ -1,4 +1,5 @@
-//! Files to serve, a server to proxy to and a directory, which exist before the servers of a comparison start.
+//! What must exist before the servers of a comparison start: files to serve, a target for proxies,
+//! and directories.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -12,33 +13,36 @@ use crate::describe::Placeholder;
 use crate::process::Spec;
 use crate::server::Server;
 
-/// The directory of the files to serve, in that of the fixture.
+/// The directory of the files to serve, within the fixture's directory.
 const SITE_DIRECTORY: &str = "site";
 
-/// The files, the directory and the target that servers find when they start.
+/// The files, directories and target that servers use.
 #[derive(Debug)]
 pub(crate) struct Fixture {
     /// The directory of all files.
     directory: String,
-    /// The server that proxies lead to.
+    /// The server behind proxies.
     target: Option<Server>,
-    /// Directories that were made for processes.
+    /// How many directories were created for processes.
     created_directories: usize,
 }
 
 impl Fixture {
-    /// Writes the files to serve, with their bytes, and starts what proxies lead to on a core, if there are proxies.
+    /// Writes the files to serve with these sizes, and starts the target of proxies on a core, if
+    /// there are proxies.
     ///
     /// # Errors
-    /// If that cannot be done.
+    /// If a file cannot be written, or the target cannot be started.
     pub(crate) fn new(
         directory: &Path,
         files: &BTreeMap<String, u64>,
         (has_proxies, core): (bool, Option<usize>),
     ) -> Result<Fixture> {
-        let text = directory.to_str().context("the path of TMPDIR is no text: set it elsewhere")?;
+        let text = directory
+            .to_str()
+            .context("the path in TMPDIR is not UTF-8: set it to another directory")?;
         let site = directory.join(SITE_DIRECTORY);
-        fs::create_dir(&site).with_context(|| format!("cannot make {}", site.display()))?;
+        fs::create_dir(&site).with_context(|| format!("cannot create {}", site.display()))?;
         for (name, bytes) in files {
             let path = site.join(name);
             write_noise(&path, *bytes)
@@ -48,15 +52,15 @@ impl Fixture {
         Ok(Fixture { directory: text.into(), target, created_directories: 0 })
     }
 
-    /// `{service}`: what a server is to speak. `{site}`: the directory of the files. `{target}`: the address of an echo server, for
-    /// proxies.
+    /// Returns the placeholders `{service}`, the protocol of a server; `{site}`, the directory of
+    /// the files; and `{target}`, the address of an echo server for proxies.
     pub(crate) fn words(&self, service: &str) -> Vec<Placeholder> {
         let target = self.target.as_ref().map(|target| ("target", target.address.to_string()));
         let site = format!("{}/{SITE_DIRECTORY}", self.directory);
         [("service", service.into()), ("site", site)].into_iter().chain(target).collect()
     }
 
-    /// A new directory, for one process.
+    /// Creates a directory for one process.
     pub(crate) fn directory(&mut self) -> io::Result<String> {
         let path = format!("{}/{}", self.directory, self.created_directories);
         fs::create_dir(&path)?;
@@ -65,14 +69,14 @@ impl Fixture {
     }
 }
 
-/// Our echo server on a free port.
+/// Starts our echo server on a free port.
 fn target(core: Option<usize>) -> Result<Server> {
     let program = env::current_exe().context("cannot find this program to start it")?;
     let arguments = ["echo", "--listen", "127.0.0.1:0"].map(Into::into).into();
     Ok(Server::start(&Spec { arguments, pin: core, ..Spec::of("target", program) })?)
 }
 
-/// A file of random bytes.
+/// Writes a file of random bytes.
 fn write_noise(path: &Path, bytes: u64) -> io::Result<()> {
     let mut noise = File::open("/dev/urandom")?.take(bytes);
     io::copy(&mut noise, &mut File::create(path)?).map(drop)

@@ -1,4 +1,4 @@
-//! Starting contenders: what they find, and when they are ready.
+//! Starts contenders: provides files and addresses, and waits until they are ready.
 
 mod fixture;
 mod running;

@@ -1,4 +1,4 @@
-//! A contender that runs.
+//! A running contender.
 
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -17,18 +17,19 @@ use crate::process::{Process, ProcessError, Spec};
 use crate::ready::{Ready, check_free};
 use crate::server::{Server, one_line};
 
-/// A contender that runs; it ends when this is dropped, unless it ran already.
+/// A running contender. It is ended when dropped, unless it already ran before.
 #[derive(Debug)]
 pub(crate) struct Running {
     process: Option<Process>,
     pipes: Option<Pipes>,
-    /// Where it listens, if it does not read jobs.
+    /// Its address, if it does not read jobs.
     pub(crate) address: Option<ServerAddress>,
-    /// The first process of the contender, if that is known.
+    /// The first process of the contender, if known.
     pub(crate) pid: Option<u32>,
 }
 
-/// Starts a contender that speaks this, and waits until it is ready, for so long unless it announces its address.
+/// Starts a contender for a service, and waits until it is ready. The timeout does not apply to one
+/// that announces its address.
 pub(crate) fn start(
     contender: &Contender,
     service: &str,
@@ -65,7 +66,8 @@ pub(crate) fn start(
     Ok(Running { process, pipes: None, address: Some(address), pid })
 }
 
-/// The replacements of words in braces: makes the directory and writes the configuration, if the contender has one.
+/// Returns the values of placeholders. Creates the directory and writes the configuration, if the
+/// contender needs them.
 fn words(
     contender: &Contender,
     place: &Place,
@@ -91,7 +93,7 @@ fn words(
 }
 
 impl Running {
-    /// Has a job done by a contender that reads them.
+    /// Sends a job to a contender that reads jobs, and returns the answer.
     pub(crate) fn ask(&mut self, job: &Job) -> Outcome {
         let (Some(process), Some(pipes)) = (&mut self.process, &mut self.pipes) else {
             return Err("it reads no jobs".into());
@@ -99,36 +101,37 @@ impl Running {
         pipes.ask(process, (&job.line, job.timeout, job.required)).map_err(|error| error.why)
     }
 
-    /// The outcome of a slice, unless its process has ended: that explains a failure.
+    /// Returns the outcome of a slice, or the error that the process has ended, which explains a
+    /// failure.
     pub(crate) fn outcome(&mut self, measured: Outcome) -> Outcome {
-        /// How long to wait for the end of one that failed.
+        /// How long to wait for the end of a process after a failed slice.
         const END_WAIT: Duration = Duration::from_millis(200);
         let Some(process) = &mut self.process else { return measured };
         let wait = if measured.is_ok() { Duration::ZERO } else { END_WAIT };
         match self.pipes {
-            // A failed job has said so.
+            // The error of a failed job already says that the process has ended.
             Some(_) => measured,
             None => process.check(wait).map_err(|error| error.why).and(measured),
         }
     }
 
-    /// Whether its process has ended.
+    /// Returns true if its process has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| process.ended(Duration::ZERO).is_some())
     }
 
-    /// The memory of its processes.
+    /// Returns the memory of its processes.
     pub(crate) fn memory(&self) -> Option<Memory> {
         Memory::of_tree(self.pid?).ok()
     }
 }
 
-/// The port among the words.
+/// Returns the value of `{port}`.
 fn port(words: &[Placeholder]) -> Option<u16> {
     words.iter().find(|(name, _)| *name == "port").and_then(|(_, port)| port.parse().ok())
 }
 
-/// A port that is free now.
+/// Returns a port that is free now.
 fn unused() -> io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -1,7 +1,8 @@
-//! Published tables as data: a file per document, with the published figures and the parameters to measure them again.
+//! Published tables as data: a file per document, with the published figures and the parameters to
+//! measure them again.
 //!
-//! Every row and column of a table has a name. The question of a cell is combined from the entry for
-//! [`each`](Table::each) cell, its row, and its column, in this order.
+//! Every row and column of a table has a name. The question of a cell combines the entries for
+//! [`each`](Table::each) cell, its row, and its column, where later entries override earlier ones.
 
 mod report;
 mod run;

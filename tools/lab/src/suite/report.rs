@@ -7,7 +7,7 @@ use super::run::{SuitePlan, SuiteRun, figure};
 use crate::bench::{self, NOT_MEASURED, grouped};
 use crate::tables::{Question, Suite, Table};
 
-/// The label of a line of published figures ([`TableReport::lines`]).
+/// The label of a line of published figures in [`TableReport::lines`].
 pub const PUBLISHED_LABEL: &str = "published";
 
 /// The report of a run.
@@ -16,17 +16,17 @@ pub struct SuiteReport {
     /// The name of the suite.
     #[serde(rename = "suite")]
     pub name: String,
-    /// The published tables; in JSON without them, since they are in `tables`.
+    /// The suite. In JSON it lacks its tables, since `tables` has them.
     #[serde(flatten, serialize_with = "without_tables")]
     pub suite: Suite,
-    /// How it was run.
+    /// The plan of the run.
     #[serde(flatten)]
     pub plan: SuitePlan,
-    /// The tables of the suite.
+    /// The tables, with published and measured figures.
     pub tables: Vec<TableReport>,
     /// MissingPolicy contenders, failures, and warnings about the figures.
     pub notes: Vec<String>,
-    /// The comparison with all rounds, from which the figures are taken.
+    /// The report from which the figures are taken.
     pub comparison: bench::Report,
 }
 
@@ -37,11 +37,11 @@ pub struct TableReport {
     pub title: String,
     /// The unit of its figures.
     pub unit: String,
-    /// The title of the column with the names of the rows.
+    /// The title of the column of row names.
     pub corner: String,
     /// An explanation for the reader.
     pub caption: Option<String>,
-    /// The names of its columns.
+    /// The names of the columns.
     pub columns: Vec<String>,
     /// The rows of the table.
     pub rows: Vec<RowReport>,
@@ -52,16 +52,16 @@ pub struct TableReport {
 pub struct RowReport {
     /// The name of the row in the document.
     pub name: String,
-    /// Decimals of each column.
+    /// The decimals of each column.
     #[serde(skip)]
     pub decimals: Vec<usize>,
-    /// The published figure of each column, if there is one.
+    /// The published figure of each column, if it has one.
     pub published: Vec<Option<f64>>,
     /// The measured figures.
     pub measured: Vec<MeasuredRow>,
 }
 
-/// The figures of one contender in a row, or of several if each column has its own.
+/// The figures in a row of one contender, or of several if each column has its own.
 #[derive(Clone, Debug, Serialize)]
 pub struct MeasuredRow {
     /// The contender, if it is a single one.
@@ -86,7 +86,7 @@ impl SuiteReport {
         }
     }
 
-    /// Whether no figure was measured.
+    /// Returns true if no figure was measured.
     pub fn is_empty(&self) -> bool {
         let rows = self.tables.iter().flat_map(|table| &table.rows);
         let mut figures = rows.flat_map(|row| &row.measured).flat_map(|line| &line.figures);
@@ -105,15 +105,17 @@ fn without_tables<S: Serializer>(suite: &Suite, serializer: S) -> Result<S::Ok, 
     map.end()
 }
 
-/// A note on datagrams that a server lost.
+/// Returns a note about datagrams that a server lost.
 fn lost(row: &bench::Row) -> Option<String> {
     let lost = row.value("lost").filter(|lost| *lost > 0.0)?;
     Some(format!("{} at {}: {lost} datagrams were lost", row.contender, row.cell))
 }
 
 impl TableReport {
-    /// The table as in its document: the titles, and the lines of each row, the published one, if there is one, above the measured ones.
-    /// Each line begins with the name of its row, which only the first has, and with `published`, the server, or `measured`.
+    /// Returns the lines of the table as in its document: the titles, then for each row the
+    /// published line, if there is one, and the measured lines. A line begins with the name of its
+    /// row, which only the first line of a row shows, and with `published`, the server, or
+    /// `measured`.
     pub fn lines(&self) -> Vec<Vec<String>> {
         let titles = [self.corner.clone(), String::new()].into_iter().chain(self.columns.clone());
         [titles.collect()].into_iter().chain(self.rows.iter().flat_map(RowReport::lines)).collect()
@@ -138,7 +140,7 @@ impl RowReport {
         let measured = self.measured.iter();
         let measured =
             measured.map(|line| (line.server.as_deref().unwrap_or("measured"), &line.figures));
-        // The name of a row precedes its first line.
+        // Only the first line of a row shows its name.
         let names = [self.name.as_str()].into_iter().chain(std::iter::repeat(""));
         let line = |((label, figures), name): ((&str, &Vec<Option<f64>>), &str)| {
             let figures = figures.iter().zip(&self.decimals);
@@ -183,7 +185,7 @@ pub(crate) mod tests {
     use crate::echo;
     use crate::environment::Environment;
 
-    /// A suite of which one server was measured in one cell.
+    /// Returns the report of a suite with one server measured in one cell.
     pub(crate) fn small_report() -> SuiteReport {
         let mut bench = bench(&["uring"]);
         bench.cells = vec![echo::cell(1, 128)];

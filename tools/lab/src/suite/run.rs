@@ -1,4 +1,4 @@
-//! Measuring a suite: its bench, its cells, and the figures of a report.
+//! Measures a suite: its bench, its cells, and the figures of a report.
 
 use std::time::Duration;
 
@@ -19,32 +19,34 @@ use crate::programs::Definition;
 use crate::tables::{Figure, Kind, Question, Suite};
 use annulus_load::stats::median;
 
-/// About how long a quick run may take.
+/// Roughly how long a quick run may take.
 const QUICK_RUN_TIME: Duration = Duration::from_secs(50);
 
-/// How long servers idle before their memory is read again: longer than our servers keep unused memory.
+/// How long servers idle before their memory is read again, in usual and quick runs. It is longer
+/// than our servers keep unused memory.
 const IDLE_TIMES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(12)];
 
-/// A MB in the documents, and the seconds of a run in the document that gives megabytes moved.
+/// The bytes of a MB in the documents, and the seconds of a run in the document that lists
+/// megabytes moved.
 const BYTES_PER_MB: f64 = (1 << 20) as f64;
 const DOCUMENT_RUN_SECONDS: f64 = 30.0;
 
-/// How a suite is run.
+/// The plan of a suite's run.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct SuitePlan {
     /// The cores of servers and load.
     #[serde(flatten)]
     pub cores: Cores,
-    /// Whether to shorten it to about a minute.
+    /// Whether to shorten the run to about a minute.
     pub quick: bool,
     /// How often each contender is measured in each cell.
     pub rounds: usize,
-    /// The seed of the order of slices and of the payload.
+    /// The seed for the order of slices and the payload.
     pub seed: u64,
 }
 
 impl SuitePlan {
-    /// A duration, or a shorter one for a quick run.
+    /// Returns the usual duration, or the shorter one in a quick run.
     fn time(&self, [usual, quick]: [Duration; 2]) -> Duration {
         if self.quick { quick } else { usual }
     }
@@ -61,20 +63,21 @@ pub struct SuiteRun {
 }
 
 impl SuiteRun {
-    /// A run of this suite.
+    /// Creates a run of this suite.
     pub fn new(name: &str, suite: Suite, plan: SuitePlan) -> SuiteRun {
         SuiteRun { name: name.to_owned(), suite, plan, notes: Vec::new() }
     }
 
-    /// The suite.
+    /// Returns the suite.
     pub fn suite(&self) -> &Suite {
         &self.suite
     }
 
-    /// The comparison that measures the suite; notes which contenders are unknown, and which cells are left out.
+    /// Returns the comparison that measures the suite. Adds notes about unknown contenders and
+    /// omitted cells.
     ///
     /// # Errors
-    /// If no contender is left.
+    /// If no contender or cell is left.
     pub fn setup(&mut self, catalogue: Catalogue) -> Result<Setup> {
         let setup = match self.suite.kind {
             Kind::Echo | Kind::Connect | Kind::Udp => self.echo(catalogue)?,
@@ -93,16 +96,16 @@ impl SuiteRun {
         Ok(setup)
     }
 
-    /// Notes which contenders are missing, and on which file system files are.
+    /// Adds notes about missing contenders, and about the file system of the files.
     pub fn prepared(&mut self, bench: &Bench) {
         bench.contenders.missing.iter().for_each(|why| self.note(why.clone()));
         if let Some(file_system) = bench.parameters.get("file_system") {
             let name = file_system.as_str().unwrap_or_default();
-            self.note(format!("on {name}; TMPDIR names another directory"));
+            self.note(format!("files are on {name}; set TMPDIR to use another directory"));
         }
     }
 
-    /// The suite with the figures of a report.
+    /// Returns the suite with the figures of a report.
     pub fn report(&self, report: &bench::Report) -> SuiteReport {
         SuiteReport::new(self, report)
     }
@@ -113,7 +116,8 @@ impl SuiteRun {
         }
     }
 
-    /// The workload is streams, a connection per message over four event loops (document 002), or datagrams.
+    /// Returns the comparison of echo servers. The load is streams, a connection per message over
+    /// four event loops (document 002), or datagrams.
     fn echo(&mut self, catalogue: Catalogue) -> Result<Setup> {
         let plan = self.plan;
         let is_udp = self.suite.kind == Kind::Udp;
@@ -166,7 +170,7 @@ impl SuiteRun {
         bench::Plan { name: format!("suite {}", self.name), rounds, seed: self.plan.seed }
     }
 
-    /// The contenders of the suite that this version has; notes the others.
+    /// Returns the contenders of the suite that this version has, and adds notes about the others.
     fn contenders(&mut self, definition: &Definition) -> Result<Vec<String>> {
         let names = self.every(|question| question.servers.clone());
         let (names, unknown): (Vec<String>, Vec<String>) = names
@@ -177,10 +181,11 @@ impl SuiteRun {
         Ok(names)
     }
 
-    /// The cells of clients and bytes; notes and omits those with more connections than the process may open files.
+    /// Returns the cells of clients and bytes. Omits those with more connections than the process
+    /// may open files, with a note about each.
     ///
     /// # Errors
-    /// If none is left.
+    /// If no cell is left.
     fn cells(&mut self) -> Result<Vec<Cell>> {
         let room = limits::available_connections();
         let needed = |cell: &Cell| cell.number("clients").unwrap_or_default() as usize;
@@ -196,7 +201,7 @@ impl SuiteRun {
         Ok(cells)
     }
 
-    /// The values of all questions, in order, without repetitions.
+    /// Returns the distinct values of all questions, in order.
     fn every<T: PartialEq>(&self, of: impl Fn(&Question) -> Vec<T>) -> Vec<T> {
         let mut all = Vec::new();
         for one in self.suite.questions().flat_map(|question| of(&question)) {
@@ -207,7 +212,7 @@ impl SuiteRun {
         all
     }
 
-    /// Omits cells of a quick run, evenly, until it ends in time.
+    /// Omits cells of a quick run, evenly, so that it ends in time.
     fn thin(&mut self, loads: Vec<Load>, contenders: usize) -> Vec<Load> {
         // Includes the control.
         let slices = ((contenders + 1) * self.plan.rounds) as u32;
@@ -219,7 +224,7 @@ impl SuiteRun {
         let kept =
             ((all as f64 * QUICK_RUN_TIME.as_secs_f64() / total.as_secs_f64()) as usize).max(1);
         self.note(format!("--quick: {kept} of {all} cells"));
-        // Keeps the first and the last cell, if two are kept.
+        // Keeps the first and the last cell, if at least two are kept.
         let step = (all - 1) as f64 / (kept.max(2) - 1) as f64;
         let indices: Vec<usize> = (0..kept).map(|n| (n as f64 * step).round() as usize).collect();
         let numbered = loads.into_iter().enumerate();
@@ -227,12 +232,12 @@ impl SuiteRun {
     }
 }
 
-/// The cell of a question with clients and bytes.
+/// Returns the cell of a question with clients and bytes.
 fn message(question: &Question) -> Option<Cell> {
     Some(echo::cell(question.of.clients?, question.of.bytes?))
 }
 
-/// The cell of a question with workers, cycles and bytes.
+/// Returns the cell of a question with workers, cycles and bytes.
 fn cycles(question: &Question) -> Option<Cycles> {
     let (workers, bytes) = (question.of.clients? as u64, question.of.bytes? as u64);
     Some(Cycles { workers, cycles: question.of.cycles?, bytes })
@@ -243,7 +248,7 @@ fn cell(question: &Question) -> Option<Cell> {
     cycles(question).map(Cycles::cell).or_else(|| message(question)).or_else(entries)
 }
 
-/// The figure of a question, for one contender.
+/// Returns the figure of a question for one contender.
 pub(super) fn figure(report: &bench::Report, question: &Question, contender: &str) -> Option<f64> {
     if question.figure.is_of_memory() {
         return memory(report, question.figure, contender);
@@ -270,7 +275,7 @@ pub(super) fn figure(report: &bench::Report, question: &Question, contender: &st
     }
 }
 
-/// The rates of all rounds.
+/// Returns the rates of all rounds.
 fn rates(report: &bench::Report, contender: &str, cell: &Cell) -> Vec<f64> {
     let rate = bench::rate();
     let slices = report.samples.iter();
@@ -278,7 +283,7 @@ fn rates(report: &bench::Report, contender: &str, cell: &Cell) -> Vec<f64> {
     slices.filter_map(|slice| slice.sample.as_ref().and_then(|sample| rate.of.of(sample))).collect()
 }
 
-/// The memory of a contender in MB of 2^20 bytes, as `top` displays them.
+/// Returns the memory of a contender in MB of 2^20 bytes, as in `top`.
 fn memory(report: &bench::Report, figure: Figure, contender: &str) -> Option<f64> {
     let footprint = report.memory.iter().find(|footprint| footprint.contender == contender)?;
     let megabytes =
@@ -290,13 +295,13 @@ fn memory(report: &bench::Report, figure: Figure, contender: &str) -> Option<f64
     }
 }
 
-/// The first, second or third third of the rounds; all of them if `part` is `None`.
+/// Returns the first, second or last third of the rounds, or all of them if `part` is `None`.
 fn third(rates: &[f64], part: Option<usize>) -> &[f64] {
     let edge = |part: usize| rates.len() * part / 3;
     part.map_or(rates, |part| &rates[edge(part - 1)..edge(part)])
 }
 
-/// An error about an unknown name, without the list of known names.
+/// Shortens an error about an unknown name by the list of known names.
 fn in_this_version(why: &str) -> String {
     let part = why.split(": there are ").next().unwrap_or(why);
     if part == why { why.to_owned() } else { format!("{part} in this version") }
@@ -326,7 +331,7 @@ mod tests {
         let mut quick = run(true);
         assert_eq!(thinned(&mut quick, 3), ["1", "9", "16", "24"]);
         assert_eq!(quick.notes, ["--quick: 4 of 24 cells"]);
-        assert_eq!(thinned(&mut quick, 99), ["1"], "one at least");
+        assert_eq!(thinned(&mut quick, 99), ["1"], "at least one cell is kept");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The contribution of a row, a column, or a table to its cells.
+//! The parameters that a row, a column or a table contributes to its cells.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 pub enum Figure {
     /// Requests, datagrams or operations per second.
     Rate,
-    /// The rate in percent of the rate of the first row.
+    /// The rate in percent of the first contender's rate.
     Percent,
-    /// The mean time of a connection, in µs.
+    /// The mean latency, in µs.
     Average,
-    /// The 99th percentile of the time of a connection, in µs.
+    /// The 99th percentile of the latency, in µs.
     P99,
-    /// The mean in ms.
+    /// The mean latency, in ms.
     AverageMs,
-    /// The p99 in ms.
+    /// The 99th percentile of the latency, in ms.
     P99Ms,
     /// Virtual memory of the server at the end, in MB.
     VirtualMb,
@@ -24,7 +24,7 @@ pub enum Figure {
     ResidentMb,
     /// Resident memory after idling, in MB.
     IdleMb,
-    /// Megabytes moved in the 30 s of the document.
+    /// Megabytes moved in a run of 30 s, as in the document.
     Megabytes,
     /// Megabytes per second.
     MegabytesPerSecond,
@@ -35,12 +35,12 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// Whether it is a figure of the whole run of a server.
+    /// Returns true if it is memory, a figure of a server's whole run.
     pub fn is_of_memory(self) -> bool {
         matches!(self, Figure::VirtualMb | Figure::ResidentMb | Figure::IdleMb)
     }
 
-    /// Decimals to display.
+    /// Returns the number of decimals to display.
     pub fn decimals(self) -> usize {
         match self {
             Figure::Rate
@@ -56,14 +56,16 @@ impl Figure {
     }
 }
 
-/// A row or a column: its name in the document, the parameters of its cells, and the published figures of a row.
+/// A row or a column: its name in the document, the parameters of its cells, and for a row the
+/// published figures.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
     /// The name of the row or column; empty for the entry of a whole table.
     #[serde(default)]
     pub name: String,
-    /// A figure per column, from the first column on. Columns that the document lacks come last.
+    /// A figure per column, starting with the first. Columns that the document lacks are the last
+    /// ones.
     #[serde(default)]
     pub published: Vec<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,12 +81,12 @@ pub struct Axis {
     #[serde(skip_serializing_if = "Option::is_none")]
     figure: Option<Figure>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    /// Which third of the rounds, or all if `None`.
+    /// The third of the rounds, from 1; all rounds if `None`.
     pub(crate) part: Option<usize>,
 }
 
 impl Axis {
-    /// This, overridden by `other`.
+    /// Returns this entry, overridden by `other`.
     pub(crate) fn with(&self, other: &Axis) -> Axis {
         Axis {
             name: String::new(),
@@ -99,12 +101,12 @@ impl Axis {
         }
     }
 
-    /// Whether it names the servers of its cells.
+    /// Returns true if it names the servers of its cells.
     pub(crate) fn names_servers(&self) -> bool {
         self.servers.is_some()
     }
 
-    /// The question of a cell, if it names what to measure and which figure to show.
+    /// Returns the question of a cell, or what is missing.
     pub(crate) fn question(mut self) -> Result<Question, &'static str> {
         Ok(Question {
             servers: self.servers.take().filter(|all| !all.is_empty()).ok_or("names no servers")?,
@@ -114,10 +116,10 @@ impl Axis {
     }
 }
 
-/// The question of a cell.
+/// The question of a cell: what to measure, and which figure to show.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The servers to measure as in `bench echo`, or contenders of another bench.
+    /// The servers to measure, named as in `bench echo`, or the contenders of another bench.
     pub servers: Vec<String>,
     /// The figure to show.
     pub figure: Figure,

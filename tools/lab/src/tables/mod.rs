@@ -1,4 +1,4 @@
-//! Published tables, as they stand in a file.
+//! Published tables, as written in a file.
 
 mod axis;
 
@@ -10,15 +10,15 @@ pub use axis::{Axis, Figure, Question};
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// An echo server with connections that stay open.
+    /// Echo servers with connections that stay open.
     Echo,
-    /// An echo server with a connection per message.
+    /// Echo servers with a connection per message.
     Connect,
-    /// A ring with NOPs.
+    /// NOPs on a ring.
     Nop,
-    /// An echo server with datagrams.
+    /// Echo servers with datagrams.
     Udp,
-    /// Files written and read.
+    /// Writing and reading files.
     File,
 }
 
@@ -49,7 +49,7 @@ pub struct Table {
     pub title: String,
     /// The unit of its figures.
     pub unit: String,
-    /// The title of the column with the names of the rows.
+    /// The title of the column of row names.
     pub corner: String,
     /// An explanation for the reader.
     pub caption: Option<String>,
@@ -63,13 +63,13 @@ pub struct Table {
 }
 
 impl Suite {
-    /// Checks that every cell has a question.
+    /// Checks that every cell has a valid question.
     pub(crate) fn checked(self) -> Result<Suite, String> {
         self.tables.iter().try_for_each(|table| table.check(self.kind))?;
         Ok(self)
     }
 
-    /// The questions of all cells.
+    /// Returns the questions of all cells.
     pub fn questions(&self) -> impl Iterator<Item = Question> {
         self.tables.iter().flat_map(|table| {
             let rows = 0..table.rows.len();
@@ -81,17 +81,17 @@ impl Suite {
 }
 
 impl Table {
-    /// The question of a cell.
+    /// Returns the question of a cell.
     pub fn ask(&self, row: usize, column: usize) -> Question {
-        self.gather(row, column).expect("checked when it was read")
+        self.gather(row, column).expect("the table was checked when it was read")
     }
 
-    /// The published figure of a cell.
+    /// Returns the published figure of a cell, if there is one.
     pub fn published(&self, row: usize, column: usize) -> Option<f64> {
         self.rows[row].published.get(column).copied()
     }
 
-    /// Whether the columns name the servers.
+    /// Returns true if the columns name the servers.
     pub fn has_servers_in_columns(&self) -> bool {
         self.columns.iter().any(Axis::names_servers)
     }
@@ -119,7 +119,7 @@ impl Table {
 }
 
 impl Kind {
-    /// Checks that a question has all parameters that this kind needs.
+    /// Checks that a question has all parameters that this kind requires.
     fn check(self, question: &Question) -> Result<(), &'static str> {
         let Axis { clients, bytes, entries, cycles, .. } = &question.of;
         let message = clients.is_some() && bytes.is_some();
