@@ -42,6 +42,7 @@ pub enum BuildOutcome {
     Failed {
         /// The exit status, or the fault in the output.
         status: String,
+        /// The output of the script on standard error.
         printed: String,
     },
 }

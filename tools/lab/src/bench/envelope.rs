@@ -29,6 +29,7 @@ pub struct Envelope {
 pub struct BestContender {
     /// The contender.
     pub contender: String,
+    /// The value of the metric.
     pub value: f64,
     /// The verdict on the contender, compared with all others.
     pub verdict: Verdict,

@@ -53,6 +53,7 @@ pub struct Metric {
     pub better: Better,
     /// What the ratios decide.
     pub role: Role,
+    /// The columns that tables show.
     pub columns: Vec<Column>,
     /// The number format.
     pub format: Format,

@@ -160,6 +160,7 @@ pub trait Observer {
 pub struct Prepared {
     /// The bench.
     pub bench: Bench,
+    /// Runs the contenders and measures their slices.
     pub measure: Box<dyn Measure>,
     /// The directory of its files, if it needs one.
     pub scratch: Option<Scratch>,

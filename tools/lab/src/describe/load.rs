@@ -27,7 +27,9 @@ const LOAD_PLACEHOLDERS: [&str; 5] = ["port", "address", "path", "connections", 
 /// A load: one cell.
 #[derive(Clone, Debug)]
 pub struct Load {
+    /// The parameters, which reports show.
     pub cell: Cell,
+    /// The program or job that loads the contender.
     pub client: Client,
     /// The protocol to start servers with, if they speak several.
     pub(crate) service: String,
@@ -52,9 +54,11 @@ pub enum Client {
     },
     /// A program.
     Command {
+        /// The command line, starting with the program.
         words: Vec<String>,
         /// A command line to run first; empty if there is none.
         before: Vec<String>,
+        /// Reads the output of the program.
         parser: Parser,
     },
     /// No client: the contender reads a job.
@@ -106,8 +110,10 @@ pub struct Loads {
     pub url: Option<String>,
     /// The options of `annulus load`, except those that the comparison sets.
     pub options: Options,
+    /// The same options as text, for reports.
     #[serde(skip)]
     pub text: Option<String>,
+    /// The command line of another client.
     pub command: Option<String>,
     /// A command line to run before each slice.
     pub before: Option<String>,
@@ -115,6 +121,7 @@ pub struct Loads {
     pub parse: Vec<String>,
     /// The protocol to start servers with.
     pub service: String,
+    /// Numbers of connections, a cell each.
     #[serde(deserialize_with = "one_or_several")]
     pub connections: Vec<u64>,
     /// Requests in flight on each connection.

@@ -36,6 +36,7 @@ pub struct Setup {
     pub(crate) time: Duration,
     /// The placement of servers and clients on the cores.
     pub(crate) placement: Placement,
+    /// The cores of servers and load.
     pub cores: Cores,
     /// How long a server may take to be ready, unless it announces its address.
     pub start_timeout: Duration,

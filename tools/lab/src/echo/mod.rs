@@ -20,10 +20,12 @@ use crate::usage_error::{UsageError, find_own};
 
 pub use catalogue::Catalogue;
 
+/// A way to connect load and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// TCP. Every server supports it.
     Tcp,
+    /// Datagrams.
     Udp,
     /// Unix stream sockets.
     Unix,
