@@ -55,14 +55,29 @@ fn instrumented(options: &str, crates: &[&str], rest: &str) -> Step {
     step.env("LSAN_OPTIONS", &known)
 }
 
-/// Runs unit tests under Miri, which checks the aliasing rules of references; skipped if there is none.
+/// The tests of memory that operations in flight name.
+const IN_FLIGHT: &str = "in_flight";
+
+/// The models of aliasing: stacked borrows, which is Miri's default, and tree borrows.
+const MODELS: [&str; 2] = ["", " -Zmiri-tree-borrows"];
+
+/// Runs tests under Miri, which checks the aliasing rules of references; skipped if there is none.
+///
+/// The tests of operations in flight run with both models of aliasing: moving a box breaks a rule of the first, and using it after the
+/// kernel has written to it one of the second. A ring's entries hold addresses as numbers, hence the permissive provenance.
 pub(crate) fn miri() -> Outcome {
     if Step::new("rustup", "run nightly cargo miri --version").probe().is_none() {
         let hint = "miri (`rustup toolchain install nightly --component miri`)";
         return Ok(vec![hint.into()]);
     }
     let tests = format!("run nightly cargo miri test -p annulus --features bytes --lib -- {PURE}");
-    Step::new("rustup", &tests).run_tests()
+    let mut skipped = Step::new("rustup", &tests).run_tests()?;
+    for model in MODELS {
+        let tests = format!("run nightly cargo miri test -p annulus --test {IN_FLIGHT}");
+        let flags = format!("-Zmiri-disable-isolation -Zmiri-permissive-provenance{model}");
+        skipped.extend(Step::new("rustup", &tests).env("MIRIFLAGS", &flags).run_tests()?);
+    }
+    Ok(skipped)
 }
 
 /// Whether rustup has a nightly toolchain.
@@ -103,6 +118,12 @@ mod tests {
             files.push(path.with_extension("rs"));
             assert!(any_has(&files, "#[test]"), "{module} has no tests, or is called otherwise");
         }
+    }
+
+    #[test]
+    fn tests_of_operations_in_flight_exist() {
+        let path = root().join(format!("crates/annulus/tests/{IN_FLIGHT}.rs"));
+        assert!(any_has(&[path], "#[test]"));
     }
 
     #[test]

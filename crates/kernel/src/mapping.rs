@@ -23,7 +23,9 @@ impl Mapping {
     /// # Errors
     /// The system's: mostly `ENOMEM`.
     pub fn anonymous(len: usize) -> io::Result<Self> {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // Miri maps memory, but knows neither this flag nor `madvise`; both only save memory.
+        let unreserved = if cfg!(miri) { MapFlags::empty() } else { MapFlags::NORESERVE };
+        let flags = MapFlags::PRIVATE | unreserved;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the system chooses overlaps no other.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, flags)? };
@@ -74,6 +76,9 @@ impl Mapping {
     }
 
     fn advise(&self, advice: Advice) -> io::Result<()> {
+        if cfg!(miri) {
+            return Ok(());
+        }
         // SAFETY: the range is that of the mapping, and none of the advices above changes what this process reads there.
         unsafe { madvise(self.as_ptr().cast(), self.len, advice)? };
         Ok(())

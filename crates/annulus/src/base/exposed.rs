@@ -36,8 +36,11 @@ impl Exposed {
     }
 
     /// Takes a descriptor over, which the runtime no longer uses.
-    pub(crate) fn keep(&mut self, fd: Fd) {
-        // SAFETY: the caller was to close it, and does not: this is its only owner.
+    ///
+    /// # Safety
+    /// It must be a real descriptor that the caller was to close, and does not. No copy of `fd` may be used afterwards.
+    pub(crate) unsafe fn keep(&mut self, fd: Fd) {
+        // SAFETY: this function demands that the descriptor is open and has no other owner.
         self.kept.push(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
     }
 }

@@ -72,8 +72,8 @@ impl<T: Into<Chunk>> IntoChunk for T {}
 
 pub(crate) enum Repr {
     Lease(Lease),
+    /// Boxed bytes, too: a chunk moves while it is sent, which a box in it would not allow.
     Vec(Vec<u8>),
-    Boxed(Box<[u8]>),
     Static(&'static [u8]),
     Shared(SharedBytes),
     Arc(Arc<[u8]>),
@@ -241,7 +241,6 @@ impl Chunk {
             Repr::Passing(passing) => passing.bytes.retire(spares, after),
             Repr::Lease(_)
             | Repr::Vec(_)
-            | Repr::Boxed(_)
             | Repr::Static(_)
             | Repr::Shared(_)
             | Repr::Arc(_)
@@ -277,7 +276,7 @@ impl Chunk {
                 Self(Repr::Shared(first))
             }
             Repr::Owned(part) => Self(Repr::Owned(part.split_to(n))),
-            Repr::Vec(_) | Repr::Copied(_) | Repr::Boxed(_) | Repr::Arc(_) | Repr::Rc(_) => {
+            Repr::Vec(_) | Repr::Copied(_) | Repr::Arc(_) | Repr::Rc(_) => {
                 *self = Self::from_owner(mem::replace(self, Self::EMPTY));
                 self.split_to(n)
             }
@@ -291,7 +290,6 @@ impl Chunk {
         match &self.0 {
             Repr::Lease(bytes) => bytes,
             Repr::Vec(bytes) | Repr::Copied(bytes) => bytes,
-            Repr::Boxed(bytes) => bytes,
             Repr::Static(bytes) => bytes,
             Repr::Shared(bytes) => bytes,
             Repr::Arc(bytes) => bytes,

@@ -7,6 +7,7 @@ pub(crate) mod chunk;
 mod foreign;
 pub(crate) mod lease;
 pub(crate) mod owned;
+pub(crate) mod parked;
 pub(crate) mod shared;
 pub(crate) mod spares;
 pub(crate) mod thread_bound;

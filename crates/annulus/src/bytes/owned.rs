@@ -49,8 +49,8 @@ owned_bytes! {
     SharedBytes: |it| it, |it| Chunk(Repr::Shared(it));
     Vec<u8>: |it| it, |it| Chunk(Repr::Vec(it));
     String: |it| it.as_bytes(), |it| Chunk(Repr::Vec(it.into_bytes()));
-    Box<[u8]>: |it| it, |it| Chunk(Repr::Boxed(it));
-    Box<str>: |it| it.as_bytes(), |it| Chunk(Repr::Boxed(it.into()));
+    Box<[u8]>: |it| it, |it| Chunk(Repr::Vec(it.into_vec()));
+    Box<str>: |it| it.as_bytes(), |it| Chunk(Repr::Vec(it.into_string().into_bytes()));
     Arc<[u8]>: |it| it, |it| Chunk(Repr::Arc(it));
     Arc<str>: |it| it.as_bytes(), |it| Chunk(Repr::Arc(it.into()));
     Arc<Vec<u8>>: |it| it, |it| Chunk::from_buf(it);

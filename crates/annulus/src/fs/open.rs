@@ -344,7 +344,8 @@ async fn open_at(site: CallSite<'_>, path: &Path, how: OpenHow) -> io::Result<Fd
             site.offload(args).await.0
         }
     };
-    answer.map(opened_fd)
+    // SAFETY: the kernel has just opened it for this call, and nothing else has it.
+    answer.map(|fd| unsafe { opened_fd(fd) })
 }
 
 /// As [`open_at`], and waits for the release of a lease, on a thread of a group of its own.
@@ -358,15 +359,19 @@ async fn open_patiently(
         Err(error) if is_leased(&error, how) => {
             let site = CallSite { policy: Policy::Offload, group: site.group.or(group), ..site };
             let args = OpenArgs { path: Cow::Owned(c_path(path)?), how: Box::new(how) };
-            site.offload(args).await.0.map(opened_fd)
+            // SAFETY: as in `open_at`.
+            site.offload(args).await.0.map(|fd| unsafe { opened_fd(fd) })
         }
         opened => opened,
     }
 }
 
 /// The descriptor that an open has answered, for an [`OpenFile`].
-fn opened_fd(fd: u32) -> Fd {
-    // SAFETY: the kernel has just opened it for this call, and no other code has it; `OpenFile` closes it.
+///
+/// # Safety
+/// The number must be an open descriptor of the runtime's kernel, without another owner.
+unsafe fn opened_fd(fd: u32) -> Fd {
+    // SAFETY: this function demands that the descriptor is open and has no other owner; `OpenFile` closes it.
     unsafe { Fd::from_raw(fd as RawFd) }
 }
 

@@ -5,6 +5,7 @@
 use super::call::CallArgs;
 use super::open_file::OpenFile;
 use super::path::CWD;
+use crate::bytes::parked::Parked;
 use crate::runtime::core::Core;
 use annulus_driver::{FileStart, NO_THREAD};
 use rustix::io::Errno;
@@ -27,7 +28,7 @@ pub(super) struct PendingCall<A: 'static> {
 
 /// The values that the call uses: its arguments, and the descriptor that it was given.
 struct Held<A> {
-    args: A,
+    args: Parked<A>,
     _open: Option<Rc<OpenFile>>,
 }
 
@@ -35,10 +36,12 @@ impl<A: CallArgs + 'static> PendingCall<A> {
     /// Starts a call.
     pub(super) fn start(
         core: &Rc<Core>,
-        mut args: A,
+        args: A,
         open: Option<Rc<OpenFile>>,
         start: FileStart,
     ) -> Result<Self, (io::Error, A)> {
+        // From here on the arguments may move: with this future, and to the slot if it is dropped.
+        let mut args = Parked::new(args);
         // Before the borrow: it asks the caller's buffers.
         let call = args.call(open.as_ref().map_or(CWD, |open| open.fd()));
         match core.enter_running() {
@@ -50,7 +53,7 @@ impl<A: CallArgs + 'static> PendingCall<A> {
                 let slot = unsafe { inner.file_ops.start(&mut inner.io, call, start) };
                 Ok(Self { core: core.clone(), slot, held })
             }
-            Err(error) => Err((error, args)),
+            Err(error) => Err((error, args.into_inner())),
         }
     }
 }
@@ -80,7 +83,10 @@ impl<A: Unpin + 'static> Future for PendingCall<A> {
             // The kernel may still use the memory, and no event will come: the arguments are not given back.
             Err(_) => return Poll::Pending,
         };
-        polled.map(|outcome| (outcome, self.held.take().expect("polled after its end").args))
+        polled.map(|outcome| {
+            let held = self.held.take().expect("polled after its end");
+            (outcome, held.args.into_inner())
+        })
     }
 }
 

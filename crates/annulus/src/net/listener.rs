@@ -1,4 +1,5 @@
 //! Listening for TCP connections.
+#![allow(unsafe_code)]
 
 use super::addresses::ToSocketAddrs;
 use super::descriptors::listening;
@@ -126,7 +127,9 @@ impl ListenOptions {
         let kernel: Rc<dyn Kernel> = Rc::new(Linux);
         let bind = |address| patiently(None, || self.bind_all(&kernel, address, count));
         let (group, address) = first(address, Operation::Listen, bind)?;
-        Ok((group.into_iter().map(|socket| owned(socket.into_fd())).collect(), address))
+        // SAFETY: `into_fd` gives up the only owner of a socket of Linux that was made above, and nothing was started on it.
+        let own = |socket: NewFd| unsafe { owned(socket.into_fd()) };
+        Ok((group.into_iter().map(own).collect(), address))
     }
 
     fn bind_all(
@@ -221,13 +224,15 @@ impl TcpListener {
     shared!(accept TcpStream, adopt);
 
     fn adopt(&self, handle: StreamHandle) -> io::Result<Option<(TcpStream, SocketAddr)>> {
-        Ok(TcpStream::new(handle).with_peer())
+        TcpStream::new(handle).with_peer()
     }
 
     /// As [`poll_accept`](Self::poll_accept), but the connection may move to another runtime.
     pub(crate) fn poll_accept_parts(&self, cx: &Context<'_>) -> Poll<io::Result<Parts>> {
         let Accepted { fd, permit } = ready!(self.handle.poll_one(Wait::Polling, cx))?;
-        Poll::Ready(Ok(Parts::of_fd(fd, Vec::new(), permit)))
+        // SAFETY: the kernel has made the descriptor for this accept, and the listener has given it up. Only listeners of Linux are
+        // shared by shards.
+        Poll::Ready(Ok(unsafe { Parts::of_fd(fd, Vec::new(), permit) }))
     }
 
     /// Sets an option of this listener's socket.

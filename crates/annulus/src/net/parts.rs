@@ -52,14 +52,21 @@ pub struct Parts {
 }
 
 /// Owns a real descriptor that a runtime gives up.
-pub(super) fn owned(fd: Fd) -> OwnedFd {
-    // SAFETY: the caller no longer owns the descriptor, and no operation on it is in flight.
+///
+/// # Safety
+/// The descriptor must be one of the process, open and without another owner. No operation on it may be in flight, and no copy of
+/// `fd` may be used afterwards.
+pub(super) unsafe fn owned(fd: Fd) -> OwnedFd {
+    // SAFETY: this function demands that the descriptor is open and has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd.raw()) }
 }
 
 /// Owns a real descriptor that the kernel has made just now.
-pub(super) fn new_descriptor(number: RawFd) -> OwnedFd {
-    // SAFETY: the kernel made it for the caller, and nothing else owns it.
+///
+/// # Safety
+/// The number must be an open descriptor of the process, without another owner.
+pub(super) unsafe fn new_descriptor(number: RawFd) -> OwnedFd {
+    // SAFETY: this function demands that the descriptor is open and has no other owner.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
@@ -92,8 +99,11 @@ impl Parts {
         Self { socket, received, permit: None }
     }
 
-    pub(super) fn of_fd(fd: Fd, received: Vec<u8>, permit: Option<Permit>) -> Self {
-        Self { socket: owned(fd), received, permit }
+    /// # Safety
+    /// As [`owned`].
+    pub(super) unsafe fn of_fd(fd: Fd, received: Vec<u8>, permit: Option<Permit>) -> Self {
+        // SAFETY: it is the contract of this function.
+        Self { socket: unsafe { owned(fd) }, received, permit }
     }
 
     pub(super) fn take(self) -> (Fd, Vec<u8>, Option<Permit>) {

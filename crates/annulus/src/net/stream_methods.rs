@@ -383,6 +383,7 @@ macro_rules! shared {
         /// # Errors
         /// The error of a send, or of the connection (`ConnectionReset`, …), even if bytes came before it: on the other runtime they would
         /// look complete. The connection is then closed. `Unsupported` under a simulated kernel.
+        #[allow(unsafe_code)]
         pub async fn into_parts(self) -> io::Result<Parts> {
             let Self { handle, unread } = self;
             if !handle.core.kernel.real_descriptors() {
@@ -391,7 +392,9 @@ macro_rules! shared {
             }
             let (fd, received, permit) = poll_fn(|cx| handle.poll_release(cx)).await?;
             handle.forget();
-            let parts = Parts::of_fd(fd, unread.in_front_of(received), permit);
+            // SAFETY: the slot was removed, with nothing in flight, and the handle forgotten: nothing else has the descriptor, which is
+            // a real one, as checked above.
+            let parts = unsafe { Parts::of_fd(fd, unread.in_front_of(received), permit) };
             annulus_kernel::descriptor::set_nonblocking(&parts.socket, false)?;
             Ok(parts)
         }

@@ -35,7 +35,9 @@ impl Input {
 }
 
 impl Epoll {
-    pub(super) fn start_input(&mut self, token: Token, fd: Fd, input: Input) {
+    /// # Safety
+    /// Memory that the input names must stay valid and unused by other code until the terminal event was taken.
+    pub(super) unsafe fn start_input(&mut self, token: Token, fd: Fd, input: Input) {
         let watch = self.watches.get_or_insert(fd);
         if watch.input.is_some() {
             return self.end(token, Err(Errno::BUSY));
@@ -54,10 +56,12 @@ impl Epoll {
         let (token, input) = watch.input?;
         match input {
             Input::Lent { left, multi } => self.receive_lent(fd, token, left, multi),
-            Input::Own { buffer, len } => self.receive(fd, token, buffer, len),
+            // SAFETY: the memory is the operation's until its terminal event, which `start_input` demands and this leads to.
+            Input::Own { buffer, len } => unsafe { self.receive(fd, token, buffer, len) },
             Input::Accept { multi } => self.accept(fd, token, multi),
             Input::Messages { layout } => self.receive_messages(fd, token, layout),
-            Input::Message { header } => self.receive_message(fd, token, header),
+            // SAFETY: as for `Own`.
+            Input::Message { header } => unsafe { self.receive_message(fd, token, header) },
             Input::Readable { multi: true } => {
                 watch.readable = false;
                 Some(Event { token, result: Ok(1), more: true, buffer: None })
@@ -105,8 +109,10 @@ impl Epoll {
         self.end_input(fd, token, Err(Errno::NOBUFS))
     }
 
-    fn receive(&mut self, fd: Fd, token: Token, buffer: *mut u8, len: u32) -> Option<Event> {
-        // SAFETY: the memory is this operation's until its terminal event (`Driver::submit_memory`), which is to come.
+    /// # Safety
+    /// The memory must be writable, and no other code's.
+    unsafe fn receive(&mut self, fd: Fd, token: Token, buffer: *mut u8, len: u32) -> Option<Event> {
+        // SAFETY: it is the contract of this function.
         let result = unsafe { self.common.kernel.receive(fd, buffer, len) };
         if let Ok(count @ 1..) = result {
             self.received(fd, count, len);
@@ -133,7 +139,7 @@ impl Epoll {
     ) -> Option<Event> {
         let watch = self.watches.known(fd);
         if result == Err(Errno::AGAIN) {
-            watch.readable = false;
+            watch.emptied();
             return None;
         }
         watch.input = None;

@@ -16,7 +16,7 @@ const MANY: usize = 32;
 /// empty, which shows that there are no more.
 const FEW: usize = 4;
 
-/// The arguments of a receive of several messages. Slots point to vectors of the same batch, so it stays in its box.
+/// The arguments of a receive of several messages. Slots point to vectors of the same batch.
 ///
 /// The first `len` slots point into buffers that were lent by a pool and not given back.
 pub(super) struct Batch {
@@ -50,17 +50,16 @@ impl Batch {
     /// Points a slot at a buffer.
     fn point(&mut self, at: usize, id: u16, buffer: *mut u8, size: usize, layout: Layout) {
         assert!(layout.payload_at() <= size, "a buffer holds the head of a message");
-        // SAFETY: the layout ends within the buffer, as asserted.
-        let (name, control, payload) = unsafe {
-            let name = buffer.add(Layout::HEAD);
-            (name, buffer.add(layout.control_at()), buffer.add(layout.payload_at()))
-        };
+        let part = |offset| buffer.wrapping_add(offset).cast_const();
+        let (name, control) = (part(Layout::HEAD), part(layout.control_at()));
+        let payload = part(layout.payload_at());
         self.ids[at] = id;
         self.vectors[at] = IoVec { base: payload, len: size - layout.payload_at() };
         self.slots[at].header = MsgHeader {
             name,
             name_len: layout.name as u32,
-            vectors: &raw const self.vectors[at],
+            // Set by the receive.
+            vectors: ptr::null(),
             vector_count: 1,
             control,
             control_len: layout.control,
@@ -70,8 +69,13 @@ impl Batch {
 
     /// Receives into the borrowed buffers; how many messages came.
     fn receive(&mut self, kernel: &dyn Kernel, fd: Fd) -> Result<usize, Errno> {
-        // SAFETY: the first `len` slots point into buffers that are lent to this driver, and to vectors of this batch.
-        unsafe { kernel.receive_messages(fd, &mut self.slots[..self.len]) }
+        let (slots, vectors) = (&mut self.slots[..self.len], self.vectors.as_ptr());
+        for (at, slot) in slots.iter_mut().enumerate() {
+            // Only now: a later use of the whole batch would end the pointer.
+            slot.header.vectors = vectors.wrapping_add(at);
+        }
+        // SAFETY: the slots point into buffers that are lent to this driver, and to vectors of this batch.
+        unsafe { kernel.receive_messages(fd, slots) }
     }
 
     /// The head of a message that was received, which belongs at the beginning of its buffer.
@@ -169,13 +173,15 @@ impl Epoll {
         self.end(token, Err(errno));
     }
 
-    pub(super) fn receive_message(
+    /// # Safety
+    /// The header and all that it names must be writable, and no other code's.
+    pub(super) unsafe fn receive_message(
         &mut self,
         fd: Fd,
         token: Token,
         header: *mut MsgHeader,
     ) -> Option<Event> {
-        // SAFETY: header and memory are this operation's until its terminal event (`Driver::submit_memory`), which is to come.
+        // SAFETY: it is the contract of this function.
         let result = unsafe { self.common.kernel.receive_message(fd, header) };
         self.end_input(fd, token, result)
     }

@@ -119,13 +119,15 @@ impl Epoll {
             Op::Readable { fd } => (fd, Input::Readable { multi: true }),
             Op::ReadableOnce { fd } => (fd, Input::Readable { multi: false }),
             Op::WritableOnce { fd } => {
-                return self.start_output(token, fd, Work::AwaitWritable, &[]);
+                // SAFETY: a wait names no memory.
+                return unsafe { self.start_output(token, fd, Work::AwaitWritable, &[]) };
             }
             Op::Nop => return self.end(token, Ok(0)),
             Op::Cancel { target } => return self.cancel(target),
             Op::Close { fd } => return self.close(fd),
         };
-        self.start_input(token, fd, input);
+        // SAFETY: none of these inputs names memory of the submitter.
+        unsafe { self.start_input(token, fd, input) };
     }
 
     /// # Safety
@@ -161,31 +163,39 @@ impl Epoll {
             }
             MemoryOp::Send { fd, buffer, len } => {
                 let bytes = IoVec { base: buffer, len: len as usize };
-                self.start_output(token, fd, Work::Send(MsgHeader::EMPTY), &[bytes]);
+                // SAFETY: the bytes are valid until the terminal event, which `submit_memory` demands.
+                unsafe { self.start_output(token, fd, Work::Send(MsgHeader::EMPTY), &[bytes]) };
             }
             MemoryOp::SendVector { fd, header } => {
                 let header: *const MsgHeader = header.cast();
-                // SAFETY: header and vectors are valid during the submission, which `submit_memory` demands.
-                let (header, parts) = unsafe { (header.read(), calls::parts(header)) };
-                self.start_output(token, fd, Work::Send(header), parts);
+                // SAFETY: header and vectors are valid during the submission, and the bytes and control messages until the terminal
+                // event, which `submit_memory` demands.
+                unsafe {
+                    let (header, parts) = (header.read(), calls::parts(header));
+                    self.start_output(token, fd, Work::Send(header), parts);
+                }
             }
             MemoryOp::SendZeroCopy { .. } | MemoryOp::SendVectorZeroCopy { .. } => {
                 self.end(token, Err(Errno::OPNOTSUPP));
             }
             MemoryOp::Connect { fd, address, len } => {
-                self.start_output(token, fd, Work::Connect { address, len }, &[]);
+                // SAFETY: the address is valid until the terminal event, which `submit_memory` demands.
+                unsafe { self.start_output(token, fd, Work::Connect { address, len }, &[]) };
             }
             MemoryOp::Recv { fd, buffer, len } => {
-                self.start_input(token, fd, Input::Own { buffer, len });
+                // SAFETY: the memory is the operation's until the terminal event, which `submit_memory` demands.
+                unsafe { self.start_input(token, fd, Input::Own { buffer, len }) };
             }
             MemoryOp::RecvMessages { fd, header } => {
                 // SAFETY: the header is a live `struct msghdr` during the submission, which `submit_memory` demands.
                 let header = unsafe { &*header.cast::<MsgHeader>() };
                 let layout = Layout { name: header.name_len as usize, control: header.control_len };
-                self.start_input(token, fd, Input::Messages { layout });
+                // SAFETY: of the header only the layout is used, and the buffers are the pool's.
+                unsafe { self.start_input(token, fd, Input::Messages { layout }) };
             }
             MemoryOp::RecvMessage { fd, header } => {
-                self.start_input(token, fd, Input::Message { header: header.cast() });
+                // SAFETY: the header and its memory are the operation's until the terminal event, which `submit_memory` demands.
+                unsafe { self.start_input(token, fd, Input::Message { header: header.cast() }) };
             }
         }
     }

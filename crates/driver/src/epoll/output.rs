@@ -140,7 +140,16 @@ impl Outputs {
 
 impl Epoll {
     /// Starts an operation; a send with the parts that it sends.
-    pub(super) fn start_output(&mut self, token: Token, fd: Fd, work: Work, parts: &[IoVec]) {
+    ///
+    /// # Safety
+    /// Bytes that the parts name, and memory that the work names, must stay valid and unmodified until the terminal event was taken.
+    pub(super) unsafe fn start_output(
+        &mut self,
+        token: Token,
+        fd: Fd,
+        work: Work,
+        parts: &[IoVec],
+    ) {
         let watch = self.watches.get_or_insert(fd);
         if watch.output.is_some() {
             return self.end(token, Err(Errno::BUSY));

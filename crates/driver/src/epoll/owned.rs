@@ -15,12 +15,15 @@ pub(super) struct Owned {
 
 impl Owned {
     /// The descriptor that a call of the kernel makes.
-    pub(super) fn open(
+    ///
+    /// # Safety
+    /// The number that the call returns must be a descriptor of this kernel, open and without another owner.
+    pub(super) unsafe fn open(
         kernel: &Rc<dyn Kernel>,
         call: impl FnOnce(&dyn Kernel) -> io::Result<RawFd>,
     ) -> io::Result<Self> {
         let number = call(&**kernel)?;
-        // SAFETY: the descriptor is new; the driver uses it as long as it has this value, which closes it.
+        // SAFETY: this function demands that the descriptor is open and has no other owner; the driver uses it as long as it has this value, which closes it.
         Ok(Self { kernel: kernel.clone(), fd: unsafe { Fd::from_raw(number) } })
     }
 }

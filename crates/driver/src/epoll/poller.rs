@@ -37,8 +37,11 @@ pub(super) struct Poller {
 
 impl Poller {
     pub(super) fn new(kernel: &Rc<dyn Kernel>) -> io::Result<Self> {
-        let epoll = Owned::open(kernel, |kernel| kernel.epoll())?;
-        let timer = Owned::open(kernel, |kernel| kernel.timer())?;
+        // SAFETY: both calls make a new descriptor.
+        let (epoll, timer) = unsafe {
+            let epoll = Owned::open(kernel, |kernel| kernel.epoll())?;
+            (epoll, Owned::open(kernel, |kernel| kernel.timer())?)
+        };
         let poller = Self { epoll, edges: Vec::with_capacity(EDGES), timer };
         poller.add(poller.timer.fd, EVERYTHING).map_err(named("epoll_ctl"))?;
         Ok(poller)

@@ -1,6 +1,7 @@
 //! The timer that trims the pools some time after receives.
 //!
 //! A timeout with every wait would cost every turn. A timer that is started again only while receives go on costs nothing.
+#![allow(unsafe_code)]
 
 use super::owned::Owned;
 use crate::pool::Trim;
@@ -18,7 +19,9 @@ pub(super) struct TrimTimer {
 
 impl TrimTimer {
     pub(super) fn new(kernel: &Rc<dyn Kernel>) -> io::Result<Self> {
-        Ok(Self { timer: Owned::open(kernel, |kernel| kernel.timer())?, started_at: None })
+        // SAFETY: the call makes a new descriptor.
+        let timer = unsafe { Owned::open(kernel, |kernel| kernel.timer())? };
+        Ok(Self { timer, started_at: None })
     }
 
     pub(super) fn fd(&self) -> Fd {

@@ -1,4 +1,5 @@
 //! A Unix stream.
+#![allow(unsafe_code)]
 
 use super::super::option_methods::*;
 use super::super::parts::{Parts, new_descriptor};
@@ -123,7 +124,8 @@ impl UnixStream {
     /// runtime's end.
     pub fn peer_pidfd(&self) -> io::Result<OwnedFd> {
         let process = self.handle.with_fd(|kernel, fd| kernel.peer_process(fd))?;
-        Ok(new_descriptor(process))
+        // SAFETY: the kernel has made it for this call. A simulated kernel has no such call.
+        Ok(unsafe { new_descriptor(process) })
     }
 
     options!(methods: buffer error);

@@ -1,10 +1,12 @@
-//! Chunks that wait to be sent; and the headers and vectors of sends that carry several of them, in boxes that do not move.
+//! Chunks that wait to be sent; and the headers and vectors of sends that carry several of them, which do not move.
+#![allow(unsafe_code)]
 
 use crate::bytes::chunk::Chunk;
 use crate::bytes::spares::Spares;
 use annulus_kernel::{IoVec, MsgHeader};
 use std::collections::VecDeque;
-use std::{mem, ptr};
+use std::mem;
+use std::ptr::{self, NonNull};
 
 /// A queue whose first chunk needs no memory of its own: the commonest has one or none.
 #[derive(Default)]
@@ -96,19 +98,21 @@ impl ChunkQueue {
 /// Most chunks a send carries.
 pub(crate) const MOST: usize = 64;
 
-/// A `struct msghdr` with the vectors it points to.
-pub(crate) struct Vector {
+/// A `struct msghdr` with the vectors it points to, on the heap, by address: a `Box` that is moved while the kernel reads it would
+/// claim to be the only way to it.
+pub(crate) struct Vector(NonNull<Parts>);
+
+struct Parts {
     header: MsgHeader,
-    parts: [IoVec; MOST],
+    vectors: [IoVec; MOST],
 }
 
 /// The vectors of this turn's sends. The kernel has read them once it has taken the entries that name them; then all of
 /// them are free again.
-#[expect(clippy::vec_box, reason = "a vector in use must not move when the list grows")]
 #[derive(Default)]
 pub(crate) struct Vectors {
-    free: Vec<Box<Vector>>,
-    busy: Vec<Box<Vector>>,
+    free: Vec<Vector>,
+    busy: Vec<Vector>,
 }
 
 impl Vectors {
@@ -118,27 +122,19 @@ impl Vectors {
         parts: impl Iterator<Item = IoVec>,
         control: &[u8],
     ) -> *const u8 {
-        let mut vector = self.free.pop().unwrap_or_else(Vector::empty);
-        let mut count = 0;
-        for (place, part) in vector.parts.iter_mut().zip(parts) {
-            *place = part;
-            count += 1;
-        }
-        vector.header.vectors = vector.parts.as_ptr();
-        vector.header.vector_count = count;
-        (vector.header.control, vector.header.control_len) = (control.as_ptr(), control.len());
-        let address = ptr::from_ref(&vector.header).cast();
+        let vector = self.free.pop().unwrap_or_else(Vector::empty);
+        let address = vector.fill(parts, control);
         self.busy.push(vector);
         address
     }
 
     /// Takes out the vector that was described last: it must last longer.
-    pub(super) fn keep(&mut self) -> Box<Vector> {
+    pub(super) fn keep(&mut self) -> Vector {
         self.busy.pop().expect("a vector was described")
     }
 
     /// The kernel is done with a vector that was kept.
-    pub(super) fn free(&mut self, vector: Box<Vector>) {
+    pub(super) fn free(&mut self, vector: Vector) {
         self.free.push(vector);
     }
 
@@ -155,10 +151,39 @@ impl Vectors {
 }
 
 impl Vector {
-    fn empty() -> Box<Self> {
-        Box::new(Self {
-            header: MsgHeader::EMPTY,
-            parts: [IoVec { base: ptr::null(), len: 0 }; MOST],
-        })
+    fn empty() -> Self {
+        let vectors = [IoVec { base: ptr::null(), len: 0 }; MOST];
+        let parts = Box::new(Parts { header: MsgHeader::EMPTY, vectors });
+        Self(NonNull::from(Box::leak(parts)))
+    }
+
+    /// Writes the header and its vectors. Returns the header's address, which is valid as long as this value.
+    fn fill(&self, parts: impl Iterator<Item = IoVec>, control: &[u8]) -> *const u8 {
+        let place = self.0.as_ptr();
+        // SAFETY: the memory is valid as long as this value, which is free: no send names it, and there are no references into it.
+        let vectors = unsafe { &mut (*place).vectors };
+        let mut count = 0;
+        for (vector, part) in vectors.iter_mut().zip(parts) {
+            *vector = part;
+            count += 1;
+        }
+        // SAFETY: as above. The pointers come from the owner's own address, so that they are valid after the reference has gone.
+        unsafe {
+            (*place).header = MsgHeader {
+                vectors: (&raw const (*place).vectors).cast(),
+                vector_count: count,
+                control: control.as_ptr(),
+                control_len: control.len(),
+                ..MsgHeader::EMPTY
+            };
+            (&raw const (*place).header).cast()
+        }
+    }
+}
+
+impl Drop for Vector {
+    fn drop(&mut self) {
+        // SAFETY: the memory was leaked from a box in `empty`, and is freed once.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct ZeroCopySend {
     stream: SlotId,
     /// Chunks that went, and may still be read.
     chunks: ChunkQueue,
-    vector: Option<Box<Vector>>,
+    vector: Option<Vector>,
     /// The result that the first event has brought.
     result: Option<Result<u32, Errno>>,
 }
