@@ -167,20 +167,26 @@ impl Io {
         self.driver.release(fd);
     }
 
-    /// Keeps a descriptor that was lent instead of closing it. The peer sees what it would see of a close: the end, or a reset. A listener
+    /// Releases a descriptor that was lent. At the end of the runtime, keeps it instead of closing it, and returns true. The peer sees what it would see of a close: the end, or a reset. A listener
     /// is left as it is: its end would be that of its duplicates, to which a close does nothing.
     #[cold]
+    #[allow(unsafe_code)]
     fn keep_if_exposed(&mut self, fd: Fd) -> bool {
-        if !self.exposed.remove(fd) || !self.exposed.keep {
+        if !self.exposed.remove(fd) {
             return false;
         }
+        // A duplicate may live on, and would keep the registration: its edges would name whatever has the number next.
         self.driver.release(fd);
+        if !self.exposed.keep {
+            return false;
+        }
         let kernel = self.driver.kernel();
         if kernel.option(fd, SocketOption::Listens).ok() != Some(1) && !descriptor::reset(fd) {
             // Fails for sockets without a peer, and for pipes.
             _ = kernel.shutdown(fd, Shutdown::Both);
         }
-        self.exposed.keep(fd);
+        // SAFETY: only real descriptors are lent. The callers were to close this one, and do not; the driver has released it.
+        unsafe { self.exposed.keep(fd) };
         true
     }
 

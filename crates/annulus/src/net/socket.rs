@@ -29,11 +29,11 @@ pub(super) trait Socket {
     fn set_ip(&self, option: fn(Ip) -> SocketOption, value: u32) -> io::Result<()> {
         self.call(|kernel, fd| {
             let ip = protocol(kernel, fd)?;
-            if ip == Ip::V6 {
-                // Fails if the socket is for IPv6 only, and has no effect then.
-                _ = kernel.set_option(fd, option(Ip::V4), value);
+            kernel.set_option(fd, option(ip), value)?;
+            if ip == Ip::V6 && kernel.option(fd, SocketOption::V6Only)? == 0 {
+                kernel.set_option(fd, option(Ip::V4), value)?;
             }
-            kernel.set_option(fd, option(ip), value)
+            Ok(())
         })
     }
 

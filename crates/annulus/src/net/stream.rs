@@ -19,7 +19,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// A TCP connection.
@@ -82,16 +82,27 @@ impl TcpStream {
         Self { handle, unread: RecvBuffer::default() }
     }
 
-    /// An accepted connection and its peer's address. If the peer has reset it, it has no address: counted, and `None`.
-    pub(crate) fn with_peer(self) -> Option<(Self, SocketAddr)> {
+    /// Returns an accepted connection with its peer's address, or `None`, and counts it, if the peer has reset it meanwhile.
+    ///
+    /// # Errors
+    /// The system's, such as that of a filter that denies the call: closing the connection in silence would look like an outage.
+    pub(crate) fn with_peer(self) -> io::Result<Option<(Self, SocketAddr)>> {
         match self.peer_addr() {
             Ok(peer) => {
                 self.handle.set_peer(peer);
-                Some((self, peer))
+                Ok(Some((self, peer)))
             }
-            Err(_) => {
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {
                 self.handle.count_abort();
-                None
+                Ok(None)
+            }
+            Err(error) => {
+                // Before this returns, so that a peer is not left waiting if the program ends its loop for the error.
+                let polled = self.handle.poll_release(&Context::from_waker(Waker::noop()));
+                if let Poll::Ready(Ok(released)) = polled {
+                    self.handle.close(released)?;
+                }
+                Err(error)
             }
         }
     }

@@ -247,7 +247,7 @@ impl ShardListener {
                 },
             };
             if let Some(parts) = parts
-                && let Some(accepted) = self.adopt(parts)?.with_peer()
+                && let Some(accepted) = self.adopt(parts)?.with_peer()?
             {
                 return Poll::Ready(Ok(Some(accepted)));
             }

@@ -4,12 +4,18 @@ use annulus_driver::Kind;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::mem;
+use std::time::Duration;
+
+/// How long a receive or a poll waits before it is armed again if the system is short of memory: `epoll_ctl` fails at once, and would be
+/// tried in each turn.
+pub(super) const SHORT_OF_MEMORY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The state of a slot's receive, or a listener's accept.
 ///
 /// *Idle* → *listed*, to be armed by the turn, once a task waits or enough was taken → *multishot*, which receives again and
 /// again into lent buffers, or *single*, which receives once → idle again at the terminal event. If the driver polls for
-/// readiness apart, a listed one is *polling* first, and listed again once it is readable. A receive or poll that has to stop
+/// readiness apart, a listed one is *polling* first, and listed again once it is readable. If the system is short of memory, it is *paused*
+/// until a timer lists it again. A receive or poll that has to stop
 /// is *cancelling* until its own terminal event: nothing else is armed before, and what that event brings is queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Arming {
@@ -20,13 +26,14 @@ pub(super) enum Arming {
     Multishot,
     Single,
     Cancelling,
+    Paused,
 }
 
 impl Arming {
     /// Nothing is in flight.
     #[inline]
     pub(super) fn is_idle(self) -> bool {
-        matches!(self, Self::Idle | Self::Listed)
+        matches!(self, Self::Idle | Self::Listed | Self::Paused)
     }
 
     /// An event has come, the terminal one unless `more` are to come. True if this is the end of a receive that was to stop.
@@ -35,12 +42,21 @@ impl Arming {
         !more && mem::take(self) == Self::Cancelling
     }
 
+    /// The pause is over. False if it has ended otherwise.
+    pub(super) fn resume(&mut self) -> bool {
+        let was_paused = *self == Self::Paused;
+        if was_paused {
+            *self = Self::Idle;
+        }
+        was_paused
+    }
+
     /// Stops. The operation in flight, if this returns its kind, has to be cancelled, and its terminal event is still to come.
     pub(super) fn stop(&mut self, armed: Kind, poll: Kind) -> Option<Kind> {
         let (next, to_cancel) = match *self {
             Self::Multishot | Self::Single => (Self::Cancelling, Some(armed)),
             Self::Polling => (Self::Cancelling, Some(poll)),
-            Self::Listed => (Self::Idle, None),
+            Self::Listed | Self::Paused => (Self::Idle, None),
             unchanged => (unchanged, None),
         };
         *self = next;
@@ -48,7 +64,8 @@ impl Arming {
     }
 }
 
-/// Errors that end the operation and say nothing about the socket or its peers: the receive is armed again.
+/// Returns true for errors that end the operation and say nothing about the socket or its peers: it is armed again, after a
+/// [pause](Arming::Paused) if the system is short of memory (`NOMEM`).
 pub(super) fn ends_operation_only(errno: Errno) -> bool {
     matches!(errno, Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM)
 }
@@ -110,6 +127,7 @@ mod tests {
         for (before, after) in [
             (Arming::Idle, Arming::Idle),
             (Arming::Listed, Arming::Idle),
+            (Arming::Paused, Arming::Idle),
             (Arming::Cancelling, Arming::Cancelling),
         ] {
             let mut arming = before;

@@ -7,8 +7,10 @@
 
 use crate::base::io::Io;
 use crate::bytes::after::After;
+use crate::slots::arming::SHORT_OF_MEMORY_PAUSE;
 use crate::slots::find_or_late;
 use crate::slots::waits::Waits;
+use crate::timers::TimerAction;
 use crate::waiters::{Wait, Waiters};
 use annulus_driver::{Event, Kind, Op, Slab, SlotId, Token};
 use annulus_kernel::{Fd, named};
@@ -163,8 +165,18 @@ impl Polls {
         direction.waiters.notify(1, &mut io.after.wakes);
         if poll.dropped {
             self.remove_unarmed(slot);
+        } else if poll.is_wake && event.result == Err(Errno::NOMEM) {
+            let retry = TimerAction::WakePoll(self.0.id(slot));
+            io.timers.insert(io.now() + SHORT_OF_MEMORY_PAUSE, retry);
         } else if poll.is_wake && !matches!(event.result, Err(Errno::BADF | Errno::INVAL)) {
             self.arm(io, slot, interest);
+        }
+    }
+
+    /// The pause of a poll for which the system had no memory is over.
+    pub(crate) fn on_retry(&mut self, io: &mut Io, id: SlotId) {
+        if self.0.find(id).is_some_and(|poll| !poll.dropped && !poll.is_armed()) {
+            self.arm(io, id.index, Interest::Readable);
         }
     }
 

@@ -15,6 +15,12 @@ pub(crate) enum TimerAction {
     Close(SlotId),
     /// Tries to accept again.
     Accept(SlotId),
+    /// Arms a stream's receive again.
+    Recv(SlotId),
+    /// Arms a datagram socket's receive again.
+    DatagramRecv(SlotId),
+    /// Polls again for what wakes the loop.
+    WakePoll(SlotId),
     /// Tries to send again.
     Send(SlotId),
     /// Measures the held memory again.

@@ -1,6 +1,7 @@
 //! Tests of what the driver records about a descriptor, and of the system calls that this saves.
 
 use super::*;
+use annulus_kernel::epoll::EventFlags;
 use annulus_kernel::{Fd, Linux};
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -86,4 +87,27 @@ fn a_turn_ends_when_its_byte_budget_is_spent() {
     assert!(fixture.epoll.next_event().is_none());
     assert!(fixture.epoll.settled());
     assert_eq!(fixture.receive(), BUFFER, "the next turn continues");
+}
+
+/// Another socket's edge can come under this number: that of one that was closed here, and lives on as a duplicate.
+#[test]
+fn a_stale_edge_does_not_hide_the_end() {
+    let mut fixture = Fixture::new();
+    fixture.peer.write_all(b"bye").unwrap();
+    fixture.peer.shutdown(Shutdown::Write).unwrap();
+    fixture.epoll.turn(Wait::UpTo(None)).unwrap();
+    fixture.epoll.watches.note(fd(&fixture.socket), EventFlags::IN | EventFlags::OUT);
+    assert_eq!((fixture.receive(), fixture.receive()), (3, 0));
+}
+
+#[test]
+fn after_a_try_that_found_nothing_a_short_receive_is_not_tried_again() {
+    let mut fixture = Fixture::new();
+    assert!(fixture.epoll.watches.note(fd(&fixture.socket), EventFlags::PRI));
+    fixture.epoll.work.push_back(fd(&fixture.socket));
+    fixture.epoll.due = 1;
+    assert!(fixture.epoll.next_event().is_none(), "nothing to receive");
+    fixture.peer.write_all(b"ping").unwrap();
+    assert_eq!(fixture.receive(), 4);
+    assert!(!fixture.will_be_tried());
 }

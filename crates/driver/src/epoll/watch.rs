@@ -30,7 +30,8 @@ pub(super) struct Watch {
     pub(super) has_out_edges: bool,
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// After a short receive there may be more to receive.
+    /// An edge has told of more than bytes: after a short receive there may be more to receive. Stays until a try finds nothing,
+    /// since another edge under this number may belong to a socket that was closed here and lives on as a duplicate.
     wary: bool,
     /// Whether that holds after each of its receives; `None` until one was short.
     pub(super) in_pieces: Option<bool>,
@@ -46,7 +47,13 @@ impl Watch {
     fn note(&mut self, flags: EventFlags) {
         self.readable |= flags.intersects(READ);
         self.writable |= flags.intersects(WRITE);
-        self.wary = flags.intersects(WARY);
+        self.wary |= flags.intersects(WARY);
+    }
+
+    /// A try found nothing to read: what comes later brings an edge.
+    #[inline]
+    pub(super) fn emptied(&mut self) {
+        (self.readable, self.wary) = (false, false);
     }
 
     /// A receive did not fill its buffer: bytes that come later bring an edge.

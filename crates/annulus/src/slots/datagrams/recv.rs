@@ -12,8 +12,9 @@ use crate::base::io::Io;
 use crate::base::recheck::Recheck;
 use crate::bytes::after::After;
 use crate::bytes::lease::Lease;
-use crate::slots::arming::{Arming, ends_operation_only};
+use crate::slots::arming::{Arming, SHORT_OF_MEMORY_PAUSE, ends_operation_only};
 use crate::slots::find_or_late;
+use crate::timers::TimerAction;
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, MemoryOp, Pool, SlotId};
 use annulus_kernel::{Domain, SocketOption};
@@ -317,7 +318,7 @@ impl Socket {
 
     fn on_recv(&mut self, shared: &mut Shared, io: &mut Io, event: Event) {
         let msg_buf = if event.more { None } else { self.rx.msg_buf.take() };
-        self.rx.arming.on_event(event.more);
+        let stopped = self.rx.arming.on_event(event.more);
         io.in_flight -= usize::from(!event.more);
         match event.result {
             Ok(len) => {
@@ -325,6 +326,11 @@ impl Socket {
                 let lent = event.buffer.map(|id| RawDatagram::Lent { id, len });
                 let raw = lent.or(msg_buf.map(|buf| RawDatagram::Leased(Box::new(heap(buf)))));
                 self.rx.queue.extend(raw);
+            }
+            Err(Errno::NOMEM) if !stopped => {
+                self.rx.arming = Arming::Paused;
+                let retry = TimerAction::DatagramRecv(self.id);
+                io.timers.insert(io.now() + SHORT_OF_MEMORY_PAUSE, retry);
             }
             Err(errno) if ends_operation_only(errno) => {}
             Err(errno) => self.rx.error = Some(errno),
@@ -375,6 +381,15 @@ impl Datagrams {
         socket.on_recv(&mut self.shared, io, event);
         if socket.is_done() {
             self.close(io, event.token.slot());
+        }
+    }
+
+    /// The pause of a receive for which the system had no memory is over.
+    pub(crate) fn on_recv_retry(&mut self, id: SlotId) {
+        if let Some(socket) = self.slots.find(id)
+            && socket.rx.arming.resume()
+        {
+            socket.list_recv(&mut self.shared);
         }
     }
 

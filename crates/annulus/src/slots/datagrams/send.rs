@@ -349,7 +349,12 @@ impl Datagrams {
         let Some(socket) = find_or_late(&mut self.slots, io, &event) else { return };
         socket.tx.awaits_writable = false;
         io.in_flight -= 1;
-        socket.retry(&mut self.shared, io);
+        if event.result == Err(Errno::NOMEM) {
+            // The poll could not be made, and would be made again at once.
+            socket.wait_to_retry(io);
+        } else {
+            socket.retry(&mut self.shared, io);
+        }
         if socket.is_done() {
             self.close(io, event.token.slot());
         }

@@ -12,9 +12,10 @@ use crate::base::io::Io;
 use crate::base::op_error::Operation;
 use crate::bytes::after::note_waker;
 use crate::bytes::lease::Lease;
-use crate::slots::arming::{Arming, ends_operation_only};
+use crate::slots::arming::{Arming, SHORT_OF_MEMORY_PAUSE, ends_operation_only};
 use crate::slots::find_or_late;
-use annulus_driver::{Event, Kind, Op, prefetch};
+use crate::timers::TimerAction;
+use annulus_driver::{Event, Kind, Op, SlotId, prefetch};
 use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker, ready};
@@ -236,7 +237,7 @@ impl Stream {
             }
             (result, buffer) => {
                 buffer.into_iter().for_each(|id| shared.pool.give_back(id));
-                self.on_nothing(result);
+                self.on_nothing(io, result);
             }
         }
         if !event.more {
@@ -252,12 +253,21 @@ impl Stream {
 
     /// A receive has brought no bytes.
     #[cold]
-    fn on_nothing(&mut self, result: Result<u32, Errno>) {
+    fn on_nothing(&mut self, io: &mut Io, result: Result<u32, Errno>) {
         match result {
             Ok(_) => self.rx.end = Some(End::Eof),
             Err(Errno::NOBUFS) => self.rx.brought.misses = self.rx.brought.misses.saturating_add(1),
+            Err(Errno::NOMEM) => self.pause_recv(io),
             Err(errno) if ends_operation_only(errno) => {}
             Err(errno) => self.rx.end = Some(End::Failed(errno)),
+        }
+    }
+
+    /// The system is short of memory: the receive, or the poll before it, is armed again after a moment.
+    fn pause_recv(&mut self, io: &mut Io) {
+        if self.rx.arming == Arming::Idle {
+            self.rx.arming = Arming::Paused;
+            io.timers.insert(io.now() + SHORT_OF_MEMORY_PAUSE, TimerAction::Recv(self.id));
         }
     }
 
@@ -392,19 +402,32 @@ impl Streams {
         let slot = event.token.slot();
         let Some(stream) = find_or_late(&mut self.slots, io, &event) else { return };
         io.in_flight -= 1;
+        let stopped = stream.rx.arming.on_event(false);
+        if event.result == Err(Errno::NOMEM) && !stopped && stream.closing_wait.is_none() {
+            stream.pause_recv(io);
+            return self.close_if_done(io, slot);
+        }
         stream.rx.is_ready = true;
         if stream.closing_wait.is_some() {
-            stream.rx.arming.on_event(false);
             io.after.wakes.extend(stream.rx.waker.take());
             return self.close_if_done(io, slot);
         }
-        if stream.rx.arming.on_event(false) {
+        if stopped {
             io.after.wakes.extend(stream.rx.waker.take());
             stream.recv_more(&mut self.shared, io);
         } else if !carriers::on_ready(self, io, &event) {
             self.slots.get(slot).list_recv(&mut self.shared, io);
         }
         self.close_if_done(io, slot);
+    }
+
+    /// The pause of a receive for which the system had no memory is over.
+    pub(crate) fn on_recv_retry(&mut self, io: &mut Io, id: SlotId) {
+        if let Some(stream) = self.slots.find(id)
+            && stream.rx.arming.resume()
+        {
+            stream.list_recv(&mut self.shared, io);
+        }
     }
 
     /// The bounds of streams have been lowered: receives that were armed before may still bring as much as was allowed then, so they are

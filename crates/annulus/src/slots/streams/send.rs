@@ -306,7 +306,7 @@ impl Stream {
 
     /// The system is short of memory: tries again after a moment, of a dropped stream for as long as the linger.
     #[cold]
-    fn send_later(&mut self, io: &mut Io) {
+    pub(super) fn send_later(&mut self, io: &mut Io) {
         self.start_linger(io);
         self.tx.set_idle();
         self.tx.phase = SendPhase::Retrying;

@@ -128,16 +128,19 @@ pub(super) fn on_writable(
 /// Ends the direction in which bytes are sent, all of which were.
 ///
 /// # Errors
-/// A pipe's reader will see its end only when the handle goes.
+/// Why the peer does not see the end: it will when the handle goes.
 pub(super) fn end(stream: &Stream, io: &mut Io) -> Result<(), Errno> {
     match stream.carrier.as_deref() {
-        Some(Carrier::Pipe(_)) => return pipe::end(io, stream.fd),
-        // The peer may have gone first, which is an end as well.
+        Some(Carrier::Pipe(_)) => pipe::end(io, stream.fd),
         Some(Carrier::Descriptors(_) | Carrier::Link(_)) | None => {
-            _ = io.driver.kernel().shutdown(stream.fd, Shutdown::Write);
+            let ended = io.driver.kernel().shutdown(stream.fd, Shutdown::Write);
+            match ended.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+                // The peer has reset the connection, which is an end as well.
+                Err(Errno::NOTCONN) => Ok(()),
+                ended => ended,
+            }
         }
     }
-    Ok(())
 }
 
 /// Arms sources again whose bytes were sent.

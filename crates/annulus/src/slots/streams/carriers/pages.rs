@@ -9,6 +9,7 @@ use annulus_driver::{Event, Kind};
 use annulus_kernel::file::pages;
 use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Fd, SocketOption};
+use rustix::io::Errno;
 use std::io;
 use std::mem::replace;
 use std::task::{Context, Poll};
@@ -71,6 +72,10 @@ pub(super) fn on_space(streams: &mut Streams, io: &mut Io, event: Event) {
     io.in_flight -= 1;
     let slot = event.token.slot();
     let stream = streams.slots.get(slot);
+    if event.result == Err(Errno::NOMEM) {
+        // The task would ask again at once: it is woken after a moment.
+        return stream.send_later(io);
+    }
     stream.tx.set_idle();
     io.after.wakes.extend(stream.tx.waker.take());
     stream.resume_send(&mut streams.shared, io);

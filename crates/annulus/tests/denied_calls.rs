@@ -1,0 +1,150 @@
+//! System calls that fail although they hardly ever do: under a seccomp filter, or for lack of memory. The program gets the error, or the
+//! runtime goes on; nothing spins. Each case runs on a thread of its own, whose filter goes with it.
+
+mod common;
+
+use annulus::fs::File;
+use annulus::io::AsyncFd;
+use annulus::net::{TcpListener, UdpSocket, UnixStream};
+use annulus::time::{sleep, timeout};
+use annulus::{DriverChoice, Runtime};
+use common::denied::deny;
+use common::pair;
+use std::future::Future;
+use std::io::{self, Read};
+use std::time::Duration;
+
+const DRIVERS: [DriverChoice; 2] = [DriverChoice::Uring, DriverChoice::Epoll];
+
+/// Runs a body on a thread and a runtime of its own.
+fn on<F: Future<Output = io::Result<()>>>(driver: DriverChoice, body: impl Fn() -> F + Sync) {
+    let ended = std::thread::scope(|scope| {
+        let run = || {
+            let Ok(mut runtime) = Runtime::builder().driver(driver).build() else {
+                return println!("skipped: no {driver} here");
+            };
+            runtime.block_on(body()).unwrap();
+            assert_eq!(runtime.try_block_on(async { 7 }).unwrap(), 7, "the runtime goes on");
+        };
+        scope.spawn(run).join()
+    });
+    assert!(ended.is_ok(), "{driver}");
+}
+
+#[test]
+fn a_shutdown_that_fails_is_an_error() {
+    for driver in DRIVERS {
+        on(driver, async || {
+            let (mut one, mut other) = pair().await?;
+            one.send("last words").await?;
+            deny(libc::SYS_shutdown, libc::EPERM);
+            let error = one.shutdown().await.expect_err("the peer sees no end");
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+            assert_eq!(&*other.recv_exact(10).await?, b"last words");
+            assert!(timeout(Duration::from_millis(5), other.recv()).await.is_err(), "no end");
+            drop(one);
+            assert!(other.recv().await?.is_none(), "the close is an end");
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_shutdown_after_a_reset_is_none() {
+    for driver in DRIVERS {
+        on(driver, async || {
+            let (mut one, _other) = pair().await?;
+            deny(libc::SYS_shutdown, libc::ENOTCONN);
+            one.shutdown().await
+        });
+    }
+}
+
+#[test]
+fn an_accept_reports_that_the_peers_address_is_denied() {
+    for driver in DRIVERS {
+        on(driver, async || {
+            deny(libc::SYS_getpeername, libc::EPERM);
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            let address = listener.local_addr()?;
+            let client = std::thread::spawn(move || {
+                std::net::TcpStream::connect(address)?.read(&mut [0; 8])
+            });
+            let error = listener.accept().await.expect_err("the call is denied");
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+            assert!(error.to_string().contains("getpeername"), "{error}");
+            client.join().unwrap().map(drop)
+        });
+    }
+}
+
+#[test]
+fn a_connection_that_was_reset_before_it_was_accepted_is_skipped() {
+    for driver in DRIVERS {
+        on(driver, async || {
+            deny(libc::SYS_getpeername, libc::ENOTCONN);
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            let _client = std::net::TcpStream::connect(listener.local_addr()?)?;
+            let accepted = timeout(Duration::from_millis(50), listener.accept()).await;
+            assert!(accepted.is_err(), "{accepted:?}");
+            let counters = annulus::counters().expect("in a runtime");
+            assert_eq!(counters.aborted_accepts, 1);
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_close_that_fails_harms_nothing() {
+    for driver in DRIVERS {
+        on(driver, async || {
+            deny(libc::SYS_close, libc::EIO);
+            let task = annulus::spawn(async { File::open("/proc/self/exe").await.map(drop) });
+            task.await.expect("no panic")?;
+            for _ in 0..3 {
+                let (mut one, mut other) = UnixStream::pair()?;
+                one.send("x").await?;
+                other.recv().await?;
+                drop((one, other));
+                annulus::yield_now().await;
+            }
+            drop((TcpListener::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?));
+            Ok(())
+        });
+    }
+}
+
+/// Waits for everything that can be waited for, while nothing can be registered.
+async fn turns_while_memory_is_short() -> io::Result<u64> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let (mut stream, _peer) = UnixStream::pair()?;
+    let udp = UdpSocket::bind("127.0.0.1:0")?;
+    let (_writer, mut reader) = annulus::pipe::pipe()?;
+    let (fd, _kept) = std::os::unix::net::UnixStream::pair()?;
+    fd.set_nonblocking(true)?;
+    let fd = AsyncFd::new(fd)?;
+    deny(libc::SYS_epoll_ctl, libc::ENOMEM);
+    let error = timeout(Duration::from_millis(50), fd.readable()).await.expect("an answer");
+    assert_eq!(error.expect_err("no memory").kind(), io::ErrorKind::OutOfMemory);
+    let before = annulus::counters().expect("in a runtime").enters;
+    let waiting = [
+        annulus::spawn(async move { _ = stream.recv().await }),
+        annulus::spawn(async move { _ = udp.recv().await }),
+        annulus::spawn(async move { _ = reader.recv().await }),
+        annulus::spawn(async move { _ = listener.accept().await }),
+    ];
+    sleep(Duration::from_millis(200)).await;
+    let finished = waiting.each_ref().map(|task| task.is_finished());
+    assert_eq!(finished, [false; 4], "they wait for memory");
+    Ok(annulus::counters().expect("in a runtime").enters - before)
+}
+
+#[test]
+fn epoll_that_has_no_memory_is_tried_again_after_a_pause() {
+    on(DriverChoice::Epoll, async || {
+        let turns = turns_while_memory_is_short().await?;
+        // Three are tried every 5 ms, and the listener less often; each try may take a turn or two.
+        assert!((10..1000).contains(&turns), "{turns} turns in 200 ms");
+        Ok(())
+    });
+}
