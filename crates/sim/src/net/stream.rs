@@ -43,7 +43,8 @@ impl Net {
         let socket = self.socket(id);
         let Some(peer) = socket.peer.filter(|_| socket.is_open()) else { return 0 };
         let inbound = &self.socket(peer).inbound;
-        inbound.unacknowledged() + usize::from(matches!(inbound.end, End::Queued | End::Flying))
+        inbound.unacknowledged()
+            + usize::from(matches!(inbound.end, StreamEnd::Queued | StreamEnd::Flying))
     }
 
     /// Returns true if the peer can no longer read, which a Unix socket reports at once.
