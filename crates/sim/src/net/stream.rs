@@ -38,7 +38,8 @@ impl Net {
         if local { peer.inbound.bytes.len() } else { peer.inbound.unacknowledged() }
     }
 
-    /// Bytes that were sent and that the peer does not have yet; its end counts as one.
+    /// Returns how many sent bytes the peer does not have yet; a pending end of the stream counts
+    /// as one.
     pub(crate) fn unacknowledged(&self, id: SocketId) -> usize {
         let socket = self.socket(id);
         let Some(peer) = socket.peer.filter(|_| socket.is_open()) else { return 0 };
