@@ -1,4 +1,5 @@
-//! `annulus contender`: this program as a contender of a suite, which reads jobs and prints figures.
+//! `annulus contender`: runs this program as a contender of a suite, which reads jobs and prints
+//! figures.
 
 use annulus_lab::{file, nop};
 use anyhow::Result;
@@ -14,7 +15,7 @@ Examples:
   echo 1024 5 | perf record annulus contender nop task
   echo 20 40960 4096 | annulus contender file tasks /dev/shm";
 
-/// Be a contender of a suite: read jobs, print figures
+/// Act as a contender of a suite: read jobs, print figures
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ContenderArgs {
@@ -24,12 +25,13 @@ pub(crate) struct ContenderArgs {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// NOPs a second: jobs of ENTRIES SECONDS
+    /// NOPs per second: each job is ENTRIES SECONDS
     Nop {
-        /// ring, lookup (each completion's slot is found by its token) or task (woken by each)
+        /// ring, lookup (finds the slot of each completion by its token) or task (each completion
+        /// wakes it)
         name: String,
     },
-    /// Open, write, read, close: jobs of WORKERS CYCLES BYTES
+    /// Open, write, read, close: each job is WORKERS CYCLES BYTES
     File {
         /// threads or tasks
         name: String,

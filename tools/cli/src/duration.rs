@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A rough duration: `40 s`, `12 min`, `2 h 5 min`.
+/// Formats a duration roughly: `40 s`, `12 min`, `2 h 5 min`.
 pub(crate) fn shown(time: Duration) -> String {
     let minutes = (time.as_secs() + 30) / 60;
     match (time.as_secs(), minutes / 60, minutes % 60) {

@@ -1,7 +1,6 @@
-//! A minimal server of HTTP/1: a request is answered and its connection closed.
-//!
-//! The head of a request and the time of its connection are limited, so that a client can neither hold memory nor keep others out for
-//! long. Bodies are discarded.
+//! A minimal HTTP/1 server that answers one request per connection. The size of a request's head
+//! and the lifetime of its connection are limited, so that no client can hold much memory or block
+//! the rest for long. Request bodies are discarded.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::time;
@@ -11,23 +10,25 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Most connections at once; further ones wait in the backlog. Those that ask nothing go after [`HEAD_TIMEOUT`].
+/// The maximum number of open connections; further ones wait in the backlog. A connection without a
+/// request is closed after [`HEAD_TIMEOUT`].
 pub(crate) const MAX_CONNECTIONS: usize = 128;
-/// Most bytes of the head of a request.
+/// The maximum size of a request's head.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
 /// How long a client may take to send the head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most bytes after the head that are read and discarded, so that the answer is not lost with them.
+/// The maximum number of bytes read and discarded after the answer. Closing with unread bytes would
+/// reset the connection, and the client would lose the answer.
 const MAX_DISCARDED_BYTES: usize = 64 * 1024;
 
-/// A request that has the right form.
+/// A well-formed request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// The requested path, without what follows a question mark.
+    /// The requested path without its query.
     pub(crate) path: String,
-    /// The name by which the server is addressed, if it is said.
+    /// The value of the Host header.
     pub(crate) host: Option<String>,
-    /// Whether the answer has its body.
+    /// Whether the answer has a body: false for HEAD.
     has_body: bool,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) struct Answer {
     media_type: &'static str,
-    /// Further lines of the head, each with its end.
+    /// Further header lines, each ending with CRLF.
     headers: &'static str,
     body: String,
 }
@@ -48,7 +49,7 @@ pub(crate) struct Refusal {
     headers: &'static str,
 }
 
-/// Answers requests, several at a time, each within `timeout`. Ends only by failing.
+/// Serves connections concurrently, each for at most `timeout`. Returns only when accepting fails.
 pub(crate) async fn serve<F, A>(
     listener: TcpListener,
     timeout: Duration,
@@ -63,7 +64,7 @@ where
         let (stream, _) = listener.accept().await?;
         let answer = Rc::clone(&answer);
         drop(annulus::spawn(async move {
-            // A client that fails or is slow is disconnected.
+            // Errors and timeouts only close this connection.
             _ = time::timeout(timeout, exchange(stream, &*answer)).await;
         }));
     }
@@ -95,15 +96,16 @@ where
     Ok(())
 }
 
-/// The head of a request, without the empty line at its end; an error if it is too large. `None` if the client ends before.
+/// Reads the head of a request and returns it without the empty line at its end, or `Err` if it is
+/// too large. Returns `None` if the client closes the connection first.
 async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<String, ()>>> {
     let mut head = Vec::new();
     while let Some(lease) = stream.recv().await? {
-        // The end may lie on both sides of a boundary.
+        // The end of the head may be split between two receives.
         let from = head.len().saturating_sub(3);
         head.extend_from_slice(&lease);
         let end = head[from..].windows(4).position(|bytes| bytes == b"\r\n\r\n");
-        // The limit holds however many bytes came at once.
+        // The limit applies to the head only, even if more bytes were received with it.
         if end.map_or(head.len(), |end| from + end + 4) > MAX_HEAD_BYTES {
             return Ok(Some(Err(())));
         }
@@ -116,12 +118,12 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<String, (
 }
 
 impl Answer {
-    /// The text, of this media type.
+    /// Creates an answer with this media type and body.
     pub(crate) fn new(media_type: &'static str, body: String) -> Answer {
         Answer { media_type, headers: "", body }
     }
 
-    /// The answer with further lines of its head, each with its end.
+    /// Adds header lines, each ending with CRLF.
     pub(crate) fn with_headers(self, headers: &'static str) -> Answer {
         Answer { headers, ..self }
     }
@@ -135,31 +137,31 @@ impl Answer {
 impl Refusal {
     const MALFORMED: Self = Self {
         status: "400 Bad Request",
-        text: Cow::Borrowed("this is no HTTP/1 request; send GET PATH HTTP/1.1"),
+        text: Cow::Borrowed("this is not an HTTP/1 request; send GET PATH HTTP/1.1"),
         headers: "",
     };
     const METHOD: Self = Self {
         status: "405 Method Not Allowed",
-        text: Cow::Borrowed("only GET and HEAD are answered"),
+        text: Cow::Borrowed("only GET and HEAD are supported"),
         headers: "Allow: GET, HEAD\r\n",
     };
     const TOO_LARGE: Self = Self {
         status: "431 Request Header Fields Too Large",
-        text: Cow::Borrowed("the head of a request has at most 8192 bytes"),
+        text: Cow::Borrowed("the request line and headers must not exceed 8192 bytes"),
         headers: "",
     };
 
-    /// There is nothing at the path.
+    /// Nothing exists at the path.
     pub(crate) fn unknown(text: &'static str) -> Refusal {
         Refusal { status: "404 Not Found", text: text.into(), headers: "" }
     }
 
-    /// The request is not answered to those that ask in this way.
+    /// The request has a Host header that is not allowed.
     pub(crate) fn forbidden(text: &'static str) -> Refusal {
         Refusal { status: "403 Forbidden", text: text.into(), headers: "" }
     }
 
-    /// The answer cannot be made.
+    /// The answer could not be produced.
     pub(crate) fn failed(error: &anyhow::Error) -> Refusal {
         let text = format!("{error:#}").into();
         Refusal { status: "500 Internal Server Error", text, headers: "" }

@@ -1,7 +1,7 @@
-//! The annulus command: an echo server, a load generator, benchmarks, and a report on the machine. The binary only calls
-//! [`main`]; the library exists for it and for the fuzz targets.
+//! The annulus command: an echo server, a load generator, benchmarks, and a report on the machine.
+//! The binary only calls [`main`]; the library exists for the binary and the fuzz targets.
 
-// The macros panic if the stream cannot be written to.
+// These macros panic when the stream cannot be written.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
@@ -27,11 +27,11 @@ Examples:
   annulus echo                         serve on 127.0.0.1:7000
   annulus load -c 200 -l 128 -t 10     200 clients, 128 bytes, 10 seconds
   annulus bench echo                   compare our echo servers, a minute
-  annulus bench quick                  the published tables, measured again
+  annulus bench quick                  measure the published tables again
   annulus doctor                       what this machine offers
 
-Exit status: 0 done, 1 failed, 2 wrong usage; 128 + N ended by signal N (141:
-the reader of standard output has gone).";
+Exit status: 0 success, 1 failure, 2 usage error; 128 + N ended by signal N
+(141: the reader of standard output has closed the pipe).";
 
 /// An I/O runtime on io_uring, and tools to measure it.
 #[derive(Debug, Parser)]
@@ -77,7 +77,7 @@ mod tests {
     use clap::Arg;
     use clap::error::{ContextKind, ErrorKind};
 
-    /// Values, of which every option accepts one.
+    /// Values such that every option accepts at least one of them.
     const VALUES: [&str; 9] = [
         "1",
         "0.5",
@@ -90,7 +90,7 @@ mod tests {
         "127.0.0.1:1",
     ];
 
-    /// Every verb, with its words and its options.
+    /// Collects every subcommand: its words and its options.
     fn verbs(words: &[String], command: &clap::Command, found: &mut Vec<(Vec<String>, Vec<Arg>)>) {
         let options = command.get_arguments().filter(|arg| arg.get_long().is_some());
         found.push((words.to_vec(), options.cloned().collect()));
@@ -109,7 +109,7 @@ mod tests {
 
     type ErrorKindAndText = (ErrorKind, String);
 
-    /// An option with a value that it accepts, if one is known.
+    /// The option as an argument, with one of `VALUES` that it accepts if it takes a value.
     fn given(words: &[String], option: &Arg) -> Option<String> {
         let long = format!("--{}", option.get_long()?);
         if !option.get_action().takes_values() {
@@ -122,7 +122,7 @@ mod tests {
         })
     }
 
-    /// clap waives `requires` if an argument is given that conflicts with the required one.
+    /// clap ignores `requires` when an argument conflicts with the required one.
     #[test]
     fn an_option_that_needs_another_is_never_accepted_without_it() {
         let mut found = Vec::new();
@@ -139,7 +139,7 @@ mod tests {
                     let name = other.split('=').next().expect("a first part");
                     assert!(
                         missing.contains(name) || parse(&words, &[one, other]).is_err(),
-                        "{words:?} {one} {other}: {missing} is missing"
+                        "{words:?} {one} {other} was accepted without {missing}"
                     );
                 }
             }

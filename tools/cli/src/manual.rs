@@ -1,4 +1,5 @@
-//! `annulus completions` and `annulus manual`: what shells and `man` read, made from the definition of the command line.
+//! `annulus completions` and `annulus manual`: shell completions and manual pages, generated from
+//! the definition of the command line.
 
 use crate::output;
 use anyhow::{Context, Result};
@@ -36,7 +37,7 @@ pub(crate) struct CompletionsArgs {
 #[derive(Args, Debug)]
 #[command(after_help = MANUAL_AFTER_HELP)]
 pub(crate) struct ManualArgs {
-    /// The directory for a page of every command; it is made if it is missing
+    /// The directory for the pages of all commands; it is created if it is missing
     directory: Option<PathBuf>,
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Resul
 }
 
 pub(crate) fn manual(args: &ManualArgs, mut command: Command) -> Result<ExitCode> {
-    // Makes the names of commands and the options that all have.
+    // Fills in the full names of subcommands and the options that all of them have.
     command.build();
     match &args.directory {
         None => output::print(&String::from_utf8_lossy(&page(&command)?))?,
@@ -58,23 +59,22 @@ pub(crate) fn manual(args: &ManualArgs, mut command: Command) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// A page. The notes of a command are lines of at most 80 columns with aligned examples, which must not be filled.
+/// Renders a page. A command's notes contain aligned examples in lines of at most 80 columns, so
+/// they must not be refilled.
 fn page(command: &Command) -> Result<Vec<u8>> {
     let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let mut page = Vec::new();
-    Man::new(command.clone().after_help(""))
-        .render(&mut page)
-        .context("the page cannot be made")?;
+    Man::new(command.clone().after_help("")).render(&mut page).context("cannot render the page")?;
     if !notes.is_empty() {
         let mut roff = Roff::new();
         roff.control("SH", ["NOTES"]).control("nf", []);
         notes.lines().for_each(|line| _ = roff.text([roman(line)]));
-        roff.control("fi", []).to_writer(&mut page).context("the notes cannot be written")?;
+        roff.control("fi", []).to_writer(&mut page).context("cannot render the notes")?;
     }
     Ok(page)
 }
 
-/// Writes the page of a command, and those of its subcommands.
+/// Writes the pages of a command and of its subcommands.
 fn write_all(command: &Command, directory: &Path) -> Result<()> {
     let advice = || format!("cannot write {}: choose another directory", directory.display());
     fs::create_dir_all(directory).with_context(advice)?;

@@ -1,6 +1,5 @@
-//! Output: results to a file, or to standard output as `-`; messages to standard error.
-//!
-//! No function panics: a stream may be closed, full, or a pipe without a reader.
+//! Output: results go to a file or (as `-`) to standard output, messages to standard error.
+//! Nothing here panics when a stream is closed, full, or a pipe without a reader.
 
 use anyhow::{Context, Result};
 use clap::builder::{MapValueParser, OsStringValueParser, TypedValueParser, ValueParserFactory};
@@ -14,22 +13,22 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-/// A place for results, as given on the command line.
+/// Where to write results, as given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Stdout,
     File(PathBuf),
 }
 
-/// An open target, so that a wrong path is reported before the work, not afterwards.
+/// An opened target. It is opened before the work starts, so that a bad path is reported early.
 #[derive(Debug)]
 pub(crate) struct JsonFile {
-    /// The path and the file; none for standard output.
+    /// The path and the file, or `None` for standard output.
     file: Option<(PathBuf, File)>,
 }
 
 impl Target {
-    /// Opens the target; truncates a file.
+    /// Opens the target, truncating a file.
     pub(crate) fn open(self) -> Result<JsonFile> {
         let Target::File(path) = self else { return Ok(JsonFile { file: None }) };
         let file = File::create(&path).with_context(|| {
@@ -53,12 +52,12 @@ impl ValueParserFactory for Target {
 }
 
 impl JsonFile {
-    /// Whether this is standard output, where no other output may follow.
+    /// Returns true if this is standard output, which must then carry nothing else.
     pub(crate) fn is_stdout(&self) -> bool {
         self.file.is_none()
     }
 
-    /// Writes what `write` writes.
+    /// Calls `write` with a buffered writer and flushes it.
     fn write_with(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         let flushed = |mut writer: BufWriter<&mut dyn Write>| {
             write(&mut writer).and_then(|()| writer.flush())
@@ -71,7 +70,8 @@ impl JsonFile {
     }
 }
 
-/// Writes a result: as text, if there is any, and as JSON if requested.
+/// Prints the text, if any, and writes the result as JSON if requested. The text is left out when
+/// the JSON goes to standard output.
 pub(crate) fn deliver(
     json: Option<JsonFile>,
     result: &impl Serialize,
@@ -84,7 +84,7 @@ pub(crate) fn deliver(
     deliver_with(json, write, text)
 }
 
-/// Writes a result: as text, if there is any, and by `write` if requested.
+/// Like [`deliver`], but `write` writes the result.
 pub(crate) fn deliver_with(
     json: Option<JsonFile>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -97,7 +97,8 @@ pub(crate) fn deliver_with(
     json.map_or(Ok(()), |json| json.write_with(write))
 }
 
-/// A standard stream that waits for space. The file may be non-blocking, because it is shared with a program that made it so.
+/// A standard stream that waits for space. The file may be non-blocking, because it is shared with
+/// a program that made it so.
 struct Waiting<W>(W);
 
 impl<W: Write + AsFd> Waiting<W> {
@@ -115,7 +116,8 @@ impl<W: Write + AsFd> Waiting<W> {
     }
 }
 
-// A write or a flush of the standard library that fails has taken none of these bytes, and keeps those that it has buffered.
+// A write or a flush of the standard library that fails has taken none of these bytes, and keeps
+// those that it has buffered.
 impl<W: Write + AsFd> Write for Waiting<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.until_done(|stream| stream.write(bytes))
@@ -126,13 +128,14 @@ impl<W: Write + AsFd> Write for Waiting<W> {
     }
 }
 
-/// Standard output is a pipe without a reader: the program ends without a message.
+/// The error for a standard output that is a pipe without a reader: the program ends without a
+/// message.
 #[derive(Debug)]
 pub(crate) struct StdoutClosed;
 
 impl Display for StdoutClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("standard output is a pipe that is no longer read")
+        f.write_str("standard output is a pipe without a reader")
     }
 }
 
@@ -141,13 +144,14 @@ impl std::error::Error for StdoutClosed {}
 /// Writes to standard output.
 ///
 /// # Errors
-/// [`StdoutClosed`], or another error of writing.
+/// [`StdoutClosed`], or any other write error.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut stdout = Waiting(io::stdout().lock());
     check_print(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
-/// Writes what clap says, with colors if the stream is a terminal: help to standard output, and mistakes to standard error.
+/// Writes what clap says, with colors if the stream is a terminal: help to standard output, and
+/// mistakes to standard error.
 pub(crate) fn print_clap(said: &clap::Error) -> io::Result<()> {
     let colored = |is_terminal: bool| is_terminal && std::env::var_os("NO_COLOR").is_none();
     let text = |colors: bool| match colors {
@@ -163,7 +167,7 @@ pub(crate) fn print_clap(said: &clap::Error) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Explains why standard output could not be written to.
+/// Converts an error of writing to standard output: a broken pipe becomes [`StdoutClosed`].
 pub(crate) fn check_print(written: io::Result<()>) -> Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(StdoutClosed.into()),
@@ -171,7 +175,7 @@ pub(crate) fn check_print(written: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Writes a line to standard error. A failure cannot be reported, and does not stop the program.
+/// Writes a line to standard error. Failures are ignored, because they cannot be reported.
 pub(crate) fn note(line: impl Display) {
     let _ = Waiting(io::stderr()).write_all(format!("{line}\n").as_bytes());
 }

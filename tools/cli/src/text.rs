@@ -1,17 +1,17 @@
-//! Text within 80 columns: paragraphs, tables, and lists of names with values.
+//! Text of at most 80 columns: paragraphs, tables, and lists of names and values.
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets::NOTHING};
 
-/// The width of the text.
+/// The maximum width of the text.
 pub(crate) const TEXT_COLUMNS: usize = 80;
 
-/// The largest width of a column of names; a longer name is wrapped.
+/// The maximum width of a column of names; longer names are wrapped.
 const MAX_NAME_COLUMNS: usize = 24;
 
 /// Space between columns.
 const COLUMN_GAP: usize = 2;
 
-/// A paragraph after a mark; further lines are indented to the first word.
+/// Returns the paragraph behind a mark, wrapped; continuation lines align with its first word.
 pub(crate) fn wrapped(mark: &str, paragraph: &str) -> String {
     let indent = " ".repeat(mark.chars().count());
     let options = textwrap::Options::new(TEXT_COLUMNS).initial_indent(mark);
@@ -26,24 +26,24 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// An empty list with the usual column of values.
+    /// Creates an empty list whose values start at column 13.
     pub(crate) fn new() -> Listing {
         Listing { text: String::new(), indent: 13 }
     }
 
-    /// Sets the column of the following values.
+    /// Sets the column at which the values of later rows start.
     pub(crate) fn indent(&mut self, indent: usize) {
         self.indent = indent;
     }
 
-    /// A name and its value; a long value is wrapped.
+    /// Adds a name and its value; a long value is wrapped.
     pub(crate) fn row(&mut self, name: &str, value: &str) {
         let row = wrapped(&format!("{name:<0$}", self.indent), value);
         self.text += row.trim_end();
         self.text += "\n";
     }
 
-    /// A line without a change.
+    /// Adds a line as it is.
     pub(crate) fn line(&mut self, line: &str) {
         self.text += line;
         self.text += "\n";
@@ -54,8 +54,9 @@ impl Listing {
     }
 }
 
-/// A table. The first row has the titles; the first `names` columns are left-aligned, the others right-aligned. Columns
-/// that do not fit follow below, with the names repeated.
+/// Formats a table whose first row has the titles. The first `names` columns are left-aligned, the
+/// rest right-aligned. Columns that do not fit follow in another block below, with the names
+/// repeated.
 pub(crate) fn table(names: usize, rows: &[Vec<String>]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let width = |column: usize| match width(column).unwrap_or(0) {
@@ -78,7 +79,7 @@ pub(crate) fn table(names: usize, rows: &[Vec<String>]) -> String {
     blocks.iter().map(|block| table_block(names, block, rows)).collect::<Vec<_>>().join("\n")
 }
 
-/// The block of the table with these columns.
+/// Formats the given columns as one block.
 fn table_block(names: usize, columns: &[usize], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
@@ -98,7 +99,7 @@ fn table_block(names: usize, columns: &[usize], rows: &[Vec<String>]) -> String 
     table.trim_fmt() + "\n"
 }
 
-/// A number with its thousands separated.
+/// Formats a number with thousands separators.
 pub(crate) fn thousands(number: u64) -> String {
     annulus_lab::bench::grouped(number as f64, 0)
 }

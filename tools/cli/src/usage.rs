@@ -1,20 +1,21 @@
-//! Errors of the command: one line, and the exit status.
+//! Error reporting: one line on standard error, and the exit status.
 
 use crate::output::{StdoutClosed, check_print, note, print_clap};
 use clap::error::ErrorKind;
 use std::process::ExitCode;
 
-/// Exit status of a usage error.
+/// The exit status of a usage error.
 const USAGE_STATUS: u8 = 2;
-/// Exit status if standard output has no reader: as in shells for a process that died of SIGPIPE (128 + 13).
+/// The exit status when standard output has no reader: the one that shells report for a process
+/// killed by SIGPIPE (128 + 13).
 const SIGPIPE_STATUS: u8 = 141;
 
-/// A usage error that is found after parsing.
+/// A usage error found after parsing.
 pub(crate) use annulus_lab::UsageError;
 use annulus_lab::one_line;
 use annulus_load::OptionsError;
 
-/// The error of options that are no load.
+/// Converts the error of invalid load options.
 pub(crate) fn options_error(error: OptionsError) -> anyhow::Error {
     match error {
         OptionsError::Usage(text) => UsageError(text).into(),
@@ -22,9 +23,8 @@ pub(crate) fn options_error(error: OptionsError) -> anyhow::Error {
     }
 }
 
-/// Rejects options that have no effect without another one, if that one is not `present`.
-///
-/// clap's `requires` is not enough: it is waived if an argument is given that conflicts with the required one.
+/// Rejects options that have no effect without the option `other`, unless that is `present`. clap's
+/// `requires` is not enough: clap ignores it when an argument conflicts with the required one.
 pub(crate) fn only_with(
     other: &str,
     present: bool,
@@ -38,7 +38,7 @@ pub(crate) fn only_with(
     }
 }
 
-/// Prints a failure as one line; a standard output without a reader is none.
+/// Prints an error as one line and returns its exit status. Prints nothing for [`StdoutClosed`].
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if error.is::<StdoutClosed>() {
         return ExitCode::from(SIGPIPE_STATUS);
@@ -50,10 +50,11 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if error.is::<UsageError>() { ExitCode::from(USAGE_STATUS) } else { ExitCode::FAILURE }
 }
 
-/// The hint at a filter of system calls.
+/// What to add to an error that a seccomp filter may have caused.
 const SECCOMP_HINT: &str = ": this process runs under a seccomp filter, such as a container's, which may deny the call; allow it";
 
-/// Whether a failure may be caused by a filter: the error is EPERM or ENOSYS, and there is a filter.
+/// Returns true if a seccomp filter may have caused the error: it is EPERM or ENOSYS, and this
+/// process has a filter.
 fn hints_at_filter(text: &str, status: &str) -> bool {
     let filtered = status.lines().any(|line| line.split_whitespace().eq(["Seccomp:", "2"]));
     let denied = ["(os error 1)", "(os error 38)"].iter().any(|error| text.contains(error));
@@ -78,7 +79,7 @@ pub(crate) fn report_clap_error(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// clap's error without usage and hint, as one line.
+/// Returns clap's error as one line, without the usage and the hint at --help.
 pub(crate) fn condense(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let kept = text

@@ -1,4 +1,4 @@
-//! Options that several benches have: cores, sizes, times.
+//! Options that several benches share: cores, sizes, times.
 
 use crate::usage::UsageError;
 use annulus_lab::cores::Cores;
@@ -11,16 +11,16 @@ use std::time::Duration;
 /// A core for the servers and one for the load.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Pins {
-    /// The core of the servers [default: the first that may be used]
+    /// The core of the servers [default: the first that this process may use]
     #[arg(long, value_name = "CPU")]
     server_pin: Option<usize>,
-    /// The core of the load [default: one that shares nothing with the servers']
+    /// The core of the load [default: one that shares nothing with the core of the servers]
     #[arg(long, value_name = "CPU")]
     load_pin: Option<usize>,
 }
 
 impl Pins {
-    /// The cores to use.
+    /// Returns the cores to use.
     pub(crate) fn choose(self) -> Result<Cores> {
         choose(("--server-pin", self.server_pin), ("--load-pin", self.load_pin))
     }
@@ -31,16 +31,19 @@ fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<
     for (option, pin) in [server, load] {
         if let Some(core) = pin.filter(|core| !allowed.contains(core)) {
             let list = allowed.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-            return Err(UsageError(format!("{option} {core}: this process may use {list}")).into());
+            return Err(UsageError(format!(
+                "{option} {core} is not allowed: this process may use {list}"
+            ))
+            .into());
         }
     }
     Ok(Cores::choose(&allowed, server.1, load.1))
 }
 
-/// A duration that is not zero.
+/// Parses a duration that is not zero.
 pub(crate) fn parse_nonzero_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
-        Duration::ZERO => Err("nothing can be measured in no time: write 0.3 or 300ms".into()),
+        Duration::ZERO => Err("the time must be above zero: write 0.3 or 300ms".into()),
         time => Ok(time),
     }
 }

@@ -1,4 +1,4 @@
-//! `annulus bench build`: builds peers, and says what is missing.
+//! `annulus bench build`: builds peers and lists what is missing.
 
 use crate::duration;
 use crate::output::{self, note};
@@ -12,24 +12,24 @@ use clap::Args;
 use std::env;
 use std::process::ExitCode;
 
-/// Lines of a build that fails.
+/// How many of a failed build's last lines are shown.
 const MAX_FAILURE_LINES: usize = 20;
 
 const AFTER_HELP: &str = "\
-Peers are built into target/peers. One whose tools are missing here is left
-out, with a line that says how to install them; so are programs that are only
-used, such as nginx or wrk. The systems of the documents need their sources:
-ANNULUS_ORIGINALS names their directory, else they are fetched by git. A run
-builds what it needs by itself: this command does it beforehand, and shows why
-a build fails.
+Peers are built into target/peers. A peer whose tools are missing here is left
+out, with a line that says how to install them. Programs that are used but not
+built, such as nginx or wrk, are reported in the same way. The systems of the
+published documents are built from their sources, in the directory that
+ANNULUS_ORIGINALS names, or else fetched by git. A run builds what it needs by
+itself; this command builds beforehand, and shows why a build fails.
 
-Exit status: 0 built, or left out; 1 a build failed; 2 wrong usage.
+Exit status: 0 built or left out; 1 a build failed; 2 usage error.
 
 Examples:
   annulus bench build
   annulus bench build hyper liburing-nop";
 
-/// Build the peers that are measured
+/// Build the peers that benches measure
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct BuildArgs {
@@ -40,8 +40,9 @@ pub(super) struct BuildArgs {
 
 pub(super) fn run(args: &BuildArgs) -> Result<ExitCode> {
     let here = env::current_dir().context("cannot read the current directory")?;
-    let peers = Peers::find(&here)
-        .context("no directory 'tools/peers' here or above: run this within the repository")?;
+    let peers = Peers::find(&here).context(
+        "no directory 'tools/peers' here or in a parent: run this inside the repository",
+    )?;
     let names = names(args, &peers)?;
     let mut failed = Vec::new();
     for (index, name) in names.iter().enumerate() {
@@ -64,12 +65,16 @@ pub(super) fn run(args: &BuildArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The named peers, or all.
+/// Returns the named peers, or all of them.
 fn names(args: &BuildArgs, peers: &Peers) -> Result<Vec<String>> {
     let all = peers.all();
     distinct(&args.names, |name| format!("peer '{name}'"))?;
     if let Some(name) = args.names.iter().find(|name| !all.contains(name)) {
-        return Err(UsageError(format!("no peer '{name}': there are {}", all.join(", "))).into());
+        return Err(UsageError(format!(
+            "unknown peer '{name}': known peers are {}",
+            all.join(", ")
+        ))
+        .into());
     }
     Ok(if args.names.is_empty() { all } else { args.names.clone() })
 }
@@ -82,14 +87,14 @@ fn outcome(built: &BuildOutcome, took: &str) -> String {
     }
 }
 
-/// The last lines of a build.
+/// Returns the last lines of a build, indented.
 fn tail(printed: &str) -> String {
     let lines: Vec<&str> = printed.lines().collect();
     let last = &lines[lines.len().saturating_sub(MAX_FAILURE_LINES)..];
     last.iter().map(|line| format!("    {line}\n")).collect()
 }
 
-/// Programs that comparisons use, and that are not installed.
+/// Prints which programs that comparisons use are not installed.
 fn missing_programs() -> Result<()> {
     let mut missing: Vec<String> = Description::names()
         .filter_map(|name| Description::find(name)?.comparison())

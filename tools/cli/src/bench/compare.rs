@@ -1,4 +1,4 @@
-//! `annulus bench compare`: whether a new run is worse than an old one.
+//! `annulus bench compare`: shows whether a new run is worse than an old one.
 
 use crate::output::{self, Target, note};
 use crate::text::{table, wrapped};
@@ -15,28 +15,28 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const AFTER_HELP: &str = "\
-Two files of results are compared, or all files of the same name in two
-directories. Every contender that both have is compared in every cell by every
-metric that decides something. A figure is worse or better if the whole
-interval of NEW ÷ OLD is beyond the margin, beyond the interval of the
-control in both runs, and beyond how far either run moved by itself. All
-intervals hold together in 95 % of comparisons.
+Compares two results files, or all files of the same name in two directories.
+Every contender in both is compared in every cell, by every metric that decides
+a verdict. A figure is worse or better if the whole interval of NEW ÷ OLD is
+beyond the margin, beyond the interval of the control in both runs, and beyond
+how far either run drifted by itself. In 95 % of comparisons, all intervals
+contain the true ratio.
 
-What changes from one run to the next, such as the clock of the processor, is
-not seen by one run of each. Name a contender that is the same in both, such
-as a peer, with --reference: all others are then compared by their ratios to
-it.
+One run of each cannot show what changes from one run to the next, such as the
+clock of the processor. With --reference and a contender that is the same in
+both, such as a peer, the rest are compared by their ratios to it.
 
-Exit status: 0 nothing is worse; 1 something is; 2 the runs cannot be compared.
+Exit status: 0 nothing is worse; 1 a figure is worse; 2 the runs cannot be
+compared.
 
 Examples:
   annulus bench compare old/tcp.jsonl new/tcp.jsonl
   annulus bench compare old new --margin 5 --reference tokio
   annulus bench compare old new --json - | jq '.comparisons[].changes[]'";
 
-/// The format of the comparison as JSON.
+/// The `format` field of the JSON.
 const JSON_FORMAT: &str = "annulus-lab-comparison";
-/// The version of the format.
+/// The `version` field of the JSON.
 const JSON_VERSION: u64 = 2;
 
 /// Compare two runs: what is worse, and what is better, cell by cell
@@ -47,10 +47,10 @@ pub(super) struct CompareArgs {
     old: PathBuf,
     /// The new results, of the same kind
     new: PathBuf,
-    /// Differences up to this many percent are none that matter
+    /// Ignore differences up to this percentage
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
     margin: f64,
-    /// A contender that is the same in both runs, to which the others are compared
+    /// A contender that is the same in both runs, to which the rest are compared
     #[arg(long, value_name = "CONTENDER")]
     reference: Option<String>,
     /// Show every figure, not only those that changed
@@ -61,7 +61,7 @@ pub(super) struct CompareArgs {
     json: Option<Target>,
 }
 
-/// The comparison with the files it is of.
+/// The comparisons and the paths given on the command line.
 #[derive(Serialize)]
 struct Document<'a> {
     format: &'static str,
@@ -92,7 +92,8 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
     Ok(status(&comparisons))
 }
 
-/// The files of each bench: those named, or of the same name in both directories.
+/// Returns the pairs of files to compare: the given two, or those of the same name in both
+/// directories.
 fn pairs(old: &Path, new: &Path) -> Result<Vec<[PathBuf; 2]>, UsageError> {
     match (old.is_dir(), new.is_dir()) {
         (false, false) => Ok(vec![[old.to_owned(), new.to_owned()]]),
@@ -111,7 +112,7 @@ fn pairs(old: &Path, new: &Path) -> Result<Vec<[PathBuf; 2]>, UsageError> {
             Ok(pairs)
         }
         (_, _) => Err(UsageError(format!(
-            "{} and {}: name two files, or two directories",
+            "cannot compare {} with {}: give two files, or two directories",
             old.display(),
             new.display()
         ))),
@@ -124,12 +125,13 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, UsageError> {
         .map_err(|why| UsageError(format!("cannot read {}: {why}", directory.display())))
 }
 
-/// Status 1 is for what is worse alone, so a file that cannot be read is an error of usage.
+/// Reads a results file. A failure is a usage error, because exit status 1 means that something is
+/// worse.
 fn read(path: &Path) -> Result<Results, UsageError> {
     Results::read(path).map_err(|error| UsageError(error.to_string()))
 }
 
-/// All pairs, with intervals that hold together.
+/// Compares all pairs, with intervals adjusted for the number of all comparisons.
 fn compared(pairs: &[[Results; 2]], options: &Options) -> Result<Vec<RunComparison>, UsageError> {
     options.check()?;
     let runs: Vec<[compare::Run<'_>; 2]> =
@@ -153,7 +155,7 @@ fn as_run(results: &Results) -> compare::Run<'_> {
     }
 }
 
-/// The exit status, with a line that says why it is not 0.
+/// Returns the exit status; if it is not 0, prints why.
 fn status(comparisons: &[RunComparison]) -> ExitCode {
     let worse: usize = comparisons.iter().map(|found| found.of(Verdict::Worse).count()).sum();
     if worse == 0 {
@@ -164,7 +166,7 @@ fn status(comparisons: &[RunComparison]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A comparison within 80 columns: a table a cell.
+/// Formats a comparison in at most 80 columns: one table per cell.
 fn text(comparison: &RunComparison, bench: &Bench, all: bool) -> String {
     let mut text = format!("{}\n", comparison.bench);
     text.extend(comparison.differences.iter().map(|line| wrapped("≠ ", line)));

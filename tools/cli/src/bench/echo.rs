@@ -20,23 +20,24 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Starts every server, pinned to one core, and keeps all running. The load runs
-on another core and measures them in turn in short slices, round after round.
-The first server runs a second time as a control: it must be equal to itself.
+Starts every server, pinned to one core, and keeps them running. The load runs
+on another core and measures the servers in turn in short slices, round after
+round. A second instance of the first server is the control: it must perform
+like the first.
 
-With --per-connection each message has a connection of its own: connect, send,
-receive, close. Average and p99 are then of the echo, from the send to the last
+With --per-connection, each message has its own connection: connect, send,
+receive, close. Average and p99 then cover the echo, from the send to the last
 byte; CPU time is per connection.
 
-A CPU ratio is a server's CPU time per request over that of the first, taken
-within each round: the median, with its 95 % interval. A winner is named
-only if it is better by more than 3 %, and by more than the control deviates,
-with an interval that holds together with those of all cells.
+A CPU ratio divides a server's CPU time per request by the first server's,
+within each round; the median is shown, with its 95 % interval. A winner is
+named only if it is better by more than 3 % and by more than the control
+deviates, with an interval adjusted for the number of cells.
 
 Servers: uring, epoll and threads (ours), and the directories in tools/peers/,
-built if named; peer:NAME if one of ours has the same name. Ours take the
-options of annulus echo: uring+OPTION or uring+OPTION=VALUE, any number of
-them; a peer takes one of its modes: go-uring+sqpoll.
+built if named; write peer:NAME if one of ours has the same name. Ours take any
+number of options of annulus echo: uring+OPTION or uring+OPTION=VALUE. A peer
+takes one of its modes: go-uring+sqpoll.
 
 Examples:
   annulus bench echo                                    about 50 seconds
@@ -47,7 +48,7 @@ Examples:
   annulus bench echo --servers uring,uring+locked-down
   annulus bench echo --json - | jq .verdicts";
 
-/// Compare echo servers: CPU time a request, requests/s, latency
+/// Compare echo servers: CPU time per request, requests/s, latency
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct EchoArgs {
@@ -62,22 +63,23 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(1..=MAX_MESSAGE_BYTES as u64))]
     bytes: Vec<u64>,
-    /// Connections and bytes in pairs, such as 1x128,100x16K,10x1M; alone, or
-    /// beside every --clients with every --bytes
+    /// Pairs of connections and bytes, such as 1x128,100x16K,10x1M; instead of every --clients with
+    /// every --bytes, or in addition if either is given
     #[arg(long, value_name = "COUNTxBYTES,…", value_delimiter = ',', value_parser = parse_cell)]
     cells: Vec<(u64, u64)>,
-    /// Servers by name; the others are compared with the first [default:
-    /// uring,epoll,threads; for udp and unix uring,epoll]
+    /// Servers by name; each is compared with the first [default: uring,epoll,threads; for udp and
+    /// unix uring,epoll]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     servers: Vec<String>,
     /// How often each server is measured at each size
     #[arg(long, value_name = "COUNT", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: u64,
-    /// Measure further rounds until half the width of every CPU ratio's interval is at most this, such as 0.03
+    /// Measure more rounds until half the width of every CPU ratio's interval is at most this, such
+    /// as 0.03
     #[arg(long, value_name = "RATIO", value_parser = parse_precision)]
     precision: Option<f64>,
-    /// The most rounds that --precision may take
+    /// The maximum number of rounds with --precision
     #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "precision",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds_max: u64,
@@ -94,17 +96,18 @@ pub(crate) struct EchoArgs {
     /// The driver of the clients: auto, uring or epoll
     #[arg(long, value_name = "KIND", default_value = "auto")]
     client: DriverChoice,
-    /// Clients send with segmentation and receive with coalescing (GSO and GRO): for --transport udp, with --pipeline
+    /// Clients send with segmentation and receive with coalescing (GSO and GRO); requires
+    /// --transport udp, useful with --pipeline
     #[arg(long)]
     segments: bool,
-    /// A connection per message: connect, send, receive, close; compares average and p99, too
+    /// One connection per message: connect, send, receive, close; also compares average and p99
     #[arg(long, conflicts_with = "pipeline")]
     per_connection: bool,
-    /// Event loops of the load [default: 1]
+    /// Number of event loops of the load [default: 1]
     #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=MAX_EVENT_LOOPS as i64))]
     threads: Option<u16>,
-    /// Read every server's memory again after idling for this long
+    /// Read every server's memory again after it has been idle for this long
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     idle: Option<Duration>,
     #[command(flatten)]
@@ -112,14 +115,14 @@ pub(crate) struct EchoArgs {
     /// Write everything as JSON to a file, or to standard output as -
     #[arg(long, value_name = "FILE|-")]
     json: Option<Target>,
-    /// Keep the results in this directory, with pages; a run that was interrupted
-    /// goes on from what is there
+    /// Keep the results in this directory, with pages; an interrupted run resumes from the results
+    /// there
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The seed of the order of slices and of the payload
+    /// The seed for the order of slices and the payload
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print every figure, not only what decides
+    /// Print every figure, not only the deciding ones
     #[arg(long)]
     verbose: bool,
 }
@@ -130,7 +133,7 @@ pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
     measure::measure_one(setup, args.out, &output)
 }
 
-/// Our servers, and the peers of the directory `tools/peers` here or above.
+/// Returns our servers and the peers in `tools/peers`, here or in a parent directory.
 pub(crate) fn catalogue() -> Catalogue {
     /// The arguments of `annulus echo`.
     #[derive(Parser)]
@@ -146,12 +149,12 @@ pub(crate) fn catalogue() -> Catalogue {
     Catalogue::new(peers(), check_own)
 }
 
-/// Checks the arguments.
+/// Checks the arguments and sets up the comparison.
 pub(crate) fn setup(args: &EchoArgs) -> Result<Setup> {
     let transport = args.transport;
     let (cores, catalogue) = (args.pins.choose()?, catalogue());
     if args.segments && transport != Transport::Udp {
-        let text = "--segments: only --transport udp has them, leave it out";
+        let text = "--segments requires --transport udp: leave it out, or choose udp";
         return Err(UsageError(text.into()).into());
     }
     let load = Options {
@@ -165,7 +168,7 @@ pub(crate) fn setup(args: &EchoArgs) -> Result<Setup> {
         threads: args.threads,
         ..Options::default()
     };
-    // The metric of the precision: of connections, their time.
+    // The metric to which --precision applies.
     let metric = if args.per_connection { "mean_us" } else { "cpu_us" };
     let rounds = Rounds::precise(args.rounds, args.rounds_max, metric, args.precision);
     let name = transport.kind().unwrap_or("echo").into();
@@ -183,7 +186,7 @@ pub(crate) fn setup(args: &EchoArgs) -> Result<Setup> {
     Ok(setup)
 }
 
-/// The named servers, or the usual ones.
+/// Returns the named servers, or the default ones.
 fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Result<Vec<Contender>> {
     let usual = match transport {
         Transport::Tcp => &["uring", "epoll", "threads"][..],
@@ -197,7 +200,8 @@ fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Resu
     Ok(chosen)
 }
 
-/// Every number of clients with every size, unless only pairs are given; then the pairs. No cell twice.
+/// Returns every number of clients with every size, unless only pairs are given, and then the
+/// pairs. A duplicate is an error.
 fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
     let alone = args.clients.is_empty() && args.bytes.is_empty() && !args.cells.is_empty();
     let clients = if args.clients.is_empty() { &[1, 50, 200] } else { args.clients.as_slice() };
@@ -216,12 +220,12 @@ fn parse_cell(text: &str) -> Result<(u64, u64), String> {
     let count = clients.parse().map_err(|_| format!("'{clients}' is not a number of clients"))?;
     let up_to = |value: u64, most: usize, what: &str| match value {
         value if (1..=most as u64).contains(&value) => Ok(value),
-        _ => Err(format!("{value} {what}: ask for 1 to {most}")),
+        _ => Err(format!("{value} {what} are out of range: use 1 to {most}")),
     };
     Ok((up_to(count, MAX_CLIENTS, "clients")?, up_to(bytes(size)?, MAX_MESSAGE_BYTES, "bytes")?))
 }
 
-/// Parses half the width of an interval: above 0, at most 1.
+/// Parses half the width of an interval, above 0 and at most 1.
 pub(crate) fn parse_precision(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(half) if half > 0.0 && half <= 1.0 => Ok(half),
@@ -237,18 +241,18 @@ mod tests {
 
     fn setup(line: &str, transport: Transport) -> Result<Setup> {
         let line = format!("--transport {} {line}", transport.kind().unwrap_or("tcp"));
-        super::setup(&parsed(&line).expect("it parses"))
+        super::setup(&parsed(&line).expect("the line does not parse"))
     }
 
     #[test]
-    fn without_arguments_it_ends_within_a_minute() {
+    fn default_comparison_takes_less_than_a_minute() {
         let setup = setup("", Transport::Tcp).unwrap();
         assert!(setup.cost() < Duration::from_secs(55), "{:?}", setup.cost());
         assert!(setup.plan.rounds.least >= 15);
     }
 
     #[test]
-    fn cells_are_every_pair_and_those_named() {
+    fn cells_are_every_combination_and_the_named_pairs() {
         let cells = |line: &str| {
             let loads = setup(line, Transport::Tcp).unwrap().loads;
             loads.iter().map(|load| load.cell.job()).collect::<Vec<_>>().join(", ")
@@ -280,11 +284,11 @@ mod tests {
         assert!(error.contains("'0'") && error.contains("write 0.3"), "{error}");
         for (text, part) in [
             ("50", "such as 50x128"),
-            ("0x1", "0 clients: ask for 1 to 1000000"),
+            ("0x1", "0 clients are out of range: use 1 to 1000000"),
             ("x1", "'' is not a number of clients"),
             ("1x", "'' is not a number of bytes"),
             ("1xé", "'é' is not a number of bytes"),
-            ("1x65M", "68157440 bytes: ask for 1 to 67108864"),
+            ("1x65M", "68157440 bytes are out of range: use 1 to 67108864"),
             ("1x18446744073709551615M", "is not a number of bytes"),
         ] {
             let error = parse_cell(text).unwrap_err();
@@ -307,15 +311,15 @@ mod tests {
             ("--bytes 1048576 --pipeline 65", "1 client × 1048576 bytes: 65 messages"),
             ("--clients 5,5", "5 clients × 128 bytes is given twice"),
             ("--clients 50 --cells 50x128", "50 clients × 128 bytes is given twice"),
-            ("--segments", "only --transport udp has them"),
-            ("--server-pin 9999", "--server-pin 9999: this process may use "),
+            ("--segments", "--segments requires --transport udp"),
+            ("--server-pin 9999", "--server-pin 9999 is not allowed: this process may use "),
         ] {
             refused(setup(line, Transport::Tcp), part);
         }
     }
 
     #[test]
-    fn datagrams_and_unix_sockets_have_servers_and_limits_of_their_own() {
+    fn udp_and_unix_have_their_own_servers_and_limits() {
         let plain = setup("--pipeline 4", Transport::Udp).unwrap();
         assert_eq!(plain.names(), ["uring", "epoll"]);
         for (line, part) in [
@@ -328,7 +332,7 @@ mod tests {
         }
         let plain = setup("--per-connection", Transport::Unix).unwrap();
         assert_eq!(plain.names(), ["uring", "epoll"]);
-        refused(setup("--segments", Transport::Unix), "only --transport udp has them");
+        refused(setup("--segments", Transport::Unix), "--segments requires --transport udp");
         refused(
             setup("--servers uring,threads", Transport::Unix),
             "server 'threads' serves TCP only",
@@ -341,7 +345,7 @@ mod tests {
         let Some(beyond) = most.filter(|&most| most < MAX_CLIENTS as u64) else {
             return assert!(
                 limits::available_connections() >= MAX_CLIENTS,
-                "no limit here that could be passed"
+                "no limit here that could be exceeded"
             );
         };
         let line = format!("--clients {beyond}");

@@ -1,4 +1,4 @@
-//! `annulus bench list`: what can be measured, how large it is, and about how long it takes.
+//! `annulus bench list`: lists what can be measured, its size, and about how long it takes.
 
 use super::args::Pins;
 use super::subject::{self, Options, Subject};
@@ -11,8 +11,8 @@ use clap::Args;
 use std::process::ExitCode;
 
 const AFTER_HELP: &str = "\
-The time is that of a run in the minimum of rounds, without building what is
-measured (annulus bench build). Contenders may be missing here; a run says which.
+The time is for a run with the minimum number of rounds, without building the
+contenders (annulus bench build). Some may be missing here; a run lists them.
 
 Examples:
   annulus bench list
@@ -27,7 +27,7 @@ pub(super) struct ListArgs {
     names: Vec<String>,
 }
 
-/// An entry of the list, measured usually and quickly.
+/// An entry of the list: the subject with default and with quick options.
 struct ListEntry {
     word: String,
     usual: Subject,
@@ -70,7 +70,7 @@ fn row(ListEntry { word, usual, quick }: &ListEntry) -> Vec<String> {
 }
 
 impl Subject {
-    /// The kind of the subject.
+    /// Returns the kind, such as `suite, echo`.
     fn kind(&self) -> String {
         let kind = self.setup.shown.kind;
         match self.suite {

@@ -1,4 +1,4 @@
-//! `annulus bench NAME`: measures comparisons by name, and keeps the results.
+//! `annulus bench NAME`: measures comparisons by name and keeps the results.
 
 use super::args::Pins;
 use super::echo::parse_precision;
@@ -22,41 +22,44 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The parent of the directories of results.
+/// The parent of results directories.
 const RESULTS_PARENT: &str = "lab-results";
 
-/// The exit status of a run in which nothing is decided.
+/// The exit status of a run in which no verdict is decided.
 const UNDECIDED_STATUS: u8 = 3;
 
 pub(super) const AFTER_HELP: &str = "\
-Every slice is in the file DIR/NAME.jsonl as soon as it is measured. A run
-that was interrupted, or killed, goes on from there if it is started again
-with the same --out. At the end there are pages beside it, and an index.html
-(annulus bench page); annulus bench serve shows them before. What is missing
-here, such as a toolchain, is left out and named.
+Every slice is written to DIR/NAME.jsonl as soon as it is measured. A run that
+was interrupted or killed resumes from there if it is started again with the
+same --out. At the end, pages and an index.html are written beside the file
+(annulus bench page); annulus bench serve shows them during the run. Contenders
+that are missing here, for example for lack of a toolchain, are reported and
+left out.
 
-A file with kind and [[table]] is a suite: the tables of a document, with the
-published figures and with the parameters of each cell. All of its servers run, and are
-measured in turn in short slices, round after round. Its tables are printed as
-in the document, the published figures above the measured ones. Absolute
-figures of different machines cannot be compared: compare within a table.
+A file with kind and [[table]] is a suite: the tables of a published document,
+with its figures and the parameters of each cell. All servers run at the same
+time and are measured in turn in short slices, round after round. The tables
+are printed as in the document, with the published figures above the measured
+ones. Do not compare absolute figures of different machines: compare within a
+table.
 
-With --load or --load-command, servers of your own are compared. A server is a
-command that starts it, split as a shell does, or the HOST:PORT or unix:/path
-of one that runs. In commands, {port} is a free port and {dir} an empty
-directory; in loads, {port} and {address} are the server's, and {path} that of
-its Unix socket. A server is ready once it accepts connections. It must stay in
-the foreground, and ends with the run, with all that it has started. CPU time
-is that of all its processes; of one that runs already it is known if it is
-this user's. The first server is measured twice as a control. A file with
-[[server]] and [[load]] is the same; those in tools/lab/catalogue are examples.
+With --load or --load-command, your own servers are compared. A server is given
+as the command that starts it, split like in a shell, or as the HOST:PORT or
+unix:/path of a running one. In commands, {port} is a free port and {dir} an
+empty directory; in loads, {port} and {address} belong to the server, and {path}
+to its Unix socket. A server is ready once it accepts connections. It must stay
+in the foreground; when the run ends, it is stopped with everything it started.
+CPU time covers all its processes; for a server that was already running, it is
+known only if that belongs to this user. The first server is measured twice, as
+a control. A file with [[server]] and [[load]] does the same; for examples see
+tools/lab/catalogue.
 
-A pattern of --only is CONTENDER/CELL, CONTENDER or /CELL; * stands for any
-text. A cell is written as it is printed, or as its values: 50x128. Every
-contender that a pattern names is measured in every cell that one names.
+A pattern of --only is CONTENDER/CELL, CONTENDER or /CELL; * matches any text.
+Write a cell as it is printed, or as its values: 50x128. Every contender that
+matches a pattern is measured in every cell that matches one.
 
-Exit status: 0 everything was measured; 1 something failed, which the results
-name, and the rest was measured; 2 wrong usage; 3 nothing is decided; 128 + N
+Exit status: 0 everything was measured; 1 something failed (see the results),
+and the rest was measured; 2 usage error; 3 no verdict is decided; 128 + N
 ended by signal N.
 
 Examples:
@@ -74,41 +77,39 @@ Examples:
   annulus bench unix:/run/a unix:/run/b \\
     --load 'http://localhost/ --unix-socket {path}'";
 
-/// The subjects of a run, and how they are measured.
+/// The subjects of a run and how to measure them.
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
-    /// Suites, comparisons of programs, or files; all, or quick for all in a short
-    /// run each; with --load servers
+    /// Suites, comparisons of programs, or files; all, or quick for a short run of each; with
+    /// --load, servers
     #[arg(required = true, value_name = "NAME|FILE|COMMAND")]
     names: Vec<String>,
-    /// Shorten each to a minute or a few: fewer cells, shorter slices, fewer
-    /// rounds
+    /// Shorten each to a few minutes: fewer cells, shorter slices, fewer rounds
     #[arg(long)]
     quick: bool,
-    /// How often each contender is measured in each cell [default: 15, of
-    /// servers of your own up to 30, until intervals are within ± 3 %; quick: as
-    /// often as a verdict needs]
+    /// How often to measure each contender in each cell [default: 15; for your own servers up to
+    /// 30, until intervals are within ± 3 %; with --quick: as often as a verdict requires]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: Option<u64>,
-    /// Measure further rounds until half the width of every interval of what
-    /// decides is at most this, such as 0.03
+    /// Measure more rounds until half the width of every deciding interval is at most this, such as
+    /// 0.03
     #[arg(long, value_name = "RATIO", value_parser = parse_precision)]
     precision: Option<f64>,
-    /// The most rounds that --precision may take
+    /// The maximum number of rounds with --precision
     #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "precision",
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds_max: u64,
     /// Measure only these contenders and cells
     #[arg(long, value_name = "CONTENDER/CELL,…", value_delimiter = ',')]
     only: Vec<String>,
-    /// The directory of the results; a run that was interrupted goes on from
-    /// what is there [default: a new one, lab-results/DATE-NAME]
+    /// The directory for the results; an interrupted run resumes from the results there [default: a
+    /// new one, lab-results/DATE-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The seed of the order of slices and of the payload
+    /// The seed for the order of slices and the payload
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print every figure, not only what decides
+    /// Print every figure, not only the deciding ones
     #[arg(long)]
     verbose: bool,
     #[command(flatten)]
@@ -138,7 +139,10 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
     let decided = measure_all((open, &output), &directory, &lock, &mut failed)?;
     page::write_beside(&directory)?;
     if lock.is_stopped() {
-        note(format_args!("annulus: to go on, run the same with --out {}", directory.display()));
+        note(format_args!(
+            "annulus: to resume, run the same command with --out {}",
+            directory.display()
+        ));
         return Ok(lock.status());
     }
     if !failed.is_empty() {
@@ -148,13 +152,13 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
     Ok(if decided { ExitCode::SUCCESS } else { ExitCode::from(UNDECIDED_STATUS) })
 }
 
-/// How the results of a comparison are shown.
+/// How to show the results of a comparison.
 pub(super) struct Output {
     pub(super) json: Option<Target>,
     pub(super) is_verbose: bool,
 }
 
-/// Measures one comparison, whose results are kept only in a directory that is named.
+/// Measures one comparison. The results are kept only if `out` names a directory.
 pub(super) fn measure_one(setup: Setup, out: Option<PathBuf>, output: &Output) -> Result<ExitCode> {
     let lock = RunLock::take()?;
     // An unwritable path is reported before the measurement.
@@ -176,13 +180,14 @@ pub(super) fn measure_one(setup: Setup, out: Option<PathBuf>, output: &Output) -
     }
 }
 
-/// Prints a failure; returns what failed.
+/// Prints a failure; returns the name.
 fn report_failure(name: &str, error: &anyhow::Error) -> String {
     note(format_args!("annulus: {name}: {error:#}"));
     name.to_owned()
 }
 
-/// Measures every comparison that is not finished; adds the names of those that fail. Whether anything is decided.
+/// Measures every comparison that is not finished, and adds the names of failed ones. Returns true
+/// if any verdict is decided.
 fn measure_all(
     (subjects, output): (Vec<Subject>, &Output),
     directory: &Path,
@@ -214,13 +219,14 @@ fn measure_all(
 
 /// How a comparison ended.
 struct MeasureOutcome {
-    /// The first slice that failed.
+    /// The first failed slice.
     failure: Option<String>,
-    /// There is a verdict, or none is asked for: published tables are figures.
+    /// True if a verdict is decided, or if none was requested: published tables are figures only.
     is_decided: bool,
 }
 
-/// Measures a comparison, and prints its report. A finished one is left alone; one that differs from what is asked for is an error.
+/// Measures a comparison and prints its report. A finished one is left alone. Existing results of a
+/// different comparison are an error.
 fn measure(
     (subject, output): (Subject, &Output),
     directory: &Path,
@@ -229,7 +235,7 @@ fn measure(
     later: Duration,
 ) -> Result<MeasureOutcome> {
     let Subject { name, setup, mut suite } = subject;
-    // The ending is appended: a part of the name that follows a dot stays.
+    // The extension is appended, because the name may contain dots.
     let path =
         [EXTENSION, COMPRESSED_EXTENSION].map(|ending| directory.join(format!("{name}.{ending}")));
     let [plain, compressed] = path;
@@ -259,14 +265,14 @@ fn measure(
     deliver(&results, output)
 }
 
-/// Prints the tables.
+/// Prints the tables, or writes the report as JSON.
 fn deliver(results: &Results, output: &Output) -> Result<MeasureOutcome> {
     let report = results.report();
     match results.suite() {
         Some(suite) => {
             output::print(&tables::text(&suite))?;
             if suite.is_empty() {
-                bail!("suite {}: nothing of it could be measured here", suite.name);
+                bail!("suite {}: none of its cells could be measured here", suite.name);
             }
         }
         None => {
@@ -293,19 +299,19 @@ impl RunArgs {
         })
     }
 
-    /// Whether everything is named.
+    /// Returns true if the names contain `all` or `quick`.
     fn is_all(&self) -> bool {
         self.names
             .iter()
             .any(|name| [subject::ALL_SUBJECTS, subject::QUICK_SUBJECTS].contains(&name.as_str()))
     }
 
-    /// The named subjects, each once.
+    /// Returns the named subjects. A duplicate is an error.
     fn named(&self) -> Result<Vec<String>, UsageError> {
         match self.names.as_slice() {
             [_] if self.is_all() => Ok(Description::names().map(str::to_owned).collect()),
             names if self.is_all() => {
-                let text = format!("{}: all and quick stand alone", names.join(" "));
+                let text = format!("{}: give all or quick without other names", names.join(" "));
                 Err(UsageError(text))
             }
             names => {
@@ -315,7 +321,7 @@ impl RunArgs {
         }
     }
 
-    /// The directory of the results: the named one, or a new one.
+    /// Returns the directory for the results: the given one, or a new one.
     fn directory(&self, servers: Option<&Subject>) -> PathBuf {
         if let Some(out) = &self.out {
             return out.clone();

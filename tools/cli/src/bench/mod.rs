@@ -1,4 +1,4 @@
-//! `annulus bench`: contenders side by side, in one run whose results are kept.
+//! `annulus bench`: measures contenders side by side in one run and keeps the results.
 
 pub(crate) mod args;
 mod build;

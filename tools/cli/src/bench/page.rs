@@ -1,4 +1,4 @@
-//! `annulus bench page`: results as pages, Markdown, CSV and JSON.
+//! `annulus bench page`: writes results as pages, Markdown, CSV and JSON.
 
 use crate::output::{self, note};
 use annulus_lab::page::{self, Form, WrittenPages};
@@ -52,7 +52,7 @@ pub(super) fn run(args: PageArgs) -> Result<ExitCode> {
     Ok(if unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Makes the pages of all results in a directory, beside them.
+/// Writes the pages of all results in a directory, beside them.
 pub(super) fn write_beside(directory: &Path) -> Result<()> {
     let files = page::files(directory).unwrap_or_default();
     if !files.is_empty() {
@@ -61,16 +61,16 @@ pub(super) fn write_beside(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The file, or the files of results in the directory.
+/// Returns the file itself, or the results files in the directory.
 fn named(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
-        ensure!(path.exists(), "there is no {}: name results of annulus bench", path.display());
+        ensure!(path.exists(), "{} does not exist: give results of annulus bench", path.display());
         return Ok(vec![path.to_owned()]);
     }
     let files = page::files(path).with_context(|| format!("cannot read {}", path.display()))?;
     if files.is_empty() {
         bail!(
-            "no results (*.jsonl, *.jsonl.gz) in {}: name a directory written by annulus bench",
+            "no results (*.jsonl, *.jsonl.gz) in {}: give a directory written by annulus bench",
             path.display()
         );
     }

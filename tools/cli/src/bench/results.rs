@@ -5,13 +5,14 @@ use annulus_lab::bench::{Bench, Cell, Column, Layout, Metric, NOT_MEASURED, Repo
 use annulus_lab::environment::Environment;
 use annulus_load::stats::{Interval, Ratio};
 
-/// The longest name of a baseline that fits the title of a column.
+/// The longest baseline name that is used in a column title.
 const MAX_BASELINE_COLUMNS: usize = 17;
 
 /// Half the width of a bar, in characters.
 const HALF_BAR_COLUMNS: usize = 12;
 
-/// The report as text: the answer, the ratios and the warnings; with `is_verbose` every table of the report.
+/// Formats the report: the answer, the ratios, the noise and the warnings, or with `is_verbose`
+/// every table instead of the ratios.
 pub(crate) fn report_text(report: &Report, is_verbose: bool) -> String {
     let answer: String = report.answer().iter().map(|line| wrapped("", line)).collect();
     let blank = if answer.is_empty() { "" } else { "\n" };
@@ -26,7 +27,8 @@ pub(crate) fn report_text(report: &Report, is_verbose: bool) -> String {
     }
 }
 
-/// A row for each contender in each cell: what decides, and the ratio as a number and as a bar; none if nothing decides.
+/// Formats one row per contender and cell: the primary metric, and its ratio as a number and as a
+/// bar. Returns `None` if there is no primary metric or no result.
 fn ratios(report: &Report) -> Option<String> {
     let (metric, settings) = (report.settings.primary()?, &report.settings);
     let ratio = |row: &Row| row.figures.get(&metric.key).and_then(|figure| figure.ratio);
@@ -52,7 +54,7 @@ fn ratios(report: &Report) -> Option<String> {
     (!report.results.is_empty()).then(|| settings.cells.iter().map(of_cell).collect())
 }
 
-/// A ratio on an axis of ratios, from 1 ÷ 2 to the power of `span` to 2 to that power.
+/// Draws a ratio and its interval on a logarithmic axis, from 2^-`span` to 2^`span`.
 fn bar(ratio: Ratio, span: f64) -> String {
     let place = |value: f64| {
         let share = (value.log2() / span).clamp(-1.0, 1.0);
@@ -67,7 +69,7 @@ fn bar(ratio: Ratio, span: f64) -> String {
     line.iter().collect()
 }
 
-/// How far the machine moved by itself, at worst.
+/// Formats the largest deviation of a control, which is the noise of the machine.
 fn noise(report: &Report) -> String {
     let Some(metric) = report.settings.primary() else { return String::new() };
     let ratio = |row: &Row| row.figures.get(&metric.key).and_then(|figure| figure.ratio);
@@ -82,14 +84,14 @@ fn noise(report: &Report) -> String {
     })
 }
 
-/// How it was measured, in a line.
+/// Describes in one line how the bench was measured.
 fn run(report: &Report) -> String {
     let Bench { plan, terms, .. } = &report.settings;
     let rounds = report.samples.iter().map(|slice| slice.round + 1).max().unwrap_or(0);
     wrapped("", &format!("{}: {rounds} rounds{terms}; --verbose shows all figures", plan.name))
 }
 
-/// The heading: the run, the machine, and an explanation of the figures.
+/// Formats the heading: the run, the machine, and an explanation of the figures.
 pub(crate) fn heading(report: &Report) -> String {
     let Bench { plan, terms, legend, contenders, .. } = &report.settings;
     let rounds = match plan.rounds.least {
@@ -114,14 +116,14 @@ pub(crate) fn heading(report: &Report) -> String {
     text
 }
 
-/// The kernel and the processor.
+/// Returns the kernel and the processor.
 pub(crate) fn machine(environment: &Environment) -> String {
     let Environment { kernel, cpu, .. } = environment;
     let comma = if cpu.is_empty() { "" } else { ", " };
     format!("Linux {kernel}{comma}{cpu}")
 }
 
-/// A table per cell with its verdict, or a table per metric.
+/// Formats one table per cell with its verdict, or one table per metric.
 pub(crate) fn tables(report: &Report) -> String {
     match report.settings.layout {
         Layout::Cells => cells(report),
@@ -132,7 +134,7 @@ pub(crate) fn tables(report: &Report) -> String {
 /// A column of a table: a metric, and the kind of value to show.
 type TableColumn<'a> = (&'a Metric, Column);
 
-/// Every column: values first, then ratios, that of the primary metric first.
+/// Returns every column: values and the primary metric's ratio first, then the other ratios.
 fn columns(report: &Report) -> Vec<TableColumn<'_>> {
     let mut columns = report.columns(Column::is_in_text);
     columns
@@ -159,7 +161,7 @@ fn cells(report: &Report) -> String {
         .collect()
 }
 
-/// A row per contender; a column of failed slices only if there are any.
+/// Formats one row per contender, with a column of failed slices if any failed.
 fn cell_table(report: &Report, rows: &[&Row]) -> String {
     let columns = columns(report);
     let failed = rows.iter().any(|row| row.failed > 0);
@@ -180,12 +182,12 @@ fn cell_table(report: &Report, rows: &[&Row]) -> String {
     table(1, &lines)
 }
 
-/// The row of a contender that is missing here.
+/// Returns the row of a contender that is missing here.
 fn absent_row(name: &str, columns: usize) -> Vec<String> {
     [name.to_owned()].into_iter().chain(vec![NOT_MEASURED.to_owned(); columns]).collect()
 }
 
-/// A row per cell, a column per contender.
+/// Formats one row per cell, with one column per contender.
 fn matrix(report: &Report) -> String {
     let mut names: Vec<&String> = report.rows().map(|row| &row.contender).collect();
     names.dedup();
@@ -209,7 +211,7 @@ fn matrix(report: &Report) -> String {
         .collect()
 }
 
-/// The memory of every contender, if it was read.
+/// Formats the memory of every contender, if it was read.
 fn memory(report: &Report) -> String {
     if report.memory.is_empty() {
         return String::new();
@@ -222,7 +224,7 @@ fn memory(report: &Report) -> String {
     format!("\n{}", table(1, &lines))
 }
 
-/// Reasons not to rely on the results.
+/// Formats reasons not to rely on the results.
 pub(crate) fn warnings(report: &Report) -> String {
     let blank = if report.warnings.is_empty() { "" } else { "\n" };
     let warnings = report.warnings.iter().map(|warning| wrapped("! ", warning));

@@ -1,4 +1,4 @@
-//! Running a bench: one at a time on a machine, with progress, an orderly stop, and results.
+//! Running a bench: the lock that admits one run per machine, an orderly stop, and progress.
 
 use crate::duration;
 use crate::output::note;
@@ -14,9 +14,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Printed at the first ctrl-C.
-const STOPPING_NOTE: &str = "annulus: stopping after this slice; once more stops at once";
+const STOPPING_NOTE: &str =
+    "annulus: stopping after this slice; press ctrl-C again to stop at once";
 
-/// The peers of the directory `tools/peers` here or above.
+/// Returns the peers in `tools/peers`, here or in a parent directory.
 pub(crate) fn peers() -> Option<Peers> {
     let peers = env::current_dir().ok().and_then(|here| Peers::find(&here))?;
     Some(peers.announcing(|name| note(format_args!("annulus: building peer {name}"))))
@@ -30,7 +31,7 @@ pub(crate) struct RunLock {
 }
 
 impl RunLock {
-    /// Takes the machine's lock.
+    /// Takes the machine's lock and installs the signal handlers.
     pub(crate) fn take() -> Result<RunLock> {
         let lock = Lock::take()?;
         let interrupt =
@@ -38,28 +39,29 @@ impl RunLock {
         Ok(RunLock { _lock: lock, interrupt })
     }
 
-    /// Whether a signal has come.
+    /// Returns true if a signal has arrived.
     pub(crate) fn is_stopped(&self) -> bool {
         self.interrupt.is_signalled()
     }
 
-    /// The exit status of a run without failures.
+    /// Returns the exit status of a run without failures.
     pub(crate) fn status(&self) -> ExitCode {
         self.interrupt.status().map_or(ExitCode::SUCCESS, ExitCode::from)
     }
 }
 
-/// The progress of one comparison, with the time left over all of them: a bar on a terminal, drawn between slices only.
+/// The progress bar of one comparison, with the time left for all of them. It is shown on a
+/// terminal only, and drawn only between slices.
 pub(crate) struct Progress<'a> {
     lock: &'a RunLock,
     bar: ProgressBar,
-    /// The start by the clock of the load.
+    /// When this comparison started.
     began: Duration,
-    /// Slices that an earlier run has measured.
+    /// The number of slices that an earlier run has measured.
     known: usize,
-    /// About how long the comparisons after this one take.
+    /// About how long the later comparisons take.
     later: Duration,
-    /// The result so far of the cell that was measured last.
+    /// The current result of the cell that was measured last.
     answer: String,
 }
 
@@ -67,11 +69,12 @@ impl<'a> Progress<'a> {
     pub(crate) fn new(lock: &'a RunLock, title: String, known: usize, later: Duration) -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{prefix} {bar:30} slice {pos} of {len}, {msg}");
-        let bar = bar.with_style(style.expect("a template that is a constant")).with_prefix(title);
+        let bar =
+            bar.with_style(style.expect("the constant template is invalid")).with_prefix(title);
         Progress { lock, bar, began: clock::now(), known, later, answer: String::new() }
     }
 
-    /// About how long the rest takes, by the time of a slice so far.
+    /// Estimates how long the rest takes from the average time of a slice.
     fn left(&self, done: usize, planned: usize) -> Duration {
         let measured = done.saturating_sub(self.known).max(1);
         let slice = (clock::now() - self.began) / measured as u32;

@@ -1,4 +1,4 @@
-//! `annulus bench serve`: results in a browser, while they are measured too.
+//! `annulus bench serve`: shows results in a browser, even while they are being measured.
 
 use crate::http::{self, Answer, MAX_CONNECTIONS, Refusal, Request};
 use crate::output::note;
@@ -16,28 +16,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Only this machine is served, on the loopback. Pages are made of the results
-when they are asked for; one of a run that is not finished loads itself again
-every ten seconds, which takes CPU time from that run. Ctrl-C ends it.
+Listens on the loopback interface only. A page is generated from the results
+for each request. The page of an unfinished run reloads itself every ten
+seconds, which takes CPU time from that run. Ctrl-C ends the server.
 
 Examples:
   annulus bench serve lab-results/2026-11-23-quick
-  annulus bench serve results --port 0        at a free port, which is printed";
+  annulus bench serve results --port 0        on a free port, which is printed";
 
-/// How long an answer may take: pages of large results are computed.
+/// How long an answer may take: computing the page of large results takes time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A header with which a browser loads the page again.
+/// Headers that make a browser reload the page.
 const RELOAD_HEADERS: &str = "Refresh: 10\r\nCache-Control: no-store\r\n";
 
-/// Show results in a browser, while they are measured too
+/// Show results in a browser, even while they are being measured
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct ServeArgs {
     /// A directory of results, as annulus bench writes them
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// The port, on 127.0.0.1; 0 for one that is free
+    /// The port on 127.0.0.1; 0 for any free port
     #[arg(long, default_value_t = 7080)]
     port: u16,
 }
@@ -69,7 +69,7 @@ async fn serve(directory: Arc<ResultsDirectory>, port: u16) -> Result<()> {
 
 async fn answer(directory: Arc<ResultsDirectory>, request: Request) -> Result<Answer, Refusal> {
     if !request.host.as_deref().is_none_or(is_loopback) {
-        return Err(Refusal::forbidden("ask for localhost or 127.0.0.1"));
+        return Err(Refusal::forbidden("use localhost or 127.0.0.1 as the host"));
     }
     let shown = annulus::spawn_blocking(move || directory.show(&request.path)).await;
     match shown {
@@ -78,13 +78,14 @@ async fn answer(directory: Arc<ResultsDirectory>, request: Request) -> Result<An
                 if shown.is_unfinished { RELOAD_HEADERS } else { "Cache-Control: no-store\r\n" };
             Ok(Answer::new(shown.media_type, shown.text).with_headers(headers))
         }
-        Ok(Ok(None)) => Err(Refusal::unknown("there is no such run: / lists those that are there")),
+        Ok(Ok(None)) => Err(Refusal::unknown("no such run: / lists the runs")),
         Ok(Err(error)) => Err(Refusal::failed(&error)),
         Err(panic) => Err(Refusal::failed(&anyhow::Error::msg(panic.to_string()))),
     }
 }
 
-/// Whether this names the loopback. Another name that resolves to it may be that of a site that wants to read the results.
+/// Returns true if the Host header refers to the loopback. Any other name may belong to a website
+/// that resolves its name to this machine in order to read the results.
 fn is_loopback(host: &str) -> bool {
     let without_port = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_the_loopback_are_served() {
+    fn only_loopback_hosts_are_served() {
         for host in
             ["localhost", "LocalHost:7080", "127.0.0.1:7080", "127.8.9.1", "[::1]:80", "[::1]"]
         {

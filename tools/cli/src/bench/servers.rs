@@ -1,4 +1,4 @@
-//! A comparison of servers that the command line names: its contenders and its loads.
+//! A comparison of servers given on the command line: its contenders and its loads.
 
 use super::args::parse_nonzero_time;
 use super::run::peers;
@@ -11,77 +11,75 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::time::Duration;
 
-/// Rounds unless others are asked for: up to twice as many, until half the width of intervals is the margin of *same*.
+/// The minimum and maximum number of rounds by default. Rounds are added until half the width of
+/// intervals is at most the margin of *same*.
 const ROUND_LIMITS: [usize; 2] = [15, 30];
 
-/// How long a slice is measured unless another time is asked for.
+/// How long a slice is measured by default.
 pub(super) const SLICE_TIME: Duration = Duration::from_secs(1);
 
 /// Servers of your own
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Servers of your own")]
 pub(super) struct ServerArgs {
-    /// Compare servers: each NAME is then a command that starts one, or the
-    /// HOST:PORT or unix:/path of one that runs. This loads them: a target of
-    /// annulus load, with its options, such as
+    /// Compare servers: each NAME is then a command that starts one, or the HOST:PORT or unix:/path
+    /// of a running one. The value is the load: a target of annulus load with its options, such as
     /// 'http://127.0.0.1:{port}/ -H "Accept: */*"'
     #[arg(long, value_name = "URL OPTIONS")]
     load: Vec<String>,
-    /// Another program loads them, such as
+    /// Use another program as the load, such as
     /// 'wrk -t1 -c {connections} -d {seconds} http://127.0.0.1:{port}/'
     #[arg(long, value_name = "COMMAND")]
     load_command: Vec<String>,
-    /// Where a number is in the output of --load-command, if it is none of wrk,
-    /// oha, h2load, hey, ab and redis-benchmark: rate=, requests=, time=, errors=,
-    /// mean=, p50=, p99= or p99.9=, and an expression with one group
+    /// How to find a number in the output of a --load-command other than wrk, oha, h2load, hey, ab
+    /// and redis-benchmark: rate=, requests=, time=, errors=, mean=, p50=, p99= or p99.9=, and a
+    /// regular expression with one group
     #[arg(long, value_name = "KEY=REGEX")]
     parse: Vec<String>,
-    /// Connections of the load, each number a cell [default: 50]
+    /// Connections of the load; each number is a cell [default: 50]
     #[arg(long, value_name = "COUNT,…", value_delimiter = ',')]
     connections: Vec<u64>,
     /// Requests in flight on each connection [default: 1]
     #[arg(long, value_name = "COUNT")]
     pipeline: Option<u64>,
-    /// Requests a second, whatever the server does [default: as fast as it
-    /// answers]
+    /// Requests per second, regardless of the server [default: as fast as it answers]
     #[arg(long, value_name = "PER SECOND")]
     rate: Option<f64>,
-    /// The names of the servers, in their order [default: those of the programs]
+    /// The names of the servers, in order [default: the names of the programs]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     name: Vec<String>,
-    /// Where servers without {port} in their command listen, in their order
-    /// [default: looked up]
+    /// Where servers without {port} in their command listen, in order [default: looked up]
     #[arg(long, value_name = "PORT,…", value_delimiter = ',',
           value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
-    /// A text that a server prints once it is ready: of all, or one each
-    /// [default: it is ready once it listens]
+    /// Text that a server prints once it is ready: one for all, or one for each [default: a server
+    /// is ready once it listens]
     #[arg(long, value_name = "TEXT")]
     ready: Vec<String>,
-    /// How long a server may take to be ready [default: 10]
+    /// How long a server may take to become ready [default: 10]
     #[arg(long, value_name = "TIME", value_parser = parse_nonzero_time)]
     start_timeout: Option<Duration>,
     /// How long a slice is measured [default: 1]
     #[arg(long, value_name = "TIME", value_parser = parse_nonzero_time)]
     seconds: Option<Duration>,
-    /// Servers and load share all cores; otherwise each has one, so that they
-    /// do not disturb each other
+    /// Let servers and load share all cores; otherwise each has its own core, so that they do not
+    /// disturb each other
     #[arg(long)]
     share_cores: bool,
 }
 
 impl ServerArgs {
-    /// Whether the names are servers.
+    /// Returns true if the names are servers.
     pub(super) fn are_given(&self) -> bool {
         !self.load.is_empty() || !self.load_command.is_empty()
     }
 
-    /// Refuses options that do nothing.
+    /// Rejects options that would have no effect.
     pub(super) fn check(&self, names: &[String]) -> Result<(), UsageError> {
         let is_server = |name: &&String| name.contains(' ') || name.contains("://");
         if let Some(server) = names.iter().find(is_server).filter(|_| !self.are_given()) {
             let text = format!(
-                "'{server}' is a server, and nothing loads it: add --load 'http://127.0.0.1:{{port}}/'"
+                "'{server}' is a server without a load: add --load 'http://127.0.0.1:{{port}}/'"
             );
             return Err(UsageError(text));
         }
@@ -101,10 +99,10 @@ impl ServerArgs {
         only_with("--load-command", !self.load_command.is_empty(), &given[..1])
     }
 
-    /// The comparison of these servers.
+    /// Sets up the comparison of these servers.
     ///
     /// # Errors
-    /// For a server, a load or an option that cannot be used; the error names it.
+    /// If a server, a load or an option cannot be used; the error contains it.
     pub(super) fn setup(&self, servers: &[String], options: &Options) -> Result<Setup> {
         let usage = |why: anyhow::Error| UsageError(format!("{why:#}"));
         let contenders = self.contenders(servers).map_err(usage)?;
@@ -183,11 +181,11 @@ impl ServerArgs {
     }
 }
 
-/// The comparison of a file, or of a command line.
+/// Sets up the comparison of a file or of a command line.
 pub(super) fn comparison_setup(comparison: Comparison, time: Duration, options: &Options) -> Setup {
     let name = comparison.name.clone();
     let [least, most] = ROUND_LIMITS;
-    // The metric is known once it is prepared.
+    // The metric is filled in when the comparison is prepared.
     let precision = Some(Precision { metric: String::new(), half_width: DEFAULT_MARGIN });
     let plan = Plan { name, rounds: Rounds { least, most, precision }, seed: options.seed };
     comparison.setup(plan, time, options.cores, peers())
@@ -195,12 +193,14 @@ pub(super) fn comparison_setup(comparison: Comparison, time: Duration, options: 
 
 fn check_count(option: &str, given: usize, wanted: usize, what: &str) -> Result<(), UsageError> {
     let error = || {
-        UsageError(format!("{given} times {option}, and there are {wanted} {what}: give as many"))
+        UsageError(format!(
+            "{option} is given {given} times for {wanted} {what}: give one for each"
+        ))
     };
     if given == wanted { Ok(()) } else { Err(error()) }
 }
 
-/// Appends a number to each name that occurred before.
+/// Appends a number to each name that has occurred before.
 fn numbered<'a>(names: impl Iterator<Item = &'a mut String>) {
     let mut known: Vec<String> = Vec::new();
     for name in names {
@@ -212,7 +212,7 @@ fn numbered<'a>(names: impl Iterator<Item = &'a mut String>) {
     }
 }
 
-/// A text with what does not belong into the name of a file replaced.
+/// Replaces characters that are awkward in file names, and limits the length.
 fn as_file_name(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
     text.chars().map(|c| if is_plain(c) { c } else { '-' }).take(100).collect()

@@ -1,4 +1,4 @@
-//! The subjects that can be measured, by name.
+//! Subjects to measure, found by name.
 
 use super::echo::catalogue;
 use super::servers::{self, SLICE_TIME, ServerArgs};
@@ -11,40 +11,44 @@ use annulus_load::stats::{rounds_for, shared_miss};
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// Rounds of a suite, and of a quick one: as many as a verdict needs with 24 cells.
+/// The rounds of a suite.
 const SUITE_ROUNDS: u64 = 15;
+/// The rounds of a quick suite: as many as a verdict needs with 24 cells.
 const QUICK_SUITE_ROUNDS: u64 = 10;
 
-/// Every suite and every comparison of programs; the same, each in a minute or a few.
+/// Every suite and every comparison of programs.
 pub(super) const ALL_SUBJECTS: &str = "all";
+/// The same, each shortened to a few minutes.
 pub(super) const QUICK_SUBJECTS: &str = "quick";
 
-/// How subjects are measured.
+/// How to measure subjects.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) quick: bool,
     pub(super) rounds: Option<u64>,
     pub(super) seed: u64,
     pub(super) cores: Cores,
-    /// Half the width of intervals, and the most rounds for it.
+    /// Half the width of intervals to reach, and the maximum number of rounds.
     pub(super) precision: Option<(f64, u64)>,
     pub(super) only: Selection,
 }
 
-/// One comparison.
+/// A comparison to measure.
 #[derive(Debug)]
 pub(super) struct Subject {
-    /// The name of the comparison and of its file of results.
+    /// The name of the comparison and of its results file.
     pub(super) name: String,
     pub(super) setup: Setup,
-    /// The published tables that it measures again, if there are any.
+    /// The suite, if it measures published tables.
     pub(super) suite: Option<suite::SuiteRun>,
 }
 
-/// The comparison that a word of the command line stands for: a file, or one that comes with the lab.
+/// Sets up the comparison that a command-line word refers to: a file, or one that comes with the
+/// lab.
 ///
 /// # Errors
-/// If nothing has this name; the error lists all names. If a file cannot be read, or none of its cells is left.
+/// If the name is unknown (the error lists all names), if the file cannot be read, or if the
+/// selection leaves no cell.
 pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
     let is_file = word.contains('/') || word.ends_with(".toml");
     let (name, described) = match is_file {
@@ -74,15 +78,15 @@ pub(super) fn named(word: &str, options: &Options) -> Result<Subject> {
 fn unknown(word: &str) -> UsageError {
     let words: Vec<&str> = Description::names().collect();
     UsageError(format!(
-        "nothing is named '{word}': there are {ALL_SUBJECTS}, {QUICK_SUBJECTS}, {}; or give the path of a file",
+        "unknown name '{word}': known names are {ALL_SUBJECTS}, {QUICK_SUBJECTS}, {}; or give the path of a file",
         words.join(", ")
     ))
 }
 
-/// The comparison of servers of the command line.
+/// Sets up the comparison of servers given on the command line.
 ///
 /// # Errors
-/// If a server or an option means nothing, or nothing is left of the comparison.
+/// If a server or an option is invalid, or if the selection leaves no cell.
 pub(super) fn server_comparison(
     args: &ServerArgs,
     names: &[String],
@@ -95,7 +99,7 @@ pub(super) fn server_comparison(
 }
 
 impl Options {
-    /// Applies rounds, precision and selection. A suite has its rounds already.
+    /// Applies rounds, precision and selection. A suite already has its rounds.
     fn adjust(&self, setup: &mut Setup, has_rounds: bool) -> Result<()> {
         setup.select(&self.only)?;
         // The number of rounds that a verdict needs.
@@ -107,7 +111,7 @@ impl Options {
         }
         if let Some((half_width, most)) = self.precision {
             plan.rounds.most = plan.rounds.least.max(most as usize);
-            // The metric is known once it is prepared.
+            // The metric is filled in when the comparison is prepared.
             plan.rounds.precision = Some(Precision { metric: String::new(), half_width });
         }
         Ok(())

@@ -1,11 +1,11 @@
-//! A suite as text: the tables of its document, with the published figures above the measured ones.
+//! Suites as text.
 
 use super::results::machine;
 use crate::text::{table, wrapped};
 use annulus_lab::cores::Cores;
 use annulus_lab::suite::{SuitePlan, SuiteReport};
 
-/// The tables of the document, with the published figures above the measured ones.
+/// Formats the tables of the document, with the published figures above the measured ones.
 pub(super) fn text(report: &SuiteReport) -> String {
     let mut text = heading(report);
     for one in &report.tables {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn published_figures_are_above_the_measured_ones() {
+    fn published_figures_are_shown_above_the_measured_ones() {
         let text = table(2, &report("128", &[Some("uring"), Some("epoll")]).lines());
         let expected = "\
 clients                  1  rate
@@ -77,7 +77,7 @@ ours     uring       1,000     –
     }
 
     #[test]
-    fn long_names_are_wrapped_and_servers_of_columns_are_measured() {
+    fn long_names_are_wrapped_and_rows_without_a_server_are_called_measured() {
         let text = table(2, &report("go-uring + amd64_atomic tag", &[None]).lines());
         assert!(text.contains("tag\n") && text.contains("\nours "), "{text}");
         assert!(text.contains("  published  90,209  54.2\n"), "{text}");

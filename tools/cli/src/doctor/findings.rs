@@ -11,16 +11,16 @@ use serde::Serialize;
 pub(super) struct Findings {
     pub(super) kernel: String,
     pub(super) io_uring: Uring,
-    /// The driver that would be chosen.
+    /// The driver that `auto` chooses.
     pub(super) driver: Driver,
     pub(super) limits: Vec<Limit>,
-    /// Missing features, and what they provide.
+    /// Missing features and what they would provide.
     pub(super) missing: Vec<String>,
-    /// When to enable what is off by default.
+    /// When to enable features that are off by default.
     pub(super) advice: Vec<String>,
 }
 
-/// io_uring, as available to this process.
+/// io_uring as this process may use it.
 #[derive(Debug, Serialize)]
 pub(super) struct Uring {
     pub(super) available: bool,
@@ -37,14 +37,14 @@ pub(super) struct FeatureReport {
     pub(super) buys: &'static str,
 }
 
-/// A driver, and the reason for its choice.
+/// A driver and the reason for choosing it.
 #[derive(Debug, Serialize)]
 pub(super) struct Driver {
     pub(super) kind: String,
     pub(super) reason: String,
 }
 
-/// Builds a runtime with a driver.
+/// Builds a runtime with a driver and returns what it runs on.
 pub(super) fn build(choice: DriverChoice) -> Result<DriverInfo> {
     let runtime = Runtime::builder().driver(choice).build();
     let runtime = runtime.with_context(|| format!("the {choice} driver does not work here"))?;
@@ -66,9 +66,9 @@ impl Findings {
     }
 }
 
-/// When busy polling pays.
+/// When busy polling pays off.
 const BUSY_POLLING_ADVICE: &str = "busy polling (echo --busy-poll 50): for a few clients that each wait for a reply, if \
-    latency is worth a core; it stops by itself if it does not pay";
+    latency is worth a core; it stops by itself if it does not pay off";
 
 impl Driver {
     /// The driver that `auto` chooses.
@@ -79,7 +79,7 @@ impl Driver {
         }
     }
 
-    /// Advice for this driver: busy polling requires io_uring.
+    /// Returns advice for this driver. Busy polling requires io_uring.
     fn advice(&self) -> Vec<String> {
         if self.kind != DriverKind::Uring.to_string() {
             return Vec::new();
@@ -100,7 +100,7 @@ impl Uring {
                 Uring { available: true, error: None, features }
             }
             Err(error) => {
-                // The runtime's error names the cause and the remedy.
+                // The runtime's error states the cause and the remedy.
                 let known = Runtime::builder().driver(DriverChoice::Uring).build().err();
                 let error = known.map_or_else(|| error.to_string(), |known| known.to_string());
                 Uring { available: false, error: Some(error), features: Vec::new() }
@@ -114,7 +114,7 @@ impl Uring {
             .map(|line| format!("{} (Linux {}): {}", line.name, line.since, line.buys))
             .collect();
         if let Some(error) = &self.error {
-            missing.push(format!("io_uring: many requests a system call, and no buffer for an idle connection ({error})"));
+            missing.push(format!("io_uring: many requests per system call, and no buffer for an idle connection ({error})"));
         }
         missing
     }

@@ -1,11 +1,11 @@
-//! Limits of the process and the machine that concern annulus.
+//! Limits of the process and the machine that matter to annulus.
 
 use annulus::MemoryLimit;
 use annulus_driver::PoolSize;
 use annulus_kernel::{Limit as Bounds, Resource};
 use serde::Serialize;
 
-/// One limit: its value, and its meaning.
+/// One limit with its value and meaning.
 #[derive(Debug, Serialize)]
 pub(super) struct Limit {
     pub(super) name: &'static str,
@@ -13,7 +13,7 @@ pub(super) struct Limit {
     pub(super) meaning: String,
 }
 
-/// All limits.
+/// Returns all limits.
 pub(super) fn gather() -> Vec<Limit> {
     let limit = |name, value: String, meaning: String| Limit { name, value, meaning };
     let set = |path| sysctl(path).unwrap_or_else(|| "absent".into());
@@ -22,11 +22,11 @@ pub(super) fn gather() -> Vec<Limit> {
     let reserved = PoolSize::default().reserved() >> 20;
     let uring_disabled = set("kernel/io_uring_disabled");
     let io_uring = match uring_disabled.as_str() {
-        "0" => "io_uring is open to all processes",
-        "1" => "io_uring needs CAP_SYS_ADMIN or the group of kernel.io_uring_group",
-        "2" => "io_uring is off for all processes; as root: sysctl kernel.io_uring_disabled=0",
-        "absent" => "not on this kernel (it came with 6.6)",
-        _ => "a value this version does not know",
+        "0" => "every process may use io_uring",
+        "1" => "io_uring requires CAP_SYS_ADMIN or the group of kernel.io_uring_group",
+        "2" => "io_uring is disabled for all processes; as root: sysctl kernel.io_uring_disabled=0",
+        "absent" => "this kernel does not have it (added in 6.6)",
+        _ => "this version does not know this value",
     };
     vec![
         limit(
@@ -38,38 +38,38 @@ pub(super) fn gather() -> Vec<Limit> {
             "memory limit",
             format!("{} MiB", memory.bytes() >> 20),
             format!(
-                "what runtimes hold for connections by default: {}; those that hold the most wait first",
+                "the default for what runtimes hold for connections: {}; connections that hold the most wait first",
                 memory.source()
             ),
         ),
         limit(
             "locked memory",
             bounds(Resource::LockedMemory, 1024, " KiB"),
-            "charged for rings before Linux 5.12".into(),
+            "rings count against it before Linux 5.12".into(),
         ),
         limit(
             "address space",
             bounds(Resource::AddressSpace, 1024, " KiB"),
             format!(
-                "a runtime reserves {reserved} MiB of it for what it receives, and uses the memory page by page as that \
-                 comes: VIRT counts the one, RES the other"
+                "a runtime reserves {reserved} MiB of it for receive buffers, and uses memory page by page as \
+                 data arrives: VIRT counts the former, RES the latter"
             ),
         ),
         limit("kernel.io_uring_disabled", uring_disabled, io_uring.into()),
         limit(
             "net.core.somaxconn",
             set("net/core/somaxconn"),
-            "connections that may wait to be accepted".into(),
+            "maximum number of connections waiting to be accepted".into(),
         ),
         limit(
             "net.ipv4.ip_local_port_range",
             set("net/ipv4/ip_local_port_range"),
-            "ports for the load's connections, per server address".into(),
+            "ports for the connections of annulus load, per server address".into(),
         ),
     ]
 }
 
-/// A setting of the kernel, by its path below `/proc/sys`.
+/// Returns a kernel setting, given its path below `/proc/sys`.
 pub(super) fn sysctl(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/sys/{path}")).ok()?;
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))

@@ -12,7 +12,7 @@ use findings::Findings;
 use std::process::ExitCode;
 
 const AFTER_HELP: &str = "\
-Exits 0 if some driver works; with --require, only if that one does.
+Exits with 0 if a driver works; with --require, only if that driver does.
 
 Examples:
   annulus doctor

@@ -1,4 +1,4 @@
-//! Questions to all workers.
+//! Requests to all workers.
 
 use annulus::Handle;
 use annulus::time::{Elapsed, timeout};
@@ -9,8 +9,8 @@ use std::time::Duration;
 /// How long the workers may take to answer.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The answers of all workers, in their order. All are asked at the same time, so that one whose loop does not turn takes no time from
-/// the others.
+/// Returns the answers of all workers, in order. The workers are asked concurrently, so that one
+/// whose loop is blocked does not delay the rest.
 pub(super) async fn ask_all<T>(
     handles: &[Handle],
     ask: impl AsyncFn(&Handle) -> io::Result<T>,
@@ -24,9 +24,9 @@ mod tests {
     use std::cell::Cell;
     use tokio::sync::Notify;
 
-    /// The first answers once the second is asked.
+    /// The first worker answers only once the second has been asked.
     #[test]
-    fn a_worker_that_does_not_answer_does_not_keep_the_others_from_being_asked() {
+    fn ask_all_does_not_wait_for_one_worker_before_asking_the_next() {
         annulus::run(async {
             let (asked, second_is_asked) = (Cell::new(0), Notify::new());
             let ask = async |_: &Handle| {

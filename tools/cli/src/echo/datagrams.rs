@@ -1,4 +1,4 @@
-//! Echo of datagrams: each is sent back to its source.
+//! Datagram echo: each datagram is sent back to its source.
 
 use super::own_addresses::OwnAddresses;
 use super::stats::Counts;
@@ -14,32 +14,32 @@ use std::net::SocketAddr;
 use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::Path;
 
-/// Options of datagrams.
+/// Options for datagrams.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct DatagramArgs {
-    /// Receives outstanding per socket of datagrams: a task each [default: 1]
+    /// Concurrent receives per datagram socket, each in its own task [default: 1]
     #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) outstanding: Option<u16>,
-    /// Receive UDP datagrams with coalescing, and answer with segmentation (GRO and GSO): for clients that use
-    /// segmentation, too
+    /// Receive UDP datagrams with coalescing and answer with segmentation (GRO and GSO): for
+    /// clients that also use segmentation
     #[arg(long)]
     pub(super) segments: bool,
-    /// Buffer size to request for a socket of datagrams; the kernel caps it at net.core.rmem_max and wmem_max [default:
-    /// 8388608]
+    /// Buffer size to request for datagram sockets; the kernel caps it at net.core.rmem_max and
+    /// wmem_max [default: 8388608]
     #[arg(long, value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     pub(super) socket_buffer: Option<u32>,
 }
 
 impl DatagramArgs {
-    /// The buffer size to request.
+    /// Returns the buffer size to request.
     fn buffer(&self) -> usize {
         self.socket_buffer.unwrap_or(8 << 20) as usize
     }
 }
 
-/// Counts of the datagrams echoed.
+/// Echoes datagrams and counts them.
 #[derive(Debug, Default)]
 pub(super) struct DatagramEcho {
     count: Cell<u64>,
@@ -48,7 +48,7 @@ pub(super) struct DatagramEcho {
     own: OwnAddresses,
 }
 
-/// Opens the UDP socket of a listen address; returns its address, too.
+/// Opens the UDP socket of a listen address; returns it with its bound address.
 pub(super) fn open(
     plan: &Plan,
     listen: &Listen,
@@ -59,27 +59,30 @@ pub(super) fn open(
     let socket = socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))?;
     let address = socket.local_addr().context("cannot read the address listened on")?;
     datagrams.own.add(address);
-    socket.set_coalescing(plan.datagrams.segments).context("cannot have datagrams put together")?;
+    socket
+        .set_coalescing(plan.datagrams.segments)
+        .context("cannot set whether datagrams are coalesced")?;
     let asked = socket.set_packet_info(address.ip().is_unspecified());
-    asked.context("cannot ask for the addresses that datagrams were sent to")?;
+    asked.context("cannot request the destination addresses of datagrams")?;
     Ok((socket, address))
 }
 
 /// Opens the Unix socket of a listen address.
 pub(super) fn open_path(plan: &Plan, listen: &Listen, path: &Path) -> Result<UnixDatagram> {
-    // Unordered: datagrams to other readers overtake those to a slow one, which are dropped if there are too many.
+    // Unordered: echoes to a slow reader do not delay those to other readers, and are dropped when
+    // too many are queued.
     let options = UnixOptions::new().unordered(true);
     let options = options.send_buffer(plan.datagrams.buffer());
     let socket = unix_address(path).and_then(|address| options.bind_addr(&address));
     socket.map_err(|error| plan.cannot_listen(&listen.endpoint, error))
 }
 
-/// A socket that receives datagrams with their source, and sends to it.
+/// A socket that receives datagrams with their source, and can answer that source.
 pub(super) trait DatagramSocket {
     type Peer;
 
     fn recv(&self) -> impl Future<Output = io::Result<(Lease, Self::Peer)>>;
-    /// The internet address of a source.
+    /// Returns the IP address and port of a source, or `None` if it has none.
     fn address(from: &Self::Peer) -> Option<&SocketAddr>;
     fn send(&self, datagram: Lease, to: Self::Peer) -> impl Future<Output = io::Result<()>>;
 }
@@ -100,13 +103,14 @@ impl DatagramSocket for UdpSocket {
     }
 }
 
-/// A socket with what the kernel says about datagrams. Coalesced data is echoed as segments of one send, and an echo has the
-/// address as its source to which the datagram was sent: one of several if the socket is bound to all of them.
+/// A UDP socket that uses the ancillary data of datagrams. Coalesced data is echoed as the segments
+/// of one send. The source of an echo is the address to which the datagram was sent, which matters
+/// for a socket bound to the unspecified address.
 #[derive(Debug)]
 pub(super) struct AncillaryUdpSocket(pub(super) UdpSocket);
 
 impl DatagramSocket for AncillaryUdpSocket {
-    /// The source, and how to answer it.
+    /// The source and how to answer it.
     type Peer = (SocketAddr, Transmit);
 
     async fn recv(&self) -> io::Result<(Lease, Self::Peer)> {
@@ -115,7 +119,7 @@ impl DatagramSocket for AncillaryUdpSocket {
         if let Some(size) = datagram.segment_size.and_then(|size| u16::try_from(size).ok()) {
             answer = answer.segment_size(size);
         }
-        // A group is no source.
+        // A multicast group cannot be a source address.
         if let Some(asked) = datagram.local.filter(|asked| !asked.is_multicast()) {
             answer = answer.source(asked);
         }
@@ -138,7 +142,7 @@ impl DatagramSocket for UnixDatagram {
         self.recv_from().await
     }
 
-    /// None: the source of a Unix datagram cannot be forged.
+    /// Returns `None`: the source of a Unix datagram cannot be forged.
     fn address(_: &UnixAddr) -> Option<&SocketAddr> {
         None
     }
@@ -158,7 +162,7 @@ impl DatagramEcho {
         }
     }
 
-    /// Echoes until the socket fails. A datagram that cannot be sent is dropped: the next one may have another source.
+    /// Echoes until the socket fails. An echo that cannot be sent is dropped.
     pub(super) async fn echo<P: DatagramSocket>(&self, socket: &P) -> io::Result<()> {
         loop {
             let (datagram, from) = match socket.recv().await {
@@ -172,13 +176,13 @@ impl DatagramEcho {
             }
             self.count.set(self.count.get() + 1);
             self.bytes.set(self.bytes.get() + datagram.len() as u64);
-            // An error may concern an earlier datagram, so it does not end the socket.
+            // An error may concern an earlier datagram, so it does not stop the loop.
             let _ = socket.send(datagram, from).await;
         }
     }
 }
 
-/// Whether an error concerns one datagram only.
+/// Returns true if an error concerns one datagram only, and not the socket.
 fn is_datagram_error(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionRefused, HostUnreachable, InvalidData, NetworkUnreachable, PermissionDenied,

@@ -1,6 +1,6 @@
-//! `--metrics`: the stats and the traces of all workers over HTTP, served by the first of them.
-//!
-//! The time that a request may take and the number of connections are limited, so that a client cannot keep others out for long.
+//! `--metrics`: serves the stats and traces of all workers over HTTP, on the first worker. The
+//! duration of a request and the number of connections are limited, so that no client can block the
+//! rest for long.
 
 use super::ask::ask_all;
 use super::{Listen, Plan};
@@ -14,12 +14,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Descriptors: the listener, and its connections.
+/// The number of descriptors: the listener and its connections.
 pub(super) const METRICS_FILES: usize = 1 + MAX_CONNECTIONS;
 
-/// The text format of Prometheus.
+/// The media type of the Prometheus text format.
 const PROMETHEUS_MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// How long a connection may take, from the request to its close.
+/// How long a connection may take, from accept to close.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Listens at the first available address.
@@ -32,7 +32,7 @@ pub(super) fn open(plan: &Plan, listen: &Listen) -> Result<(TcpListener, String)
     Ok((listener, format!("http://{address}/metrics")))
 }
 
-/// Answers requests. Ends only by failing.
+/// Answers requests. Returns only when accepting fails.
 pub(super) async fn serve(listener: TcpListener, shard: Shard) -> io::Result<()> {
     let handles: Arc<[Handle]> = shard.handles().into();
     let answer = move |request: Request| {
@@ -41,14 +41,14 @@ pub(super) async fn serve(listener: TcpListener, shard: Shard) -> io::Result<()>
             match request.path.as_str() {
                 "/metrics" => Ok(Answer::new(PROMETHEUS_MEDIA_TYPE, metrics(&handles).await)),
                 "/trace" => Ok(Answer::new("application/json", trace(&handles).await)),
-                _ => Err(Refusal::unknown("there are only /metrics and /trace")),
+                _ => Err(Refusal::unknown("the only paths are /metrics and /trace")),
             }
         }
     };
     http::serve(listener, CONNECTION_TIMEOUT, answer).await
 }
 
-/// The stats of the workers that answer in time, and which do.
+/// Returns the stats of the workers that answer in time, and `annulus_up` for each worker.
 async fn metrics(handles: &[Handle]) -> String {
     let answers = ask_all(handles, Handle::stats).await.into_iter().enumerate();
     let stats = |(worker, answer): (usize, Result<io::Result<Stats>, _>)| {
@@ -66,7 +66,7 @@ async fn metrics(handles: &[Handle]) -> String {
     )
 }
 
-/// The last seconds of the workers that answer in time.
+/// Returns the traces of the workers that answer in time.
 async fn trace(handles: &[Handle]) -> String {
     let answers = ask_all(handles, Handle::trace).await.into_iter().enumerate();
     let trace = |(worker, answer): (usize, Result<io::Result<Trace>, _>)| {

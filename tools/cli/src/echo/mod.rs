@@ -37,15 +37,15 @@ use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 Prints one line on standard error when it is ready. SIGINT, SIGTERM or SIGHUP
-(unless it is ignored, as under nohup): stops accepting, finishes what is in
-flight, exits 0; a second one exits at once.
-SIGUSR1: prints every task and what it waits for on standard error, or with
---driver threads the number of connections.
+(unless ignored, as under nohup): stops accepting, finishes what is in flight
+and exits with 0; a second signal exits at once. SIGUSR1: prints on standard
+error what every task waits for, or with --driver threads the number of
+connections.
 
-UDP datagrams with the server itself or port 0 as source are not answered, but
-counted (refused in --stats): the echo of one would be echoed without end. An
-echo server cannot distinguish another one from a client: do not expose it to
-networks on which sources can be forged.
+UDP datagrams whose source is the server itself or port 0 are counted (refused
+in --stats) but not answered: the server would echo its own echoes forever. An
+echo server cannot tell another echo server from a client, so do not expose it
+to networks on which sources can be forged.
 
 Examples:
   annulus echo                              serve on 127.0.0.1:7000
@@ -53,26 +53,29 @@ Examples:
   annulus echo --listen 127.0.0.1:7000 --listen udp://127.0.0.1:7000
   annulus echo --listen unix:/run/echo --listen unix-datagram:/run/echo-udp
   annulus echo --driver threads --pin 0     the baseline, on CPU 0
-  annulus echo --workers 4                  four runtimes, pinned to a CPU each
-  annulus echo --metrics 127.0.0.1:9100     and http://127.0.0.1:9100/metrics
-  annulus echo --stats - --idle-timeout 30  statistics as JSON when it ends";
+  annulus echo --workers 4                  four runtimes, each pinned to a CPU
+  annulus echo --metrics 127.0.0.1:9100     serve http://127.0.0.1:9100/metrics
+  annulus echo --stats - --idle-timeout 30  statistics as JSON at the end";
 
 /// Serve echo over TCP, UDP and Unix sockets
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct EchoArgs {
-    /// Where to listen: HOST:PORT, udp://HOST:PORT, unix:/path or unix-datagram:/path, with @name for an abstract name;
-    /// port 0 picks a free one and prints it. The path of a server that has ended is reused. May be given several times
+    /// Where to listen: HOST:PORT, udp://HOST:PORT, unix:/path or unix-datagram:/path, or @name
+    /// instead of a path for an abstract name; port 0 picks a free port and prints it. A path left
+    /// behind by a server that has ended is reused. May be given several times
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7000")]
     listen: Vec<Endpoint>,
-    /// Receive buffers of 256 KiB for each worker, a power of two. Their addresses are reserved (counted in VIRT);
-    /// memory is used as data arrives [default: 1024, or as many as a limit of addresses (ulimit -v) allows]
+    /// Number of 256 KiB receive buffers per worker, a power of two. Their addresses are reserved
+    /// (counted in VIRT); memory is used as data arrives [default: 1024, or as many as the
+    /// address-space limit (ulimit -v) allows]
     #[arg(long, value_name = "COUNT", value_parser = parse_buffer_count)]
     recv_buffers: Option<u32>,
     /// How to serve: auto, uring, epoll, or threads (a blocking thread per connection)
     #[arg(long, default_value = "auto")]
     driver: Mode,
-    /// Runtimes, each on a thread and a CPU of its own; only the first serves datagrams and Unix sockets
+    /// Number of runtimes, each on its own thread and CPU; only the first serves datagrams and Unix
+    /// sockets
     #[arg(long, value_name = "COUNT", default_value = "1",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
@@ -81,16 +84,17 @@ pub(crate) struct EchoArgs {
     /// the CPU that received it) [default: least-connections]
     #[arg(long, value_name = "HOW")]
     spread: Option<Spread>,
-    /// Run on this CPU; with several workers, a list of CPUs to use in turn [default: several workers use those that
-    /// this process may use]
+    /// Run on this CPU; with several workers, on these CPUs in turn [default: any CPU for one
+    /// worker; for several, the CPUs that this process may use]
     #[arg(long, value_name = "CPU[,CPU]", value_delimiter = ',')]
     pin: Vec<usize>,
-    /// Most connections open at once; further ones wait in the kernel's backlog until one closes [default: as many as
-    /// files can be open]
+    /// Maximum number of open connections; further ones wait in the kernel's backlog until one
+    /// closes [default: as many as the limit of open files allows]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     max_connections: Option<u64>,
-    /// Most bytes that all workers together hold for connections and datagrams: 64M, 1G; those that hold the most wait
-    /// first [default: a quarter of the memory of the control group or machine, see annulus doctor]
+    /// Maximum number of bytes that all workers together hold for connections and datagrams: 64M,
+    /// 1G; connections that hold the most wait first [default: a quarter of the memory of the
+    /// control group or machine, see annulus doctor]
     #[arg(long, value_name = "BYTES", value_parser = parse_memory_limit)]
     memory_limit: Option<usize>,
     /// Close a connection without activity for this long: seconds, or 500ms, 2m [default: never]
@@ -103,8 +107,9 @@ pub(crate) struct EchoArgs {
     datagrams: DatagramArgs,
     #[command(flatten)]
     ring: RingArgs,
-    /// Serve metrics for Prometheus over HTTP, as /metrics at this HOST:PORT, measure how long turns of the loop and polls of
-    /// tasks take, and serve the last seconds of them as /trace, for ui.perfetto.dev [default: none of it]
+    /// Serve Prometheus metrics over HTTP as /metrics at this HOST:PORT, measure how long turns of
+    /// the loop and polls of tasks take, and serve the last seconds of them as /trace, for
+    /// ui.perfetto.dev [default: off]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Address>,
     /// Write statistics as JSON at the end, to a file or to standard output as -
@@ -117,17 +122,18 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Signals that stop the server.
 const STOP_SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Addresses that the memory allocator reserves for a further thread, with its stack, and a runtime for datagrams.
+/// Address space for one more thread: the allocator's arena and the stack.
 const THREAD_ADDRESS_BYTES: usize = 72 << 20;
+/// Address space for the datagrams of a runtime.
 const DATAGRAM_ADDRESS_BYTES: usize = 68 << 20;
-/// Descriptors per further worker: ring, or epoll and timer; wake-up; listener; two per signal.
+/// Descriptors per additional worker: ring, or epoll and timer; wake-up; listener; two per signal.
 const FILES_PER_WORKER: usize = 8;
 
 /// A listen address.
 #[derive(Clone, Debug)]
 struct Listen {
     endpoint: Endpoint,
-    /// The socket addresses, of which the first available one is used. A path has none.
+    /// Candidate socket addresses: the first available one is used. Empty for a path.
     addresses: Vec<SocketAddr>,
 }
 
@@ -135,14 +141,14 @@ struct Listen {
 #[derive(Clone, Debug)]
 struct Plan {
     listens: Vec<Listen>,
-    /// Most connections at once, if limited.
+    /// The maximum number of open connections, if limited.
     max_connections: Option<usize>,
     idle_timeout: Option<Duration>,
     shutdown_timeout: Duration,
     datagrams: DatagramArgs,
     ring: RingArgs,
     recv_buffers: Option<u32>,
-    /// As many as fit, if those of the default do not.
+    /// The number of buffers that fit, if the default does not.
     fewer_buffers: Option<u32>,
     memory: MemoryLimit,
     workers: usize,
@@ -171,29 +177,29 @@ fn serve(plan: &Plan, mode: Mode) -> Result<Stats> {
 
 fn serve_with_threads(plan: &Plan) -> Result<Stats> {
     let refused = [
-        (plan.workers > 1, "--workers", "there is a thread a connection"),
+        (plan.workers > 1, "--workers", "each connection has a thread"),
         (
             plan.memory.source() == MemoryLimit::GIVEN,
             "--memory-limit",
-            "each thread has a buffer of its own",
+            "each thread has its own buffer",
         ),
-        (plan.metrics.is_some(), "--metrics", "there is no runtime to measure"),
-        (plan.recv_buffers.is_some(), "--recv-buffers", "each thread has one of its own"),
+        (plan.metrics.is_some(), "--metrics", "no runtime exists to measure"),
+        (plan.recv_buffers.is_some(), "--recv-buffers", "each thread has its own buffer"),
     ];
     if let Some((_, option, why)) = refused.into_iter().find(|(given, ..)| *given) {
         let text = format!("{option} with --driver threads: {why}; leave one of them out");
         return Err(UsageError(text).into());
     }
     let [listen @ Listen { endpoint: Endpoint::Tcp(_), .. }] = plan.listens.as_slice() else {
-        let text = "--driver threads listens on one TCP address: choose the uring or epoll driver for more";
+        let text = "--driver threads serves exactly one TCP address: choose the uring or epoll driver for anything else";
         return Err(UsageError(text.into()).into());
     };
     let cpu = if let Pinning::On(cpus) = &plan.pinning { cpus.first() } else { None };
     let _pinned = cpu.copied().map(affinity::pin).transpose()?;
-    threads::serve(plan, listen, "as demanded")
+    threads::serve(plan, listen, "as requested")
 }
 
-/// A number of buffers that a runtime can have.
+/// Parses the number of receive buffers.
 fn parse_buffer_count(text: &str) -> Result<u32, String> {
     const MAX_RECV_BUFFERS: u32 = 32_768;
     let count = text
@@ -204,7 +210,7 @@ fn parse_buffer_count(text: &str) -> Result<u32, String> {
 }
 
 impl EchoArgs {
-    /// Rejects options without an effect.
+    /// Rejects options that would have no effect.
     fn check_options(&self) -> Result<(), UsageError> {
         let listens = |kinds: fn(&Endpoint) -> bool| self.listen.iter().any(kinds);
         only_with("several --workers", self.workers > 1, &[("--spread", self.spread.is_some())])?;
@@ -226,7 +232,7 @@ impl EchoArgs {
     }
 }
 
-/// A memory limit that a runtime accepts.
+/// Parses a memory limit and checks its range.
 fn parse_memory_limit(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(parse_bytes(text)?).map_err(|error| error.to_string())?;
     MemoryLimit::new(bytes).check().map_err(|error| error.to_string())?;
@@ -237,14 +243,14 @@ fn plan(args: EchoArgs) -> Result<Plan> {
     args.check_options()?;
     if args.idle_timeout.is_some_and(|limit| limit.is_zero()) {
         return Err(UsageError(
-            "an idle time-out of zero: ask for more, such as 30s, or leave it out".into(),
+            "the idle timeout must be above zero: use more, such as 30s, or leave it out".into(),
         )
         .into());
     }
     let workers = usize::from(args.workers);
     if workers > 1 && !args.listen.iter().any(|endpoint| matches!(endpoint, Endpoint::Tcp(_))) {
         let text = format!(
-            "--workers {workers}: only TCP connections are spread over workers; listen at a TCP address, too, or leave it out"
+            "--workers {workers}: only TCP connections are spread over workers; also listen on a TCP address, or leave it out"
         );
         return Err(UsageError(text).into());
     }
@@ -279,14 +285,15 @@ fn plan(args: EchoArgs) -> Result<Plan> {
     })
 }
 
-/// The number of buffers for which addresses can be reserved, if they cannot for the default: a power of two. `None`, too, if they
-/// cannot for any: then the error of the first runtime says why.
+/// Returns the largest power of two of receive buffers for which address space can be reserved, if
+/// the default does not fit. Returns `None` if the default fits, and also if nothing fits: then
+/// building the first runtime reports why.
 fn fewer_buffers(workers: usize, has_datagrams: bool) -> Option<u32> {
     let others = (workers - 1) * THREAD_ADDRESS_BYTES
         + if has_datagrams { DATAGRAM_ADDRESS_BYTES } else { 0 };
     let fits = |count: &u32| {
         let pools = PoolSize { count: *count, ..PoolSize::default() }.reserved() * workers;
-        // A quarter for stacks, rings and the heap.
+        // A quarter more for stacks, rings and the heap.
         Mapping::anonymous(pools + pools / 4 + others).is_ok()
     };
     let default = PoolSize::default().count;
@@ -294,11 +301,13 @@ fn fewer_buffers(workers: usize, has_datagrams: bool) -> Option<u32> {
     counts.find(fits).filter(|count| *count < default)
 }
 
-/// The CPUs of the workers. A single worker may run anywhere by default.
+/// Returns the CPUs of the workers. By default, a single worker may run on any CPU.
 fn pinning(cpus: Vec<usize>, workers: usize) -> Result<Pinning> {
     if cpus.len() > workers {
-        let text = format!("--pin names {} CPUs for {workers} worker(s)", cpus.len());
-        return Err(UsageError(format!("{text}: name as many at most, or raise --workers")).into());
+        let text = format!("--pin has {} CPUs for {workers} worker(s)", cpus.len());
+        return Err(
+            UsageError(format!("{text}: give at most one per worker, or raise --workers")).into()
+        );
     }
     cpus.iter().try_for_each(|cpu| affinity::check(*cpu))?;
     match (cpus.is_empty(), workers) {
@@ -309,7 +318,7 @@ fn pinning(cpus: Vec<usize>, workers: usize) -> Result<Pinning> {
 }
 
 impl Plan {
-    /// Prints the line that announces the server, and warnings.
+    /// Prints the line that announces the server, followed by warnings.
     fn announce(&self, addresses: &[String], how: &str) {
         let (workers, cpus) = (self.workers, self.cpus());
         let address = addresses.join(", ");
@@ -318,8 +327,8 @@ impl Plan {
         note(format_args!("annulus echo: listening on {address} ({how}{workers_text})"));
         if let Some(count) = self.fewer_buffers {
             note(format_args!(
-                "annulus echo: warning: {count} receive buffers a worker, not {}: no more addresses can be reserved; raise \
-                 `ulimit -v`, or choose --recv-buffers",
+                "annulus echo: warning: {count} receive buffers per worker, not {}: no more address space can be \
+                 reserved; raise `ulimit -v`, or choose --recv-buffers",
                 PoolSize::default().count
             ));
         }
@@ -331,7 +340,7 @@ impl Plan {
         }
     }
 
-    /// The number of CPUs that several workers run on.
+    /// Returns the number of distinct CPUs that the workers use.
     fn cpus(&self) -> usize {
         match &self.pinning {
             Pinning::On(cpus) => cpus.iter().collect::<BTreeSet<_>>().len(),
@@ -339,7 +348,7 @@ impl Plan {
         }
     }
 
-    /// Explains why an address is not available.
+    /// Turns an error of listening into advice.
     fn cannot_listen(&self, endpoint: &Endpoint, error: io::Error) -> anyhow::Error {
         if error.kind() == io::ErrorKind::PermissionDenied
             && let Some(first) = endpoint.first_unprivileged_port()
@@ -351,13 +360,13 @@ impl Plan {
         }
         let advice = match error.kind() {
             io::ErrorKind::AddrInUse if endpoint.is_path() => {
-                "another program listens there, or it is no socket: stop it, or choose another path"
+                "another program listens there, or the path is not a socket: stop the program, or choose another path"
             }
             io::ErrorKind::PermissionDenied if endpoint.is_path() => {
-                "its directory is not writable: choose a path in another one"
+                "its directory is not writable: choose a path in another directory"
             }
             io::ErrorKind::NotFound if endpoint.is_path() => {
-                "there is no such directory: create it, or choose another path"
+                "the directory does not exist: create it, or choose another path"
             }
             io::ErrorKind::AddrInUse => {
                 "another program listens there: stop it, or choose another port (0 picks one)"
@@ -365,7 +374,7 @@ impl Plan {
             io::ErrorKind::AddrNotAvailable => {
                 "this machine has no such address: try 127.0.0.1 or 0.0.0.0"
             }
-            // The error names the address.
+            // The error already contains the address.
             _ => return anyhow!("cannot serve: {error}"),
         };
         anyhow!("cannot listen on {endpoint}: {}: {advice}", error.kind())

@@ -1,4 +1,4 @@
-//! The mode of the server: tasks on a driver, or threads.
+//! How the server runs connections: as tasks on a driver, or as threads.
 
 use annulus::DriverChoice;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::str::FromStr;
 /// The name of [`Mode::Threads`].
 const THREADS: &str = "threads";
 
-/// Tasks of the runtime, or threads.
+/// How connections are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// A task per connection, all on one thread with this driver.
+    /// One task per connection, on runtimes with this driver.
     Tasks(DriverChoice),
-    /// A blocking thread per connection.
+    /// One blocking thread per connection.
     Threads,
 }
 

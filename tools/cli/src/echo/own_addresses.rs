@@ -1,8 +1,7 @@
-//! The addresses of the server's own UDP sockets, whose datagrams must not be answered.
-//!
-//! The source of a datagram can be forged. If it named a socket of this server, the echo would be echoed by that
-//! socket, and so on without end; so datagrams from own addresses are refused. Two different servers that are directed
-//! at each other by such a datagram cannot be distinguished from clients.
+//! The addresses of the server's own UDP sockets, whose datagrams must not be answered. The source
+//! of a datagram can be forged. If it is the address of one of this server's sockets, that socket
+//! would echo the echo, and so on forever, so such datagrams are refused. The server cannot detect
+//! the same loop between itself and another echo server, which looks like a client.
 
 use std::cell::RefCell;
 use std::io::ErrorKind::AddrNotAvailable;
@@ -18,8 +17,8 @@ impl OwnAddresses {
         self.0.borrow_mut().push(bound);
     }
 
-    /// Whether a datagram with this source must not be answered: it names one of the sockets, or port 0, on which
-    /// nothing can listen.
+    /// Returns true if a datagram with this source must not be answered: it is one of this worker's
+    /// sockets, or has port 0, on which nothing can listen.
     #[inline]
     pub(super) fn refuse(&self, source: &SocketAddr) -> bool {
         let port = source.port();
@@ -32,15 +31,17 @@ impl OwnAddresses {
     }
 }
 
-/// Whether a socket with this bound address may send from `source`, which has its port.
+/// Returns true if a socket with this bound address can send from `source`, which has the same
+/// port.
 #[cold]
 fn may_send_from(bound: &SocketAddr, source: &SocketAddr) -> bool {
     let (own, ip) = (bound.ip().to_canonical(), source.ip().to_canonical());
     own == ip || own.is_unspecified() && is_local(*source, ip)
 }
 
-/// Whether this machine has the address, that is, whether a socket can be bound to it. Few datagrams get this far, and
-/// addresses may change, so the result is not cached. Any other error counts as local.
+/// Returns true if this machine has the address, that is, if a socket can be bound to it. Few
+/// datagrams get this far, and addresses may change, so the result is not cached. Any error but
+/// `AddrNotAvailable` counts as local.
 fn is_local(source: SocketAddr, ip: IpAddr) -> bool {
     let any_port = match (source, ip) {
         // A link-local address belongs to an interface.

@@ -1,8 +1,8 @@
-//! The registry of connections, and the rules for closing them, common to tasks and threads.
-//!
-//! Connections have no timers. Each counts its activity, and a periodic sweep finds those without any: for longer than
-//! the idle time-out, or after a signal. Such a connection is first requested to close after what it has received is
-//! sent, and is aborted if it does not close in time.
+//! The registry of connections and the rules for closing them, shared by tasks and threads.
+//! Connections have no timers. Each counts its activity, and a periodic sweep finds connections
+//! that have been inactive for the idle timeout or, after a signal, for a moment. Such a connection
+//! is first asked to send what it still owes and close, and is aborted if it does not close in
+//! time.
 
 use super::stats::Counts;
 use annulus_load::clock;
@@ -10,30 +10,32 @@ use annulus_load::idle::{self, IdleTracker};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// After a signal, a connection without activity for this long has nothing in flight: more than any round-trip time.
+/// After a signal, a connection without activity for this long has nothing in flight. Longer than
+/// the usual round-trip time.
 const QUIESCENT_AFTER: Duration = Duration::from_millis(250);
-/// How long before the end of the shutdown timeout all connections are requested to close.
+/// How long before the end of the shutdown timeout busy connections are also asked to close.
 const CLOSE_ALL_BEFORE_END: Duration = Duration::from_millis(100);
-/// How long a connection may take to close after the request.
+/// How long a connection may take to close once it has been asked to.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// The interval of sweeps during a shutdown.
+/// The interval between sweeps during a shutdown.
 pub(super) const SHUTDOWN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A connection in the registry.
 pub(super) trait Connection: Clone {
-    /// The counters of received and answered data.
+    /// Returns the counters of received and answered data.
     fn traffic(&self) -> &Traffic;
-    /// Whether received bytes have not been sent yet.
+    /// Returns true if received bytes have not been sent yet.
     fn is_busy(&self) -> bool {
         self.traffic().is_unanswered()
     }
-    /// Makes the connection send the bytes that it has received, and close.
+    /// Makes the connection send what it has received, and close.
     fn request_close(&self);
     /// Ends the connection at once.
     fn abort(&self);
 }
 
-/// Counters of what a connection has received and answered. Only one thread writes them, so a load and a store are enough.
+/// Counters of what a connection has received and answered. Only one thread writes them, so a load
+/// followed by a store is enough.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     received: AtomicU64,
@@ -42,7 +44,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Counts a receive of so many bytes.
+    /// Counts a receive.
     pub(super) fn received(&self, bytes: usize) {
         add(&self.received, 1);
         add(&self.bytes, bytes as u64);
@@ -53,12 +55,12 @@ impl Traffic {
         add(&self.answered, 1);
     }
 
-    /// Whether a receive is not answered yet.
+    /// Returns true if a receive has not been answered yet.
     pub(super) fn is_unanswered(&self) -> bool {
         self.received.load(Ordering::Relaxed) != self.answered.load(Ordering::Relaxed)
     }
 
-    /// A number that changes with any activity.
+    /// Returns a number that changes with any activity.
     fn changes(&self) -> u64 {
         self.received.load(Ordering::Relaxed) + self.answered.load(Ordering::Relaxed)
     }
@@ -73,9 +75,9 @@ fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-/// All open connections, and the counts of those that have closed.
+/// All open connections, and the totals of the closed ones.
 pub(super) struct Registry<G> {
-    /// The connections by number; numbers are reused. A map would need twice the memory.
+    /// Connections by number; numbers are reused. A map would use twice the memory.
     entries: Vec<Option<Entry<G>>>,
     free: Vec<usize>,
     removed: Counts,
@@ -87,7 +89,7 @@ struct Entry<G> {
     closing: bool,
 }
 
-/// An action on a connection. The caller runs it without a borrow or lock of the registry.
+/// An action on a connection. The caller runs it after it has released the registry.
 pub(super) type Action<G> = (G, fn(&G));
 
 /// The reason for a sweep.
@@ -95,7 +97,8 @@ pub(super) type Action<G> = (G, fn(&G));
 pub(super) enum Sweep {
     /// Closes connections without activity for this long.
     Idle(Duration),
-    /// A signal arrived `elapsed` ago; every connection must be closed by `timeout`.
+    /// Closes all connections: a signal arrived `elapsed` ago, and none may stay open past
+    /// `timeout`.
     ShuttingDown { elapsed: Duration, timeout: Duration },
 }
 
@@ -126,7 +129,7 @@ impl<G: Connection> Registry<G> {
         self.entries.len() - self.free.len()
     }
 
-    /// The counts of all connections.
+    /// Returns the counts of all connections, open or closed.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = self.removed;
         self.entries
@@ -136,7 +139,7 @@ impl<G: Connection> Registry<G> {
         counts
     }
 
-    /// The actions that are due now.
+    /// Returns the actions that are due now.
     pub(super) fn sweep(&mut self, why: Sweep) -> Vec<Action<G>> {
         let now = clock::now();
         self.entries.iter_mut().flatten().filter_map(|entry| entry.due_action(why, now)).collect()
@@ -162,7 +165,7 @@ impl<G: Connection> Entry<G> {
 }
 
 impl Sweep {
-    /// The interval of such sweeps.
+    /// Returns the interval between such sweeps.
     pub(super) fn interval(self) -> Duration {
         match self {
             Sweep::Idle(limit) => idle::sweep_interval(limit),
@@ -178,17 +181,19 @@ impl Sweep {
         }
     }
 
-    /// During a shutdown, a connection with bytes to send may take the whole timeout; an idle one may not.
+    /// Returns true during a shutdown: then a connection with bytes to send may take the whole
+    /// timeout.
     fn keeps_busy_connections(self) -> bool {
         matches!(self, Sweep::ShuttingDown { .. })
     }
 
-    /// Shortly before the end, busy connections are requested to close, too, so that they end after a complete reply.
+    /// Returns true shortly before the end of the timeout. Busy connections are then asked to
+    /// close, so that they end after a complete reply.
     fn closes_busy_connections(self) -> bool {
         matches!(self, Sweep::ShuttingDown { elapsed, timeout } if elapsed >= timeout - (timeout / 4).min(CLOSE_ALL_BEFORE_END))
     }
 
-    /// The timeout is over.
+    /// Returns true once the timeout is over.
     pub(super) fn is_last(self) -> bool {
         matches!(self, Sweep::ShuttingDown { elapsed, timeout } if elapsed >= timeout)
     }
@@ -229,7 +234,8 @@ mod tests {
         }
     }
 
-    /// Sweeps once at `now`; returns how often the connection was requested to close and aborted so far.
+    /// Sweeps once at `now`; returns how often the connection has been asked to close, and aborted,
+    /// so far.
     fn sweep(entry: &mut Entry<Rc<FakeConnection>>, why: Sweep, now: Duration) -> (u32, u32) {
         if let Some((connection, act)) = entry.due_action(why, now) {
             act(&connection);

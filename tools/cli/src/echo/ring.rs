@@ -1,4 +1,4 @@
-//! Options of the server that require io_uring.
+//! Server options that require io_uring.
 
 use super::mode::Mode;
 use crate::usage::UsageError;
@@ -6,19 +6,19 @@ use annulus::{Builder, DriverChoice};
 use clap::Args;
 use std::time::Duration;
 
-/// Options that require a ring.
+/// Options that require io_uring.
 #[derive(Args, Clone, Debug)]
 pub(super) struct RingArgs {
-    /// Restrict io_uring to what the server needs, and deny this process any further ring
+    /// Restrict io_uring to what the server needs, and deny this process any other ring
     #[arg(long)]
     pub(super) locked_down: bool,
-    /// Before sleeping, poll for events for up to this many microseconds, as long as that pays: lower latency for a
-    /// busy core [default: 0, never]
+    /// Before sleeping, poll for events for up to this many microseconds, as long as that pays off:
+    /// lower latency for a busy core [default: 0, never]
     #[arg(long, value_name = "MICROS", default_value_t = 0, hide_default_value = true,
           value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(super) busy_poll: u64,
-    /// Send at least this many bytes at once without copying them: for network cards and long sends; loopback copies
-    /// anyway [default: never]
+    /// Send without copying if a send has at least this many bytes: for network cards and long
+    /// sends; loopback copies anyway [default: never]
     #[arg(long, value_name = "BYTES",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) zero_copy_threshold: Option<u32>,
@@ -33,7 +33,7 @@ impl RingArgs {
             .busy_poll(busy_poll)
     }
 
-    /// Rejects these options if there is no ring.
+    /// Rejects these options for a mode that never has a ring.
     pub(super) fn check(&self, mode: Mode) -> Result<(), UsageError> {
         let is_epoll = mode == Mode::Tasks(DriverChoice::Epoll);
         if !is_epoll && mode != Mode::Threads {
@@ -41,14 +41,14 @@ impl RingArgs {
         }
         let zero_copy = self.zero_copy_threshold;
         let given = [
-            // A process on epoll can be denied rings, too.
+            // On epoll too, the process can be denied rings.
             (self.locked_down && !is_epoll).then(|| "--locked-down".into()),
             (self.busy_poll > 0).then(|| format!("--busy-poll {}", self.busy_poll)),
             zero_copy.map(|bytes| format!("--zero-copy-threshold {bytes}")),
         ];
         given.into_iter().flatten().next().map_or(Ok(()), |option: String| {
             Err(UsageError(format!(
-                "{option} is for io_uring, and --driver {mode} has no ring; leave one of them out"
+                "{option} requires io_uring, which --driver {mode} does not use; leave one of them out"
             )))
         })
     }

@@ -1,8 +1,8 @@
 //! A test that this process may make the system calls of a server, before it announces itself.
 //!
-//! A filter of system calls (a container's seccomp profile, a service manager's) may permit a server to start and
-//! listen, but not to accept, receive or send. So the server makes each call once, over a Unix socket of its own. If no
-//! such socket is available, the test is skipped.
+//! A filter of system calls (a container's seccomp profile, a service manager's) may permit a
+//! server to start and listen, but not to accept, receive or send. So the server makes each call
+//! once, over a Unix socket of its own. If no such socket is available, the test is skipped.
 
 use super::mode::Mode;
 use annulus::net::{UnixListener, UnixStream};
@@ -21,28 +21,28 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Limit for operations that take microseconds.
+/// The time limit of operations that usually take microseconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// The context of what fails.
+/// The context of every error.
 const CANNOT_SERVE: &str = "cannot serve";
 
-/// Makes the calls of a server with threads, starting a thread included.
+/// Makes the calls of a server with threads, including the start and end of a thread.
 pub(super) fn with_threads() -> Result<()> {
     with_plain_calls(Mode::Threads).context(CANNOT_SERVE)?;
     let (sender, ended) = mpsc::channel();
     let first = thread::Builder::new().spawn(|| ()).context("cannot start a thread")?;
     let second = thread::Builder::new().spawn(move || sender.send(first.join()));
     second.context("cannot start a thread")?;
-    // A thread that may not make its last call spins.
+    // A thread that is denied its last call spins.
     let timed_out = |_| {
-        anyhow!("{CANNOT_SERVE}: exit: a thread does not end, as if a seccomp filter denied it")
+        anyhow!("{CANNOT_SERVE}: exit: a thread does not end; a seccomp filter may deny the call")
     };
     ended.recv_timeout(CALL_TIMEOUT).map_err(timed_out).map(drop)
 }
 
-/// Makes the calls of a server on a runtime, and echoes once on a runtime of its own.
+/// Makes the calls of a server on a runtime, and echoes once on a temporary runtime.
 pub(super) fn on_runtime(choice: DriverChoice) -> Result<()> {
-    // If no runtime can be built, the workers report the error.
+    // If the runtime cannot be built, the workers will report the error.
     let builder = Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO);
     let Ok(mut runtime) = builder.build() else { return Ok(()) };
     if runtime.driver().kind == DriverKind::Epoll {
@@ -50,11 +50,11 @@ pub(super) fn on_runtime(choice: DriverChoice) -> Result<()> {
     }
     let served = runtime.try_block_on(async { time::timeout(CALL_TIMEOUT, echo_once()).await });
     let timed_out =
-        |_| Err(io::Error::new(io::ErrorKind::TimedOut, "nothing was echoed in a test"));
+        |_| Err(io::Error::new(io::ErrorKind::TimedOut, "the self-test echo timed out"));
     served.context(CANNOT_SERVE)?.unwrap_or_else(timed_out).context(CANNOT_SERVE)
 }
 
-/// An abstract name of this process.
+/// Returns an abstract socket name that only this process uses.
 fn address(purpose: &str) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("annulus-echo-{}-{purpose}", std::process::id()))
 }
@@ -64,7 +64,8 @@ fn with_plain_calls(mode: Mode) -> io::Result<()> {
     let address = address("calls")?;
     let Ok(listener) = net::UnixListener::bind_addr(&address) else { return Ok(()) };
     let Ok(client) = net::UnixStream::connect_addr(&address) else { return Ok(()) };
-    // The runtime has the older call, too, and the standard library, which the threads use, does not.
+    // The runtime has the older call, too, and the standard library, which the threads use, does
+    // not.
     let server = match mode {
         Mode::Threads => accept_with(&listener, SocketFlags::CLOEXEC).map_err(named("accept4"))?,
         _ => accept(&listener).map_err(named("accept"))?,
@@ -79,7 +80,7 @@ fn with_plain_calls(mode: Mode) -> io::Result<()> {
     shutdown(&server, Shutdown::Both).map_err(named("shutdown"))
 }
 
-/// Accepts a connection, and echoes once.
+/// Accepts a connection and echoes once.
 async fn echo_once() -> io::Result<()> {
     let address = address("runtime")?;
     let Ok(listener) = UnixListener::bind_addr(&address) else { return Ok(()) };

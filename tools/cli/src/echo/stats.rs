@@ -1,4 +1,4 @@
-//! The statistics of a server, written at its end.
+//! The statistics of a server, written when it ends.
 
 use annulus_lab::proc::status_bytes;
 use annulus_load::clock;
@@ -7,26 +7,27 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// Counts of one connection, or of several.
+/// Counts of one or more connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counts {
     /// Connections accepted.
     pub(super) connections: u64,
-    /// Receives that were or are being answered: bytes returned at once by the kernel count as one.
+    /// Receives and datagrams. A receive counts once, however many of the client's messages it
+    /// contains.
     pub(super) messages: u64,
-    /// Bytes received and echoed.
+    /// Bytes received.
     pub(super) bytes: u64,
-    /// Datagrams refused, as their source is this server or port 0.
+    /// Datagrams refused because their source is this server or port 0.
     pub(super) refused: u64,
 }
 
 /// The statistics of `--stats`.
 #[derive(Debug, Serialize)]
 pub(super) struct Stats {
-    /// All workers together, with the driver of the first.
+    /// The totals of all workers, with the driver of the first.
     #[serde(flatten)]
     total: Worker,
-    /// The time from the announcement to the end.
+    /// The time from the start of the workers (with threads: from the announcement) to the end.
     seconds: f64,
     cpu_seconds: f64,
     peak_rss_bytes: u64,
@@ -56,7 +57,7 @@ pub(super) struct Driver {
 }
 
 impl Stats {
-    /// Combines the workers, of which there is at least one.
+    /// Combines the statistics of at least one worker.
     pub(super) fn new(workers: Vec<Worker>, began: Duration) -> Stats {
         let mut total = workers[0].clone();
         workers[1..].iter().for_each(|worker| total += worker);
@@ -89,7 +90,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// Peak memory of the process, from `/proc`; 0 if that is not available.
+/// Returns the peak memory of the process from `/proc`, or 0 if that is not available.
 fn peak_rss() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status_bytes(&status, "VmHWM:").unwrap_or(0)
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_a_peak() {
+    fn peak_rss_of_this_process_is_known() {
         assert!(peak_rss() > 100_000);
     }
 }

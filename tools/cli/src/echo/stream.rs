@@ -1,4 +1,4 @@
-//! Connections over TCP and Unix sockets, and their listeners.
+//! TCP and Unix connections, and their listeners.
 
 use annulus::Lease;
 use annulus::net::{SendFuture, TcpStream, UnixListener, UnixStream};
@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 
-/// A listener of a worker.
+/// A worker's listener.
 #[derive(Debug)]
 pub(super) enum Acceptor {
     Tcp(ShardListener),
@@ -15,7 +15,7 @@ pub(super) enum Acceptor {
 }
 
 impl Acceptor {
-    /// The next connection; `None` once the accepting worker has shut down.
+    /// Returns the next connection, or `None` once the accepting worker has shut down.
     pub(super) async fn accept(&mut self) -> io::Result<Option<Stream>> {
         match self {
             Acceptor::Tcp(listeners) => {
@@ -52,7 +52,7 @@ impl Stream {
         }
     }
 
-    /// Closes the sending half after everything is sent.
+    /// Closes the sending half once everything has been sent.
     pub(super) async fn shutdown(&mut self) -> io::Result<()> {
         poll_fn(|cx| match self {
             Stream::Tcp(stream) => stream.poll_shutdown(cx),

@@ -1,4 +1,4 @@
-//! Echo on the runtime: a thread per worker, a task per connection.
+//! Echo on the runtime: one thread per worker, one task per connection.
 
 use super::datagrams::{self, AncillaryUdpSocket, DatagramEcho, DatagramSocket};
 use super::registry::{Connection, Registry, Sweep, Traffic};
@@ -29,7 +29,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Connections that the kernel holds until they are accepted.
+/// The number of connections that may wait in the kernel to be accepted.
 const LISTEN_BACKLOG: u32 = 4096;
 
 /// Serves until a signal, with a runtime per worker.
@@ -50,7 +50,7 @@ pub(super) fn serve(plan: &Plan, choice: DriverChoice) -> Result<Stats> {
     Ok(Stats::new(served.map_err(|error| explain(error, choice))?, began))
 }
 
-/// The listeners of all TCP addresses, in order.
+/// Binds the listeners of all TCP addresses, in order.
 fn listeners(plan: &Plan, limit: Option<&ConnectionLimit>) -> Result<Vec<ShardedListener>> {
     let options = ListenOptions::new().backlog(LISTEN_BACKLOG);
     let options = limit.map_or(options.clone(), |limit| options.limit(limit));
@@ -73,7 +73,7 @@ fn builder(choice: DriverChoice, plan: &Plan) -> Builder {
     }
 }
 
-/// An error of the workers, as an error of the command.
+/// Converts an error of a worker to an error of the command.
 fn explain(error: ShardError<anyhow::Error>, choice: DriverChoice) -> anyhow::Error {
     let ShardError { shard, cause } = error;
     match cause {
@@ -85,7 +85,8 @@ fn explain(error: ShardError<anyhow::Error>, choice: DriverChoice) -> anyhow::Er
     }
 }
 
-/// Runs a worker until shutdown; returns its statistics. Fails if a listening task ends before.
+/// Runs a worker until shutdown and returns its statistics. Fails if a listening task ends before
+/// that.
 async fn run_worker(
     server: Rc<Server>,
     listeners: &[ShardedListener],
@@ -109,7 +110,7 @@ async fn run_worker(
     let ended = server.shutdown.run_until_cancelled(listening.join_next()).await;
     match ended.flatten() {
         None => listening.abort_all(),
-        Some(Ok(result)) => result.context("cannot go on listening")?,
+        Some(Ok(result)) => result.context("cannot continue listening")?,
         Some(Err(error)) => anyhow::bail!("a listening task ended: {error}"),
     }
     if let Some(sweeper) = sweeper {
@@ -119,11 +120,11 @@ async fn run_worker(
     Ok(server.report(shard.driver(), aborted))
 }
 
-/// Tasks that end only by failing.
+/// Tasks that end only when they fail.
 type ListenTasks = JoinSet<io::Result<()>>;
 
-/// Opens this worker's part of every listen address; returns the addresses, too. Only the first worker serves others
-/// than TCP.
+/// Opens this worker's part of every listen address; returns the tasks and the addresses. Only the
+/// first worker serves anything but TCP.
 fn open(
     server: &Rc<Server>,
     listeners: &[ShardedListener],
@@ -135,7 +136,7 @@ fn open(
         let server = Rc::clone(server);
         let address = match &listen.endpoint {
             Endpoint::Tcp(_) => {
-                let listener = listeners.next().expect("every TCP address has a listener");
+                let listener = listeners.next().expect("a TCP address has no listener");
                 let acceptor =
                     Acceptor::Tcp(listener.open(shard).context("cannot open the listener")?);
                 listening.spawn(accept_all(acceptor, server));
@@ -166,7 +167,7 @@ fn open(
     Ok((listening, addresses))
 }
 
-/// Starts a task per outstanding receive.
+/// Starts one task per concurrent receive.
 fn echo_all(
     server: &Rc<Server>,
     socket: impl DatagramSocket + 'static,
@@ -186,7 +187,7 @@ fn listen_at(server: &Server, listen: &Listen, path: &Path) -> Result<UnixListen
     listener.map_err(|error| server.plan.cannot_listen(&listen.endpoint, error))
 }
 
-/// Shuts all workers down at the first signal. A second one exits.
+/// Shuts all workers down at the first signal. A second signal exits at once.
 fn close_on_signal(server: Rc<Server>) -> io::Result<()> {
     let hangup = (!is_ignored(SIGHUP)).then_some(Signal::SIGHUP);
     let stopping = [Signal::SIGINT, Signal::SIGTERM].into_iter().chain(hangup);
@@ -208,20 +209,20 @@ async fn accept_all(mut acceptor: Acceptor, server: Rc<Server>) -> io::Result<()
                 note_pauses();
                 server.serve(stream);
             }
-            // The accepting worker shuts down, and so will this one.
+            // The accepting worker is shutting down, and so will this one.
             Ok(None) => pending().await,
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Prints, once, that connections have waited for a descriptor.
+/// Prints once that connections had to wait for a descriptor.
 fn note_pauses() {
     static PRINTED: Once = Once::new();
     if !PRINTED.is_completed() && annulus::counters().is_some_and(|counts| counts.accept_pauses > 0)
     {
         PRINTED.call_once(|| {
-            note("annulus echo: a connection could not be taken until another one was closed: no descriptor was left; raise `ulimit -n`")
+            note("annulus echo: a connection could not be accepted until another one was closed: no descriptor was left; raise `ulimit -n`")
         });
     }
 }
@@ -241,7 +242,7 @@ struct Server {
     shutdown: CancellationToken,
     registry: RefCell<Registry<Rc<ConnectionState>>>,
     datagrams: DatagramEcho,
-    /// A connection was removed from the registry.
+    /// Notified when a connection has been removed from the registry.
     removed: Notify,
 }
 
@@ -280,12 +281,14 @@ impl Server {
     }
 
     fn sweep(&self, why: Sweep) {
-        // The borrow ends before the actions: removing a connection borrows the registry.
+        // The borrow ends before the actions run, because removing a connection borrows the
+        // registry.
         let actions = self.registry.borrow_mut().sweep(why);
         actions.iter().for_each(|(connection, act)| act(connection));
     }
 
-    /// Closes all connections within the shutdown timeout; returns how many were aborted at its end.
+    /// Closes all connections within the shutdown timeout; returns how many had to be aborted at
+    /// its end.
     async fn shut_down(&self) -> usize {
         let (began, timeout) = (clock::now(), self.plan.shutdown_timeout);
         loop {
@@ -304,7 +307,7 @@ impl Server {
     }
 }
 
-/// A connection in its task.
+/// A connection as its task owns it.
 struct ConnectionTask {
     stream: Stream,
     state: Rc<ConnectionState>,
@@ -313,13 +316,13 @@ struct ConnectionTask {
 }
 
 impl ConnectionTask {
-    /// Echoes until the peer closes or the server requests the close. Then half-closes, so that the peer receives every
-    /// reply, and waits for the peer's close.
+    /// Echoes until the peer or the server closes the connection. Then closes the sending half, so
+    /// that the peer receives every reply, and waits until the peer closes.
     async fn echo(&mut self) -> io::Result<()> {
         self.remember_waker().await;
         loop {
-            // A block, so that the future does not hold a second lease while the send is awaited: this keeps idle tasks
-            // small.
+            // The block ends the scope of `lease` before the await, so that the future reserves no
+            // space for it: this keeps idle tasks small.
             {
                 let Some(lease) = self.recv().await? else { break };
                 self.state.traffic.received(lease.len());
@@ -343,7 +346,8 @@ impl ConnectionTask {
         .await;
     }
 
-    /// The next bytes; `None` at the end of the stream, or if there are none and the connection is closing.
+    /// Returns the next bytes, or `None` at the end of the stream. Also returns `None` if nothing
+    /// is ready and the connection is closing.
     async fn recv(&mut self) -> io::Result<Option<Lease>> {
         poll_fn(|cx| match self.stream.poll_recv(cx) {
             Poll::Pending if self.state.closing.get() => Poll::Ready(Ok(None)),
@@ -353,7 +357,7 @@ impl ConnectionTask {
     }
 }
 
-/// However the task ends, the connection is removed from the registry.
+/// Removes the connection from the registry, however its task ends.
 impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.server.registry.borrow_mut().remove(self.number);
@@ -361,13 +365,14 @@ impl Drop for ConnectionTask {
     }
 }
 
-/// The state of a connection that is shared with the registry.
+/// The state that a connection shares with the registry.
 #[derive(Default)]
 struct ConnectionState {
     traffic: Traffic,
-    /// Requested to close.
+    /// The connection has been asked to close.
     closing: Cell<bool>,
-    /// Waits for the queue to be sent: a send completes when its bytes are accepted, the half-close when they are sent.
+    /// The half-close is waiting for queued bytes to be sent: a send completes when its bytes are
+    /// queued, the half-close when they have been sent.
     finishing: Cell<bool>,
     waker: Cell<Option<Waker>>,
     task: RefCell<Option<JoinHandle<()>>>,

@@ -1,4 +1,4 @@
-//! SIGUSR1: what every task of every worker waits for.
+//! SIGUSR1: prints what every task of every worker waits for.
 
 use super::ask::{ANSWER_TIMEOUT, ask_all};
 use crate::output::note;
@@ -7,7 +7,7 @@ use annulus::shards::Shard;
 use annulus::signal::{Signal, signals};
 use std::io;
 
-/// Prints the tasks of all workers on standard error at each SIGUSR1.
+/// Prints the tasks of all workers to standard error at each SIGUSR1.
 pub(super) fn print_at_signal(shard: &Shard) -> io::Result<()> {
     let mut signals = signals(&[Signal::SIGUSR1])?;
     let shard = shard.clone();

@@ -1,4 +1,4 @@
-//! Echo on blocking threads, one per connection: the baseline of the published Rocket document.
+//! Echo on blocking threads, one per connection: the baseline of the published document on Rocket.
 
 use super::registry::{Connection, Registry, Sweep, Traffic};
 use super::self_test;
@@ -21,16 +21,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Connections that the kernel holds until they are accepted.
+/// The number of connections that may wait in the kernel to be accepted.
 const LISTEN_BACKLOG: i32 = 4096;
 /// Bytes per read.
 const READ_BYTES: usize = 64 * 1024;
-/// How long to pause accepting if descriptors, threads or memory are short.
+/// How long to stop accepting when descriptors, threads or memory are short.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
-/// The stack of a connection's thread; its buffer is on the heap.
+/// The stack size of a connection's thread; its buffer is on the heap.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// Serves until a signal.
+/// Serves until a signal arrives.
 pub(super) fn serve(plan: &Plan, listen: &Listen, reason: &str) -> Result<Stats> {
     self_test::with_threads()?;
     let listener = bind_first(plan, listen)?;
@@ -71,11 +71,11 @@ fn listen_at(address: &SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// The connections of a server.
+/// The server: its connections, and the socket pair that wakes its loop.
 struct Server<'a> {
     plan: &'a Plan,
     registry: Arc<Mutex<Registry<Arc<ConnectionState>>>>,
-    /// Receives a byte for each signal and each connection that ends.
+    /// Receives a byte for each signal and for each connection that ends.
     wake_receiver: UnixStream,
     wake_sender: Arc<UnixStream>,
 }
@@ -83,7 +83,7 @@ struct Server<'a> {
 impl<'a> Server<'a> {
     fn new(plan: &'a Plan, stop: &Stop) -> io::Result<Server<'a>> {
         let (wake_receiver, wake_sender) = UnixStream::pair().map_err(named("socketpair"))?;
-        // If its buffer is full, the loop will wake anyway.
+        // Non-blocking: if its buffer is full, the loop will wake anyway.
         wake_receiver.set_nonblocking(true).map_err(named("ioctl"))?;
         wake_sender.set_nonblocking(true).map_err(named("ioctl"))?;
         stop.write_byte_to(&wake_sender)?;
@@ -115,16 +115,16 @@ impl<'a> Server<'a> {
                 self.accept_some(&listener, room, &mut pause)?;
             }
             idle.into_iter().for_each(|why| self.sweep(why));
-            // Pairs with the store of the handler; it orders only the flag itself.
+            // Pairs with the store in the handler; nothing but the flag itself is ordered by it.
             if asked.swap(false, Ordering::SeqCst) {
                 let count = self.registry().count();
-                note(format_args!("annulus echo: {count} connections, a thread for each"));
+                note(format_args!("annulus echo: {count} connections, each with a thread"));
             }
         }
         Ok(())
     }
 
-    /// A flag that SIGUSR1 sets. Without a handler it would end the process.
+    /// Returns a flag that SIGUSR1 sets. Without a handler, the signal would end the process.
     fn watch_sigusr1(&self) -> io::Result<Arc<AtomicBool>> {
         let asked = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGUSR1, Arc::clone(&asked))?;
@@ -132,7 +132,7 @@ impl<'a> Server<'a> {
         Ok(asked)
     }
 
-    /// Waits for a connection, a byte on the wake-up socket, or the end of `limit`.
+    /// Waits for a connection, a byte on the wake-up socket, or until `limit` has passed.
     fn wait(&self, listener: Option<&TcpListener>, limit: Option<Duration>) -> io::Result<()> {
         let mut watched = vec![PollFd::new(&self.wake_receiver, PollFlags::IN)];
         watched.extend(listener.map(|listener| PollFd::new(listener, PollFlags::IN)));
@@ -149,7 +149,8 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// Accepts pending connections. If descriptors or threads are short, pauses.
+    /// Accepts pending connections, at most `room`. Starts a pause when descriptors, threads or
+    /// memory are short.
     fn accept_some(
         &self,
         listener: &TcpListener,
@@ -163,7 +164,7 @@ impl<'a> Server<'a> {
                 // The client disconnected before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
                 Err(error) if is_listener_error(&error) => {
-                    return Err(named("accept4")(error)).context("cannot go on listening");
+                    return Err(named("accept4")(error)).context("cannot continue listening");
                 }
                 Err(error) => Err(named("accept4")(error)),
             };
@@ -178,7 +179,8 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// Serves a connection on a thread of its own. If none can be started, the connection is closed.
+    /// Serves a connection on its own thread. If the thread cannot be started, the connection is
+    /// closed.
     fn insert(&self, stream: TcpStream) -> io::Result<()> {
         let state = Arc::new(ConnectionState { stream, traffic: Traffic::default() });
         let number = self.registry().insert(Arc::clone(&state));
@@ -189,7 +191,8 @@ impl<'a> Server<'a> {
         };
         let body = move || {
             let _registration = registration;
-            // Dropped before the registration, so that removing it from the registry closes the connection.
+            // Dropped before the registration: then removing the connection from the registry drops
+            // the last reference, which closes it.
             let state = state;
             // A failed connection ends, and the server continues.
             let _ = state.echo();
@@ -198,12 +201,13 @@ impl<'a> Server<'a> {
     }
 
     fn sweep(&self, why: Sweep) {
-        // The lock is released before the actions: removing a connection takes it.
+        // The lock is released before the actions run, because removing a connection takes it.
         let actions = self.registry().sweep(why);
         actions.iter().for_each(|(connection, act)| act(connection));
     }
 
-    /// Closes all connections within the shutdown timeout; returns how many were aborted at its end.
+    /// Closes all connections within the shutdown timeout; returns how many had to be aborted at
+    /// its end.
     fn shut_down(&self) -> Result<usize> {
         let (began, timeout) = (clock::now(), self.plan.shutdown_timeout);
         loop {
@@ -221,7 +225,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// Whether an error is the listener's own, and so would repeat.
+/// Returns true if an error is the listener's own and would occur again.
 fn is_listener_error(error: &io::Error) -> bool {
     let errors = [Errno::BADF, Errno::INVAL, Errno::NOTSOCK, Errno::OPNOTSUPP, Errno::FAULT];
     errors.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -231,22 +235,23 @@ fn is_listener_error(error: &io::Error) -> bool {
 #[derive(Default)]
 struct Pause {
     until: Option<Duration>,
-    /// The reasons that were printed.
+    /// The reasons that have been printed.
     printed: BTreeSet<String>,
 }
 
 impl Pause {
-    /// The remaining time.
+    /// Returns the remaining time of the pause.
     fn left(&self) -> Option<Duration> {
         self.until?.checked_sub(clock::now()).filter(|left| !left.is_zero())
     }
 
-    /// Starts a pause. Prints each reason once: a shortage ends with every connection that closes, and comes back with the next one.
+    /// Starts a pause. Prints each reason only once: a shortage ends whenever a connection closes,
+    /// and returns with the next one.
     fn request(&mut self, error: &io::Error) {
         self.until = Some(clock::now() + RETRY_AFTER);
         if self.printed.insert(error.to_string()) {
             note(format_args!(
-                "annulus echo: no connection can be taken for now: {error}: trying again until one can"
+                "annulus echo: cannot accept connections for now: {error}: retrying until one can be accepted"
             ));
         }
     }
@@ -266,12 +271,13 @@ impl Drop for Registration {
     }
 }
 
-/// The registry is consistent even if a thread panicked with the lock: every change is one call.
+/// Ignores poisoning: every change of the registry is one call, so it is consistent even if a
+/// thread has panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connection.
+/// A connection, shared by its thread and the registry.
 struct ConnectionState {
     stream: TcpStream,
     traffic: Traffic,
@@ -304,7 +310,7 @@ impl Connection for Arc<ConnectionState> {
         &self.traffic
     }
 
-    /// Ends the receiving half after the bytes already received; the thread answers those, and closes.
+    /// Closes the receiving half. The thread answers the bytes already received, and then closes.
     fn request_close(&self) {
         let _ = self.stream.shutdown(Shutdown::Read);
     }

@@ -1,4 +1,4 @@
-//! `annulus load compare`: whether runs differ.
+//! `annulus load compare`: compares recorded runs.
 
 use super::summary::printable;
 use crate::output::{self, Target, note};
@@ -16,41 +16,41 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const AFTER_HELP: &str = "\
-Each side is one run or several, as `annulus load --json` writes them. The
-ratios B ÷ A have intervals that hold together in 95 % of comparisons: sides
-that do not differ are called different in 5 % at most, by whichever figure.
-What varies from run to run is only seen by several runs of each side: five or
-more, taken in turns, as fewer have no intervals. A run that is alone must have
-20 s at least, and its interval is that of its time only.
+Each side is one or more runs recorded by `annulus load --json`. In 95 % of
+comparisons, all intervals of the ratios B ÷ A contain the true ratio: equal
+sides are called different, by any figure, in at most 5 %. Only several runs of
+each side show what varies from run to run. Use at least five, measured in
+turns, because fewer have no intervals. A single run must last at least 20 s,
+and its interval covers only what varies within the run.
 
-\"better\" or \"worse\" is said if the whole interval is beyond the margin, \"same\"
-if it is within the margin, and \"undecided\" otherwise. The exit status is 0,
-unless --fail-if says otherwise.
+\"better\" or \"worse\" means that the whole interval is beyond the margin,
+\"same\" that it is within the margin, and \"undecided\" anything else. The exit
+status is 0, unless a condition of --fail-if is met.
 
 Examples:
   annulus load compare before.json after.json
   annulus load compare a1.json a2.json a3.json --with b1.json b2.json b3.json
   annulus load compare old/*.json --with new/*.json --fail-if worse";
 
-/// The format of the comparison as JSON.
+/// The `format` field of the JSON.
 const JSON_FORMAT: &str = "annulus-load-comparison";
-/// The version of the format.
+/// The `version` field of the JSON.
 const JSON_VERSION: u64 = 2;
 
 /// Compare runs: ratios with intervals, and what they support
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct CompareArgs {
-    /// The runs of A; without --with, one run of A and one of B
+    /// The runs of side A; without --with, one run of A and one of B
     #[arg(value_name = "RECORDING", required = true)]
     runs: Vec<PathBuf>,
-    /// The runs of B
+    /// The runs of side B
     #[arg(long, value_name = "RECORDING", num_args = 1..)]
     with: Vec<PathBuf>,
-    /// Differences up to this many percent are none that matter
+    /// Ignore differences up to this percentage
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
     margin: f64,
-    /// Exit with 1 if B is different from A, or if it is worse by any figure
+    /// Exit with 1 if any figure of B is different from A, or worse
     #[arg(long, value_name = "WHAT")]
     fail_if: Option<FailIf>,
     /// Write the comparison as JSON to a file, or to standard output as -
@@ -63,11 +63,11 @@ pub(super) struct CompareArgs {
 enum FailIf {
     /// Any difference
     Different,
-    /// A lower rate, a longer latency, or more CPU time of the load
+    /// A lower rate, a longer latency, or more CPU time of the load generator
     Worse,
 }
 
-/// The comparison with the files it is of.
+/// A comparison and the files that it compares.
 #[derive(Serialize)]
 struct Document<'a> {
     format: &'static str,
@@ -92,13 +92,13 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
     Ok(status(&comparison, args.fail_if))
 }
 
-/// The files of A and of B.
+/// Splits the arguments into the files of A and of B.
 fn sides<'a>(runs: &'a [PathBuf], with: &'a [PathBuf]) -> Result<[&'a [PathBuf]; 2], UsageError> {
     let sides = match (runs, with) {
         ([_, _], []) => [&runs[..1], &runs[1..]],
         (_, []) => {
             let text = format!(
-                "without --with two recordings are compared, and this names {}: put those of B after --with",
+                "without --with two recordings are compared, not {}: put the runs of B after --with",
                 runs.len()
             );
             return Err(UsageError(text));
@@ -108,7 +108,7 @@ fn sides<'a>(runs: &'a [PathBuf], with: &'a [PathBuf]) -> Result<[&'a [PathBuf];
     for (name, side) in ["A", "B"].into_iter().zip(sides) {
         let twice = side.iter().enumerate().find(|(place, file)| side[..*place].contains(file));
         if let Some((_, file)) = twice {
-            let text = format!("{} is named twice in {name}: a run counts once", file.display());
+            let text = format!("{} is given twice in {name}: give each run once", file.display());
             return Err(UsageError(text));
         }
     }
@@ -119,24 +119,24 @@ fn open(files: &[PathBuf]) -> Result<Vec<Recording>> {
     files.iter().map(|file| open_recording(file)).collect()
 }
 
-/// The recording in a file.
+/// Reads the recording in a file.
 fn open_recording(path: &Path) -> Result<Recording> {
     Recording::open(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()))
 }
 
-/// Refuses to write over one of the files that are read.
+/// Returns an error if the output is one of the inputs.
 fn check_distinct<'a>(
     output: &Target,
     inputs: impl IntoIterator<Item = &'a PathBuf>,
 ) -> Result<(), UsageError> {
     let Target::File(output) = output else { return Ok(()) };
-    // A file whose metadata cannot be read is not there yet, or is reported when it is read.
+    // A file whose metadata cannot be read does not exist yet, or is reported when it is read.
     let file = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
     let Some(written) = file(output) else { return Ok(()) };
     let is_same = |input: &&PathBuf| file(input) == Some(written);
     match inputs.into_iter().find(is_same) {
         Some(_) => Err(UsageError(format!(
-            "{} is a recording that is read: write to another file",
+            "{} is one of the recordings to compare: write to another file",
             output.display()
         ))),
         None => Ok(()),
@@ -153,7 +153,7 @@ fn classify(error: CompareError, [a, b]: [&[PathBuf]; 2]) -> anyhow::Error {
     }
 }
 
-/// The exit status, with a line that says why it is not 0.
+/// Returns the exit status; if it is not 0, prints why.
 fn status(comparison: &Comparison, fail_if: Option<FailIf>) -> ExitCode {
     let (what, fails): (_, fn(Verdict) -> bool) = match fail_if {
         None => return ExitCode::SUCCESS,
@@ -169,7 +169,7 @@ fn status(comparison: &Comparison, fail_if: Option<FailIf>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The comparison within 80 columns.
+/// Formats the comparison in at most 80 columns.
 fn text(comparison: &Comparison) -> String {
     let mut text = Listing::new();
     text.indent(4);

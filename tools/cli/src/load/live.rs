@@ -1,4 +1,4 @@
-//! The line that is shown of a run while it lasts. Nothing is shown if standard error is no terminal.
+//! The progress line of a run. It is shown only if standard error is a terminal.
 
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
 use annulus_load::recording::{Interval, Percentiles};
@@ -8,34 +8,34 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
 
-/// Steps of the bar.
+/// The number of steps of the progress bar.
 const BAR_STEPS: u64 = 1000;
 
-/// The view of a run, which ends when a signal comes.
+/// The progress line of a run, and the signal that stops the run.
 pub(super) struct ProgressLine {
     bar: ProgressBar,
     state: RunState,
     pub(super) stop: Stop,
 }
 
-/// The state of a run while it lasts.
+/// What the progress line shows.
 #[derive(Default)]
 struct RunState {
     elapsed: Duration,
     total: Duration,
     responses: u64,
-    /// The last interval.
+    /// The latest interval.
     last: Option<Interval>,
     /// The number of failures so far.
     failed: u64,
 }
 
 impl ProgressLine {
-    /// A view on standard error.
+    /// Creates the progress line on standard error, and installs signal handlers.
     pub(super) fn new() -> Result<ProgressLine> {
         let bar = ProgressBar::with_draw_target(Some(BAR_STEPS), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:12}  {msg}");
-        let style = style.expect("a template that is a constant");
+        let style = style.expect("the constant template is invalid");
         let stop = Stop::install(&[SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
         Ok(ProgressLine { bar: bar.with_style(style), state: RunState::default(), stop })
     }
@@ -59,7 +59,7 @@ impl Observer for ProgressLine {
         self.bar.set_position((share * BAR_STEPS as f64) as u64);
     }
 
-    /// The view goes away.
+    /// Removes the line.
     fn window_closed(&mut self) {
         self.bar.finish_and_clear();
     }
@@ -75,13 +75,14 @@ impl RunState {
         self.last = Some(interval.clone());
     }
 
-    /// Seconds that are left.
+    /// Returns the remaining time as text.
     fn left(&self) -> String {
         let left = self.total.saturating_sub(self.elapsed).as_secs_f64().ceil();
         format!("{} s left", text::number(left))
     }
 
-    /// One line beside the bar: the last interval, or the rate of the run before there is one.
+    /// Returns the text beside the bar: the latest interval or, before the first one, the average
+    /// rate.
     fn line(&self) -> String {
         let Some(last) = &self.last else {
             let rate = self.responses as f64 / self.elapsed.as_secs_f64().max(1e-9);

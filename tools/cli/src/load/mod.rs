@@ -1,4 +1,4 @@
-//! `annulus load`: how fast a server answers, with every byte verified.
+//! `annulus load`: measures how fast a server answers, and verifies every byte.
 
 mod compare;
 mod live;
@@ -17,37 +17,36 @@ use std::process::ExitCode;
 const AFTER_HELP: &str = "\
 Each client sends a message, waits for the whole reply, verifies every byte,
 and sends the next one. Failures are counted by kind. The exit status is 1
-after any failure, and after a run without a response. Replies that refuse
-(status 400 or above, others than expected) are results, shown as such: only a
-run without any other reply exits with 1. So is the loss of datagrams, unless
-everything was lost.
+after any failure and after a run without a response. Refusals (status 400 or
+above, or a reply other than the expected one) and lost datagrams are results:
+the exit status is 1 only if every reply was a refusal, or no echo arrived.
 
-SIGINT, SIGTERM or SIGHUP: ends the run, prints the results so far, marked as
-interrupted, and exits with 130, 143 or 129; a second one exits at once.
+SIGINT, SIGTERM or SIGHUP ends the run, prints the results so far, marked as
+interrupted, and exits with 130, 143 or 129; a second signal exits at once.
 
-In a closed loop a client waits for its replies, so a server that pauses is
-asked less meanwhile, and few latencies show the pause. With --rate (an open
-loop) messages are due at their times, as those of independent users are.
-Latency is the response time: from when a message was due, also if it is sent
-late as its pipeline was full. The service time counts from when it was sent.
+In a closed loop a client waits for its replies. While a server pauses, it
+gets fewer requests, so few latencies show the pause. With --rate (an open
+loop), messages are due at fixed times, like those of independent users.
+Latency is the response time: it counts from when a message was due, even if a
+full pipeline delayed it. The service time counts from when it was sent.
 
-Clients of datagrams send another when one is echoed or lost. Those of 8 bytes
-and more carry a number, so that duplicated, late and reordered echoes are
-recognized.
+Datagram clients send another datagram when one is echoed or lost. Datagrams
+of at least 8 bytes carry a number, so that duplicated, late and reordered
+echoes are recognized.
 
 A FILE.toml has the long options as keys (clients for --number, headers and
-requests for --header and --request), and requests-per-connection, reconnect,
-connect-timeout and seed.
+requests for --header and --request), as well as requests-per-connection,
+reconnect, connect-timeout and seed.
 
 Examples:
   annulus load                             50 clients, 512 bytes, a minute
   annulus load -c 1000 -l 128 -t 10        1000 clients, 128 bytes, 10 s
   annulus load -l 128 --pipeline 16        16 messages in flight each
-  annulus load --rate 20k --pipeline 64    an open loop of 20,000 a second
+  annulus load --rate 20k --pipeline 64    an open loop of 20,000 per second
   annulus load --rate 20k --arrivals poisson
-                                           as from independent users
+                                           like independent users
   annulus load -c 200 --think exp:100ms    users that pause
-  annulus load udp://127.0.0.1:7000 -l 128 datagrams: loss and order, too
+  annulus load udp://127.0.0.1:7000 -l 128 datagrams, with loss and order
   annulus load --per-connection -c 1000 -l 16384 --threads 4
                                            connect, send, receive, close
   annulus load [::1]:7000 --pin 1          IPv6, on CPU 1
@@ -55,20 +54,20 @@ Examples:
   annulus load http://127.0.0.1:8080/index.html
                                            HTTP/1.1; https:// for TLS, --h2
   annulus load http://127.0.0.1:8080 --request '9*/items/{random 1 100}' \\
-    --request '1*POST /items id={hex 8}' nine reads for one write
+    --request '1*POST /items id={hex 8}' nine reads per write
   annulus load tcp://127.0.0.1:25 --send 'NOOP\\r\\n' --reply-until '\\n'
   annulus load -t 5 --json - | jq .latency_us";
 
-/// The examples that `-h` shows in their place.
+/// What `-h` shows instead of [`AFTER_HELP`].
 const BRIEF_AFTER_HELP: &str = "\
 Examples:
   annulus load -c 1000 -l 128 -t 10        1000 clients, 128 bytes, 10 s
-  annulus load --rate 20k --pipeline 64    an open loop of 20,000 a second
+  annulus load --rate 20k --pipeline 64    an open loop of 20,000 per second
   annulus load http://127.0.0.1:8080/index.html
 
-With --help: all options, of HTTP, TLS and other protocols too.";
+--help shows all options, including those for HTTP, TLS and other protocols.";
 
-/// The verbs for recordings.
+/// The subcommands for recordings.
 #[derive(Debug, Subcommand)]
 enum Kind {
     Compare(compare::CompareArgs),
@@ -87,7 +86,7 @@ pub(crate) struct LoadArgs {
     output: OutputArgs,
 }
 
-/// Where the recording of a run goes, beside the terminal.
+/// Where to write the recording of a run.
 #[derive(Args, Debug)]
 struct OutputArgs {
     /// Write the results as JSON to a file, or to standard output as -
@@ -108,7 +107,7 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
     }
 }
 
-/// The command with an `-h` of the options without a heading, which are those that any load may need.
+/// Makes `-h` show only the options without a heading, which are the ones that any load may need.
 pub(crate) fn with_brief_help(command: clap::Command) -> clap::Command {
     command.mut_args(|arg| {
         let is_special = arg.get_help_heading().is_some();
@@ -138,12 +137,12 @@ fn classify(error: LoadError) -> anyhow::Error {
     }
 }
 
-/// The exit status. An interrupted run exits as after its signal. A run with errors, without any response, of which every reply is a
-/// refusal, or whose logs lack something, fails.
+/// Returns the exit status. An interrupted run exits with the status of its signal. A run fails if
+/// it has errors or no response, or if every reply is a refusal.
 fn exit_status(recording: &Recording, stop: &Stop) -> Result<ExitCode> {
     if let Some((signal, status)) = stop.reason().filter(|_| recording.interrupted) {
         note(format_args!(
-            "annulus: interrupted by {signal}: the results are of a part of the run"
+            "annulus: interrupted by {signal}: the results cover only a part of the run"
         ));
         return Ok(status);
     }
@@ -155,15 +154,13 @@ fn exit_status(recording: &Recording, stop: &Stop) -> Result<ExitCode> {
     }
     if recording.summary().responses == 0 {
         bail!(
-            "no response came from {address} within the measured time: measure for longer (--duration), or check \
-             that a server of {protocol} listens there"
+            "no response arrived from {address} within the measured time: measure for longer (--duration), or \
+             check that a server for {protocol} listens there"
         );
     }
     if let Some(replies) = recording.only_refusals() {
         let first = recording.first_refusal.as_deref().unwrap_or("no text");
-        bail!(
-            "every reply from {address} is a refusal ({replies}; {first}): check what is asked for"
-        );
+        bail!("every reply from {address} is a refusal ({replies}; {first}): check the request");
     }
     Ok(ExitCode::SUCCESS)
 }

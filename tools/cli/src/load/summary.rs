@@ -4,7 +4,7 @@ use crate::text::{Listing, thousands};
 use annulus_load::recording::{ClassSummary, Percentiles, Recording, Summary, WorkloadKind};
 use std::collections::BTreeMap;
 
-/// The figures of a recording.
+/// Formats the figures of a recording.
 pub(super) fn text(recording: &Recording) -> String {
     let mut text = Listing::new();
     let summary = recording.summary();
@@ -68,7 +68,7 @@ fn server(recording: &Recording) -> String {
     what
 }
 
-/// The figures of a class of requests.
+/// Adds the figures of a class of requests.
 fn add_class(text: &mut Listing, class: &ClassSummary) {
     let times = [("p50", class.latency_us.p50), ("p99", class.latency_us.p99)];
     let times = times
@@ -81,7 +81,7 @@ fn add_class(text: &mut Listing, class: &ClassSummary) {
     text.row("requests", &format!("{}: {responses} responses: {rest}", printable(&class.name)));
 }
 
-/// Replies by what they say, on a line.
+/// Formats the number of replies per outcome.
 fn counts(outcomes: &BTreeMap<String, u64>) -> String {
     let counts = outcomes.iter();
     let counts = counts.map(|(name, count)| format!("{} {}", printable(name), thousands(*count)));
@@ -101,7 +101,7 @@ fn add_outcomes(text: &mut Listing, summary: &Summary, protocol: &str) {
     }
 }
 
-/// Response and service times, a line for each percentile that has enough samples.
+/// Adds response and service times, one line for each percentile with enough samples.
 fn add_latencies(text: &mut Listing, summary: &Summary) {
     let (response, service) = (&summary.latency_us, &summary.service_us);
     let has_service = service.samples > 0;
@@ -125,11 +125,11 @@ fn add_latencies(text: &mut Listing, summary: &Summary) {
         .find(|(_, share)| response.samples < Percentiles::samples_for(*share));
     if let Some((name, share)) = missing {
         let [samples, least] = [response.samples, Percentiles::samples_for(*share)].map(thousands);
-        text.row("samples", &format!("{samples}: too few for {name}, which takes {least}"));
+        text.row("samples", &format!("{samples}: too few for {name}, which needs {least}"));
     }
 }
 
-/// Text of a file without what a terminal would take for commands.
+/// Replaces control characters, which a terminal could take for commands, with spaces.
 pub(super) fn printable(text: &str) -> String {
     text.replace(|c: char| c.is_control(), " ")
 }

@@ -1,4 +1,4 @@
-//! Reports of comparisons: files of every form, in a browser, and over HTTP.
+//! Pages of results: files of every form, in a browser, and over HTTP.
 
 use crate::browser;
 use crate::common::{ANNULUS, Finished, annulus};
@@ -15,7 +15,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Servers, and their CPU time a request as a multiple of the first one's.
+/// Servers, each with its CPU time per request relative to the first.
 const SERVER_CPU_RATIOS: [(&str, f64); 8] = [
     ("uring", 1.0),
     ("epoll", 1.03),
@@ -27,7 +27,8 @@ const SERVER_CPU_RATIOS: [(&str, f64); 8] = [
     ("go", 3.3),
 ];
 
-/// The first of the servers in cells that make two lines, and one that is alone.
+/// Returns a bench with the first `servers` servers, a missing one, and cells: two counts of
+/// clients with two sizes, and a single one.
 fn bench(servers: usize, rounds: usize) -> Bench {
     let cell = |clients: u64, bytes: u64| {
         Cell::new([("clients", clients.into()), ("bytes", bytes.into())])
@@ -53,7 +54,7 @@ fn bench(servers: usize, rounds: usize) -> Bench {
     }
 }
 
-/// Computes what so many servers, and the control, would be measured to take.
+/// Computes samples for this many servers and the control instead of measuring.
 struct ComputedMeasure(usize);
 
 impl Measure for ComputedMeasure {
@@ -68,7 +69,7 @@ impl Measure for ComputedMeasure {
     }
 }
 
-/// Stops after so many slices.
+/// Stops after the first number of slices; the second is the number so far.
 struct StopAfter(usize, usize);
 
 impl Observer for StopAfter {
@@ -81,7 +82,7 @@ impl Observer for StopAfter {
     }
 }
 
-/// The file of results of two servers in five rounds, of which so many slices were measured.
+/// Writes a results file of two servers in five rounds with at most this many slices.
 fn measure(path: &Path, until: usize) {
     measure_all(path, 2, 5, until);
 }
@@ -92,7 +93,7 @@ fn measure_all(path: &Path, servers: usize, rounds: usize, until: usize) {
     results::measure(prepared, None, path, &mut StopAfter(until, 0)).unwrap();
 }
 
-/// An empty directory for a test.
+/// Creates an empty directory for a test.
 fn directory(test: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
     let _ = fs::remove_dir_all(&directory);
@@ -129,14 +130,14 @@ fn results_become_pages_of_every_form_with_an_index() {
     assert_eq!(text("whole.csv").lines().count(), 1 + 5 * 3 * 3);
     let json: serde_json::Value = serde_json::from_str(&text("whole.json")).unwrap();
     assert_eq!(json["results"].as_array().unwrap().len(), 2 * 5);
-    assert!(json.get("samples").is_none(), "they are in the file of results");
+    assert!(json.get("samples").is_none(), "samples belong in the results file only");
     assert!(text("part.html").contains("Unfinished: 40 of 75 slices."));
     let index = text("index.html");
     for part in ["<a href=\"part.html\">part</a>", "<b>other</b>", "cannot be read"] {
         assert!(index.contains(part), "{part} is not in {index}");
     }
     assert!(text("index.md").contains("- [part](part.md) (unfinished, began "));
-    // Only the results and the files made of them are left.
+    // Only the results and the files generated from them are left.
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 3 + 2 * 4 + 2);
 }
 
@@ -148,7 +149,11 @@ fn pages_are_written_to_the_out_directory() {
     let made = report(&[&file, Path::new("--out"), &out]);
     assert_eq!((made.code, made.stderr.as_str()), (Some(0), ""), "{made:?}");
     assert!(out.join("run.html").exists() && out.join("index.html").exists());
-    assert_eq!(fs::read_dir(directory.join("a")).unwrap().count(), 1, "nothing is beside it");
+    assert_eq!(
+        fs::read_dir(directory.join("a")).unwrap().count(),
+        1,
+        "something was written beside the results"
+    );
     let again = report(&[&file]);
     assert_eq!(again.code, Some(0), "{again:?}");
     assert!(directory.join("a/run.md").exists());
@@ -164,7 +169,8 @@ fn results_without_a_page_are_named() {
     report(&[&a, &b, Path::new("--out"), &out]).fails_with(1, &["would have one page, run.html"]);
     report(&[&a, &a]).fails_with(1, &["would have one page, run.html"]);
     report(&[&directory]).fails_with(1, &["no results (*.jsonl, *.jsonl.gz)", "lab-report-errors"]);
-    report(&[&directory.join("none")]).fails_with(1, &["there is no", "none"]);
+    report(&[&directory.join("none")])
+        .fails_with(1, &["none does not exist", "results of annulus bench"]);
     fs::write(&out, "a file").unwrap();
     report(&[&a, Path::new("--out"), &out]).fails_with(1, &["cannot create", "out"]);
     fs::rename(&a, directory.join("a/index.jsonl")).unwrap();
@@ -179,7 +185,7 @@ fn a_browser_shows_the_chart_of_a_comparison() {
     measure_all(&directory.join("echo.jsonl"), 7, 6, usize::MAX);
     assert_eq!(report(&[&directory]).code, Some(0));
     let html = fs::read_to_string(directory.join("echo.html")).unwrap();
-    // The ratios, a row a cell.
+    // The chart of ratios, with one row per cell.
     browser::check(browser, &directory, &html, 1);
 }
 
@@ -201,7 +207,7 @@ impl ServeProcess {
         ServeProcess { child, address }
     }
 
-    /// The head and the body of the answer for a path, asked for at a host.
+    /// Requests a path with this Host header; returns the head and the body of the answer.
     fn ask(&self, path: &str, host: &str) -> (String, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
@@ -212,7 +218,7 @@ impl ServeProcess {
         (head.to_owned(), body.to_owned())
     }
 
-    /// The body of a path that is there, and whether it is to be loaded again.
+    /// Returns the body of an existing page, and whether it reloads itself.
     fn page(&self, path: &str) -> (String, bool) {
         let (head, body) = self.ask(path, &self.address);
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {head}");
@@ -222,7 +228,7 @@ impl ServeProcess {
 
 impl Drop for ServeProcess {
     fn drop(&mut self) {
-        // After a test of its end there is no process to kill, which is an error here.
+        // Fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -232,7 +238,7 @@ impl Drop for ServeProcess {
 fn unfinished_run_is_shown_and_reloaded_until_it_is_finished() {
     let directory = directory("lab-serve");
     let mut served = ServeProcess::start(&directory);
-    assert!(served.page("/").1, "a directory that is empty may not remain so");
+    assert!(served.page("/").1, "the page of an empty directory does not reload itself");
     let path = directory.join("a run.jsonl");
     measure(&path, 40);
     let (index, again) = served.page("/");
@@ -269,7 +275,7 @@ fn serve_shows_only_results_of_the_directory_and_only_to_this_machine() {
     ] {
         let (head, body) = served.ask(path, "localhost");
         assert!(head.starts_with("HTTP/1.1 404 Not Found"), "{path}: {head}");
-        assert!(body.starts_with("there is no such run"), "{path}: {body}");
+        assert!(body.starts_with("no such run"), "{path}: {body}");
     }
     let (head, _) = served.ask("/", "example.org");
     assert!(head.starts_with("HTTP/1.1 403 Forbidden"), "{head}");

@@ -1,5 +1,5 @@
-//! Comparisons of programs, from the command line to the table, with scripts in place of servers and clients: those that are compared take minutes
-//! to build, and may not be installed.
+//! Comparisons of programs, from the command line to the table. Scripts replace servers and
+//! clients, because the real ones take minutes to build and may not be installed.
 
 use crate::common::{ANNULUS, OwnLock, finish};
 use serde_json::Value;
@@ -8,42 +8,43 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Notes its driver and its arguments, announces an address, and marks that it runs a hundred times a second: to start a process counts as
-/// its own time.
+/// A server that records its driver and arguments, announces an address, and touches a file a
+/// hundred times per second. Starting `sleep` counts as its CPU time.
 const SERVER_SCRIPT: &str = "#!/bin/sh\necho \"${ANNULUS_DRIVER:+$ANNULUS_DRIVER }$*\" >>\"$0.starts\"\n: >\"$0.$$.runs\"\n\
     echo 'listening on 127.0.0.1:9' >&2\nwhile /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
 
-/// Listens where its configuration says, if the file to serve is where that says, too; uses its core in the same way.
+/// Like nginx: listens where its configuration says, if the file to serve is in the configured
+/// root. Uses CPU time in the same way.
 const NGINX_SCRIPT: &str = "#!/bin/sh\nroot=$(/bin/sed -n 's/.* root \\(.*\\);/\\1/p' \"$4\")\n: >\"$0.$$.runs\"\n\
     [ -s \"$root/4k\" ] || { echo nothing to serve >&2; exit 1; }\n\
     ANNULUS echo --listen $(/bin/sed -n 's/.* listen \\([0-9.:]*\\).*;/\\1/p' \"$4\") &\n\
     while /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
 
-/// Listens where its configuration says; uses its core in the same way.
+/// Like redis-server: listens where its configuration says. Uses CPU time in the same way.
 const REDIS_SERVER_SCRIPT: &str = "#!/bin/sh\n: >\"$0.$$.runs\"\n\
     ANNULUS echo --listen 127.0.0.1:$(/bin/sed -n 's/^port //p' \"$1\") &\n\
     while /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
 
-/// Returns once every server has run so often that it used its core for some hundredths of a second, in which the kernel counts, however busy
-/// the core is.
+/// Ends once every server has touched its file 25 times, and so has used measurable CPU time,
+/// however busy the core is.
 const LOAD_SLICE: &str = "n=0; marks=$(echo \"${0%/*}\"/../*/*.runs)\nwhile [ $n -lt 25 ]; do n=$((n + 1)); /bin/rm -f $marks\n\
     for mark in $marks; do process=${mark%.runs}\n\
     while ! [ -e $mark ] && kill -0 ${process##*.} 2>/dev/null; do /bin/sleep 0.01; done; done; done\n";
 
-/// Notes its arguments, and prints a table, as redis-benchmark does.
+/// Records its arguments and prints a table like redis-benchmark.
 const REDIS_BENCHMARK_SCRIPT: &str = "#!/bin/sh\necho \"$*\" >>\"$0.starts\"\nSLICE\n\
     echo '\"test\",\"rps\",\"avg_latency_ms\",\"p50_latency_ms\",\"p99_latency_ms\"'\n\
     echo '\"GET key:0\",\"50000.00\",\"0.03\",\"0.02\",\"0.09\"'\n";
 
-/// Echoes where its configuration says, if that names a target.
+/// Like haproxy: listens where its configuration says, if that has a target, but echoes.
 const HAPROXY_SCRIPT: &str = "#!/bin/sh\n[ $(/bin/sed -n 's/.*server target 127.0.0.1:\\(.*\\)/\\1/p' \"$2\") -gt 0 ] || exit 1\n\
     exec ANNULUS echo --listen $(/bin/sed -n 's/.* bind \\([0-9.:]*\\).*/\\1/p' \"$2\")\n";
 
-/// Answers as wrk does by the script of the lab.
+/// Prints what wrk prints with the lab's script.
 const WRK_SCRIPT: &str = "#!/bin/sh\ncase \"$*\" in *' http://127.0.0.1:'*/) ;; *' http://127.0.0.1:'*/4k) ;; *) exit 1;; esac\n\
     SLICE\n echo measured 1000 50000 30 20 90 95 0 0\n";
 
-/// A directory with peers and clients, removed when dropped.
+/// A directory with fake peers and clients, removed when dropped.
 struct FakeInstallation(PathBuf);
 
 impl FakeInstallation {
@@ -78,7 +79,7 @@ impl FakeInstallation {
         program(&self.0.join("tools/peers").join(configuration), &text);
     }
 
-    /// `annulus bench`, with nothing installed but what is in the directory.
+    /// Returns the command `annulus bench`, which finds only the programs in the directory.
     fn bench(&self, arguments: &str) -> Command {
         let mut bench = Command::new(ANNULUS);
         bench.arg("bench").args(arguments.split(' ')).args(["--out", "out"]);
@@ -86,13 +87,13 @@ impl FakeInstallation {
         bench
     }
 
-    /// The report of a run.
+    /// Reads the report of a run.
     fn report(&self, name: &str) -> Value {
         let text = fs::read_to_string(self.0.join("out").join(name).with_extension("json"));
         serde_json::from_str(&text.unwrap()).unwrap()
     }
 
-    /// The arguments of each process of a program, in the order in which they were started.
+    /// Returns the arguments of each process of a program, in the order of their start.
     fn starts(&self, program: &str) -> Vec<String> {
         let noted = fs::read_to_string(self.0.join(format!("{program}.starts"))).unwrap();
         noted.lines().map(str::to_owned).collect()
@@ -132,7 +133,7 @@ fn servers_are_compared_under_the_installed_clients() {
         assert_eq!(reported, [20_000.0, 30.0, 20.0, 90.0, 95.0].map(Some), "{row}");
         assert!(figure("cpu_us") > Some(0.0) && figure("syscalls").is_none(), "{row}");
     }
-    // Each server, and the control, has one process for four rounds, and another for the fifth.
+    // Each server and the control have one process for four rounds, and another for the fifth.
     assert_eq!(installation.starts("servers/tokio"), ["0 http1"; 4]);
     assert_eq!(installation.starts("servers/annulus"), ["0 http1 uring"; 2]);
 }
@@ -171,7 +172,7 @@ fn store_benchmark_sends_as_many_requests_as_fit_the_slice() {
     let figure = |metric: &str| row["figures"][metric]["value"].as_f64();
     let reported = ["rate", "mean_us", "p50_us", "p99_us"].map(figure);
     assert_eq!(reported, [50_000.0, 30.0, 20.0, 90.0].map(Some), "{row}");
-    // For the server and the control: the values, a short run, the slice.
+    // For the server and for the control: setting the values, a short run, the slice.
     let starts = installation.starts("installed/redis-benchmark");
     let ends = ["-P 1 -n 1 -e --csv MSET key:0 VXK", "-P 16 -n 16000 -e", "-P 16 -n 50000 -e"];
     for (start, end) in starts.iter().zip(ends.iter().chain(&ends)) {
@@ -185,7 +186,7 @@ fn proxies_are_measured_under_our_load_and_at_a_rate() {
     let installation = FakeInstallation::new("proxy");
     installation.install("haproxy", HAPROXY_SCRIPT);
     installation.configure("haproxy/tuned.cfg");
-    // Only the configuration of the first names what it leads to.
+    // Only the first configuration contains a target of its own.
     for load in ["proxy --only haproxy,/128b-1x*", "overload --only haproxy,epoll,/rate-50x*"] {
         let arguments = format!("{load} --rounds 1");
         program(

@@ -1,4 +1,5 @@
-//! `bench` with servers of a command line or of a file: what a reader would type, and what can be wrong with it.
+//! `annulus bench` with servers from a command line or a file, and everything that can be wrong
+//! with them.
 
 use crate::common::{ANNULUS, Finished, OwnLock, Server, finish, has_python};
 use rustix::process::{Pid, test_kill_process};
@@ -7,10 +8,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A load that is a program.
+/// The option for a load that is a program.
 const LOAD_COMMAND: &str = "--load-command";
 
-/// A directory, removed when dropped.
+/// A test's directory, removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -27,7 +28,7 @@ impl Directory {
         path.display().to_string()
     }
 
-    /// `annulus bench` with short slices; the results are in `results`.
+    /// Runs `annulus bench` with two rounds; the results are in `results`.
     fn run(&self, arguments: &[&str]) -> Finished {
         let mut run = Command::new(ANNULUS);
         run.args(["bench"]).args(arguments).current_dir(&self.0).own_lock();
@@ -35,12 +36,12 @@ impl Directory {
         finish(&mut run)
     }
 
-    /// As [`run`](Self::run), of servers.
+    /// Like [`run`](Self::run), but with options for servers and short slices.
     fn compare(&self, arguments: &[&str]) -> Finished {
         self.run(&[arguments, &["--seconds", "0.1", "--start-timeout", "20", "--verbose"]].concat())
     }
 
-    /// The lines of a file, of which there may be none.
+    /// Returns the lines of a file, or none if it does not exist.
     fn lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.0.join(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -53,7 +54,7 @@ impl Drop for Directory {
     }
 }
 
-/// A server that echoes, with further options.
+/// Returns the command of an echo server with these options.
 fn echo(listen: &str, options: &str) -> String {
     format!("'{ANNULUS}' echo --listen {listen} {options}")
 }
@@ -81,7 +82,7 @@ fn two_server_commands_are_compared_under_our_load() {
         &["tcp × 1 connection × depth 1", "4 connections", "one (control)", "CPU ÷ one"],
     );
     assert!(directory.0.join("results/one+two.jsonl").exists(), "{finished:?}");
-    // Another command is not answered with these results, and nothing starts for it.
+    // A different command must not reuse these results, and must not be started.
     let trace = format!("sh -c 'touch started; exec {}'", second.replace('\'', ""));
     let other = directory.compare(&[&[first, &*trace], &load[..], &names].concat());
     other.fails_with(
@@ -104,16 +105,16 @@ fn running_server_is_compared_with_one_whose_port_is_looked_up() {
     assert_table(&finished, &[&address, "annulus", "CPU"]);
     let pinned = "runs already, so nothing is pinned to a core";
     assert!(finished.stderr.contains(pinned), "{finished:?}");
-    // Names keep what follows a dot: another port has another file.
+    // Names keep what follows a dot, so another port has another file.
     let name = format!("results/{}+annulus.jsonl", address.replace(':', "-"));
     assert!(directory.0.join(&name).exists(), "{name}: {finished:?}");
     assert!(!finished.stderr.contains("not known"), "{finished:?}");
-    // It is another user's end.
+    // The bench must not have ended the running server.
     let stopped = running.stop();
     assert_eq!(stopped.code, Some(0), "{stopped:?}");
 }
 
-/// A server that takes longer to answer than a load is tried out.
+/// A server that takes longer to answer than the trial of a load lasts.
 const SLOW_SERVER: &str = "import socket, sys, threading, time
 def serve(s):
     while True:
@@ -145,7 +146,7 @@ fn a_server_at_a_path_is_compared_with_one_at_a_port() {
     let load = ["--load", "{address} -l 64", "--name", "path", "--name", "port"];
     let finished = directory.compare(&[&[&*at, &echo("127.0.0.1:0", "")][..], &load].concat());
     assert_table(&finished, &["path (control)", "port", "CPU"]);
-    assert!(!finished.stderr.contains("not known"), "its process is found: {finished:?}");
+    assert!(!finished.stderr.contains("not known"), "its process was not found: {finished:?}");
     let refused = ["--load", "tcp://127.0.0.1:{port}"];
     directory.run(&[&[&*at], &refused[..]].concat()).fails_with(2, &["{path} the path alone"]);
     drop(running);
@@ -157,7 +158,7 @@ fn server_that_dies_under_a_load_command_costs_one_slice() {
     let server = "echo $$ >>pids\necho $$ >$1.pid\nANNULUS echo --listen 127.0.0.1:$1 &\n\
         while :; do sleep 0.01; done\n";
     let server = directory.write("server", server);
-    // The third run is the first slice: two servers were tried out.
+    // The third run is the first slice, after a trial of both servers.
     let load = "echo run >>runs\n[ $(wc -l <runs) != 3 ] || { kill -9 $(cat $1.pid); exit 3; }\n\
         sleep 0.05\necho did 1000 a second in 1 s, p99 3 ms\n";
     let load = directory.write("load", load);
@@ -175,9 +176,9 @@ fn server_that_dies_under_a_load_command_costs_one_slice() {
     assert_eq!(finished.code, Some(1), "{finished:?}");
     assert!(finished.stdout.contains("1,000") && finished.stdout.contains("3,000"), "{finished:?}");
     assert!(finished.stdout.contains("ended (signal: 9 (SIGKILL))"), "{finished:?}");
-    // The server, its control, and the one in place of the one that died.
+    // The server, its control, and the replacement of the one that died.
     assert_eq!(directory.lines("pids").len(), 3);
-    assert!(directory.lines("runs").len() >= 6, "each is tried out, and measured twice");
+    assert!(directory.lines("runs").len() >= 6, "fewer runs than a trial and two slices for each");
     for pid in directory.lines("pids") {
         let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
         assert!(test_kill_process(pid).is_err(), "{pid:?} is left");
@@ -194,7 +195,7 @@ fn a_server_that_prints_without_end_is_measured() {
     assert_table(&finished, &["sh (control)"]);
 }
 
-/// Runs a server that cannot be measured; the reason must be printed before the first round.
+/// Asserts that a server cannot be measured, and that the reason is printed before the first round.
 #[track_caller]
 fn refused(directory: &Directory, server: &str, arguments: &[&str], parts: &[&str]) {
     let usual = ["--start-timeout", "20"];
@@ -302,7 +303,7 @@ fn wrong_usage_names_the_option() {
         ),
         (
             &[server, "--load", "tcp://{address}", "--name", "a", "--name", "b"],
-            &["2 times --name, and there are 1 servers"],
+            &["--name is given 2 times for 1 servers"],
         ),
         (&[server, "--load", "tcp://{address}", "--connections", "0"], &["connections 0"]),
         (&["10.0.0.1:80", "--load", "tcp://127.0.0.1:{port}"], &["write {address}"]),
@@ -310,7 +311,7 @@ fn wrong_usage_names_the_option() {
             &["http://127.0.0.1:80/", "--load", "tcp://{address}"],
             &["is not a server: give its address"],
         ),
-        (&[server], &["'sleep 1 {port}' is a server, and nothing loads it: add --load"]),
+        (&[server], &["'sleep 1 {port}' is a server without a load: add --load"]),
         (&["nop", "--port", "80"], &["--port does nothing without --load or --load-command"]),
     ] {
         let finished = directory.run(arguments);

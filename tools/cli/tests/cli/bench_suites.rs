@@ -1,4 +1,4 @@
-//! Results that are kept: small suites, a run that is resumed, errors.
+//! `annulus bench` with small suites: kept results, resumed runs, comparisons of runs, errors.
 
 use crate::common::{ANNULUS, Finished, OwnLock, annulus, drivers, finish};
 use annulus_lab::results::Results;
@@ -14,7 +14,7 @@ machine = ["paper"]
 commands = []
 "#;
 
-/// A suite with files.
+/// A table for a file suite.
 const FILE_TABLE: &str = r#"kind = "file"
     [[table]]
     title = "a table"
@@ -24,7 +24,7 @@ const FILE_TABLE: &str = r#"kind = "file"
     columns = [{ name = "CPU", figure = "cpu_seconds" }, { name = "real", figure = "real_seconds" }]
     rows = [{ name = "fibers", servers = ["tasks"] }, { name = "other", servers = ["threads"] }]"#;
 
-/// A directory of its own for a test, with a file of a suite; removed when dropped.
+/// A test's directory with a suite file, removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -36,7 +36,7 @@ impl Directory {
         Directory(directory)
     }
 
-    /// The command `annulus bench` within the directory.
+    /// Returns the command `annulus bench` with these arguments, run in the directory.
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(ANNULUS);
         command.args(["bench"]).args(args).current_dir(&self.0).own_lock();
@@ -58,7 +58,7 @@ impl Drop for Directory {
     }
 }
 
-/// Runs a suite with this text from a directory of its own; its report, too, if it was measured.
+/// Runs a suite in its own directory; also returns its report if it was measured.
 fn suite(test: &str, text: &str, args: &[&str]) -> (Finished, Option<Value>) {
     let directory = Directory::new(test, text);
     let finished = directory.run(&[&["small.toml", "--out", "out"], args].concat());
@@ -113,7 +113,7 @@ fn build_builds_peers_or_leaves_them_out_and_shows_failures() {
     assert_eq!(finished.code, Some(1), "{finished:?}");
     assert!(finished.stdout.contains("    x.c:1: first\n    x.c:2: second\n"), "{finished:?}");
     assert!(finished.stderr.contains("did not build: broken"), "{finished:?}");
-    build(&["rust"]).fails_with(2, &["no peer 'rust': there are broken, good, lacks"]);
+    build(&["rust"]).fails_with(2, &["unknown peer 'rust': known peers are broken, good, lacks"]);
 }
 
 #[test]
@@ -121,7 +121,8 @@ fn error_for_an_unknown_name_lists_all_names() {
     annulus(["bench", "nope"]).fails_with(2, &["'nope'", "bench-echo, fibers", "http"]);
     annulus(["bench"]).fails_with(2, &["NAME", "--help"]);
     annulus(["bench", "nop", "nop"]).fails_with(2, &["'nop' is given twice"]);
-    annulus(["bench", "all", "nop"]).fails_with(2, &["all nop: all and quick stand alone"]);
+    annulus(["bench", "all", "nop"])
+        .fails_with(2, &["all nop: give all or quick without other names"]);
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn echo_suite_prints_measured_and_published_figures() {
         ]"#;
     let (finished, report) = suite("echo", text, &["--rounds", "3", "--quick"]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
-    // The widths of the columns depend on the figures.
+    // Column widths depend on the figures.
     let words = finished.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         "a table, requests/s clients 1 2 a thread each published 1,234 – threads ",
@@ -278,7 +279,7 @@ fn truncated_run_resumes_and_a_finished_one_is_left_alone() {
     assert_eq!(first.code, Some(0), "{first:?}");
     let path = directory.0.join("out/small.jsonl");
     let whole = fs::read_to_string(&path).unwrap();
-    // The last line is missing, and the line before has half a slice.
+    // Removes the last line, and cuts the line before it.
     let lines: Vec<&str> = whole.lines().collect();
     let kept = lines[..lines.len() - 2].join("\n") + "\n" + &lines[lines.len() - 2][..30];
     fs::write(&path, kept).unwrap();
@@ -290,7 +291,7 @@ fn truncated_run_resumes_and_a_finished_one_is_left_alone() {
     let third = nop(&["--out", "out"]);
     assert_eq!((third.code, third.stdout.as_str()), (Some(0), ""), "{third:?}");
     assert!(third.stderr.contains("is finished: remove it to measure again"), "{third:?}");
-    // Another command is not answered with its results.
+    // Different options must not reuse its results.
     let other = nop(&["--out", "out", "--seed", "2"]);
     other.fails_with(
         2,
@@ -324,7 +325,7 @@ fn file_that_is_not_a_results_file_is_not_overwritten() {
     assert_eq!(fs::read_to_string(directory.0.join("out/small.jsonl")).unwrap(), "{}\n");
 }
 
-/// A file of results with the times of a contender, by its index, multiplied.
+/// Returns a results file with all times of one contender multiplied.
 fn scale_times(text: &str, contender: u64, times: f64) -> String {
     let line = |line: &str| {
         let mut value: Value = serde_json::from_str(line).unwrap();
@@ -346,10 +347,10 @@ fn slower_run_is_worse_and_fails_the_exit_status() {
     let finished = directory.run(&["small.toml", "--rounds", "12", "--out", "old"]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
     let old = fs::read_to_string(directory.0.join("old/small.jsonl")).unwrap();
-    // Far more than a noisy machine moves between the halves of a run.
+    // Far more than the noise between the halves of a run.
     for (name, times) in [("worse", 20.0), ("better", 0.05)] {
         fs::create_dir(directory.0.join(name)).unwrap();
-        // The contenders are tasks, threads and the control, which is like the first.
+        // Contender 1 is threads; 0 is tasks, and 2 the control.
         fs::write(directory.0.join(name).join("small.jsonl"), scale_times(&old, 1, times)).unwrap();
     }
     let compare = |args: &[&str]| {
@@ -374,7 +375,7 @@ fn slower_run_is_worse_and_fails_the_exit_status() {
         of.next().unwrap()["verdict"].clone()
     };
     assert_eq!(verdict("threads"), "better");
-    // The values are equal; whether their spread lets that be said is the machine's matter.
+    // The values are equal; whether the verdict is decided depends on the noise of the machine.
     assert!(verdict("tasks") == "same" || verdict("tasks") == "undecided", "{better:?}");
 }
 
@@ -389,7 +390,7 @@ fn incomparable_runs_are_usage_errors() {
         finish(command.args(["bench", "compare"]).args(args).current_dir(&directory.0))
     };
     compare(&["empty", "empty"]).fails_with(2, &["no .jsonl file of the same name"]);
-    compare(&["empty", "other.jsonl"]).fails_with(2, &["name two files, or two directories"]);
+    compare(&["empty", "other.jsonl"]).fails_with(2, &["give two files, or two directories"]);
     compare(&["other.jsonl", "other.jsonl"]).fails_with(2, &["other.jsonl", "line 1"]);
     compare(&["none.jsonl", "none.jsonl"]).fails_with(2, &["cannot read none.jsonl"]);
     compare(&["empty"]).fails_with(2, &["NEW"]);

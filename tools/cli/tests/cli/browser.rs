@@ -1,4 +1,4 @@
-//! Pages in a browser without a screen.
+//! Checks pages in a headless browser.
 
 use serde_json::Value;
 use std::fs;
@@ -6,12 +6,13 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Asserts of a page in frames of two widths, and as it is printed, that it is not wider than they are, that it has so many charts, that each has
-/// something in view, in colour, and that the browser has nothing to say.
+/// Opens a page in frames of two widths and as it is printed. Asserts that it fits the width, that
+/// it has this many charts, that each chart shows something in colour, and that the browser logs
+/// nothing.
 pub(crate) fn check(browser: &str, directory: &Path, html: &str, charts: usize) {
     let wrapper = directory.join("frames.html");
     let escaped = html.replace('&', "&amp;").replace('"', "&quot;");
-    // Print is laid out as on a screen of the width of a sheet.
+    // The print layout is shown on a screen as wide as a sheet of paper.
     let printed = escaped.replace("@media screen and", "@media print and");
     let printed = printed.replace("@media print {", "@media screen {");
     fs::write(&wrapper, FRAMES_PAGE.replace("PAGE", &escaped).replace("PRINT", &printed)).unwrap();
@@ -19,14 +20,14 @@ pub(crate) fn check(browser: &str, directory: &Path, html: &str, charts: usize) 
     let [stdout, stderr] =
         [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(status.success(), "{status}: {stderr}");
-    // One line on the console, from here, shows that another would be seen.
+    // The one console line from the frames page proves that other lines would be seen.
     let console: Vec<&str> = stderr.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(console.len() == 1 && console[0].contains("checked"), "{console:?}");
     let found = stdout.split_once("<pre>").and_then(|(_, rest)| rest.split_once("</pre>"));
     let found = found.unwrap_or_else(|| panic!("no findings in {stdout}: {stderr}")).0;
     let found: Value =
         serde_json::from_str(found).unwrap_or_else(|error| panic!("{error}: {found}"));
-    assert_eq!(found["703"]["cut"], 0, "on paper nothing can be scrolled: {found}");
+    assert_eq!(found["703"]["cut"], 0, "something is cut off on paper: {found}");
     for width in ["360", "703", "1200"] {
         let frame = &found[width];
         assert_eq!(frame["overflow"], 0, "wider than {width} pixels: {found}");
@@ -37,7 +38,8 @@ pub(crate) fn check(browser: &str, directory: &Path, html: &str, charts: usize) 
     }
 }
 
-/// The page in frames. A mark counts if it has an extent and a colour.
+/// A page that shows the tested page in frames and reports what it measures. A mark counts if it
+/// has an extent; `colourless` counts marks without a colour.
 const FRAMES_PAGE: &str = r#"<!DOCTYPE html><body><pre></pre>
 <iframe width="360" height="800" style="border:0" srcdoc="PAGE"></iframe>
 <iframe width="703" height="800" style="border:0" srcdoc="PRINT"></iframe>
@@ -65,7 +67,8 @@ addEventListener("load", () => {
 });
 </script>"#;
 
-/// Without a screen, as root, and with little shared memory; the page it ends with is printed.
+/// Options for running without a screen, as root, and with little shared memory. The final page is
+/// printed.
 const HEADLESS_OPTIONS: [&str; 6] = [
     "--headless",
     "--no-sandbox",
@@ -75,9 +78,11 @@ const HEADLESS_OPTIONS: [&str; 6] = [
     "--dump-dom",
 ];
 
-/// The name of a browser that is there. If there is none, `test` is skipped, with a line past the capture of its output.
+/// Returns the name of an installed browser. Without one, prints that `test` is skipped; the line
+/// bypasses output capture.
 pub(crate) fn find(test: &str) -> Option<&'static str> {
-    // One that is installed may still not start, as in a container that forbids what it needs.
+    // An installed browser may still fail to start, for example in a container that denies it
+    // system calls.
     let starts = |name: &&str| {
         let mut command = Command::new("timeout");
         command.args(["60", name]).args(HEADLESS_OPTIONS).arg("about:blank").stdin(Stdio::null());
@@ -93,7 +98,7 @@ pub(crate) fn find(test: &str) -> Option<&'static str> {
     found
 }
 
-/// Opens a file, and prints what it has become.
+/// Opens a file in the browser, which prints the resulting page.
 fn open(browser: &str, directory: &Path, file: &Path) -> Output {
     let mut command = Command::new("timeout");
     command.args(["120", browser]).args(HEADLESS_OPTIONS);

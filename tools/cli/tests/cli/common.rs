@@ -1,4 +1,4 @@
-//! Running the binary to its end, or as a server.
+//! Helpers that run the binary to its end or as a server.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -29,7 +29,7 @@ impl Finished {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 
-    /// Asserts a single line on standard error with all of these parts, and this exit status.
+    /// Asserts this exit status, and a single line on standard error that contains all parts.
     #[track_caller]
     pub(crate) fn fails_with(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -46,7 +46,7 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
     try_finish(command).unwrap()
 }
 
-/// Runs a command to its end; fails if it cannot be started.
+/// Like [`finish`], but returns an error if the command cannot be started.
 pub(crate) fn try_finish(command: &mut Command) -> io::Result<Finished> {
     command.stdin(Stdio::null()).output().map(finished)
 }
@@ -60,7 +60,7 @@ fn finished(output: Output) -> Finished {
     }
 }
 
-/// An address of the loopback, with a port that was free a moment ago, and that no other test uses.
+/// Returns a loopback address that no other test uses, with a port that was free a moment ago.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT_ADDRESS: AtomicU8 = AtomicU8::new(0);
     let number = NEXT_ADDRESS.fetch_add(1, Ordering::Relaxed);
@@ -69,7 +69,7 @@ pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind(own).unwrap().local_addr().unwrap()
 }
 
-/// Gives jobs to one of our contenders; returns its exit status, its answers, and its error output.
+/// Gives jobs to one of our contenders; returns its exit status, answers and error output.
 pub(crate) fn run_contender(
     bench: &str,
     contender: &str,
@@ -79,14 +79,14 @@ pub(crate) fn run_contender(
     command.args(["contender", bench, contender]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A contender that ends at once reads nothing.
+    // Fails if the contender has already ended.
     let _ = child.stdin.take().unwrap().write_all(jobs.as_bytes());
     let Finished { code, stdout, stderr } = finished(child.wait_with_output().unwrap());
     (code, stdout, stderr)
 }
 
-/// Whether Python is available. If not, `test` is skipped, with a note past the capture of its output. In CI the test
-/// fails instead.
+/// Returns true if Python is available. Without it, prints that `test` is skipped (bypassing output
+/// capture), or fails the test in CI.
 pub(crate) fn has_python(test: &str) -> bool {
     let found = Command::new("python3").arg("--version").output();
     let found = found.is_ok_and(|output| output.status.success());
@@ -103,17 +103,18 @@ pub(crate) fn annulus<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Fin
     finish(Command::new(ANNULUS).args(args))
 }
 
-/// annulus with one system call denied by a seccomp filter, with this errno.
+/// Returns a command for annulus in which a seccomp filter denies one system call with this errno.
 #[allow(unsafe_code)]
 pub(crate) fn denied(args: &[&str], call: libc::c_long, errno: i32) -> Command {
     let mut command = Command::new(ANNULUS);
     command.args(args);
-    // SAFETY: between fork and exec only prctl is called, which is async-signal-safe, and nothing is allocated.
+    // SAFETY: between fork and exec only prctl is called, which is async-signal-safe, and nothing
+    // is allocated.
     unsafe { command.pre_exec(move || deny(call, errno)) };
     command
 }
 
-/// Installs a filter: load the call's number; the errno if it is that one, else allow.
+/// Installs a filter that returns the errno for one call number and allows the rest.
 #[allow(unsafe_code)]
 fn deny(call: libc::c_long, errno: i32) -> io::Result<()> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -136,12 +137,12 @@ fn deny(call: libc::c_long, errno: i32) -> io::Result<()> {
     })
 }
 
-/// The drivers that an echo server can run on here, and threads.
+/// Returns the drivers that an echo server can run on here, and `threads`.
 pub(crate) fn drivers() -> Vec<&'static str> {
     [runtime_drivers(), vec!["threads"]].concat()
 }
 
-/// Every driver of the runtime that works on this machine.
+/// Returns every driver of the runtime that works on this machine.
 pub(crate) fn runtime_drivers() -> Vec<&'static str> {
     let mut drivers = vec!["auto", "epoll"];
     match annulus(["doctor", "--require", "uring"]).code {
@@ -151,7 +152,7 @@ pub(crate) fn runtime_drivers() -> Vec<&'static str> {
     drivers
 }
 
-/// A lock for the measurements of one test only, independent of other measurements on the machine.
+/// Gives a command its own bench lock, independent of other measurements on the machine.
 pub(crate) trait OwnLock {
     fn own_lock(&mut self) -> &mut Self;
 }
@@ -166,7 +167,8 @@ impl OwnLock for Command {
     }
 }
 
-/// Every way to serve that works on this machine, as arguments: each driver, and several workers.
+/// Returns every way to serve that works on this machine, as arguments: each driver, and several
+/// workers.
 pub(crate) fn serving_modes() -> Vec<Vec<&'static str>> {
     let drivers = drivers();
     let alone = drivers.iter().map(|driver| vec!["--driver", driver]);
@@ -193,7 +195,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it on a free port, and waits for the announcement.
+    /// Starts the server on a free port and waits for its announcement.
     pub(crate) fn start(args: &[&str]) -> Server {
         Server::spawn(Command::new(ANNULUS).args(["echo", "--listen", "127.0.0.1:0"]).args(args))
     }
@@ -216,7 +218,7 @@ impl Server {
         Pid::from_child(&self.child)
     }
 
-    /// The next line on its standard error.
+    /// Returns the next line on its standard error.
     pub(crate) fn next_line(&mut self) -> String {
         let mut line = String::new();
         self.stderr.read_line(&mut line).unwrap();
@@ -233,7 +235,7 @@ impl Server {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits until the server ends.
     pub(crate) fn wait(mut self) -> Finished {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
@@ -241,7 +243,7 @@ impl Server {
         Finished { code: self.child.wait().unwrap().code(), stdout, stderr }
     }
 
-    /// Sends SIGTERM, and waits for its end.
+    /// Sends SIGTERM and waits until the server ends.
     pub(crate) fn stop(self) -> Finished {
         self.signal(Signal::TERM);
         self.wait()
@@ -250,13 +252,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // After `wait` there is no process to kill, which is an error here.
+        // Fails after `wait`, when no process is left to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Sends bytes, and asserts that they are echoed.
+/// Sends bytes and asserts that they are echoed.
 #[track_caller]
 pub(crate) fn round_trip(stream: &mut TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).unwrap();
@@ -265,12 +267,12 @@ pub(crate) fn round_trip(stream: &mut TcpStream, bytes: &[u8]) {
     assert!(back == bytes, "{} bytes came back changed", bytes.len());
 }
 
-/// Bytes without a short period.
+/// Returns bytes without a short period.
 pub(crate) fn noise(count: usize) -> Vec<u8> {
     (0..count as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-/// A directory for the files of a test; removed at the end.
+/// A directory for the files of a test, removed when dropped.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
@@ -288,7 +290,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Left behind if a test has failed to remove it, which is no failure of the code.
+        // A directory that cannot be removed is not a failure of the tested code.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

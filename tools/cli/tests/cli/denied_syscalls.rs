@@ -1,9 +1,9 @@
-//! A server that is denied one system call, for each of those that it makes: it either serves anyway, or names the
-//! denied call and ends before the announcement. It never hangs, spins, or announces itself without serving.
-//!
-//! Not included are the calls without which no program reaches its `main` (those of the loader, libc and the start of
-//! the standard library: `mmap`, `mprotect`, `openat`, `read`, `close`, `poll`, `rt_sigaction` and the like), and
-//! `rt_sigreturn` and `futex`, without which no signal handler returns and libc ends the process at the first wait.
+//! Denies a server each system call that it makes, one at a time. The server either serves anyway,
+//! or names the denied call and ends before its announcement. It never hangs, spins, or announces
+//! itself without serving. Calls without which no program reaches its `main` are not included
+//! (`mmap`, `mprotect`, `openat`, `read`, `close`, `poll`, `rt_sigaction` and the like, used by the
+//! loader, libc and the start of the standard library). Neither are `rt_sigreturn`, without which
+//! no signal handler returns, and `futex`, without which libc ends the process at the first wait.
 
 use crate::common::{PATIENCE, Server, denied, drivers, finish, free_address, round_trip};
 use annulus_load::clock;
@@ -12,17 +12,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::net::TcpStream;
 use std::process::Stdio;
 
-/// The outcome.
+/// What a server does when it is denied a call.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
     Serves,
-    /// Ends with status 1 and a line that contains this.
+    /// Ends with status 1 and a line that contains this text.
     Refuses(&'static str),
 }
 
 use Outcome::{Refuses, Serves};
 
-/// Calls, with the outcome of denying each to a server on uring, on epoll and on threads.
+/// Calls, each with its outcome for a server on uring, on epoll and on threads.
 const DENIED_CALLS: [(&str, c_long, [Outcome; 3]); 36] = [
     ("accept4", libc::SYS_accept4, [Serves, Serves, Refuses("accept4: ")]),
     ("bind", libc::SYS_bind, [Refuses("bind: "); 3]),
@@ -85,7 +85,8 @@ fn server_that_is_denied_a_call_serves_or_names_the_call() {
                 Refuses(part) => {
                     let finished = finish(&mut denied(&args, call, libc::EPERM));
                     finished.fails_with(1, &[part, "seccomp"]);
-                    // The port requires no privilege, and no cause is reported twice.
+                    // The advice about privileged ports must not appear, and each cause is reported
+                    // once.
                     assert!(!finished.stderr.contains("1024"), "{finished:?}");
                     assert_eq!(
                         finished.stderr.matches("(os error").count(),
@@ -98,12 +99,12 @@ fn server_that_is_denied_a_call_serves_or_names_the_call() {
     }
 }
 
-/// How often the message contains the error: for a thread that does not end there is none.
+/// Returns how often the message contains an OS error: not at all if a thread does not end.
 fn errno_count(call: &str) -> usize {
     usize::from(call != "exit")
 }
 
-/// It serves, does not spin, and ends on a signal.
+/// Asserts that the server serves, does not spin, and ends on a signal.
 fn assert_serves(server: Server) {
     for turn in 0..3 {
         round_trip(&mut server.connect(), &[turn; 1000]);
@@ -115,7 +116,7 @@ fn assert_serves(server: Server) {
     assert!(stats["counters"]["enters"].as_u64().is_none_or(|enters| enters < 200), "{stats}");
 }
 
-/// `write` is denied: the announcement is lost, and it serves anyway.
+/// With `write` denied, the announcement is lost.
 #[test]
 fn server_that_may_not_write_serves_without_an_announcement() {
     for driver in drivers() {
@@ -138,7 +139,7 @@ fn server_that_may_not_write_serves_without_an_announcement() {
     }
 }
 
-/// The driver that `auto` chooses.
+/// With a denied ring, `auto` chooses epoll.
 #[test]
 fn auto_driver_falls_back_when_the_ring_is_denied() {
     for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {

@@ -1,9 +1,10 @@
-//! `annulus doctor`, and every command if io_uring is blocked: it says which driver runs, and why (invariant 16).
+//! `annulus doctor`, and other commands while io_uring is blocked: they report which driver runs
+//! and why (invariant 16).
 
 use crate::common::{Finished, Server, annulus, denied, finish, round_trip};
 use std::process::Command;
 
-/// A command in which `io_uring_setup` fails with EPERM, as in most containers.
+/// Returns a command in which `io_uring_setup` fails with EPERM, as in most containers.
 fn without_io_uring(args: &[&str]) -> Command {
     denied(args, libc::SYS_io_uring_setup, libc::EPERM)
 }
@@ -39,7 +40,11 @@ fn doctor_without_io_uring_reports_epoll_and_why() {
     for part in ["not available", "driver       epoll: ", "seccomp", "missing      io_uring"] {
         assert!(finished.stdout.contains(part), "'{part}' is not in:\n{}", finished.stdout);
     }
-    assert!(!finished.stdout.contains("advice"), "both polls are io_uring's:\n{}", finished.stdout);
+    assert!(
+        !finished.stdout.contains("advice"),
+        "busy polling requires io_uring:\n{}",
+        finished.stdout
+    );
     let finished = run_without_io_uring(&["doctor", "--require", "uring"]);
     assert_eq!(finished.code, Some(1), "{finished:?}");
     assert_eq!(finished.stderr.matches("Operation not permitted").count(), 1, "{finished:?}");

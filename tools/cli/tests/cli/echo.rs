@@ -1,4 +1,4 @@
-//! `annulus echo` with clients that share no code with it, on every driver.
+//! `annulus echo` on every driver, with clients that share no code with it.
 
 use crate::common::{
     ANNULUS, PATIENCE, Server, annulus, drivers, finish, has_python, noise, round_trip,
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Runs a check on a fresh server of each driver, and on one of several workers.
+/// Runs a check on a new server for each driver, and on servers with several workers.
 fn on_every_driver(args: &[&str], check: impl Fn(&Server)) {
     for way in serving_modes() {
         println!("{way:?}");
@@ -121,7 +121,7 @@ fn connection_above_the_limit_waits_until_another_closes() {
         round_trip(&mut two, b"two");
         let mut three = server.connect();
         three.write_all(b"three").unwrap();
-        // The server is busy with the others for as long as the third would need.
+        // By then, the server would have answered the third connection if it had accepted it.
         (0..200).for_each(|_| round_trip(&mut one, b"one again"));
         three.set_nonblocking(true).unwrap();
         let early = three.read(&mut [0; 5]);
@@ -148,7 +148,7 @@ fn idle_connection_is_closed_and_active_one_stays_open() {
             assert_eq!(error.kind(), ErrorKind::WouldBlock);
             let began = std::mem::replace(&mut last, clock::now());
             if let Err(error) = try_round_trip(&mut busy) {
-                // On a busy machine the active connection has been idle, too.
+                // On a busy machine, the active connection may also have been idle for too long.
                 assert!(clock::now() - began >= limit, "{error}");
                 busy = server.connect();
             }
@@ -156,7 +156,7 @@ fn idle_connection_is_closed_and_active_one_stays_open() {
     });
 }
 
-/// Sends a few bytes, which come back unless the connection is closed.
+/// Sends a few bytes and reads them back; fails if the connection has been closed.
 fn try_round_trip(stream: &mut TcpStream) -> io::Result<()> {
     let mut back = [0; 4];
     stream.write_all(b"tick").and_then(|()| stream.read_exact(&mut back))?;
@@ -300,8 +300,8 @@ fn busy_polling_server_serves_and_invalid_values_are_usage_errors() {
     annulus(["echo", "--busy-poll=50", "--driver", "threads"]).fails_with(2, &["--driver threads"]);
 }
 
-/// A runtime reserves addresses for its receive buffers. They count against a limit on addresses although they use no
-/// memory.
+/// A runtime reserves address space for its receive buffers. It counts against `ulimit -v` although
+/// it uses no memory.
 #[test]
 fn address_space_limit_leaves_fewer_buffers_and_is_reported() {
     let limited = |more: &str| {
@@ -314,7 +314,7 @@ fn address_space_limit_leaves_fewer_buffers_and_is_reported() {
         for more in ["", "--workers 2", "--listen udp://127.0.0.1:0"] {
             let mut server = Server::spawn(&mut limited(&format!("--driver {driver} {more}")));
             let warning = server.next_line();
-            for part in ["receive buffers a worker, not 1024", "ulimit -v", "--recv-buffers"] {
+            for part in ["receive buffers per worker, not 1024", "ulimit -v", "--recv-buffers"] {
                 assert!(warning.contains(part), "no {part} in {warning}");
             }
             round_trip(&mut server.connect(), &noise(1 << 20));
@@ -338,7 +338,7 @@ fn unknown_ipv6_zone_is_named() {
     annulus(["echo", "--listen", nowhere]).fails_with(1, &["is 'nowhere' an interface", "ip link"]);
 }
 
-/// A link-local address needs its zone. The interface is in a namespace of the test.
+/// A link-local address requires its zone. The interface is in the test's own namespace.
 #[test]
 fn link_local_address_is_served_and_loaded() {
     let script = r#"
@@ -355,21 +355,21 @@ fn link_local_address_is_served_and_loaded() {
     match try_finish(command) {
         Ok(finished) if finished.code == Some(0) => {}
         Ok(finished) if finished.code == Some(77) || finished.stderr.starts_with("unshare:") => {
-            println!("skipped: no network namespace of its own: {finished:?}");
+            println!("skipped: cannot create a network namespace: {finished:?}");
         }
         Ok(finished) => panic!("{finished:?}"),
         Err(error) => println!("skipped: no unshare: {error}"),
     }
 }
 
-/// Lowers or raises a limit of a running server.
+/// Sets a soft limit of a running server; returns the previous one.
 fn limit(server: &Server, resource: Resource, soft: Option<u64>) -> Option<u64> {
     // The server inherited the hard limit.
     let maximum = getrlimit(resource).maximum;
     prlimit(Some(server.pid()), resource, Rlimit { current: soft, maximum }).unwrap().current
 }
 
-/// If descriptors are short, a new connection waits, and the others continue.
+/// When descriptors are short, a new connection waits, and the rest continue.
 #[test]
 fn threads_server_survives_a_shortage_of_descriptors() {
     let server = Server::start(&["--driver", "threads", "--stats", "-"]);
@@ -387,7 +387,7 @@ fn threads_server_survives_a_shortage_of_descriptors() {
     let mut back = [0; 5];
     three.read_exact(&mut back).unwrap();
     assert_eq!(&back, b"three");
-    // A shortage that ends and comes back.
+    // The shortage ends and returns.
     let mut four = server.connect();
     four.write_all(b"4").unwrap();
     drop(three);
@@ -408,7 +408,7 @@ fn shortage_of_descriptors_is_printed_once() {
         for _ in 0..2 {
             let clients: Vec<TcpStream> = (0..40).map(|_| server.connect()).collect();
             clients.iter().for_each(|mut client| client.write_all(b"x").unwrap());
-            // In order, so that each that is closed leaves its descriptor to one that waits.
+            // In order, so that each closed client frees a descriptor for a waiting one.
             for mut client in clients {
                 client.read_exact(&mut [0]).unwrap();
             }
@@ -419,8 +419,8 @@ fn shortage_of_descriptors_is_printed_once() {
     }
 }
 
-/// If no thread can be started for a connection, it is closed, and the others continue. The stack of a thread takes
-/// addresses.
+/// When no thread can be started for a connection, it is closed, and the rest continue. The limit
+/// of the address space prevents the stack of another thread.
 #[test]
 fn threads_server_survives_a_thread_that_cannot_be_started() {
     let server = Server::start(&["--driver", "threads"]);
@@ -443,7 +443,7 @@ fn threads_server_survives_a_thread_that_cannot_be_started() {
 
 #[test]
 fn sighup_drains_and_sigusr1_ends_nothing() {
-    // Under `nohup` the signal is ignored, and so it is by the server.
+    // Under `nohup` SIGHUP is ignored, and the server inherits that.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
     let ignores_hangup = u64::from_str_radix(ignored, 16).unwrap() & 1 == 1;

@@ -1,5 +1,5 @@
-//! The end of `annulus echo`: what is in flight is answered within the shutdown timeout, and a second signal does not
-//! wait.
+//! The shutdown of `annulus echo`: what is in flight is answered within the shutdown timeout, and a
+//! second signal ends the server at once.
 
 use crate::common::{Server, noise, round_trip, serving_modes};
 use annulus_load::clock;
@@ -9,10 +9,11 @@ use std::net::TcpStream;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often to look whether it still accepts: to connect all the time would take the CPU from its end.
+/// How often to check whether the server still accepts. Connecting in a tight loop would take CPU
+/// time from its shutdown.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Writes without reading until the server has ended, so that more is always in flight than it can send.
+/// Writes without reading until the server ends, so that more is always in flight than it can send.
 fn flood(server: &Server) -> JoinHandle<()> {
     let mut stream = server.connect();
     round_trip(&mut stream, b"hello");
@@ -48,7 +49,7 @@ fn idle_connections_do_not_delay_the_end() {
         let finished = server.stop();
         assert_eq!(finished.code, Some(0), "{way:?}");
         for mut stream in streams {
-            assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "{way:?}: more than was asked for");
+            assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "{way:?}: unexpected bytes");
         }
     }
 }
@@ -83,7 +84,7 @@ fn client_that_does_not_read_delays_the_end_by_the_shutdown_timeout_only() {
         assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{way:?}");
         assert!(
             clock::now() - signalled >= Duration::from_millis(300),
-            "{way:?}: no waiting at all"
+            "{way:?}: the server did not wait for the client"
         );
         writing.join().unwrap();
     }

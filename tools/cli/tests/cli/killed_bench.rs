@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The child processes of all threads of this process.
+/// Returns the child processes of all threads of a process.
 fn children_of(parent: Pid) -> Vec<Pid> {
     let tasks = format!("/proc/{}/task", parent.as_raw_nonzero());
     let Ok(tasks) = std::fs::read_dir(tasks) else { return Vec::new() };
@@ -20,7 +20,7 @@ fn children_of(parent: Pid) -> Vec<Pid> {
     lists.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
-/// Waits until a process has this many children; returns handles of them.
+/// Waits until a process has this many children; returns their pidfds.
 fn await_children(parent: &mut Child, count: usize) -> Vec<OwnedFd> {
     let deadline = clock::now() + PATIENCE;
     loop {
@@ -41,14 +41,14 @@ fn await_end(process: &OwnedFd) {
     assert_eq!(ready, 1, "a child outlives its bench");
 }
 
-/// Starts a bench whose first slice takes longer than the test waits, kills it once its children run, and waits for
-/// their end.
+/// Starts a bench whose first slice takes longer than the test waits, kills it once its children
+/// run, and waits until they have ended.
 fn kill_bench(bench: &[&str], children: usize, signal: Signal) {
     let mut command = Command::new(ANNULUS);
     command.arg("bench").args(bench).args(["--seconds", "600"]).own_lock();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut bench = command.spawn().unwrap();
-    // The shell that ends what contenders have started is another child.
+    // One more child is the shell that ends what contenders have started.
     let children = await_children(&mut bench, children + 1);
     let pid = Pid::from_child(&bench);
     // SIGQUIT would write a core file.
@@ -58,8 +58,8 @@ fn kill_bench(bench: &[&str], children: usize, signal: Signal) {
     children.iter().for_each(await_end);
 }
 
-/// Whether this process ignores a signal, and so do its children: shells without job control ignore SIGQUIT in
-/// background processes.
+/// Returns true if this process, and so its children, ignores a signal: shells without job control
+/// ignore SIGQUIT in background processes.
 fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -83,7 +83,7 @@ fn servers_of_a_killed_bench_end_with_it() {
     }
 }
 
-/// Slices that take some milliseconds each.
+/// A suite whose slices take a few milliseconds each.
 const FILE_SUITE: &str = r#"
     title = "small"
     document = "none"
@@ -108,7 +108,7 @@ fn await_lines(path: &Path, count: usize, bench_process: &mut Child) {
     }
 }
 
-/// A directory with the suite.
+/// Creates a directory with the suite.
 fn directory(test: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-{test}"));
     let _ = std::fs::remove_dir_all(&directory);
@@ -117,13 +117,13 @@ fn directory(test: &str) -> PathBuf {
     directory
 }
 
-/// A limit on the length of files does the same as a full disk.
+/// A limit on the size of files has the same effect as a full disk.
 #[test]
 fn full_disk_ends_the_bench_which_resumes_once_there_is_room() {
     let directory = directory("full");
     let run = |limit: &str| {
         let mut command = Command::new("/bin/sh");
-        // In units of 512 bytes. Beyond it a write fails, since the signal is ignored.
+        // In units of 512 bytes. Beyond the limit a write fails, because the signal is ignored.
         command.args([
             "-c",
             &format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\""),
@@ -138,7 +138,7 @@ fn full_disk_ends_the_bench_which_resumes_once_there_is_room() {
         &["cannot write out/small.jsonl", "free space", "--out to resume", "os error"],
     );
     let path = directory.join("out/small.jsonl");
-    assert_eq!(std::fs::metadata(&path).unwrap().len(), 24 * 512, "up to the limit");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 24 * 512, "not written up to the limit");
     let part = Results::read(&path).unwrap();
     assert!((1..120).contains(&part.record().slices().len()) && !part.is_finished());
     let rest = run("unlimited");
@@ -146,7 +146,7 @@ fn full_disk_ends_the_bench_which_resumes_once_there_is_room() {
     let all = Results::read(&path).unwrap();
     assert_eq!((all.record().slices().len(), all.is_finished()), (120, true));
     let left = std::fs::read_dir(&directory).unwrap().count();
-    assert_eq!(left, 2, "the suite and the results, and no files of the contenders");
+    assert_eq!(left, 2, "files of the contenders are left");
     std::fs::remove_dir_all(directory).unwrap();
 }
 
@@ -179,14 +179,14 @@ fn killed_bench_leaves_no_process_and_resumes_where_it_stopped() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// A server whose child serves, and has another one in a session of its own.
+/// A server with a child that serves, and another child in its own session.
 const FORKING_SERVER: &str = "setsid sleep 1000 & other=$!
 ANNULUS echo --listen 127.0.0.1:$1 &
 echo $$ $! $other >>pids
 wait
 ";
 
-/// The scratch directories of labs.
+/// Counts the scratch directories of benches.
 fn scratch_directories(directory: &Path) -> usize {
     let entries = std::fs::read_dir(directory).unwrap().flatten();
     entries
@@ -215,21 +215,17 @@ fn killed_and_interrupted_bench_ends_descendants_of_servers_and_resumes() {
         let pids = pids.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap());
         let alive: Vec<OwnedFd> =
             pids.filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()).collect();
-        assert!(alive.len() >= 3, "a server and its children");
+        assert!(alive.len() >= 3, "a server or a child is missing");
         kill_process(Pid::from_child(&bench_process), signal).unwrap();
         assert_eq!(bench_process.wait().unwrap().code(), status);
         alive.iter().for_each(await_end);
         let part = Results::read(&path).unwrap();
         assert!(!part.is_finished() && part.record().slices().len() >= 3);
         kept.extend(part.record().slices().clone());
-        assert_eq!(
-            scratch_directories(&directory),
-            left,
-            "what {signal:?} leaves, the next run removes"
-        );
+        assert_eq!(scratch_directories(&directory), left, "scratch directories after {signal:?}");
     }
     let rest = finish(&mut run());
-    // A slice in which a busy machine answers nothing fails.
+    // On a busy machine, a slice may fail because nothing was answered.
     assert!(matches!(rest.code, Some(0 | 1 | 3)), "{rest:?}");
     assert!(rest.stdout.contains("interrupted 2 times and resumed"), "{rest:?}");
     let all = Results::read(&path).unwrap();

@@ -1,4 +1,4 @@
-//! `annulus load`: its figures, and its errors about faulty servers.
+//! `annulus load`: its figures, and its errors with faulty servers.
 
 use crate::common::Scratch;
 use crate::common::{
@@ -11,7 +11,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A server with a blocking thread per connection; it ends with the process of the test.
+/// Starts a server with a blocking thread per connection, which runs until the test process ends.
 fn serve(talk: fn(TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -24,7 +24,7 @@ fn serve(talk: fn(TcpStream)) -> SocketAddr {
     address
 }
 
-/// Answers each read with the bytes that `change` returns.
+/// Answers each read with the received bytes, modified by `change`.
 fn answer(mut stream: TcpStream, change: impl Fn(&mut Vec<u8>)) {
     let mut buffer = vec![0; 65_536];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -46,7 +46,8 @@ fn load_only(address: SocketAddr, args: &[&str]) -> Finished {
     annulus(short.iter().chain(args))
 }
 
-/// Three clients with a faulty server: exit status 1, with the kind named and counted, as text and as JSON.
+/// Runs three clients with a faulty server. Asserts exit status 1, and the kind of failure in the
+/// message and counted in the JSON.
 #[track_caller]
 fn assert_failure_kind(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     let address = serve(talk);
@@ -55,7 +56,7 @@ fn assert_failure_kind(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     let json = finished.json();
     assert!(json["errors"][kind].as_u64().is_some_and(|count| count >= 1), "{json}");
     let timeout = args.get(1).unwrap_or(&"5");
-    // A directory of its own: tests run beside one another in one process.
+    // Its own directory, because tests run in parallel in one process.
     let scratch = Scratch::new(&format!("load-once-{}", address.port()));
     let file = scratch.path("load.toml");
     let text = format!(
@@ -88,7 +89,7 @@ fn json_has_the_documented_keys() {
         assert_eq!(json["errors"].as_object().unwrap().len(), 0);
         assert!(json["client_cpu_share"].as_f64().unwrap() > 0.0);
         assert_eq!((&json["format"], &json["version"]), (&"annulus-load".into(), &1.into()));
-        // A percentile is null without enough samples for it.
+        // A percentile without enough samples is null.
         let names = ["min", "p50", "p90", "p99", "p99.9", "p99.99", "p99.999", "max"];
         let latency = names.iter().filter_map(|name| json["latency_us"][name].as_f64());
         let latency: Vec<f64> = latency.collect();
@@ -124,7 +125,8 @@ fn pipeline_and_rate_are_recorded() {
         (json["run"]["pipeline"].as_u64(), json["run"]["rate"].as_f64()),
         (Some(16), Some(RATE))
     );
-    // As many as were due, after a halt more in the measured time than the rate says.
+    // At most as many as were due since the start: after a stall, the measured time may have more
+    // than the rate.
     let due = RATE * (clock::now() - began).as_secs_f64() + 4.0;
     assert!(json["responses"].as_f64().unwrap() <= due, "{due} were due: {json}");
 }
@@ -173,7 +175,7 @@ fn json_goes_to_a_file() {
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(finished.code, Some(0), "{finished:?}");
-    assert!(finished.stdout.contains("requests/s"), "the table is still there: {finished:?}");
+    assert!(finished.stdout.contains("requests/s"), "the table is missing: {finished:?}");
     assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["responses"].is_u64());
 }
 
@@ -254,7 +256,7 @@ fn per_connection_reports_times_with_and_without_connect() {
     assert!(json["service_us"]["mean"].as_f64() < json["latency_us"]["mean"].as_f64(), "{json}");
 }
 
-/// Clients connect again and again until the end; nothing waits for a server that does not come back.
+/// Clients reconnect until the end of the run, which does not wait for the server to return.
 #[test]
 fn vanished_server_is_counted_and_the_run_ends_on_time() {
     let (server, scratch) = (Server::start(&[]), Scratch::new("load-gone"));
@@ -278,7 +280,7 @@ fn vanished_server_is_counted_and_the_run_ends_on_time() {
     assert!(warnings.contains("connections failed, or could not be made again, "), "{warnings}");
 }
 
-/// The server takes 20 ms for each reply, so that two clients get 100 a second.
+/// The server takes 20 ms for each reply, so two clients get 100 per second.
 #[test]
 fn unreachable_rate_is_a_warning_and_invalid_rates_are_refused() {
     let address = serve(|mut stream| {
@@ -320,14 +322,16 @@ fn per_connection_reports_failures() {
     per_connection(&["--threads", "0"]).fails_with(2, &["0", "1..=256"]);
 }
 
-/// The first reply arrives during the warm-up, and the next message is due after a thousand seconds.
+/// The first reply arrives during the warm-up, and the next message is due a thousand seconds
+/// later.
 #[test]
 fn run_without_a_response_fails() {
     let server = Server::start(&[]);
     let rare = ["-c", "1", "--rate", "0.001", "--warm-up", "1"];
     for driver in runtime_drivers() {
         let finished = load_only(server.address, &[&rare[..], &["--driver", driver]].concat());
-        finished.fails_with(1, &["no response came from", &server.address.to_string(), "longer"]);
+        finished
+            .fails_with(1, &["no response arrived from", &server.address.to_string(), "longer"]);
         let json = finished.json();
         assert_eq!((&json["responses"], &json["interrupted"]), (&0.into(), &false.into()));
         assert_eq!(json["warnings"][0], "no response arrived within the measured time");

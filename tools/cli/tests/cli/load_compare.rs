@@ -6,7 +6,7 @@ use annulus_load::recording::{Recording, RunInfo};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Five runs, whose latencies are as long as `factor` says.
+/// Writes five runs, with latencies multiplied by `factor`.
 fn runs(directory: &Path, name: &str, factor: f64) -> Vec<PathBuf> {
     let seed = name.bytes().map(u64::from).sum::<u64>();
     let run = |n| write(directory, &format!("{name}{n}.json"), &recording(seed + n, factor));
@@ -47,7 +47,7 @@ fn only_runs_that_differ_are_called_different() {
     );
     assert_eq!(json["files"][1].as_array().map(Vec::len), Some(5));
 
-    // The other way round it is better.
+    // With the sides swapped, B is better.
     let better = compare(&slower, &before, &["--fail-if", "worse"]);
     assert_eq!(better.code, Some(0), "{better:?}");
 }
@@ -79,9 +79,9 @@ fn incomparable_recordings_are_refused() {
     let refused = |args: &[&str], code, parts: &[&str]| {
         annulus(["load", "compare"].iter().chain(args)).fails_with(code, parts);
     };
-    refused(&[&good], 2, &["without --with two recordings", "names 1"]);
-    refused(&[&good, &other, &good], 2, &["names 3", "--with"]);
-    refused(&[&good, &good, "--with", &other], 2, &["named twice in A"]);
+    refused(&[&good], 2, &["without --with two recordings", "not 1"]);
+    refused(&[&good, &other, &good], 2, &["not 3", "--with"]);
+    refused(&[&good, &good, "--with", &other], 2, &["given twice in A"]);
     refused(&[&good, &empty], 1, &["empty.json", "run 1 of B measured nothing"]);
     refused(&[&good, &text], 1, &["text.json", "not a recording of annulus load"]);
     refused(&[&good, "nothing.json"], 1, &["nothing.json", "No such file"]);
@@ -91,5 +91,5 @@ fn incomparable_recordings_are_refused() {
         &["the margin of -1 % is out of range", "use 0 to 1000 %"],
     );
     refused(&[&good, &other, "--json", &other], 2, &["other.json", "write to another file"]);
-    assert!(Recording::open(&other).is_ok(), "it was written over");
+    assert!(Recording::open(&other).is_ok(), "the input was overwritten");
 }

@@ -1,4 +1,5 @@
-//! `annulus load` and signals: the figures so far are printed and marked, and the exit status names the signal.
+//! `annulus load` and signals: the results so far are printed and marked, and the exit status
+//! corresponds to the signal.
 
 use crate::common::{ANNULUS, Finished, PATIENCE, runtime_drivers};
 use annulus_load::clock;
@@ -10,10 +11,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Replies before a test sends its signal; usually the load measures by then.
+/// The number of replies before a test sends its signal. Usually the load is measuring by then.
 const MIN_REPLIES: u64 = 200;
 
-/// A run of an hour.
+/// Starts a load that would run for an hour.
 fn start(args: &[&str]) -> Child {
     let mut command = Command::new(ANNULUS);
     command.arg("load").args(args).args(["--json", "-"]);
@@ -31,7 +32,7 @@ fn end_with(child: Child, signal: Signal) -> Finished {
     }
 }
 
-/// A TCP echo server that counts its replies, or never replies.
+/// Starts a TCP server that counts received messages, and echoes them if `answers`.
 fn tcp_server(answers: bool) -> (String, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -56,7 +57,7 @@ fn echo(mut stream: TcpStream, answers: bool, count: &AtomicU64) {
     }
 }
 
-/// The same with datagrams.
+/// Like [`tcp_server`], but with datagrams.
 fn udp_server(answers: bool) -> (String, Arc<AtomicU64>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = format!("udp://{}", socket.local_addr().unwrap());
@@ -83,7 +84,7 @@ fn await_count(count: &AtomicU64, enough: u64, load: &mut Child) {
     }
 }
 
-/// Every workload: its arguments, and whether it uses datagrams.
+/// Returns every workload: its arguments, and whether it uses datagrams.
 fn workloads() -> Vec<(Vec<&'static str>, bool)> {
     let long = ["-t", "1h", "--warm-up", "0", "-c", "2"];
     let tasks = runtime_drivers().into_iter();
@@ -94,7 +95,7 @@ fn workloads() -> Vec<(Vec<&'static str>, bool)> {
     workloads
 }
 
-/// Interrupts a run after this many replies; returns its report.
+/// Interrupts a run after this many replies and returns its report.
 fn interrupt(
     way: &[&str],
     datagrams: bool,
@@ -124,11 +125,11 @@ fn interrupted_load_prints_results_so_far_and_exits_with_the_signals_status() {
     let ignored = is_in_mask("SigIgn", std::process::id(), Signal::HUP);
     let signals = if ignored { &signals[..2] } else { &signals };
     if ignored {
-        println!("skipped: SIGHUP is ignored here, and so by the load");
+        println!("skipped: SIGHUP is ignored here, and the load inherits that");
     }
     for (way, datagrams) in workloads() {
         for &signal in signals {
-            // Replies before the load measures do not count, and no event says when it does.
+            // Replies before the measured time do not count, and no event tells when it starts.
             let has_some = |enough| {
                 let json = interrupt(&way, datagrams, enough, signal);
                 json["responses"].as_u64() > Some(0) && json["seconds"].as_f64() > Some(0.0)
@@ -154,7 +155,7 @@ fn table_of_an_interrupted_load_says_so() {
     assert_eq!(finished.code, Some(130));
 }
 
-/// Without the signal, the load would wait until the reply time-out.
+/// Without the signal, the load would wait until the reply timeout.
 #[test]
 fn silent_server_does_not_delay_the_interrupt() {
     for (way, datagrams) in workloads() {
@@ -168,8 +169,8 @@ fn silent_server_does_not_delay_the_interrupt() {
     }
 }
 
-/// Whether a signal is in one of the masks of a process in `/proc`: `SigCgt` if it is handled, `SigIgn` if it is
-/// ignored.
+/// Returns true if a signal is in a mask of a process in `/proc`: `SigCgt` for handled signals,
+/// `SigIgn` for ignored ones.
 fn is_in_mask(mask: &str, process: u32, signal: Signal) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix(mask)?.strip_prefix(':')).unwrap();
@@ -177,7 +178,7 @@ fn is_in_mask(mask: &str, process: u32, signal: Signal) -> bool {
     mask & (1 << (signal.as_raw() - 1)) != 0
 }
 
-/// Connects block, as the listener's queue is full.
+/// Connects block because the listener's queue is full.
 #[test]
 fn load_interrupted_while_connecting_has_measured_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! The line that a terminal shows of a load while it lasts.
+//! The progress line of a load on a terminal.
 
 use crate::common::{ANNULUS, Server, finish, try_finish};
 use std::io::{self, Write};
@@ -15,14 +15,14 @@ fn terminal_shows_progress_and_then_the_results() {
     let options = "-c 2 -t 2 --warm-up 0 --interval 0.1";
     let parts = ["p99 ", "failed 0", "s left"];
     let load = format!("'{ANNULUS}' load -a {} {options}", server.address);
-    // The load has a terminal for all of its output, standard error included.
+    // `script` gives the load a terminal for all of its output, including standard error.
     let shown =
         finish(Command::new("script").args(["-qec", &load, "/dev/null"]).env("TERM", "xterm"));
     assert_eq!(shown.code, Some(0), "{shown:?}");
     for part in parts {
         assert!(shown.stdout.contains(part), "{part:?} is not shown: {shown:?}");
     }
-    // The view goes away, and the results stay.
+    // The progress line is removed, and the results follow.
     let (_, rest) = shown.stdout.rsplit_once(parts[2]).unwrap();
     assert!(rest.contains("requests/s") && rest.contains("errors"), "{rest}");
 }

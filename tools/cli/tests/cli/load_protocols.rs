@@ -1,4 +1,5 @@
-//! `annulus load` and servers of other protocols: programs of the system, which are skipped if they are missing, and a server of the test.
+//! `annulus load` with other protocols: installed programs (tests are skipped without them) and a
+//! server of the test.
 
 use crate::common::{Finished, annulus, free_address};
 use std::io::{self, BufRead, BufReader, Write};
@@ -6,15 +7,15 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A program of the system as a server; killed when dropped.
+/// An installed program that runs as a server, killed when dropped.
 struct SystemServer {
     child: Child,
     directory: PathBuf,
 }
 
 impl SystemServer {
-    /// Starts it in a directory of its own, and waits until it accepts connections. If it is missing, the test is skipped, with a note past
-    /// the capture of its output.
+    /// Starts the program in its own directory and waits until it accepts connections. If it is
+    /// missing, prints that the test is skipped, bypassing output capture.
     fn start(
         name: &str,
         package: &str,
@@ -29,7 +30,7 @@ impl SystemServer {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // Debian has some of these where only root looks.
+        // Debian installs some of these in directories that are only in root's PATH.
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
         let Ok(child) = command.spawn() else {
@@ -54,21 +55,22 @@ impl Drop for SystemServer {
     }
 }
 
-/// Runs a short load, for longer and longer until there is a response: a busy machine may need more than one window.
+/// Runs a short load, and doubles its duration until a response arrives: a busy machine may need
+/// longer.
 fn load(args: &[&str]) -> Finished {
     let mut duration = 0.2;
     loop {
         let time = duration.to_string();
         let common = ["load", "-c", "3", "-t", &time, "--warm-up", "0.05", "--json", "-"];
         let finished = annulus(common.iter().chain(args));
-        if !finished.stderr.contains("no response came") {
+        if !finished.stderr.contains("no response arrived") {
             return finished;
         }
         duration *= 2.0;
     }
 }
 
-/// The outcomes of a load that succeeds.
+/// Runs a load that must succeed, and returns its kinds of outcomes.
 #[track_caller]
 fn outcomes(args: &[&str]) -> Vec<String> {
     let finished = load(args);
@@ -77,8 +79,8 @@ fn outcomes(args: &[&str]) -> Vec<String> {
     outcomes.as_object().unwrap().keys().cloned().collect()
 }
 
-/// nginx with a file of 128 bytes; `listen` is added to what it listens on, and may name `$ROOT`, its directory, which has a certificate for
-/// localhost.
+/// Starts nginx with a file of 128 bytes. `listen` is appended to its listen directive; in it,
+/// `$ROOT` is its directory, which has a certificate for localhost.
 fn nginx(address: SocketAddr, listen: &str) -> Option<SystemServer> {
     SystemServer::start("nginx", "nginx-light", address, |directory| {
         let root = directory.display();
@@ -100,7 +102,8 @@ fn nginx(address: SocketAddr, listen: &str) -> Option<SystemServer> {
     })
 }
 
-/// nginx ends a connection of HTTP/2 after so many requests, and ignores those that come behind: they are sent again.
+/// Makes nginx end an HTTP/2 connection after 50 requests and ignore later ones, which the load
+/// sends again.
 const NGINX_GOAWAY: &str = "keepalive_requests 50";
 
 #[test]
@@ -135,7 +138,7 @@ fn nginx_is_measured_over_http2_without_tls() {
         assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{more:?}: {finished:?}");
         let json = finished.json();
         assert_eq!((&json["failed"], &json["errors"]), (&0.into(), &serde_json::json!({})));
-        assert!(json["reconnects"].as_u64() > Some(0), "{more:?}: connections end: {json}");
+        assert!(json["reconnects"].as_u64() > Some(0), "{more:?}: no connection ended: {json}");
     }
 }
 
@@ -146,7 +149,7 @@ fn nginx_is_measured_over_http() {
     let url = |path: &str| format!("http://{address}{path}");
     assert_eq!(outcomes(&[&url("/small")]), ["2xx"]);
     assert_eq!(outcomes(&[&url("/small"), "-X", "HEAD", "--pipeline", "4"]), ["2xx"]);
-    // A reply that refuses is a result; a run with no other fails.
+    // A refusal is a result, but a run with nothing else fails.
     let missing = load(&["-a", &url("/missing{n}"), "--rate", "2000"]);
     missing.fails_with(1, &["every reply", "is a refusal (4xx ", "; HTTP/1.1 404 Not Found)"]);
     let json = missing.json();
@@ -159,7 +162,7 @@ fn nginx_is_measured_over_http() {
     assert_eq!(json["classes"], serde_json::json!(["GET /small", "GET /missing"]));
     assert_eq!(json["by_class"][1]["outcomes"]["4xx"], json["by_class"][1]["responses"]);
     let close = [&url("/small"), "-H", "Connection: close"];
-    assert_eq!(outcomes(&close), ["2xx"], "connections are replaced");
+    assert_eq!(outcomes(&close), ["2xx"], "closed connections were not replaced");
 }
 
 #[test]
@@ -181,7 +184,7 @@ fn redis_is_measured_as_a_script() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
 }
 
-/// Answers each line with `reply`.
+/// Starts a server that sends `reply` for each empty line and each `ping`.
 fn serve(reply: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -190,7 +193,7 @@ fn serve(reply: &'static [u8]) -> String {
             let mut stream = stream.unwrap();
             std::thread::spawn(move || {
                 let lines = BufReader::new(stream.try_clone().unwrap()).lines();
-                // A head is answered once: at the empty line that ends it.
+                // A request head is answered once, at the empty line that ends it.
                 for line in lines.map_while(Result::ok) {
                     if (line.is_empty() || line == "ping") && stream.write_all(reply).is_err() {
                         return;

@@ -1,4 +1,4 @@
-//! The files that `annulus load` leaves behind: the recording of a run.
+//! The recordings that `annulus load` writes.
 
 use crate::common::Scratch;
 use crate::common::{ANNULUS, Finished, Server, annulus, free_address, runtime_drivers};
@@ -48,7 +48,7 @@ fn every_load_mode_is_recorded() {
     }
 }
 
-/// Datagrams, and a connection per message: the recording and a comparison.
+/// Records and compares runs with datagrams, and with a connection per message.
 #[test]
 fn datagram_and_per_connection_runs_are_recorded_and_comparable() {
     let mut command = Command::new(ANNULUS);
@@ -57,7 +57,7 @@ fn datagram_and_per_connection_runs_are_recorded_and_comparable() {
     let (_, udp) = server.ready.split_once(", udp://").unwrap();
     let udp = format!("udp://{}", udp.split(' ').next().unwrap());
     let tcp = server.address.to_string();
-    // None is given up, however slow the machine.
+    // Long enough that no datagram is given up on a slow machine.
     let datagrams = ["load", &udp, "--pipeline", "4", "--reply-timeout", "30s"];
     let connections = ["load", &tcp, "--per-connection"];
     for (name, way) in [("udp", &datagrams[..]), ("per-connection", &connections)] {

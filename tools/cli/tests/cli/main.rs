@@ -1,4 +1,5 @@
-//! The annulus command from outside: a child process, its sockets, signals, output and exit status.
+//! Tests the annulus command from outside: as a child process, with its sockets, signals, output
+//! and exit status.
 
 mod bench_pages;
 mod bench_programs;

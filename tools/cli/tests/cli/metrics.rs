@@ -1,4 +1,4 @@
-//! `annulus echo --metrics`, with a raw client, and the list of tasks at SIGUSR1.
+//! `annulus echo --metrics` with a raw client, and the list of tasks at SIGUSR1.
 
 use crate::common::{PATIENCE, Server, annulus, round_trip, serving_modes};
 use rustix::process::Signal;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// Every way to serve that has a runtime, with the metrics at a free port.
+/// Starts a server for every mode that has a runtime, with metrics on a free port.
 fn metrics_servers() -> impl Iterator<Item = (Vec<&'static str>, Server, String)> {
     let serving_modes = serving_modes().into_iter().filter(|way| !way.contains(&"threads"));
     serving_modes.map(|way| {
@@ -19,7 +19,7 @@ fn metrics_servers() -> impl Iterator<Item = (Vec<&'static str>, Server, String)
     })
 }
 
-/// Sends these bytes, and reads the answer to its end: its status line, its headers, its body.
+/// Sends these bytes and reads the whole answer; returns its status line, headers and body.
 fn ask(address: &str, request: &[u8]) -> (String, String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -31,7 +31,7 @@ fn ask(address: &str, request: &[u8]) -> (String, String, String) {
     (status.into(), headers.to_lowercase(), body.into())
 }
 
-/// The value of each sample, with its labels.
+/// Returns the samples by name with labels.
 fn samples(body: &str) -> BTreeMap<&str, f64> {
     let mut samples = BTreeMap::new();
     for line in body.lines() {
@@ -62,10 +62,10 @@ fn metrics_of_all_workers_are_served() {
             shards.sum()
         };
         assert_eq!(sum("annulus_up"), f64::from(workers), "{way:?}");
-        // The client, and the one that asks.
+        // The client, and the connection of this request.
         assert_eq!(sum("annulus_streams"), 2.0, "{way:?}: {body}");
         assert!(sum("annulus_turns_total") >= 2.0 && sum("annulus_enters_total") >= 1.0);
-        assert!(sum("annulus_turn_seconds_count") >= 1.0, "turns are measured: {body}");
+        assert!(sum("annulus_turn_seconds_count") >= 1.0, "turns are not measured: {body}");
         assert_eq!(server.stop().code, Some(0), "{way:?}");
     }
 }
@@ -117,17 +117,17 @@ fn invalid_requests_are_refused_and_the_next_is_answered() {
 #[test]
 fn silent_and_endless_clients_do_not_block_other_requests() {
     let (_, server, address) = metrics_servers().next().unwrap();
-    // More than are served at once.
+    // More than the limit of connections.
     let silent: Vec<_> = (0..300).map(|_| TcpStream::connect(&address).unwrap()).collect();
     // A head that arrives byte by byte, and is never complete.
     let mut slow = TcpStream::connect(&address).unwrap();
     b"GET /metrics".iter().for_each(|byte| slow.write_all(&[*byte]).unwrap());
-    // A request without end is cut off.
+    // A request without an end is cut off.
     let mut endless = TcpStream::connect(&address).unwrap();
     while endless.write_all(&[b'a'; 4096]).is_ok() {}
     let (status, _, _) = ask(&address, b"GET /metrics HTTP/1.1\r\n\r\n");
     assert_eq!(status, "HTTP/1.1 200 OK");
-    // The end does not wait for them.
+    // Stopping does not wait for them.
     assert_eq!(server.stop().code, Some(0));
     drop((silent, slow));
 }

@@ -1,17 +1,17 @@
-//! Recordings of runs that never were, for what is done with recordings.
+//! Made-up recordings, for tests of what reads recordings.
 
 use annulus_load::recording::{Interval, Latencies, Machine, Recording, RunInfo};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// A directory of the test with this name.
+/// Creates a directory for the test.
 pub(crate) fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
     fs::create_dir_all(&path).unwrap();
     path
 }
 
-/// A run of 30 s, whose latencies are as long as `factor` says.
+/// Returns a run of 30 s with latencies multiplied by `factor`.
 pub(crate) fn recording(seed: u64, factor: f64) -> Recording {
     let mut random = NoiseSource(seed);
     let factor = factor * random.near(1.0);
@@ -63,11 +63,11 @@ pub(crate) fn write(directory: &Path, name: &str, recording: &Recording) -> Path
     path
 }
 
-/// Numbers that look drawn, the same each time.
+/// A pseudo-random sequence, the same each time.
 struct NoiseSource(u64);
 
 impl NoiseSource {
-    /// The value, up to 2 % less or more.
+    /// Returns the value, varied by up to 2 %.
     fn near(&mut self, value: f64) -> f64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

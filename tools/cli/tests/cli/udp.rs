@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::process::Command;
 
-/// A server of TCP and UDP on one driver, and its UDP address.
+/// Starts a server for TCP and UDP; returns it with its UDP address.
 fn start(driver: &str) -> (Server, SocketAddr) {
     start_with(driver, &[])
 }
@@ -20,7 +20,7 @@ fn start_with(driver: &str, more: &[&str]) -> (Server, SocketAddr) {
     let mut command = Command::new(ANNULUS);
     let server =
         Server::spawn(command.arg("echo").args(listens).args(["--driver", driver]).args(more));
-    let (_, udp) = server.ready.split_once(", udp://").expect("both addresses are announced");
+    let (_, udp) = server.ready.split_once(", udp://").expect("the UDP address was not announced");
     let udp = udp.split(' ').next().and_then(|text| text.parse().ok()).expect("an address");
     (server, udp)
 }
@@ -45,7 +45,7 @@ fn tcp_and_udp_are_served_at_once() {
     }
 }
 
-/// A connected socket receives from the address alone that it has asked.
+/// A connected socket receives only from the address to which it is connected.
 #[test]
 fn wildcard_udp_server_answers_from_the_address_the_client_used() {
     for driver in ["auto", "epoll"] {
@@ -79,7 +79,8 @@ fn wildcard_udp_server_answers_from_the_address_the_client_used() {
     }
 }
 
-/// The data that a client sends with segmentation is echoed with the same segments, in order, by any of the tasks.
+/// Data sent with segmentation is echoed in the same segments and in order, whichever task receives
+/// it.
 #[test]
 fn segments_are_echoed_as_sent() {
     for driver in ["auto", "epoll"] {
@@ -137,8 +138,9 @@ fn load_counts_every_datagram() {
     finished.fails_with(1, &["connect refused", &udp.to_string()]);
 }
 
-/// Binds the address of a server that was killed: nothing else gets the port, and what comes is refused, since the socket is connected.
-/// The kernel ends a ring, and closes what its operations use, after the end of the process.
+/// Binds the address of a killed server, so that nothing else gets the port. The socket is
+/// connected to itself, so datagrams of others are refused. Retries, because the kernel closes the
+/// sockets of a ring only some time after the process has ended.
 fn bind_when_released(address: SocketAddr) -> UdpSocket {
     let deadline = clock::now() + PATIENCE;
     loop {
@@ -181,7 +183,7 @@ fn forge(source: SocketAddr, to: SocketAddr, bytes: &[u8]) -> Result<(), Errno> 
     }
     datagram.extend(bytes);
     if let (IpAddr::V6(from), IpAddr::V6(to)) = (source.ip(), to.ip()) {
-        // Over IPv4 no source is needed.
+        // Over IPv4, the checksum is optional.
         let pseudo = [&from.octets()[..], &to.octets(), &[0, 0, 0, length as u8, 0, 0, 0, 17]];
         let sum = !ones_sum(&[&pseudo.concat()[..], &datagram].concat());
         datagram[6..8].copy_from_slice(&sum.to_be_bytes());
@@ -197,8 +199,7 @@ fn ones_sum(bytes: &[u8]) -> u16 {
     ((folded & 0xffff) + (folded >> 16)) as u16
 }
 
-/// An answer to a datagram from one of the server's own addresses would be received and answered by the server, without
-/// end.
+/// The server would receive and answer its own answer to such a datagram, and so on forever.
 #[test]
 fn forged_own_source_is_refused_and_counted() {
     let ways: [(&str, &[&str]); 3] = [("auto", &[]), ("epoll", &[]), ("auto", &["--segments"])];

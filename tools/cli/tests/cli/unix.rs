@@ -8,7 +8,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A directory of one test, with a short name: the path of a socket has at most 107 bytes.
+/// A test's directory, with a short path because the path of a socket has at most 107 bytes.
+/// Removed when dropped.
 struct TestDirectory(PathBuf);
 
 impl TestDirectory {
@@ -18,7 +19,7 @@ impl TestDirectory {
         TestDirectory(directory)
     }
 
-    /// A path in the directory.
+    /// Returns a path in the directory.
     fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -38,7 +39,7 @@ fn datagram_address(path: &Path) -> String {
     format!("unix-datagram:{}", path.display())
 }
 
-/// A server on TCP and on `listen`.
+/// Starts a server on TCP and on `listen`.
 fn start(driver: &str, listen: &str) -> Server {
     let listens = ["--listen", "127.0.0.1:0", "--listen", listen];
     Server::spawn(Command::new(ANNULUS).arg("echo").args(listens).args(["--driver", driver]))
@@ -130,11 +131,11 @@ fn datagrams_to_paths_are_echoed_without_loss() {
             let received = socket.recv(&mut back).unwrap();
             assert!(back[..received] == datagram, "{length} bytes came back as {received}");
         }
-        // A socket without a name gets no answer, and the others are not disturbed.
+        // A socket without a name gets no answer, and does not disturb the rest.
         UnixDatagram::unbound().unwrap().send_to(b"x", &path).unwrap();
         let address = datagram_address(&path);
         let load = ["load", &address, "-c", "5", "--pipeline", "4", "-t", "0.5"];
-        // None is given up, however slow the machine.
+        // Long enough that no datagram is given up on a slow machine.
         let patient = ["--warm-up", "0", "--reply-timeout", "30s", "--driver", driver];
         let finished = annulus(load.iter().chain(&patient));
         assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
@@ -181,15 +182,15 @@ fn stale_path_is_reused_and_one_in_use_is_not() {
     echo(&stream_address(&path))
         .fails_with(1, &[&stream_address(&path), "another program listens there"]);
     echo(&datagram_address(&path))
-        .fails_with(1, &["another program listens there, or it is no socket"]);
-    assert!(path.exists(), "a refused server leaves the path alone");
+        .fails_with(1, &["another program listens there, or the path is not a socket"]);
+    assert!(path.exists(), "a refused server removed the path");
     drop(listener);
     let server = start("auto", &stream_address(&path));
     round_trip(&path, b"hello");
     assert_eq!(server.stop().code, Some(0));
     let file = directory.path("file");
     std::fs::write(&file, "precious").unwrap();
-    echo(&stream_address(&file)).fails_with(1, &["it is no socket"]);
+    echo(&stream_address(&file)).fails_with(1, &["the path is not a socket"]);
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
 }
 
@@ -199,7 +200,8 @@ fn invalid_path_is_refused_with_its_limit() {
     annulus(["echo", "--listen", &long]).fails_with(2, &["108 bytes", "1 to 107"]);
     annulus(["load", "-a", &long]).fails_with(2, &["108 bytes", "1 to 107"]);
     let nowhere = "unix:/nowhere/at/all";
-    annulus(["echo", "--listen", nowhere]).fails_with(1, &[nowhere, "no such directory"]);
+    annulus(["echo", "--listen", nowhere])
+        .fails_with(1, &[nowhere, "the directory does not exist"]);
     let threads = ["echo", "--driver", "threads", "--listen", "unix:/x"];
     annulus(threads).fails_with(2, &["--driver threads", "one TCP address"]);
 }
@@ -229,13 +231,13 @@ fn bench_echo_runs_over_unix_sockets() {
     assert_eq!(json["settings"]["bench"], "unix");
     let command = json["settings"]["contenders"][0]["command"].as_array().unwrap();
     let path = command.iter().find_map(|word| word.as_str()?.strip_prefix("unix:")).unwrap();
-    assert!(!Path::new(path).parent().unwrap().exists(), "{path} was removed with its directory");
+    assert!(!Path::new(path).parent().unwrap().exists(), "the directory of {path} was not removed");
     for row in [&json["results"][0], &json["controls"][0]] {
         assert!(row["figures"]["rate"]["value"].as_f64().unwrap() > 0.0, "{row}");
     }
 }
 
-/// A name after an `@` is in no directory.
+/// A name after `@` is not in the file system.
 #[test]
 fn abstract_names_are_served_and_loaded() {
     let name = format!("annulus-test-{}", std::process::id());

@@ -1,4 +1,5 @@
-//! Standard output and standard error that are closed, full, or pipes without a reader: no command panics.
+//! Standard output and standard error that are closed, full, or pipes without a reader. No command
+//! panics.
 
 use crate::common::{ANNULUS, OwnLock, PATIENCE, Server, free_address};
 use annulus_load::clock;
@@ -8,7 +9,7 @@ use std::io::{Read, pipe};
 use std::net::TcpStream;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// The target of a stream.
+/// Where a standard stream goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sink {
     Null,
@@ -29,7 +30,7 @@ impl Sink {
     }
 }
 
-/// A command with these targets. A shell closes a stream.
+/// Returns a command with these targets. A shell closes the streams that must be closed.
 fn annulus(args: &[&str], stdout: Sink, stderr: Sink) -> Command {
     let close =
         |sink, number| if sink == Sink::Closed { format!(" {number}>&-") } else { "".into() };
@@ -44,7 +45,7 @@ fn run(args: &[&str], stdout: Sink, stderr: Sink) -> ExitStatus {
     annulus(args, stdout, stderr).status().unwrap()
 }
 
-/// The commands that print to standard output, in short runs.
+/// Returns short runs of all commands that print to standard output.
 fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
     let timed = "-c 2 -t 0.1 --warm-up 0";
     let lines = [
@@ -80,7 +81,8 @@ fn unwritable_stdout_fails_the_exit_status() {
                 annulus(&line, sink, Sink::Null).stderr(Stdio::piped()).output().unwrap();
             let stderr = String::from_utf8(finished.stderr).unwrap();
             assert_eq!(finished.status.code(), Some(code), "{line:?}, {sink:?}: {stderr}");
-            // A pipe without a reader ends a program silently; a full device is reported in one line.
+            // A pipe without a reader ends a program silently; a full device is reported in one
+            // line.
             let lines = usize::from(sink == Sink::Full);
             assert_eq!(stderr.lines().count(), lines, "{line:?}, {sink:?}: {stderr}");
             assert!(lines == 0 || stderr.contains("cannot write to standard output"), "{stderr}");
@@ -108,7 +110,7 @@ fn unwritable_stderr_does_not_change_the_exit_status() {
     }
 }
 
-/// The announcement is lost, and it serves anyway.
+/// The announcement is lost, but the server serves.
 #[test]
 fn server_that_cannot_announce_itself_serves() {
     for driver in ["auto", "epoll", "threads"] {
@@ -157,7 +159,8 @@ fn unwritable_statistics_fail_the_exit_status() {
     }
 }
 
-/// Standard output is a pipe of one page that another program has made non-blocking, and is read late.
+/// Standard output is a pipe of one page that another program has made non-blocking, and is read
+/// late.
 #[test]
 fn a_nonblocking_standard_output_gets_everything() {
     for line in [&["load", "--help"][..], &["completions", "bash"]] {

@@ -1,8 +1,9 @@
-//! Invariant 20, and help that fits: errors are one line that names the value, the limit and the remedy; the status is 2 for usage, 1 for failures.
+//! Invariant 20: an error is one line with the value, the limit and the remedy; the exit status is
+//! 2 for usage errors and 1 for failures. Help is complete and fits 80 columns.
 
 use crate::common::annulus;
 
-/// Arguments, and what their help must contain, separated by `|`.
+/// Arguments, and the parts that their help must contain, separated by `|`.
 const HELP_PARTS: [(&str, &str); 8] = [
     ("--help", "echo|load|bench|doctor|Examples:|Exit status"),
     (
@@ -16,7 +17,7 @@ const HELP_PARTS: [(&str, &str); 8] = [
         "-a, --address|-c, --number|-l, --length|-t, --duration|--warm-up|--pin|--json|\
      --reply-timeout|--driver|--segments|udp://|{client}|id={hex 8}|Examples:",
     ),
-    ("load -h", "-c, --number|--rate|--json|With --help: all options|Examples:"),
+    ("load -h", "-c, --number|--rate|--json|--help shows all options|Examples:"),
     (
         "bench --help",
         "NAME|FILE|COMMAND|--quick|--rounds|--precision|--only|--out|--verbose|--load|--connections|\
@@ -76,7 +77,7 @@ fn usage_error_is_one_line_and_exits_2() {
         (&["echo", "--memory-limit", "-1"], &["'-1'"]),
         (&["echo", "--memory-limit", "much"], &["'much' is not a number of bytes"]),
         (&["echo", "--memory-limit", "8M", "--driver", "threads"], &["--memory-limit", "threads"]),
-        (&["echo", "--idle-timeout", "0"], &["idle time-out of zero", "30s"]),
+        (&["echo", "--idle-timeout", "0"], &["idle timeout must be above zero", "30s"]),
         (&["echo", "--spread", "hash"], &["--spread does nothing without several --workers"]),
         (&["echo", "--outstanding", "2"], &["--outstanding does nothing without", "datagrams"]),
         (&["echo", "--socket-buffer", "9"], &["--socket-buffer does nothing without"]),
@@ -134,7 +135,7 @@ fn failure_is_one_line_and_exits_1() {
 
 #[test]
 fn unresolvable_host_is_named() {
-    // An empty label, which does not exist for any resolver.
+    // An empty label, which no resolver accepts.
     for args in [["echo", "--listen", "a..b:7000"], ["load", "--address", "a..b:7000"]] {
         annulus(args).fails_with(1, &["cannot resolve 'a..b'", "127.0.0.1"]);
     }

@@ -10,10 +10,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 
-/// A deadline that turns a hang into a failure.
+/// How long an answer may take before the test fails.
 const ANSWER_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
-/// The drivers that have workers.
+/// Returns the drivers that support workers.
 fn worker_drivers() -> impl Iterator<Item = &'static str> {
     drivers().into_iter().filter(|driver| *driver != "threads")
 }
@@ -58,7 +58,7 @@ fn the_kernel_can_distribute_connections() {
     }
 }
 
-/// Sockets open in a server.
+/// Counts the open sockets of a server.
 fn sockets(server: &Server) -> usize {
     let directory = format!("/proc/{}/fd", server.pid().as_raw_nonzero());
     let links =
@@ -66,14 +66,14 @@ fn sockets(server: &Server) -> usize {
     links.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
 }
 
-/// Removes the first client that is answered, of several that have sent.
+/// Waits until a client has been answered, removes it from `clients`, and returns it.
 fn answered(clients: &mut Vec<TcpStream>) -> TcpStream {
     let mut polled: Vec<_> =
         clients.iter().map(|client| PollFd::new(client, PollFlags::IN)).collect();
     assert_ne!(
         poll(&mut polled, Some(&ANSWER_TIMEOUT)).unwrap(),
         0,
-        "no client is answered any more"
+        "no client was answered in time"
     );
     let first = polled.iter().position(|polled| !polled.revents().is_empty()).unwrap();
     clients.swap_remove(first)

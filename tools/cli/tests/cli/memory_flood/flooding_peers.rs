@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often to look whether it is time to go.
+/// How often to check whether to stop.
 const POLL_INTERVAL: rustix::time::Timespec =
     rustix::time::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Peers, on a thread of their own.
+/// The peers, all on one thread.
 pub(crate) struct FloodingPeers {
     thread: Option<JoinHandle<()>>,
     stopping: Arc<AtomicBool>,
@@ -23,7 +23,8 @@ pub(crate) struct FloodingPeers {
 }
 
 impl FloodingPeers {
-    /// Connects `count` peers, each with socket buffers of `buffer` bytes; all have connected when this returns.
+    /// Connects `count` peers, each with socket buffers of `buffer` bytes, or with the default
+    /// buffers.
     pub(crate) fn connect_all(
         address: SocketAddr,
         count: usize,
@@ -36,43 +37,46 @@ impl FloodingPeers {
         FloodingPeers { thread: Some(thread), stopping, sent }
     }
 
-    /// Bytes that were taken from them so far.
+    /// Returns the number of bytes written so far.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for FloodingPeers {
-    /// All of them go at once: their connections are reset.
+    /// Closes all connections, which resets them.
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
-        assert!(matches!(ended, Some(Ok(()))), "the thread of the flooding peers failed");
+        assert!(matches!(ended, Some(Ok(()))), "the thread of the flooding peers panicked");
     }
 }
 
-/// A peer with small buffers, unless they are to grow as the system likes: a crowd's then take all memory that the machine
-/// has for TCP, and its kernel resets whatever connection asks for more.
+/// Connects a peer with buffers of `buffer` bytes. With default buffers, which grow, many peers can
+/// use up the machine's memory for TCP; then the kernel resets connections.
 fn connect(address: SocketAddr, buffer: Option<usize>) -> TcpStream {
-    // Servers that other tests start do not inherit it.
+    // CLOEXEC: servers that other tests start must not inherit the socket.
     let (family, kind, flags) = (AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC);
-    let socket = rustix::net::socket_with(family, kind, flags, None).expect("a socket");
+    let socket =
+        rustix::net::socket_with(family, kind, flags, None).expect("cannot create a socket");
     if let Some(bytes) = buffer {
-        sockopt::set_socket_send_buffer_size(&socket, bytes).expect("a socket has options");
-        sockopt::set_socket_recv_buffer_size(&socket, bytes).expect("a socket has options");
+        sockopt::set_socket_send_buffer_size(&socket, bytes).expect("cannot set the send buffer");
+        sockopt::set_socket_recv_buffer_size(&socket, bytes)
+            .expect("cannot set the receive buffer");
     }
-    rustix::net::connect(&socket, &address).expect("the server listens");
+    rustix::net::connect(&socket, &address).expect("cannot connect to the server");
     let peer = TcpStream::from(socket);
-    peer.set_nonblocking(true).expect("a socket can be non-blocking");
-    sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).expect("a socket can be reset");
+    peer.set_nonblocking(true).expect("cannot make the socket non-blocking");
+    sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).expect("cannot set SO_LINGER");
     peer
 }
 
 fn flood(mut peers: Vec<TcpStream>, stopping: &AtomicBool, sent: &AtomicU64) {
-    let epoll: OwnedFd = epoll::create(CreateFlags::CLOEXEC).expect("an epoll instance");
+    let epoll: OwnedFd =
+        epoll::create(CreateFlags::CLOEXEC).expect("cannot create an epoll instance");
     for (index, peer) in peers.iter().enumerate() {
         let data = EventData::new_u64(index as u64);
-        epoll::add(&epoll, peer, data, EventFlags::OUT).expect("a socket can be watched");
+        epoll::add(&epoll, peer, data, EventFlags::OUT).expect("cannot watch a socket");
     }
     let text = vec![b'x'; 64 * 1024];
     while !stopping.load(Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! A control group of memory, made for one server and removed after it. Needs root and a hierarchy that may be written.
+//! A memory control group for one server, removed after it has ended. Requires root and a writable
+//! hierarchy.
 
 use annulus_load::clock;
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// How long a group's processes may take to be gone.
+/// How long to retry removing a group whose processes are still ending.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The names of a hierarchy's files.
@@ -32,17 +33,17 @@ const V2_FILES: Files = Files {
     events: "memory.events",
 };
 
-/// A group with a limit.
+/// A control group with a memory limit.
 pub(crate) struct MemoryCgroup {
     path: PathBuf,
     files: &'static Files,
 }
 
 impl MemoryCgroup {
-    /// A group below the one that this process is in.
+    /// Creates a group below the one that this process is in (in version 2, beside it).
     ///
     /// # Errors
-    /// Why there can be none: mostly that this is not root, or that the hierarchy is read-only.
+    /// If the group cannot be created: usually this is not root, or the hierarchy is read-only.
     pub(crate) fn new(name: &str, limit: u64) -> Result<MemoryCgroup, String> {
         let (parent, files) = parent().ok_or("no hierarchy of memory control groups is mounted")?;
         let path = parent.join(format!("annulus-{name}-{}", std::process::id()));
@@ -53,7 +54,7 @@ impl MemoryCgroup {
         Ok(group)
     }
 
-    /// A command that starts in the group, from its first page on.
+    /// Returns a command that joins the group before it executes the program.
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let script = format!(
             "echo $$ > '{}' && exec \"$0\" \"$@\"",
@@ -64,17 +65,17 @@ impl MemoryCgroup {
         command
     }
 
-    /// Bytes that count against the limit now.
+    /// Returns the number of bytes that currently count against the limit.
     pub(crate) fn usage(&self) -> u64 {
         self.number(self.files.usage)
     }
 
-    /// The most there ever were; 0 if the kernel does not report it.
+    /// Returns the peak usage in bytes, or 0 if the kernel does not report it.
     pub(crate) fn peak(&self) -> u64 {
         self.number(self.files.peak)
     }
 
-    /// Processes that were killed for want of memory.
+    /// Returns the number of processes killed for lack of memory.
     pub(crate) fn kills(&self) -> u64 {
         let text = fs::read_to_string(self.path.join(self.files.events)).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
@@ -89,7 +90,7 @@ impl MemoryCgroup {
 
 impl Drop for MemoryCgroup {
     fn drop(&mut self) {
-        // A group can be removed once its last process is gone for good.
+        // A group can be removed only after its last process has been reaped.
         let deadline = clock::now() + REMOVE_TIMEOUT;
         while fs::remove_dir(&self.path).is_err() && clock::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
@@ -97,7 +98,7 @@ impl Drop for MemoryCgroup {
     }
 }
 
-/// The directory of the group that this process is in, in the hierarchy that has memory.
+/// Returns the directory in which to create a group, in the hierarchy with the memory controller.
 fn parent() -> Option<(PathBuf, &'static Files)> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = |name: &str| {
@@ -115,7 +116,8 @@ fn parent() -> Option<(PathBuf, &'static Files)> {
         return Some((path, &V1_FILES));
     }
     let path = Path::new("/sys/fs/cgroup").join(own("")?);
-    // A group with processes cannot have groups with limits below it: its parent can.
+    // In version 2, a group with processes cannot have child groups with limits, but its parent
+    // can.
     let path = path
         .parent()
         .filter(|above| above.starts_with("/sys/fs/cgroup"))

@@ -1,5 +1,6 @@
-//! Invariant 23, from outside: peers that send and never read, beside clients that do, on a server with little memory. Nothing is
-//! killed, what it holds is bounded, every byte is right, and the memory goes back.
+//! Invariant 23 from outside: peers that send and never read, beside clients that do, on a server
+//! with little memory. Nothing is killed, the server's memory is bounded, every byte is correct,
+//! and the memory is released afterwards.
 
 mod flooding_peers;
 mod late_reader;
@@ -18,51 +19,54 @@ use std::thread::sleep;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// The memory limit of the control group, of which a quarter is a server's own limit by default.
+/// The memory limit of the control group. A quarter of it is the server's own default limit.
 const CGROUP_LIMIT_BYTES: u64 = 256 * MIB;
-/// The limit of a flooded server: by default it is not reached, since streams hold little from far below it on.
+/// The memory limit of the flooded server. The default limit would not be reached, because streams
+/// are restricted long before it.
 const SERVER_LIMIT: &str = "16M";
 const SERVER_LIMIT_BYTES: u64 = 16 * MIB;
-/// The memory of a server beside that limit: its code, its tasks, and what the allocator keeps.
+/// Memory of a server in addition to that limit: its code, its tasks, and what the allocator keeps.
 const MAX_OTHER_BYTES: u64 = 48 * MIB;
-/// The most memory that a server keeps at rest.
+/// The maximum memory of a server at rest.
 const MAX_RESTING_BYTES: u64 = 24 * MIB;
 const LIMITED_PEERS: usize = 300;
-/// Peers that send and never read, and what a server may have meanwhile by default.
+/// Flooding peers of a server with the default limit, and the memory that it may use meanwhile.
 const DEFAULT_PEERS: usize = 500;
 const MAX_DEFAULT_BYTES: u64 = 64 * MIB;
-/// A server that waits for its core finds more in its turn, 66 MiB beside twenty busy processes: one flood of so many has to do with less.
+/// How many floods to try: one of them must stay below the maximum. A server that waits for its
+/// core receives more per turn, and used 66 MiB beside twenty busy processes.
 const MAX_FLOODS: usize = 4;
-/// Bytes of a peer's socket buffers.
+/// The size of a peer's socket buffers.
 const SOCKET_BUFFER_BYTES: usize = 16 << 10;
 const PINGERS: usize = 20;
-/// Pings in a phase, of all pingers.
+/// The number of pings of all pingers together in one phase.
 const PINGS_PER_PHASE: usize = 400;
-/// How often to look for an event of another process.
+/// How often to check for an event in another process.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long any event may take before the test gives up.
+/// How long any event may take before the test fails.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A figure of a process's memory, of those in its status.
+/// Returns a memory figure, such as `VmRSS`, from the status of the server's process.
 fn memory(server: &Server, name: &str) -> u64 {
     let path = format!("/proc/{}/status", server.pid().as_raw_nonzero());
-    let status = std::fs::read_to_string(path).expect("the server runs");
+    let status = std::fs::read_to_string(path).expect("cannot read the status of the server");
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|rest| rest.trim_start_matches(':').trim().strip_suffix("kB"));
-    kib.and_then(|kib| kib.trim().parse::<u64>().ok()).expect("a number of kB") * 1024
+    kib.and_then(|kib| kib.trim().parse::<u64>().ok()).expect("the figure is not in kB") * 1024
 }
 
-/// Waits until something holds, which must not take for ever.
+/// Waits until something holds, and fails after a while.
 #[track_caller]
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = clock::now() + WAIT_TIMEOUT;
     while !holds() {
-        assert!(clock::now() < deadline, "waited in vain: {what}");
+        assert!(clock::now() < deadline, "timed out: {what}");
         sleep(POLL_INTERVAL);
     }
 }
 
-/// A group for a driver's servers, unless this machine allows none: then a line says so.
+/// Creates a group for a driver's servers. If this machine does not allow it, prints why and
+/// returns `None`.
 fn group(driver: &str, limit: u64) -> Option<MemoryCgroup> {
     match MemoryCgroup::new(&format!("memory-{driver}"), limit) {
         Ok(group) => Some(group),
@@ -73,7 +77,7 @@ fn group(driver: &str, limit: u64) -> Option<MemoryCgroup> {
     }
 }
 
-/// Whether a driver works here. If not, there is nothing to test.
+/// Returns true if a driver works here.
 fn driver_works(driver: &str) -> bool {
     drivers().contains(&driver)
 }
@@ -100,16 +104,16 @@ fn check_flood_is_bounded(driver: &str) {
     };
     annulus_load::limits::reserve(2 * LIMITED_PEERS + DEFAULT_PEERS + 300).expect("descriptors");
     let said = finish(&mut group.command(ANNULUS, &["doctor"]));
-    assert!(said.stdout.contains("64 MiB"), "the limit is a quarter of the group's: {said:?}");
+    assert!(said.stdout.contains("64 MiB"), "the limit is not a quarter of the group's: {said:?}");
     let server = flood(&group, driver);
-    wait_until("the memory goes back", || memory(&server, "VmRSS") <= MAX_RESTING_BYTES);
+    wait_until("the memory is released", || memory(&server, "VmRSS") <= MAX_RESTING_BYTES);
     let said = server.stop();
     assert_eq!(said.code, Some(0), "{said:?}");
     let pauses = said.json()["workers"][0]["counters"]["memory_pauses"].as_u64();
     assert!(pauses > Some(0), "{driver}: no stream was paused: {said:?}");
 }
 
-/// Peers of the defaults: there is no limit but that of the machine, which is far away.
+/// With default options, the only limit is the machine's, which is far away.
 #[test]
 fn server_with_default_limits_and_500_flooding_peers_stays_small() {
     annulus_load::limits::reserve(2 * LIMITED_PEERS + DEFAULT_PEERS + 300).expect("descriptors");
@@ -119,7 +123,7 @@ fn server_with_default_limits_and_500_flooding_peers_stays_small() {
     }
 }
 
-/// The most memory that a server of the defaults takes.
+/// Floods a server with default options and returns its peak memory.
 fn flood_by_default(driver: &str) -> u64 {
     let server = Server::start(&["--driver", driver]);
     let peers =
@@ -136,12 +140,12 @@ fn flood_by_default(driver: &str) -> u64 {
     peak
 }
 
-/// A server that was flooded, and has served its other clients all the while.
+/// Returns a server that has been flooded, and has served its other clients meanwhile.
 fn flood(group: &MemoryCgroup, driver: &str) -> Server {
     let server =
         serve(group, &["--driver", driver, "--memory-limit", SERVER_LIMIT, "--stats", "-"]);
     let pingers = Pingers::start(server.address, PINGERS);
-    // Beside it one that is not flooded: of both, pings take longer if the machine has other work.
+    // The control is not flooded: its pings also take longer when the machine is busy.
     let control = serve(group, &["--driver", driver]);
     let controls = Pingers::start(control.address, PINGERS);
     let quiet = pingers.next(PINGS_PER_PHASE, WAIT_TIMEOUT);
@@ -160,7 +164,7 @@ fn flood(group: &MemoryCgroup, driver: &str) -> Server {
     let after = pingers.next(PINGS_PER_PHASE, WAIT_TIMEOUT);
     let meanwhile = controls.take();
     let peak = memory(&server, "VmHWM");
-    assert_eq!(group.kills(), 0, "{driver}: something was killed");
+    assert_eq!(group.kills(), 0, "{driver}: a process was killed");
     assert!(peak <= SERVER_LIMIT_BYTES + MAX_OTHER_BYTES, "{driver}: {} MiB at most", peak / MIB);
     let (before, now) = (median(&quiet), median(&after));
     let usual = before.max(median(&meanwhile));

@@ -1,6 +1,7 @@
-//! Figures of the same flood, larger and longer, for the documents: asserts nothing. `cargo test --release -p annulus-cli --test
-//! cli -- --ignored --nocapture crowded`, with `COUNT` peers of `BUFFER` bytes a socket, `ARGS` of the server, `PROGRAM` instead of the built
-//! one, and `QUIET` seconds at the end.
+//! The same flood, larger and longer, with figures for the documents; asserts nothing. Run it with
+//! `cargo test --release -p annulus-cli --test cli -- --ignored --nocapture memory_flood`.
+//! Environment: `COUNT` peers with socket buffers of `BUFFER` bytes, `ARGS` for the server,
+//! `PROGRAM` to run instead of the built one, and `QUIET` seconds at the end.
 
 use super::flooding_peers::FloodingPeers;
 use super::memory_cgroup::MemoryCgroup;
@@ -10,11 +11,11 @@ use crate::common::{ANNULUS, Server};
 use std::env::var;
 use std::time::Duration;
 
-/// Rounds of a flood and a pause.
+/// How often the flood is repeated, with a pause in between.
 const FLOOD_ROUNDS: usize = 3;
 const PINGERS: usize = 50;
 
-/// Pages that all TCP sockets of the machine have.
+/// Returns the number of pages that all TCP sockets of the machine use, as text.
 fn socket_pages() -> String {
     let text = std::fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("TCP:")).unwrap_or_default();
@@ -28,7 +29,7 @@ struct Phases<'a> {
 }
 
 impl Phases<'_> {
-    /// Pings for so long, and prints what there is to say.
+    /// Pings for this many seconds, then prints latencies and memory.
     fn phase(&self, name: &str, seconds: u64) {
         drop(self.pingers.take());
         std::thread::sleep(Duration::from_secs(seconds));
@@ -56,8 +57,9 @@ fn print_memory_and_latency_of_each_phase() {
     let count = var("COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(1000);
     let buffer = var("BUFFER").ok().and_then(|bytes| bytes.parse().ok());
     let program = var("PROGRAM").unwrap_or(ANNULUS.into());
-    annulus_load::limits::reserve(count + 200).expect("descriptors");
-    let group = MemoryCgroup::new("figures", CGROUP_LIMIT_BYTES).expect("a control group");
+    annulus_load::limits::reserve(count + 200).expect("too few descriptors");
+    let group =
+        MemoryCgroup::new("figures", CGROUP_LIMIT_BYTES).expect("cannot create a control group");
     let listen = ["echo", "--listen", "127.0.0.1:0"].into_iter();
     let all: Vec<&str> = listen.chain(args.split_whitespace()).collect();
     let server = Server::spawn(&mut group.command(&program, &all));
@@ -69,7 +71,7 @@ fn print_memory_and_latency_of_each_phase() {
         (0..4).for_each(|_| phases.phase("flood", 1));
         phases.phase("beside", 6);
         println!(
-            "{} MiB were taken; the most in the group: {} MiB",
+            "{} MiB were sent; peak of the group: {} MiB",
             peers.sent() / MIB,
             group.peak() / MIB
         );

@@ -1,4 +1,4 @@
-//! Clients that send a little, wait for the answer, and note how long it took.
+//! Clients that send a little, wait for the answer, and record how long it took.
 
 use annulus_load::clock;
 use std::io::{Read, Write};
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 /// The time between an answer and the next ping of a client.
 const PING_INTERVAL: Duration = Duration::from_millis(20);
-/// Turns a ping that is never answered into a failure.
+/// How long an answer may take before the test fails.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Clients, on a thread each.
+/// The clients, each on its own thread.
 pub(crate) struct Pingers {
     threads: Vec<JoinHandle<()>>,
     stopping: Arc<AtomicBool>,
@@ -21,7 +21,7 @@ pub(crate) struct Pingers {
 }
 
 impl Pingers {
-    /// Starts `count` pingers, which go on until they are stopped.
+    /// Starts `count` pingers, which run until they are stopped.
     pub(crate) fn start(address: SocketAddr, count: usize) -> Pingers {
         let (stopping, times) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let thread = |number| {
@@ -31,28 +31,28 @@ impl Pingers {
         Pingers { threads: (0..count).map(thread).collect(), stopping, times }
     }
 
-    /// How long pings took since the last call, sorted.
+    /// Returns how long the pings since the last call took, sorted.
     pub(crate) fn take(&self) -> Vec<Duration> {
         let mut times = std::mem::take(&mut *lock(&self.times));
         times.sort_unstable();
         times
     }
 
-    /// How long the next `count` pings take, sorted.
+    /// Waits for the next `count` pings and returns how long they took, sorted.
     pub(crate) fn next(&self, count: usize, patience: Duration) -> Vec<Duration> {
         drop(self.take());
         let deadline = clock::now() + patience;
         while lock(&self.times).len() < count {
-            assert!(clock::now() < deadline, "no {count} pings were answered");
+            assert!(clock::now() < deadline, "fewer than {count} pings were answered");
             std::thread::sleep(PING_INTERVAL);
         }
         self.take()
     }
 
-    /// Ends them. Each of their pings was answered, with the bytes that it had.
+    /// Stops the clients. Panics if a ping was not answered, or answered with other bytes.
     pub(crate) fn stop(self) {
         self.stopping.store(true, Ordering::Relaxed);
-        self.threads.into_iter().for_each(|thread| thread.join().expect("every ping is answered"));
+        self.threads.into_iter().for_each(|thread| thread.join().expect("a pinger failed"));
     }
 }
 
@@ -61,27 +61,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn ping(address: SocketAddr, number: usize, stopping: &AtomicBool, times: &Mutex<Vec<Duration>>) {
-    let mut stream = TcpStream::connect(address).expect("the server listens");
-    stream.set_nodelay(true).expect("a socket has options");
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).expect("a socket has options");
+    let mut stream = TcpStream::connect(address).expect("cannot connect to the server");
+    stream.set_nodelay(true).expect("cannot set TCP_NODELAY");
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).expect("cannot set the read timeout");
     let (mut text, mut back) = ([number as u8; 128], [0; 128]);
     while !stopping.load(Ordering::Relaxed) {
         text[0] = text[0].wrapping_add(1);
         let start = clock::now();
-        stream.write_all(&text).expect("the server takes a ping");
-        stream.read_exact(&mut back).expect("the server answers a ping");
+        stream.write_all(&text).expect("cannot send a ping");
+        stream.read_exact(&mut back).expect("no answer to a ping");
         lock(times).push(clock::now() - start);
-        assert!(back == text, "the answer is what was sent");
+        assert!(back == text, "the answer differs from the ping");
         std::thread::sleep(PING_INTERVAL);
     }
 }
 
-/// The one in the middle of times in order.
+/// Returns the median of sorted times.
 pub(crate) fn median(times: &[Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-/// The 99th percentile of times in order: 99 of 100 do not exceed it.
+/// Returns the 99th percentile of sorted times: 99 of 100 do not exceed it.
 pub(crate) fn p99(times: &[Duration]) -> Duration {
     times[(times.len() * 99).div_ceil(100) - 1]
 }
