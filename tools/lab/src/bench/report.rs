@@ -81,7 +81,7 @@ impl Report {
         }
     }
 
-    /// Iterates over all rows, those of the control last.
+    /// Iterates over all rows, the control's last.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.results.iter().chain(&self.controls)
     }

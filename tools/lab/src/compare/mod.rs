@@ -112,7 +112,7 @@ pub struct Change {
 }
 
 /// Compares a new run with an old one. All intervals are valid jointly with `others` further
-/// intervals, those of the other benches of a directory.
+/// intervals, from the other benches of a directory.
 ///
 /// # Errors
 /// If the runs are of different benches, have nothing in common, or one of them lacks the

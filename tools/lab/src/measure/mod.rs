@@ -1,7 +1,7 @@
 //! Measures a comparison: builds peers, starts the contenders, and measures slices.
 //!
 //! Servers are pinned to a core and clients run on another, unless they
-//! [share](crate::describe::Placement) all cores. CPU time is that of a server, and of the
+//! [share](crate::describe::Placement) all cores. CPU time covers a server and the
 //! processes that it has started, in the measured window. For a client that is a program, the
 //! window is from its start to its end. Requests and latency are those that the client reports. The
 //! first contender runs a second time as the control. If only one instance can run, because its

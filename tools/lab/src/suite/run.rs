@@ -52,7 +52,7 @@ impl SuitePlan {
     }
 }
 
-/// A suite, how to run it, and notes on what is missing.
+/// A suite, its plan, and notes on omitted parts.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SuiteRun {

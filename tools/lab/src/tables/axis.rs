@@ -106,7 +106,7 @@ impl Axis {
         self.servers.is_some()
     }
 
-    /// Returns the question of a cell, or what is missing.
+    /// Returns the question of a cell, or the missing parameter.
     pub(crate) fn question(mut self) -> Result<Question, &'static str> {
         Ok(Question {
             servers: self.servers.take().filter(|all| !all.is_empty()).ok_or("names no servers")?,
