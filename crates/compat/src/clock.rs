@@ -5,7 +5,13 @@ use annulus::time::{Sleep, sleep_until};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+#[cfg(feature = "tower")]
+use std::time::Duration;
 use std::time::Instant;
+
+/// Limits from a century on are none: the moments of the standard library end not much later.
+#[cfg(feature = "tower")]
+pub(crate) const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The same moment by both clocks. Under a simulated kernel, moments made of it follow virtual time.
 #[derive(Clone, Copy, Debug)]

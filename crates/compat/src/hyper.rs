@@ -177,6 +177,9 @@ where
 }
 
 /// hyper's timers on annulus: header time-outs, keep-alives. On a simulated kernel they follow virtual time.
+///
+/// hyper and hyper-util add their limits to a moment of the standard library, which panics if the sum is too far away. So for no limit
+/// choose `None`, not `Duration::MAX`, in *their* builders: `header_read_timeout`, `keep_alive_interval`, `pool_idle_timeout`.
 #[derive(Clone, Debug)]
 pub struct Timer {
     origin: Origin,

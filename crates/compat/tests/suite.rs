@@ -12,6 +12,8 @@ mod axum;
 mod axum_guest;
 #[path = "bad_input.rs"]
 mod bad_input;
+#[path = "durations.rs"]
+mod durations;
 #[path = "example_servers.rs"]
 mod example_servers;
 #[path = "files.rs"]

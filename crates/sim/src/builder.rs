@@ -11,6 +11,9 @@ use crate::world::{Settings, World};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// The longest virtual time of one `enter`.
+const MAX_TURN: Duration = Duration::from_secs(3600);
+
 /// Builds a simulation. The default is the newest kernel, an idle local network and no faults.
 #[derive(Clone, Debug)]
 pub struct Builder {
@@ -88,7 +91,7 @@ impl Builder {
     }
 
     /// Sets the virtual time that each `enter` and each epoll wait takes, so that time also passes
-    /// for a loop that only polls. The default is 1 µs.
+    /// for a loop that only polls. The default is 1 µs, the maximum an hour.
     pub fn turn(mut self, cost: Duration) -> Self {
         self.turn = cost;
         self
@@ -116,7 +119,7 @@ impl Builder {
             link: self.link,
             disk: self.disk,
             descriptors: self.descriptors,
-            turn: nanos(self.turn),
+            turn: nanos(self.turn.min(MAX_TURN)),
             poison: self.poison,
             text: self.text,
         };

@@ -29,7 +29,7 @@ impl Random {
     /// Returns a number from `low` to `high`, both included.
     #[inline]
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.below(high - low + 1)
+        low + self.below((high - low).saturating_add(1))
     }
 
     /// Returns true with a probability of `per_mille` in a thousand. Draws nothing if the result is

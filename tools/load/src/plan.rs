@@ -22,6 +22,9 @@ pub const MAX_IN_FLIGHT_BYTES: usize = MAX_MESSAGE_BYTES;
 /// The maximum number of event loops in a run, each on its own thread.
 pub const MAX_EVENT_LOOPS: usize = 256;
 
+/// The maximum length of a run, its warm-up and its intervals: thirty days.
+pub(crate) const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// The plan of one run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -40,17 +43,18 @@ pub struct Plan {
     /// When requests on streams are due. A request that is due while the pipeline is full is sent
     /// late, but its response time still counts from when it was due.
     pub schedule: Schedule,
-    /// How long to run before measuring, once every client is connected. It may be zero.
+    /// How long to run before measuring, once every client is connected. It may be zero, and at
+    /// most 30 days.
     pub warm_up: Duration,
-    /// How long to measure.
+    /// How long to measure: at most 30 days.
     pub duration: Duration,
     /// The CPU to which every thread of the load is pinned. The calling thread's own affinity is
     /// restored afterwards.
     pub pin: Option<usize>,
     /// A stream client that receives nothing for this long has failed, and a datagram that is not
-    /// echoed for this long is lost.
+    /// echoed for this long is lost. `Duration::MAX` means no limit.
     pub reply_timeout: Duration,
-    /// The time limit for one connect.
+    /// The time limit for one connect. `Duration::MAX` leaves it to the system.
     pub connect_timeout: Duration,
     /// The seed of the payload.
     pub seed: u64,
@@ -108,6 +112,11 @@ impl Plan {
                 ])?;
             }
         }
+        check_lengths(&[
+            ("warm-up", self.warm_up),
+            ("duration", self.duration),
+            ("recorded interval", self.interval),
+        ])?;
         check_times(&[
             ("recorded interval", self.interval),
             ("duration", self.duration),
@@ -172,6 +181,14 @@ pub(crate) fn check_counts(
     let wrong = counts.iter().find(|(_, value, least, most)| !(least..=most).contains(&value));
     wrong.map_or(Ok(()), |&(what, value, least, most)| {
         Err(invalid(format!("{what} must be from {least} to {most}, not {value}")))
+    })
+}
+
+/// Checks that no duration is longer than a run may be, given as name and value.
+fn check_lengths(times: &[(&'static str, Duration)]) -> Result<(), InvalidValue> {
+    let wrong = times.iter().find(|(_, time)| *time > MAX_DURATION);
+    wrong.map_or(Ok(()), |(name, time)| {
+        Err(invalid(format!("the {name} must be at most 30 days, not {time:?}")))
     })
 }
 

@@ -29,7 +29,8 @@ macro_rules! options {
             /// for the peer's delayed acknowledgement, 40 ms.
             nodelay / set_nodelay: bool = SocketOption::NoDelay, u32::from, is_on;
             /// How long sent bytes may stay unacknowledged before the connection fails with `TimedOut` (`TCP_USER_TIMEOUT`), to
-            /// the millisecond. `None`, the default, leaves it to the system, which takes some 15 minutes.
+            /// the millisecond: at least one, and at most 24 days, which stand for longer times. `None`, the default, leaves it to
+            /// the system, which takes some 15 minutes.
             user_timeout / set_user_timeout: Option<Duration> = SocketOption::UserTimeout, of_time, time;
         }
     };
@@ -226,8 +227,10 @@ pub(super) fn time(value: u32) -> Option<Duration> {
     (value != 0).then(|| Duration::from_millis(value.into()))
 }
 
-/// A time in milliseconds, rounded up.
+/// A time in milliseconds, rounded up. Linux takes no more than an `int` of them, and takes zero for its own rule.
 pub(super) fn of_time(time: Option<Duration>) -> u32 {
-    let milliseconds = time.map_or(0, |time| time.as_nanos().div_ceil(1_000_000));
-    u32::try_from(milliseconds).unwrap_or(u32::MAX)
+    const MOST: u32 = i32::MAX as u32;
+    let Some(time) = time else { return 0 };
+    let milliseconds = time.as_nanos().div_ceil(1_000_000).max(1);
+    u32::try_from(milliseconds).unwrap_or(MOST).min(MOST)
 }

@@ -108,7 +108,7 @@ impl Chaos {
             );
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
         }
-        let next = now + between(&plan.pause, random);
+        let next = now.saturating_add(between(&plan.pause, random));
         Tally::note(|tally| {
             tally.asked += 1;
             tally.first = tally.first.min(plan.pause.start);
@@ -133,8 +133,9 @@ impl Chaos {
         if now < self.next {
             return None;
         }
-        self.next = now + between(&self.plan.pause, random).max(Duration::from_nanos(1));
-        Some(now + between(&self.plan.length, random))
+        let pause = between(&self.plan.pause, random).max(Duration::from_nanos(1));
+        self.next = now.saturating_add(pause);
+        Some(now.saturating_add(between(&self.plan.length, random)))
     }
 }
 
@@ -259,5 +260,5 @@ fn slow(random: &mut Random) -> Overlay {
 /// A duration of a range that is not empty.
 fn between(range: &Range<Duration>, random: &mut Random) -> Duration {
     let width = u64::try_from((range.end - range.start).as_nanos()).unwrap_or(u64::MAX);
-    range.start + Duration::from_nanos(random.below(width))
+    range.start.saturating_add(Duration::from_nanos(random.below(width)))
 }

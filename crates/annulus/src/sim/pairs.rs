@@ -116,7 +116,8 @@ impl Overlay {
         match self {
             Self::Cut => link,
             Self::Delay { latency, jitter } => {
-                Link { latency: link.latency + latency, jitter: link.jitter + jitter, ..link }
+                let latency = link.latency.saturating_add(latency);
+                Link { latency, jitter: link.jitter.saturating_add(jitter), ..link }
             }
             Self::Slow(bandwidth) => Link {
                 bandwidth: if link.bandwidth == 0 {

@@ -7,6 +7,7 @@ use super::panics;
 use super::protocol::Versions;
 use super::timer::Limits;
 use crate::Listen;
+use crate::clock::NO_LIMIT;
 use crate::hyper::{Executor, HttpService, Timer};
 #[cfg(feature = "rustls")]
 use crate::rustls::TlsInfo;
@@ -265,7 +266,8 @@ impl<L: Listen, M, H> Serve<L, M, H> {
         self
     }
 
-    /// Changes hyper's settings of HTTP/2: streams, windows, keep-alive, sizes. The timer is set afterwards.
+    /// Changes hyper's settings of HTTP/2: streams, windows, keep-alive, sizes. The timer is set afterwards. For no keep-alive, give hyper
+    /// `None` as its interval: with `Duration::MAX` it panics.
     pub fn configure_http2(
         mut self,
         change: impl FnOnce(&mut http2::Builder<Executor>) -> &mut http2::Builder<Executor>,
@@ -411,7 +413,9 @@ where
     fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move {
             let stop = CancellationToken::new();
-            self.http1.timer(Timer::new()).header_read_timeout(self.limits.header);
+            // hyper adds this to a moment, and panics if the sum is too far away.
+            let header = self.limits.header.filter(|limit| *limit < NO_LIMIT);
+            self.http1.timer(Timer::new()).header_read_timeout(header);
             self.http2.timer(Timer::new());
             let settings = Rc::new(Settings {
                 http1: self.http1,

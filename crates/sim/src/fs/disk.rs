@@ -125,7 +125,7 @@ impl Disk {
     pub(crate) fn write_time(&self, file: OpenId) -> Nanos {
         let Device { write, sync, .. } = self.device;
         match () {
-            () if self.is_synchronous(file) => nanos(write) + nanos(sync),
+            () if self.is_synchronous(file) => nanos(write).saturating_add(nanos(sync)),
             () if self.is_direct(file) => nanos(write),
             () => 0,
         }
@@ -135,7 +135,7 @@ impl Disk {
     pub(crate) fn sync_time(&self, file: OpenId) -> Nanos {
         let Device { write, sync, .. } = self.device;
         let dirty = self.pages(file).is_ok_and(Pages::is_dirty);
-        nanos(sync) + if dirty { nanos(write) } else { 0 }
+        nanos(sync).saturating_add(if dirty { nanos(write) } else { 0 })
     }
 
     pub(crate) fn close(&mut self, file: OpenId) {

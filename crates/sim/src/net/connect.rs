@@ -69,7 +69,8 @@ impl Net {
     fn schedule_attempt(&mut self, id: SocketId, nth: u8, wait: Nanos) {
         let link = self.links.of(self.sockets.at(id));
         let delay = link.delay(&mut self.random);
-        self.schedule(self.time.now() + wait + delay, id, SocketChange::Attempt(nth));
+        let at = self.time.now().saturating_add(wait).saturating_add(delay);
+        self.schedule(at, id, SocketChange::Attempt(nth));
     }
 
     /// An attempt arrives at its destination, unless a partition is in between.

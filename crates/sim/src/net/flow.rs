@@ -97,8 +97,8 @@ impl Wire {
     /// `delay`. It never overtakes an earlier one.
     #[inline]
     pub(crate) fn schedule(&mut self, now: Nanos, occupied: Nanos, delay: Nanos) -> Nanos {
-        self.free = self.free.max(now) + occupied;
-        self.last = self.last.max(self.free + delay);
+        self.free = self.free.max(now).saturating_add(occupied);
+        self.last = self.last.max(self.free.saturating_add(delay));
         self.last
     }
 }

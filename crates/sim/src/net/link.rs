@@ -59,13 +59,15 @@ impl Link {
     #[inline]
     pub(crate) fn delay(&self, random: &mut Random) -> Nanos {
         let jitter = nanos(self.jitter);
-        nanos(self.latency) + if jitter == 0 { 0 } else { random.between(0, jitter) }
+        let more = if jitter == 0 { 0 } else { random.between(0, jitter) };
+        nanos(self.latency).saturating_add(more)
     }
 
     /// Draws the extra delay of a datagram, which is not zero if it is to be reordered.
     pub(crate) fn extra_delay(&self, random: &mut Random) -> Nanos {
         let late = random.chance(self.reordering);
-        if late { random.between(1, 2 * nanos(self.latency) + MAX_EXTRA_DELAY) } else { 0 }
+        let most = nanos(self.latency).saturating_mul(2).saturating_add(MAX_EXTRA_DELAY);
+        if late { random.between(1, most) } else { 0 }
     }
 }
 

@@ -130,7 +130,8 @@ impl Net {
             let delay = link.delay(&mut self.random);
             let extra_delay = link.extra_delay(&mut self.random);
             let now = self.time.now();
-            let at = self.socket_mut(id).inbound.wire.schedule(now, occupied, delay) + extra_delay;
+            let at = self.socket_mut(id).inbound.wire.schedule(now, occupied, delay);
+            let at = at.saturating_add(extra_delay);
             if !lost {
                 let mut datagram = datagram.clone();
                 self.charge(&mut datagram, id);
@@ -177,7 +178,7 @@ impl Net {
         }
         let delay = self.links.usual.delay(&mut self.random);
         let datagram = self.in_flight.insert(datagram);
-        self.time.schedule(self.time.now() + delay, NetEvent::Unreachable(datagram));
+        self.time.schedule(self.time.now().saturating_add(delay), NetEvent::Unreachable(datagram));
     }
 
     /// Delivers that report. A connected socket gets an error, and so does one with `IP_RECVERR`.

@@ -1,14 +1,12 @@
 //! Values as typed on the command line and as written in TOML.
 
 use crate::mix::MAX_MESSAGE_BYTES;
+use crate::plan::MAX_DURATION;
 use crate::schedule::parse_time;
 use serde::de::{Deserialize, Deserializer, Error};
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
-
-/// The maximum duration of any option: thirty days.
-const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Parses a number of bytes: `128`, `16K`, `4M` or `1G`. Each unit is 1024 times the one before.
 ///

@@ -4,6 +4,7 @@
 mod common;
 
 mod datagrams;
+mod durations;
 mod protocols;
 mod recordings;
 mod streams;

@@ -1,0 +1,236 @@
+//! `Duration::MAX` and `Duration::ZERO`, wherever a program gives a duration: the longest is no limit, zero is over at once. Nothing
+//! panics or hangs. A `header_read_timeout` of `Duration::MAX` made every connection panic.
+
+#[path = "../../annulus/tests/common/durations.rs"]
+mod sources;
+
+use crate::common::on_drivers;
+use annulus::io::AsyncRecv;
+use annulus::net::{ConnectOptions, TcpListener, TcpStream};
+use annulus::time::timeout;
+use annulus_compat::hyper::Timer;
+use annulus_compat::hyper_util::Connector;
+use annulus_compat::rustls::{TlsAcceptor, TlsConnector};
+use annulus_compat::tonic::{Channel, Deadlines};
+use annulus_compat::tower::{Plain, TimeoutLayer, serve};
+use axum::Router;
+use axum::routing::get;
+use hyper::StatusCode;
+use hyper::rt::Timer as _;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use std::future::IntoFuture;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+const MAX: Duration = Duration::MAX;
+const ZERO: Duration = Duration::ZERO;
+const LIMITS: [Duration; 4] =
+    [MAX, Duration::from_secs(u64::MAX / 2), Duration::from_secs(u32::MAX as u64), ZERO];
+
+#[test]
+fn no_duration_is_forgotten() {
+    sources::assert_all_known(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &[
+            "hyper.rs write_timeout",
+            "hyper_util/connector.rs attempt_delay",
+            "hyper_util/connector.rs timeout",
+            "hyper_util/connector.rs write_timeout",
+            "rustls/acceptor.rs handshake_timeout",
+            "rustls/connector.rs handshake_timeout",
+            "tonic/channel.rs timeout",
+            "tonic/deadlines.rs limit",
+            "tower/serve.rs drain_timeout",
+            "tower/serve.rs header_read_timeout",
+            "tower/serve.rs idle_timeout",
+            "tower/serve.rs release_after",
+            "tower/serve.rs request_timeout",
+            "tower/serve.rs write_timeout",
+            "tower/timeout.rs new",
+            "tower/timeout.rs with_status_code",
+        ],
+    );
+}
+
+fn router() -> Router {
+    Router::new().route("/", get(async || "hello"))
+}
+
+/// How many of three requests over one connection are answered before it ends.
+async fn answers(address: SocketAddr) -> usize {
+    let mut received = Vec::new();
+    let ask = async {
+        let mut stream = TcpStream::connect(address).await?;
+        for _ in 0..3 {
+            stream.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await?;
+            let head = stream.recv_until(b'o', 4096).await?;
+            let Some(head) = head else { break };
+            received.extend_from_slice(&head);
+            // The rest of this answer.
+            while !received.ends_with(b"hello") {
+                let Some(more) = stream.recv().await? else { return io::Result::Ok(()) };
+                received.extend_from_slice(&more);
+            }
+        }
+        io::Result::Ok(())
+    };
+    // An end or a reset, where no time is allowed.
+    _ = timeout(Duration::from_secs(20), ask).await.expect("an answer or the end");
+    received.windows(12).filter(|window| *window == b"HTTP/1.1 200").count()
+}
+
+/// The limits of a server.
+const SERVER: [&str; 7] = [
+    "header_read_timeout",
+    "idle_timeout",
+    "request_timeout",
+    "write_timeout",
+    "drain_timeout",
+    "release_after",
+    "all",
+];
+
+fn set<M>(server: Plain<TcpListener, M>, name: &str, limit: Duration) -> Plain<TcpListener, M> {
+    match name {
+        "header_read_timeout" => server.header_read_timeout(limit),
+        "idle_timeout" => server.idle_timeout(limit),
+        "request_timeout" => server.request_timeout(limit),
+        "write_timeout" => server.write_timeout(limit),
+        "drain_timeout" => server.drain_timeout(limit),
+        "release_after" => server.release_after(limit),
+        _ => SERVER[..6].iter().fold(server, |server, name| set(server, name, limit)),
+    }
+}
+
+#[test]
+fn a_server_takes_both() {
+    on_drivers(|| async {
+        for name in SERVER {
+            for limit in LIMITS {
+                let listener = TcpListener::bind("127.0.0.1:0")?;
+                let address = listener.local_addr()?;
+                let stop = CancellationToken::new();
+                let server = serve(listener, router())
+                    .with_graceful_shutdown(stop.clone().cancelled_owned());
+                let server = annulus::spawn(set(server, name, limit).into_future());
+                let answered = answers(address).await;
+                assert!(limit == ZERO || answered == 3, "{name} {limit:?}: {answered}");
+                stop.cancel();
+                let ended = timeout(Duration::from_secs(20), server).await;
+                ended.expect("the server ends").expect("no panic")?;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_limit_for_each_route_takes_both() {
+    on_drivers(|| async {
+        for limit in LIMITS {
+            for layer in [
+                TimeoutLayer::new(limit),
+                TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, limit),
+            ] {
+                let listener = TcpListener::bind("127.0.0.1:0")?;
+                let address = listener.local_addr()?;
+                annulus::spawn(serve(listener, router().layer(layer)).into_future());
+                // An answer that is there at once is in time.
+                assert_eq!(answers(address).await, 3);
+            }
+        }
+        Ok(())
+    });
+}
+
+async fn echo_once(listener: TcpListener) -> io::Result<()> {
+    let (mut stream, _) = listener.accept().await?;
+    while let Some(lease) = stream.recv().await? {
+        stream.send(lease).await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn connectors_and_timers_take_both() {
+    on_drivers(|| async {
+        for limit in LIMITS {
+            for (is_whole, connector) in [
+                (true, Connector::new().timeout(limit)),
+                (false, Connector::new().write_timeout(limit)),
+                (false, Connector::new().attempt_delay(limit)),
+                (true, Connector::new().options(ConnectOptions::new().timeout(limit))),
+            ] {
+                let listener = TcpListener::bind("127.0.0.1:0")?;
+                let uri = format!("http://{}", listener.local_addr()?).parse()?;
+                annulus::spawn(echo_once(listener));
+                let connected = connector.clone().call(uri).await;
+                assert!(connected.is_ok() || (is_whole && limit == ZERO), "{limit:?}");
+            }
+            let timer = Timer::new();
+            let mut sleeping = timer.sleep(limit);
+            let slept = timeout(Duration::from_millis(1), sleeping.as_mut()).await;
+            assert_eq!(slept.is_ok(), limit == ZERO);
+            let io = annulus_compat::hyper::Io::new(()).write_timeout(limit);
+            io.into_inner();
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn handshakes_take_both() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    on_drivers(|| async {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(certificate.as_bytes())?)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        for limit in LIMITS {
+            let acceptor = TlsAcceptor::from_pem(certificate.as_bytes(), key.as_bytes(), &[])?;
+            let acceptor = acceptor.handshake_timeout(limit);
+            let connector = TlsConnector::new(config.clone()).handshake_timeout(limit);
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            let stream = TcpStream::connect(listener.local_addr()?).await?;
+            let accepted = annulus::spawn(async move {
+                acceptor.accept(listener.accept().await?.0).await.map(drop)
+            });
+            let connected = connector.connect("localhost", stream).await;
+            assert_eq!(connected.is_ok(), limit != ZERO, "{limit:?}");
+            drop(connected);
+            assert_eq!(accepted.await?.is_ok(), limit != ZERO, "{limit:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn calls_of_grpc_take_both() {
+    on_drivers(|| async {
+        for limit in LIMITS {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            let address = listener.local_addr()?;
+            annulus::spawn(serve(listener, Deadlines::new(router()).limit(limit)).into_future());
+            for timeout in [None, Some(limit)] {
+                let mut channel = Channel::new(format!("http://{address}").parse()?)?;
+                if let Some(timeout) = timeout {
+                    channel = channel.timeout(timeout);
+                }
+                let request = hyper::Request::new(tonic::body::Body::empty());
+                let called = channel.call(request).await;
+                assert!(limit == ZERO || called.is_ok(), "{limit:?}: {called:?}");
+            }
+        }
+        Ok(())
+    });
+}

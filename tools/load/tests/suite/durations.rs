@@ -1,0 +1,143 @@
+//! `Duration::MAX` and `Duration::ZERO` in every option that takes a duration: each is accepted and works, or is refused with an error that
+//! names it.
+
+#[path = "../../../../crates/annulus/tests/common/durations.rs"]
+mod sources;
+
+use annulus::net::TcpListener;
+use annulus_load::idle::{IdleTracker, sweep_interval};
+use annulus_load::{Arrivals, Datagrams, Plan, Rate, Schedule, Streams, ThinkTime, run};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+const MAX: Duration = Duration::MAX;
+const ZERO: Duration = Duration::ZERO;
+
+#[test]
+fn no_duration_is_forgotten() {
+    sources::assert_all_known(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &[
+            "idle.rs idle_for",
+            "idle.rs new",
+            "idle.rs sweep_interval",
+            // Each is the field of the plan of this name.
+            "options/mod.rs connect_timeout",
+            "options/mod.rs duration",
+            "options/mod.rs interval",
+            "options/mod.rs reply_timeout",
+            "options/mod.rs warm_up",
+            "plan.rs connect_timeout",
+            "plan.rs duration",
+            "plan.rs interval",
+            "plan.rs reply_timeout",
+            "plan.rs warm_up",
+            "schedule/mod.rs Burst",
+            "schedule/think.rs Exponential",
+            "schedule/think.rs Fixed",
+            "schedule/think.rs Uniform",
+            // Given by this crate.
+            "observer.rs elapsed",
+            "observer.rs total",
+        ],
+    );
+}
+
+/// Echoes streams until the process ends.
+fn echo_streams() -> SocketAddr {
+    let (sender, address) = mpsc::channel();
+    thread::spawn(move || {
+        annulus::run(async {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            sender.send(listener.local_addr()?).expect("it is awaited");
+            while let Ok((mut stream, _)) = listener.accept().await {
+                annulus::spawn(async move {
+                    while let Ok(Some(lease)) = stream.recv().await {
+                        if stream.send(lease).await.is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            std::io::Result::Ok(())
+        })
+    });
+    address.recv().expect("it listens")
+}
+
+/// Echoes datagrams until the process ends.
+fn echo_datagrams() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = socket.local_addr().expect("bound");
+    thread::spawn(move || {
+        let mut buffer = vec![0; 65_536];
+        while let Ok((len, peer)) = socket.recv_from(&mut buffer) {
+            _ = socket.send_to(&buffer[..len], peer);
+        }
+    });
+    address
+}
+
+/// The fields of a plan: its name in errors, how it is set, and whether zero is refused and the longest is.
+const FIELDS: [(&str, fn(&mut Plan, Duration), bool, bool); 9] = [
+    ("connect timeout", |plan, time| plan.connect_timeout = time, true, false),
+    ("duration", |plan, time| plan.duration = time, true, true),
+    ("interval", |plan, time| plan.interval = time, true, true),
+    ("reply timeout", |plan, time| plan.reply_timeout = time, true, false),
+    ("warm-up", |plan, time| plan.warm_up = time, false, true),
+    ("burst", |plan, time| set_burst(plan, time), true, true),
+    ("think time", |plan, time| set_think(plan, ThinkTime::Fixed(time)), false, true),
+    ("think time", |plan, time| set_think(plan, ThinkTime::Exponential(time)), false, true),
+    ("think time", |plan, time| set_think(plan, ThinkTime::Uniform(ZERO, time)), false, true),
+];
+
+fn set_burst(plan: &mut Plan, every: Duration) {
+    let rate: Rate = "1000".parse().expect("a rate");
+    plan.schedule = Schedule::Open { rate, arrivals: Arrivals::Burst(every) };
+}
+
+fn set_think(plan: &mut Plan, think: ThinkTime) {
+    plan.schedule = Schedule::Closed { think };
+}
+
+#[test]
+fn a_plan_takes_both_or_refuses_them_by_name() {
+    let (streams, datagrams) = (echo_streams(), echo_datagrams());
+    for (name, set, zero_is_refused, max_is_refused) in FIELDS {
+        for (time, is_refused) in [(ZERO, zero_is_refused), (MAX, max_is_refused)] {
+            let mut plans = vec![Plan::new(streams.into(), Streams::default())];
+            if !["burst", "think time"].contains(&name) {
+                plans.push(Plan::new(datagrams.into(), Datagrams::default()));
+            }
+            for mut plan in plans {
+                (plan.clients, plan.warm_up) = (2, ZERO);
+                plan.duration = Duration::from_millis(50);
+                set(&mut plan, time);
+                if is_refused {
+                    let error = plan.validate().unwrap_err().to_string();
+                    assert!(error.contains(name), "{name} {time:?}: {error}");
+                    assert!(run(&plan, &mut ()).is_err());
+                } else {
+                    let recording = run(&plan, &mut ()).expect("a load");
+                    assert!(recording.summary().requests_per_second > 0.0, "{name} {time:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sweeps_take_both() {
+    for time in [MAX, ZERO] {
+        assert!((1..=100).contains(&sweep_interval(time).as_millis()));
+        let mut idle = IdleTracker::new(7, time);
+        for now in [MAX, ZERO] {
+            assert!(idle.idle_for(7, now) <= MAX);
+            assert_eq!(idle.idle_for(8, now), ZERO);
+            idle = IdleTracker::new(7, time);
+        }
+    }
+}
