@@ -44,7 +44,7 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use std::error::Error;
 use std::future::Future;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -74,12 +74,55 @@ pub struct Io<S> {
     stream: S,
     end: LateEnd,
     limit: WriteLimit,
+    early_answer: EarlyAnswer,
+}
+
+/// What a client does when the server has closed before it has read the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum EarlyAnswer {
+    /// The write fails.
+    #[default]
+    Ignored,
+    /// The write waits for the reads, which return the answer that was sent before, or the reason why there is none.
+    Awaited,
+    /// A write has failed, and waits.
+    Due,
 }
 
 impl<S> Io<S> {
     /// Wraps a stream.
     pub fn new(stream: S) -> Self {
-        Self { stream, end: LateEnd::default(), limit: WriteLimit::default() }
+        Self {
+            stream,
+            end: LateEnd::default(),
+            limit: WriteLimit::default(),
+            early_answer: EarlyAnswer::default(),
+        }
+    }
+
+    /// For a client: a server may answer and close before it has read the request, as with 413 for a body that is too large. A write that
+    /// fails because of that then waits for the reads, which return the answer, or the reason why there is none. Otherwise hyper reports the
+    /// failed write. [`Connector`](crate::hyper_util::Connector) turns it on.
+    pub fn await_early_answer(mut self) -> Self {
+        self.early_answer = EarlyAnswer::Awaited;
+        self
+    }
+
+    /// The result of a write, which waits if an early answer may have come.
+    fn written<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        called: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Err(error)) = &called
+            && self.early_answer == EarlyAnswer::Awaited
+            && matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+        {
+            // The read that hyper has begun ends in any case, and wakes the task.
+            self.early_answer = EarlyAnswer::Due;
+            return Poll::Pending;
+        }
+        self.limit.within(cx, called)
     }
 
     /// How long a write may wait for a peer that takes nothing: then it is the error `TimedOut`, with which hyper ends the connection. By default
@@ -132,14 +175,20 @@ impl<S: AsyncSend + Unpin> Write for Io<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        if this.early_answer == EarlyAnswer::Due {
+            return Poll::Pending;
+        }
         let called = this.stream.poll_write(cx, bytes);
-        this.limit.within(cx, called)
+        this.written(cx, called)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.early_answer == EarlyAnswer::Due {
+            return Poll::Pending;
+        }
         let called = this.stream.poll_flush(cx);
-        this.limit.within(cx, called)
+        this.written(cx, called)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -158,8 +207,11 @@ impl<S: AsyncSend + Unpin> Write for Io<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        if this.early_answer == EarlyAnswer::Due {
+            return Poll::Pending;
+        }
         let called = this.stream.poll_write_vectored(cx, slices);
-        this.limit.within(cx, called)
+        this.written(cx, called)
     }
 }
 

@@ -20,6 +20,9 @@ use tower_service::Service;
 /// It connects as [`TcpStream::connect`] does: the name is looked up off the loop, and the first of several addresses that answers wins.
 /// `TCP_NODELAY` is on.
 ///
+/// A server may answer and close before it has read the request, as with 413 for a body that is too large. The client then gets the answer,
+/// and not the error of the write that failed.
+///
 /// ```
 /// use annulus::net::{ConnectOptions, KeepAlive};
 /// use annulus_compat::hyper_util::Connector;
@@ -104,7 +107,7 @@ impl Connector {
 
     /// A stream as hyper takes it, with the limit on writes.
     pub(super) fn io<S>(&self, stream: S) -> Io<OnThread<S>> {
-        Io::new(OnThread::new(stream)).write_timeout(self.write_timeout)
+        Io::new(OnThread::new(stream)).write_timeout(self.write_timeout).await_early_answer()
     }
 
     /// A stream to a port of a host.

@@ -52,7 +52,7 @@ impl Service<Uri> for UnixConnector {
         let path = self.0.clone();
         Connecting::new(async move {
             let stream = UnixStream::connect(path.as_path()).await?;
-            Ok(Io::new(OnThread::new(stream)))
+            Ok(Io::new(OnThread::new(stream)).await_early_answer())
         })
     }
 }
