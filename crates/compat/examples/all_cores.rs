@@ -6,7 +6,7 @@
 //! `curl 127.0.0.1:8080`, `curl -X PUT -d text 127.0.0.1:8080/notes/one`, and of `/notes/one`, `/square/7`, `/metrics`.
 
 use annulus::Handle;
-use annulus::net::{ConnectionLimit, ListenOptions, TcpStream, UnixStream};
+use annulus::net::{ConnectionLimit, KeepAlive, ListenOptions, TcpStream, UnixStream};
 use annulus::shards::{ShardedListener, Spread};
 use annulus::signal::{Signal, signals};
 use annulus_compat::{Listen, OnThread, tower::serve_with};
@@ -26,6 +26,10 @@ use tower::Layer;
 
 /// How long a request may take, and the last ones at the end.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -66,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cores = annulus::affinity::allowed()?.len();
     let (shared, stop) = (Shared::new(cores, socket, user), CancellationToken::new());
     // One limit for all: shard 0 accepts for the others, too.
-    let options = ListenOptions::new().limit(&ConnectionLimit::new(10_000));
+    let options = ListenOptions::new().limit(&ConnectionLimit::new(10_000)).keepalive(KEEP_ALIVE);
     let listener = ShardedListener::bind(&*address, &options, cores, Spread::LeastConnections)?;
     println!("listening on {}", listener.local_addr());
     Ok(annulus::shards(cores, async |shard| {
@@ -120,7 +124,9 @@ fn router(app: App) -> Router {
 }
 
 async fn hello(State(app): State<App>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> String {
-    format!("hello, {peer}, from shard {}\n", app.index)
+    // A listener for both families shows an IPv4 address as ::ffff:192.0.2.1.
+    let (ip, port) = (peer.ip().to_canonical(), peer.port());
+    format!("hello, {}, from shard {}\n", SocketAddr::new(ip, port), app.index)
 }
 
 async fn note(State(app): State<App>, Path(name): Path<String>) -> Result<String, StatusCode> {

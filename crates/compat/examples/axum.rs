@@ -4,16 +4,23 @@
 //! Limits: those of `axum::serve`, which has none on clients and their time; on annulus alone `tower::serve` has. Ctrl-c and SIGTERM end
 //! it once the requests that have begun are answered.
 
+use annulus::net::{KeepAlive, ListenOptions};
 use annulus_compat::Incoming;
 use axum::extract::Path;
 use axum::{Router, routing::get};
+use std::time::Duration;
 use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
 fn main() -> std::io::Result<()> {
     annulus_tokio::run(async {
         let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
-        let incoming = Incoming::bind(&*address)?;
+        let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(&*address)?;
+        let incoming = Incoming::new(listener);
         println!("listening on {}", incoming.local_addr()?);
         axum::serve(incoming, router()).with_graceful_shutdown(stop()).await
     })?

@@ -9,20 +9,26 @@
 mod arguments;
 mod certificate;
 
-use annulus::net::TcpListener;
+use annulus::net::{KeepAlive, ListenOptions};
 use annulus_compat::Incoming;
 use annulus_compat::rustls::TlsListener;
 use arguments::Arguments;
 use axum::extract::Path;
 use axum::{Router, routing::get};
+use std::time::Duration;
 use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
 fn main() -> std::io::Result<()> {
     let Arguments { address, files, .. } = Arguments::of_process(false);
     let acceptor = certificate::acceptor(files, &["h2", "http/1.1"])?;
     annulus_tokio::run(async {
-        let listener = TlsListener::new(TcpListener::bind(&address)?, acceptor)
+        let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(&address)?;
+        let listener = TlsListener::new(listener, acceptor)
             .on_failure(|peer, error| eprintln!("{peer}: {error}"));
         println!("listening on https://{}", listener.local_addr()?);
         axum::serve(Incoming::new(listener), router()).with_graceful_shutdown(stop()).await

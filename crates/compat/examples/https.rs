@@ -9,7 +9,7 @@
 mod arguments;
 mod certificate;
 
-use annulus::net::TcpListener;
+use annulus::net::{KeepAlive, ListenOptions};
 use annulus::signal::{Signal, signals};
 use annulus_compat::rustls::TlsAcceptor;
 use annulus_compat::tower::serve_hyper;
@@ -27,6 +27,10 @@ use tokio_util::sync::CancellationToken;
 const LIMIT: Duration = Duration::from_secs(10);
 /// How long a connection may have no request, and how long a client may not read.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
 fn main() -> io::Result<()> {
     let Arguments { address, files, plain } = Arguments::of_process(true);
@@ -57,7 +61,7 @@ async fn serve(
     acceptor: Option<TlsAcceptor>,
     stop: &CancellationToken,
 ) -> io::Result<()> {
-    let listener = TcpListener::bind(address)?;
+    let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(address)?;
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     println!("listening on {scheme}://{}", listener.local_addr()?);
     let server = serve_hyper(listener, service_fn(hello))

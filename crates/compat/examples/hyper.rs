@@ -4,7 +4,7 @@
 //! Limits: as many clients as descriptors, others wait; 30 seconds for the head of a request and until the next one, and 400 KiB of it; no
 //! time for one that does not read. SIGINT and SIGTERM end it, and cut requests; `tower::serve_hyper`, as in `https`, lets them end.
 
-use annulus::net::TcpListener;
+use annulus::net::{KeepAlive, ListenOptions};
 use annulus::signal::until_terminated;
 use annulus_compat::hyper::{Io, Timer};
 use bytes::Bytes;
@@ -13,11 +13,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, body::Incoming};
 use std::convert::Infallible;
+use std::time::Duration;
+
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
 fn main() -> std::io::Result<()> {
     annulus::run(until_terminated(async {
         let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
-        let listener = TcpListener::bind(&*address)?;
+        let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(&*address)?;
         println!("listening on {}", listener.local_addr()?);
         let mut server = http1::Builder::new();
         server.timer(Timer::new()).pipeline_flush(true).half_close(true);

@@ -4,7 +4,7 @@ use crate::programs;
 
 use programs::{Program, examples};
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::process::{Command, Output};
 use std::thread;
 
@@ -68,6 +68,41 @@ fn the_reverse_proxy_passes_a_request_on_and_ends_at_a_signal() {
         upstream.join().unwrap().unwrap();
         proxy.ends_by("TERM");
         assert!(TcpStream::connect(&address).is_err(), "nothing listens any more");
+    }
+}
+
+/// Returns true if the kernel will probe the server's end of a connection: then its timer in `/proc/net/tcp` is of the second kind.
+fn is_probed(server: SocketAddrV4, client: SocketAddrV4) -> bool {
+    let hex = |address: SocketAddrV4| {
+        format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
+    };
+    let ends = [hex(server), hex(client)];
+    let connections = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    connections.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.len() > 5 && words[1..3] == ends && words[5].starts_with("02:")
+    })
+}
+
+/// A client that vanishes without a word would otherwise hold its place for ever.
+#[test]
+fn every_server_probes_silent_clients() {
+    let any = "127.0.0.1:0";
+    for (name, arguments, prefix) in [
+        ("hyper", &[any][..], ""),
+        ("axum", &[any], ""),
+        ("axum_guest", &[any], ""),
+        ("axum_tls", &[any], "https://"),
+        ("https", &[any], "https://"),
+        ("all_cores", &[any, "/nothing"], ""),
+        ("grpc", &["server", any], ""),
+        ("reverse_proxy", &[any, "http://127.0.0.1:9"], ""),
+    ] {
+        let mut server = Program::start(&mut example(name, "auto", arguments));
+        let address = server.listens(prefix).parse().unwrap();
+        let client = TcpStream::connect(address).unwrap();
+        let SocketAddr::V4(from) = client.local_addr().unwrap() else { panic!("not IPv4") };
+        assert!(is_probed(address, from), "{name} does not probe its clients");
     }
 }
 

@@ -10,9 +10,9 @@
 //! -}
 //! +fn main() -> io::Result<()> {
 //! +    annulus_tokio::run(async {
-//! +        let listener = Incoming::bind(address())?;
+//! +        let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(address())?;
 //! +        println!("listening on {}", listener.local_addr()?);
-//! +        app::serve(listener, stop()).await
+//! +        app::serve(Incoming::new(listener), stop()).await
 //! +    })?
 //! +}
 //! ```
@@ -22,16 +22,22 @@
 
 mod app;
 
+use annulus::net::{KeepAlive, ListenOptions};
 use annulus_compat::Incoming;
 use std::io;
+use std::time::Duration;
 use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
+
 fn main() -> io::Result<()> {
     annulus_tokio::run(async {
-        let listener = Incoming::bind(address())?;
+        let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(address())?;
         println!("listening on {}", listener.local_addr()?);
-        app::serve(listener, stop()).await
+        app::serve(Incoming::new(listener), stop()).await
     })?
 }
 

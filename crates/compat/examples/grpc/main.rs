@@ -7,7 +7,7 @@
 
 mod greeter;
 
-use annulus::net::TcpListener;
+use annulus::net::{KeepAlive, ListenOptions};
 use annulus::signal::{Signal, signals};
 use annulus_compat::tonic::{Channel, serve};
 use greeter::{Client, Greeter, HelloRequest};
@@ -16,6 +16,10 @@ use std::time::Duration;
 use tonic::codegen::tokio_stream;
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
+
+/// A client that has vanished is noticed after 25 seconds without a byte.
+const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
 fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,7 +34,7 @@ fn main() -> Outcome {
 }
 
 async fn server(address: &str) -> Outcome {
-    let listener = TcpListener::bind(address)?;
+    let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(address)?;
     println!("listening on {}", listener.local_addr()?);
     let mut stop = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
     serve(listener, Greeter)

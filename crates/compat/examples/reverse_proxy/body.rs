@@ -1,5 +1,6 @@
 //! Bodies that must make progress.
 
+use super::forward::remove_hop_by_hop;
 use annulus::time::{Sleep, sleep};
 use annulus_compat::OnThread;
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -19,13 +20,37 @@ pub(crate) struct Passed {
     body: Option<Incoming>,
     limit: Duration,
     waits: Option<OnThread<Sleep>>,
-    /// The drop of this sender signals the end of the body.
-    _ended: Option<oneshot::Sender<()>>,
+    /// Ready once the upstream wants a body that it was asked about, and an error if it has answered without one.
+    wanted: Option<oneshot::Receiver<()>>,
+    /// Dropped with the body.
+    _held: Option<Box<dyn Send>>,
 }
 
 impl Passed {
-    pub(crate) fn new(body: Incoming, limit: Duration, ended: Option<oneshot::Sender<()>>) -> Self {
-        Self { body: Some(body), limit, waits: None, _ended: ended }
+    pub(crate) fn new(body: Incoming, limit: Duration, held: impl Send + 'static) -> Self {
+        let held: Box<dyn Send> = Box::new(held);
+        Self { body: Some(body), limit, waits: None, wanted: None, _held: Some(held) }
+    }
+
+    /// Waits until the upstream wants the body, so that the client sends nothing before. After `patience` it is sent all the same, for an
+    /// upstream that does not know of this.
+    pub(crate) fn once_wanted(self, wanted: oneshot::Receiver<()>, patience: Duration) -> Self {
+        let waits = Some(OnThread::new(sleep(patience)));
+        Self { waits, wanted: Some(wanted), ..self }
+    }
+
+    fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        let Some(wanted) = &mut self.wanted else { return Poll::Ready(Ok(())) };
+        let is_over = self.waits.as_mut().is_none_or(|waits| Pin::new(waits).poll(cx).is_ready());
+        match Pin::new(wanted).poll(cx) {
+            Poll::Pending if !is_over => return Poll::Pending,
+            Poll::Ready(Err(_)) => {
+                let text = "the upstream has answered without the body".to_owned();
+                return Poll::Ready(Err(Broken { status: StatusCode::BAD_GATEWAY, text }));
+            }
+            _ => (self.wanted, self.waits) = (None, None),
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -53,14 +78,22 @@ impl Body for Passed {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
+        if let Err(error) = ready!(this.poll_wanted(cx)) {
+            return Poll::Ready(Some(Err(error)));
+        }
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
         if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
             this.waits = None;
-            return Poll::Ready(frame.map(|frame| {
-                frame.map_err(|error| Broken {
-                    status: StatusCode::BAD_REQUEST,
-                    text: error.to_string(),
-                })
+            return Poll::Ready(frame.map(|frame| match frame {
+                Ok(mut frame) => {
+                    if let Some(trailers) = frame.trailers_mut() {
+                        remove_hop_by_hop(trailers);
+                    }
+                    Ok(frame)
+                }
+                Err(error) => {
+                    Err(Broken { status: StatusCode::BAD_REQUEST, text: error.to_string() })
+                }
             }));
         }
         let limit = this.limit;

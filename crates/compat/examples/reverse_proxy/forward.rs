@@ -1,8 +1,8 @@
 //! Headers that a proxy changes.
 
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Request, Version};
@@ -11,14 +11,13 @@ use std::net::IpAddr;
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Headers that concern one connection (RFC 9110, 7.6.1), besides those that `Connection` lists.
-const HOP_BY_HOP: [HeaderName; 9] = [
+const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,
     TE,
-    TRAILER,
     TRANSFER_ENCODING,
     UPGRADE,
 ];
@@ -28,13 +27,8 @@ const WEBSOCKET: &str = "websocket";
 
 /// Removes what concerns the connection that the headers came over; returns whether they ask for an upgrade to WebSocket, or grant it.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
-    let listed: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
+    let listed: Vec<HeaderName> =
+        list(headers, CONNECTION).filter_map(|name| name.parse().ok()).collect();
     let is_websocket = {
         let mut protocols = headers.get_all(UPGRADE).iter();
         let first = protocols
@@ -50,6 +44,29 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
         headers.remove(name);
     }
     is_websocket
+}
+
+/// Returns true if a client takes trailers. It must be asked before hop-by-hop headers are removed.
+pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
+    list(headers, TE).any(|coding| coding.eq_ignore_ascii_case("trailers"))
+}
+
+/// Asks the upstream for trailers, which the proxy passes on.
+pub(crate) fn ask_for_trailers(headers: &mut HeaderMap) {
+    headers.insert(CONNECTION, HeaderValue::from_static("te"));
+    headers.insert(TE, HeaderValue::from_static("trailers"));
+}
+
+/// Returns true if a client waits for `100 Continue` before it sends the body.
+pub(crate) fn expects_continue<B>(request: &Request<B>) -> bool {
+    request.version() != Version::HTTP_10
+        && list(request.headers(), EXPECT).any(|it| it.eq_ignore_ascii_case("100-continue"))
+}
+
+/// The elements of a header that is a list, in all its lines.
+fn list(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim)
 }
 
 /// Asks for an upgrade to WebSocket, or grants it.
@@ -94,14 +111,20 @@ pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Adds this proxy, and the version of HTTP in which it has received the message (RFC 9110, 7.6.3).
-pub(crate) fn add_via(headers: &mut HeaderMap, version: Version) {
-    let via = match version {
-        Version::HTTP_2 => "2 annulus",
-        Version::HTTP_10 => "1.0 annulus",
-        _ => "1.1 annulus",
+/// Adds the name of this proxy, and the version of HTTP in which it has received the message (RFC 9110, 7.6.3).
+pub(crate) fn add_via(headers: &mut HeaderMap, version: Version, name: &str) {
+    let version = match version {
+        Version::HTTP_2 => "2",
+        Version::HTTP_10 => "1.0",
+        _ => "1.1",
     };
-    headers.append(VIA, HeaderValue::from_static(via));
+    let via = HeaderValue::try_from(format!("{version} {name}")).expect("a version and a name");
+    headers.append(VIA, via);
+}
+
+/// Returns true if a message has come through the proxy of this name before.
+pub(crate) fn is_loop(headers: &HeaderMap, name: &str) -> bool {
+    list(headers, VIA).any(|hop| hop.split_whitespace().nth(1) == Some(name))
 }
 
 /// Adds the client's address to those that the request names already.

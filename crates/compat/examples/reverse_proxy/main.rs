@@ -3,17 +3,22 @@
 //! are passed on as they come, so a request holds some 512 KiB at most. SIGINT and SIGTERM end it once its requests are answered, within
 //! 30 seconds.
 //!
+//! Trailers pass if the message declares them and the client takes them (`TE`), and informational responses pass to clients of HTTP/1.1. A client
+//! that expects `100 Continue` gets it once the upstream wants the body. A request that comes back is refused with 508.
+//!
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example reverse_proxy -- 127.0.0.1:8000 http://127.0.0.1:8080`
 
 mod body;
+mod early;
 mod forward;
 mod proxy;
 mod tunnel;
 
-use annulus::net::TcpListener;
+use annulus::net::ListenOptions;
 use annulus::signal::{Signal, signals};
 use annulus_compat::tower::serve_with;
-use proxy::Proxy;
+use early::Clients;
+use proxy::{KEEP_ALIVE, MAX_HEADERS, Proxy};
 use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,10 +30,11 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     annulus::run(async {
         let proxy = Rc::new(Proxy::new(upstream.parse()?)?);
-        let listener = TcpListener::bind(listen)?;
+        let listener = ListenOptions::new().keepalive(KEEP_ALIVE).bind(listen)?;
         println!("listening on {}", listener.local_addr()?);
         let mut stop = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
-        serve_with(listener, move |peer| Proxy::service(&proxy, *peer))
+        serve_with(Clients(listener), move |peer| Proxy::service(&proxy, peer))
+            .configure_http1(|http| http.max_headers(MAX_HEADERS))
             .max_connections(10_000)
             .on_error(|error| eprintln!("{error}"))
             .with_graceful_shutdown(async move { _ = stop.recv().await })

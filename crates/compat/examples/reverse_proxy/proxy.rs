@@ -1,36 +1,51 @@
 //! The way of a request to the upstream, and of its response back.
 
 use super::body::{Broken, Passed};
+use super::early::{self, Client as Peer, EarlyOfRequest};
 use super::forward::{
-    add_forwarded_for, add_via, host_of, join_cookies, remove_hop_by_hop, set_upgrade,
+    add_forwarded_for, add_via, ask_for_trailers, expects_continue, host_of, is_loop, join_cookies,
+    remove_hop_by_hop, set_upgrade, takes_trailers,
 };
 use super::tunnel::tunnel;
+use annulus::net::{ConnectOptions, KeepAlive};
 use annulus::time::sleep;
+use annulus::yield_now;
 use annulus_compat::hyper::{Executor, Timer};
 use annulus_compat::hyper_util::Connector;
 use bytes::Bytes;
-use futures_util::future::{Either, select};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use hyper::header::{HOST, UPGRADE};
+use hyper::ext::on_informational;
+use hyper::header::{CONNECTION, EXPECT, HOST, HeaderValue, UPGRADE};
 use hyper::service::{Service, service_fn};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::client::legacy::{Client, Error};
 use std::convert::Infallible;
 use std::error::Error as _;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 type Answer = Response<http_body_util::Either<Passed, Full<Bytes>>>;
 
+/// The most headers of a message.
+pub(crate) const MAX_HEADERS: usize = 1_000;
+/// The most informational responses that wait to be passed on; further ones are dropped.
+const MAX_EARLY: usize = 8;
+/// A peer that has vanished is noticed after 25 seconds without a byte.
+pub(crate) const KEEP_ALIVE: KeepAlive =
+    KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
+
 /// Passes requests on to one upstream.
 pub(crate) struct Proxy {
+    /// What `Via` calls this proxy, and no other: a request with this name has gone in a circle.
+    name: String,
     upstream: Uri,
     client: Client<Connector, Passed>,
     /// Takes a new connection for each request.
@@ -47,6 +62,24 @@ struct Rewritten {
     upgrade: Option<OnUpgrade>,
     /// Ready when the body was sent.
     sent: oneshot::Receiver<()>,
+    /// Informational responses of the upstream, as they are sent.
+    early: mpsc::Receiver<Vec<u8>>,
+    expect: Option<Arc<Expect>>,
+}
+
+/// A body that waits for the upstream's consent. If all are dropped, it was not wanted.
+struct Expect(Mutex<Option<oneshot::Sender<()>>>);
+
+impl Expect {
+    fn grant(&self) {
+        if let Some(wanted) = self.0.lock().expect("no panic").take() {
+            _ = wanted.send(());
+        }
+    }
+
+    fn is_granted(&self) -> bool {
+        self.0.lock().expect("no panic").is_none()
+    }
 }
 
 /// How long the upstream may take, and how many connections may be upgraded.
@@ -54,6 +87,8 @@ struct Rewritten {
 pub(crate) struct Limits {
     /// To accept a connection.
     pub(crate) connect: Duration,
+    /// To consent to a body that waits for this (`Expect`). Then the body is sent all the same.
+    pub(crate) consent: Duration,
     /// From the end of a request to the head of its response.
     pub(crate) response: Duration,
     /// For each part of a body, in either direction.
@@ -71,6 +106,7 @@ impl Default for Limits {
         let seconds = Duration::from_secs;
         Self {
             connect: seconds(5),
+            consent: seconds(10),
             response: seconds(30),
             progress: seconds(60),
             idle: seconds(60),
@@ -90,55 +126,86 @@ impl Proxy {
             let text = format!("{upstream}: an upstream is http://host:port, without a path");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let connector = Connector::new().timeout(limits.connect).write_timeout(limits.progress);
+        let connector = Connector::new()
+            .options(ConnectOptions::new().keepalive(KEEP_ALIVE))
+            .timeout(limits.connect)
+            .write_timeout(limits.progress);
         let mut http = Client::builder(Executor);
+        http.http1_max_headers(MAX_HEADERS);
         http.timer(Timer::new()).pool_timer(Timer::new()).pool_idle_timeout(limits.idle);
         let client = http.build(connector.clone());
         let unpooled = http.pool_max_idle_per_host(0).build(connector);
         let permits = Arc::new(Semaphore::new(limits.tunnels));
-        Ok(Self { upstream, client, unpooled, limits, permits })
+        let name = format!("annulus-{:016x}", RandomState::new().hash_one(()));
+        Ok(Self { name, upstream, client, unpooled, limits, permits })
     }
 
     /// The service of a connection from this peer.
     pub(crate) fn service(
         proxy: &Rc<Self>,
-        peer: SocketAddr,
+        peer: &Peer,
     ) -> impl Service<Request<Incoming>, Response = Answer, Error = Infallible, Future: 'static> + use<>
     {
-        let proxy = proxy.clone();
+        let (proxy, peer, early) = (proxy.clone(), peer.address, peer.early.clone());
         service_fn(move |request| {
-            let proxy = proxy.clone();
-            async move { Ok(proxy.answer(request, peer).await) }
+            let (proxy, early) = (proxy.clone(), early.of_request());
+            async move { Ok(proxy.answer(request, peer, early).await) }
         })
     }
 
-    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Answer {
-        if request.method() == Method::CONNECT {
-            return refuse(StatusCode::METHOD_NOT_ALLOWED, "this proxy makes no tunnels");
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+        early: EarlyOfRequest,
+    ) -> Answer {
+        if [Method::CONNECT, Method::TRACE].contains(request.method()) {
+            let text = "this proxy supports neither CONNECT nor TRACE";
+            return refuse(StatusCode::METHOD_NOT_ALLOWED, text);
         }
-        let Rewritten { request, upgrade, sent } = match self.rewritten(request, peer) {
-            Ok(rewritten) => rewritten,
-            Err(text) => return refuse(StatusCode::BAD_REQUEST, text),
-        };
+        if is_loop(request.headers(), &self.name) {
+            return refuse(StatusCode::LOOP_DETECTED, "the upstream leads back to this proxy");
+        }
+        let version = request.version();
+        let Rewritten { request, upgrade, sent, early: mut responses, expect } =
+            match self.rewritten(request, peer) {
+                Ok(rewritten) => rewritten,
+                Err(text) => return refuse(StatusCode::BAD_REQUEST, text),
+            };
         let permit = upgrade.is_some().then(|| self.permits.clone().try_acquire_owned());
         let Ok(permit) = permit.transpose() else {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many upgraded connections");
         };
-        let response = pin!(self.ask(request));
-        let too_late = pin!(async {
+        let mut response = pin!(self.ask(request));
+        let mut too_late = pin!(async {
             _ = sent.await;
             sleep(self.limits.response).await;
         });
-        match select(response, too_late).await {
-            Either::Left((Ok(response), _)) => self.passed_back(response, upgrade.zip(permit)),
-            Either::Left((Err(error), _)) => {
+        let answered = loop {
+            tokio::select! {
+                biased;
+                Some(sooner) = responses.recv() => {
+                    if version == Version::HTTP_11 {
+                        early.push(&sooner);
+                    }
+                }
+                answered = &mut response => break answered,
+                () = &mut too_late => {
+                    let text = format!("no answer of the upstream within {:?}", self.limits.response);
+                    return refuse(StatusCode::GATEWAY_TIMEOUT, &text);
+                }
+            }
+        };
+        if !early.is_empty() {
+            // The connection flushes before it polls again.
+            yield_now().await;
+        }
+        match answered {
+            Ok(response) => self.passed_back(response, version, upgrade.zip(permit), expect),
+            Err(error) => {
                 // The error's text has addresses, which are not the client's business.
                 eprintln!("{peer}: {}", text_of(&error));
                 refuse(status_of(&error), "the upstream has failed")
-            }
-            Either::Right(_) => {
-                let text = format!("no answer of the upstream within {:?}", self.limits.response);
-                refuse(StatusCode::GATEWAY_TIMEOUT, &text)
             }
         }
     }
@@ -168,10 +235,15 @@ impl Proxy {
         // Before headers are removed: `Connection` may name this one.
         let host = host_of(&request)?;
         let is_one = request.version() == Version::HTTP_11;
+        let has_trailers = takes_trailers(request.headers());
+        let expects = expects_continue(&request) && !request.body().is_end_stream();
         let asks = remove_hop_by_hop(request.headers_mut()) && is_one;
         let upgrade = asks.then(|| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
-        add_via(&mut head.headers, head.version);
+        add_via(&mut head.headers, head.version, &self.name);
+        if !expects {
+            head.headers.remove(EXPECT);
+        }
         if let Some(host) = host {
             head.headers.insert(HOST, host);
         }
@@ -181,20 +253,57 @@ impl Proxy {
         add_forwarded_for(&mut head.headers, peer.ip());
         if upgrade.is_some() {
             set_upgrade(&mut head.headers);
+        } else if has_trailers {
+            ask_for_trailers(&mut head.headers);
         }
         let (ended, sent) = oneshot::channel();
-        let body = Passed::new(body, self.limits.progress, Some(ended));
-        Ok(Rewritten { request: Request::from_parts(head, body), upgrade, sent })
+        let mut body = Passed::new(body, self.limits.progress, ended);
+        let mut expect = None;
+        if expects {
+            let (grant, wanted) = oneshot::channel();
+            body = body.once_wanted(wanted, self.limits.consent);
+            expect = Some(Arc::new(Expect(Mutex::new(Some(grant)))));
+        }
+        let mut request = Request::from_parts(head, body);
+        let early = self.informational(&mut request, expect.clone());
+        Ok(Rewritten { request, upgrade, sent, early, expect })
+    }
+
+    /// The informational responses to a request: `100 Continue` grants its body, and others are for the client.
+    fn informational(
+        &self,
+        request: &mut Request<Passed>,
+        expect: Option<Arc<Expect>>,
+    ) -> mpsc::Receiver<Vec<u8>> {
+        let (sender, receiver) = mpsc::channel(MAX_EARLY);
+        let name = self.name.clone();
+        on_informational(request, move |response| {
+            if response.status() == StatusCode::CONTINUE {
+                expect.iter().for_each(|expect| expect.grant());
+            } else {
+                let mut headers = response.headers().clone();
+                remove_hop_by_hop(&mut headers);
+                add_via(&mut headers, response.version(), &name);
+                _ = sender.try_send(early::encode(response.status(), &headers));
+            }
+        });
+        receiver
     }
 
     fn passed_back(
         &self,
         mut response: Response<Incoming>,
+        client: Version,
         upgrade: Option<(OnUpgrade, OwnedSemaphorePermit)>,
+        expect: Option<Arc<Expect>>,
     ) -> Answer {
         let is_websocket = remove_hop_by_hop(response.headers_mut());
         let version = response.version();
-        add_via(response.headers_mut(), version);
+        add_via(response.headers_mut(), version, &self.name);
+        if client == Version::HTTP_11 && expect.as_ref().is_some_and(|it| !it.is_granted()) {
+            // Nobody knows whether the client sends the body now.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         // The upstream's is that of another connection.
         *response.version_mut() = Version::HTTP_11;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -207,7 +316,7 @@ impl Proxy {
             set_upgrade(response.headers_mut());
         }
         let limit = self.limits.progress;
-        response.map(|body| http_body_util::Either::Left(Passed::new(body, limit, None)))
+        response.map(|body| http_body_util::Either::Left(Passed::new(body, limit, expect)))
     }
 }
 

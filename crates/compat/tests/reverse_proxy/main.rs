@@ -2,9 +2,12 @@
 
 #[path = "../../examples/reverse_proxy/body.rs"]
 mod body;
+#[path = "../../examples/reverse_proxy/early.rs"]
+mod early;
 mod failures;
 #[path = "../../examples/reverse_proxy/forward.rs"]
 mod forward;
+mod intermediary;
 mod messages;
 #[path = "../../examples/reverse_proxy/proxy.rs"]
 mod proxy;
@@ -21,11 +24,12 @@ use annulus_compat::hyper::{Executor, Io};
 use annulus_compat::tower::serve_with;
 use bytes::Bytes;
 use common::{Outcome, everywhere, on_drivers, simulated};
+use early::Clients;
 use futures_util::{SinkExt, StreamExt, stream};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use hyper::client::conn::{http1, http2};
-use proxy::{Limits, Proxy};
+use proxy::{Limits, MAX_HEADERS, Proxy};
 use std::cell::Cell;
 use std::future::IntoFuture;
 use std::io::{self, Write};
@@ -49,7 +53,8 @@ pub(crate) fn start(address: &str, upstream: SocketAddr, limits: Limits) -> Runn
     let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let server = serve_with(listener, move |peer| Proxy::service(&proxy, *peer))
+    let server = serve_with(Clients(listener), move |peer| Proxy::service(&proxy, peer))
+        .configure_http1(|http| http.max_headers(MAX_HEADERS))
         .with_graceful_shutdown(stop.clone().cancelled_owned());
     Running { address, stop, ended: annulus::spawn(server.into_future()) }
 }
@@ -69,7 +74,7 @@ async fn headers(upstream: &str, proxy: &str) -> Outcome {
     let upstream = upstream::start(upstream);
     let proxy = start(proxy, upstream.address, Limits::default());
     let request = "GET /headers?a=b HTTP/1.1\r\nhost: name.example\r\nx-forwarded-for: 1.2.3.4\r\n\
-                   connection: close, x-hop\r\nx-hop: 1\r\nkeep-alive: 5\r\nte: trailers\r\nx-end: 2\r\n\r\n";
+                   connection: close, x-hop\r\nx-hop: 1\r\nkeep-alive: 5\r\nte: gzip\r\nx-end: 2\r\n\r\n";
     let answer = ask(proxy.address, request).await?;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     for line in

@@ -47,8 +47,8 @@ fn both_directions_name_the_proxy() {
         let request = format!("GET /headers HTTP/1.0\r\nvia: 1.1 first\r\n{CLOSE}");
         let answer = ask(proxy.address, &request).await?;
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        assert!(head.contains("\r\nvia: 1.1 annulus"), "{head}");
-        assert!(body.contains("via: 1.1 first\nvia: 1.0 annulus\n"), "{body}");
+        assert!(head.contains("\r\nvia: 1.1 annulus-"), "{head}");
+        assert!(body.contains("via: 1.1 first\nvia: 1.0 annulus-"), "{body}");
         Ok(())
     });
 }

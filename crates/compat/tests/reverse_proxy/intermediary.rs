@@ -1,0 +1,299 @@
+//! What RFC 9110 asks of an intermediary besides passing messages on.
+
+use crate::reverse_proxy::common::{everywhere, simulated};
+use crate::reverse_proxy::proxy::Limits;
+use crate::reverse_proxy::upstream::{self, raw};
+use crate::reverse_proxy::{ask, start};
+use annulus::net::TcpStream;
+use annulus::time::{Instant, sleep};
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+const CLOSE: &str = "host: x\r\nconnection: close\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const EXPECTS: &str =
+    "PUT / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n";
+
+/// Reads until these bytes end what was read.
+async fn until(stream: &mut TcpStream, end: &str) -> io::Result<String> {
+    let mut seen = Vec::new();
+    while !seen.ends_with(end.as_bytes()) {
+        seen.extend_from_slice(&stream.recv_exact(1).await?);
+    }
+    String::from_utf8(seen).map_err(io::Error::other)
+}
+
+#[test]
+fn trailers_pass_in_both_directions() {
+    everywhere(async || {
+        let upstream = raw("127.0.0.1:0", |mut stream, _| async move {
+            let head = until(&mut stream, "\r\n\r\n").await?;
+            let body = until(&mut stream, "0\r\n").await? + &until(&mut stream, "\r\n\r\n").await?;
+            let te = head.contains("\r\nte: trailers\r\n") && head.contains("connection: te\r\n");
+            let is_whole = head.contains("trailer: x-up\r\n") && body.ends_with("x-up: 7\r\n\r\n");
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n";
+            let answer = format!("{head}2\r\nok\r\n0\r\nx-sum: {te} {is_whole}\r\n\r\n");
+            stream.send(answer).await?;
+            stream.drain().await
+        });
+        let proxy = start("127.0.0.1:0", upstream, Limits::default());
+        let head = "POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ntrailer: x-up\r\n\
+                    te: gzip, trailers\r\nconnection: close, te\r\n\r\n";
+        let request = format!("{head}5\r\nhello\r\n0\r\nx-up: 7\r\n\r\n");
+        let answer = ask(proxy.address, &request).await?;
+        assert!(answer.contains("trailer: x-sum\r\n"), "{answer}");
+        assert!(answer.ends_with("0\r\nx-sum: true true\r\n\r\n"), "{answer}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_request_that_comes_back_is_refused() {
+    everywhere(async || {
+        let seen = Rc::new(RefCell::new(String::new()));
+        let heads = seen.clone();
+        let upstream = raw("127.0.0.1:0", move |mut stream, _| {
+            let heads = heads.clone();
+            async move {
+                *heads.borrow_mut() = until(&mut stream, "\r\n\r\n").await?;
+                stream.send(OK).await
+            }
+        });
+        let proxy = start("127.0.0.1:0", upstream, Limits::default());
+        // Another proxy of this kind is no loop.
+        let before = start("127.0.0.1:0", proxy.address, Limits::default());
+        let answer = ask(before.address, &format!("GET / HTTP/1.1\r\n{CLOSE}")).await?;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let vias: Vec<String> = seen
+            .borrow()
+            .lines()
+            .filter_map(|line| line.strip_prefix("via: "))
+            .map(str::to_owned)
+            .collect();
+        let [first, second] = &vias[..] else { panic!("two names: {vias:?}") };
+        for (via, status) in [
+            (second.clone(), "508"),
+            (format!("1.1 other, {second} (a comment)"), "508"),
+            (format!("{first}, 2 annulus"), "200"),
+        ] {
+            let request = format!("GET / HTTP/1.1\r\nvia: {via}\r\n{CLOSE}");
+            let answer = ask(proxy.address, &request).await?;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{via}: {answer}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn many_headers_pass_in_both_directions() {
+    everywhere(async || {
+        let upstream = raw("127.0.0.1:0", |mut stream, _| async move {
+            let head = until(&mut stream, "\r\n\r\n").await?;
+            let headers = head.lines().filter(|line| line.starts_with("x-")).collect::<Vec<_>>();
+            let headers = headers.join("\r\n");
+            stream.send(format!("HTTP/1.1 200 OK\r\n{headers}\r\ncontent-length: 0\r\n\r\n")).await
+        });
+        let proxy = start("127.0.0.1:0", upstream, Limits::default());
+        let headers: String = (0..500).map(|n| format!("x-{n}: {n}\r\n")).collect();
+        let answer = ask(proxy.address, &format!("GET / HTTP/1.1\r\n{headers}{CLOSE}")).await?;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.contains("x-0: 0\r\n") && answer.contains("x-499: 499\r\n"), "{answer}");
+        Ok(())
+    });
+}
+
+#[test]
+fn early_hints_pass_and_come_first() {
+    const HINT: &str =
+        "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nconnection: x-hop\r\nx-hop: 1\r\n\r\n";
+    everywhere(async || {
+        let upstream = raw("127.0.0.1:0", |mut stream, _| async move {
+            loop {
+                let head = until(&mut stream, "\r\n\r\n").await?;
+                // At once, or the hint alone until the client has it.
+                if head.starts_with("GET /together") {
+                    stream.send(format!("{HINT}{OK}")).await?;
+                } else {
+                    stream.send(HINT).await?;
+                    sleep(Duration::from_millis(20)).await;
+                    stream.send(OK).await?;
+                }
+            }
+        });
+        let proxy = start("127.0.0.1:0", upstream, Limits::default());
+        let mut client = TcpStream::connect(proxy.address).await?;
+        for path in ["/together", "/apart", "/together"] {
+            client.send(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n")).await?;
+            let hint = until(&mut client, "\r\n\r\n").await?;
+            assert!(hint.starts_with("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n"), "{hint}");
+            assert!(hint.contains("via: 1.1 annulus-") && !hint.contains("x-hop"), "{hint}");
+            let answer = until(&mut client, "\r\n\r\nok").await?;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        }
+        // Pipelined requests: each response is whole, with its hint before it or without.
+        let requests = "GET /together HTTP/1.1\r\nhost: x\r\n\r\n".repeat(10);
+        client.send(requests).await?;
+        for _ in 0..10 {
+            let answer = until(&mut client, "\r\n\r\nok").await?;
+            let hint = answer.find("HTTP/1.1 103").unwrap_or(0);
+            assert_eq!((hint, answer.matches("HTTP/1.1 200").count()), (0, 1), "{answer}");
+        }
+        let answer = ask(proxy.address, "GET / HTTP/1.0\r\n\r\n").await?;
+        assert!(answer.starts_with("HTTP/1.0 200"), "HTTP/1.0 has no such responses: {answer}");
+        Ok(())
+    });
+}
+
+/// An upstream that calls a function once it has the head of a request, and expects a body.
+fn asked<F>(address: &str, answer: impl Fn(TcpStream) -> F + 'static) -> SocketAddr
+where
+    F: Future<Output = io::Result<()>> + 'static,
+{
+    let answer = Rc::new(answer);
+    raw(address, move |mut stream, _| {
+        let answer = answer.clone();
+        async move {
+            let head = until(&mut stream, "\r\n\r\n").await?;
+            assert!(head.contains("expect: 100-continue\r\n"), "{head}");
+            answer(stream).await
+        }
+    })
+}
+
+#[test]
+fn a_body_is_asked_for_once_the_upstream_wants_it() {
+    simulated(async |_| {
+        let upstream = asked("10.0.0.1:80", async |mut stream| {
+            sleep(3 * SECOND).await;
+            stream.send("HTTP/1.1 100 Continue\r\n\r\n").await?;
+            assert_eq!(until(&mut stream, "body").await?, "body");
+            stream.send(OK).await?;
+            stream.drain().await
+        });
+        let proxy = start("10.0.0.2:80", upstream, Limits::default());
+        let (mut client, begun) = (TcpStream::connect(proxy.address).await?, Instant::now());
+        client.send(EXPECTS).await?;
+        assert_eq!(until(&mut client, "\r\n\r\n").await?, "HTTP/1.1 100 Continue\r\n\r\n");
+        let took = begun.elapsed();
+        assert!(took >= 3 * SECOND && took < 4 * SECOND, "{took:?}");
+        client.send("body").await?;
+        assert!(until(&mut client, "\r\n\r\nok").await?.starts_with("HTTP/1.1 200"));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_body_that_the_upstream_refuses_is_not_asked_for() {
+    everywhere(async || {
+        let ended = Rc::new(RefCell::new(Vec::new()));
+        let bodies = ended.clone();
+        let upstream = asked("127.0.0.1:0", move |mut stream| {
+            let bodies = bodies.clone();
+            async move {
+                stream.send("HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\nno").await?;
+                let mut body = Vec::new();
+                while let Ok(Some(lease)) = stream.recv().await {
+                    body.extend_from_slice(&lease);
+                }
+                bodies.borrow_mut().push(body);
+                Ok(())
+            }
+        });
+        let proxy = start("127.0.0.1:0", upstream, Limits::default());
+        // The answer, and the end of the connection: the body may come or not.
+        let answer = ask(proxy.address, EXPECTS).await?;
+        assert!(answer.starts_with("HTTP/1.1 401") && answer.ends_with("no"), "{answer}");
+        assert!(answer.contains("connection: close"), "{answer}");
+        while ended.borrow().is_empty() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(*ended.borrow(), [b""], "the upstream's connection has ended, without a body");
+        Ok(())
+    });
+}
+
+#[test]
+fn an_upstream_that_does_not_know_expectations_gets_the_body() {
+    simulated(async |_| {
+        let upstream = asked("10.0.0.1:80", async |mut stream| {
+            assert_eq!(until(&mut stream, "body").await?, "body");
+            stream.send(OK).await?;
+            stream.drain().await
+        });
+        let limits = Limits { consent: 5 * SECOND, ..Limits::default() };
+        let proxy = start("10.0.0.2:80", upstream, limits);
+        let (mut client, begun) = (TcpStream::connect(proxy.address).await?, Instant::now());
+        client.send(EXPECTS).await?;
+        until(&mut client, "HTTP/1.1 100 Continue\r\n\r\n").await?;
+        let took = begun.elapsed();
+        assert!(took >= 5 * SECOND && took < 6 * SECOND, "{took:?}");
+        client.send("body").await?;
+        assert!(until(&mut client, "\r\n\r\nok").await?.starts_with("HTTP/1.1 200"));
+        Ok(())
+    });
+}
+
+/// The upstream has closed with most of the body unread, so that its end is a reset.
+#[test]
+fn an_answer_before_the_end_of_the_body_reaches_the_client() {
+    everywhere(async || {
+        let upstream = raw("127.0.0.1:0", |mut stream, _| async move {
+            until(&mut stream, "\r\n\r\n").await?;
+            let head = "HTTP/1.1 413 Payload Too Large\r\ncontent-length: 4\r\nconnection: close";
+            stream.send(format!("{head}\r\n\r\nmuch")).await?;
+            stream.flush().await
+        });
+        let proxy = start("127.0.0.1:0", upstream, Limits::default());
+        for round in 0..30 {
+            let mut client = TcpStream::connect(proxy.address).await?;
+            client.send(format!("POST / HTTP/1.1\r\ncontent-length: 9000000\r\n{CLOSE}")).await?;
+            let (mut receiver, mut sender) = client.split();
+            let upload = async {
+                for _ in 0..90 {
+                    if sender.send(vec![0; 100_000]).await.is_err() {
+                        break;
+                    }
+                }
+            };
+            let answer = async {
+                let mut answer = Vec::new();
+                while let Ok(Some(lease)) = receiver.recv().await {
+                    answer.extend_from_slice(&lease);
+                }
+                String::from_utf8_lossy(&answer).into_owned()
+            };
+            let ((), answer) = futures_util::future::join(upload, answer).await;
+            assert!(answer.starts_with("HTTP/1.1 413"), "round {round}: {answer}");
+            assert!(answer.ends_with("much"), "round {round}: {answer}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_address_of_ipv4_is_forwarded_as_one() {
+    everywhere(async || {
+        let upstream = upstream::start("127.0.0.1:0");
+        let proxy = start("[::]:0", upstream.address, Limits::default());
+        let address = SocketAddr::from(([127, 0, 0, 1], proxy.address.port()));
+        let answer = ask(address, &format!("GET /headers HTTP/1.1\r\n{CLOSE}")).await?;
+        assert!(answer.contains("x-forwarded-for: 127.0.0.1\n"), "{answer}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_trace_is_refused() {
+    everywhere(async || {
+        let upstream = upstream::start("127.0.0.1:0");
+        let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
+        let answer = ask(proxy.address, &format!("TRACE /headers HTTP/1.1\r\n{CLOSE}")).await?;
+        assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+        assert_eq!(upstream.connections.get(), 0, "nothing is passed on");
+        Ok(())
+    });
+}
