@@ -1,4 +1,5 @@
-//! Chunks that wait to be sent; and the headers and vectors of sends that carry several of them, which do not move.
+//! Chunks waiting to be sent, and the headers and vectors of sends that carry several chunks. Those
+//! do not move.
 #![allow(unsafe_code)]
 
 use crate::bytes::chunk::Chunk;
@@ -8,7 +9,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::ptr::{self, NonNull};
 
-/// A queue whose first chunk needs no memory of its own: the commonest has one or none.
+/// A queue whose first chunk needs no allocation: most queues hold one chunk or none.
 #[derive(Default)]
 #[expect(
     clippy::box_collection,
@@ -46,13 +47,13 @@ impl ChunkQueue {
         mem::replace(&mut self.first, next)
     }
 
-    /// The first chunk, if it is one to take.
+    /// Removes the first chunk if `wanted` returns true for it.
     #[inline]
     pub(super) fn pop_if(&mut self, wanted: impl FnOnce(&Chunk) -> bool) -> Option<Chunk> {
         if self.first.as_ref().is_some_and(wanted) { self.pop() } else { None }
     }
 
-    /// The chunk, if there is only one.
+    /// Returns the chunk if there is exactly one.
     #[inline]
     pub(super) fn only(&self) -> Option<&Chunk> {
         self.first.as_ref().filter(|_| self.rest.as_ref().is_none_or(|rest| rest.is_empty()))
@@ -62,8 +63,8 @@ impl ChunkQueue {
         usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
     }
 
-    /// Copies bytes to the end: into the last chunk, if it is a buffer of the runtime's own behind the `flying` ones, which the kernel reads.
-    /// The memory that they take.
+    /// Copies bytes to the end of the queue: into the last chunk if it is a buffer of the runtime's
+    /// own and not one of the `flying` chunks that the kernel reads. Returns the memory added.
     pub(super) fn push_copy<'a>(
         &mut self,
         spares: &mut Spares,
@@ -85,7 +86,7 @@ impl ChunkQueue {
         weight
     }
 
-    /// The bytes of each chunk, but for those of the first that went already.
+    /// Returns the bytes of each chunk, without the first `gone` bytes, which have been sent.
     pub(super) fn unsent(&self, mut gone: usize) -> impl Iterator<Item = &[u8]> {
         self.iter().map(move |chunk| &chunk.as_ref()[mem::take(&mut gone)..])
     }
@@ -95,11 +96,11 @@ impl ChunkQueue {
     }
 }
 
-/// Most chunks a send carries.
+/// Maximum number of chunks per send.
 pub(crate) const MOST: usize = 64;
 
-/// A `struct msghdr` with the vectors it points to, on the heap, by address: a `Box` that is moved while the kernel reads it would
-/// claim to be the only way to it.
+/// A `struct msghdr` with the vectors it points to, held on the heap by address: moving a `Box`
+/// while the kernel reads it would assert unique access.
 pub(crate) struct Vector(NonNull<Parts>);
 
 struct Parts {
@@ -107,8 +108,8 @@ struct Parts {
     vectors: [IoVec; MOST],
 }
 
-/// The vectors of this turn's sends. The kernel has read them once it has taken the entries that name them; then all of
-/// them are free again.
+/// The vectors of this turn's sends. The kernel has read them once it has consumed the entries that
+/// refer to them; then all of them are free again.
 #[derive(Default)]
 pub(crate) struct Vectors {
     free: Vec<Vector>,
@@ -116,7 +117,8 @@ pub(crate) struct Vectors {
 }
 
 impl Vectors {
-    /// Puts a send's parts into a vector, with a control message, which must last as long as the send; the address is that of its header.
+    /// Describes a send's parts in a vector and returns the address of its header. A control
+    /// message must last as long as the send.
     pub(super) fn describe(
         &mut self,
         parts: impl Iterator<Item = IoVec>,
@@ -128,23 +130,23 @@ impl Vectors {
         address
     }
 
-    /// Takes out the vector that was described last: it must last longer.
+    /// Takes out the vector that was described last, because it must last longer than the turn.
     pub(super) fn keep(&mut self) -> Vector {
         self.busy.pop().expect("a vector was described")
     }
 
-    /// The kernel is done with a vector that was kept.
+    /// Frees a kept vector that the kernel no longer reads.
     pub(super) fn free(&mut self, vector: Vector) {
         self.free.push(vector);
     }
 
-    /// The kernel may still read some of them.
+    /// Returns true if the kernel may still read some of them.
     #[inline]
     pub(super) fn are_lent(&self) -> bool {
         !self.busy.is_empty()
     }
 
-    /// Everything submitted so far has been taken by the kernel.
+    /// Frees all vectors, after the kernel has consumed all submitted entries.
     pub(super) fn free_all(&mut self) {
         self.free.append(&mut self.busy);
     }
@@ -157,17 +159,20 @@ impl Vector {
         Self(NonNull::from(Box::leak(parts)))
     }
 
-    /// Writes the header and its vectors. Returns the header's address, which is valid as long as this value.
+    /// Writes the header and its vectors. Returns the header's address, which stays valid as long
+    /// as this value.
     fn fill(&self, parts: impl Iterator<Item = IoVec>, control: &[u8]) -> *const u8 {
         let place = self.0.as_ptr();
-        // SAFETY: the memory is valid as long as this value, which is free: no send names it, and there are no references into it.
+        // SAFETY: the memory is valid as long as this value. The vector is free: no send refers to
+        // it, and no references into it exist.
         let vectors = unsafe { &mut (*place).vectors };
         let mut count = 0;
         for (vector, part) in vectors.iter_mut().zip(parts) {
             *vector = part;
             count += 1;
         }
-        // SAFETY: as above. The pointers come from the owner's own address, so that they are valid after the reference has gone.
+        // SAFETY: as above. The pointers are derived from the owner's raw pointer, so they stay
+        // valid after the reference is gone.
         unsafe {
             (*place).header = MsgHeader {
                 vectors: (&raw const (*place).vectors).cast(),
@@ -183,7 +188,7 @@ impl Vector {
 
 impl Drop for Vector {
     fn drop(&mut self) {
-        // SAFETY: the memory was leaked from a box in `empty`, and is freed once.
+        // SAFETY: `empty` leaked the memory from a box, and it is freed once.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

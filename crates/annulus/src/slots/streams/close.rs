@@ -1,4 +1,5 @@
-//! How a stream ends: stop new operations, cancel operations in flight, wait for the terminal events, close.
+//! How a stream ends: stop starting operations, cancel those in flight, wait for their terminal
+//! events, close.
 
 use super::carriers::single;
 use super::recv::End;
@@ -15,7 +16,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 impl Stream {
-    /// Ends the write side as soon as everything has gone.
+    /// Ends the write side as soon as everything has been sent.
     pub(crate) fn end_when_sent(&mut self, io: &mut Io) {
         self.tx.ending = true;
         single::stop_waiting(self, io);
@@ -42,7 +43,7 @@ impl Stream {
         }
     }
 
-    /// Gives up on everything that was queued: a send that waits for space is cancelled, the rest discarded.
+    /// Gives up on all queued bytes: cancels a send that waits for space and discards the rest.
     pub(super) fn stop_send(&mut self, shared: &mut Shared, io: &mut Io) {
         let tx = &mut self.tx;
         tx.error.get_or_insert(Errno::CANCELED);
@@ -53,22 +54,23 @@ impl Stream {
                 tx.phase = SendPhase::Idle;
                 self.discard_unsent(io);
             }
-            // The outcome shows within this turn.
+            // The outcome is known within this turn.
             SendPhase::Now => {}
         }
     }
 
-    /// Sets the time within which a dropped stream must have sent the bytes it had queued.
+    /// Starts the linger timer of a dropped stream, within which its queued bytes must be sent.
     pub(super) fn start_linger(&mut self, io: &mut Io) {
         if self.dropped {
             io.start_linger(&mut self.tx.linger, TimerAction::Linger(self.id));
         }
     }
 
-    /// Ends what is in flight. From the first call on nothing new begins, not for a copy that was forgotten either.
+    /// Ends all operations in flight. From the first call on, nothing new starts, even for an
+    /// abandoned copy.
     ///
     /// # Errors
-    /// The error that a send or the receive failed with.
+    /// The error of a send or of the receive.
     fn poll_quiet(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.closing = true;
         single::stop_waiting(self, io);
@@ -78,23 +80,24 @@ impl Stream {
             return Poll::Ready(Err(self.failed(io, Operation::Recv, errno)));
         }
         if !self.rx.arming.is_idle() {
-            // The bytes that the receive has brought stay queued.
+            // Received bytes stay queued.
             note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
             return Poll::Pending;
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Gives up what was queued. A close from here on is a reset: the peer must not take a truncated stream for a whole one.
+    /// Gives up the queued bytes. Closing the socket then resets the connection, so that the peer
+    /// does not take a truncated stream for a complete one.
     fn give_up(&mut self, shared: &mut Shared, io: &mut Io) {
-        // A socket that takes no options any more does not need the reset either.
+        // A socket that no longer accepts options does not need the reset either.
         _ = io.driver.kernel().set_option(self.fd, SocketOption::Linger, 0);
         self.stop_send(shared, io);
     }
 }
 
 impl Streams {
-    /// The handle is gone. Queued bytes are still sent, for as long as the linger.
+    /// Handles a dropped handle. Queued bytes are still sent until the linger ends.
     pub(crate) fn drop_stream(&mut self, io: &mut Io, slot: u32) {
         let stream = self.slots.get(slot);
         (stream.dropped, stream.closing) = (true, true);
@@ -103,21 +106,22 @@ impl Streams {
         stream.stop_recv(io);
         stream.discard_received(&self.shared);
         single::stop_waiting(stream, io);
-        // Bytes that go out at the first attempt need no linger; the send sets it if its count is short.
+        // Bytes that are sent at the first attempt need no linger; a send with a short count starts
+        // it.
         if stream.tx.is_waiting() {
             stream.start_linger(io);
         }
         self.close_if_done(io, slot);
     }
 
-    /// The handle is gone and wants nothing more sent: the connection is reset.
+    /// Handles a handle that was dropped without wanting the rest sent: the connection is reset.
     pub(crate) fn abort(&mut self, io: &mut Io, slot: u32) {
         let stream = self.slots.get(slot);
         stream.give_up(&mut self.shared, io);
         self.drop_stream(io, slot);
     }
 
-    /// The linger is over.
+    /// Gives up when the linger is over.
     pub(crate) fn on_linger(&mut self, io: &mut Io, id: SlotId) {
         if let Some(stream) = self.slots.find(id) {
             stream.tx.linger = None;
@@ -127,14 +131,15 @@ impl Streams {
         }
     }
 
-    /// Closes a dropped stream of which nothing is in flight.
+    /// Closes a dropped stream if nothing is in flight.
     pub(super) fn close_if_done(&mut self, io: &mut Io, slot: u32) {
         let stream = self.slots.get(slot);
         if !(stream.dropped && stream.rx.arming.is_idle() && stream.tx.is_idle()) {
             return;
         }
         if !stream.tx.is_quiet() {
-            // The kernel still has memory of ours: the peer sees the end, and a reset can get it back.
+            // The kernel still holds memory of ours: the peer sees the end, and a reset can free
+            // the memory.
             stream.end_when_sent(io);
             return stream.start_linger(io);
         }
@@ -160,10 +165,11 @@ impl Streams {
         stream
     }
 
-    /// Takes a stream off the runtime. Ready once none of its operations is in flight and the kernel has none of its memory.
+    /// Takes a stream off the runtime. Ready once none of its operations is in flight and the
+    /// kernel holds none of its memory.
     ///
     /// # Errors
-    /// The error that a send or the receive failed with.
+    /// The error of a send or of the receive.
     pub(crate) fn poll_release(
         &mut self,
         io: &mut Io,
@@ -183,7 +189,8 @@ impl Streams {
         Poll::Ready(Ok((stream.fd, received, stream.permit)))
     }
 
-    /// As [`poll_release`](Self::poll_release), for a stream that is to be closed: ready once a close loses no bytes that were sent.
+    /// Like [`poll_release`](Self::poll_release), but for a stream that will be closed: ready once
+    /// closing it loses no sent bytes.
     pub(crate) fn poll_close(
         &mut self,
         io: &mut Io,
@@ -202,15 +209,16 @@ impl Streams {
         self.poll_release(io, slot, cx)
     }
 
-    /// Whether the peers have what was sent by streams that were dropped, and the kernel what others had queued; the streams have their memory
-    /// back.
+    /// Returns true if the peers have acknowledged what dropped streams sent, the kernel has taken
+    /// what the other streams had queued, and the kernel holds no memory of either.
     pub(crate) fn all_sent(&mut self) -> bool {
         let is_sent =
             |stream: &mut Stream| stream.tx.is_quiet() && !stream.awaits_acknowledgement();
         self.slots.values().all(is_sent)
     }
 
-    /// Ends all streams; those with something unsent are reset. Handles that outlive the runtime find it ended.
+    /// Ends all streams; those with unsent bytes are reset. Handles that outlive the runtime find
+    /// it ended.
     pub(crate) fn stop_all(&mut self, io: &mut Io) {
         self.shared.is_ending = true;
         for slot in self.slots.indices() {

@@ -1,9 +1,10 @@
-//! The last step of a close: bytes that have arrived and were not taken are read and dropped.
+//! The last step of closing a stream: reading and dropping received bytes that nobody has taken.
 //!
-//! A TCP socket that is closed while it has unread bytes, or that gets bytes after it was closed, resets the connection. The reset discards what
-//! this kernel has not delivered yet, although `shutdown` has returned `Ok`. So a stream that was dropped ends its sending direction, drops what
-//! arrives, and is closed once nothing can be lost any more. It waits for acknowledgements as long as the linger, and reads a bounded number
-//! of bytes; then it closes all the same.
+//! A TCP socket that is closed with unread bytes, or that receives bytes after it was closed,
+//! resets the connection. The reset discards what this kernel has not delivered yet, although
+//! `shutdown` returned `Ok`. So a dropped stream ends its sending direction, drops what arrives,
+//! and is closed once nothing can be lost any longer. It waits for acknowledgements for at most the
+//! linger and reads a bounded number of bytes, and then closes anyway.
 #![allow(unsafe_code)]
 
 use super::{Shared, Stream, Streams, carriers};
@@ -15,53 +16,54 @@ use rustix::io::Errno;
 use rustix::net::AddressFamily;
 use std::time::Duration;
 
-/// Bytes that are dropped before a peer that goes on sending gets a reset.
+/// Bytes that are dropped before a peer that keeps sending gets a reset.
 const MAX_DROPPED_BYTES: usize = 4 << 20;
-/// Bytes that are read at a time, into memory of the stack.
+/// Bytes per read, into memory on the stack.
 const PIECE_BYTES: usize = 16 * 1024;
-/// How long the end of the peer is awaited once it has acknowledged everything.
+/// How long to wait for the peer's end once it has acknowledged everything.
 const MAX_WAIT_FOR_END: Duration = Duration::from_secs(1);
-/// The time between two looks for acknowledgements, which no event reports. It doubles.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-const LAST_LOOK: Duration = Duration::from_millis(100);
+/// Time until the first check for acknowledgements, which no event reports. It doubles up to
+/// `MAX_CHECK_DELAY`.
+const FIRST_CHECK_DELAY: Duration = Duration::from_millis(1);
+const MAX_CHECK_DELAY: Duration = Duration::from_millis(100);
 
-/// A close that waits.
+/// State of a close that waits.
 pub(super) struct ClosingWait {
     began: Instant,
-    /// Bytes that were dropped.
+    /// Bytes dropped so far.
     dropped: usize,
-    /// The peer may lack bytes that were sent.
+    /// The peer has not acknowledged all sent bytes.
     is_unacknowledged: bool,
-    /// The descriptor may be closed, once nothing is in flight.
+    /// The wait has ended: the descriptor may be closed once nothing is in flight.
     is_over: bool,
     pause: Duration,
     pub(super) timer: Option<TimerKey>,
 }
 
-/// What a look at the socket has found.
+/// What reading the socket returned.
 enum Found {
-    /// The end of the peer, or an error.
+    /// The peer's end, or an error.
     End,
-    /// So many bytes, which were dropped.
+    /// The number of bytes read and dropped.
     Bytes(usize),
 }
 
 impl Stream {
-    /// Drops what has arrived; true if the descriptor may be closed now. Otherwise an event or a timer will ask again. Nothing of the stream
-    /// is in flight.
+    /// Drops what has arrived and returns true if the descriptor may be closed now. Otherwise an
+    /// event or a timer checks again. Nothing of the stream may be in flight.
     pub(super) fn can_close(&mut self, shared: &Shared, io: &mut Io) -> bool {
         let is_open = self.tx.error.is_none() && self.rx.end.is_none();
-        // Another process may read from a descriptor that was lent.
+        // Another process may read from an exposed descriptor.
         if !is_open || carriers::is_pipe(self) || io.is_exposed(self.fd) {
             return true;
         }
         if self.look_before_close(io) || shared.is_ending {
             return true;
         }
-        // The peer sees the end now, and not when the descriptor is closed.
+        // The peer sees the end now instead of when the descriptor is closed.
         if !self.tx.ended {
             self.tx.ended = true;
-            // It fails if the peer has reset the connection meanwhile.
+            // This fails if the peer has reset the connection in the meantime.
             _ = io.driver.kernel().shutdown(self.fd, Shutdown::Write);
         }
         self.poll_readiness(io);
@@ -69,7 +71,7 @@ impl Stream {
         false
     }
 
-    /// Drops what has arrived; true if the close need not wait for more.
+    /// Drops what has arrived and returns true if the close need not wait any longer.
     fn look_before_close(&mut self, io: &mut Io) -> bool {
         if self.closing_wait.as_ref().is_some_and(|wait| wait.is_over) {
             return true;
@@ -83,7 +85,7 @@ impl Stream {
             return true;
         }
         let is_unacknowledged = io.driver.kernel().unacknowledged(self.fd) > 0;
-        // Usually nothing is unread, and the peer has everything.
+        // Usually nothing is unread and the peer has everything.
         if dropped == 0 && !is_unacknowledged && !self.tx.ending {
             return true;
         }
@@ -95,20 +97,21 @@ impl Stream {
         now.duration_since(wait.began) >= limit
     }
 
-    /// Other streams lose nothing by a close: their peer has at once what was sent.
+    /// Returns true for TCP. Other streams lose nothing when they are closed: sent bytes reach
+    /// their peer at once.
     fn is_tcp(&self, io: &Io) -> bool {
         let domain = || io.driver.kernel().option(self.fd, SocketOption::Domain);
         self.peer.is_some()
             || domain().is_ok_and(|is| is != u32::from(AddressFamily::UNIX.as_raw()))
     }
 
-    /// Reads and drops at most about so many bytes.
+    /// Reads and drops up to about `most` bytes.
     fn drop_arrived(&self, io: &Io, most: usize) -> Found {
         let mut memory = [0; PIECE_BYTES];
         let mut dropped = 0;
         while dropped < most {
             let (buffer, len) = (memory.as_mut_ptr(), PIECE_BYTES as u32);
-            // SAFETY: the memory is this function's own, and as long.
+            // SAFETY: the buffer is a local array of `len` bytes.
             match unsafe { io.driver.kernel().receive(self.fd, buffer, len) } {
                 Ok(count @ 1..) => dropped += count as usize,
                 Err(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS) => break,
@@ -122,12 +125,12 @@ impl Stream {
         let Some(wait) = &mut self.closing_wait else { return };
         if wait.timer.is_none() {
             let at = io.now() + wait.pause;
-            wait.pause = (2 * wait.pause).min(LAST_LOOK);
+            wait.pause = (2 * wait.pause).min(MAX_CHECK_DELAY);
             wait.timer = Some(io.timers.insert(at, TimerAction::Close(self.id)));
         }
     }
 
-    /// The close waits no longer: what it has in flight is cancelled.
+    /// Ends the wait: what it has in flight is cancelled.
     pub(super) fn end_closing_wait(&mut self, io: &mut Io) {
         if let Some(wait) = &mut self.closing_wait {
             wait.is_over = true;
@@ -136,7 +139,7 @@ impl Stream {
         }
     }
 
-    /// The peer may lack bytes that were sent, and the close waits for them.
+    /// Returns true if the close waits for the peer to acknowledge sent bytes.
     pub(super) fn awaits_acknowledgement(&self) -> bool {
         let is_awaited = |wait: &ClosingWait| wait.is_unacknowledged && !wait.is_over;
         self.closing_wait.as_deref().is_some_and(is_awaited)
@@ -150,14 +153,14 @@ impl ClosingWait {
             dropped: 0,
             is_unacknowledged: false,
             is_over: false,
-            pause: FIRST_LOOK,
+            pause: FIRST_CHECK_DELAY,
             timer: None,
         }
     }
 }
 
 impl Streams {
-    /// Looks again whether a close that waits has to wait longer.
+    /// Checks whether a waiting close has to wait longer.
     pub(crate) fn on_close_timer(&mut self, io: &mut Io, id: SlotId) {
         let Some(stream) = self.slots.find(id) else { return };
         let Some(wait) = &mut stream.closing_wait else { return };

@@ -1,11 +1,15 @@
-//! Streams: a slot each, with its descriptor, its receive and its sends. Policy for all drivers and kernels.
+//! Streams: each has a slot with its descriptor, its receive and its sends. The policy is the same
+//! for all drivers and kernels.
 //!
-//! `Streams` finds the slot of an event once; what happens to one stream is a method of [`Stream`], with what all of them
-//! share. A stream that was dropped is closed by `Streams`, at the end of the event that was its last.
+//! `Streams` finds the slot of an event once. What happens to one stream is a method of [`Stream`],
+//! which also gets the state that all streams share. `Streams` closes a dropped stream at its last
+//! event.
 //!
-//! The life of a slot: *open*, while a handle owns it → *dropped*, while what was queued is still being sent (bounded by the linger), its
-//! receive is being cancelled, and the peer may lack bytes that a reset would discard (`closing_wait`); or *closing*, with its handle, until it can be taken off the runtime → *closed*: nothing is in flight, the
-//! descriptor goes, the slot is free. A slot is freed only then, so a token in flight always finds its own.
+//! The life of a slot: *open* while a handle owns it. Then *dropped*, while queued bytes are still
+//! being sent (limited by the linger), its receive is being cancelled, and the peer may lack bytes
+//! that a reset would discard (`closing_wait`). Or *closing*, with its handle, until it can be
+//! taken off the runtime. Then *closed*: nothing is in flight, the descriptor is closed and the
+//! slot is free. A slot is freed only then, so a token in flight always finds its own slot.
 
 pub(crate) mod carriers;
 mod chunk_queue;
@@ -37,10 +41,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// After so many streams have closed, the heap's free memory goes back to the system.
-const CROWD: usize = 64;
+/// Number of closed streams after which free heap memory is returned to the system.
+const HEAP_TRIM_STREAMS: usize = 64;
 
-/// A stream off its runtime: its descriptor, the bytes it had received, and the limit it counts against.
+/// A stream taken off its runtime: its descriptor, the bytes it had received, and its place in a
+/// connection limit.
 pub(crate) type Released = (Fd, Vec<u8>, Option<Permit>);
 
 /// A stream's slot.
@@ -49,27 +54,28 @@ pub(crate) struct Stream {
     pub(crate) fd: Fd,
     rx: RecvState,
     tx: SendState,
-    /// How its bytes travel, if not by the operations of a plain socket alone.
+    /// How the bytes travel, if not by plain socket operations alone.
     carrier: Option<Box<Carrier>>,
-    /// A close waits for the peer.
+    /// A close that waits for the peer.
     closing_wait: Option<Box<ClosingWait>>,
-    /// The peer, if it was known when the stream was made: the kernel forgets it when the connection is reset.
+    /// The peer, if it was known when the stream was created: the kernel forgets it when the
+    /// connection is reset.
     pub(crate) peer: Option<SocketAddr>,
-    /// The stream's place in its listener's limit of connections.
+    /// The stream's place in its listener's connection limit.
     permit: Option<Permit>,
     /// On the list of streams with something to send.
     listed: bool,
-    /// On the list of streams that hold more than they may.
+    /// On the list of streams that hold more than their allowance.
     memory_paused: bool,
-    /// No handle owns it any more.
+    /// No handle owns the stream any longer.
     dropped: bool,
-    /// Nothing new begins: it was dropped, or waits until nothing is in flight, to be taken off the runtime.
+    /// No new operation starts: the stream was dropped, or is about to be taken off the runtime.
     closing: bool,
 }
 
-/// State that all streams share, beside `Io`.
+/// State that all streams share, in addition to `Io`.
 pub(crate) struct Shared {
-    /// The buffers that they receive into.
+    /// Receive buffers.
     pool: Rc<Pool>,
     buffers: BufferTable,
     vectors: Vectors,
@@ -77,22 +83,22 @@ pub(crate) struct Shared {
     turn: TurnLists,
     memory_paused: MemoryPaused,
     heard: Heard,
-    /// The runtime ends: no close waits.
+    /// The runtime is ending, so no close waits.
     is_ending: bool,
 }
 
 impl Stream {
-    /// The sending direction was ended, and has not failed.
+    /// Returns true if the sending direction was shut down and has not failed.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.tx.ending && self.tx.error.is_none()
     }
 
-    /// Bytes queued and not sent.
+    /// Returns the number of unsent bytes.
     pub(crate) fn unsent(&self) -> usize {
         self.tx.bytes
     }
 
-    /// An error of this stream, with its peer.
+    /// Creates an error that names the operation and the peer.
     #[cold]
     fn failed(&self, io: &Io, operation: Operation, errno: Errno) -> io::Error {
         let now = || io.driver.kernel().peer_address(self.fd).ok();
@@ -100,14 +106,15 @@ impl Stream {
         OpError::new(operation, peer, errno.into()).into()
     }
 
-    /// Holds more than it may, and is to receive nothing. One of which all was delivered receives a little whatever it has to send: its peer
-    /// may be in the same state, and neither would read.
+    /// Returns true if the stream holds more than its allowance and must not receive. A fully
+    /// drained stream may still receive a little, however much it has queued to send: its peer may
+    /// be in the same state, and otherwise neither would read.
     #[inline]
     fn is_over(&self, allowance: usize) -> bool {
         self.rx.bytes > 0 && self.holds() > allowance
     }
 
-    /// Bytes undelivered and unsent.
+    /// Returns the number of undelivered and unsent bytes.
     #[inline]
     fn holds(&self) -> usize {
         self.rx.bytes as usize + self.tx.bytes
@@ -118,7 +125,7 @@ impl Stream {
 pub(crate) struct Streams {
     slots: Slab<Stream>,
     shared: Shared,
-    /// The most streams there were since the heap was trimmed.
+    /// Highest number of streams since the heap was last trimmed.
     most: usize,
 }
 
@@ -138,7 +145,7 @@ impl Streams {
         Self { slots: Slab::new(), shared, most: 0 }
     }
 
-    /// Takes a stream in, perhaps one that was taken off another runtime, with the bytes it had received.
+    /// Adds a stream, which may come from another runtime with bytes it had received.
     pub(crate) fn add(&mut self, io: &Io, (fd, received, permit): Released) -> u32 {
         let slot = self.slots.insert_with(|id| Stream {
             id,
@@ -158,19 +165,19 @@ impl Streams {
         slot
     }
 
-    /// The stream of a handle, and the state that it shares with the others.
+    /// Returns the stream of a handle and the state that all streams share.
     #[inline]
     pub(crate) fn get(&mut self, slot: u32) -> (&mut Stream, &mut Shared) {
         (self.slots.get(slot), &mut self.shared)
     }
 
-    /// How many there are.
+    /// Returns the number of streams.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Asks for the slot of an event to come.
+    /// Prefetches the slot of a coming event.
     #[inline]
     pub(crate) fn prefetch(&self, token: Token) {
         self.slots.prefetch(token.slot());
@@ -182,13 +189,13 @@ impl Streams {
         &self.shared.turn
     }
 
-    /// Something is to be done that no event will announce: the loop must not sleep.
+    /// Returns true if there is work that no event will announce, so the loop must not sleep.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.shared.turn.is_busy() || self.shared.memory_paused.sweep > 0
     }
 
-    /// Vectors that the kernel has read are free again.
+    /// Frees the vectors that the kernel has read.
     #[inline]
     pub(crate) fn free_vectors(&mut self, io: &Io) {
         if self.shared.vectors.are_lent() && io.driver.all_taken() {
@@ -196,19 +203,19 @@ impl Streams {
         }
     }
 
-    /// Gives back what carriers do not need, and memory. The heap's: that looks through all of it, which is worth it only after many
-    /// connections have closed.
+    /// Frees memory and pipes that carriers do not need. The heap is trimmed only after many
+    /// connections have closed, because trimming scans all of it.
     #[cold]
     pub(crate) fn trim(&mut self, io: &Io) {
         self.shared.carriers.trim();
         let streams = self.slots.len();
-        if self.most >= streams + CROWD {
+        if self.most >= streams + HEAP_TRIM_STREAMS {
             io.driver.kernel().trim_heap();
         }
         self.most = streams;
     }
 
-    /// Adds the waits of tasks in these slots.
+    /// Adds the tasks that wait in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for Stream { fd, rx, tx, .. } in self.slots.values() {
             for (what, waker) in [("to receive", &rx.waker), ("for its sends", &tx.waker)] {
@@ -224,7 +231,7 @@ mod tests {
     use super::{Slab, Stream, Streams};
 
     impl Stream {
-        /// Bytes received and not yet taken.
+        /// Returns the number of bytes received and not yet taken.
         pub(crate) fn undelivered(&self) -> u32 {
             self.rx.bytes
         }

@@ -1,8 +1,11 @@
-//! Receiving: at most one receive is armed on a stream, and the bytes that it brings are queued until they are taken.
+//! Receiving: each stream has at most one receive armed, and received bytes are queued until a task
+//! takes them.
 //!
-//! Undelivered bytes are bounded beforehand: a receive is armed with what the bound leaves, and again once half of it was
-//! taken. If the driver cannot limit a multishot receive (io_uring before Linux 6.17), every receive is a single one: one run
-//! of a multishot takes all that the socket holds before a completion of it is seen. The states are those of [`Arming`].
+//! The bound on undelivered bytes is applied before bytes arrive: a receive is armed with the room
+//! that the bound leaves, and armed again once half of the bound has been taken. If the driver
+//! cannot limit a multishot receive (io_uring before Linux 6.17), every receive is a single one,
+//! because one run of a multishot receive drains the socket before its first completion is seen.
+//! For the states, see [`Arming`].
 #![allow(unsafe_code)]
 
 use super::recv_heap::{HEAP_A_TURN, OnHeap};
@@ -20,17 +23,19 @@ use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker, ready};
 
-/// Receives that may find no buffer before one goes to heap memory, although the kernel is believed to have buffers: others
-/// may have taken them first, or hold them while they wait, as reads on Linux 6.1 do.
-const MISSES: u8 = 2;
-/// Pieces up to this size share a buffer while none is taken, so that many of them do not hold one each: bytes.
-const PIECE: u32 = 8 * 1024;
-/// The least that a receive is armed for, if all was delivered: bytes.
-const LITTLE: usize = 4 * 1024;
-/// Bytes of a task's memory that are prefetched ahead of its run.
-const TASK: usize = 256;
+/// Receives that may fail for lack of a buffer before one goes to heap memory, although the pool
+/// believes that the kernel has buffers. Other receives may have taken them first, or may hold them
+/// while they wait, as reads on Linux 6.1 do.
+const MAX_MISSES: u8 = 2;
+/// Received pieces up to this size, in bytes, are appended to the last queued buffer, so that many
+/// small pieces do not hold a buffer each.
+const SMALL_PIECE_BYTES: u32 = 8 * 1024;
+/// Minimum bytes that a receive is armed for when everything received has been delivered.
+const MIN_RECEIVE_BYTES: usize = 4 * 1024;
+/// Bytes of a task that are prefetched before it runs.
+const PREFETCHED_TASK_BYTES: usize = 256;
 
-/// How a stream ended. Sticky, and behind the data.
+/// How a stream ended. Sticky, and reported after all queued bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Eof,
@@ -42,33 +47,34 @@ pub(super) enum End {
 pub(super) struct RecvState {
     pub(super) arming: Arming,
     pub(super) end: Option<End>,
-    /// The last poll for readiness has said that there is something to receive.
+    /// Set by the last readiness poll; cleared when a receive is armed.
     pub(super) is_ready: bool,
     pub(super) brought: Brought,
-    /// Bytes that the multishot receive was armed to bring.
+    /// Byte limit of the multishot receive.
     pub(super) limit: u32,
-    /// Received and not yet taken.
+    /// Lent buffers with bytes that have not been taken.
     pub(super) queue: BufferQueue,
-    /// Bytes received and not yet taken, in the queue and on the heap.
+    /// Bytes received and not yet taken, in the queue and in heap memory.
     pub(super) bytes: u32,
-    /// Heap memory of a single receive in flight, or received; ahead of the queue.
+    /// Heap memory of a single receive, in flight or received. Its bytes come before the queue.
     pub(super) heap: Option<Box<OnHeap>>,
     pub(super) waker: Option<Waker>,
 }
 
-/// The recent results of the receives: a receive into a lent buffer compares them once.
+/// Recent results of receives, in one value so that a receive into a lent buffer needs one
+/// comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Brought {
-    /// Something has come in this period: see `silent`.
+    /// Something was received in this period: see `silent`.
     pub(super) is_heard: bool,
-    /// Receives in a row that found no buffer and brought nothing.
+    /// Consecutive receives that failed because there was no buffer.
     pub(super) misses: u8,
 }
 
 pub(super) const REGULARLY: Brought = Brought { is_heard: true, misses: 0 };
 
 impl Stream {
-    /// The next bytes; `None` at the end of the stream.
+    /// Returns the next bytes, or `None` at the end of the stream.
     #[inline]
     pub(crate) fn poll_recv(
         &mut self,
@@ -99,7 +105,7 @@ impl Stream {
         self.wait(shared, io, cx)
     }
 
-    /// Has the receive armed for the task that polls.
+    /// Registers the task and arms the receive.
     #[inline]
     fn wait<T>(&mut self, shared: &mut Shared, io: &mut Io, cx: &Context<'_>) -> Poll<T> {
         note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
@@ -107,7 +113,7 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Has the receive armed for its reader.
+    /// Lists the stream so that a receive is armed.
     #[inline]
     fn ask(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.carrier.is_some() {
@@ -116,7 +122,8 @@ impl Stream {
         self.list_recv(shared, io);
     }
 
-    /// As [`poll_recv`](Self::poll_recv), with an error if nothing has been received yet. The task that polled stays noted.
+    /// Like [`poll_recv`](Self::poll_recv), but returns `WouldBlock` if nothing has been received
+    /// yet. The waker of an earlier poll stays registered.
     pub(crate) fn try_recv(
         &mut self,
         shared: &mut Shared,
@@ -128,13 +135,13 @@ impl Stream {
         if let Some(end) = self.rx.end {
             return self.end_result(io, end);
         }
-        // A receive into heap memory is made only for a task that waits.
+        // Heap memory is used only if a waker is registered.
         self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
         self.ask(shared, io);
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// The result of a receive from the end on.
+    /// The result of a receive after the stream has ended.
     #[cold]
     fn end_result(&self, io: &Io, end: End) -> io::Result<Option<Lease>> {
         match end {
@@ -143,7 +150,8 @@ impl Stream {
         }
     }
 
-    /// Takes the first bytes of the queue, and has the receive armed again once enough was taken.
+    /// Takes the first received bytes, and lists the stream for another receive once enough has
+    /// been taken.
     #[inline]
     pub(super) fn take_received(&mut self, shared: &mut Shared, io: &mut Io) -> Option<Lease> {
         let rx = &mut self.rx;
@@ -162,7 +170,7 @@ impl Stream {
         Some(lease)
     }
 
-    /// Has the receive armed before a task asks for it, once half of the bound was taken.
+    /// Lists the stream for a receive before a task asks, once half of the bound has been taken.
     #[inline]
     pub(super) fn recv_more(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.rx.arming == Arming::Idle && self.rx.bytes <= io.memory.recv_bound / 2 {
@@ -170,7 +178,7 @@ impl Stream {
         }
     }
 
-    /// Puts an idle stream on the list of those to arm, unless it holds more than it may.
+    /// Lists an idle stream for a receive, or pauses it if it holds more than its allowance.
     #[inline]
     pub(super) fn list_recv(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.rx.arming == Arming::Idle && self.rx.end.is_none() && !self.closing {
@@ -182,8 +190,9 @@ impl Stream {
         }
     }
 
-    /// Arms: to take about `share` of the pool's buffers, or into heap memory if the pool has none, of which this turn has `heap` left.
-    /// False if it has none left: the stream stays listed.
+    /// Arms a receive for about `share` of the pool's buffers, or into heap memory if the pool has
+    /// none. `heap` is the number of heap receives that this turn may still start. Returns false if
+    /// it is used up; the stream then stays listed.
     #[inline]
     fn arm(&mut self, io: &mut Io, share: Option<u32>, heap: &mut usize) -> bool {
         if self.carrier.is_some()
@@ -191,10 +200,10 @@ impl Stream {
         {
             return is_armed;
         }
-        let has_missed = self.rx.brought.misses >= MISSES;
+        let has_missed = self.rx.brought.misses >= MAX_MISSES;
         let Some(share) = share.filter(|_| !has_missed) else { return self.arm_on_heap(io, heap) };
         let most = share.saturating_mul(io.driver.pool().buffer_size());
-        let free = io.memory.allowance.saturating_sub(self.holds()).max(LITTLE);
+        let free = io.memory.allowance.saturating_sub(self.holds()).max(MIN_RECEIVE_BYTES);
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let (fd, rx) = (self.fd, &mut self.rx);
         rx.is_ready = false;
@@ -213,7 +222,7 @@ impl Stream {
         true
     }
 
-    /// Polls for readiness: the first half of arming, if the receive cannot wait for that by itself.
+    /// Starts a readiness poll, for receives that cannot wait for data themselves.
     pub(super) fn poll_readiness(&mut self, io: &mut Io) {
         self.rx.arming = Arming::Polling;
         io.start(self.id.token(Kind::RecvReady), Op::ReadableOnce { fd: self.fd });
@@ -242,16 +251,16 @@ impl Stream {
         }
         if !event.more {
             io.in_flight -= 1;
-            // Memory that nothing came into.
+            // Free memory that received nothing.
             self.rx.heap.take_if(|heap| heap.len == 0);
         }
         if stopped {
-            // A task may wait for this end.
+            // A task may be waiting for the cancelled receive to end.
             io.after.wakes.extend(self.rx.waker.take());
         }
     }
 
-    /// A receive has brought no bytes.
+    /// Handles a receive that returned no bytes.
     #[cold]
     fn on_nothing(&mut self, io: &mut Io, result: Result<u32, Errno>) {
         match result {
@@ -263,7 +272,7 @@ impl Stream {
         }
     }
 
-    /// The system is short of memory: the receive, or the poll before it, is armed again after a moment.
+    /// The system is out of memory: pauses before arming the receive or its readiness poll again.
     fn pause_recv(&mut self, io: &mut Io) {
         if self.rx.arming == Arming::Idle {
             self.rx.arming = Arming::Paused;
@@ -271,20 +280,20 @@ impl Stream {
         }
     }
 
-    /// Goes on after an event: wakes the reader, and arms again or stops.
+    /// Continues after an event: wakes the reader, then arms again or stops.
     #[inline]
     fn after_recv(&mut self, shared: &mut Shared, io: &mut Io) {
         let rx = &mut self.rx;
         if rx.bytes > 0 || rx.end.is_some() {
             let waker = rx.waker.take();
             // The task runs later in this turn.
-            waker.iter().for_each(|waker| prefetch(waker.data(), TASK));
+            waker.iter().for_each(|waker| prefetch(waker.data(), PREFETCHED_TASK_BYTES));
             io.after.wakes.extend(waker);
         }
         self.go_on(shared, io);
     }
 
-    /// Arms again; or stops, if memory is short and the stream holds more than it may.
+    /// Arms again, or stops if memory is short and the stream holds more than its allowance.
     #[inline(always)]
     pub(super) fn go_on(&mut self, shared: &mut Shared, io: &mut Io) {
         self.recv_more(shared, io);
@@ -300,7 +309,7 @@ impl Stream {
         }
     }
 
-    /// Puts a filled buffer at the end of the queue, or a small piece's bytes into the last buffer.
+    /// Appends a filled buffer to the queue, or copies a small piece into the last buffer.
     #[inline]
     fn queue(&mut self, shared: &mut Shared, id: u16, len: u32) {
         let pool = &shared.pool;
@@ -310,10 +319,11 @@ impl Stream {
         let rx = &mut self.rx;
         rx.bytes += len;
         if let Some((last, filled)) = rx.queue.last_mut(&mut shared.buffers)
-            && len <= PIECE
+            && len <= SMALL_PIECE_BYTES
             && *filled + len <= pool.buffer_size()
         {
-            // SAFETY: both buffers are lent to this slot and distinct; the lengths stay within the buffers' size.
+            // SAFETY: both buffers are lent to this slot and distinct, and the lengths stay within
+            // the buffers' size.
             unsafe {
                 let end = pool.address(last).add(*filled as usize);
                 std::ptr::copy_nonoverlapping(pool.address(id), end, len as usize);
@@ -325,26 +335,27 @@ impl Stream {
         rx.queue.push(&mut shared.buffers, id, len);
     }
 
-    /// Ends a receive in flight; its terminal event is still to come. If none is, nothing happens.
+    /// Cancels the receive in flight, if any. Its terminal event is still to come.
     pub(super) fn stop_recv(&mut self, io: &mut Io) {
         if let Some(kind) = self.rx.arming.stop(Kind::Recv, Kind::RecvReady) {
             io.cancel(self.id.token(kind));
         }
     }
 
-    /// Gives back received bytes that will not be taken.
+    /// Drops received bytes that nobody will take.
     pub(super) fn discard_received(&mut self, shared: &Shared) {
         let rx = &mut self.rx;
         while let Some((id, _)) = rx.queue.pop(&shared.buffers) {
             shared.pool.give_back(id);
         }
         rx.bytes = 0;
-        // Memory in flight goes with the slot.
+        // Memory of a receive in flight is freed with the slot.
         rx.heap.take_if(|heap| heap.len > 0);
     }
 }
 
-/// An end is there each time, and takes of the task's budget. Bytes take none, since a turn brings so many at most.
+/// EOF and errors are always ready, so reading them uses task budget. Bytes do not: each turn
+/// delivers a bounded number.
 #[cold]
 fn take_of_budget(io: &mut Io, cx: &Context<'_>) -> Poll<()> {
     io.poll_budget(cx).map(|()| budget::take())
@@ -397,7 +408,8 @@ impl Streams {
         }
     }
 
-    /// There is something to receive; or the poll has failed, and the receive will return the reason.
+    /// A readiness poll has ended: the socket is readable, or the poll failed and the receive will
+    /// return the reason.
     pub(crate) fn on_ready(&mut self, io: &mut Io, event: Event) {
         let slot = event.token.slot();
         let Some(stream) = find_or_late(&mut self.slots, io, &event) else { return };
@@ -421,7 +433,7 @@ impl Streams {
         self.close_if_done(io, slot);
     }
 
-    /// The pause of a receive for which the system had no memory is over.
+    /// The pause of a receive that ran out of system memory is over.
     pub(crate) fn on_recv_retry(&mut self, io: &mut Io, id: SlotId) {
         if let Some(stream) = self.slots.find(id)
             && stream.rx.arming.resume()
@@ -430,8 +442,9 @@ impl Streams {
         }
     }
 
-    /// The bounds of streams have been lowered: receives that were armed before may still bring as much as was allowed then, so they are
-    /// armed anew. A stream is cancelled for it at most once for each long receive that it has used up, since the next one is short.
+    /// Cancels multishot receives that were armed with a higher limit, now that the bound has been
+    /// lowered; they are armed again with the new one. Each long receive is cancelled at most once,
+    /// because its successor is short.
     #[cold]
     #[inline(never)]
     pub(crate) fn shorten_receives(&mut self, io: &mut Io) {
@@ -442,17 +455,17 @@ impl Streams {
     }
 }
 
-/// No buffer.
-const NONE: u16 = u16::MAX;
+/// Marks the end of a queue.
+const NO_BUFFER: u16 = u16::MAX;
 
-/// Received bytes of one stream in lent buffers, in the order in which they came: the first buffer and the last.
+/// Received bytes of one stream, as a linked list of lent buffers in order of arrival.
 pub(super) struct BufferQueue {
     first: u16,
     last: u16,
 }
 
-/// For each buffer of the pool: how much is in it, and which one is next in its stream's queue. They lie in one table, so that the queue of
-/// a stream takes four bytes and no allocation.
+/// Length and successor of each buffer in the pool. Because all queues share this table, a stream's
+/// queue takes four bytes and no allocation.
 #[derive(Default)]
 pub(super) struct BufferTable(Box<[BufferEntry]>);
 
@@ -464,45 +477,45 @@ struct BufferEntry {
 
 impl BufferTable {
     pub(super) fn new(buffers: u32) -> Self {
-        Self(vec![BufferEntry { len: 0, next: NONE }; buffers as usize].into_boxed_slice())
+        Self(vec![BufferEntry { len: 0, next: NO_BUFFER }; buffers as usize].into_boxed_slice())
     }
 }
 
 impl Default for BufferQueue {
     fn default() -> Self {
-        Self { first: NONE, last: NONE }
+        Self { first: NO_BUFFER, last: NO_BUFFER }
     }
 }
 
 impl BufferQueue {
-    /// The last buffer, and how much is in it.
+    /// Returns the last buffer and its length.
     #[inline]
     pub(super) fn last_mut<'a>(&self, table: &'a mut BufferTable) -> Option<(u16, &'a mut u32)> {
-        (self.first != NONE).then(|| (self.last, &mut table.0[usize::from(self.last)].len))
+        (self.first != NO_BUFFER).then(|| (self.last, &mut table.0[usize::from(self.last)].len))
     }
 
-    /// Adds a buffer with `len` bytes at the end.
+    /// Appends a buffer with `len` bytes.
     #[inline]
     pub(super) fn push(&mut self, table: &mut BufferTable, id: u16, len: u32) {
-        if self.first == NONE {
+        if self.first == NO_BUFFER {
             self.first = id;
         } else {
             table.0[usize::from(self.last)].next = id;
         }
         self.last = id;
-        table.0[usize::from(id)] = BufferEntry { len, next: NONE };
+        table.0[usize::from(id)] = BufferEntry { len, next: NO_BUFFER };
     }
 
-    /// How much is in the first buffer.
+    /// Returns the length of the first buffer.
     pub(super) fn first_len(&self, table: &BufferTable) -> Option<u32> {
-        (self.first != NONE).then(|| table.0[usize::from(self.first)].len)
+        (self.first != NO_BUFFER).then(|| table.0[usize::from(self.first)].len)
     }
 
-    /// Takes the first buffer, with its length.
+    /// Removes the first buffer and returns it with its length.
     #[inline]
     pub(super) fn pop(&mut self, table: &BufferTable) -> Option<(u16, u32)> {
         let id = self.first;
-        if id == NONE {
+        if id == NO_BUFFER {
             return None;
         }
         let BufferEntry { len, next } = table.0[usize::from(id)];

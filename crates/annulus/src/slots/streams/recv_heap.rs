@@ -1,4 +1,5 @@
-//! Receives into heap memory, for a stream whose pool has no buffer left: memory is taken only once bytes are there.
+//! Receives into heap memory, for streams whose pool has no buffer left. Memory is allocated only
+//! once bytes have arrived.
 #![allow(unsafe_code)]
 
 use super::Stream;
@@ -8,11 +9,11 @@ use crate::memory::{HeapMemory, Meter};
 use crate::slots::arming::Arming;
 use annulus_driver::{Kind, MemoryOp};
 
-/// Most bytes of a receive into heap memory, which is zeroed first.
-const HEAP: u32 = 16 * 1024;
-/// Receives into heap memory that a turn starts at most. It is less than the tasks that a turn runs, so that what these receives bring
-/// is taken before more are started: if the pool is too small for what comes to thousands of streams at once, the rest waits in the
-/// sockets.
+/// Maximum bytes per receive into heap memory, which is zeroed first.
+const MAX_HEAP_RECEIVE_BYTES: u32 = 16 * 1024;
+/// Maximum receives into heap memory that a turn starts. It is less than the number of tasks that a
+/// turn runs, so that received bytes are taken before more receives are started. If the pool is too
+/// small for the data of thousands of streams, the rest waits in the sockets.
 pub(super) const HEAP_A_TURN: usize = 64;
 
 /// Heap memory of a receive: in flight while `len` is zero, then received.
@@ -22,7 +23,7 @@ pub(super) struct OnHeap {
 }
 
 impl RecvState {
-    /// Bytes received earlier, elsewhere: they come first.
+    /// Starts with bytes that were received earlier on another runtime; they come first.
     pub(super) fn with_bytes(bytes: Vec<u8>, meter: &Meter) -> Self {
         let mut rx = Self::default();
         let len = bytes.len() as u32;
@@ -30,13 +31,14 @@ impl RecvState {
         rx
     }
 
-    /// Takes in the first `len` bytes of heap memory, as received. None may be there.
+    /// Adds the first `len` bytes of heap memory as received. There must be no other heap memory.
     pub(super) fn add_on_heap(&mut self, memory: Box<HeapMemory>, len: u32) {
         self.heap = (len > 0).then(|| Box::new(OnHeap { memory, len }));
         self.bytes += len;
     }
 
-    /// Whether a task waits. If none does, the next poll has the stream listed again.
+    /// Returns true if a task waits. Otherwise sets the state to idle, and the next poll lists the
+    /// stream again.
     pub(super) fn is_awaited(&mut self) -> bool {
         let is_awaited = self.waker.is_some();
         if !is_awaited {
@@ -47,7 +49,8 @@ impl RecvState {
 }
 
 impl Stream {
-    /// Arms without the pool. Memory is taken only for bytes that are there: thousands of streams may wait for some.
+    /// Arms without the pool. Memory is allocated only for bytes that have arrived: thousands of
+    /// streams may be waiting.
     #[cold]
     pub(super) fn arm_on_heap(&mut self, io: &mut Io, left: &mut usize) -> bool {
         let rx = &mut self.rx;
@@ -63,12 +66,13 @@ impl Stream {
         }
         *left -= 1;
         (rx.is_ready, rx.brought.misses, rx.arming) = (false, 0, Arming::Single);
-        let size = io.memory.piece(io.driver.pool().buffer_size().min(HEAP));
+        let size = io.memory.piece(io.driver.pool().buffer_size().min(MAX_HEAP_RECEIVE_BYTES));
         let memory = HeapMemory::zeroed(size as usize, &io.memory.meter);
         let heap = rx.heap.insert(Box::new(OnHeap { memory, len: 0 }));
         io.driver.counters().heap_receives += 1;
         let op = MemoryOp::Recv { fd: self.fd, buffer: heap.memory.as_mut_ptr(), len: size };
-        // SAFETY: the memory stays in the slot until the terminal event; only that event and what follows it touch it.
+        // SAFETY: the memory stays in the slot until the terminal event, and nothing else touches
+        // it before.
         unsafe { io.start_memory(self.id.token(Kind::Recv), op) };
         true
     }

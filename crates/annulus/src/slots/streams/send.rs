@@ -1,10 +1,13 @@
-//! Sending: chunks queue, leave with the turn in one send, and stay until the kernel is done with them.
+//! Sending: chunks are queued, leave together at the end of the turn in one send, and stay until
+//! the kernel is done with them.
 //!
-//! At most one send is in flight on a stream. The first attempt does not wait for space in the socket (*now*), and if all of
-//! it went, no event is posted, so that the response to a request does not end the loop's wait for the next one. If no event
-//! has come by the time the driver is settled, all of it went. An event means a short count or a full socket: the rest is
-//! sent *waiting*. *Retrying* waits for a timer, with nothing in flight; a *single* send goes another way: see `carriers`. From each, the
-//! phase goes back to *idle*.
+//! At most one send is in flight on a stream. The first attempt (*now*) does not wait for space in
+//! the socket and posts no event if all of its bytes were sent, so that the response to a request
+//! does not wake the loop from its wait for the next one. If no event has arrived by the time the
+//! driver has consumed all entries and taken all completions, the send is assumed complete. An
+//! event means a short count or a full socket: the rest is then sent *waiting* for space.
+//! *Retrying* waits for a timer with nothing in flight. A *single* send takes another path: see
+//! `carriers`. Every phase returns to *idle*.
 #![allow(unsafe_code)]
 
 use super::carriers::single::{self, SingleSend, SingleSends};
@@ -23,22 +26,23 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use std::{iter, mem};
 
-/// The time until a retry if the system is short of memory.
-const RETRY: Duration = Duration::from_millis(5);
-/// Chunks up to this size are copied together while a peer makes no room: each would keep a buffer, or an allocation. Bytes.
-const PIECE: usize = 8 * 1024;
+/// Time until a send is retried when the system is out of memory.
+const RETRY_DELAY: Duration = Duration::from_millis(5);
+/// Chunks up to this size, in bytes, are copied together while the peer makes no room; otherwise
+/// each would keep a buffer or an allocation.
+const SMALL_CHUNK_BYTES: usize = 8 * 1024;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SendPhase {
     #[default]
     Idle,
-    /// In flight, not to wait for space in the socket. Without an event until the driver is settled, all of it went.
+    /// In flight without waiting for space in the socket. Assumed complete if no event arrives.
     Now,
     /// In flight, waiting for space in the socket.
     Waiting,
-    /// The system was short of memory: tried again by a timer.
+    /// The system was out of memory; a timer retries.
     Retrying,
-    /// In flight, another way.
+    /// In flight as a single send.
     Single(SingleSend),
 }
 
@@ -46,50 +50,51 @@ pub(super) enum SendPhase {
 #[derive(Default)]
 pub(super) struct SendState {
     pub(super) queue: ChunkQueue,
-    /// Bytes of the first chunk that went already.
+    /// Bytes of the first chunk that have been sent.
     pub(super) first_sent: usize,
-    /// Bytes queued and not sent, those in flight included: first those that a carrier has, then the queue, of which no chunk is empty.
+    /// Unsent bytes, including those in flight: first those held by a carrier, then the queue,
+    /// which contains no empty chunk.
     pub(super) bytes: usize,
-    /// The bytes and chunks in flight, among these.
+    /// Unsent bytes that are in flight; `flying_chunks` counts their chunks.
     pub(super) flying: usize,
     pub(super) flying_chunks: u8,
     pub(super) phase: SendPhase,
     pub(super) single: SingleSends,
-    /// The write side ends when everything has gone.
+    /// The write side ends once everything has been sent.
     pub(super) ending: bool,
     pub(super) ended: bool,
     pub(super) error: Option<Errno>,
     pub(super) waker: Option<Waker>,
-    /// The timer to give up, once the stream was dropped.
+    /// Timer that gives up on the unsent bytes of a dropped stream.
     pub(super) linger: Option<TimerKey>,
 }
 
 impl SendState {
-    /// Waits for space at the peer, or for memory.
+    /// Returns true if a send waits for its peer or for memory.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         !matches!(self.phase, SendPhase::Idle | SendPhase::Now)
     }
 
-    /// Nothing queued and nothing in flight.
+    /// Returns true if nothing is queued or in flight.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.phase == SendPhase::Idle && self.bytes == 0
     }
 
-    /// Nothing queued, nothing in flight, and no memory with the kernel. Memory of a send that was given up does not count: closing
-    /// gets it back.
+    /// Returns true if nothing is queued or in flight and the kernel holds no memory of earlier
+    /// sends. Memory of a send that was given up does not count: closing the socket frees it.
     pub(super) fn is_quiet(&self) -> bool {
         self.is_idle() && (self.error.is_some() || !self.single.hold_memory())
     }
 
-    /// Nothing can be sent any more.
+    /// Returns true if nothing more can be sent.
     #[inline]
     pub(super) fn refuses(&self) -> bool {
         self.error.is_some() || self.ending
     }
 
-    /// Nothing is in flight any more.
+    /// Records that nothing is in flight.
     #[inline]
     pub(super) fn set_idle(&mut self) {
         self.phase = SendPhase::Idle;
@@ -97,17 +102,17 @@ impl SendState {
     }
 }
 
-/// The memory of a send.
+/// Memory that a send reads.
 pub(crate) enum Gathered {
     Bytes { buffer: *const u8, len: u32 },
     Vector { header: *const u8 },
 }
 
 impl Stream {
-    /// Queues a chunk for sending, unless so much is queued already that the caller has to wait.
+    /// Queues a chunk for sending once the queue is within its bound.
     ///
     /// # Errors
-    /// The error that an earlier send failed with, or that the stream was shut down.
+    /// The error of an earlier send, or `BrokenPipe` after the stream was shut down.
     #[inline]
     pub(crate) fn poll_enqueue(
         &mut self,
@@ -130,22 +135,23 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// So much is queued that a send has to wait.
+    /// Returns true if the queue is so full that the caller has to wait.
     #[inline]
     pub(super) fn is_at_send_bound(&self, io: &Io) -> bool {
         let bytes = self.tx.bytes;
         bytes > io.memory.waiting_bound && bytes > self.send_bound(io)
     }
 
-    /// The bound of the queued bytes.
+    /// Returns the bound on queued bytes.
     pub(super) fn send_bound(&self, io: &Io) -> usize {
         if self.tx.is_waiting() { io.memory.waiting_bound } else { io.memory.send_bound }
     }
 
-    /// Queues a chunk; the caller has asked whether it can. Small ones that wait for their peer are copied together.
+    /// Queues a chunk; the caller has checked that there is room. Small chunks are copied together
+    /// while the stream waits for its peer.
     #[inline]
     pub(super) fn enqueue(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
-        let is_small = || chunk.len() <= PIECE && chunk.control().is_empty();
+        let is_small = || chunk.len() <= SMALL_CHUNK_BYTES && chunk.control().is_empty();
         if chunk.is_empty() || self.tx.is_waiting() && is_small() {
             return self.enqueue_small(shared, io, chunk);
         }
@@ -178,7 +184,7 @@ impl Stream {
         self.list_send(shared);
     }
 
-    /// Puts the stream on the list of those with something to send.
+    /// Adds the stream to the list of those with something to send.
     #[inline]
     pub(super) fn list_send(&mut self, shared: &mut Shared) {
         if self.tx.phase == SendPhase::Idle && !self.listed {
@@ -200,7 +206,7 @@ impl Stream {
         self.submit(shared, io, gathered, phase);
     }
 
-    /// Submits a send of the bytes that are in flight from here on.
+    /// Submits a send of the gathered bytes.
     #[inline(always)]
     pub(super) fn submit(
         &mut self,
@@ -220,18 +226,19 @@ impl Stream {
         };
         if is_now {
             self.await_settling(shared);
-            // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the event or until the
-            // driver is settled; the vectors likewise.
+            // SAFETY: the chunks stay in the slot's queue and their bytes do not move until the
+            // event arrives or the send is assumed complete. The same holds for the vectors.
             unsafe { io.driver.submit_memory(token, op) };
         } else {
             self.start_linger(io);
-            // SAFETY: the chunks stay in the slot's queue, and their bytes where they are, until the terminal event; the
-            // vectors stay until the kernel has taken the entry.
+            // SAFETY: the chunks stay in the slot's queue and their bytes do not move until the
+            // terminal event. The vectors stay until the kernel has consumed the entry.
             unsafe { io.start_memory(token, op) };
         }
     }
 
-    /// No event will report that a send went. If a task waits for that, or more is queued behind it, this turn must not sleep.
+    /// Adds the send to those that may complete without an event. If a task waits for it, or more
+    /// bytes are queued after it, the loop must not sleep in this turn.
     #[inline(always)]
     pub(super) fn await_settling(&mut self, shared: &mut Shared) {
         let is_awaited = self.dropped || self.tx.ending || self.tx.waker.is_some();
@@ -239,14 +246,14 @@ impl Stream {
         shared.turn.unsettled.push(self.id.index);
     }
 
-    /// The queued bytes, as the memory of a send, which are in flight from here on.
+    /// Gathers the queued bytes for a send and marks them as in flight.
     #[inline]
     fn gather(&mut self, shared: &mut Shared) -> Gathered {
         let tx = &mut self.tx;
         if let Some(only) = tx.queue.only() {
             let bytes = &only.as_ref()[tx.first_sent..];
             let buffer = bytes.as_ptr();
-            // A chunk that does not fit a length of 32 bits goes out in pieces, as after short counts.
+            // A chunk longer than 1 GiB is sent in pieces, as after a short count.
             let part = bytes.len().min(1 << 30);
             (tx.flying, tx.flying_chunks) = (part, 1);
             return Gathered::Bytes { buffer, len: part as u32 };
@@ -273,7 +280,8 @@ impl Stream {
         }
     }
 
-    /// `count` bytes went. Goes on with the rest, waiting for space; or with what was queued meanwhile.
+    /// Accounts for `count` sent bytes, then continues with the rest, waiting for space, or with
+    /// what was queued in the meantime.
     #[inline]
     pub(super) fn sent(&mut self, shared: &mut Shared, io: &mut Io, count: usize) {
         let bound = io.send_bound();
@@ -281,7 +289,8 @@ impl Stream {
         let short = count < tx.flying;
         tx.bytes -= count;
         let mut gone = tx.first_sent + count;
-        // If nothing is left, as most often, every chunk went: how long they were is not asked.
+        // If nothing is left, which is the usual case, every chunk was sent and their lengths need
+        // not be read.
         let all_went = tx.bytes == 0;
         while let Some(chunk) = tx.queue.pop_if(|first| all_went || first.len() <= gone) {
             gone = if all_went { 0 } else { gone - chunk.len() };
@@ -292,7 +301,7 @@ impl Stream {
         if tx.bytes <= bound {
             io.after.wakes.extend(tx.waker.take());
         }
-        // The most frequent case.
+        // The usual case.
         if tx.bytes == 0 && !tx.refuses() && !self.memory_paused {
             return;
         }
@@ -304,20 +313,21 @@ impl Stream {
         }
     }
 
-    /// The system is short of memory: tries again after a moment, of a dropped stream for as long as the linger.
+    /// The system is out of memory: retries after a moment. A dropped stream retries until its
+    /// linger ends.
     #[cold]
     pub(super) fn send_later(&mut self, io: &mut Io) {
         self.start_linger(io);
         self.tx.set_idle();
         self.tx.phase = SendPhase::Retrying;
-        io.timers.insert(io.now() + RETRY, TimerAction::Send(self.id));
+        io.timers.insert(io.now() + RETRY_DELAY, TimerAction::Send(self.id));
     }
 
-    /// Nothing is in flight: goes on with what is queued, or with what waited for its end.
+    /// Continues when nothing is in flight: sends what is queued, or ends the write side.
     #[inline]
     pub(super) fn resume_send(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.tx.error.is_some() {
-            // Given up meanwhile.
+            // The stream was given up in the meantime.
             self.discard_unsent(io);
         }
         if self.tx.bytes == 0 {
@@ -331,7 +341,7 @@ impl Stream {
         self.recv_if_memory_paused(shared, io);
     }
 
-    /// A send has ended: the stream holds less, and receives if it was paused.
+    /// Resumes receiving if the stream was paused: it holds less after a send.
     #[inline]
     fn recv_if_memory_paused(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.memory_paused {
@@ -361,21 +371,22 @@ impl Streams {
             let tx = &stream.tx;
             if listed && tx.phase == SendPhase::Idle && tx.bytes > 0 {
                 stream.send(&mut self.shared, io, SendPhase::Now);
-                // A call that has failed at once leaves nothing in flight.
+                // A direct call that failed leaves nothing in flight.
                 if stream.dropped && stream.tx.is_idle() {
                     self.close_if_done(io, slot);
                 }
             }
         }
-        // Nothing was listed meanwhile: the list keeps its memory.
+        // Nothing was listed in the meantime: the list keeps its memory.
         self.shared.turn.sends = sends;
     }
 
-    /// The driver is settled: sends of which no event came went out whole.
+    /// All entries were consumed and all completions taken: sends without an event were sent
+    /// completely.
     #[inline]
     pub(crate) fn settle_sends(&mut self, io: &mut Io) {
         self.shared.turn.must_settle = false;
-        // The bytes that the kernel has copied meanwhile have pushed the slots out of the cache.
+        // The kernel's copying has evicted the slots from the cache.
         (1..=AHEAD as usize).for_each(|ahead| self.prefetch_unsettled(ahead));
         while let Some(slot) = self.shared.turn.unsettled.pop() {
             self.prefetch_unsettled(AHEAD as usize);
@@ -389,7 +400,7 @@ impl Streams {
         }
     }
 
-    /// Asks for the slot of a send to be settled, the `ahead`-th from now.
+    /// Prefetches the slot of the `ahead`-th send that will be assumed complete next.
     #[inline]
     fn prefetch_unsettled(&self, ahead: usize) {
         if let Some(slot) = self.shared.turn.unsettled.iter().nth_back(ahead - 1) {
@@ -414,7 +425,7 @@ impl Streams {
         }
     }
 
-    /// A send is tried again that the system had no memory for.
+    /// Retries a send that failed because the system was out of memory.
     pub(crate) fn on_send_retry(&mut self, io: &mut Io, id: SlotId) {
         if let Some(stream) = self.slots.find(id)
             && stream.tx.phase == SendPhase::Retrying

@@ -1,4 +1,5 @@
-//! Tasks that wait for sends: for space within the bound, until the kernel has taken everything, or for the end; and the errors that they get.
+//! Tasks that wait for sends: for room within the bound, until the kernel has taken everything, or
+//! for the end. Also the errors that they get.
 
 use super::send::SendState;
 use super::{Shared, Stream};
@@ -12,7 +13,7 @@ impl Stream {
     /// Ready once the queued bytes fit the bound.
     ///
     /// # Errors
-    /// The error that a send failed with.
+    /// The error of an earlier send.
     #[inline]
     pub(crate) fn poll_room(
         &mut self,
@@ -30,24 +31,24 @@ impl Stream {
     /// Ready once the kernel has taken everything.
     ///
     /// # Errors
-    /// The error that a send failed with.
+    /// The error of an earlier send.
     pub(crate) fn poll_drain(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.poll_sent(io, cx, |tx| tx.bytes == 0)
     }
 
-    /// Ready once everything was sent and the write side has ended.
+    /// Ready once everything has been sent and the write side has ended.
     ///
     /// # Errors
-    /// The error that a send failed with.
+    /// The error of an earlier send.
     pub(crate) fn poll_end(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.end_when_sent(io);
         self.poll_sent(io, cx, |tx| tx.ended)
     }
 
-    /// Ready once `done` holds of the sending half.
+    /// Ready once `done` returns true for the sending half.
     ///
     /// # Errors
-    /// The error that a send failed with.
+    /// The error of an earlier send.
     #[inline]
     pub(super) fn poll_sent(
         &mut self,
@@ -63,7 +64,8 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Has the task woken once there is room. If the send waits for memory, and not for its peer, there is room once there is memory.
+    /// Wakes the task once there is room. If the send waits for memory rather than for its peer,
+    /// there is room once memory is available.
     #[cold]
     pub(super) fn wait_for_room<T>(
         &mut self,
@@ -79,16 +81,16 @@ impl Stream {
         Poll::Pending
     }
 
-    /// The error of a send, if there was one.
+    /// Returns the error of an earlier send, if there was one.
     ///
     /// # Errors
-    /// The error of the send.
+    /// The error of an earlier send.
     #[inline]
     pub(crate) fn check_sent(&self, io: &Io) -> io::Result<()> {
         self.tx.error.map_or(Ok(()), |errno| Err(self.failed(io, Operation::Send, errno)))
     }
 
-    /// Why nothing can be sent any more.
+    /// Returns the reason why nothing more can be sent.
     #[cold]
     pub(super) fn refusal(&self, io: &Io) -> io::Error {
         let text = "the stream was shut down for sending";

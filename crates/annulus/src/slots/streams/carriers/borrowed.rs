@@ -1,12 +1,14 @@
-//! Bytes that a caller keeps. They are copied to the end of the queue, within the bound; or sent by a system call when they are written:
-//! the kernel copies them, and nothing else does.
+//! Bytes that the caller keeps. They are copied to the end of the queue, within the bound, or sent
+//! by a system call when they are written, so that only the kernel copies them.
 //!
-//! A call is allowed only while nothing of the stream is in flight, so that bytes stay in order; what is queued goes first in the
-//! same call. Bytes that the socket has no space for are queued as usual. The bytes that go so in a turn are bounded, so that a task
-//! whose peer takes everything at once does not keep the others from running.
+//! A direct call is allowed only while nothing of the stream is in flight, so that bytes stay in
+//! order. Queued bytes go first in the same call. Bytes that do not fit into the socket are queued
+//! as usual. The bytes sent this way are bounded per turn, so that a task whose peer takes
+//! everything at once does not starve other tasks.
 //!
-//! A call for each of many streams costs more than one for all of them with copies of their bytes, which stay in the cache. So the
-//! first write of a turn goes directly if it is of some size, and others only if they are large.
+//! One call per stream costs more than one call for all streams with copies of their bytes, which
+//! stay in the cache. So the first write of a turn is sent directly if it has a certain size, and
+//! further writes only if they are large.
 
 use super::Carrier;
 use crate::base::io::Io;
@@ -18,20 +20,21 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::task::{Context, Poll};
 
-/// The fewest bytes that are worth a system call of their own, for the first in a turn: below, the copy costs less.
-const LEAST: usize = 8 * 1024;
-/// The fewest bytes for each further one. Buffers for so many are not kept for reuse.
-const LARGE: usize = 64 * 1024;
-/// The most bytes that go so in a turn, for all streams: about 100 µs of work.
-const MOST: usize = 1024 * 1024;
-/// The most chunks and slices of a call.
-const PARTS: usize = 32;
+/// Minimum bytes worth a system call of their own, for the first write in a turn: below this,
+/// copying costs less.
+const MIN_FIRST_DIRECT_BYTES: usize = 8 * 1024;
+/// Minimum bytes for each further write in a turn. Buffers this large are not kept for reuse.
+const MIN_NEXT_DIRECT_BYTES: usize = 64 * 1024;
+/// Maximum bytes sent directly per turn by all streams: about 100 µs of work.
+const MAX_DIRECT_BYTES_PER_TURN: usize = 1024 * 1024;
+/// Maximum chunks and slices per call.
+const MAX_PARTS: usize = 32;
 
 impl Stream {
-    /// Ready once [`try_copy`](Self::try_copy) queues something.
+    /// Ready once [`try_copy`](Self::try_copy) can queue something.
     ///
     /// # Errors
-    /// As [`poll_enqueue`](Self::poll_enqueue).
+    /// See [`poll_enqueue`](Self::poll_enqueue).
     pub(crate) fn poll_space(
         &mut self,
         shared: &mut Shared,
@@ -47,15 +50,15 @@ impl Stream {
         self.wait_for_room(shared, io, cx)
     }
 
-    /// Bytes that can be queued now.
+    /// Returns the number of bytes that can be queued now.
     fn room(&self, io: &Io) -> usize {
         self.send_bound(io).saturating_sub(self.tx.bytes)
     }
 
-    /// As [`try_copy`](Self::try_copy), once that queues something.
+    /// Like [`try_copy`](Self::try_copy), but waits until something can be queued.
     ///
     /// # Errors
-    /// As [`try_copy`](Self::try_copy).
+    /// See [`try_copy`](Self::try_copy).
     pub(crate) fn poll_copy(
         &mut self,
         shared: &mut Shared,
@@ -69,11 +72,11 @@ impl Stream {
         self.wait_for_room(shared, io, cx)
     }
 
-    /// Sends the slices directly if that is worth it, and copies as much of the rest as the bound leaves room for into a buffer of
-    /// the runtime's own. `None` if it leaves none.
+    /// Sends the slices directly if that is worthwhile, and copies as much of the rest as fits
+    /// within the bound into a buffer of the runtime's own. Returns `None` if nothing fits.
     ///
     /// # Errors
-    /// As [`poll_enqueue`](Self::poll_enqueue).
+    /// See [`poll_enqueue`](Self::poll_enqueue).
     #[inline]
     pub(crate) fn try_copy(
         &mut self,
@@ -85,8 +88,11 @@ impl Stream {
             return Err(self.refusal(io));
         }
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
-        let direct =
-            if total >= LEAST { self.send_directly(shared, io, slices, total)? } else { 0 };
+        let direct = if total >= MIN_FIRST_DIRECT_BYTES {
+            self.send_directly(shared, io, slices, total)?
+        } else {
+            0
+        };
         let count = (total - direct).min(self.room(io));
         if count > 0 {
             self.enqueue_copy(shared, io, count, within(slices, direct..direct + count));
@@ -96,10 +102,11 @@ impl Stream {
         Ok(Some(direct + count))
     }
 
-    /// Sends the queued bytes and then the slices, `total` bytes, as far as the socket has space; how many bytes of the slices went.
+    /// Sends the queued bytes and then the slices, `total` bytes, as far as the socket has space.
+    /// Returns how many bytes of the slices were sent.
     ///
     /// # Errors
-    /// The send's.
+    /// The error of the send.
     fn send_directly(
         &mut self,
         shared: &mut Shared,
@@ -107,18 +114,23 @@ impl Stream {
         slices: &[IoSlice<'_>],
         total: usize,
     ) -> io::Result<usize> {
-        let left = MOST.saturating_sub(shared.turn.sent_directly);
-        let least = if shared.turn.sent_directly == 0 { LEAST } else { LARGE };
-        if total < least || left < LEAST || !self.may_send_directly() {
+        let left = MAX_DIRECT_BYTES_PER_TURN.saturating_sub(shared.turn.sent_directly);
+        let least = if shared.turn.sent_directly == 0 {
+            MIN_FIRST_DIRECT_BYTES
+        } else {
+            MIN_NEXT_DIRECT_BYTES
+        };
+        if total < least || left < MIN_FIRST_DIRECT_BYTES || !self.may_send_directly() {
             return Ok(0);
         }
         self.send_parts(shared, io, slices, left, false)
     }
 
-    /// Sends the queued bytes, to be followed at once by pages of a file; whether it could.
+    /// Sends the queued bytes, which pages of a file will follow at once. Returns false if that was
+    /// not possible.
     ///
     /// # Errors
-    /// The send's.
+    /// The error of the send.
     pub(crate) fn send_queued(&mut self, shared: &mut Shared, io: &mut Io) -> io::Result<bool> {
         if self.tx.queue.is_empty() || !self.may_send_directly() {
             return Ok(false);
@@ -127,7 +139,8 @@ impl Stream {
         Ok(true)
     }
 
-    /// Sends the queued bytes and then `most` bytes of the slices; how many of these went.
+    /// Sends the queued bytes and then up to `most` bytes of the slices. Returns how many bytes of
+    /// the slices were sent.
     fn send_parts(
         &mut self,
         shared: &mut Shared,
@@ -136,7 +149,7 @@ impl Stream {
         most: usize,
         more: bool,
     ) -> io::Result<usize> {
-        let mut parts = [IoSlice::new(&[]); PARTS];
+        let mut parts = [IoSlice::new(&[]); MAX_PARTS];
         let (queued, count) = (self.tx.bytes, self.fill(&mut parts, slices, most));
         let sent = match io.driver.kernel().send_now(self.fd, &parts[..count], more) {
             Ok(sent) => sent,
@@ -151,7 +164,7 @@ impl Stream {
         Ok(sent.saturating_sub(queued))
     }
 
-    /// Whether bytes written now would be the next to leave.
+    /// Returns true if bytes written now would be the next to leave.
     fn may_send_directly(&self) -> bool {
         let tx = &self.tx;
         let is_socket = match self.carrier.as_deref() {
@@ -159,13 +172,14 @@ impl Stream {
             Some(Carrier::Link(link)) => !link.holds_bytes(),
             Some(Carrier::Descriptors(_) | Carrier::Pipe(_)) => false,
         };
-        is_socket && tx.phase == SendPhase::Idle && tx.queue.len() < PARTS
+        is_socket && tx.phase == SendPhase::Idle && tx.queue.len() < MAX_PARTS
     }
 
-    /// Puts the queued bytes and then the slices into `parts`, `most` bytes of these at most; how many parts there are.
+    /// Fills `parts` with the queued bytes and then up to `most` bytes of the slices. Returns the
+    /// number of parts.
     fn fill<'a>(
         &'a self,
-        parts: &mut [IoSlice<'a>; PARTS],
+        parts: &mut [IoSlice<'a>; MAX_PARTS],
         slices: &'a [IoSlice<'_>],
         most: usize,
     ) -> usize {
@@ -175,7 +189,8 @@ impl Stream {
         filled.count()
     }
 
-    /// A socket without space, or a system without memory, takes nothing: all of it is queued. Any other error ends the sending.
+    /// Handles a refused send. If the socket has no space or the system no memory, everything is
+    /// queued. Any other error ends the sending direction.
     #[cold]
     fn refused(&mut self, shared: &mut Shared, io: &mut Io, error: io::Error) -> io::Result<()> {
         match Errno::from_io_error(&error) {
@@ -189,7 +204,7 @@ impl Stream {
     }
 }
 
-/// The bytes of several slices that lie in a range, which begins at the first.
+/// Returns the non-empty parts of the slices that lie within a range of their concatenation.
 #[inline]
 fn within<'a>(slices: &'a [IoSlice<'_>], range: Range<usize>) -> impl Iterator<Item = &'a [u8]> {
     let (mut skip, mut left) = (range.start, range.len());

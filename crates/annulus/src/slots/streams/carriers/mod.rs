@@ -1,8 +1,11 @@
-//! Carriers: how a stream's bytes travel, if not by the operations of a plain socket alone; and ways of single sends.
+//! Carriers: how a stream's bytes travel, if not by plain socket operations alone; and kinds of
+//! single sends.
 //!
-//! The files beside this directory are the machine of a stream, and know no carrier. They ask the functions here at the points at which
-//! one may act, and go on as for a plain socket if it does not. A further carrier is a file, a variant, and its arm in each `match`.
-//! `borrowed`, `pages` and `zero_copy` are ways of single sends of a plain socket; `single` has what the core asks of those in flight.
+//! The files next to this directory are the state machine of a stream and know no carrier. They
+//! call the functions here at the points where a carrier may act, and continue as for a plain
+//! socket if it does not. A new carrier needs a file, a variant, and an arm in each `match`.
+//! `borrowed`, `pages` and `zero_copy` are ways in which a plain socket sends; `single` has what
+//! the stream needs to know about single sends in flight.
 
 mod borrowed;
 mod link;
@@ -26,13 +29,13 @@ use scm_rights::ScmRights;
 use splice::Pipes;
 use zero_copy::ZeroCopySend;
 
-/// How the bytes of a stream travel. Nearly all streams have none of these.
+/// How the bytes of a stream travel. Nearly all streams have no carrier.
 pub(super) enum Carrier {
-    /// Descriptors travel with them.
+    /// With descriptors.
     Descriptors(ScmRights),
-    /// Through a pipe, which is read and written by calls.
+    /// Through a pipe, which is read and written by system calls.
     Pipe(SigPipe),
-    /// By a plain socket, and between it and another one without a task.
+    /// Through a plain socket, and to or from another one without a task.
     Link(Link),
 }
 
@@ -42,19 +45,19 @@ pub(super) struct Common {
     /// Zero-copy sends, until their notification.
     zero_copy: Slab<ZeroCopySend>,
     pipes: Pipes,
-    /// Linked streams whose bytes were sent from a pipe: they go on.
+    /// Linked streams that resume because their bytes have been sent from a pipe.
     resumed: Vec<SlotId>,
 }
 
 impl Common {
-    /// Gives back what is not in use.
+    /// Frees what is not in use.
     pub(super) fn trim(&mut self) {
         self.pipes.trim();
     }
 }
 
 impl Stream {
-    /// Waits until the descriptor has space.
+    /// Waits until the descriptor is writable.
     fn await_writable(&mut self, io: &mut Io, phase: SendPhase) {
         self.tx.phase = phase;
         self.start_linger(io);
@@ -62,7 +65,7 @@ impl Stream {
     }
 }
 
-/// A task asks for bytes: those received from here on wait for it.
+/// A task asks for bytes: bytes received from now on wait for it.
 #[cold]
 pub(super) fn on_ask(stream: &mut Stream) {
     match stream.carrier.as_deref() {
@@ -71,8 +74,9 @@ pub(super) fn on_ask(stream: &mut Stream) {
     }
 }
 
-/// Arms a listed stream, in place of a receive into lent buffers. `None` if it does not; false if `heap`, the receives into heap memory
-/// that the turn has left, does not allow it.
+/// Arms a listed stream, in place of a receive into lent buffers. Returns `None` if the carrier
+/// does not, and false if `heap`, the number of heap receives that this turn may still start, is
+/// used up.
 pub(super) fn arm(stream: &mut Stream, io: &mut Io, heap: &mut usize) -> Option<bool> {
     match stream.carrier.as_deref()? {
         Carrier::Descriptors(_) => Some(scm_rights::arm(stream, io, heap)),
@@ -82,7 +86,8 @@ pub(super) fn arm(stream: &mut Stream, io: &mut Io, heap: &mut usize) -> Option<
     }
 }
 
-/// The receive or the poll that was armed has an event, which the stream has taken in. False if it goes on as a plain one.
+/// Handles an event of the armed receive or poll, which the stream has recorded. Returns false if
+/// the stream continues as a plain one.
 pub(super) fn on_ready(streams: &mut Streams, io: &mut Io, event: &Event) -> bool {
     let stream = streams.slots.get(event.token.slot());
     let Some(carrier) = stream.carrier.as_deref() else { return false };
@@ -93,7 +98,8 @@ pub(super) fn on_ready(streams: &mut Streams, io: &mut Io, event: &Event) -> boo
     }
 }
 
-/// Sends what a plain socket's send would not. False if that is to send the queued bytes.
+/// Sends what a plain socket's send cannot. Returns false if a plain send should send the queued
+/// bytes.
 pub(super) fn send(
     stream: &mut Stream,
     shared: &mut Shared,
@@ -110,7 +116,7 @@ pub(super) fn send(
     true
 }
 
-/// A send that waited has an event: how many of the queued bytes went.
+/// Handles the event of a waiting send. Returns how many of the queued bytes were sent.
 pub(super) fn on_writable(
     stream: &mut Stream,
     shared: &mut Shared,
@@ -125,17 +131,17 @@ pub(super) fn on_writable(
     }
 }
 
-/// Ends the direction in which bytes are sent, all of which were.
+/// Ends the sending direction, once all bytes have been sent.
 ///
 /// # Errors
-/// Why the peer does not see the end: it will when the handle goes.
+/// The reason why the peer does not see the end yet; it will once the handle is dropped.
 pub(super) fn end(stream: &Stream, io: &mut Io) -> Result<(), Errno> {
     match stream.carrier.as_deref() {
         Some(Carrier::Pipe(_)) => pipe::end(io, stream.fd),
         Some(Carrier::Descriptors(_) | Carrier::Link(_)) | None => {
             let ended = io.driver.kernel().shutdown(stream.fd, Shutdown::Write);
             match ended.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
-                // The peer has reset the connection, which is an end as well.
+                // The peer has reset the connection, which is an end too.
                 Err(Errno::NOTCONN) => Ok(()),
                 ended => ended,
             }
@@ -143,7 +149,7 @@ pub(super) fn end(stream: &Stream, io: &mut Io) -> Result<(), Errno> {
     }
 }
 
-/// Arms sources again whose bytes were sent.
+/// Lists sources again whose bytes have been sent.
 #[inline]
 pub(super) fn resume(streams: &mut Streams, io: &mut Io) {
     while let Some(from) = streams.shared.carriers.resumed.pop() {
@@ -155,19 +161,19 @@ pub(super) fn resume(streams: &mut Streams, io: &mut Io) {
     }
 }
 
-/// Whether the stream is no socket.
+/// Returns true if the stream is a pipe.
 pub(super) fn is_pipe(stream: &Stream) -> bool {
     matches!(stream.carrier.as_deref(), Some(Carrier::Pipe(_)))
 }
 
-/// Drops the bytes that it holds beside the queue.
+/// Drops the bytes that the carrier holds outside the queue.
 pub(super) fn discard(stream: &mut Stream) {
     match stream.carrier.as_deref_mut() {
         Some(Carrier::Link(link)) => {
             link.spliced = None;
             stream.drop_unused_link();
         }
-        // All of them are in the queue.
+        // All bytes are in the queue.
         Some(Carrier::Descriptors(_) | Carrier::Pipe(_)) | None => {}
     }
 }

@@ -1,5 +1,5 @@
-//! Pages of files, which a call on the loop sends (`fs/send.rs`): nothing of the stream is queued or in flight then. If the socket
-//! has no space, its driver says when it has some.
+//! Pages of files, which a system call on the loop sends (`fs/send.rs`) while nothing of the stream
+//! is queued or in flight. If the socket has no space, the driver reports when it does.
 
 use super::single::SingleSend;
 use crate::base::io::Io;
@@ -22,10 +22,11 @@ pub(crate) struct PageSink {
 }
 
 impl Stream {
-    /// The socket as one that takes pages, which it is made the first time; `None` under a simulated kernel, which has none.
+    /// Prepares the socket for sending pages, on the first call, and returns it. Returns `None`
+    /// under a simulated kernel, which has no pages.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub(crate) fn page_sink(&mut self, io: &Io) -> io::Result<Option<PageSink>> {
         let signal = match self.tx.single.pages {
             Some(signal) => signal,
@@ -35,10 +36,11 @@ impl Stream {
         Ok(Some(PageSink { fd: self.fd, signal }))
     }
 
-    /// Ready once the socket has had space since the first call, for which `has_asked` is false.
+    /// Ready once the socket has had space since the first call, at which `has_asked` must be
+    /// false.
     ///
     /// # Errors
-    /// The error that a send failed with.
+    /// The error of an earlier send.
     pub(crate) fn poll_writable(
         &mut self,
         io: &mut Io,
@@ -52,14 +54,14 @@ impl Stream {
         self.poll_sent(io, cx, SendState::is_idle)
     }
 
-    /// No pages follow: bytes that wait for them leave.
+    /// Sends bytes that the kernel holds back for pages, because no pages follow.
     pub(crate) fn push_sent(&self, io: &Io) {
-        // Only TCP waits, and knows the option.
+        // Only TCP holds bytes back and has this option.
         _ = io.driver.kernel().set_option(self.fd, SocketOption::Cork, 0);
     }
 }
 
-/// No pages follow that would wait for space: a poll for that is cancelled.
+/// Cancels a poll for space, because no pages follow.
 pub(crate) fn stop_waiting(stream: &mut Stream, io: &mut Io) {
     if stream.tx.phase == SendPhase::Single(SingleSend::Polling) {
         stream.tx.phase = SendPhase::Single(SingleSend::StoppingPoll);
@@ -67,13 +69,14 @@ pub(crate) fn stop_waiting(stream: &mut Stream, io: &mut Io) {
     }
 }
 
-/// The socket has space, or has failed, which the next send reports; or the poll was cancelled.
+/// Handles the end of a poll for space: the socket has space, has failed, which the next send
+/// reports, or the poll was cancelled.
 pub(super) fn on_space(streams: &mut Streams, io: &mut Io, event: Event) {
     io.in_flight -= 1;
     let slot = event.token.slot();
     let stream = streams.slots.get(slot);
     if event.result == Err(Errno::NOMEM) {
-        // The task would ask again at once: it is woken after a moment.
+        // The task would poll again at once, so it is woken after a moment.
         return stream.send_later(io);
     }
     stream.tx.set_idle();

@@ -1,8 +1,10 @@
-//! Pipes: streams that are read and written by calls on the loop, once the driver says that they are ready. No ring operation
-//! receives from a pipe as it does from a socket; and a pipe holds 64 KiB, so that its calls are short.
+//! Pipes: streams that are read and written by system calls on the loop once the driver reports
+//! them ready. No ring operation receives from a pipe as from a socket, and a pipe usually holds
+//! only 64 KiB, so its calls are short.
 //!
-//! The states are those of other streams. A receive polls for readiness, then reads what is there into memory of that size. A send is
-//! tried at once; bytes that find no space wait until the descriptor is writable.
+//! The states are the same as for other streams. A receive polls for readiness and then reads what
+//! is available into memory of that size. A send is tried at once; the rest waits until the
+//! descriptor is writable.
 
 use super::Carrier;
 use crate::base::io::Io;
@@ -16,17 +18,17 @@ use annulus_kernel::pipe::{self, SigPipe};
 use rustix::io::Errno;
 use std::io::IoSlice;
 
-/// Most bytes of a read: what a pipe holds unless its size was changed.
-const READ: u64 = 64 * 1024;
+/// Maximum bytes per read: the default capacity of a pipe.
+const MAX_READ_BYTES: u64 = 64 * 1024;
 
 impl Stream {
-    /// The stream is a pipe from here on. None of its operations may be in flight.
+    /// Turns the stream into a pipe. None of its operations may be in flight.
     pub(crate) fn be_pipe(&mut self, signal: SigPipe) {
         self.carrier = Some(Box::new(Carrier::Pipe(signal)));
     }
 }
 
-/// Polls for the task that waits.
+/// Polls for readiness if a task waits.
 pub(super) fn arm(stream: &mut Stream, io: &mut Io) -> bool {
     if stream.rx.is_awaited() {
         stream.poll_readiness(io);
@@ -34,7 +36,7 @@ pub(super) fn arm(stream: &mut Stream, io: &mut Io) -> bool {
     true
 }
 
-/// The pipe has bytes, or has ended. False if there is nothing: it is armed again.
+/// Reads a pipe that is ready. Returns false if there is nothing to read: it is then armed again.
 pub(super) fn on_ready(stream: &mut Stream, io: &mut Io) -> bool {
     if stream.dropped {
         return true;
@@ -42,7 +44,7 @@ pub(super) fn on_ready(stream: &mut Stream, io: &mut Io) -> bool {
     match read_available(stream, io) {
         Ok(0) => stream.rx.end = Some(End::Eof),
         Ok(_) => {}
-        // Another process was faster.
+        // Another reader was faster.
         Err(Errno::AGAIN) => return false,
         Err(errno) => stream.rx.end = Some(End::Failed(errno)),
     }
@@ -50,9 +52,9 @@ pub(super) fn on_ready(stream: &mut Stream, io: &mut Io) -> bool {
     true
 }
 
-/// Reads into memory of the heap, which no unread bytes are in: a task waits.
+/// Reads into heap memory, which holds no unread bytes because a task waits.
 fn read_available(stream: &mut Stream, io: &Io) -> Result<usize, Errno> {
-    let available = pipe::available(stream.fd)?.clamp(1, READ) as u32;
+    let available = pipe::available(stream.fd)?.clamp(1, MAX_READ_BYTES) as u32;
     let size = io.memory.piece(available);
     let mut memory = HeapMemory::zeroed(size as usize, &io.memory.meter);
     let count = pipe::read(stream.fd, &mut memory)?;
@@ -82,7 +84,8 @@ pub(super) fn send(
     }
 }
 
-/// Writes the bytes in flight, unless the wait for space has failed. The bytes that went; `AGAIN` if none did.
+/// Writes the bytes in flight, unless the wait for space has failed. Returns the number of bytes
+/// written, or `AGAIN` if there was no space.
 pub(super) fn write(
     stream: &Stream,
     signal: SigPipe,
@@ -101,10 +104,11 @@ pub(super) fn write(
     Ok(pipe::write(stream.fd, &parts[..chunks], signal)? as u32)
 }
 
-/// Closes a pipe whose writer has ended, so that its reader sees the end. The descriptor stays until the handle goes.
+/// Ends a pipe so that its reader sees the end. The descriptor stays open until the handle is
+/// dropped.
 ///
 /// # Errors
-/// Out of descriptors: the reader sees the end when the handle goes.
+/// The process is out of descriptors: the reader sees the end once the handle is dropped.
 pub(super) fn end(io: &mut Io, fd: Fd) -> Result<(), Errno> {
     io.driver.release(fd);
     pipe::end(fd)

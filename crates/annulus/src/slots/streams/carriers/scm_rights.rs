@@ -1,8 +1,9 @@
 //! Descriptors that travel with a stream's bytes (`SCM_RIGHTS`).
 //!
-//! A multishot receive brings no control messages. A stream that may bring descriptors therefore receives one message at a
-//! time, into heap memory, and only when a task waits: what came with some bytes is distinguished from what came later. It
-//! sends one chunk at a time; a chunk's descriptors go with its first byte.
+//! A multishot receive returns no control messages. A stream that may receive descriptors therefore
+//! receives one message at a time, into heap memory, and only while a task waits, so that the
+//! descriptors of one message are not mixed up with those of the next. It sends one chunk at a
+//! time; a chunk's descriptors travel with its first byte.
 #![allow(unsafe_code)]
 
 use super::Carrier;
@@ -19,22 +20,22 @@ use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
 
-/// Most bytes of such a receive.
-const MOST: usize = 16 * 1024;
+/// Maximum bytes per receive.
+const MAX_RECEIVE_BYTES: usize = 16 * 1024;
 
-/// The additional state of a stream that passes descriptors.
+/// Additional state of a stream that passes descriptors.
 #[derive(Default)]
 pub(crate) struct ScmRights {
-    /// Memory of the receive in flight.
+    /// Buffer of the receive in flight.
     buffer: Option<Box<RecvMsgBuf>>,
-    /// Descriptors that came with the bytes received last.
+    /// Descriptors that arrived with the bytes received last.
     received: Vec<OwnedFd>,
-    /// Descriptors were lost, and no receive has returned the error yet.
+    /// Descriptors were lost and no receive has returned the error yet.
     has_lost: bool,
 }
 
 impl Stream {
-    /// Descriptors travel with its bytes from here on. None of its operations may be in flight.
+    /// Makes the stream pass descriptors with its bytes. None of its operations may be in flight.
     pub(crate) fn pass_descriptors(&mut self) {
         self.carrier = Some(Box::new(Carrier::Descriptors(ScmRights::default())));
     }
@@ -50,14 +51,14 @@ impl Stream {
         }
     }
 
-    /// Adds the descriptors that came with the bytes that were received last to a list.
+    /// Appends the descriptors that arrived with the bytes received last to `list`.
     pub(crate) fn take_descriptors(&mut self, list: &mut Vec<OwnedFd>) {
         if let Some(scm_rights) = self.scm_rights() {
             list.append(&mut scm_rights.received);
         }
     }
 
-    /// The error of descriptors that were lost, once: before the bytes that they came with.
+    /// Reports lost descriptors once, before the bytes that they arrived with.
     ///
     /// # Errors
     /// `QuotaExceeded` if descriptors were lost.
@@ -70,7 +71,7 @@ impl Stream {
     }
 }
 
-/// Receives a message for the task that waits, if the turn has a receive into heap memory left.
+/// Receives a message if a task waits and the turn may still start a receive into heap memory.
 pub(super) fn arm(stream: &mut Stream, io: &mut Io, heap: &mut usize) -> bool {
     if !stream.rx.is_awaited() {
         return true;
@@ -79,20 +80,21 @@ pub(super) fn arm(stream: &mut Stream, io: &mut Io, heap: &mut usize) -> bool {
     let Some(scm_rights) = stream.scm_rights().filter(|_| *heap > 0) else { return false };
     *heap -= 1;
     let format = Format::UNIX_DESCRIPTORS;
-    let header = RecvMsgBuf::put(&mut scm_rights.buffer, format, MOST, &io.memory.meter);
+    let header =
+        RecvMsgBuf::put(&mut scm_rights.buffer, format, MAX_RECEIVE_BYTES, &io.memory.meter);
     stream.rx.arming = Arming::Single;
     // SAFETY: the memory stays in the slot until the terminal event, which takes it.
     unsafe { io.start_memory(token, MemoryOp::RecvMessage { fd, header }) };
     true
 }
 
-/// The receive has ended: keeps the bytes and the descriptors that it has brought. The stream goes on as a plain one.
+/// Keeps the bytes and descriptors of a finished receive. The stream then continues as a plain one.
 pub(super) fn on_ready(stream: &mut Stream, io: &Io, event: &Event) -> bool {
     let Some(scm_rights) = stream.scm_rights() else { return false };
     let (Some(buffer), Ok(len)) = (scm_rights.buffer.take(), event.result) else { return false };
     let format = Format::UNIX_DESCRIPTORS;
     let mut message = ReceivedMessage::parse(buffer.into_lease(format, len as usize), format);
-    // Descriptors that came with bytes that were taken without them are closed.
+    // This closes earlier descriptors whose bytes were taken without them.
     scm_rights.has_lost = message.lost_descriptors();
     scm_rights.received = message.take_descriptors();
     let bytes = Box::from(&*message.into_bytes());
@@ -100,7 +102,7 @@ pub(super) fn on_ready(stream: &mut Stream, io: &Io, event: &Event) -> bool {
     false
 }
 
-/// Sends the first chunk in the queue, with its descriptors unless they went already.
+/// Sends the first chunk in the queue, with its descriptors unless they have been sent.
 pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
     let tx = &mut stream.tx;
     let chunk = tx.queue.first.as_ref().expect("the queue is not empty");

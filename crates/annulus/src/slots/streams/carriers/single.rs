@@ -1,4 +1,5 @@
-//! Single sends: those of a plain socket that do not go as its others. The core knows that one is in flight, and not which one it is.
+//! Single sends: sends of a plain socket that take a special path. The stream knows that one is in
+//! flight, but not its kind.
 
 pub(crate) use super::pages::stop_waiting;
 pub(crate) use super::zero_copy::{is_for, send};
@@ -12,37 +13,37 @@ use annulus_kernel::pipe::SigPipe;
 /// A single send in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SingleSend {
-    /// Without a copy; how much went is not known.
+    /// Zero-copy; the number of sent bytes is not known yet.
     ZeroCopy,
-    /// Not all bytes of a zero-copy send went: its outcome is handled once its memory is free.
+    /// A zero-copy send with a short count: it is handled once its memory is free.
     AwaitingMemory,
-    /// Nothing but a poll for space, for pages of a file: see `pages`.
+    /// Only a poll for space, for pages of a file: see `pages`.
     Polling,
-    /// As polling, but the poll was cancelled.
+    /// Like `Polling`, but the poll was cancelled.
     StoppingPoll,
 }
 
-/// The state of a stream's single sends, beside the one in flight.
+/// State of a stream's single sends, apart from the one in flight.
 #[derive(Default)]
 pub(crate) struct SingleSends {
-    /// The last zero-copy send.
+    /// Slot of the last zero-copy send.
     pub(super) zero_copy: u32,
     /// Zero-copy sends whose memory the kernel may still read.
     pub(super) unnotified: u32,
     /// The socket cannot send without a copy.
     pub(super) copies: bool,
-    /// The socket was made ready for pages of files.
+    /// How to send pages of files, once the socket has been prepared for them.
     pub(super) pages: Option<SigPipe>,
 }
 
 impl SingleSends {
-    /// The kernel has memory of sends that have ended.
+    /// Returns true if the kernel holds memory of sends that have ended.
     pub(crate) fn hold_memory(&self) -> bool {
         self.unnotified > 0
     }
 }
 
-/// A stream with a single send in flight has the event of a send.
+/// Handles the event of a single send.
 #[cold]
 pub(crate) fn on_event(streams: &mut Streams, io: &mut Io, event: Event, single: SingleSend) {
     match single {
@@ -52,13 +53,13 @@ pub(crate) fn on_event(streams: &mut Streams, io: &mut Io, event: Event, single:
     }
 }
 
-/// Gives up on the one in flight; the stream has an error.
+/// Gives up on the single send in flight; the stream has an error.
 pub(crate) fn stop(stream: &mut Stream, shared: &mut Shared, io: &mut Io, single: SingleSend) {
     match single {
         SingleSend::ZeroCopy => zero_copy::cancel(stream, shared, io),
         SingleSend::AwaitingMemory => zero_copy::leave_to_slot(stream, shared, io),
         SingleSend::Polling => stop_waiting(stream, io),
-        // Its outcome shows soon.
+        // Its outcome is on the way.
         SingleSend::StoppingPoll => {}
     }
 }

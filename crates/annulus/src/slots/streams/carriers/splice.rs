@@ -1,11 +1,15 @@
-//! Long transfers between two linked sockets (see `link`), whose bytes go through a pipe of the kernel and not through the process.
+//! Long transfers between two linked sockets (see `link`), whose bytes go through a kernel pipe
+//! instead of through the process.
 //!
-//! A link whose receives bring many bytes each, several times in a row, uses a pipe, and goes back once little comes at a time. Its source
-//! then polls for readiness in place of a receive. At that event the socket's bytes are moved into a pipe, and from there to the target at
-//! the end of the turn, as one of its sends: the pipe's bytes come before what is queued, and count as unsent. Then the source is
-//! armed again. A target with anything unsent takes no pipe; if its peer is slow, the task waits until all of it has gone.
+//! A link switches to a pipe after several consecutive receives of many bytes each, and back once
+//! receives are small. Its source then polls for readiness instead of receiving. At that event the
+//! socket's bytes are moved into a pipe, and at the end of the turn from there to the target, as
+//! one of its sends. The pipe's bytes come before the queue and count as unsent. Then the source is
+//! armed again. A target with anything unsent uses no pipe; if its peer is slow, the task waits
+//! until everything has been sent.
 //!
-//! A pipe belongs to a stream only while it holds bytes. Anything but plain bytes of the source (its end, an urgent mark) is left to a receive.
+//! A pipe belongs to a stream only while it holds bytes. Anything but plain bytes from the source,
+//! such as its end or an urgent mark, is left to a receive.
 
 use super::link::Forward;
 use crate::base::io::Io;
@@ -20,35 +24,35 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-/// The capacity that a pipe is to have: bytes.
-const CAPACITY: usize = 1024 * 1024;
-/// A pipe that holds less is not used: bytes.
-const LEAST: usize = 64 * 1024;
-/// The most pipes of a runtime. Further transfers go by receives.
-const PIPES: usize = 64;
+/// Requested capacity of a pipe.
+const PIPE_CAPACITY_BYTES: usize = 1024 * 1024;
+/// Minimum capacity: smaller pipes are not used.
+const MIN_PIPE_CAPACITY_BYTES: usize = 64 * 1024;
+/// Maximum pipes per runtime. Further transfers use receives.
+const MAX_PIPES: usize = 64;
 
-/// A pipe, both ends.
+/// Both ends of a pipe.
 struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
-    /// How many there are is how often this is held.
+    /// The number of references is the number of pipes.
     _counted: Rc<()>,
 }
 
-/// The pipes of a runtime: those that hold nothing.
+/// The empty pipes of a runtime.
 #[derive(Default)]
 pub(crate) struct Pipes {
     empty: Vec<Pipe>,
     counted: Rc<()>,
-    /// The system refused to move bytes out of a pipe: none is used any more.
+    /// The system refused to move bytes out of a pipe, so pipes are no longer used.
     refused: bool,
 }
 
-/// Bytes in a pipe, which are sent before the queued ones.
+/// Bytes in a pipe, which are sent before the queue.
 pub(super) struct Spliced {
     pipe: Pipe,
     bytes: usize,
-    /// The source that goes on once all of them were sent.
+    /// The source that resumes once all bytes have been sent.
     from: SlotId,
 }
 
@@ -63,19 +67,19 @@ struct Source {
 /// The outcome of a move from a source.
 enum Moved {
     Bytes(usize),
-    /// Nothing yet: look again.
+    /// No bytes yet: poll again.
     Nothing,
-    /// The pipe holds bytes: the source goes on once they were sent.
+    /// The pipe holds bytes: the source resumes once they have been sent.
     Later,
-    /// The target cannot take bytes now: the task waits until it can, or finds out why not.
+    /// The target cannot take bytes now: the task waits until it can, or finds out why it cannot.
     Refused,
-    /// The bytes go by a receive, not by a pipe.
+    /// The bytes need a receive instead of a pipe.
     ByReceive,
     Failed(Errno),
 }
 
 impl Pipes {
-    /// An empty pipe, unless there are enough.
+    /// Returns an empty pipe, or `None` if none is available and no more may be opened.
     fn take(&mut self) -> Option<Pipe> {
         if self.refused {
             return None;
@@ -84,21 +88,26 @@ impl Pipes {
     }
 
     fn open(&self) -> Option<Pipe> {
-        if Rc::strong_count(&self.counted) > PIPES {
+        if Rc::strong_count(&self.counted) > MAX_PIPES {
             return None;
         }
         let (read, write) = pipe::pipe().ok()?;
-        let holds = splice::resize(write.as_fd(), CAPACITY).ok()?;
-        (holds >= LEAST).then(|| Pipe { read, write, _counted: self.counted.clone() })
+        let holds = splice::resize(write.as_fd(), PIPE_CAPACITY_BYTES).ok()?;
+        (holds >= MIN_PIPE_CAPACITY_BYTES).then(|| Pipe {
+            read,
+            write,
+            _counted: self.counted.clone(),
+        })
     }
 
-    /// Closes those that hold nothing.
+    /// Closes the empty pipes.
     pub(crate) fn trim(&mut self) {
         self.empty = Vec::new();
     }
 }
 
-/// Polls a linked source. One that is not linked now receives for a task that asks, and not ahead: what comes is to go through a pipe.
+/// Polls a linked source for readiness. A source that is no longer linked receives only if a task
+/// asks, not ahead, because later bytes may go through a pipe again.
 pub(super) fn arm(stream: &mut Stream, io: &mut Io) -> Option<bool> {
     if stream.is_linked() {
         stream.poll_readiness(io);
@@ -129,14 +138,14 @@ impl Stream {
         }
         match self.tx.phase {
             SendPhase::Idle | SendPhase::Now if self.tx.bytes == 0 => {}
-            // The sends of this turn are not settled.
+            // The outcome of this turn's sends is not known yet.
             SendPhase::Now => return Moved::Nothing,
             _ if self.tx.bytes == 0 => return Moved::ByReceive,
             _ => return Moved::Refused,
         }
         let Ok(Some(_)) = self.page_sink(io) else { return Moved::ByReceive };
         let Some(pipe) = shared.carriers.pipes.take() else { return Moved::ByReceive };
-        let most = usize::try_from(source.left).unwrap_or(usize::MAX).min(CAPACITY);
+        let most = usize::try_from(source.left).unwrap_or(usize::MAX).min(PIPE_CAPACITY_BYTES);
         let moved = splice::fill(source.fd, pipe.write.as_fd(), most);
         if let Ok(bytes @ 1..) = moved {
             let spliced = Spliced { pipe, bytes, from: source.id };
@@ -152,7 +161,7 @@ impl Stream {
         outcome(moved)
     }
 
-    /// Goes on after a move from here.
+    /// Continues after a move from this source.
     fn after_splice(&mut self, shared: &mut Shared, io: &mut Io, moved: Moved) {
         let threshold = io.bounds.splice_threshold;
         let Some(forward) = self.forward() else { return };
@@ -193,8 +202,9 @@ pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, phase:
     }
 }
 
-/// Sends the pipe's bytes as far as there is space, unless the wait for that has failed. The rest stays in flight. It accounts for
-/// the bytes that went, so that no byte of the queue is reported as gone.
+/// Sends as many of the pipe's bytes as fit, unless the wait for space has failed. The rest stays
+/// in flight. Accounts for the sent bytes itself and returns 0, so that no byte of the queue is
+/// counted as sent.
 pub(super) fn drain(
     stream: &mut Stream,
     shared: &mut Shared,
@@ -231,7 +241,8 @@ pub(super) fn drain(
     sent.map(|_| 0)
 }
 
-/// Takes the bytes out of the pipe and queues them, since the call that would have sent them is refused.
+/// Moves the pipe's bytes to the queue because the system refused the call that would have sent
+/// them.
 #[cold]
 fn send_copied(stream: &mut Stream, shared: &mut Shared, io: &mut Io) -> Result<u32, Errno> {
     shared.carriers.pipes.refused = true;
@@ -256,7 +267,7 @@ fn send_copied(stream: &mut Stream, shared: &mut Shared, io: &mut Io) -> Result<
 }
 
 impl Streams {
-    /// A linked stream whose bytes go through a pipe is readable, or has failed.
+    /// Handles readiness of a linked source whose bytes go through a pipe.
     pub(crate) fn splice(&mut self, io: &mut Io, slot: u32) {
         let source = self.slots.get(slot);
         let (id, fd) = (source.id, source.fd);
@@ -269,7 +280,8 @@ impl Streams {
     }
 }
 
-/// The error of a socket is reported once, and would be lost; that of the call is not the socket's, and a receive goes on.
+/// Maps the result of a move. A socket reports its error only once, so it is kept. An error of the
+/// call itself is not the socket's, and a receive takes over.
 fn outcome(moved: Result<usize, Errno>) -> Moved {
     match moved {
         Ok(0) => Moved::ByReceive,
@@ -280,8 +292,8 @@ fn outcome(moved: Result<usize, Errno>) -> Moved {
     }
 }
 
-/// Returns true for errors of the call, which the sockets know nothing of: file systems, sockets and seccomp profiles refuse it with many
-/// codes.
+/// Returns true for errors of the call that are not errors of a socket: file systems, sockets and
+/// seccomp profiles refuse it with many codes.
 fn is_of_call(errno: Errno) -> bool {
     matches!(
         errno,
@@ -297,7 +309,7 @@ fn is_of_call(errno: Errno) -> bool {
     )
 }
 
-/// A send that failed so is tried again.
+/// Returns true for errors after which a send is tried again.
 fn is_temporary(errno: Errno) -> bool {
     matches!(errno, Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM)
 }
@@ -307,20 +319,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pipes_are_used_again_and_bounded() {
+    fn pipes_are_reused_and_bounded() {
         let mut pipes = Pipes::default();
-        let taken: Vec<Pipe> = std::iter::from_fn(|| pipes.take()).take(PIPES + 1).collect();
-        assert!((1..=PIPES).contains(&taken.len()), "{}", taken.len());
+        let taken: Vec<Pipe> = std::iter::from_fn(|| pipes.take()).take(MAX_PIPES + 1).collect();
+        assert!((1..=MAX_PIPES).contains(&taken.len()), "{}", taken.len());
         assert_eq!(Rc::strong_count(&pipes.counted), 1 + taken.len());
         pipes.empty.extend(taken);
-        let again = pipes.take().expect("one that is empty");
+        let again = pipes.take().expect("no empty pipe");
         pipes.trim();
-        assert_eq!(Rc::strong_count(&pipes.counted), 2, "the one in use");
+        assert_eq!(Rc::strong_count(&pipes.counted), 2, "more pipes remain than the one in use");
         drop(again);
     }
 
     #[test]
-    fn errors_of_the_socket_end_it_and_those_of_the_call_do_not() {
+    fn socket_errors_end_the_stream_and_call_errors_do_not() {
         assert!(matches!(outcome(Ok(7)), Moved::Bytes(7)));
         assert!(matches!(outcome(Ok(0)), Moved::ByReceive));
         assert!(matches!(outcome(Err(Errno::AGAIN)), Moved::Nothing));

@@ -1,12 +1,14 @@
-//! Sends that are not copied: the kernel reads their memory until it says that it is done.
+//! Zero-copy sends: the kernel reads their memory until it posts a notification.
 //!
-//! Such a send has two events. The first has the result; from then on the next send may start. The second, the notification,
-//! says that the memory is free, which may be long after, when the peer has acknowledged the bytes. Until then the send keeps
-//! a slot of its own with the chunks and the header, whatever becomes of the stream.
+//! A zero-copy send has two events. The first has the result; after it the next send may start. The
+//! second, the notification, says that the memory is free, which may be much later, when the peer
+//! has acknowledged the bytes. Until then the send keeps a slot of its own with the chunks and the
+//! header, whatever happens to the stream.
 //!
-//! If all of it went, the chunks leave the queue for that slot at the first event. If not, they stay in the queue until the
-//! notification, and are then handled like those of any other send, so that no chunk is partly free. A stream that was given
-//! up does not wait for that: the reset of its closing gets its memory back.
+//! If everything was sent, the chunks move from the queue to that slot at the first event.
+//! Otherwise they stay in the queue until the notification and are then handled like those of any
+//! other send, so that no chunk is partly free. A stream that was given up does not wait for that:
+//! closing it with a reset frees the memory.
 #![allow(unsafe_code)]
 
 use super::single::SingleSend;
@@ -22,13 +24,13 @@ use rustix::io::Errno;
 
 const AWAITING_MEMORY: SendPhase = SendPhase::Single(SingleSend::AwaitingMemory);
 
-/// A zero-copy send, until its notification.
+/// A zero-copy send that has not had its notification.
 pub(super) struct ZeroCopySend {
     stream: SlotId,
-    /// Chunks that went, and may still be read.
+    /// Sent chunks that the kernel may still read.
     chunks: ChunkQueue,
     vector: Option<Vector>,
-    /// The result that the first event has brought.
+    /// The result from the first event.
     result: Option<Result<u32, Errno>>,
 }
 
@@ -38,14 +40,14 @@ impl Shared {
     }
 }
 
-/// Whether the bytes gathered last are to go without being copied.
+/// Returns true if the gathered bytes should be sent without a copy.
 #[inline]
 pub(crate) fn is_for(stream: &Stream, io: &Io) -> bool {
     let Some(least) = io.bounds.zero_copy_threshold else { return false };
     stream.tx.flying >= least && !stream.tx.single.copies
 }
 
-/// Sends the bytes gathered last without copying them.
+/// Sends the gathered bytes without copying them.
 pub(crate) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, gathered: Gathered) {
     let fd = stream.fd;
     let (op, vector) = match gathered {
@@ -62,13 +64,13 @@ pub(crate) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, gather
     stream.tx.single.unnotified += 1;
     io.driver.counters().zero_copy_sends += 1;
     stream.start_linger(io);
-    // SAFETY: the chunks stay in the queue, and then in the send's own slot, which also keeps the header, until the
-    // terminal event; the bytes of a chunk stay where they are when it moves.
+    // SAFETY: until the terminal event, the chunks stay in the queue and then in the send's own
+    // slot, which also keeps the header. The bytes of a chunk do not move when the chunk does.
     unsafe { io.start_memory(shared.zero_copy_token(id), op) };
 }
 
 impl Stream {
-    /// The result is known: the stream goes on, unless it has to wait for its memory.
+    /// Handles the result: the stream continues unless it has to wait for its memory.
     fn on_result(&mut self, shared: &mut Shared, io: &mut Io, result: Result<u32, Errno>) {
         let tx = &mut self.tx;
         let count = result.map_or(0, |count| count as usize);
@@ -82,7 +84,7 @@ impl Stream {
         }
     }
 
-    /// The chunks in flight leave the stream for the slot of their send.
+    /// Moves the chunks in flight from the stream to the slot of their send.
     fn hand_over(&mut self, shared: &mut Shared, io: &mut Io, count: usize) {
         let tx = &mut self.tx;
         let send = shared.carriers.zero_copy.get(tx.single.zero_copy);
@@ -96,7 +98,7 @@ impl Stream {
         }
     }
 
-    /// The memory of one of its sends is free.
+    /// Handles the notification that the memory of a send is free.
     fn on_notification(
         &mut self,
         shared: &mut Shared,
@@ -115,8 +117,8 @@ impl Stream {
         }
     }
 
-    /// Not everything went. If nothing can be sent without a copy, the stream copies from here on: its socket is not of the
-    /// kind, or no more memory may be locked.
+    /// Handles a send with a short count. If nothing can be sent without a copy, because the socket
+    /// does not support it or no more memory may be locked, the stream copies from now on.
     fn on_sent_partly(&mut self, shared: &mut Shared, io: &mut Io, result: Result<u32, Errno>) {
         if let Err(Errno::OPNOTSUPP | Errno::NOBUFS | Errno::NOMEM) = result {
             self.tx.single.copies = true;
@@ -131,7 +133,7 @@ pub(super) fn cancel(stream: &Stream, shared: &Shared, io: &mut Io) {
     io.cancel(shared.zero_copy_token(stream.tx.single.zero_copy));
 }
 
-/// Leaves a zero-copy send of which not all bytes went to its slot.
+/// Leaves the memory of a partly sent zero-copy send to its slot.
 pub(super) fn leave_to_slot(stream: &mut Stream, shared: &mut Shared, io: &mut Io) {
     stream.hand_over(shared, io, 0);
     stream.discard_unsent(io);

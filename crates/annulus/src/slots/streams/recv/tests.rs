@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn two_queues_over_one_table_keep_their_order() {
+fn queues_sharing_a_table_keep_their_order() {
     let mut table = BufferTable::new(4);
     let (mut one, mut other) = (BufferQueue::default(), BufferQueue::default());
     assert!(one.pop(&table).is_none() && one.last_mut(&mut table).is_none());
