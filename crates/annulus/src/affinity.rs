@@ -57,7 +57,7 @@ pub fn pin(cpu: usize) -> Result<Pinned, PinError> {
 /// Checks that the calling thread may be pinned to `cpu`, without pinning it.
 ///
 /// # Errors
-/// As [`pin`].
+/// The errors of [`pin`].
 pub fn check(cpu: usize) -> Result<(), PinError> {
     usable(cpu).map(drop)
 }

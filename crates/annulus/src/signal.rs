@@ -1,20 +1,22 @@
 //! Signals, awaited.
 //!
-//! A signal that is caught here no longer does what it does by default, such as ending the process, even after whatever caught it is
-//! dropped. All that catch the same one get it.
+//! A signal that is caught here no longer does what it does by default, such as ending the process,
+//! even after whatever caught it is dropped. All that catch the same one get it.
 //!
 //! # Ignored signals
 //!
-//! A signal that the process ignores stays ignored, and never arrives here: `nohup` starts a program with SIGHUP ignored, and a shell
-//! without job control starts `program &` with SIGINT and SIGQUIT ignored, so that they go on. [`signals_even_if_ignored`] catches
-//! such a signal. Two are always caught: SIGPIPE, which the standard library ignores in every program, and SIGCHLD.
+//! A signal that the process ignores stays ignored, and never arrives here: `nohup` starts a
+//! program with SIGHUP ignored, and a shell without job control starts `program &` with SIGINT and
+//! SIGQUIT ignored, so that they go on. [`signals_even_if_ignored`] catches such a signal. Two are
+//! always caught: SIGPIPE, which the standard library ignores in every program, and SIGCHLD.
 //!
 //! # A second signal
 //!
-//! Whoever presses Ctrl-C a second time wants the program to end now. Once [`until_terminated`] has been asked to end, a further
-//! SIGINT or SIGTERM ends the process as it does by default, and so does a further SIGINT once [`ctrl_c`] has been ready: at the
-//! earliest 100 ms after the first, since some programs send theirs twice, and unless a [`Signals`] or another `ctrl_c` is waiting for
-//! it. A program with another plan keeps a `Signals`; then each signal is what it makes of it.
+//! Whoever presses Ctrl-C a second time wants the program to end now. Once [`until_terminated`] has
+//! been asked to end, a further SIGINT or SIGTERM ends the process as it does by default, and so
+//! does a further SIGINT once [`ctrl_c`] has been ready: at the earliest 100 ms after the first,
+//! since some programs send theirs twice, and unless a [`Signals`] or another `ctrl_c` is waiting
+//! for it. A program with another plan keeps a `Signals`; then each signal is what it makes of it.
 
 #![allow(unsafe_code)]
 
@@ -113,8 +115,8 @@ impl Signal {
     /// The signal of this number: real-time signals have numbers only.
     ///
     /// # Errors
-    /// `InvalidInput` for a number that no signal has, or whose signal cannot be caught (SIGKILL, SIGSTOP) or must not be, since
-    /// going on after it is undefined (SIGILL, SIGFPE, SIGSEGV).
+    /// `InvalidInput` for a number that no signal has, or whose signal cannot be caught (SIGKILL,
+    /// SIGSTOP) or must not be, since going on after it is undefined (SIGILL, SIGFPE, SIGSEGV).
     pub fn from_number(number: i32) -> io::Result<Self> {
         let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         if !(1..=MAX).contains(&number) {
@@ -126,8 +128,9 @@ impl Signal {
         Ok(Self(number))
     }
 
-    /// Returns true if the process ignores the signal, and not because that is so in every program. The standard library ignores SIGPIPE.
-    /// SIGCHLD does nothing by default, so that nothing is protected by ignoring it.
+    /// Returns true if the process ignores the signal, and not because that is so in every program.
+    /// The standard library ignores SIGPIPE. SIGCHLD does nothing by default, so that nothing is
+    /// protected by ignoring it.
     fn stays_ignored(self) -> bool {
         !matches!(self, Self::SIGPIPE | Self::SIGCHLD) && process::ignores(self.0)
     }
@@ -153,9 +156,10 @@ impl fmt::Debug for Signal {
     }
 }
 
-/// Waits for SIGINT (ctrl-c), which is caught from this call on, not only once this is polled. Once this has been ready,
-/// [a further one ends the process](self#a-second-signal) while nothing waits for it. A program that takes each SIGINT as a command, such
-/// as an interpreter, takes them from [`signals`]. An [ignored](self#ignored-signals) SIGINT never comes.
+/// Waits for SIGINT (ctrl-c), which is caught from this call on, not only once this is polled. Once
+/// this has been ready, [a further one ends the process](self#a-second-signal) while nothing waits
+/// for it. A program that takes each SIGINT as a command, such as an interpreter, takes them from
+/// [`signals`]. An [ignored](self#ignored-signals) SIGINT never comes.
 ///
 /// # Errors
 /// As [`signals`], when it is polled.
@@ -178,14 +182,17 @@ pub fn ctrl_c() -> impl Future<Output = io::Result<()>> {
     }
 }
 
-/// Runs a future until the process is asked to end: by SIGINT (ctrl-c) or SIGTERM (service managers and containers), which are
-/// caught from the first poll on unless they are [ignored](self#ignored-signals). If one comes first, the future is dropped, and this is
-/// ready without an error. Once it was asked, all calls are ready, on whatever shard, so that those that begin later miss nothing, and
-/// [a second signal ends the process](self#a-second-signal), however long the shutdown takes. Under a simulated kernel those come
-/// that `Network::signal` sends (feature `sim`).
+/// Runs a future until the process is asked to end: by SIGINT (ctrl-c) or SIGTERM (service managers
+/// and containers), which are caught from the first poll on unless they are
+/// [ignored](self#ignored-signals). If one comes first, the future is dropped, and this is ready
+/// without an error. Once it was asked, all calls are ready, on whatever shard, so that those that
+/// begin later miss nothing, and [a second signal ends the process](self#a-second-signal), however
+/// long the shutdown takes. Under a simulated kernel those come that `Network::signal` sends
+/// (feature `sim`).
 ///
 /// Where it is all that [`run`](crate::run) is given, the runtime ends as the guide says ([shutting
-/// down](crate::guide::shutting_down)): streams send what they have queued, listeners and the paths of Unix sockets go.
+/// down](crate::guide::shutting_down)): streams send what they have queued, listeners and the paths
+/// of Unix sockets go.
 ///
 /// ```no_run
 /// # async fn serve() -> std::io::Result<()> { Ok(()) }
@@ -235,7 +242,8 @@ fn ending(core: &Core) -> &Ending {
     if core.kernel.real_descriptors() { &ENDING } else { &core.arrivals.ending }
 }
 
-/// Makes a signal end the process if it arrives again after the process was asked to end, unless it is ignored.
+/// Makes a signal end the process if it arrives again after the process was asked to end, unless it
+/// is ignored.
 fn ends(signal: Signal) -> io::Result<()> {
     static REGISTERED: Mutex<Vec<Signal>> = Mutex::new(Vec::new());
     if !current::get()?.kernel.real_descriptors() {
@@ -252,14 +260,16 @@ fn ends(signal: Signal) -> io::Result<()> {
             _ = emulate_default_handler(number);
         }
     };
-    // SAFETY: what a handler may do: it reads the clock, changes atomics, and the default action is made for handlers.
+    // SAFETY: what a handler may do: it reads the clock, changes atomics, and the default action is
+    // made for handlers.
     unsafe { low_level::register(number, act)? };
     registered.push(signal);
     Ok(())
 }
 
-/// Catches these signals from now on: those of the process, except [ignored ones](self#ignored-signals), and under a simulated kernel
-/// those that `Network::signal` sends to the host (feature `sim`).
+/// Catches these signals from now on: those of the process, except [ignored
+/// ones](self#ignored-signals), and under a simulated kernel those that `Network::signal` sends to
+/// the host (feature `sim`).
 ///
 /// # Errors
 /// Outside a runtime, or if the handler cannot be installed.
@@ -307,7 +317,8 @@ pub fn signals_even_if_ignored(which: &[Signal]) -> io::Result<Signals> {
 /// ```
 pub struct Signals {
     catches: Vec<Catch>,
-    /// Which is asked first: the one behind that of the last signal, so that many of one kind hide no other.
+    /// Which is asked first: the one behind that of the last signal, so that many of one kind hide
+    /// no other.
     first: usize,
 }
 
@@ -322,8 +333,8 @@ impl Signals {
         Ok(Self { catches, first: 0 })
     }
 
-    /// The next signal; of several kinds that have arrived, each in turn, from the first in the list on. Several of one kind that arrive
-    /// close together may be returned as one. Cancel-safe.
+    /// The next signal; of several kinds that have arrived, each in turn, from the first in the
+    /// list on. Several of one kind that arrive close together may be returned as one. Cancel-safe.
     ///
     /// # Errors
     /// After the runtime's end, or if the signal cannot be read.
@@ -331,10 +342,10 @@ impl Signals {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// As [`recv`](Self::recv), by polling.
+    /// Polls like [`recv`](Self::recv).
     ///
     /// # Errors
-    /// As [`recv`](Self::recv).
+    /// The errors of [`recv`](Self::recv).
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Signal>> {
         let count = self.catches.len();
         for place in (self.first..self.first + count).map(|place| place % count) {
@@ -412,7 +423,8 @@ impl Source {
             return Ok(Self::Simulated(core.clone(), seen));
         }
         let (read, write) = descriptor::pair()?;
-        // It is empty yet. A process that may not read it fails here, instead of waiting for a signal in vain.
+        // It is empty yet. A process that may not read it fails here, instead of waiting for a
+        // signal in vain.
         descriptor::drain(&read)?;
         let pair = AsyncFd::of_own(core.clone(), read, "for a signal")?;
         if !even_ignored && signal.stays_ignored() {

@@ -36,19 +36,21 @@ unsafe impl CallArgs for CopyRange {
 }
 
 impl File {
-    /// Copies everything from the start of this file to the start of another, and returns the number of bytes. The kernel moves
-    /// them if it can (`copy_file_range`), or lets both files share their blocks; otherwise they are read and written. Holes stay
-    /// holes if the file systems have such. The other file's policy and device decide if the copy is done on the loop.
+    /// Copies everything from the start of this file to the start of another, and returns the
+    /// number of bytes. The kernel moves them if it can (`copy_file_range`), or lets both files
+    /// share their blocks; otherwise they are read and written. Holes stay holes if the file
+    /// systems have such. The other file's policy and device decide if the copy is done on the
+    /// loop.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at) and [`write_at`](Self::write_at).
+    /// The errors of [`read_at`](Self::read_at) and [`write_at`](Self::write_at).
     pub async fn copy_to(&self, into: &File) -> io::Result<u64> {
         let mut copied = 0;
         self.copy_range_to(0, into, 0, u64::MAX, &mut copied).await.map(|()| copied)
     }
 
-    /// Like [`copy_to`](Self::copy_to), but from one offset to another, and at most `limit` bytes. The number of bytes goes to
-    /// `done`, also if the copy fails.
+    /// Like [`copy_to`](Self::copy_to), but from one offset to another, and at most `limit` bytes.
+    /// The number of bytes goes to `done`, also if the copy fails.
     pub(crate) async fn copy_range_to(
         &self,
         from: u64,
@@ -76,8 +78,9 @@ impl File {
         copy.up_to(limit).await.map(drop)
     }
 
-    /// For direct I/O, the same file opened again without it, with a cursor of its own at the start: copied bytes are aligned to nothing,
-    /// and the last block is seldom whole. See [`write_through`](Self::write_through).
+    /// For direct I/O, the same file opened again without it, with a cursor of its own at the
+    /// start: copied bytes are aligned to nothing, and the last block is seldom whole. See
+    /// [`write_through`](Self::write_through).
     pub(crate) async fn through_the_cache(&self) -> io::Result<Option<Self>> {
         if !self.direct {
             return Ok(None);
@@ -93,8 +96,8 @@ impl File {
         Ok(Self { device: self.device, ..again })
     }
 
-    /// Writes everything at the cursor, through the same file opened without direct I/O, and counts it in `done`. The turn at the
-    /// cursor is the caller's.
+    /// Writes everything at the cursor, through the same file opened without direct I/O, and counts
+    /// it in `done`. The turn at the cursor is the caller's.
     pub(crate) async fn write_through(
         &self,
         cached: &Self,
@@ -124,16 +127,18 @@ struct RangeCopy<'a> {
     by_kernel: bool,
     /// The next byte to copy.
     at: u64,
-    /// Bytes that are copied. A hole counts once the target has grown over it: it may have been left out behind the target's end.
+    /// Bytes that are copied. A hole counts once the target has grown over it: it may have been
+    /// left out behind the target's end.
     done: &'a mut u64,
 }
 
 impl RangeCopy<'_> {
     /// Copies data up to a position. Returns false if the source has ended before.
     ///
-    /// Only a read of nothing is taken for the end: the kernel's copy returns 0 in the middle of some files, such as those of
-    /// `/proc`. After an error it is left to a read or a write to fail, since they may succeed: file systems and seccomp profiles
-    /// refuse the kernel's copy with many codes.
+    /// Only a read of nothing is taken for the end: the kernel's copy returns 0 in the middle of
+    /// some files, such as those of `/proc`. After an error it is left to a read or a write to
+    /// fail, since they may succeed: file systems and seccomp profiles refuse the kernel's copy
+    /// with many codes.
     async fn up_to(&mut self, end: u64) -> io::Result<bool> {
         while self.at < end {
             let copied = match self.by_kernel {
@@ -181,8 +186,9 @@ impl RangeCopy<'_> {
         ended.map(|()| written as u64)
     }
 
-    /// Copies data and leaves out holes, up to `limit`. Returns false if nothing is left to copy: the limit was reached, or the source
-    /// has ended before it. The rest, if there is any, is data.
+    /// Copies data and leaves out holes, up to `limit`. Returns false if nothing is left to copy:
+    /// the limit was reached, or the source has ended before it. The rest, if there is any, is
+    /// data.
     async fn sparsely_up_to(
         &mut self,
         limit: u64,

@@ -12,8 +12,9 @@ use std::pin::Pin;
 use std::task::Poll;
 
 impl File {
-    /// Reports the error of a write that was dropped, once. To be called before bytes are taken from a source for
-    /// [`write_detached`](Self::write_detached), which would lose them to such an error.
+    /// Reports the error of a write that was dropped, once. To be called before bytes are taken
+    /// from a source for [`write_detached`](Self::write_detached), which would lose them to such an
+    /// error.
     ///
     /// # Errors
     /// The error of that write.
@@ -21,12 +22,13 @@ impl File {
         self.open.take_error()
     }
 
-    /// Writes all of a chunk at the cursor, and moves the cursor behind what was written; also if it is dropped after its first
-    /// poll. The next call that writes, syncs or seeks then has the error of that, if there is one. `cached` is the same file opened
-    /// without direct I/O, if this one has it. Counts the written bytes in `done`, unless it is dropped.
+    /// Writes all of a chunk at the cursor, and moves the cursor behind what was written; also if
+    /// it is dropped after its first poll. The next call that writes, syncs or seeks then has the
+    /// error of that, if there is one. `cached` is the same file opened without direct I/O, if this
+    /// one has it. Counts the written bytes in `done`, unless it is dropped.
     ///
     /// # Errors
-    /// As [`write_all`](Self::write_all).
+    /// The errors of [`write_all`](Self::write_all).
     pub(crate) async fn write_detached(
         &self,
         chunk: Chunk,
@@ -46,8 +48,9 @@ impl File {
         if chunk.is_empty() { Ok(()) } else { self.write_in_task(chunk, None, done).await }
     }
 
-    /// Takes the place in line for the cursor first, so that the next call at the cursor comes after these bytes. A file without a
-    /// cursor, such as a pipe, is written in order only as long as each write is awaited.
+    /// Takes the place in line for the cursor first, so that the next call at the cursor comes
+    /// after these bytes. A file without a cursor, such as a pipe, is written in order only as long
+    /// as each write is awaited.
     async fn write_in_task(
         &self,
         chunk: Chunk,

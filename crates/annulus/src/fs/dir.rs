@@ -30,10 +30,11 @@ const MAX_REPLACEMENTS: u32 = 16;
 /// The longest path that Linux takes.
 const PATH_MAX: usize = 4096;
 
-/// An open directory. Relative paths start from it, also after it was moved; absolute ones ignore it.
+/// An open directory. Relative paths start from it, also after it was moved; absolute ones ignore
+/// it.
 ///
-/// The functions of [`fs`](super) are these methods on the working directory. If a future of one is dropped, its call may or may
-/// not take place; nothing else is lost.
+/// The functions of [`fs`](super) are these methods on the working directory. If a future of one is
+/// dropped, its call may or may not take place; nothing else is lost.
 ///
 /// ```
 /// use annulus::fs::{self, Dir, OpenOptions};
@@ -78,7 +79,7 @@ impl Dir {
     /// Opens a directory in this one.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub async fn open_dir(&self, path: impl AsRef<Path>) -> io::Result<Self> {
         self.open_with(path.as_ref(), OFlags::empty()).await
     }
@@ -86,7 +87,7 @@ impl Dir {
     /// Opens a file in this directory, as the options say.
     ///
     /// # Errors
-    /// As [`OpenOptions::open`].
+    /// The errors of [`OpenOptions::open`].
     pub async fn open_file(
         &self,
         path: impl AsRef<Path>,
@@ -106,7 +107,7 @@ impl Dir {
     /// The metadata of a path: that of the link itself, if it is a symbolic link.
     ///
     /// # Errors
-    /// As [`metadata`](Self::metadata).
+    /// The errors of [`metadata`](Self::metadata).
     pub async fn symlink_metadata(&self, path: impl AsRef<Path>) -> io::Result<Metadata> {
         self.stat(path.as_ref(), AtFlags::SYMLINK_NOFOLLOW).await
     }
@@ -138,12 +139,14 @@ impl Dir {
         self.change("removing", path.as_ref(), PathChange::Remove { directory: true }).await
     }
 
-    /// Removes a directory with everything in it. Symbolic links, the path itself included, are removed and not followed, also if
-    /// other processes change them meanwhile. What others remove at the same time counts as removed. It holds a descriptor for each
-    /// level that it is in: a tree that is deeper than the process may have descriptors is an error.
+    /// Removes a directory with everything in it. Symbolic links, the path itself included, are
+    /// removed and not followed, also if other processes change them meanwhile. What others remove
+    /// at the same time counts as removed. It holds a descriptor for each level that it is in: a
+    /// tree that is deeper than the process may have descriptors is an error.
     ///
     /// # Errors
-    /// `NotFound` if there was nothing at the path; otherwise the first error, by which time a part may be removed.
+    /// `NotFound` if there was nothing at the path; otherwise the first error, by which time a part
+    /// may be removed.
     pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         match self.open_with(path, OFlags::NOFOLLOW).await {
@@ -215,7 +218,7 @@ impl Dir {
     /// Moves an entry to another directory of the same device.
     ///
     /// # Errors
-    /// As [`rename`](Self::rename).
+    /// The errors of [`rename`](Self::rename).
     pub async fn rename_to(
         &self,
         from: impl AsRef<Path>,
@@ -287,7 +290,8 @@ impl Dir {
         Ok(ReadDir::new(dir, path.to_owned()))
     }
 
-    /// Removes everything in an open directory. Deep trees take memory, not stack. Others may remove or replace entries at any moment.
+    /// Removes everything in an open directory. Deep trees take memory, not stack. Others may
+    /// remove or replace entries at any moment.
     async fn remove_content(self) -> io::Result<()> {
         let mut stack = vec![(ReadDir::new(self, PathBuf::new()), PathBuf::new())];
         while let Some((entries, _)) = stack.last_mut() {
@@ -357,7 +361,8 @@ impl Dir {
         let wrong = |error| about("looking at", path, error);
         let mut site = self.site_at(Class::Query, path).await;
         site.wait_for_budget().await;
-        // A link may lead to a file system that hangs. A place that may hang is not left to the loop or the ring anyway.
+        // A link may lead to a file system that hangs. A place that may hang is not left to the
+        // loop or the ring anyway.
         let is_apart = site.group.is_some() || !self.is_real();
         let first = if is_apart { flags } else { flags | AtFlags::SYMLINK_NOFOLLOW };
         match stat(site, path, first).await {

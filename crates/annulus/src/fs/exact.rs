@@ -62,13 +62,13 @@ impl File {
     /// Writes everything at the cursor, and moves it.
     ///
     /// # Errors
-    /// As [`write_all_at`](Self::write_all_at).
+    /// The errors of [`write_all_at`](Self::write_all_at).
     pub async fn write_all<B: IoBuf>(&mut self, buf: B) -> (io::Result<()>, B) {
         self.write_whole(buf, |_| CURSOR, None, &mut 0).await
     }
 
-    /// Writes everything, and counts it in `done`. `offset` gives the offset of the next bytes by the number of bytes written; `turn` is
-    /// that of the cursor, if it was taken before.
+    /// Writes everything, and counts it in `done`. `offset` gives the offset of the next bytes by
+    /// the number of bytes written; `turn` is that of the cursor, if it was taken before.
     pub(crate) async fn write_whole<B: IoBuf>(
         &self,
         buf: B,

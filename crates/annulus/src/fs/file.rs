@@ -78,13 +78,14 @@ pub struct Alignment {
     pub offset: u64,
 }
 
-/// An open file or device. Reads and writes take owned memory and give it back: the kernel may still use it after the future was
-/// dropped.
+/// An open file or device. Reads and writes take owned memory and give it back: the kernel may
+/// still use it after the future was dropped.
 ///
-/// Dropping it releases its [lock](Self::lock) and closes the descriptor, as soon as no call on it is in flight. A read or a direct write
-/// that a worker of the kernel has made may hold the file a few microseconds longer. If other threads start processes, a file that was
-/// written and dropped cannot always be executed at once: a forked child has the descriptor too until it executes its program, and
-/// until then an `execve` of the file fails with `ETXTBSY`. Try again then.
+/// Dropping it releases its [lock](Self::lock) and closes the descriptor, as soon as no call on it
+/// is in flight. A read or a direct write that a worker of the kernel has made may hold the file a
+/// few microseconds longer. If other threads start processes, a file that was written and dropped
+/// cannot always be executed at once: a forked child has the descriptor too until it executes its
+/// program, and until then an `execve` of the file fails with `ETXTBSY`. Try again then.
 ///
 /// ```
 /// use annulus::fs::{File, OpenOptions};
@@ -106,8 +107,9 @@ pub struct Alignment {
 ///
 /// # What dropping a future of it does
 ///
-/// A read or write that has begun goes on; its memory is kept until it is done. One that waits for the other end of a pipe has
-/// not begun. A file that is opened after its future was dropped is closed.
+/// A read or write that has begun goes on; its memory is kept until it is done. One that waits for
+/// the other end of a pipe has not begun. A file that is opened after its future was dropped is
+/// closed.
 pub struct File {
     pub(super) open: Rc<OpenFile>,
     pub(super) device: DeviceId,
@@ -134,7 +136,7 @@ impl File {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// As [`OpenOptions::open`].
+    /// The errors of [`OpenOptions::open`].
     pub async fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         OpenOptions::new().read(true).open(path).await
     }
@@ -142,7 +144,7 @@ impl File {
     /// Opens a file for writing. It is made if it does not exist, and emptied if it does.
     ///
     /// # Errors
-    /// As [`OpenOptions::open`].
+    /// The errors of [`OpenOptions::open`].
     pub async fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         OpenOptions::new().write(true).create(true).truncate(true).open(path).await
     }
@@ -193,8 +195,9 @@ impl File {
         }
     }
 
-    /// The kind under which the latency policy knows a call; `None` for calls that always wait: for the device, if they go past the page
-    /// cache, or at the cursor for the other end of a pipe. A pipe refuses calls at an offset at once.
+    /// The kind under which the latency policy knows a call; `None` for calls that always wait: for
+    /// the device, if they go past the page cache, or at the cursor for the other end of a pipe. A
+    /// pipe refuses calls at an offset at once.
     #[inline]
     pub(super) fn kind(&self, class: Class, bytes: usize, at_cursor: bool) -> Option<CallKind> {
         let device = self.device;
@@ -212,11 +215,12 @@ impl File {
         }
     }
 
-    /// Closes the file once the calls at its cursor whose futures were dropped are done. Clones keep the descriptor open.
+    /// Closes the file once the calls at its cursor whose futures were dropped are done. Clones
+    /// keep the descriptor open.
     ///
     /// # Errors
-    /// The error of a write whose future was dropped. An error that a file system reports at a close only, as NFS does, is returned by
-    /// [`sync_all`](Self::sync_all) before.
+    /// The error of a write whose future was dropped. An error that a file system reports at a
+    /// close only, as NFS does, is returned by [`sync_all`](Self::sync_all) before.
     pub async fn close(self) -> io::Result<()> {
         drop(self.turn().await);
         self.open.take_error()
@@ -231,10 +235,11 @@ impl File {
         self.plain(None, |fd| FileCall::Sync { fd, data_only: false }).await
     }
 
-    /// As [`sync_all`](Self::sync_all), without attributes that are not needed to read the data back, such as times.
+    /// As [`sync_all`](Self::sync_all), without attributes that are not needed to read the data
+    /// back, such as times.
     ///
     /// # Errors
-    /// As [`sync_all`](Self::sync_all).
+    /// The errors of [`sync_all`](Self::sync_all).
     pub async fn sync_data(&self) -> io::Result<()> {
         drop(self.settled().await?);
         self.plain(None, |fd| FileCall::Sync { fd, data_only: true }).await
@@ -248,7 +253,8 @@ impl File {
         self.plain(Some(Class::Modify), move |fd| FileCall::SetLen { fd, len }).await
     }
 
-    /// Reserves space on the device, so that writes to this range cannot fail for lack of it. A shorter file grows to its end.
+    /// Reserves space on the device, so that writes to this range cannot fail for lack of it. A
+    /// shorter file grows to its end.
     ///
     /// # Errors
     /// `StorageFull`; `Unsupported` if the file system cannot reserve space.
@@ -256,7 +262,8 @@ impl File {
         self.plain(None, move |fd| FileCall::Allocate { fd, mode: 0, offset, len }).await
     }
 
-    /// Advises the kernel how the file will be used, so that it reads ahead or drops pages. A length of 0 means up to the end.
+    /// Advises the kernel how the file will be used, so that it reads ahead or drops pages. A
+    /// length of 0 means up to the end.
     ///
     /// # Errors
     /// `InvalidInput` for a pipe, or a length above 4 GiB.
@@ -288,18 +295,18 @@ impl File {
         answer.map(|_| Metadata::new(*stat))
     }
 
-    /// The alignment that direct I/O needs. If the kernel does not report it (before 6.1), it is 4096 bytes for both, which suits every
-    /// device.
+    /// The alignment that direct I/O needs. If the kernel does not report it (before 6.1), it is
+    /// 4096 bytes for both, which suits every device.
     ///
     /// # Errors
-    /// As [`metadata`](Self::metadata).
+    /// The errors of [`metadata`](Self::metadata).
     pub async fn alignment(&self) -> io::Result<Alignment> {
         let (memory, offset) = self.metadata().await?.direct_alignment().unwrap_or((4096, 4096));
         Ok(Alignment { memory: memory as usize, offset: u64::from(offset) })
     }
 
-    /// Another handle on the same open file: both share the cursor, the locks and the descriptor, which is closed with the last
-    /// handle.
+    /// Another handle on the same open file: both share the cursor, the locks and the descriptor,
+    /// which is closed with the last handle.
     ///
     /// # Errors
     /// None yet; a `Result` as in `std`.
@@ -310,7 +317,8 @@ impl File {
     /// Moves the cursor; the new offset.
     ///
     /// # Errors
-    /// `InvalidInput` for an offset before the start; an error for a file without offsets, such as a pipe.
+    /// `InvalidInput` for an offset before the start; an error for a file without offsets, such as
+    /// a pipe.
     pub async fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         consume_budget().await;
         let (offset, origin) = match to {
@@ -339,7 +347,8 @@ impl File {
         self.has_cursor() && !self.append
     }
 
-    /// Waits for the calls at the cursor that are in flight off the loop, also those whose futures were dropped: the turn behind them.
+    /// Waits for the calls at the cursor that are in flight off the loop, also those whose futures
+    /// were dropped: the turn behind them.
     ///
     /// # Errors
     /// The error of a write that was dropped.

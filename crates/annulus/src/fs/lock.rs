@@ -43,15 +43,18 @@ const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(64);
 
 impl File {
-    /// Waits for a lock on the file. [`unlock`](Self::unlock) releases it, or the drop of the last handle.
+    /// Waits for a lock on the file. [`unlock`](Self::unlock) releases it, or the drop of the last
+    /// handle.
     ///
-    /// The drop unlocks before it closes: a child that another thread has just forked has the descriptor too, until it executes its
-    /// program, and would keep the lock until then. Only if the descriptor was lent (`AsFd`), the drop just closes it, since a duplicate
-    /// of it may be meant to keep the lock.
+    /// The drop unlocks before it closes: a child that another thread has just forked has the
+    /// descriptor too, until it executes its program, and would keep the lock until then. Only if
+    /// the descriptor was lent (`AsFd`), the drop just closes it, since a duplicate of it may be
+    /// meant to keep the lock.
     ///
-    /// No event reports that another process has released its lock, so this tries again at intervals of at most 64 ms; no thread
-    /// is blocked meanwhile. If the future is dropped while a try is in flight off the loop, the file may be locked all the same;
-    /// [`unlock`](Self::unlock) and the drop release it then, too.
+    /// No event reports that another process has released its lock, so this tries again at
+    /// intervals of at most 64 ms; no thread is blocked meanwhile. If the future is dropped while a
+    /// try is in flight off the loop, the file may be locked all the same; [`unlock`](Self::unlock)
+    /// and the drop release it then, too.
     ///
     /// # Errors
     /// `Unsupported` if the file system has no locks, ….
@@ -67,7 +70,7 @@ impl File {
     /// Locks the file if that is possible now; false if another lock is in the way.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock).
+    /// The errors of [`lock`](Self::lock).
     pub async fn try_lock(&self, lock: Lock) -> io::Result<bool> {
         let operation = match lock {
             Lock::Shared => LOCK_SH | LOCK_NB,
@@ -82,7 +85,7 @@ impl File {
     /// Releases the lock.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock).
+    /// The errors of [`lock`](Self::lock).
     pub async fn unlock(&self) -> io::Result<()> {
         self.flock(LOCK_UN).await
     }

@@ -27,7 +27,7 @@ pub(super) fn c_path(path: &Path) -> io::Result<CString> {
 /// Lends a path with its terminating zero to an inline call.
 ///
 /// # Errors
-/// As [`c_path`].
+/// The errors of [`c_path`].
 #[inline]
 pub(super) fn with_c_path<T>(path: &Path, call: impl FnOnce(&CStr) -> T) -> io::Result<T> {
     let bytes = path.as_os_str().as_bytes();

@@ -38,7 +38,8 @@ impl Unwritten {
         self.chunk
     }
 
-    /// Writes the rest at the cursor; or where it failed before, and then moves the cursor along if that is still there.
+    /// Writes the rest at the cursor; or where it failed before, and then moves the cursor along if
+    /// that is still there.
     async fn write(self, file: File) -> Result<(), (io::Error, Self)> {
         let Self { chunk, mut done, offset } = self;
         let before = done as u64;
@@ -54,13 +55,15 @@ impl Unwritten {
     }
 }
 
-/// A file as a stream of bytes from its cursor on, made by [`File::into_stream`]: for lines, frames and whatever asks for
-/// [`AsyncRecv`](crate::io::AsyncRecv) or [`AsyncSend`](crate::io::AsyncSend), and for the traits of tokio with the feature `tokio-io`,
+/// A file as a stream of bytes from its cursor on, made by [`File::into_stream`]: for lines, frames
+/// and whatever asks for [`AsyncRecv`](crate::io::AsyncRecv) or
+/// [`AsyncSend`](crate::io::AsyncSend), and for the traits of tokio with the feature `tokio-io`,
 /// [`seek`](Self::seek) included.
 ///
-/// It reads ahead, up to 64 KiB; writes are not held back. A write begins behind the last byte that was consumed, however far was
-/// read ahead. Reads and writes that need not wait are made at once, as [`Policy`](super::Policy) says. Pipes and terminals have no
-/// cursor: their directions do not wait for each other. Not for direct I/O, which needs aligned memory.
+/// It reads ahead, up to 64 KiB; writes are not held back. A write begins behind the last byte that
+/// was consumed, however far was read ahead. Reads and writes that need not wait are made at once,
+/// as [`Policy`](super::Policy) says. Pipes and terminals have no cursor: their directions do not
+/// wait for each other. Not for direct I/O, which needs aligned memory.
 ///
 /// ```
 /// use annulus::fs::File;
@@ -83,11 +86,13 @@ impl Unwritten {
 ///
 /// # What dropping does
 ///
-/// Dropping a future of it loses nothing: a read that has begun goes on, and its bytes are shown by the next call. Bytes that were
-/// queued are written, also if the stream is dropped, and at the end of the runtime within its
-/// [timeout](crate::Builder::shutdown_timeout); [`flush`](crate::io::AsyncSend::flush) waits for that and reports errors, which otherwise the next
-/// call reports. After an error the bytes stay queued: each later call tries to write them first, and fails as long as that fails. If
-/// the stream is dropped then, they are lost. Bytes that were read ahead are lost if it is dropped; [`into_file`](Self::into_file) moves the cursor back.
+/// Dropping a future of it loses nothing: a read that has begun goes on, and its bytes are shown by
+/// the next call. Bytes that were queued are written, also if the stream is dropped, and at the end
+/// of the runtime within its [timeout](crate::Builder::shutdown_timeout);
+/// [`flush`](crate::io::AsyncSend::flush) waits for that and reports errors, which otherwise the
+/// next call reports. After an error the bytes stay queued: each later call tries to write them
+/// first, and fails as long as that fails. If the stream is dropped then, they are lost. Bytes that
+/// were read ahead are lost if it is dropped; [`into_file`](Self::into_file) moves the cursor back.
 pub struct FileStream {
     pub(crate) file: File,
     /// Bytes that were read ahead, of which the first `consumed` were taken.
@@ -144,8 +149,8 @@ impl FileStream {
         &self.file
     }
 
-    /// The file, with its cursor behind the last byte that was consumed. Waits until everything was written. A pipe has no cursor: bytes
-    /// read ahead of it are lost.
+    /// The file, with its cursor behind the last byte that was consumed. Waits until everything was
+    /// written. A pipe has no cursor: bytes read ahead of it are lost.
     ///
     /// # Errors
     /// The error of a write.
@@ -154,8 +159,9 @@ impl FileStream {
         Ok(self.file)
     }
 
-    /// Moves the cursor; the new offset. Bytes read ahead are dropped. If the future is dropped once it was polled, the seek ends with
-    /// the next call, which is the same seek or comes after it.
+    /// Moves the cursor; the new offset. Bytes read ahead are dropped. If the future is dropped
+    /// once it was polled, the seek ends with the next call, which is the same seek or comes after
+    /// it.
     ///
     /// # Errors
     /// As [`File::seek`], also those of a seek that was dropped; the error of a write.
@@ -163,10 +169,10 @@ impl FileStream {
         poll_fn(|cx| self.poll_seek(cx, to)).await
     }
 
-    /// As [`seek`](Self::seek), by polling.
+    /// Polls like [`seek`](Self::seek).
     ///
     /// # Errors
-    /// As [`seek`](Self::seek).
+    /// The errors of [`seek`](Self::seek).
     pub fn poll_seek(&mut self, cx: &mut Context<'_>, to: SeekFrom) -> Poll<io::Result<u64>> {
         if self.seeking.as_ref().is_some_and(|(begun, _)| *begun != to) {
             ready!(self.poll_sought(cx))?;
@@ -322,8 +328,8 @@ impl FileStream {
         Ok(())
     }
 
-    /// Waits until everything queued is written. A write that has failed is tried again: until its bytes are in the file, the stream
-    /// has the error.
+    /// Waits until everything queued is written. A write that has failed is tried again: until its
+    /// bytes are in the file, the stream has the error.
     pub(crate) fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.lost {
             let text =
@@ -362,7 +368,8 @@ impl fmt::Debug for FileStream {
     }
 }
 
-/// Wakes every task that has polled with it since the last wake: the halves of a stream may be in different tasks.
+/// Wakes every task that has polled with it since the last wake: the halves of a stream may be in
+/// different tasks.
 #[derive(Default)]
 pub(super) struct SharedWaker(Mutex<Vec<Waker>>);
 

@@ -40,7 +40,8 @@ impl<B: IoBufMut> Read<B> {
     /// Notes the kernel's answer.
     fn filled(&mut self, count: u32) -> usize {
         let count = count as usize;
-        // SAFETY: the kernel has written that many bytes behind the first `done`, which were initialised before.
+        // SAFETY: the kernel has written that many bytes behind the first `done`, which were
+        // initialised before.
         unsafe { self.buf.set_init(self.done + count) };
         count
     }
@@ -52,7 +53,8 @@ impl<B: IoBuf> Write<B> {
     }
 }
 
-// SAFETY: `IoBufMut` promises that the memory is valid, the buffer's own, and does not move with it; `done` is within it.
+// SAFETY: `IoBufMut` promises that the memory is valid, the buffer's own, and does not move with
+// it; `done` is within it.
 unsafe impl<B: IoBufMut> CallArgs for Read<B> {
     #[inline]
     fn call(&mut self, fd: RawFd) -> FileCall {
@@ -62,7 +64,8 @@ unsafe impl<B: IoBufMut> CallArgs for Read<B> {
     }
 }
 
-// SAFETY: `IoBuf` promises that the memory is initialised, unchanged, and does not move with the buffer; `done` is within it.
+// SAFETY: `IoBuf` promises that the memory is initialised, unchanged, and does not move with the
+// buffer; `done` is within it.
 unsafe impl<B: IoBuf> CallArgs for Write<B> {
     #[inline]
     fn call(&mut self, fd: RawFd) -> FileCall {
@@ -72,17 +75,19 @@ unsafe impl<B: IoBuf> CallArgs for Write<B> {
 }
 
 impl File {
-    /// Reads at an offset: as many bytes as fit the memory, or fewer at the end of the file, or if the kernel has fewer at
-    /// hand; 0 at the end, or if nothing fits.
+    /// Reads at an offset: as many bytes as fit the memory, or fewer at the end of the file, or if
+    /// the kernel has fewer at hand; 0 at the end, or if nothing fits.
     ///
     /// # Errors
-    /// The system's; `InvalidInput` for direct I/O that is not [aligned](Self::alignment), or an offset above `i64::MAX`.
+    /// The system's; `InvalidInput` for direct I/O that is not [aligned](Self::alignment), or an
+    /// offset above `i64::MAX`.
     pub async fn read_at<B: IoBufMut>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
         if let Err(error) = check_offset(offset) {
             consume_budget().await;
             return (Err(error), buf);
         }
-        // No future in between: moving the memory into one and out of it costs a good part of a cached read.
+        // No future in between: moving the memory into one and out of it costs a good part of a
+        // cached read.
         let mut args = Read { buf, done: 0, offset, turn: None };
         match self.try_read(&mut args) {
             Some(Ok(count)) => (Ok(count), args.buf),
@@ -96,8 +101,8 @@ impl File {
     /// Writes at an offset: as many bytes as the memory has, or fewer if the device is full.
     ///
     /// # Errors
-    /// `StorageFull`, `FileTooLarge`, …; `InvalidInput` for direct I/O that is not [aligned](Self::alignment), or an offset above
-    /// `i64::MAX`.
+    /// `StorageFull`, `FileTooLarge`, …; `InvalidInput` for direct I/O that is not
+    /// [aligned](Self::alignment), or an offset above `i64::MAX`.
     pub async fn write_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
         match check_offset(offset) {
             Ok(offset) => self.write_once(buf, offset).await,
@@ -108,11 +113,11 @@ impl File {
         }
     }
 
-    /// Reads at the cursor, and moves it. Calls at the cursor that leave the loop are made one after the other, those of clones and those
-    /// whose future was dropped included.
+    /// Reads at the cursor, and moves it. Calls at the cursor that leave the loop are made one
+    /// after the other, those of clones and those whose future was dropped included.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at).
+    /// The errors of [`read_at`](Self::read_at).
     pub async fn read<B: IoBufMut>(&mut self, buf: B) -> (io::Result<usize>, B) {
         self.read_once(buf).await
     }
@@ -132,7 +137,7 @@ impl File {
     /// Writes at the cursor, and moves it. A pipe may take fewer bytes than there are.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at).
+    /// The errors of [`write_at`](Self::write_at).
     pub async fn write<B: IoBuf>(&mut self, buf: B) -> (io::Result<usize>, B) {
         self.write_once(buf, CURSOR).await
     }
@@ -231,8 +236,8 @@ impl File {
         }
     }
 
-    /// Waits until no call at the cursor is in flight off the loop, and keeps others from it until the permit is dropped; `None` if the
-    /// file has no cursor.
+    /// Waits until no call at the cursor is in flight off the loop, and keeps others from it until
+    /// the permit is dropped; `None` if the file has no cursor.
     pub(crate) async fn turn(&self) -> Option<Permit> {
         Some(self.open.cursor_turn()?.await)
     }

@@ -55,8 +55,8 @@ impl<B> Vectored<B> {
     }
 }
 
-// SAFETY: the vectors are in a box. They name memory that `IoBufMut`, for reads, and `IoBuf`, for writes, promise to be valid, the
-// buffers' own, and not to move with them.
+// SAFETY: the vectors are in a box. They name memory that `IoBufMut`, for reads, and `IoBuf`, for
+// writes, promise to be valid, the buffers' own, and not to move with them.
 unsafe impl<B> CallArgs for Vectored<B> {
     fn call(&mut self, fd: RawFd) -> FileCall {
         let (vectors, count) = (self.vectors.as_ptr(), self.vectors.len() as u32);
@@ -88,7 +88,7 @@ impl File {
     /// As [`read`](Self::read), into several pieces of memory, one after the other.
     ///
     /// # Errors
-    /// As [`read_vectored_at`](Self::read_vectored_at).
+    /// The errors of [`read_vectored_at`](Self::read_vectored_at).
     pub async fn read_vectored<B: IoBufMut>(
         &mut self,
         bufs: Vec<B>,
@@ -114,7 +114,7 @@ impl File {
     /// As [`write`](Self::write), from several pieces of memory, one after the other.
     ///
     /// # Errors
-    /// As [`write_vectored_at`](Self::write_vectored_at).
+    /// The errors of [`write_vectored_at`](Self::write_vectored_at).
     pub async fn write_vectored<B: IoBuf>(&mut self, bufs: Vec<B>) -> (io::Result<usize>, Vec<B>) {
         match self.open.take_error() {
             Ok(()) => self.make_vectored(Vectored::writing(bufs, CURSOR)).await,

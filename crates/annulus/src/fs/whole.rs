@@ -1,4 +1,4 @@
-//! Whole files, and paths from the working directory.
+//! Functions for whole files, and for paths relative to the working directory.
 
 use super::dir::Dir;
 use super::file::File;
@@ -12,17 +12,18 @@ use std::fs::Permissions;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Symbolic links that Linux follows in a path.
+/// Maximum number of symbolic links that Linux follows in a path.
 const MAX_LINKS: u32 = 40;
-/// Bytes to read into beyond the length of a file.
+/// Extra space for a read beyond the known length of a file.
 const SPARE: usize = 32;
-/// A file without a known length, as those of `/proc`, is read in steps of this size.
+/// Step size for reading a file without a known length, such as those in `/proc`.
 const STEP: usize = 64 * 1024;
 
-/// The bytes of a file.
+/// Reads the bytes of a file.
 ///
 /// # Errors
-/// As [`File::open`] and [`File::read`]; `OutOfMemory` if it does not fit memory.
+/// The errors of [`File::open`] and [`File::read`], and `OutOfMemory` if the file does not fit into
+/// memory.
 pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let path = path.as_ref();
     let file = File::open(path).await?;
@@ -47,10 +48,10 @@ async fn read_all(mut file: File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The text of a file.
+/// Reads the text of a file.
 ///
 /// # Errors
-/// As [`read`]; `InvalidData` if it is not UTF-8.
+/// The errors of [`read`], and `InvalidData` if the file is not UTF-8.
 pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     let path = path.as_ref();
     String::from_utf8(read(path).await?).map_err(|error| {
@@ -59,11 +60,11 @@ pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     })
 }
 
-/// Writes a file with these bytes, which replace its contents. If the future is dropped, the file may be made, emptied, or have a part
-/// of them.
+/// Writes bytes to a file, creating it or replacing its contents. If the future is dropped, the
+/// file may have been created or emptied, or may contain only some of the bytes.
 ///
 /// # Errors
-/// As [`File::create`] and [`File::write_all`].
+/// The errors of [`File::create`] and [`File::write_all`].
 pub async fn write(path: impl AsRef<Path>, bytes: impl IoBuf) -> io::Result<()> {
     let path = path.as_ref();
     let mut file = File::create(path).await?;
@@ -74,10 +75,11 @@ pub async fn write(path: impl AsRef<Path>, bytes: impl IoBuf) -> io::Result<()> 
     written.map_err(|error| about("writing", path, error))
 }
 
-/// The path without links, `.` and `..`, from the root.
+/// Returns the absolute path without symbolic links, `.` and `..`.
 ///
 /// # Errors
-/// `NotFound`, `NotADirectory`; `FilesystemLoop` for more than 40 links; or outside a runtime.
+/// `NotFound`, `NotADirectory`, `FilesystemLoop` for more than 40 symbolic links, and an error
+/// outside a runtime.
 pub async fn canonicalize(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     let (path, dir) = (path.as_ref(), Dir::working()?);
     let mut left = parts(path);
@@ -103,13 +105,13 @@ pub async fn canonicalize(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// The parts of a path, in reverse order.
+/// Returns the components of a path in reverse order.
 fn parts(path: &Path) -> Vec<OsString> {
     let named = |part: &Component<'_>| *part != Component::CurDir;
     path.components().rev().filter(named).map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// The target of a symbolic link; `None` if the path is none.
+/// Returns the target of a symbolic link, or `None` if the path is not one.
 async fn link_at(dir: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     if dir.symlink_metadata(path).await?.is_symlink() {
         return dir.read_link(path).await.map(Some);
@@ -117,125 +119,127 @@ async fn link_at(dir: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// As [`Dir::metadata`], from the working directory.
+/// Like [`Dir::metadata`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::metadata`]; or outside a runtime.
+/// The errors of [`Dir::metadata`], and an error outside a runtime.
 pub async fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     Dir::working()?.metadata(path).await
 }
 
-/// As [`Dir::try_exists`], from the working directory.
+/// Like [`Dir::try_exists`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::try_exists`]; or outside a runtime.
+/// The errors of [`Dir::try_exists`], and an error outside a runtime.
 pub async fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
     Dir::working()?.try_exists(path).await
 }
 
-/// As [`Dir::symlink_metadata`], from the working directory.
+/// Like [`Dir::symlink_metadata`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::symlink_metadata`]; or outside a runtime.
+/// The errors of [`Dir::symlink_metadata`], and an error outside a runtime.
 pub async fn symlink_metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     Dir::working()?.symlink_metadata(path).await
 }
 
-/// As [`Dir::remove_file`], from the working directory.
+/// Like [`Dir::remove_file`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::remove_file`]; or outside a runtime.
+/// The errors of [`Dir::remove_file`], and an error outside a runtime.
 pub async fn remove_file(path: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.remove_file(path).await
 }
 
-/// As [`Dir::create_dir`], from the working directory.
+/// Like [`Dir::create_dir`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::create_dir`]; or outside a runtime.
+/// The errors of [`Dir::create_dir`], and an error outside a runtime.
 pub async fn create_dir(path: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.create_dir(path).await
 }
 
-/// As [`Dir::create_dir_all`], from the working directory.
+/// Like [`Dir::create_dir_all`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::create_dir_all`]; or outside a runtime.
+/// The errors of [`Dir::create_dir_all`], and an error outside a runtime.
 pub async fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.create_dir_all(path).await
 }
 
-/// As [`Dir::remove_dir`], from the working directory.
+/// Like [`Dir::remove_dir`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::remove_dir`]; or outside a runtime.
+/// The errors of [`Dir::remove_dir`], and an error outside a runtime.
 pub async fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.remove_dir(path).await
 }
 
-/// As [`Dir::remove_dir_all`], from the working directory.
+/// Like [`Dir::remove_dir_all`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::remove_dir_all`]; or outside a runtime.
+/// The errors of [`Dir::remove_dir_all`], and an error outside a runtime.
 pub async fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.remove_dir_all(path).await
 }
 
-/// As [`Dir::rename`], from the working directory.
+/// Like [`Dir::rename`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::rename`]; or outside a runtime.
+/// The errors of [`Dir::rename`], and an error outside a runtime.
 pub async fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.rename(from, to).await
 }
 
-/// As [`Dir::hard_link`], from the working directory.
+/// Like [`Dir::hard_link`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::hard_link`]; or outside a runtime.
+/// The errors of [`Dir::hard_link`], and an error outside a runtime.
 pub async fn hard_link(file: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.hard_link(file, link).await
 }
 
-/// As [`Dir::symlink`], from the working directory.
+/// Like [`Dir::symlink`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::symlink`]; or outside a runtime.
+/// The errors of [`Dir::symlink`], and an error outside a runtime.
 pub async fn symlink(target: impl AsRef<Path>, link: impl AsRef<Path>) -> io::Result<()> {
     Dir::working()?.symlink(target, link).await
 }
 
-/// As [`Dir::read_link`], from the working directory.
+/// Like [`Dir::read_link`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::read_link`]; or outside a runtime.
+/// The errors of [`Dir::read_link`], and an error outside a runtime.
 pub async fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     Dir::working()?.read_link(path).await
 }
 
-/// As [`Dir::read_dir`], from the working directory.
+/// Like [`Dir::read_dir`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::read_dir`]; or outside a runtime.
+/// The errors of [`Dir::read_dir`], and an error outside a runtime.
 pub async fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
     Dir::working()?.read_dir(path).await
 }
 
-/// As [`Dir::set_permissions`], from the working directory.
+/// Like [`Dir::set_permissions`], but relative to the working directory.
 ///
 /// # Errors
-/// As [`Dir::set_permissions`]; or outside a runtime.
+/// The errors of [`Dir::set_permissions`], and an error outside a runtime.
 pub async fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -> io::Result<()> {
     Dir::working()?.set_permissions(path, permissions).await
 }
 
-/// Copies a file's bytes and permissions, which replace those of the other path, and returns the number of bytes.
+/// Copies a file's bytes and permissions, replacing those of the target, and returns the number of
+/// bytes.
 ///
-/// Within a device the kernel copies, or lets both files share their blocks. Holes stay holes, as with `cp`. If the future is
-/// dropped, a part may be copied.
+/// On the same device the kernel copies the bytes or makes both files share their blocks. Holes
+/// stay holes, as with `cp`. If the future is dropped, some of the bytes may have been copied.
 ///
 /// # Errors
-/// As [`File::open`], [`File::create`], [`File::write_at`]; `InvalidInput` if both paths are the same file.
+/// The errors of [`File::open`], [`File::create`] and [`File::write_at`], and `InvalidInput` if
+/// both paths are the same file.
 pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
     let (from, to) = (from.as_ref(), to.as_ref());
     let failed = |error| about_two(["copying", "to"], from, to, error);

@@ -71,14 +71,15 @@ impl ListenOptions {
 
     options!(setters: bind device);
 
-    /// Several listeners share the port, and the kernel distributes connections over them (`SO_REUSEPORT`). Off by default.
+    /// Several listeners share the port, and the kernel distributes connections over them
+    /// (`SO_REUSEPORT`). Off by default.
     pub fn reuse_port(mut self, on: bool) -> Self {
         self.reuse_port = on;
         self
     }
 
-    /// The kernel prefers this listener, of those that share a port, for connections whose packets this CPU handles
-    /// (`SO_INCOMING_CPU`; 6.2, older kernels ignore it). Off by default.
+    /// The kernel prefers this listener, of those that share a port, for connections whose packets
+    /// this CPU handles (`SO_INCOMING_CPU`; 6.2, older kernels ignore it). Off by default.
     pub fn incoming_cpu(mut self, cpu: u32) -> Self {
         self.socket.put(SocketOption::IncomingCpu, None, cpu);
         self
@@ -97,8 +98,9 @@ impl ListenOptions {
     /// [`lookup_host`](super::lookup_host) does not, and a numeric address needs none.
     ///
     /// # Errors
-    /// `AddrInUse`, `PermissionDenied` (ports below 1024), …, naming the address; or outside a runtime. Before `AddrInUse` it tries again
-    /// for a tenth of a second, and holds up the loop: the kernel takes a moment to free the port of a server that was killed.
+    /// `AddrInUse`, `PermissionDenied` (ports below 1024), …, naming the address; or outside a
+    /// runtime. Before `AddrInUse` it tries again for a tenth of a second, and holds up the loop:
+    /// the kernel takes a moment to free the port of a server that was killed.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let core = current::get()?;
         let bind = |address| patiently(Some(&core), || self.bind_one(&core.kernel, address));
@@ -118,7 +120,8 @@ impl ListenOptions {
         self.listen.limit.as_ref()
     }
 
-    /// Binds `count` sockets of Linux that share a port with each other, and with no other program. Needs no runtime.
+    /// Binds `count` sockets of Linux that share a port with each other, and with no other program.
+    /// Needs no runtime.
     pub(crate) fn bind_group(
         &self,
         address: impl ToSocketAddrs,
@@ -127,7 +130,8 @@ impl ListenOptions {
         let kernel: Rc<dyn Kernel> = Rc::new(Linux);
         let bind = |address| patiently(None, || self.bind_all(&kernel, address, count));
         let (group, address) = first(address, Operation::Listen, bind)?;
-        // SAFETY: `into_fd` gives up the only owner of a socket of Linux that was made above, and nothing was started on it.
+        // SAFETY: `into_fd` gives up the only owner of a socket of Linux that was made above, and
+        // nothing was started on it.
         let own = |socket: NewFd| unsafe { owned(socket.into_fd()) };
         Ok((group.into_iter().map(own).collect(), address))
     }
@@ -141,8 +145,8 @@ impl ListenOptions {
         let mut group = Vec::with_capacity(count);
         for index in 0..count {
             let socket = self.prepared(kernel, address)?;
-            // The first is bound without `SO_REUSEPORT`, which fails if another program has the port: sharing it would lose connections
-            // to that program.
+            // The first is bound without `SO_REUSEPORT`, which fails if another program has the
+            // port: sharing it would lose connections to that program.
             if index == 0 {
                 socket.bind(&Address::from(address))?;
                 address = kernel.local_address(socket.fd())?.to_inet()?;
@@ -164,7 +168,8 @@ impl ListenOptions {
     }
 }
 
-/// A listening TCP socket. Dropping it stops listening, and closes connections that `accept` has not returned.
+/// A listening TCP socket. Dropping it stops listening, and closes connections that `accept` has
+/// not returned.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
@@ -191,16 +196,17 @@ impl TcpListener {
     /// Listens with default [`ListenOptions`].
     ///
     /// # Errors
-    /// As [`ListenOptions::bind`].
+    /// The errors of [`ListenOptions::bind`].
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         ListenOptions::new().bind(address)
     }
 
-    /// Takes over a listening socket, such as one from a service manager, with a limit on open connections. Without one, `try_from` does.
+    /// Takes over a listening socket, such as one from a service manager, with a limit on open
+    /// connections. Without one, `try_from` does.
     ///
     /// # Errors
-    /// `InvalidInput` for any other descriptor, with what it is. Outside a runtime, or `Unsupported` under a simulated kernel. It is then
-    /// closed.
+    /// `InvalidInput` for any other descriptor, with what it is. Outside a runtime, or
+    /// `Unsupported` under a simulated kernel. It is then closed.
     pub fn from_socket_with_limit(
         socket: OwnedFd,
         limit: Option<ConnectionLimit>,
@@ -230,8 +236,8 @@ impl TcpListener {
     /// As [`poll_accept`](Self::poll_accept), but the connection may move to another runtime.
     pub(crate) fn poll_accept_parts(&self, cx: &Context<'_>) -> Poll<io::Result<Parts>> {
         let Accepted { fd, permit } = ready!(self.handle.poll_one(Wait::Polling, cx))?;
-        // SAFETY: the kernel has made the descriptor for this accept, and the listener has given it up. Only listeners of Linux are
-        // shared by shards.
+        // SAFETY: the kernel has made the descriptor for this accept, and the listener has given it
+        // up. Only listeners of Linux are shared by shards.
         Poll::Ready(Ok(unsafe { Parts::of_fd(fd, Vec::new(), permit) }))
     }
 

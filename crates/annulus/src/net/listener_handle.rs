@@ -27,7 +27,8 @@ impl Default for ListenSettings {
     }
 }
 
-/// Owns a listener's slot. Dropping it stops listening, and closes connections that `accept` has not returned.
+/// Owns a listener's slot. Dropping it stops listening, and closes connections that `accept` has
+/// not returned.
 pub(super) struct ListenerHandle {
     pub(super) core: Rc<Core>,
     slot: u32,
@@ -67,12 +68,13 @@ impl ListenerHandle {
         self.adopt(poll_fn(|cx| self.poll_one(Wait::InLine(&mut waiting.id), cx)).await?)
     }
 
-    /// As [`accept`](Self::accept), by polling. Every task that polled is woken.
+    /// Polls like [`accept`](Self::accept). Every task that polled is woken.
     pub(super) fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<StreamHandle>> {
         self.poll_one(Wait::Polling, cx)?.map(|accepted| self.adopt(accepted))
     }
 
-    /// As [`accept`](Self::accept), but the connection gets no slot: it may move to another runtime.
+    /// As [`accept`](Self::accept), but the connection gets no slot: it may move to another
+    /// runtime.
     pub(super) fn poll_one(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<Accepted>> {
         let polled = budget::poll_with(cx, || {
             let inner = &mut *self.core.enter_running()?;

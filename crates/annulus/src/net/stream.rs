@@ -24,9 +24,10 @@ use std::time::Duration;
 
 /// A TCP connection.
 ///
-/// Received bytes come as [`Lease`]s on buffers of the runtime; an idle connection holds none. Queued bytes are sent: a dropped
-/// `send` completes in order, and a dropped stream closes once its queue is empty, within the runtime's
-/// [linger](crate::Builder::linger). [`abort`](Self::abort) discards the queue.
+/// Received bytes come as [`Lease`]s on buffers of the runtime; an idle connection holds none.
+/// Queued bytes are sent: a dropped `send` completes in order, and a dropped stream closes once its
+/// queue is empty, within the runtime's [linger](crate::Builder::linger). [`abort`](Self::abort)
+/// discards the queue.
 ///
 /// One task at a time may wait for each direction; [`split`](Self::split) separates the two.
 ///
@@ -53,24 +54,27 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Connects to the first of the addresses that answers. A host name is looked up on another thread, as
-    /// [`lookup_host`](super::lookup_host) does. Several addresses race as RFC 8305 says: they are tried in the order of the look-up,
-    /// IPv6 and IPv4 in turns, and another one is begun when an attempt fails, or has not succeeded within 250 ms
+    /// Connects to the first of the addresses that answers. A host name is looked up on another
+    /// thread, as [`lookup_host`](super::lookup_host) does. Several addresses race as RFC 8305
+    /// says: they are tried in the order of the look-up, IPv6 and IPv4 in turns, and another one is
+    /// begun when an attempt fails, or has not succeeded within 250 ms
     /// ([`attempt_delay`](ConnectOptions::attempt_delay)).
     ///
     /// Dropping the future cancels all attempts and closes their sockets.
     ///
     /// # Errors
-    /// `ConnectionRefused`, …, naming each address that was tried; `ConnectionRefused` also if the system has connected the socket to
-    /// itself, since no server listens there; as [`lookup_host`](super::lookup_host); or outside a runtime.
+    /// `ConnectionRefused`, …, naming each address that was tried; `ConnectionRefused` also if the
+    /// system has connected the socket to itself, since no server listens there; as
+    /// [`lookup_host`](super::lookup_host); or outside a runtime.
     pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
         ConnectOptions::new().connect(address).await
     }
 
-    /// As [`connect`](Self::connect), but fails with `TimedOut` if the look-up, or each of the addresses, takes longer than this.
+    /// As [`connect`](Self::connect), but fails with `TimedOut` if the look-up, or each of the
+    /// addresses, takes longer than this.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// The errors of [`connect`](Self::connect).
     pub async fn connect_timeout(
         address: impl ToSocketAddrs,
         timeout: Duration,
@@ -82,10 +86,12 @@ impl TcpStream {
         Self { handle, unread: RecvBuffer::default() }
     }
 
-    /// Returns an accepted connection with its peer's address, or `None`, and counts it, if the peer has reset it meanwhile.
+    /// Returns an accepted connection with its peer's address, or `None`, and counts it, if the
+    /// peer has reset it meanwhile.
     ///
     /// # Errors
-    /// The system's, such as that of a filter that denies the call: closing the connection in silence would look like an outage.
+    /// The system's, such as that of a filter that denies the call: closing the connection in
+    /// silence would look like an outage.
     pub(crate) fn with_peer(self) -> io::Result<Option<(Self, SocketAddr)>> {
         match self.peer_addr() {
             Ok(peer) => {
@@ -97,7 +103,8 @@ impl TcpStream {
                 Ok(None)
             }
             Err(error) => {
-                // Before this returns, so that a peer is not left waiting if the program ends its loop for the error.
+                // Before this returns, so that a peer is not left waiting if the program ends its
+                // loop for the error.
                 let polled = self.handle.poll_release(&Context::from_waker(Waker::noop()));
                 if let Poll::Ready(Ok(released)) = polled {
                     self.handle.close(released)?;
@@ -137,7 +144,8 @@ impl TcpStream {
     /// Probes the connection while it is idle, or no longer does (`SO_KEEPALIVE`). Off by default.
     ///
     /// # Errors
-    /// `InvalidInput` for a value that Linux does not have; if the connection is closed; or after the runtime's end.
+    /// `InvalidInput` for a value that Linux does not have; if the connection is closed; or after
+    /// the runtime's end.
     pub fn set_keepalive(&self, keepalive: Option<KeepAlive>) -> io::Result<()> {
         self.handle.set_keepalive(keepalive)
     }
@@ -150,13 +158,16 @@ impl TcpStream {
         self.handle.keepalive()
     }
 
-    /// Sets what closing the socket does with bytes that the kernel has and the peer does not (`SO_LINGER`). `None`, the default: the
-    /// kernel goes on sending them. `Some(Duration::ZERO)`: it discards them, and resets the connection; [`abort`](Self::abort)
-    /// does that at once. Bytes that the kernel does not have yet are the matter of [`Builder::linger`](crate::Builder::linger).
+    /// Sets what closing the socket does with bytes that the kernel has and the peer does not
+    /// (`SO_LINGER`). `None`, the default: the kernel goes on sending them. `Some(Duration::ZERO)`:
+    /// it discards them, and resets the connection; [`abort`](Self::abort) does that at once. Bytes
+    /// that the kernel does not have yet are the matter of
+    /// [`Builder::linger`](crate::Builder::linger).
     ///
     /// # Errors
-    /// `InvalidInput` for any other time: the close would hold up the thread so long. To learn whether the peer has got everything,
-    /// [`shutdown`](Self::shutdown), then [`recv`](Self::recv) until its end. After the runtime's end.
+    /// `InvalidInput` for any other time: the close would hold up the thread so long. To learn
+    /// whether the peer has got everything, [`shutdown`](Self::shutdown), then [`recv`](Self::recv)
+    /// until its end. After the runtime's end.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         if let Some(time) = linger.filter(|time| !time.is_zero()) {
             let text = format!(

@@ -1,8 +1,8 @@
 //! The methods that TCP streams, Unix streams and their halves have in common, each written once.
 //!
-//! The types stay apart, since what they connect to and their addresses differ. Each has a field `handle` that is or derefs to a
-//! [`StreamHandle`](super::stream_handle::StreamHandle), and one that receives has a field `unread` of
-//! [`RecvBuffer`](super::recv_buffer::RecvBuffer).
+//! The types are separate because their addresses and the ways to connect them differ. Each has a
+//! field `handle` that is, or derefs to, a [`StreamHandle`](super::stream_handle::StreamHandle). A
+//! type that receives also has a field `unread`, a [`RecvBuffer`](super::recv_buffer::RecvBuffer).
 
 /// Methods of a type that receives.
 /// `shared!(recv)` and so on: the methods that a part of a type has.
@@ -12,23 +12,25 @@ macro_rules! shared {
             &self.handle
         }
 
-        /// The next bytes, at least one; `None` at the end of the stream, from then on every time. Bytes that were shown by
-        /// [`fill_buf`](Self::fill_buf) or [`peek`](Self::peek) and not consumed come first.
+        /// Returns the next bytes, at least one, or `None` at the end of the stream and on every
+        /// later call. Bytes that [`fill_buf`](Self::fill_buf) or [`peek`](Self::peek) showed and
+        /// that were not consumed come first.
         ///
-        /// Cancel-safe: the receive belongs to the stream, so dropping the future loses no byte. Leases that are held do not keep
-        /// the stream from receiving.
+        /// Cancel-safe: the receive belongs to the stream, so dropping the future loses no byte.
+        /// Leases that are still held do not stop the stream from receiving.
         ///
         /// # Errors
-        /// `ConnectionReset`, …, after all bytes that came before it; from then on every time.
+        /// `ConnectionReset` and others, after all bytes received before it, and on every later
+        /// call.
         #[inline]
         pub fn recv(&mut self) -> impl Future<Output = io::Result<Option<Lease>>> {
             poll_fn(|cx| self.poll_recv(cx))
         }
 
-        /// As [`recv`](Self::recv), by polling.
+        /// Polls like [`recv`](Self::recv).
         ///
         /// # Errors
-        /// As [`recv`](Self::recv).
+        /// The errors of [`recv`](Self::recv).
         #[inline]
         pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
             if self.unread.is_unused() {
@@ -37,11 +39,12 @@ macro_rules! shared {
             self.unread.poll_recv(&self.handle, cx)
         }
 
-        /// As [`recv`](Self::recv), without waiting: bytes that earlier turns of the loop have received. The first call starts receiving,
-        /// so it returns nothing yet. A task that polled before is still woken.
+        /// Like [`recv`](Self::recv), but returns only bytes that earlier turns of the loop have
+        /// received. The first call starts receiving, so it finds nothing yet. A task that polled
+        /// before is still woken.
         ///
         /// # Errors
-        /// `WouldBlock` if nothing has been received yet; as [`recv`](Self::recv).
+        /// `WouldBlock` if nothing has been received yet, and the errors of [`recv`](Self::recv).
         pub fn try_recv(&mut self) -> io::Result<Option<Lease>> {
             match self.unread.take() {
                 Some(lease) => Ok(Some(lease)),
@@ -49,93 +52,97 @@ macro_rules! shared {
             }
         }
 
-        /// Waits until [`try_recv`](Self::try_recv) and [`try_read`](Self::try_read) find bytes, the end of the stream or its error. The
-        /// bytes are in memory of the runtime then, and no longer in the kernel: system calls of your own would not find them.
+        /// Waits until [`try_recv`](Self::try_recv) and [`try_read`](Self::try_read) find bytes,
+        /// the end of the stream or its error. The bytes are then in the runtime's memory and no
+        /// longer in the kernel, so your own system calls would not find them.
         ///
-        /// Cancel-safe. One task at a time may wait.
+        /// Cancel-safe. Only one task at a time may wait.
         ///
         /// # Errors
-        /// After the runtime's end.
+        /// If the runtime has ended.
         pub async fn readable(&self) -> io::Result<()> {
             poll_fn(|cx| self.unread.poll_readable(&self.handle, cx)).await
         }
 
-        /// As [`try_recv`](Self::try_recv), copied into memory of the caller: as many bytes as there are in one lease, and 0 at the end of
-        /// the stream.
+        /// Like [`try_recv`](Self::try_recv), but copies the bytes of one lease into the caller's
+        /// memory. Returns 0 at the end of the stream.
         ///
         /// # Errors
-        /// As [`try_recv`](Self::try_recv).
+        /// The errors of [`try_recv`](Self::try_recv).
         pub fn try_read(&mut self, memory: &mut [u8]) -> io::Result<usize> {
             self.unread.try_read(&self.handle, memory)
         }
 
-        /// Shows the next bytes, at least one, where the kernel has put them; none at the end of the stream. They stay until they
-        /// are [consumed](Self::consume).
+        /// Shows the next bytes, at least one, where the kernel has put them, or none at the end of
+        /// the stream. They stay until they are [consumed](Self::consume).
         ///
         /// Cancel-safe.
         ///
         /// # Errors
-        /// As [`recv`](Self::recv).
+        /// The errors of [`recv`](Self::recv).
         #[inline]
         pub async fn fill_buf(&mut self) -> io::Result<&[u8]> {
             self.peek(1).await
         }
 
-        /// As [`fill_buf`](Self::fill_buf), by polling.
+        /// Polls like [`fill_buf`](Self::fill_buf).
         ///
         /// # Errors
-        /// As [`recv`](Self::recv).
+        /// The errors of [`recv`](Self::recv).
         #[inline]
         pub fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
             self.poll_peek(cx, 1)
         }
 
-        /// Drops the first `n` bytes of those that [`fill_buf`](Self::fill_buf) or [`peek`](Self::peek) showed last.
+        /// Drops the first `n` of the bytes that [`fill_buf`](Self::fill_buf) or
+        /// [`peek`](Self::peek) showed last.
         ///
         /// # Panics
-        /// If fewer were shown.
+        /// If fewer than `n` bytes were shown.
         #[inline]
         pub fn consume(&mut self, n: usize) {
             self.unread.consume(n);
         }
 
-        /// Shows the next bytes as [`fill_buf`](Self::fill_buf) does, but waits for at least `n` of them; fewer only at the end of
-        /// the stream. If they lie in several leases, they are copied into one piece of memory.
+        /// Like [`fill_buf`](Self::fill_buf), but waits for at least `n` bytes. It shows fewer only
+        /// at the end of the stream. Bytes that span several leases are copied into one piece of
+        /// memory.
         ///
-        /// Cancel-safe: bytes that have come stay.
+        /// Cancel-safe: received bytes stay in the stream.
         ///
         /// # Errors
-        /// As [`recv`](Self::recv), also if fewer than `n` bytes came before the error: those stay, and [`recv`](Self::recv) returns
-        /// them.
+        /// The errors of [`recv`](Self::recv), even if fewer than `n` bytes arrived before the
+        /// error. Those bytes stay, and [`recv`](Self::recv) returns them.
         pub async fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
             poll_fn(|cx| self.poll_peek(cx, n).map_ok(drop)).await?;
             Ok(self.unread.shown())
         }
 
-        /// As [`peek`](Self::peek), by polling.
+        /// Polls like [`peek`](Self::peek).
         ///
         /// # Errors
-        /// As [`peek`](Self::peek).
+        /// The errors of [`peek`](Self::peek).
         #[inline]
         pub fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
             self.unread.poll_peek(&self.handle, cx, n)
         }
 
-        /// The next `n` bytes as one lease: without a copy if they were received in one piece, else gathered in memory of the heap.
+        /// Returns the next `n` bytes as one lease, without a copy if they were received in one
+        /// piece, and otherwise gathered in heap memory.
         ///
-        /// Cancel-safe: bytes that have come stay.
+        /// Cancel-safe: received bytes stay in the stream.
         ///
         /// # Errors
-        /// As [`recv`](Self::recv); `UnexpectedEof`, naming both numbers, if the stream ends before. The bytes that have come stay, and
-        /// [`recv`](Self::recv) returns them.
+        /// The errors of [`recv`](Self::recv), and `UnexpectedEof`, with both numbers, if the
+        /// stream ends first. The received bytes stay, and [`recv`](Self::recv) returns them.
         pub async fn recv_exact(&mut self, n: usize) -> io::Result<Lease> {
             poll_fn(|cx| self.poll_recv_exact(cx, n)).await
         }
 
-        /// As [`recv_exact`](Self::recv_exact), by polling.
+        /// Polls like [`recv_exact`](Self::recv_exact).
         ///
         /// # Errors
-        /// As [`recv_exact`](Self::recv_exact).
+        /// The errors of [`recv_exact`](Self::recv_exact).
         pub fn poll_recv_exact(
             &mut self,
             cx: &mut Context<'_>,
@@ -147,25 +154,28 @@ macro_rules! shared {
 
     // Methods of a type that sends.
     (send) => {
-        /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of it. The chunks of a turn leave
-        /// in one operation, without being copied.
+        /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of
+        /// it. The chunks of a turn are sent in one operation, without being copied.
         ///
-        /// Resolves once the queue is within the runtime's [send bound](crate::Builder::send_bound). The first poll queues the chunk,
-        /// which is then sent in order even if the future is dropped. The exception: if an earlier, dropped `send` still fills the
-        /// queue, the chunk waits, and dropping the future sends nothing.
+        /// Resolves once the queue is within the runtime's [send
+        /// bound](crate::Builder::send_bound). The first poll queues the chunk, which is then sent
+        /// in order even if the future is dropped. There is one exception: if an earlier, dropped
+        /// `send` still fills the queue, the chunk waits, and dropping the future sends nothing.
         ///
         /// # Errors
-        /// The errors of earlier sends, since this one has not left yet: `BrokenPipe`, `ConnectionReset`, …; [`drain`](Self::drain)
-        /// reports all. `BrokenPipe` after [`shutdown`](Self::shutdown).
+        /// The errors of earlier sends, since this chunk has not been sent yet: `BrokenPipe`,
+        /// `ConnectionReset` and others. [`drain`](Self::drain) reports all of them. `BrokenPipe`
+        /// after [`shutdown`](Self::shutdown).
         #[inline]
         pub fn send(&mut self, chunk: impl crate::IntoChunk) -> SendFuture<'_> {
             self.handle.send(chunk.into())
         }
 
-        /// Queues a chunk once the queue is within the send bound; it is then empty. While this is pending, it stays with the caller.
+        /// Queues a chunk once the queue is within the send bound, and leaves `chunk` empty. While
+        /// this is pending, the chunk stays with the caller.
         ///
         /// # Errors
-        /// As [`send`](Self::send).
+        /// The errors of [`send`](Self::send).
         pub fn poll_send(
             &mut self,
             cx: &mut Context<'_>,
@@ -177,10 +187,11 @@ macro_rules! shared {
             polled
         }
 
-        /// Sends several chunks in order. If the future is dropped, those that it has queued are sent, and the others are not.
+        /// Sends several chunks in order. If the future is dropped, the chunks that it has queued
+        /// are sent, and the rest are not.
         ///
         /// # Errors
-        /// As [`send`](Self::send).
+        /// The errors of [`send`](Self::send).
         pub async fn send_vectored<C: crate::IntoChunk>(
             &mut self,
             chunks: impl IntoIterator<Item = C>,
@@ -188,31 +199,32 @@ macro_rules! shared {
             self.handle.send_all(chunks.into_iter().map(Into::into)).await
         }
 
-        /// Waits until [`try_write`](Self::try_write) queues something: until less than the send bound is queued, also if the kernel has no
-        /// space for more.
+        /// Waits until [`try_write`](Self::try_write) would accept bytes, which means until the
+        /// queue is below the send bound, even if the kernel has no space.
         ///
-        /// Cancel-safe. One task at a time may wait.
+        /// Cancel-safe. Only one task at a time may wait.
         ///
         /// # Errors
-        /// As [`send`](Self::send).
+        /// The errors of [`send`](Self::send).
         pub async fn writable(&self) -> io::Result<()> {
             poll_fn(|cx| self.handle.poll_space(cx)).await
         }
 
-        /// As [`write`](Self::write), without waiting.
+        /// Like [`write`](Self::write), but never waits.
         ///
         /// # Errors
-        /// `WouldBlock` if the send bound is reached; as [`send`](Self::send).
+        /// `WouldBlock` if the send bound has been reached, and the errors of [`send`](Self::send).
         pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.handle.try_write(bytes)
         }
 
-        /// Sends or queues as many bytes as the kernel takes now and the send bound allows, and returns how many; pending while that is none.
-        /// Bytes that are many go to the kernel at once if nothing of the stream is in flight; others are copied, and leave with the
-        /// turn, in order with those of [`send`](Self::send).
+        /// Sends or queues as many bytes as the kernel takes now and the send bound allows, and
+        /// returns their number. Pending while that is none. Large writes go to the kernel at once
+        /// if nothing of the stream is in flight. Smaller ones are copied and sent at the end of
+        /// the turn, in order with the chunks of [`send`](Self::send).
         ///
         /// # Errors
-        /// As [`send`](Self::send).
+        /// The errors of [`send`](Self::send).
         pub fn poll_write(
             &mut self,
             cx: &mut Context<'_>,
@@ -221,10 +233,10 @@ macro_rules! shared {
             self.handle.poll_write(cx, &[IoSlice::new(bytes)])
         }
 
-        /// As [`poll_write`](Self::poll_write), of several slices, one behind the other.
+        /// Like [`poll_write`](Self::poll_write), but for several slices in order.
         ///
         /// # Errors
-        /// As [`send`](Self::send).
+        /// The errors of [`send`](Self::send).
         pub fn poll_write_vectored(
             &mut self,
             cx: &mut Context<'_>,
@@ -233,31 +245,33 @@ macro_rules! shared {
             self.handle.poll_write(cx, slices)
         }
 
-        /// Sends borrowed bytes: as many as [`poll_write`](Self::poll_write) takes, and at least one unless there are none. Returns
-        /// how many. Bytes that are owned go without a copy by [`send`](Self::send).
+        /// Sends as many of the borrowed bytes as [`poll_write`](Self::poll_write) accepts, and
+        /// returns their number: at least one, unless `bytes` is empty. [`send`](Self::send) sends
+        /// owned bytes without a copy.
         ///
-        /// Cancel-safe: if the future is dropped before it is ready, nothing was sent or queued.
+        /// Cancel-safe: if the future is dropped before it is ready, nothing has been sent or
+        /// queued.
         ///
         /// # Errors
-        /// As [`send`](Self::send).
+        /// The errors of [`send`](Self::send).
         pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             poll_fn(|cx| self.poll_write(cx, bytes)).await
         }
 
-        /// As [`write`](Self::write), of several slices, one behind the other.
+        /// Like [`write`](Self::write), but for several slices in order.
         ///
         /// # Errors
-        /// As [`send`](Self::send).
+        /// The errors of [`send`](Self::send).
         pub async fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
             poll_fn(|cx| self.poll_write_vectored(cx, slices)).await
         }
 
-        /// Sends all of these borrowed bytes, waiting as often as the send bound is reached.
+        /// Sends all of the borrowed bytes, and waits whenever the send bound has been reached.
         ///
         /// Not cancel-safe: if the future is dropped, some of the bytes may have been queued.
         ///
         /// # Errors
-        /// As [`send`](Self::send).
+        /// The errors of [`send`](Self::send).
         pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
             if bytes.is_empty() {
                 crate::tasks::consume_budget().await;
@@ -268,19 +282,20 @@ macro_rules! shared {
             Ok(())
         }
 
-        /// Reports the error of an earlier send, if there was one. It never waits: queued bytes leave with the turn, without
-        /// further calls. To wait until the kernel has taken it, use [`drain`](Self::drain).
+        /// Reports the error of an earlier send, if there was one. It never waits: queued bytes are
+        /// sent at the end of the turn without further calls. To wait until the kernel has taken
+        /// them, use [`drain`](Self::drain).
         ///
         /// # Errors
-        /// The error of a send; from then on every time.
+        /// The error of a send, which every later call also returns.
         pub async fn flush(&mut self) -> io::Result<()> {
             poll_fn(|cx| self.poll_flush(cx)).await
         }
 
-        /// As [`flush`](Self::flush), by polling. It is always ready.
+        /// Polls like [`flush`](Self::flush). It is always ready.
         ///
         /// # Errors
-        /// As [`flush`](Self::flush).
+        /// The errors of [`flush`](Self::flush).
         pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
             self.handle.poll_flush(cx)
         }
@@ -288,21 +303,22 @@ macro_rules! shared {
         /// Waits until the kernel has taken everything that was sent. Cancel-safe.
         ///
         /// # Errors
-        /// The error of a send; from then on every time.
+        /// The error of a send, which every later call also returns.
         pub async fn drain(&mut self) -> io::Result<()> {
             poll_fn(|cx| self.poll_drain(cx)).await
         }
 
-        /// As [`drain`](Self::drain), by polling.
+        /// Polls like [`drain`](Self::drain).
         ///
         /// # Errors
-        /// As [`drain`](Self::drain).
+        /// The errors of [`drain`](Self::drain).
         pub fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
             self.handle.poll_drain(cx)
         }
 
-        /// Closes the sending direction once everything has left: the peer sees the end of the stream. Receiving continues.
-        /// Cancel-safe; once polled, it happens even if the future is dropped.
+        /// Closes the sending direction once everything has been sent: the peer sees the end of the
+        /// stream. Receiving continues. Cancel-safe: once polled, it happens even if the future is
+        /// dropped.
         ///
         /// # Errors
         /// The error of a send.
@@ -310,10 +326,10 @@ macro_rules! shared {
             poll_fn(|cx| self.poll_shutdown(cx)).await
         }
 
-        /// As [`shutdown`](Self::shutdown), by polling.
+        /// Polls like [`shutdown`](Self::shutdown).
         ///
         /// # Errors
-        /// As [`shutdown`](Self::shutdown).
+        /// The errors of [`shutdown`](Self::shutdown).
         pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
             self.handle.poll_shutdown(cx)
         }
@@ -324,33 +340,34 @@ macro_rules! shared {
         shared!(recv);
         shared!(send);
 
-        /// Closes the stream once the kernel has taken the queued bytes, and waits for that. Received bytes that were not taken are lost. If the
-        /// future is dropped, the stream closes as a dropped one does.
+        /// Waits until the kernel has taken the queued bytes, and closes the stream. Received bytes
+        /// that have not been read are lost. If the future is dropped, the stream closes like a
+        /// dropped stream.
         ///
         /// # Errors
-        /// The error of a send, or of the connection; it is closed all the same.
+        /// The error of a send or of the connection. The stream is closed even then.
         pub async fn close(self) -> io::Result<()> {
             let released = poll_fn(|cx| self.handle.poll_close(cx)).await?;
             self.handle.close(released)
         }
 
-        /// Closes at once: discards queued bytes; a TCP connection is reset.
+        /// Closes the stream at once and discards queued bytes. A TCP connection is reset.
         pub fn abort(self) {
             self.handle.abort();
         }
 
-        /// Splits the stream into its two directions, for two tasks. It closes when both halves are dropped; dropping the sending
-        /// half alone closes the sending direction.
+        /// Splits the stream into its two directions, for two tasks. It closes when both halves are
+        /// dropped; dropping the sending half alone closes the sending direction.
         pub fn split(self) -> (RecvHalf, SendHalf) {
             let handle = Rc::new(self.handle);
             (RecvHalf::new(handle.clone(), self.unread), SendHalf::new(handle))
         }
 
-        /// Puts the two halves of a stream together again.
+        /// Rejoins the two halves of a stream.
         ///
         /// # Errors
-        /// If they are halves of different streams, or of a stream of another type; or after the runtime's end. The error has both
-        /// halves.
+        /// If they are halves of different streams or of a stream of another type, or if the
+        /// runtime has ended. The error contains both halves.
         pub fn reunite(receiving: RecvHalf, sending: SendHalf) -> Result<Self, ReuniteError> {
             let (handle, unread) = reunite(receiving, sending, Self::FAMILY)?;
             Ok(Self { handle, unread })
@@ -359,11 +376,12 @@ macro_rules! shared {
 
     // `into_parts`, `into_std` and `from_parts` of a stream.
     (parts $std:ty) => {
-        /// Takes the connection off this runtime as a stream of the standard library, which is non-blocking: as
-        /// [`into_parts`](Self::into_parts), if nothing was received ahead.
+        /// Detaches the connection from this runtime as a non-blocking stream of the standard
+        /// library, like [`into_parts`](Self::into_parts) if no bytes have been received ahead.
         ///
         /// # Errors
-        /// As [`into_parts`](Self::into_parts); `InvalidData` if bytes were received that no task has taken, which are lost: `into_parts` has them.
+        /// The errors of [`into_parts`](Self::into_parts), and `InvalidData` if bytes have been
+        /// received that no task has read. Those bytes are lost; `into_parts` would return them.
         pub async fn into_std(self) -> io::Result<$std> {
             let Parts { socket, received, .. } = self.into_parts().await?;
             if received.is_empty() {
@@ -374,15 +392,18 @@ macro_rules! shared {
             Err(io::Error::new(io::ErrorKind::InvalidData, text))
         }
 
-        /// Takes the connection off this runtime, to move it to another thread, or to code that is not of this crate. Waits until the
-        /// kernel has taken the sent bytes and no longer uses its memory, and ends the receive in flight; bytes that it brought are part of
-        /// the result, and not in the socket any more. If the future is dropped, the connection closes as a dropped stream does.
+        /// Detaches the connection from this runtime, to move it to another thread or to code
+        /// outside this crate. Waits until the kernel has taken the sent bytes and no longer uses
+        /// the stream's memory, and ends the receive in flight. Bytes that it received are part of
+        /// the result, and no longer in the socket. If the future is dropped, the connection closes
+        /// like a dropped stream.
         ///
         /// The socket is blocking, as a child process expects of its standard streams.
         ///
         /// # Errors
-        /// The error of a send, or of the connection (`ConnectionReset`, …), even if bytes came before it: on the other runtime they would
-        /// look complete. The connection is then closed. `Unsupported` under a simulated kernel.
+        /// The error of a send or of the connection (such as `ConnectionReset`), even if bytes
+        /// arrived before it: on the other runtime they would look complete. The connection is then
+        /// closed. `Unsupported` on a simulated kernel.
         #[allow(unsafe_code)]
         pub async fn into_parts(self) -> io::Result<Parts> {
             let Self { handle, unread } = self;
@@ -392,18 +413,18 @@ macro_rules! shared {
             }
             let (fd, received, permit) = poll_fn(|cx| handle.poll_release(cx)).await?;
             handle.forget();
-            // SAFETY: the slot was removed, with nothing in flight, and the handle forgotten: nothing else has the descriptor, which is
-            // a real one, as checked above.
+            // SAFETY: the slot was removed, with nothing in flight, and the handle forgotten:
+            // nothing else has the descriptor, which is a real one, as checked above.
             let parts = unsafe { Parts::of_fd(fd, unread.in_front_of(received), permit) };
             annulus_kernel::descriptor::set_nonblocking(&parts.socket, false)?;
             Ok(parts)
         }
 
-        /// Takes a connection over from another runtime, with the bytes received there.
+        /// Takes over a connection from another runtime, with the bytes received there.
         ///
         /// # Errors
-        /// Outside a runtime, or under a simulated kernel; `InvalidInput` for 2 GiB of received bytes or more. The connection is then
-        /// closed.
+        /// Outside a runtime, or on a simulated kernel; `InvalidInput` for 2 GiB of received bytes
+        /// or more. The connection is then closed.
         pub fn from_parts(parts: Parts) -> io::Result<Self> {
             let core = current::get()?;
             if !core.kernel.real_descriptors() {
@@ -438,19 +459,20 @@ macro_rules! shared {
         }
     };
 
-    // `accept` and `poll_accept` of a listener with a field `handle`. `adopt` makes a stream and its peer's address of an accepted
-    // connection; `None` if the peer has reset it.
+    // `accept` and `poll_accept` of a listener with a field `handle`. `adopt` makes a stream and
+    // its peer's address of an accepted connection; `None` if the peer has reset it.
     (accept $stream:ident, $adopt:ident) => {
-        /// The next connection, and its peer's address.
+        /// Returns the next connection and its peer's address.
         ///
-        /// Cancel-safe: the accept belongs to the listener, so dropping the future loses no connection. Several tasks may wait at
-        /// once. Running out of descriptors is no error: the listener pauses until one is closed.
+        /// Cancel-safe: the accept belongs to the listener, so dropping the future loses no
+        /// connection. Several tasks may wait at the same time. Running out of descriptors is not
+        /// an error: the listener pauses until one is closed.
         ///
-        /// Connections that were reset before they were accepted are passed over, and counted in
+        /// Connections that were reset before they were accepted are skipped, and counted in
         /// [`Counters::aborted_accepts`](crate::Counters::aborted_accepts).
         ///
         /// # Errors
-        /// An error that makes the listener useless; or after the runtime's end.
+        /// An error that makes the listener unusable, or if the runtime has ended.
         pub async fn accept(&self) -> io::Result<($stream, SocketAddr)> {
             loop {
                 if let Some(accepted) = self.$adopt(self.handle.accept().await?)? {
@@ -459,10 +481,10 @@ macro_rules! shared {
             }
         }
 
-        /// As [`accept`](Self::accept), by polling. Every task that polled is woken.
+        /// Polls like [`accept`](Self::accept). Every task that polled is woken.
         ///
         /// # Errors
-        /// As [`accept`](Self::accept).
+        /// The errors of [`accept`](Self::accept).
         pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<($stream, SocketAddr)>> {
             loop {
                 if let Some(accepted) = self.$adopt(ready!(self.handle.poll_accept(cx))?)? {
@@ -472,19 +494,21 @@ macro_rules! shared {
         }
     };
 
-    // Setters of options with a field `listen` of [`ListenSettings`](super::listener_handle::ListenSettings).
+    // Setters of options with a field `listen` of
+    // [`ListenSettings`](super::listener_handle::ListenSettings).
     (listen) => {
-        /// Connections that the kernel completes and keeps until they are accepted; capped at `net.core.somaxconn`. 4096 by
-        /// default.
+        /// Sets how many completed connections the kernel keeps until they are accepted. It is
+        /// capped at `net.core.somaxconn`. The default is 4,096.
         pub fn backlog(mut self, connections: u32) -> Self {
             self.listen.backlog = connections;
             self
         }
 
-        /// Accepts only as many connections as the limit allows to be open; the rest waits in the kernel's backlog.
+        /// Accepts only as many connections as the limit allows to be open. The rest wait in the
+        /// kernel's backlog.
         ///
-        /// Without a limit, the default, a listener accepts up to 64 connections ahead of `accept` (more for one burst), and pauses
-        /// while the process is out of descriptors.
+        /// Without a limit, which is the default, a listener accepts up to 64 connections ahead of
+        /// `accept` (more in a burst), and pauses while the process is out of descriptors.
         pub fn limit(mut self, limit: &ConnectionLimit) -> Self {
             self.listen.limit = Some(limit.clone());
             self

@@ -27,13 +27,14 @@ use std::{fmt, io};
 
 /// A UDP socket.
 ///
-/// A received datagram is a [`Lease`] on memory that the ring lends. Buffers hold the largest datagram that UDP allows. Several
-/// tasks may wait for datagrams at once. Datagrams that no task has taken are bounded; beyond the bound the kernel queues
-/// them, and when its queue is full it drops and counts them: see [`dropped`](Self::dropped).
+/// A received datagram is a [`Lease`] on memory that the ring lends. Buffers hold the largest
+/// datagram that UDP allows. Several tasks may wait for datagrams at once. Datagrams that no task
+/// has taken are bounded; beyond the bound the kernel queues them, and when its queue is full it
+/// drops and counts them: see [`dropped`](Self::dropped).
 ///
-/// A send is ready once the datagram is queued. It leaves at the end of the turn, in order, in one system call with everything
-/// else. If it fails later, the next send to the same address returns the error, or [`drain`](Self::drain) does. No error ends
-/// the socket.
+/// A send is ready once the datagram is queued. It leaves at the end of the turn, in order, in one
+/// system call with everything else. If it fails later, the next send to the same address returns
+/// the error, or [`drain`](Self::drain) does. No error ends the socket.
 ///
 /// ```
 /// use annulus::net::UdpSocket;
@@ -59,7 +60,7 @@ impl UdpSocket {
     /// Opens a socket with default [`UdpOptions`].
     ///
     /// # Errors
-    /// As [`UdpOptions::bind`].
+    /// The errors of [`UdpOptions::bind`].
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         UdpOptions::new().bind(address)
     }
@@ -84,9 +85,10 @@ impl UdpSocket {
         Self { handle, peer_is_v4: Cell::new(true) }
     }
 
-    /// Sets the peer: [`send`](Self::send) goes to it, and only its datagrams are received. The peer may be changed later.
-    /// A host name is looked up on another thread, as [`lookup_host`](super::lookup_host) does; a numeric address is set by the first
-    /// poll. Dropped before it is ready, it has changed nothing.
+    /// Sets the peer: [`send`](Self::send) goes to it, and only its datagrams are received. The
+    /// peer may be changed later. A host name is looked up on another thread, as
+    /// [`lookup_host`](super::lookup_host) does; a numeric address is set by the first poll.
+    /// Dropped before it is ready, it has changed nothing.
     ///
     /// # Errors
     /// `NetworkUnreachable`, …, naming the address; or as [`lookup_host`](super::lookup_host).
@@ -102,12 +104,13 @@ impl UdpSocket {
 
     /// The next datagram and its sender's address. Coalesced datagrams are returned one by one.
     ///
-    /// Cancel-safe: the receive belongs to the socket, so no datagram is lost if the future is dropped. An empty datagram is an
-    /// empty lease.
+    /// Cancel-safe: the receive belongs to the socket, so no datagram is lost if the future is
+    /// dropped. An empty datagram is an empty lease.
     ///
     /// # Errors
-    /// On a connected socket, the answer of the peer's host to an earlier datagram (`ConnectionRefused`), once. `InvalidData`
-    /// for a datagram larger than [`max_datagram`](UdpOptions::max_datagram): its bytes are lost, but not the next datagram.
+    /// On a connected socket, the answer of the peer's host to an earlier datagram
+    /// (`ConnectionRefused`), once. `InvalidData` for a datagram larger than
+    /// [`max_datagram`](UdpOptions::max_datagram): its bytes are lost, but not the next datagram.
     #[inline]
     pub fn recv_from(&self) -> impl Future<Output = io::Result<(Lease, SocketAddr)>> {
         self.handle.recv(DatagramHandle::poll_recv_from)
@@ -116,41 +119,44 @@ impl UdpSocket {
     /// As [`recv_from`](Self::recv_from), without the address.
     ///
     /// # Errors
-    /// As [`recv_from`](Self::recv_from).
+    /// The errors of [`recv_from`](Self::recv_from).
     #[inline]
     pub async fn recv(&self) -> io::Result<Lease> {
         self.recv_from().await.map(|(bytes, _)| bytes)
     }
 
-    /// The next datagram, with what the kernel reports about it; coalesced datagrams as one. Cancel-safe.
+    /// The next datagram, with what the kernel reports about it; coalesced datagrams as one.
+    /// Cancel-safe.
     ///
     /// # Errors
-    /// As [`recv_from`](Self::recv_from), but a cut datagram is no error: see [`Datagram::is_truncated`].
+    /// As [`recv_from`](Self::recv_from), but a cut datagram is no error: see
+    /// [`Datagram::is_truncated`].
     #[inline]
     pub async fn recv_datagram(&self) -> io::Result<Datagram> {
         Datagram::new(self.handle.recv(|handle, wait, cx| handle.poll_recv(false, wait, cx)).await?)
     }
 
-    /// As [`recv_from`](Self::recv_from), by polling. Every task that polled is woken.
+    /// Polls like [`recv_from`](Self::recv_from). Every task that polled is woken.
     ///
     /// # Errors
-    /// As [`recv_from`](Self::recv_from).
+    /// The errors of [`recv_from`](Self::recv_from).
     #[inline]
     pub fn poll_recv_from(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Lease, SocketAddr)>> {
         self.handle.poll_recv_from(Wait::Polling, cx)
     }
 
-    /// As [`recv_datagram`](Self::recv_datagram), by polling. Every task that polled is woken.
+    /// Polls like [`recv_datagram`](Self::recv_datagram). Every task that polled is woken.
     ///
     /// # Errors
-    /// As [`recv_datagram`](Self::recv_datagram).
+    /// The errors of [`recv_datagram`](Self::recv_datagram).
     #[inline]
     pub fn poll_recv_datagram(&self, cx: &mut Context<'_>) -> Poll<io::Result<Datagram>> {
         self.handle.poll_recv(false, Wait::Polling, cx)?.map(Datagram::new)
     }
 
-    /// Waits until [`try_recv_from`](Self::try_recv_from) returns something. The datagram is in memory of the runtime then, and no longer
-    /// in the kernel: system calls of your own would not find it. Every task that waits is woken. Cancel-safe.
+    /// Waits until [`try_recv_from`](Self::try_recv_from) returns something. The datagram is in
+    /// memory of the runtime then, and no longer in the kernel: system calls of your own would not
+    /// find it. Every task that waits is woken. Cancel-safe.
     ///
     /// # Errors
     /// Outside its runtime.
@@ -158,8 +164,8 @@ impl UdpSocket {
         poll_fn(|cx| self.handle.poll_readable(cx)).await
     }
 
-    /// As [`recv_from`](Self::recv_from), without waiting: a datagram that earlier turns of the loop have received. The first call starts
-    /// receiving, so it returns nothing yet.
+    /// As [`recv_from`](Self::recv_from), without waiting: a datagram that earlier turns of the
+    /// loop have received. The first call starts receiving, so it returns nothing yet.
     ///
     /// # Errors
     /// `WouldBlock` if nothing has been received yet; as [`recv_from`](Self::recv_from).
@@ -167,14 +173,16 @@ impl UdpSocket {
         self.handle.try_recv()?.into_inet()
     }
 
-    /// Sends a datagram: a lease, or any owned bytes. Ready once it is queued within the runtime's send bound. It leaves at the
-    /// end of the turn and is not copied.
+    /// Sends a datagram: a lease, or any owned bytes. Ready once it is queued within the runtime's
+    /// send bound. It leaves at the end of the turn and is not copied.
     ///
-    /// If the future is dropped before it is ready, nothing is sent. Afterwards the datagram is sent in order.
+    /// If the future is dropped before it is ready, nothing is sent. Afterwards the datagram is
+    /// sent in order.
     ///
     /// # Errors
-    /// `InvalidInput` for more bytes than a datagram can have, naming the limit. The error of an earlier datagram to the same
-    /// address: `ConnectionRefused`, `NetworkUnreachable`, …. This datagram is then not sent.
+    /// `InvalidInput` for more bytes than a datagram can have, naming the limit. The error of an
+    /// earlier datagram to the same address: `ConnectionRefused`, `NetworkUnreachable`, …. This
+    /// datagram is then not sent.
     #[inline]
     pub fn send_to(&self, chunk: impl IntoChunk, to: SocketAddr) -> SendDatagram<'_> {
         self.handle.send(chunk.into(), SendMeta::to_inet(to))
@@ -183,17 +191,19 @@ impl UdpSocket {
     /// As [`send_to`](Self::send_to), to the peer of a connected socket.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to).
+    /// The errors of [`send_to`](Self::send_to).
     #[inline]
     pub fn send(&self, chunk: impl IntoChunk) -> SendDatagram<'_> {
         self.handle.send(chunk.into(), SendMeta::connected(self.peer_is_v4.get()))
     }
 
-    /// Sends a payload as datagrams of `segment_size` bytes each; the last one may be shorter. The kernel or the device splits
-    /// the payload (`UDP_SEGMENT`, 4.18); if they refuse, the runtime does.
+    /// Sends a payload as datagrams of `segment_size` bytes each; the last one may be shorter. The
+    /// kernel or the device splits the payload (`UDP_SEGMENT`, 4.18); if they refuse, the runtime
+    /// does.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to), with the limit applied to each segment. `InvalidInput` for segments of 0 bytes.
+    /// As [`send_to`](Self::send_to), with the limit applied to each segment. `InvalidInput` for
+    /// segments of 0 bytes.
     pub fn send_segments(
         &self,
         chunk: impl IntoChunk,
@@ -206,23 +216,25 @@ impl UdpSocket {
     /// Sends a datagram as `how` says.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to).
+    /// The errors of [`send_to`](Self::send_to).
     #[inline]
     pub fn send_with(&self, chunk: impl IntoChunk, how: &Transmit) -> SendDatagram<'_> {
         self.handle.send(chunk.into(), how.meta(self.peer_is_v4.get()))
     }
 
-    /// Sends a datagram of borrowed bytes. It never waits. A small one is copied, to leave at the end of the turn. One of 4 KiB or
-    /// more, or as many bytes in segments, goes to the kernel at once without a copy if nothing is queued and the socket has no peer.
+    /// Sends a datagram of borrowed bytes. It never waits. A small one is copied, to leave at the
+    /// end of the turn. One of 4 KiB or more, or as many bytes in segments, goes to the kernel at
+    /// once without a copy if nothing is queued and the socket has no peer.
     ///
     /// # Errors
-    /// `WouldBlock` if too much is queued: see [`poll_send_ready`](Self::poll_send_ready). Otherwise as
-    /// [`send_to`](Self::send_to).
+    /// `WouldBlock` if too much is queued: see [`poll_send_ready`](Self::poll_send_ready).
+    /// Otherwise as [`send_to`](Self::send_to).
     pub fn try_send(&self, bytes: &[u8], how: &Transmit) -> io::Result<()> {
         self.handle.try_send(bytes, how.meta(self.peer_is_v4.get()))
     }
 
-    /// Waits until [`try_send`](Self::try_send) would queue a datagram. Every task that waits is woken. Cancel-safe.
+    /// Waits until [`try_send`](Self::try_send) would queue a datagram. Every task that waits is
+    /// woken. Cancel-safe.
     ///
     /// # Errors
     /// Outside its runtime.
@@ -230,7 +242,7 @@ impl UdpSocket {
         poll_fn(|cx| self.poll_send_ready(cx)).await
     }
 
-    /// As [`writable`](Self::writable), by polling. Every task that polled is woken.
+    /// Polls like [`writable`](Self::writable). Every task that polled is woken.
     ///
     /// # Errors
     /// Outside its runtime.
@@ -241,22 +253,23 @@ impl UdpSocket {
     /// Waits until the kernel has taken every datagram or refused it. Cancel-safe.
     ///
     /// # Errors
-    /// Why a datagram was not sent, with its length and address and the number of other datagrams that were not sent. Each
-    /// failure is reported once; the remaining datagrams were sent.
+    /// Why a datagram was not sent, with its length and address and the number of other datagrams
+    /// that were not sent. Each failure is reported once; the remaining datagrams were sent.
     pub async fn drain(&self) -> io::Result<()> {
         self.handle.drain().await
     }
 
-    /// As [`drain`](Self::drain), by polling. Every task that polled is woken.
+    /// Polls like [`drain`](Self::drain). Every task that polled is woken.
     ///
     /// # Errors
-    /// As [`drain`](Self::drain).
+    /// The errors of [`drain`](Self::drain).
     pub fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.handle.poll_drain(Wait::Polling, cx)
     }
 
-    /// Datagrams that the kernel has dropped because its queue for this socket was full. It is read from the socket
-    /// (`SO_MEMINFO`) and not from a control message of each datagram (`SO_RXQ_OVFL`), so it costs receives nothing.
+    /// Datagrams that the kernel has dropped because its queue for this socket was full. It is read
+    /// from the socket (`SO_MEMINFO`) and not from a control message of each datagram
+    /// (`SO_RXQ_OVFL`), so it costs receives nothing.
     ///
     /// # Errors
     /// After the runtime's end; before Linux 4.12.
@@ -286,7 +299,8 @@ impl UdpSocket {
     options!(methods: buffer ip broadcast multicast error device);
     options!(getters: bind share);
 
-    /// Whether received datagrams have their service class and congestion notification: [`Datagram::tos`].
+    /// Whether received datagrams have their service class and congestion notification:
+    /// [`Datagram::tos`].
     ///
     /// # Errors
     /// See above.
@@ -294,7 +308,8 @@ impl UdpSocket {
         self.handle.set_ip(SocketOption::RecvTos, on.into())
     }
 
-    /// Whether received datagrams have the local address and the interface at which they arrived: [`Datagram::local`].
+    /// Whether received datagrams have the local address and the interface at which they arrived:
+    /// [`Datagram::local`].
     ///
     /// # Errors
     /// See above.
@@ -302,7 +317,8 @@ impl UdpSocket {
         self.handle.set_ip(SocketOption::PacketInfo, on.into())
     }
 
-    /// Whether received datagrams have the time at which the kernel received them: [`Datagram::timestamp`].
+    /// Whether received datagrams have the time at which the kernel received them:
+    /// [`Datagram::timestamp`].
     ///
     /// # Errors
     /// See above.
@@ -311,7 +327,8 @@ impl UdpSocket {
     }
 
     /// Whether the kernel may coalesce datagrams of one flow (`UDP_GRO`, 5.0), which costs it less.
-    /// [`recv_from`](Self::recv_from) returns them one by one all the same; see [`Datagram::segment_size`].
+    /// [`recv_from`](Self::recv_from) returns them one by one all the same; see
+    /// [`Datagram::segment_size`].
     ///
     /// # Errors
     /// See above.
@@ -319,8 +336,8 @@ impl UdpSocket {
         self.handle.set(SocketOption::Coalesce, on.into())
     }
 
-    /// Whether datagrams must not be fragmented, as path MTU discovery needs it. Datagrams larger than the interface allows are
-    /// then refused.
+    /// Whether datagrams must not be fragmented, as path MTU discovery needs it. Datagrams larger
+    /// than the interface allows are then refused.
     ///
     /// # Errors
     /// See above.
@@ -328,7 +345,8 @@ impl UdpSocket {
         self.handle.set_ip(SocketOption::DontFragment, on.into())
     }
 
-    /// Joins a multicast group on the interface with this address; if it is unspecified, the system chooses one.
+    /// Joins a multicast group on the interface with this address; if it is unspecified, the system
+    /// chooses one.
     ///
     /// # Errors
     /// See above.
@@ -344,7 +362,8 @@ impl UdpSocket {
         self.handle.set_multicast(Multicast::V4 { joins: false, group, interface })
     }
 
-    /// Joins a multicast group on the interface of this index; if it is zero, the system chooses one.
+    /// Joins a multicast group on the interface of this index; if it is zero, the system chooses
+    /// one.
     ///
     /// # Errors
     /// See above.

@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use std::task::{Context, Poll, ready};
 
-/// A process that this one has started. See what [dropping it](crate::process#children-that-are-dropped) does.
+/// A process that this one has started. See what [dropping
+/// it](crate::process#children-that-are-dropped) does.
 ///
 /// The child's output can be read while it runs:
 ///
@@ -31,8 +32,8 @@ use std::task::{Context, Poll, ready};
 /// # }).unwrap();
 /// ```
 ///
-/// Its descriptor (`AsFd`) becomes readable once the process has ended. It refers to the process (`pidfd_open`), unless the kernel
-/// refuses that: then it is the end of a pipe.
+/// Its descriptor (`AsFd`) becomes readable once the process has ended. It refers to the process
+/// (`pidfd_open`), unless the kernel refuses that: then it is the end of a pipe.
 ///
 /// ```
 /// use annulus::process::Command;
@@ -50,7 +51,8 @@ use std::task::{Context, Poll, ready};
 /// # }).unwrap();
 /// ```
 pub struct Child {
-    /// The sender of the child's input, if that [is piped](super::Command::stdin). Dropping it ends the input.
+    /// The sender of the child's input, if that [is piped](super::Command::stdin). Dropping it ends
+    /// the input.
     pub stdin: Option<Sender>,
     /// The receiver of the child's output, if that [is piped](super::Command::stdout).
     pub stdout: Option<Receiver>,
@@ -78,7 +80,8 @@ impl Child {
         Ok(())
     }
 
-    /// The process ID. Once the child's end has been waited for, another process may have the same one.
+    /// The process ID. Once the child's end has been waited for, another process may have the same
+    /// one.
     pub fn id(&self) -> u32 {
         self.running().id()
     }
@@ -91,29 +94,33 @@ impl Child {
         self.running_mut().try_wait()
     }
 
-    /// Waits until it has ended; returns its status, every time. Closes its [`stdin`](Self::stdin) first, unless that was taken: a child
-    /// that reads to the end would wait for ever.
+    /// Waits until it has ended; returns its status, every time. Closes its [`stdin`](Self::stdin)
+    /// first, unless that was taken: a child that reads to the end would wait for ever.
     ///
-    /// The output must be read meanwhile, if it is piped: a child whose pipe is full waits. [`wait_with_output`](Self::wait_with_output)
-    /// reads it.
+    /// The output must be read meanwhile, if it is piped: a child whose pipe is full waits.
+    /// [`wait_with_output`](Self::wait_with_output) reads it.
     ///
     /// Cancel-safe.
     ///
     /// # Errors
-    /// If the status is lost: [SIGCHLD was ignored](crate::process#sigchld) when the process ended, or other code has waited for
-    /// it. What it has written can still be read. After the runtime's end.
+    /// If the status is lost: [SIGCHLD was ignored](crate::process#sigchld) when the process ended,
+    /// or other code has waited for it. What it has written can still be read. After the runtime's
+    /// end.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         poll_fn(|cx| budget::poll_with(cx, || self.running_mut().poll_exit(cx))).await
     }
 
-    /// Reads its output, until the end of both streams and its own. Closes its [`stdin`](Self::stdin) first, unless that was taken.
-    /// Streams that are not piped, or were taken, are empty.
+    /// Reads its output, until the end of both streams and its own. Closes its
+    /// [`stdin`](Self::stdin) first, unless that was taken. Streams that are not piped, or were
+    /// taken, are empty.
     ///
-    /// A process that it has started and that outlives it may hold its streams open: then this waits for that, too.
+    /// A process that it has started and that outlives it may hold its streams open: then this
+    /// waits for that, too.
     ///
-    /// After an error, and if the future is dropped, the child is [dropped](crate::process#children-that-are-dropped): its pipes are
-    /// closed, and it goes on, or is killed with [`kill_on_drop`](super::Command::kill_on_drop).
+    /// After an error, and if the future is dropped, the child is
+    /// [dropped](crate::process#children-that-are-dropped): its pipes are closed, and it goes on,
+    /// or is killed with [`kill_on_drop`](super::Command::kill_on_drop).
     ///
     /// # Errors
     /// The errors of reading the pipes; and as [`wait`](Self::wait).
@@ -135,18 +142,18 @@ impl Child {
     /// Kills it (SIGKILL), without waiting for its end. Nothing happens if its end was seen.
     ///
     /// # Errors
-    /// As [`signal`](Self::signal).
+    /// The errors of [`signal`](Self::signal).
     pub fn start_kill(&mut self) -> io::Result<()> {
         self.running().signal(SIGKILL)
     }
 
-    /// Kills it (SIGKILL), and waits for its end. That may take long only while the system makes a call for it that cannot be
-    /// interrupted.
+    /// Kills it (SIGKILL), and waits for its end. That may take long only while the system makes a
+    /// call for it that cannot be interrupted.
     ///
     /// Cancel-safe: once polled, the signal was sent.
     ///
     /// # Errors
-    /// As [`signal`](Self::signal) and [`wait`](Self::wait).
+    /// The errors of [`signal`](Self::signal) and [`wait`](Self::wait).
     pub async fn kill(&mut self) -> io::Result<()> {
         self.start_kill()?;
         self.wait().await.map(drop)

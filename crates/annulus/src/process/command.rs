@@ -11,7 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ExitStatus, Output, Stdio};
 
-/// A program to execute, with its arguments and settings: a [`std::process::Command`] whose children are awaited.
+/// A program to execute, with its arguments and settings: a [`std::process::Command`] whose
+/// children are awaited.
 ///
 /// ```
 /// use annulus::process::{Command, Stdio};
@@ -32,14 +33,15 @@ pub struct Command {
     kill_on_drop: bool,
     /// Which standard streams were chosen: input, output, errors.
     chosen: [bool; 3],
-    /// The process group, and whether the environment was cleared, which the command of the standard library does not tell.
+    /// The process group, and whether the environment was cleared, which the command of the
+    /// standard library does not tell.
     group: Option<i32>,
     is_cleared: bool,
 }
 
 impl Command {
-    /// The program at this path or of this name in `PATH`: without arguments, with the environment, the directory and the standard
-    /// streams of this process.
+    /// The program at this path or of this name in `PATH`: without arguments, with the environment,
+    /// the directory and the standard streams of this process.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         std::process::Command::new(program).into()
     }
@@ -111,14 +113,15 @@ impl Command {
         self
     }
 
-    /// Whether a [`Child`] that is dropped before its end was seen is killed. Off by default: it then goes on running.
+    /// Whether a [`Child`] that is dropped before its end was seen is killed. Off by default: it
+    /// then goes on running.
     pub fn kill_on_drop(&mut self, on: bool) -> &mut Self {
         self.kill_on_drop = on;
         self
     }
 
-    /// The process group that it belongs to; 0 is a new one that it leads, which a terminal's Ctrl-C does not reach. The group of this
-    /// process by default.
+    /// The process group that it belongs to; 0 is a new one that it leads, which a terminal's
+    /// Ctrl-C does not reach. The group of this process by default.
     pub fn process_group(&mut self, group: i32) -> &mut Self {
         self.group = Some(group);
         self.inner.process_group(group);
@@ -130,8 +133,9 @@ impl Command {
         &self.inner
     }
 
-    /// The command of the standard library, for settings that are missing here. Standard streams that are chosen there count as not
-    /// chosen for [`output`](Self::output), after which they are inherited.
+    /// The command of the standard library, for settings that are missing here. Standard streams
+    /// that are chosen there count as not chosen for [`output`](Self::output), after which they are
+    /// inherited.
     pub fn as_std_mut(&mut self) -> &mut std::process::Command {
         &mut self.inner
     }
@@ -139,8 +143,9 @@ impl Command {
     /// Starts it. See [the cost](crate::process#cost).
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied`, …, naming the program and what is wrong: the program, its interpreter, the working directory, an
-    /// argument, a limit. Out of descriptors or processes. Outside a runtime. `Unsupported` under a simulated kernel.
+    /// `NotFound`, `PermissionDenied`, …, naming the program and what is wrong: the program, its
+    /// interpreter, the working directory, an argument, a limit. Out of descriptors or processes.
+    /// Outside a runtime. `Unsupported` under a simulated kernel.
     pub fn spawn(&mut self) -> io::Result<Child> {
         let watch = Watch::prepare().map_err(|error| self.failed(error))?;
         reap_orphans();
@@ -155,11 +160,12 @@ impl Command {
         Ok(child)
     }
 
-    /// Starts it, and waits for its end. Pipes to it are closed: with an output that is to be read, call [`output`](Self::output). Dropping
-    /// the future has the effect of [dropping the child](crate::process#children-that-are-dropped).
+    /// Starts it, and waits for its end. Pipes to it are closed: with an output that is to be read,
+    /// call [`output`](Self::output). Dropping the future has the effect of [dropping the
+    /// child](crate::process#children-that-are-dropped).
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn) and [`Child::wait`].
+    /// The errors of [`spawn`](Self::spawn) and [`Child::wait`].
     pub async fn status(&mut self) -> io::Result<ExitStatus> {
         // It may fail at once, each time, and takes long.
         yield_now().await;
@@ -169,11 +175,12 @@ impl Command {
         child.wait().await
     }
 
-    /// Starts it, and collects its output until its end. Standard streams that were not chosen are: an empty input, and pipes.
-    /// Dropping the future has the effect of [dropping the child](crate::process#children-that-are-dropped).
+    /// Starts it, and collects its output until its end. Standard streams that were not chosen are:
+    /// an empty input, and pipes. Dropping the future has the effect of [dropping the
+    /// child](crate::process#children-that-are-dropped).
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`].
+    /// The errors of [`spawn`](Self::spawn) and [`Child::wait_with_output`].
     pub async fn output(&mut self) -> io::Result<Output> {
         yield_now().await;
         self.set_default(Stdio::null, Stdio::piped);

@@ -17,23 +17,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-/// Connections that may be in transit to a shard; if there are more, the accepting shard keeps the next ones.
+/// Connections that may be in transit to a shard; if there are more, the accepting shard keeps the
+/// next ones.
 const MAX_IN_TRANSIT: usize = 1024;
 
 /// How accepted connections are distributed over shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Spread {
-    /// Shard 0 accepts, and passes each connection to the shard with the fewest open streams, which is even at any number of
-    /// connections. A connection costs shard 0 some work, and wakes the other shard if it sleeps.
+    /// Shard 0 accepts, and passes each connection to the shard with the fewest open streams, which
+    /// is even at any number of connections. A connection costs shard 0 some work, and wakes the
+    /// other shard if it sleeps.
     #[default]
     LeastConnections,
-    /// A listener for each shard; the kernel chooses one by a hash of the addresses (`SO_REUSEPORT`). All shards accept, which suits
-    /// many short connections; few long ones are distributed unevenly.
+    /// A listener for each shard; the kernel chooses one by a hash of the addresses
+    /// (`SO_REUSEPORT`). All shards accept, which suits many short connections; few long ones are
+    /// distributed unevenly.
     Hash,
-    /// A listener for each shard; the kernel prefers the shard on the CPU that handles the connection's packets
-    /// (`SO_INCOMING_CPU`, 6.2). If no shard is there, or the kernel is older, it chooses by hash. For network cards that spread their
-    /// queues over the shards' CPUs; on loopback it follows the client's CPU.
+    /// A listener for each shard; the kernel prefers the shard on the CPU that handles the
+    /// connection's packets (`SO_INCOMING_CPU`, 6.2). If no shard is there, or the kernel is older,
+    /// it chooses by hash. For network cards that spread their queues over the shards' CPUs; on
+    /// loopback it follows the client's CPU.
     Cpu,
 }
 
@@ -71,8 +75,9 @@ struct Route {
 }
 
 impl ShardedListener {
-    /// Listens for `count` shards on the first of the addresses that works. Connections wait in the backlog until the shards open it.
-    /// Other programs cannot share the port, whatever their options.
+    /// Listens for `count` shards on the first of the addresses that works. Connections wait in the
+    /// backlog until the shards open it. Other programs cannot share the port, whatever their
+    /// options.
     ///
     /// # Errors
     /// As [`ListenOptions::bind`]; `InvalidInput` for 0 shards.
@@ -106,8 +111,9 @@ impl ShardedListener {
     /// Opens a shard's part of the listener. Call it on that shard.
     ///
     /// # Errors
-    /// `InvalidInput` if the listener was made for another number of shards, if this shard has opened it before, or with
-    /// [`Spread::Cpu`] if the shard is pinned to no CPU; an error outside a runtime.
+    /// `InvalidInput` if the listener was made for another number of shards, if this shard has
+    /// opened it before, or with [`Spread::Cpu`] if the shard is pinned to no CPU; an error outside
+    /// a runtime.
     pub fn open(&self, shard: &Shard) -> io::Result<ShardListener> {
         if shard.count() != self.count {
             let (made, opened) = (self.count, shard.count());
@@ -172,9 +178,11 @@ impl Unopened {
     }
 }
 
-/// One shard's part of a [`ShardedListener`]. Dropping it closes the connections that were not accepted yet.
+/// One shard's part of a [`ShardedListener`]. Dropping it closes the connections that were not
+/// accepted yet.
 ///
-/// With [`Spread::LeastConnections`], the other shards get their connections only while a task of shard 0 waits in `accept`.
+/// With [`Spread::LeastConnections`], the other shards get their connections only while a task of
+/// shard 0 waits in `accept`.
 ///
 /// ```
 /// use annulus::net::{ListenOptions, TcpStream};
@@ -215,22 +223,22 @@ enum Source {
 }
 
 impl ShardListener {
-    /// The next connection for this shard, and its peer's address; `None` once the shard that accepts for all has dropped its
-    /// listener. Cancel-safe.
+    /// The next connection for this shard, and its peer's address; `None` once the shard that
+    /// accepts for all has dropped its listener. Cancel-safe.
     ///
-    /// A connection that its peer has reset meanwhile is passed over, as [`TcpListener::accept`] does, and counted by the shard that
-    /// it was for.
+    /// A connection that its peer has reset meanwhile is passed over, as [`TcpListener::accept`]
+    /// does, and counted by the shard that it was for.
     ///
     /// # Errors
-    /// As [`TcpListener::accept`].
+    /// The errors of [`TcpListener::accept`].
     pub async fn accept(&mut self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
 
-    /// As [`accept`](Self::accept), by polling.
+    /// Polls like [`accept`](Self::accept).
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// The errors of [`accept`](Self::accept).
     pub fn poll_accept(
         &mut self,
         cx: &mut Context<'_>,
@@ -261,17 +269,20 @@ impl ShardListener {
 
     fn adopt(&self, parts: Parts) -> io::Result<TcpStream> {
         let stream = TcpStream::from_parts(parts)?;
-        // Counted as a stream before it no longer counts as in transit, so that it counts at every moment.
+        // Counted as a stream before it no longer counts as in transit, so that it counts at every
+        // moment.
         current::get()?.publish_streams()?;
         if let Source::Inbox(_, in_transit) = &self.source {
-            // Pairs with the acquiring load in `distribute`: if that no longer sees it in transit, it sees the stream.
+            // Pairs with the acquiring load in `distribute`: if that no longer sees it in transit,
+            // it sees the stream.
             in_transit.fetch_sub(1, Ordering::Release);
         }
         Ok(stream)
     }
 }
 
-/// Passes a connection to the shard with the fewest; returns it if that is this shard, or if that shard's inbox is full.
+/// Passes a connection to the shard with the fewest; returns it if that is this shard, or if that
+/// shard's inbox is full.
 fn distribute(parts: Parts, routes: &[Route], this: &Shard) -> Option<Parts> {
     let load = |(route, handle): (&Route, &Handle)| {
         // In this order: see `adopt`.

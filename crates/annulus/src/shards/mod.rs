@@ -1,4 +1,5 @@
-//! One runtime a core: each shard is a thread with a ring of its own, and shards share only what they send each other.
+//! One runtime a core: each shard is a thread with a ring of its own, and shards share only what
+//! they send each other.
 //!
 //! ```no_run
 //! use annulus::net::{ListenOptions, TcpStream};
@@ -29,8 +30,9 @@
 //!
 //! # What crosses, and what it costs
 //!
-//! A stream, its tasks and its leases stay on their shard. A request that is served there touches no other shard: no lock, no
-//! shared cache line, no system call. [`Counters`](crate::Counters) show it: `remote_wakes` and `wakeups` do not change.
+//! A stream, its tasks and its leases stay on their shard. A request that is served there touches
+//! no other shard: no lock, no shared cache line, no system call. [`Counters`](crate::Counters)
+//! show it: `remote_wakes` and `wakeups` do not change.
 //!
 //! | to send | use |
 //! |---|---|
@@ -41,15 +43,18 @@
 //! | values | [`channel`]; to every shard [`channel_to_all`] |
 //! | received bytes, a whole lease uncopied | [`Lease::into_shared`](crate::Lease::into_shared) |
 //!
-//! A send makes a system call only if the other shard's loop sleeps; a loop that is awake sees it with its next turn.
+//! A send makes a system call only if the other shard's loop sleeps; a loop that is awake sees it
+//! with its next turn.
 //!
 //! # How they end
 //!
-//! Each shard ends when its main returns. The first error, panic or failed set-up stops all, and [`run`](Shards::run) returns it:
-//! the other mains are dropped at their next `await`, and their runtimes end in order. A main that never waits cannot be stopped.
+//! Each shard ends when its main returns. The first error, panic or failed set-up stops all, and
+//! [`run`](Shards::run) returns it: the other mains are dropped at their next `await`, and their
+//! runtimes end in order. A main that never waits cannot be stopped.
 //!
-//! To let all finish what they have begun, give each main a clone of a `CancellationToken` of `tokio-util`, which needs no runtime. It is
-//! cancelled from any thread, and each main looks at it where it can end.
+//! To let all finish what they have begun, give each main a clone of a `CancellationToken` of
+//! `tokio-util`, which needs no runtime. It is cancelled from any thread, and each main looks at it
+//! where it can end.
 //!
 //! ```
 //! use annulus::net::TcpListener;
@@ -97,7 +102,8 @@ pub use to_all::{SenderToAll, channel_to_all};
 
 use std::future::Future;
 
-/// Runs `main` on `count` threads, each pinned to a CPU and with a runtime of default settings. [`Shards`] has settings.
+/// Runs `main` on `count` threads, each pinned to a CPU and with a runtime of default settings.
+/// [`Shards`] has settings.
 ///
 /// ```
 /// let squares = annulus::shards(3, async |shard| std::io::Result::Ok(shard.index() * shard.index()));
@@ -105,7 +111,7 @@ use std::future::Future;
 /// ```
 ///
 /// # Errors
-/// As [`Shards::run`].
+/// The errors of [`Shards::run`].
 pub fn shards<T, E, F, Fut>(count: usize, main: F) -> Result<Vec<T>, ShardError<E>>
 where
     F: Fn(Shard) -> Fut + Sync,

@@ -1,11 +1,14 @@
 //! Client and server in one process, on a simulated kernel: virtual time, one seed, faults.
 //!
-//! The runtime, its driver and the ring are the real ones; only the kernel under them is simulated. The driver is io_uring, or epoll if
-//! [`Builder::driver`] demands it or the kernel's [`Profile`] refuses a ring. Time passes when all tasks wait, so an hour of timers takes no
-//! real time. The same seed gives the same run, bit for bit, in every process: also `annulus::select!` takes the same branches. What a
-//! program brings along does not follow the seed: `tokio::select!`, `select!` of `futures`, the order of a `HashMap` of the standard library
-//! (see [what leaves the simulation](crate::guide::simulated_network#what-leaves-the-simulation)). The differences between the simulated kernel and Linux are listed in
-//! `DIVERGENCES.md` of the crate `annulus-sim`. Sockets that are bound to different addresses are as on different machines:
+//! The runtime, its driver and the ring are the real ones; only the kernel under them is simulated.
+//! The driver is io_uring, or epoll if [`Builder::driver`] demands it or the kernel's [`Profile`]
+//! refuses a ring. Time passes when all tasks wait, so an hour of timers takes no real time. The
+//! same seed gives the same run, bit for bit, in every process: also `annulus::select!` takes the
+//! same branches. What a program brings along does not follow the seed: `tokio::select!`, `select!`
+//! of `futures`, the order of a `HashMap` of the standard library (see [what leaves the
+//! simulation](crate::guide::simulated_network#what-leaves-the-simulation)). The differences
+//! between the simulated kernel and Linux are listed in `DIVERGENCES.md` of the crate
+//! `annulus-sim`. Sockets that are bound to different addresses are as on different machines:
 //! [`Sim::partition`] separates two of them. The example `cluster` elects leaders that way.
 //!
 //! ```
@@ -131,7 +134,8 @@ pub use annulus_sim::{Builder as SimBuilder, Random};
 pub use annulus_sim::{Counts, Sim};
 /// A simulated disk, and its device.
 ///
-/// A server that has synced its journal finds it again after a power cut, on any of the possible outcomes:
+/// A server that has synced its journal finds it again after a power cut, on any of the possible
+/// outcomes:
 ///
 /// ```
 /// use annulus::fs::{self, File};
@@ -177,11 +181,13 @@ pub use annulus_sim::{Fault, Faults};
 /// Runs a future on a simulated kernel whose network and faults are drawn from the seed.
 ///
 /// # Errors
-/// The future's own; a deadlock of the simulated host, with what every task waits for; or any other error that ends a runtime.
+/// The future's own; a deadlock of the simulated host, with what every task waits for; or any other
+/// error that ends a runtime.
 ///
 /// # Panics
-/// If a task panics and the program does not take it, as on a [network](Network#panics-of-programs): with its message, and behind it the line
-/// that has spawned the task and the virtual time. If memory that was lent to the kernel was changed.
+/// If a task panics and the program does not take it, as on a
+/// [network](Network#panics-of-programs): with its message, and behind it the line that has spawned
+/// the task and the virtual time. If memory that was lent to the kernel was changed.
 #[track_caller]
 pub fn run<T, E: From<io::Error>>(
     seed: u64,
@@ -209,10 +215,10 @@ pub fn run<T, E: From<io::Error>>(
 /// ```
 ///
 /// # Errors
-/// As [`run`].
+/// The errors of [`run`].
 ///
 /// # Panics
-/// As [`run`].
+/// Under the same conditions as [`run`].
 #[track_caller]
 pub fn run_on<T, E: From<io::Error>>(
     sim: &Rc<Sim>,

@@ -26,15 +26,17 @@ const MOST_HOSTS: usize = 254;
 /// The name that each host has for itself.
 const LOCALHOST: &str = "localhost";
 
-/// Several hosts on one simulated network: each has a runtime, an address and a name of its own, and runs an unchanged program. Clones are
-/// the same network, so that a program of the test may disturb it while it runs.
+/// Several hosts on one simulated network: each has a runtime, an address and a name of its own,
+/// and runs an unchanged program. Clones are the same network, so that a program of the test may
+/// disturb it while it runs.
 ///
-/// A *host* runs a service, which can be [crashed](Self::crash) and [restarted](Self::bounce). A *client* runs once; the run ends when
-/// all clients have. Both call each other by name: `TcpStream::connect("server:80")`. A host binds to its own address: the wildcard and
-/// the loopback are that one. It has IPv4 only. All hosts share the disk and the paths of Unix sockets.
+/// A *host* runs a service, which can be [crashed](Self::crash) and [restarted](Self::bounce). A
+/// *client* runs once; the run ends when all clients have. Both call each other by name:
+/// `TcpStream::connect("server:80")`. A host binds to its own address: the wildcard and the
+/// loopback are that one. It has IPv4 only. All hosts share the disk and the paths of Unix sockets.
 ///
-/// A program may hold the network, which is freed all the same: its [run](Self::run) drops all programs at its end. One that never
-/// runs is freed only if no program holds it.
+/// A program may hold the network, which is freed all the same: its [run](Self::run) drops all
+/// programs at its end. One that never runs is freed only if no program holds it.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
@@ -68,10 +70,12 @@ const LOCALHOST: &str = "localhost";
 /// A fault takes effect at the end of the turn of the host that asks for it.
 ///
 /// # Panics of programs
-/// A panic fails the run. One of a task does not if the program takes it: awaits its [`JoinHandle`](crate::JoinHandle), or takes its result
-/// from its [`JoinSet`](crate::task::JoinSet), which is an error then. So a panic fails the run when nothing can take it any more: at once if
-/// the handle was dropped, and else when the handle or set is dropped, also by the end of its task. A panic that a crash or the end of the
-/// run drops in programs that go on does not count, since they might have taken it later.
+/// A panic fails the run. One of a task does not if the program takes it: awaits its
+/// [`JoinHandle`](crate::JoinHandle), or takes its result from its
+/// [`JoinSet`](crate::task::JoinSet), which is an error then. So a panic fails the run when nothing
+/// can take it any more: at once if the handle was dropped, and else when the handle or set is
+/// dropped, also by the end of its task. A panic that a crash or the end of the run drops in
+/// programs that go on does not count, since they might have taken it later.
 ///
 /// ```
 /// use annulus::sim::Network;
@@ -121,20 +125,21 @@ pub(super) enum Stage {
     Ended,
 }
 
-/// Names and addresses of hosts, in the order in which they were added. Resolvers are called by any thread, hence the lock.
+/// Names and addresses of hosts, in the order in which they were added. Resolvers are called by any
+/// thread, hence the lock.
 #[derive(Clone, Default)]
 pub(super) struct Names(Arc<Mutex<Vec<(String, IpAddr)>>>);
 
 impl Network {
-    /// A network without disturbances: that of a local network, with a latency of 25 µs. The run depends only on the seed and the
-    /// programs.
+    /// A network without disturbances: that of a local network, with a latency of 25 µs. The run
+    /// depends only on the seed and the programs.
     pub fn new(seed: u64) -> Self {
         Self::on(&Sim::builder(seed).build(), seed, Runtime::builder())
     }
 
-    /// On a given simulated kernel, and with given settings of each host's runtime. Its kernel, resolver and shutdown timeout do not
-    /// count: they are the given kernel, the names of hosts, and none. The seed chooses the order of hosts, and
-    /// [disturbances](Self::disturb).
+    /// On a given simulated kernel, and with given settings of each host's runtime. Its kernel,
+    /// resolver and shutdown timeout do not count: they are the given kernel, the names of hosts,
+    /// and none. The seed chooses the order of hosts, and [disturbances](Self::disturb).
     pub fn on(sim: &Rc<Sim>, seed: u64, builder: Builder) -> Self {
         let names = Names::default();
         let shared = Shared {
@@ -156,13 +161,14 @@ impl Network {
         Self { shared: Rc::new(shared) }
     }
 
-    /// Adds a host that runs a service: `program` is called when the run starts and after each crash. If its future ends, the tasks that it
-    /// has spawned go on; if it ends with an error or a panic, so does the run. So it does by a [panic](Self#panics-of-programs) of a task
-    /// that the program does not take.
+    /// Adds a host that runs a service: `program` is called when the run starts and after each
+    /// crash. If its future ends, the tasks that it has spawned go on; if it ends with an error or
+    /// a panic, so does the run. So it does by a [panic](Self#panics-of-programs) of a task that
+    /// the program does not take.
     ///
     /// # Errors
-    /// If there is such a host already; the name is empty, an address, or `localhost`, which each host is for itself; there are 254 hosts;
-    /// or the network has run.
+    /// If there is such a host already; the name is empty, an address, or `localhost`, which each
+    /// host is for itself; there are 254 hosts; or the network has run.
     #[track_caller]
     pub fn host<F, E>(
         &self,
@@ -177,10 +183,11 @@ impl Network {
         self.add(name, Program::Service(Box::new(start)))
     }
 
-    /// Adds a client: a program of the test, which runs once. The run ends when all clients have ended, or one with an error or a panic.
+    /// Adds a client: a program of the test, which runs once. The run ends when all clients have
+    /// ended, or one with an error or a panic.
     ///
     /// # Errors
-    /// As [`host`](Self::host).
+    /// The errors of [`host`](Self::host).
     #[track_caller]
     pub fn client<E>(
         &self,
@@ -227,7 +234,8 @@ impl Network {
         &self.shared.sim
     }
 
-    /// The virtual time of the simulated kernel, from its beginning. That is the beginning of the run, unless the kernel was used before.
+    /// The virtual time of the simulated kernel, from its beginning. That is the beginning of the
+    /// run, unless the kernel was used before.
     pub fn elapsed(&self) -> Duration {
         self.shared.sim.now()
     }
@@ -240,8 +248,9 @@ impl Network {
         self.shared.names.find(name)
     }
 
-    /// Separates two hosts until they are [repaired](Self::repair): nothing arrives, in both directions. Connections between them stall
-    /// without an error; new ones time out. A connection that one end closes meanwhile is half-open at the other.
+    /// Separates two hosts until they are [repaired](Self::repair): nothing arrives, in both
+    /// directions. Connections between them stall without an error; new ones time out. A connection
+    /// that one end closes meanwhile is half-open at the other.
     ///
     /// # Errors
     /// If a name is unknown.
@@ -249,8 +258,8 @@ impl Network {
         self.ask_of_pair(a, b, Change::Partition)
     }
 
-    /// Ends a [partition](Self::partition). Data sent over connections meanwhile arrives, in order. A [disturbance](Self::disturb) that
-    /// separates the same hosts goes on.
+    /// Ends a [partition](Self::partition). Data sent over connections meanwhile arrives, in order.
+    /// A [disturbance](Self::disturb) that separates the same hosts goes on.
     ///
     /// # Errors
     /// If a name is unknown.
@@ -258,7 +267,8 @@ impl Network {
         self.ask_of_pair(a, b, Change::Repair)
     }
 
-    /// Resets all connections between two hosts: both ends get an error, and bytes in flight are lost.
+    /// Resets all connections between two hosts: both ends get an error, and bytes in flight are
+    /// lost.
     ///
     /// # Errors
     /// If a name is unknown.
@@ -266,8 +276,9 @@ impl Network {
         self.ask_of_pair(a, b, Change::Reset)
     }
 
-    /// Gives the way between two hosts a link of its own: latency, jitter, bandwidth, loss of datagrams. `None` is the network's again.
-    /// A peer on a link of a few bytes a second is a slow one. [Disturbances](Self::disturb) are added to the link.
+    /// Gives the way between two hosts a link of its own: latency, jitter, bandwidth, loss of
+    /// datagrams. `None` is the network's again. A peer on a link of a few bytes a second is a slow
+    /// one. [Disturbances](Self::disturb) are added to the link.
     ///
     /// # Errors
     /// If a name is unknown.
@@ -276,13 +287,15 @@ impl Network {
         self.ask_of_pair(a, b, |a, b| Change::Link(a, b, link))
     }
 
-    /// A host loses its power: its program and all its tasks are dropped, what it sends in their destructors leads nowhere, and its peers
-    /// are not notified. Their connections are half-open: what they send gets no answer, and once the host is [back](Self::bounce) a reset.
-    /// Data in flight to and from the host is lost, datagrams too. File operations that wait for the device have no effect.
+    /// A host loses its power: its program and all its tasks are dropped, what it sends in their
+    /// destructors leads nowhere, and its peers are not notified. Their connections are half-open:
+    /// what they send gets no answer, and once the host is [back](Self::bounce) a reset. Data in
+    /// flight to and from the host is lost, datagrams too. File operations that wait for the device
+    /// have no effect.
     ///
-    /// **The disk keeps what was written and not synced**, since all hosts share it: to the files a crash is the end of the process only.
-    /// For a loss of power end the run, and start another on the disk [after a power cut](super::Disk::after_power_cut), which
-    /// [`Sim::disk`] has.
+    /// **The disk keeps what was written and not synced**, since all hosts share it: to the files a
+    /// crash is the end of the process only. For a loss of power end the run, and start another on
+    /// the disk [after a power cut](super::Disk::after_power_cut), which [`Sim::disk`] has.
     ///
     /// # Errors
     /// If the name is unknown, or that of a client.
@@ -302,10 +315,13 @@ impl Network {
         Ok(())
     }
 
-    /// Sends a signal to the program of a host, as to a process: it gets it if it catches it ([`signals`](crate::signal::signals),
-    /// [`until_terminated`](crate::signal::until_terminated)). If it does not, and never did, it ends as a process would, and its connections
-    /// are closed, until the host is [started again](Self::bounce); SIGCHLD, SIGCONT, SIGURG and SIGWINCH do nothing then. A host that is
-    /// down gets none. As after any end of a program, tasks that one has left when it returned go on.
+    /// Sends a signal to the program of a host, as to a process: it gets it if it catches it
+    /// ([`signals`](crate::signal::signals),
+    /// [`until_terminated`](crate::signal::until_terminated)). If it does not, and never did, it
+    /// ends as a process would, and its connections are closed, until the host is [started
+    /// again](Self::bounce); SIGCHLD, SIGCONT, SIGURG and SIGWINCH do nothing then. A host that is
+    /// down gets none. As after any end of a program, tasks that one has left when it returned go
+    /// on.
     ///
     /// ```
     /// use annulus::net::{TcpListener, TcpStream};
@@ -342,19 +358,22 @@ impl Network {
         Ok(())
     }
 
-    /// Disturbs the network from now on, at random times of which each seed has its own, until [`calm`](Self::calm). With
-    /// `ANNULUS_SIM_SEED` set, as for a replay, each disturbance is printed. Earlier ones end, as by `calm`.
+    /// Disturbs the network from now on, at random times of which each seed has its own, until
+    /// [`calm`](Self::calm). With `ANNULUS_SIM_SEED` set, as for a replay, each disturbance is
+    /// printed. Earlier ones end, as by `calm`.
     pub fn disturb(&self, disturbances: Disturbances) {
         self.ask(Change::Disturb(disturbances));
     }
 
-    /// Ends all disturbances: hosts that they have crashed start again, and partitions and links are as programs have set them. Changes that
-    /// a program has asked for by [`partition`](Self::partition), [`link`](Self::link) or [`crash`](Self::crash) remain.
+    /// Ends all disturbances: hosts that they have crashed start again, and partitions and links
+    /// are as programs have set them. Changes that a program has asked for by
+    /// [`partition`](Self::partition), [`link`](Self::link) or [`crash`](Self::crash) remain.
     pub fn calm(&self) {
         self.ask(Change::Calm);
     }
 
-    /// How long the run may take in virtual time before it is an error: an hour by default, from its beginning.
+    /// How long the run may take in virtual time before it is an error: an hour by default, from
+    /// its beginning.
     pub fn time_limit(&self, limit: Duration) {
         self.shared.time_limit.set(limit);
     }

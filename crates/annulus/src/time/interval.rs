@@ -50,11 +50,13 @@ pub enum MissedTicks {
     /// At once, until all missed ticks were delivered.
     #[default]
     Burst,
-    /// A period after the late tick; the later ones are delayed as much. A tick that is late by less than a period has missed none.
+    /// A period after the late tick; the later ones are delayed as much. A tick that is late by
+    /// less than a period has missed none.
     Delay,
 }
 
-/// A source of ticks. Missed ticks are made up for at once, unless [`missed_ticks`](Self::missed_ticks) says otherwise.
+/// A source of ticks. Missed ticks are made up for at once, unless
+/// [`missed_ticks`](Self::missed_ticks) says otherwise.
 ///
 /// ```
 /// # annulus::run(async {
@@ -82,12 +84,13 @@ impl Interval {
         self
     }
 
-    /// Waits for the next tick, and returns when it was due. Cancel-safe: dropping it loses no tick.
+    /// Waits for the next tick, and returns when it was due. Cancel-safe: dropping it loses no
+    /// tick.
     pub async fn tick(&mut self) -> Instant {
         poll_fn(|cx| self.poll_tick(cx)).await
     }
 
-    /// As [`tick`](Self::tick), by polling.
+    /// Polls like [`tick`](Self::tick).
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
         ready!(Pin::new(&mut self.sleep).poll(cx));
         let due = self.sleep.deadline();

@@ -57,7 +57,8 @@ pub struct UnixMessage {
     pub descriptors: Vec<OwnedFd>,
     /// The length of the payload as sent: more than `bytes` has if it was cut.
     pub whole_len: usize,
-    /// Further descriptors were sent with it, and lost: the process has no number left for them (`RLIMIT_NOFILE`).
+    /// Further descriptors were sent with it, and lost: the process has no number left for them
+    /// (`RLIMIT_NOFILE`).
     pub lost_descriptors: bool,
 }
 
@@ -77,14 +78,16 @@ impl UnixMessage {
         })
     }
 
-    /// Whether a part of the message is missing: its end, since it was longer than its buffer, or descriptors.
+    /// Whether a part of the message is missing: its end, since it was longer than its buffer, or
+    /// descriptors.
     pub fn is_truncated(&self) -> bool {
         self.whole_len > self.bytes.len() || self.lost_descriptors
     }
 }
 
-/// A Unix datagram socket. It works as [`UdpSocket`](crate::net::UdpSocket) does, but no datagram is lost and all keep their
-/// order: if a receiver is slow, sends wait. When the socket is dropped, its path is removed.
+/// A Unix datagram socket. It works as [`UdpSocket`](crate::net::UdpSocket) does, but no datagram
+/// is lost and all keep their order: if a receiver is slow, sends wait. When the socket is dropped,
+/// its path is removed.
 ///
 /// ```
 /// use annulus::net::UnixDatagram;
@@ -107,25 +110,28 @@ pub struct UnixDatagram {
 }
 
 impl UnixDatagram {
-    /// Opens a socket at a path with default [`UnixOptions`]. A path left by a process that has ended is taken over.
+    /// Opens a socket at a path with default [`UnixOptions`]. A path left by a process that has
+    /// ended is taken over.
     ///
     /// # Errors
-    /// `AddrInUse` if another socket receives there, or the path is no socket, after a tenth of a second, as of a
-    /// [`TcpListener`](crate::net::ListenOptions::bind). `InvalidInput` for more than 107 bytes.
-    /// `NotFound`, `PermissionDenied`, …, naming the path. Outside a runtime.
+    /// `AddrInUse` if another socket receives there, or the path is no socket, after a tenth of a
+    /// second, as of a [`TcpListener`](crate::net::ListenOptions::bind). `InvalidInput` for more
+    /// than 107 bytes. `NotFound`, `PermissionDenied`, …, naming the path. Outside a runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         UnixOptions::new().bind(path)
     }
 
-    /// Opens a socket at an address, which may be an abstract name. At an unnamed address it can only send.
+    /// Opens a socket at an address, which may be an abstract name. At an unnamed address it can
+    /// only send.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind).
+    /// The errors of [`bind`](Self::bind).
     pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
         UnixOptions::new().bind_addr(address)
     }
 
-    /// Opens a socket without an address, which sends, and receives from the peer that it is connected to.
+    /// Opens a socket without an address, which sends, and receives from the peer that it is
+    /// connected to.
     ///
     /// # Errors
     /// Out of descriptors, or outside a runtime.
@@ -145,7 +151,8 @@ impl UnixDatagram {
         &self.handle
     }
 
-    /// Takes over a socket from elsewhere, which may have a peer. Its path stays when it is dropped.
+    /// Takes over a socket from elsewhere, which may have a peer. Its path stays when it is
+    /// dropped.
     pub(in super::super) fn adopt(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
         let has_peer = socket.with_fd(|kernel, fd| kernel.peer_address(fd)).is_ok();
         let handle = DatagramHandle::new(core, socket, Format::UNIX, Settings::default())?;
@@ -174,7 +181,7 @@ impl UnixDatagram {
     /// Sets the peer, which may have an abstract name.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// The errors of [`connect`](Self::connect).
     pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
         self.connect_at(&of_std(address)?)
     }
@@ -185,11 +192,12 @@ impl UnixDatagram {
         self.set_connected()
     }
 
-    /// The next datagram and its sender's address. Cancel-safe. Descriptors that were sent with it are closed.
+    /// The next datagram and its sender's address. Cancel-safe. Descriptors that were sent with it
+    /// are closed.
     ///
     /// # Errors
-    /// `InvalidData` for a datagram larger than [`max_datagram`](UnixOptions::max_datagram): its bytes are lost, but not the
-    /// next datagram.
+    /// `InvalidData` for a datagram larger than [`max_datagram`](UnixOptions::max_datagram): its
+    /// bytes are lost, but not the next datagram.
     #[inline]
     pub async fn recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
         let message = self.handle.recv(|handle, wait, cx| handle.poll_recv(true, wait, cx)).await?;
@@ -201,7 +209,7 @@ impl UnixDatagram {
     /// As [`recv_from`](Self::recv_from), without the address.
     ///
     /// # Errors
-    /// As [`recv_from`](Self::recv_from).
+    /// The errors of [`recv_from`](Self::recv_from).
     #[inline]
     pub async fn recv(&self) -> io::Result<Lease> {
         self.recv_from().await.map(|(bytes, _)| bytes)
@@ -210,26 +218,28 @@ impl UnixDatagram {
     /// The next datagram, with its credentials and descriptors. Cancel-safe.
     ///
     /// # Errors
-    /// As [`recv_from`](Self::recv_from), but a cut datagram is no error: see [`UnixMessage::is_truncated`].
+    /// As [`recv_from`](Self::recv_from), but a cut datagram is no error: see
+    /// [`UnixMessage::is_truncated`].
     pub async fn recv_message(&self) -> io::Result<UnixMessage> {
         UnixMessage::new(
             self.handle.recv(|handle, wait, cx| handle.poll_recv(false, wait, cx)).await?,
         )
     }
 
-    /// As [`recv_message`](Self::recv_message), by polling. Every task that polled is woken.
+    /// Polls like [`recv_message`](Self::recv_message). Every task that polled is woken.
     ///
     /// # Errors
-    /// As [`recv_message`](Self::recv_message).
+    /// The errors of [`recv_message`](Self::recv_message).
     pub fn poll_recv_message(&self, cx: &mut Context<'_>) -> Poll<io::Result<UnixMessage>> {
         self.handle.poll_recv(false, Wait::Polling, cx)?.map(UnixMessage::new)
     }
 
-    /// Sends a datagram to a path. Ready once it is queued within the runtime's [send bound](crate::Builder::send_bound); dropped
-    /// before, it has sent nothing.
+    /// Sends a datagram to a path. Ready once it is queued within the runtime's [send
+    /// bound](crate::Builder::send_bound); dropped before, it has sent nothing.
     ///
     /// # Errors
-    /// The error of an earlier datagram to the same path: `NotFound`, `ConnectionRefused`, …. This datagram is then not sent.
+    /// The error of an earlier datagram to the same path: `NotFound`, `ConnectionRefused`, …. This
+    /// datagram is then not sent.
     pub async fn send_to(&self, chunk: impl IntoChunk, path: impl AsRef<Path>) -> io::Result<()> {
         self.handle.send(chunk.into(), SendMeta::to(of_path(path.as_ref())?)).await
     }
@@ -237,7 +247,7 @@ impl UnixDatagram {
     /// Sends a datagram to an address, which may be an abstract name.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to).
+    /// The errors of [`send_to`](Self::send_to).
     pub async fn send_to_addr(&self, chunk: impl IntoChunk, to: &SocketAddr) -> io::Result<()> {
         self.handle.send(chunk.into(), SendMeta::to(of_std(to)?)).await
     }
@@ -245,17 +255,19 @@ impl UnixDatagram {
     /// Sends a datagram to the peer of a connected socket.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to).
+    /// The errors of [`send_to`](Self::send_to).
     #[inline]
     pub fn send(&self, chunk: impl IntoChunk) -> SendDatagram<'_> {
         self.handle.send(chunk.into(), SendMeta::default())
     }
 
-    /// Sends a datagram with descriptors to the peer of a connected socket. They stay open here until it has left.
-    /// Dropped before it is ready, it has sent nothing, and the descriptors are closed.
+    /// Sends a datagram with descriptors to the peer of a connected socket. They stay open here
+    /// until it has left. Dropped before it is ready, it has sent nothing, and the descriptors are
+    /// closed.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to); `InvalidInput` for more than 253 descriptors; `Unsupported` under a simulated kernel.
+    /// As [`send_to`](Self::send_to); `InvalidInput` for more than 253 descriptors; `Unsupported`
+    /// under a simulated kernel.
     pub async fn send_with_descriptors(
         &self,
         chunk: impl IntoChunk,
@@ -269,16 +281,16 @@ impl UnixDatagram {
     /// Waits until the kernel has taken every datagram or refused it. Cancel-safe.
     ///
     /// # Errors
-    /// Why a datagram was not sent, with its length and path and the number of other datagrams that were not sent. Each failure
-    /// is reported once; the remaining datagrams were sent.
+    /// Why a datagram was not sent, with its length and path and the number of other datagrams that
+    /// were not sent. Each failure is reported once; the remaining datagrams were sent.
     pub async fn drain(&self) -> io::Result<()> {
         self.handle.drain().await
     }
 
-    /// As [`drain`](Self::drain), by polling. Every task that polled is woken.
+    /// Polls like [`drain`](Self::drain). Every task that polled is woken.
     ///
     /// # Errors
-    /// As [`drain`](Self::drain).
+    /// The errors of [`drain`](Self::drain).
     pub fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.handle.poll_drain(Wait::Polling, cx)
     }

@@ -15,7 +15,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// A listening Unix socket. Dropping it removes its path, stops listening, and closes connections that `accept` has not returned.
+/// A listening Unix socket. Dropping it removes its path, stops listening, and closes connections
+/// that `accept` has not returned.
 ///
 /// Most peers have no name: see [`UnixStream::peer_cred`].
 ///
@@ -42,13 +43,14 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// Listens on a path with default [`UnixOptions`]. A path that a dead server left is replaced. One that begins with a zero byte, as
-    /// `"\0name"`, is an abstract name.
+    /// Listens on a path with default [`UnixOptions`]. A path that a dead server left is replaced.
+    /// One that begins with a zero byte, as `"\0name"`, is an abstract name.
     ///
     /// # Errors
-    /// `AddrInUse` if another server listens or starts there, or if the path is no socket, after a tenth of a second, as of a
-    /// [`TcpListener`](crate::net::ListenOptions::bind); `InvalidInput` for more than 107 bytes;
-    /// `NotFound`, `PermissionDenied`, …, naming the path; or outside a runtime.
+    /// `AddrInUse` if another server listens or starts there, or if the path is no socket, after a
+    /// tenth of a second, as of a [`TcpListener`](crate::net::ListenOptions::bind); `InvalidInput`
+    /// for more than 107 bytes; `NotFound`, `PermissionDenied`, …, naming the path; or outside a
+    /// runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         UnixOptions::new().listen(path)
     }
@@ -56,7 +58,7 @@ impl UnixListener {
     /// Listens on an address, which may be an abstract name.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind).
+    /// The errors of [`bind`](Self::bind).
     pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
         UnixOptions::new().listen_addr(address)
     }

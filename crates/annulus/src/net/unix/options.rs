@@ -31,7 +31,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Waits of a connect between its attempts while the listener's backlog is full; each is twice the one before, up to the last.
+/// Waits of a connect between its attempts while the listener's backlog is full; each is twice the
+/// one before, up to the last.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
 const LAST_RETRY: Duration = Duration::from_millis(50);
 
@@ -70,15 +71,17 @@ impl UnixOptions {
 
     shared!(listen);
 
-    /// Descriptors may be sent with bytes and datagrams (`SCM_RIGHTS`). Off by default: then the kernel closes descriptors that a
-    /// peer sends, before they count against this process's limit. A stream that passes descriptors receives one message at a time
-    /// into heap memory, so that it knows which bytes they came with.
+    /// Descriptors may be sent with bytes and datagrams (`SCM_RIGHTS`). Off by default: then the
+    /// kernel closes descriptors that a peer sends, before they count against this process's limit.
+    /// A stream that passes descriptors receives one message at a time into heap memory, so that it
+    /// knows which bytes they came with.
     pub fn descriptors(mut self, on: bool) -> Self {
         self.descriptors = on;
         self
     }
 
-    /// Received datagrams carry their sender's credentials (`SO_PASSCRED`). For streams, see [`UnixStream::peer_cred`].
+    /// Received datagrams carry their sender's credentials (`SO_PASSCRED`). For streams, see
+    /// [`UnixStream::peer_cred`].
     pub fn credentials(mut self, on: bool) -> Self {
         self.credentials = on;
         self
@@ -86,20 +89,23 @@ impl UnixOptions {
 
     options!(setters: buffer);
 
-    /// Several datagrams may be in flight at once, and so may arrive in another order. Off by default: one leaves a turn.
+    /// Several datagrams may be in flight at once, and so may arrive in another order. Off by
+    /// default: one leaves a turn.
     ///
-    /// Then a peer that does not read does not delay sends to others, unless the socket is connected to it. If more is queued than
-    /// the runtime's [send bound](crate::Builder::send_bound), the datagrams that have waited longest for room are dropped, and the
-    /// next send to the same peer fails with `WouldBlock`. The kernel counts unread datagrams against
-    /// [`send_buffer`](Self::send_buffer): make that large enough for what such peers hold (`net.unix.max_dgram_qlen` datagrams
-    /// each).
+    /// Then a peer that does not read does not delay sends to others, unless the socket is
+    /// connected to it. If more is queued than the runtime's [send
+    /// bound](crate::Builder::send_bound), the datagrams that have waited longest for room are
+    /// dropped, and the next send to the same peer fails with `WouldBlock`. The kernel counts
+    /// unread datagrams against [`send_buffer`](Self::send_buffer): make that large enough for what
+    /// such peers hold (`net.unix.max_dgram_qlen` datagrams each).
     pub fn unordered(mut self, on: bool) -> Self {
         self.datagram.unordered = on;
         self
     }
 
-    /// The largest datagram that is received whole: about 66 KiB by default, at most 64 MiB; more is refused when the socket is
-    /// opened. Above the default, each receive allocates this much heap memory.
+    /// The largest datagram that is received whole: about 66 KiB by default, at most 64 MiB; more
+    /// is refused when the socket is opened. Above the default, each receive allocates this much
+    /// heap memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.datagram.max_datagram = Some(bytes);
         self
@@ -108,7 +114,7 @@ impl UnixOptions {
     /// Listens on a path; see [`UnixListener::bind`].
     ///
     /// # Errors
-    /// As [`UnixListener::bind`].
+    /// The errors of [`UnixListener::bind`].
     pub fn listen(&self, path: impl AsRef<Path>) -> io::Result<UnixListener> {
         self.listen_at(of_path(path.as_ref())?)
     }
@@ -116,7 +122,7 @@ impl UnixOptions {
     /// Listens on an address, which may be an abstract name.
     ///
     /// # Errors
-    /// As [`UnixListener::bind`].
+    /// The errors of [`UnixListener::bind`].
     pub fn listen_addr(&self, address: &SocketAddr) -> io::Result<UnixListener> {
         self.listen_at(of_std(address)?)
     }
@@ -136,7 +142,7 @@ impl UnixOptions {
     /// Connects to a path; see [`UnixStream::connect`].
     ///
     /// # Errors
-    /// As [`UnixStream::connect`].
+    /// The errors of [`UnixStream::connect`].
     pub async fn connect(&self, path: impl AsRef<Path>) -> io::Result<UnixStream> {
         self.connect_at(of_path(path.as_ref())?).await
     }
@@ -144,7 +150,7 @@ impl UnixOptions {
     /// Connects to an address, which may be an abstract name.
     ///
     /// # Errors
-    /// As [`UnixStream::connect`].
+    /// The errors of [`UnixStream::connect`].
     pub async fn connect_addr(&self, address: &SocketAddr) -> io::Result<UnixStream> {
         self.connect_at(of_std(address)?).await
     }
@@ -159,7 +165,8 @@ impl UnixOptions {
             None => false,
         };
         let mut pause = FIRST_RETRY;
-        // A Unix connect ends at once, unless the backlog is full. No event says when it has room: retry by timer.
+        // A Unix connect ends at once, unless the backlog is full. No event says when it has room:
+        // retry by timer.
         while let Err(error) = connect_once(&core, &socket, &address, may_hang).await {
             if error.kind() != io::ErrorKind::WouldBlock {
                 return Err(failed(error, Operation::Connect, address));
@@ -183,15 +190,16 @@ impl UnixOptions {
     /// A datagram socket at a path; see [`UnixDatagram::bind`].
     ///
     /// # Errors
-    /// As [`UnixDatagram::bind`].
+    /// The errors of [`UnixDatagram::bind`].
     pub fn bind(&self, path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
         self.bind_at(of_path(path.as_ref())?)
     }
 
-    /// A datagram socket at an address, which may be an abstract name; without a name, it can only send.
+    /// A datagram socket at an address, which may be an abstract name; without a name, it can only
+    /// send.
     ///
     /// # Errors
-    /// As [`UnixDatagram::bind`].
+    /// The errors of [`UnixDatagram::bind`].
     pub fn bind_addr(&self, address: &SocketAddr) -> io::Result<UnixDatagram> {
         if address.is_unnamed() { self.unbound() } else { self.bind_at(of_std(address)?) }
     }
@@ -199,7 +207,7 @@ impl UnixOptions {
     /// A datagram socket without an address; see [`UnixDatagram::unbound`].
     ///
     /// # Errors
-    /// As [`UnixDatagram::unbound`].
+    /// The errors of [`UnixDatagram::unbound`].
     pub fn unbound(&self) -> io::Result<UnixDatagram> {
         let core = current::get()?;
         let socket = self.socket(&core, SocketType::Datagram)?;

@@ -56,7 +56,7 @@ impl UnixStream {
     /// Connects to an address, which may be an abstract name.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// The errors of [`connect`](Self::connect).
     pub async fn connect_addr(address: &SocketAddr) -> io::Result<Self> {
         UnixOptions::new().connect_addr(address).await
     }
@@ -78,23 +78,26 @@ impl UnixStream {
     shared!(stream);
     shared!(parts std::os::unix::net::UnixStream);
 
-    /// The next bytes, and the descriptors that came with them; those of all bytes that [`peek`](Self::peek) or
-    /// [`recv_exact`](Self::recv_exact) gathered come with the first. Cancel-safe.
+    /// The next bytes, and the descriptors that came with them; those of all bytes that
+    /// [`peek`](Self::peek) or [`recv_exact`](Self::recv_exact) gathered come with the first.
+    /// Cancel-safe.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv); `Unsupported` if the stream was made without [`descriptors`](UnixOptions::descriptors); `QuotaExceeded` if
-    /// descriptors that came with the next bytes are lost, since the process may open no more: the next call has those bytes, and the
-    /// descriptors that are left.
+    /// As [`recv`](Self::recv); `Unsupported` if the stream was made without
+    /// [`descriptors`](UnixOptions::descriptors); `QuotaExceeded` if descriptors that came with the
+    /// next bytes are lost, since the process may open no more: the next call has those bytes, and
+    /// the descriptors that are left.
     pub async fn recv_with_descriptors(&mut self) -> io::Result<Option<(Lease, Vec<OwnedFd>)>> {
         self.check_passing()?;
         poll_fn(|cx| self.unread.poll_message(&self.handle, cx)).await
     }
 
-    /// Sends all of a chunk, and descriptors with its first byte. They stay open here until they have left.
+    /// Sends all of a chunk, and descriptors with its first byte. They stay open here until they
+    /// have left.
     ///
     /// # Errors
-    /// As [`send`](Self::send); `InvalidInput` for an empty chunk or more than 253 descriptors; `Unsupported` if the stream was made
-    /// without [`descriptors`](UnixOptions::descriptors).
+    /// As [`send`](Self::send); `InvalidInput` for an empty chunk or more than 253 descriptors;
+    /// `Unsupported` if the stream was made without [`descriptors`](UnixOptions::descriptors).
     pub async fn send_with_descriptors(
         &mut self,
         chunk: impl IntoChunk,
@@ -117,11 +120,12 @@ impl UnixStream {
         self.handle.with_fd(|kernel, fd| kernel.peer_credentials(fd))
     }
 
-    /// A descriptor of that process (`SO_PEERPIDFD`, 6.5): unlike its number, it names no other process once that has ended.
+    /// A descriptor of that process (`SO_PEERPIDFD`, 6.5): unlike its number, it names no other
+    /// process once that has ended.
     ///
     /// # Errors
-    /// `Unsupported` under a simulated kernel; an error of the system on older kernels, or if the process was waited for; after the
-    /// runtime's end.
+    /// `Unsupported` under a simulated kernel; an error of the system on older kernels, or if the
+    /// process was waited for; after the runtime's end.
     pub fn peer_pidfd(&self) -> io::Result<OwnedFd> {
         let process = self.handle.with_fd(|kernel, fd| kernel.peer_process(fd))?;
         // SAFETY: the kernel has made it for this call. A simulated kernel has no such call.
