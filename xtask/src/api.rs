@@ -15,14 +15,14 @@ use crate::step::{Outcome, Step, root, target};
 /// The libraries that programs use. The others are parts of annulus.
 const LIBRARIES: [&str; 4] = ["annulus", "annulus-ring", "annulus-tokio", "annulus-load"];
 /// How many differing lines are shown.
-const SHOWN: usize = 20;
+const MAX_DIFFERENCES: usize = 20;
 
 /// Compares the API of every library with its list, or writes the lists anew.
 pub(crate) fn run(write: bool) -> Outcome {
     let rustdoc = rustdoc()?;
     let mut changed = Vec::new();
     for library in LIBRARIES {
-        let (list, items) = (list_of(library), items(library, &rustdoc)?);
+        let (list, items) = (list_path(library), items(library, &rustdoc)?);
         match write {
             true => {
                 fs::write(&list, items.iter().map(|item| format!("{item}\n")).collect::<String>())?
@@ -36,7 +36,7 @@ pub(crate) fn run(write: bool) -> Outcome {
 }
 
 /// The file that lists a library's API.
-fn list_of(library: &str) -> PathBuf {
+fn list_path(library: &str) -> PathBuf {
     root().join("docs").join("api").join(format!("{library}.txt"))
 }
 
@@ -76,9 +76,9 @@ fn difference(library: &str, listed: &str, items: &BTreeSet<String>) -> Vec<Stri
         .symmetric_difference(items)
         .map(|line| format!("{library}: {} {line}", if items.contains(line) { '+' } else { '-' }))
         .collect();
-    let surplus = lines.len().saturating_sub(SHOWN);
+    let surplus = lines.len().saturating_sub(MAX_DIFFERENCES);
     if surplus > 0 {
-        lines.truncate(SHOWN);
+        lines.truncate(MAX_DIFFERENCES);
         lines.push(format!("{library}: ({surplus} more lines)"));
     }
     lines
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_new_and_what_is_missing_is_shown() {
+    fn difference_shows_new_and_missing_items() {
         let items = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         assert!(difference("a", "x\ny\n", &items(&["y", "x"])).is_empty());
         assert_eq!(difference("a", "x\ny\n", &items(&["y", "z"])), ["a: - x", "a: + z"]);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_the_standard_library_stand_without_modules() {
+    fn std_types_are_listed_without_modules() {
         for (line, listed) in [
             (
                 "pub fn a::b(core::option::Option<u32>) -> std::io::error::Result<()>",
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn every_library_has_a_list() {
         for library in LIBRARIES {
-            let list = fs::read_to_string(list_of(library)).unwrap();
+            let list = fs::read_to_string(list_path(library)).unwrap();
             assert!(list.contains("\npub fn "), "{library}");
         }
     }

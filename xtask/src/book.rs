@@ -15,7 +15,7 @@ use crate::verbs;
 pub(crate) use preprocess::run as preprocess;
 
 /// Rustdoc's pages of `annulus`, and the files that they load. The rest of rustdoc's directory belongs to other crates.
-const OF_RUSTDOC: [&str; 7] = [
+const RUSTDOC_PATHS: [&str; 7] = [
     "annulus/",
     "src/annulus/",
     "static.files/",
@@ -27,7 +27,7 @@ const OF_RUSTDOC: [&str; 7] = [
 
 /// Checks that the pages are complete, builds the book, and checks that it has no dead link.
 pub(crate) fn build() -> Outcome {
-    complete()?;
+    check_pages()?;
     if Step::new("mdbook", "--version").probe().is_none() {
         return Ok(vec!["book (no mdbook: `cargo install mdbook --locked`)".into()]);
     }
@@ -38,7 +38,7 @@ pub(crate) fn build() -> Outcome {
     // Pages link to these, and mdBook does not copy them.
     copy(&target().join("doc"), &book.join("api"), |path| {
         let is_shared = path.ends_with(".js") || path.ends_with(".html");
-        is_shared && !path.contains('/') || OF_RUSTDOC.iter().any(|part| path.starts_with(part))
+        is_shared && !path.contains('/') || RUSTDOC_PATHS.iter().any(|part| path.starts_with(part))
     })?;
     copy(&root().join("docs/results"), &book.join("results"), |path| path.ends_with(".md"))?;
     links::check(&book)?;
@@ -61,7 +61,7 @@ fn copy(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
 
 /// Fails for a page that the summary lacks, and for Rust that nothing compiles: `cargo test` compiles that of the guide and of
 /// `crates/annulus/README.md`, so it stands there, and elsewhere only as a copy. The reports of results have pages of their own.
-fn complete() -> Result<()> {
+fn check_pages() -> Result<()> {
     let (root, docs) = (root(), root().join("docs"));
     let mut pages = vec![("README.md".to_owned(), fs::read_to_string(root.join("README.md"))?)];
     for file in below(&docs, &|path| path.ends_with("docs/results"))? {

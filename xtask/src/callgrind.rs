@@ -80,13 +80,13 @@ calls=1 0
 ";
 
     #[test]
-    fn what_a_crate_and_its_callees_cost_is_left_out_once() {
+    fn cost_of_a_crate_and_its_callees_is_left_out_once() {
         assert_eq!(outside(DUMP, "sim::"), Some(1000 - 600 - 50));
         assert_eq!(outside(DUMP, "absent"), Some(1000));
     }
 
     #[test]
-    fn files_are_named_whose_own_lines_cost_enough() {
+    fn files_whose_own_lines_cost_enough_are_listed() {
         let dump = "fl=/a/crates/one/src/x.rs\nfn=one::x\n1 100\nfi=/a/crates/two/src/y.rs\n7 20\n\
              cfn=std::z\ncalls=1 0\n8 500\nfe=/a/crates/one/src/x.rs\n2 3\nfl=/a/crates/sim/src/w.rs\n9 900\n\
              fl=/rustc/library/z.rs\nfn=std::z\n4 500\nfl=/a/crates/one/src/x.rs\nfn=sim::w\n5 800\n";
@@ -96,7 +96,7 @@ calls=1 0
     }
 
     #[test]
-    fn a_dump_without_a_sum_is_none() {
+    fn dump_without_a_sum_is_rejected() {
         assert_eq!(outside("fn=a\n0 5\n", "sim"), None);
         assert_eq!(outside("summary: 5\nfn=a\ncfn=sim\ncalls=1\nrubbish\n", "sim"), None);
     }

@@ -53,7 +53,7 @@ mod tests {
     use crate::step::root;
 
     #[test]
-    fn no_example_is_called_as_one_of_the_other_workspace() {
+    fn example_names_of_both_workspaces_are_distinct() {
         let names = |package: &str| -> HashSet<String> {
             let examples = entries(&root().join(format!("crates/{package}/examples"))).unwrap();
             let programs = examples.iter().filter(|path| {

@@ -5,18 +5,18 @@ use std::io::{self, BufRead, Write};
 use std::sync::Mutex;
 
 /// Lines that are kept of one run; the output itself has all.
-const MOST_LINES: usize = 200;
+const MAX_REPORT_LINES: usize = 200;
 /// Most failed tests that are repeated: if more fail, it is not by chance.
-const MOST_REPEATED: usize = 5;
+const MAX_REPEATED_TESTS: usize = 5;
 
 /// Reports of tests that failed beside others and passed alone, in this process.
-static UNSTEADY: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static FLAKY_REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The tests of one run: which failed, with their reports, and which passed.
 #[derive(Debug, Default)]
 pub(crate) struct FailedTests {
     report: Vec<String>,
-    inside: bool,
+    in_report: bool,
     failed: Vec<String>,
     passed: Vec<String>,
     /// Failures by the harness' own count: names are lost if a test writes between them.
@@ -42,12 +42,12 @@ impl FailedTests {
 
     fn add(&mut self, line: &str) {
         self.count(line);
-        self.inside |= line == "failures:";
-        if !self.inside {
+        self.in_report |= line == "failures:";
+        if !self.in_report {
             return;
         }
         self.report.push(line.to_owned());
-        self.inside = !line.starts_with("test result: ");
+        self.in_report = !line.starts_with("test result: ");
     }
 
     fn count(&mut self, line: &str) {
@@ -70,7 +70,7 @@ impl FailedTests {
     pub(crate) fn repeatable(&self) -> &[String] {
         let named = self.failed.iter().all(|name| !name.contains(' '));
         let complete = self.unfinished == 0 && self.failed.len() == self.counted_failed;
-        let repeatable = complete && named && self.failed.len() <= MOST_REPEATED;
+        let repeatable = complete && named && self.failed.len() <= MAX_REPEATED_TESTS;
         if repeatable { &self.failed } else { &[] }
     }
 
@@ -82,18 +82,18 @@ impl FailedTests {
     }
 
     /// No test passed: a filter that matches none succeeds.
-    pub(crate) fn are_none(&self) -> bool {
+    pub(crate) fn none_passed(&self) -> bool {
         self.counted_passed == 0
     }
 
     /// Keeps the report of tests that passed alone, for the end of the run.
-    pub(crate) fn keep_as_unsteady(&self) {
-        UNSTEADY.lock().expect("no thread panics with it").push(self.report());
+    pub(crate) fn keep_as_flaky(&self) {
+        FLAKY_REPORTS.lock().expect("no thread panics with it").push(self.report());
     }
 
     /// All of them, and how many lines were left out; empty if no test failed.
     pub(crate) fn report(&self) -> String {
-        let omitted = self.report.len().saturating_sub(MOST_LINES);
+        let omitted = self.report.len().saturating_sub(MAX_REPORT_LINES);
         let mut text = self.report[..self.report.len() - omitted].join("\n");
         if omitted > 0 {
             text += &format!("\n({omitted} more lines are in the output of the tests)");
@@ -110,8 +110,8 @@ fn counted(result: &str, end: &str) -> usize {
 }
 
 /// The report on tests that failed beside others and passed alone; empty if there were none.
-pub(crate) fn unsteady() -> String {
-    let reports = UNSTEADY.lock().expect("no thread panics with it").join("\n");
+pub(crate) fn flaky_report() -> String {
+    let reports = FLAKY_REPORTS.lock().expect("no thread panics with it").join("\n");
     if reports.is_empty() {
         return reports;
     }
@@ -126,7 +126,7 @@ mod tests {
         failures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed; finished in 0s\n\nrunning 1 test\ntest c ... ok\n\ntest result: ok. 1 passed; 0 failed; finished in 0s\n";
 
     #[test]
-    fn failures_are_kept_and_all_is_copied() {
+    fn failures_are_kept_and_the_whole_output_is_copied() {
         let mut copy = Vec::new();
         let failed = FailedTests::read(OUTPUT.as_bytes(), &mut copy).unwrap();
         assert_eq!(copy, OUTPUT.as_bytes());
@@ -140,23 +140,23 @@ mod tests {
     }
 
     #[test]
-    fn a_long_report_is_cut_and_says_so() {
-        let long = format!("failures:\n{}", "a line\n".repeat(MOST_LINES + 9));
+    fn long_report_is_truncated_and_says_so() {
+        let long = format!("failures:\n{}", "a line\n".repeat(MAX_REPORT_LINES + 9));
         let report = FailedTests::read(long.as_bytes(), io::sink()).unwrap().report();
         assert!(report.ends_with("(10 more lines are in the output of the tests)"), "{report}");
     }
 
     #[test]
-    fn tests_that_pass_leave_nothing() {
+    fn passing_tests_have_no_report() {
         let passed = "test a ... ok\ntest result: ok. 1 passed; 0 failed; finished in 0s\n";
         assert_eq!(FailedTests::read(passed.as_bytes(), io::sink()).unwrap().report(), "");
     }
 
     #[test]
-    fn a_filter_that_matches_nothing_has_run_nothing() {
+    fn filter_that_matches_nothing_has_no_passed_test() {
         let filtered = "running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 2773 filtered out\n";
-        assert!(read(filtered).are_none());
-        assert!(!read(&format!("{filtered}{OUTPUT}")).are_none());
+        assert!(read(filtered).none_passed());
+        assert!(!read(&format!("{filtered}{OUTPUT}")).none_passed());
         assert_eq!(read(OUTPUT).counted_passed, 2);
     }
 
@@ -165,16 +165,16 @@ mod tests {
     }
 
     #[test]
-    fn a_few_failed_tests_are_repeated_and_must_run_and_pass() {
+    fn few_failed_tests_are_repeated_and_must_run_and_pass() {
         let failed = read(OUTPUT);
         assert_eq!(failed.repeatable(), ["b"]);
         let alone =
             read("running 1 test\ntest b ... ok\n\ntest result: ok. 1 passed; finished in 0s\n");
         assert!(alone.have_passed(failed.repeatable()));
         assert!(!failed.have_passed(failed.repeatable()));
-        assert_eq!(unsteady(), "");
-        failed.keep_as_unsteady();
-        assert!(unsteady().contains("passed alone: mend them\nfailures:\n"));
+        assert_eq!(flaky_report(), "");
+        failed.keep_as_flaky();
+        assert!(flaky_report().contains("passed alone: mend them\nfailures:\n"));
         assert!(
             !read("running 0 tests\n\ntest result: ok. 0 passed; finished in 0s\n")
                 .have_passed(failed.repeatable())
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_by_chance_or_has_no_name_is_not_repeated() {
+    fn many_incomplete_or_unnamed_failures_are_not_repeated() {
         let result =
             |failed| format!("test result: FAILED. 0 passed; {failed} failed; finished in 0s\n");
         let output = |names: &[&str], failed| {
@@ -191,7 +191,9 @@ mod tests {
             read(&format!("running 9 tests\n{lines}{}", result(failed)))
         };
         assert_eq!(output(&["a", "b"], 2).repeatable(), ["a", "b"]);
-        assert!(output(&["a"; MOST_REPEATED + 1], MOST_REPEATED + 1).repeatable().is_empty());
+        assert!(
+            output(&["a"; MAX_REPEATED_TESTS + 1], MAX_REPEATED_TESTS + 1).repeatable().is_empty()
+        );
         assert!(output(&["a"], 2).repeatable().is_empty(), "a name was lost");
         let killed = format!("{OUTPUT}running 3 tests\ntest d ... ok\n");
         assert!(read(&killed).repeatable().is_empty());

@@ -14,15 +14,15 @@ use crate::sanitizers::{TARGET, has_nightly};
 use crate::step::{Outcome, Step, root};
 
 /// How long one input may take before it counts as a hang.
-const HANG: u32 = 10;
+const HANG_SECONDS: u32 = 10;
 /// Most memory of a target, in MB.
-const MEMORY: u32 = 1024;
+const MAX_MEMORY_MB: u32 = 1024;
 /// Coverage of every edge and comparison, and the sanitizer.
-const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+const FUZZ_RUSTFLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address";
 /// How much of a failed target's output is shown.
-const SHOWN: usize = 40;
+const MAX_OUTPUT_LINES: usize = 40;
 
 /// Runs the named targets, or all of them.
 pub(crate) fn run(names: &[String], seconds: u32, keep: bool) -> Outcome {
@@ -60,7 +60,7 @@ fn build() -> Outcome {
         "run nightly cargo build --release --manifest-path fuzz/Cargo.toml --target {TARGET}"
     );
     let step = Step::new("rustup", &line).argument("--target-dir").argument(directory());
-    step.env("RUSTFLAGS", FLAGS).run()
+    step.env("RUSTFLAGS", FUZZ_RUSTFLAGS).run()
 }
 
 /// The directory of the built targets.
@@ -106,8 +106,8 @@ fn fuzz(name: &str, seconds: u32) -> Result<()> {
     let mut command = Command::new(program(name));
     command.args([
         format!("-max_total_time={seconds}"),
-        format!("-timeout={HANG}"),
-        format!("-rss_limit_mb={MEMORY}"),
+        format!("-timeout={HANG_SECONDS}"),
+        format!("-rss_limit_mb={MAX_MEMORY_MB}"),
         format!("-artifact_prefix={}/", artifacts.display()),
     ]);
     let words = root().join("fuzz/words").join(name);
@@ -127,7 +127,7 @@ fn fuzz(name: &str, seconds: u32) -> Result<()> {
         return Ok(());
     }
     let lines: Vec<&str> = text.lines().collect();
-    let shown = lines[lines.len().saturating_sub(SHOWN)..].join("\n");
+    let shown = lines[lines.len().saturating_sub(MAX_OUTPUT_LINES)..].join("\n");
     eprintln!("{shown}");
     bail!(
         replay(name, &text).unwrap_or_else(|| format!("fuzz {name} ended with {}", output.status))
@@ -159,13 +159,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_that_is_none_is_refused_with_those_there_are() {
+    fn unknown_target_is_refused_with_the_known_ones() {
         assert_eq!(target("suite").unwrap(), "suite");
         assert!(target("three").unwrap_err().to_string().contains("suite"));
     }
 
     #[test]
-    fn every_target_has_inputs_to_start_from_and_a_place_in_the_manifest() {
+    fn every_target_has_a_corpus_and_is_in_the_manifest() {
         let manifest = fs::read_to_string(root().join("fuzz").join("Cargo.toml")).unwrap();
         for name in targets().unwrap() {
             let kept = root().join("fuzz").join("corpus").join(&name);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_libfuzzer_says_is_found() {
+    fn status_and_replay_are_found_in_libfuzzer_output() {
         let text = "INFO: Seed\n#2 INITED cov: 3\n#9 DONE cov: 4 \nDone 9 runs\n";
         assert_eq!(last_status(text), "#9 DONE cov: 4");
         let text = "panicked\nartifact_prefix='a/'; Test unit written to a/crash-1\n";
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn all_names_are_run_and_all_failures_returned() {
+    fn in_parallel_runs_all_names_and_returns_all_failures() {
         let names: Vec<String> = (0..20).map(|name| name.to_string()).collect();
         let odd = |name: &str| match name.parse::<u32>() {
             Ok(number) if number % 2 == 0 => Ok(()),

@@ -11,13 +11,13 @@ use crate::callgrind;
 use crate::step::{Outcome, Step, root, target};
 
 /// How much a count may differ from its figure, in percent: compilers, and `memcpy` of processors, differ a little.
-const TOLERANCE: f64 = 1.5;
+const TOLERANCE_PERCENT: f64 = 1.5;
 /// Messages of the shorter run: so many, or ten a client, so that all buffers have been in use.
-const MESSAGES: u64 = 4_000;
+const MIN_MESSAGES: u64 = 4_000;
 /// The fields of a line of a record.
-const FIELDS: &str = "what, clients, bytes or requests at once, instructions";
+const FIELD_NAMES: &str = "what, clients, bytes or requests at once, instructions";
 /// The crate of the simulated kernel.
-const SIMULATED: &str = "annulus_sim::";
+const SIM_CRATE: &str = "annulus_sim::";
 
 /// Figures on record, and the program that they are of.
 struct Record {
@@ -27,14 +27,14 @@ struct Record {
 }
 
 /// Clients and a server on the runtime alone.
-const ECHO: Record = Record {
+const ECHO_RECORD: Record = Record {
     file: "xtask/instructions.txt",
     build: "build --profile dist -p annulus-instructions",
     program: "dist/annulus-instructions",
 };
 
 /// hyper and an echo by copy, on annulus and on tokio. The rows of tokio, on Linux, are for comparison and decide nothing.
-const BESIDE_TOKIO: Record = Record {
+const TOKIO_RECORD: Record = Record {
     file: "crates/compat/instructions.txt",
     build: "build --release --locked --manifest-path crates/compat/Cargo.toml --example instructions",
     program: "release/examples/instructions",
@@ -52,7 +52,7 @@ struct Figure {
 
 /// The options of the verb.
 #[derive(clap::Args, Default)]
-pub(crate) struct Choice {
+pub(crate) struct InstructionsArgs {
     /// replaces the figures
     #[arg(long)]
     write: bool,
@@ -66,12 +66,12 @@ pub(crate) struct Choice {
 
 /// The part that `weekly` runs.
 pub(crate) fn beside_tokio() -> Outcome {
-    run(&Choice { beside_tokio: true, ..Choice::default() })
+    run(&InstructionsArgs { beside_tokio: true, ..InstructionsArgs::default() })
 }
 
 /// Counts, and compares with the figures on record, or replaces them.
-pub(crate) fn run(choice: &Choice) -> Outcome {
-    let record = if choice.beside_tokio { BESIDE_TOKIO } else { ECHO };
+pub(crate) fn run(choice: &InstructionsArgs) -> Outcome {
+    let record = if choice.beside_tokio { TOKIO_RECORD } else { ECHO_RECORD };
     if !has_valgrind() {
         return Ok(vec!["instructions (no valgrind: `apt-get install valgrind`)".into()]);
     }
@@ -109,7 +109,7 @@ fn parse(text: &str) -> Result<(String, Vec<Figure>)> {
     let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let compiler = lines.next().context("the record is empty")?;
     let figures =
-        lines.map(|line| figure(line).with_context(|| format!("'{line}' is not: {FIELDS}")));
+        lines.map(|line| figure(line).with_context(|| format!("'{line}' is not: {FIELD_NAMES}")));
     Ok((compiler.to_owned(), figures.collect::<Result<_>>()?))
 }
 
@@ -123,7 +123,7 @@ fn figure(line: &str) -> Option<Figure> {
 /// Starts the build of the program that is counted, which takes a minute of one core, beside the parts that follow and leave a core
 /// idle. The part itself builds it too: cargo lets it wait for this build, and prints its errors.
 pub(crate) fn build_ahead() -> Outcome {
-    if has_valgrind() { ECHO.build_step().start() } else { Ok(Vec::new()) }
+    if has_valgrind() { ECHO_RECORD.build_step().start() } else { Ok(Vec::new()) }
 }
 
 fn has_valgrind() -> bool {
@@ -137,7 +137,7 @@ impl Record {
 
     /// Instructions of a message, at the size of a figure; with `files`, prints those of this project that execute 1 % of them or more.
     fn count(&self, figure: &Figure, files: bool) -> Result<Figure> {
-        let messages = MESSAGES.max(10 * u64::from(figure.clients));
+        let messages = MIN_MESSAGES.max(10 * u64::from(figure.clients));
         let (once, twice) = thread::scope(|scope| {
             let once = scope.spawn(|| self.dump(figure, messages));
             let twice = self.dump(figure, 2 * messages);
@@ -145,11 +145,11 @@ impl Record {
         });
         let (once, twice) = (once?, twice?);
         let spent = |dump: &str| {
-            callgrind::outside(dump, SIMULATED).context("valgrind wrote no dump of callgrind's")
+            callgrind::outside(dump, SIM_CRATE).context("valgrind wrote no dump of callgrind's")
         };
         let (less, most) = (spent(&once)?, spent(&twice)?);
         if files {
-            let list = callgrind::files(&twice, SIMULATED, most / 100);
+            let list = callgrind::files(&twice, SIM_CRATE, most / 100);
             let (way, clients, names) = (&figure.way, figure.clients, list.join(" "));
             eprintln!("{way} {clients}: {} files: {names}", list.len());
         }
@@ -179,14 +179,14 @@ fn check(known: &Figure, counted: &Figure) -> Option<String> {
     eprintln!("{size}: {:.0} instructions a message, {change:+.2} %", counted.instructions);
     let remedy = "find what costs or saves them; `cargo xtask instructions --write` records it";
     let (is, was) = (counted.instructions, known.instructions);
-    let is_judged = !known.way.starts_with("tokio-") && change.abs() > TOLERANCE;
+    let is_judged = !known.way.starts_with("tokio-") && change.abs() > TOLERANCE_PERCENT;
     is_judged.then(|| format!("{size}: {is:.0} instead of {was:.0}: {remedy}"))
 }
 
 /// The record: the compiler, and a line a figure.
 fn listed(compiler: &str, figures: &[Figure]) -> String {
     let mut text = format!(
-        "# Instructions a message: {FIELDS}. `cargo xtask instructions --write` writes this.\n{compiler}\n"
+        "# Instructions a message: {FIELD_NAMES}. `cargo xtask instructions --write` writes this.\n{compiler}\n"
     );
     for Figure { way, clients, size, instructions } in figures {
         text += &format!("{way} {clients} {size} {instructions:.0}\n");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_above_or_below_the_tolerance_is_an_error() {
+    fn figure_outside_the_tolerance_is_an_error() {
         assert_eq!(check(&figure(1000.0), &figure(1010.0)), None);
         assert_eq!(check(&figure(1000.0), &figure(990.0)), None);
         assert!(check(&figure(1000.0), &figure(1020.0)).unwrap().contains("1020 instead of 1000"));
@@ -211,8 +211,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_record_is_read() {
-        for record in [ECHO, BESIDE_TOKIO] {
+    fn recorded_figures_are_parsed_and_written_alike() {
+        for record in [ECHO_RECORD, TOKIO_RECORD] {
             let text = fs::read_to_string(root().join(record.file)).unwrap();
             let (compiler, figures) = parse(&text).unwrap();
             assert_eq!(listed(&compiler, &figures), text);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_figure_is_named() {
+    fn invalid_line_is_named() {
         let text = parse("rustc 1\ntcp 50 128\n").err().unwrap().to_string();
         assert!(text.contains("'tcp 50 128'"), "{text}");
     }

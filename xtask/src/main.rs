@@ -103,9 +103,9 @@ enum Verb {
         write: bool,
     },
     /// what a message costs in user space, against the figures on record, which --write replaces (needs valgrind)
-    Instructions(instructions::Choice),
+    Instructions(instructions::InstructionsArgs),
     /// the tests on other kernels, in QEMU, and `here` on this machine's; --write makes docs/kernels.md of it
-    Kernels(kernels::Choice),
+    Kernels(kernels::KernelsArgs),
     /// what every change must pass, with a table of the parts at the end
     Ci,
     /// the slow proofs: packages built alone, each feature alone, Miri, fuzzing, other kernels, all of asan, many seeds
@@ -114,7 +114,7 @@ enum Verb {
 
 fn run(verb: Verb) -> Outcome {
     match verb {
-        Verb::Check => part::run(verbs::CHECK),
+        Verb::Check => part::run(verbs::CHECK_PARTS),
         Verb::Style { rules } => style::list(&rules),
         Verb::Results { write } => results::run(write),
         Verb::Book => book::build(),
@@ -135,8 +135,8 @@ fn run(verb: Verb) -> Outcome {
         Verb::Api { write } => api::run(write),
         Verb::Instructions(choice) => instructions::run(&choice),
         Verb::Kernels(choice) => kernels::run(&choice),
-        Verb::Ci => part::run(verbs::CHECK.iter().chain(verbs::MORE)),
-        Verb::Weekly => part::run(verbs::WEEKLY),
+        Verb::Ci => part::run(verbs::CHECK_PARTS.iter().chain(verbs::CI_PARTS)),
+        Verb::Weekly => part::run(verbs::WEEKLY_PARTS),
     }
 }
 
@@ -144,7 +144,7 @@ fn run(verb: Verb) -> Outcome {
 fn main() -> ExitCode {
     let outcome = run(Verb::parse());
     let name = std::env::args().nth(1).unwrap_or_default();
-    eprint!("{}", failed_tests::unsteady());
+    eprint!("{}", failed_tests::flaky_report());
     match outcome {
         Ok(skipped) => {
             let skipped = skipped.join("; ");

@@ -14,7 +14,7 @@ use crate::step::{Outcome, Step};
 pub(crate) fn all() -> Outcome {
     compat()?;
     fetch("Cargo.toml")?;
-    forget()?;
+    remove_built_packages()?;
     packaged("")
 }
 
@@ -33,7 +33,7 @@ fn packaged(option: &str) -> Outcome {
 /// Removes what cargo built of our packages and unpacked of them in an earlier run. Cargo builds a package against those beside it as
 /// against published ones, which never change under one version: it would take the former sources, and what it built of them, for those
 /// of now.
-fn forget() -> Result<()> {
+fn remove_built_packages() -> Result<()> {
     let metadata = metadata("--no-deps --offline")?;
     let packages = list(&metadata, "packages").filter_map(|package| package["name"].as_str());
     let ours = packages.filter(|name| *name != "xtask");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_unpacked_for_an_earlier_run_is_removed() {
+    fn only_our_unpacked_packages_are_removed() {
         let home = env::temp_dir().join(format!("annulus-xtask-package-{}", std::process::id()));
         let [ours, other, published] = [
             "-00b7/annulus-ring-0.1.0",

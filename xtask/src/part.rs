@@ -38,7 +38,7 @@ impl Part {
 }
 
 /// How a part ended.
-struct Ended {
+struct PartResult {
     name: &'static str,
     took: Duration,
     verdict: &'static str,
@@ -52,13 +52,13 @@ const FAILED: &str = "FAILED";
 
 /// Runs every part, those after a failure too, so that one run finds all; then prints what became of each.
 pub(crate) fn run(parts: impl IntoIterator<Item = &'static Part>) -> Outcome {
-    let ended: Vec<Ended> = parts.into_iter().map(|part| attempt(part, is_ci())).collect();
+    let ended: Vec<PartResult> = parts.into_iter().map(|part| attempt(part, is_ci())).collect();
     eprint!("{}\n{}", reports(&ended), table(&ended));
     summary(ended)
 }
 
 #[allow(clippy::disallowed_methods)] // How long a part took is reported, and decides nothing.
-fn attempt(part: &Part, is_ci: bool) -> Ended {
+fn attempt(part: &Part, is_ci: bool) -> PartResult {
     eprintln!("\n== {}", part.name);
     let began = Instant::now();
     let outcome = match (part.run)() {
@@ -78,13 +78,13 @@ fn attempt(part: &Part, is_ci: bool) -> Ended {
     };
     eprintln!("== {}: {verdict} after {}", part.name, seconds(took));
     if is_ci {
-        clear(&target(), part.leaves);
+        remove_all(&target(), part.leaves);
     }
-    Ended { name: part.name, took, verdict, detail, report }
+    PartResult { name: part.name, took, verdict, detail, report }
 }
 
 /// Removes directories that may be missing.
-fn clear(above: &Path, directories: &[&str]) {
+fn remove_all(above: &Path, directories: &[&str]) {
     for directory in directories {
         if let Err(error) = remove(&above.join(directory)) {
             eprintln!("xtask: {error}");
@@ -93,22 +93,22 @@ fn clear(above: &Path, directories: &[&str]) {
 }
 
 /// The reports of failed parts beside their reason, each under a headline.
-fn reports(ended: &[Ended]) -> String {
+fn reports(ended: &[PartResult]) -> String {
     let failed = ended.iter().filter(|part| !part.report.is_empty());
     failed.map(|part| format!("\n== {} failed\n{}\n", part.name, part.report)).collect()
 }
 
 /// All that was skipped, or all that failed.
-fn summary(ended: Vec<Ended>) -> Outcome {
+fn summary(ended: Vec<PartResult>) -> Outcome {
     let failed = ended.iter().filter(|part| part.verdict == FAILED);
     let failed: Vec<_> = failed.map(|part| format!("{} ({})", part.name, part.detail)).collect();
     ensure!(failed.is_empty(), failed.join("; "));
     Ok(ended.into_iter().map(|part| part.detail).filter(|detail| !detail.is_empty()).collect())
 }
 
-fn table(ended: &[Ended]) -> String {
+fn table(ended: &[PartResult]) -> String {
     let mut text = String::new();
-    for Ended { name, took, verdict, detail, .. } in ended {
+    for PartResult { name, took, verdict, detail, .. } in ended {
         let line = format!("{name:<14} {verdict:<8} {:>9}  {detail}", seconds(*took));
         _ = writeln!(text, "{}", line.trim_end());
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ci_requires_may_be_skipped_elsewhere_only() {
+    fn required_part_may_be_skipped_only_outside_ci() {
         assert_eq!(attempt(&part(true, skips), true).verdict, FAILED);
         assert_eq!(attempt(&part(true, skips), false).verdict, "skipped");
         assert_eq!(attempt(&part(false, skips), true).verdict, "skipped");
@@ -148,19 +148,19 @@ mod tests {
     }
 
     #[test]
-    fn what_a_part_leaves_is_removed_and_nothing_else() {
+    fn only_listed_directories_are_removed() {
         let above = env::temp_dir().join(format!("xtask-part-{}", std::process::id()));
         for name in ["own/below", "shared"] {
             fs::create_dir_all(above.join(name)).unwrap();
         }
-        clear(&above, &["own", "missing"]);
+        remove_all(&above, &["own", "missing"]);
         assert!(!above.join("own").exists() && above.join("shared").exists());
-        clear(&above, &["shared"]);
+        remove_all(&above, &["shared"]);
         fs::remove_dir(&above).unwrap();
     }
 
     #[test]
-    fn a_report_is_printed_once_and_leaves_the_table_and_the_summary_a_line() {
+    fn report_is_printed_once_and_table_and_summary_keep_one_line() {
         let tests = || Err(anyhow!("tests failed\nfailures:\n    one"));
         let ended = vec![attempt(&part(true, tests), false), attempt(&part(false, fails), false)];
         assert_eq!(reports(&ended), "\n== a part failed\nfailures:\n    one\n");
@@ -172,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_after_a_failure_run_too_and_all_are_reported() {
+    fn parts_after_a_failure_run_and_all_are_reported() {
         let all = [part(false, fails), part(false, skips), part(false, || Ok(Vec::new()))];
-        let ended: Vec<Ended> = all.iter().map(|part| attempt(part, false)).collect();
+        let ended: Vec<PartResult> = all.iter().map(|part| attempt(part, false)).collect();
         let table = table(&ended);
         let lines: Vec<&str> = table.lines().collect();
         let [failed, skipped, passed, total] = lines[..] else { panic!("{table}") };

@@ -10,23 +10,23 @@ use crate::files::{entries, name};
 use crate::step::{Outcome, Step, is_ci, root, target};
 
 /// The exit code of a peer if the machine lacks what it needs.
-const UNAVAILABLE: Option<i32> = Some(3);
+const UNAVAILABLE_STATUS: Option<i32> = Some(3);
 
 /// The peers that CI checks: three in C, which take a second to build, and two in Rust with few dependencies. All together take minutes and
 /// more than a hundred downloads: `cargo xtask weekly` has them.
-const QUICK: [&str; 5] = ["epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
+const QUICK_PEERS: [&str; 5] = ["epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
 
-/// The systems of the documents, whose sources are fetched unless [`SOURCES`] says where they are.
+/// The systems of the documents, whose sources are fetched unless [`SOURCES_VARIABLE`] says where they are.
 const ORIGINALS: [&str; 6] =
     ["io_uring-echo-server", "netpoll-cpp", "nimuring", "nimuring-nop", "rocket", "rocket-file"];
 
 /// The environment variable with the directory of the sources of [`ORIGINALS`].
-const SOURCES: &str = "ANNULUS_ORIGINALS";
+const SOURCES_VARIABLE: &str = "ANNULUS_ORIGINALS";
 
 /// Checks the peers that CI checks, and the [`ORIGINALS`] if their sources are here.
 pub(crate) fn quick() -> Outcome {
-    let originals = env::var_os(SOURCES).map_or(&[][..], |_| &ORIGINALS);
-    run(&QUICK.iter().chain(originals).map(|name| String::from(*name)).collect::<Vec<_>>())
+    let originals = env::var_os(SOURCES_VARIABLE).map_or(&[][..], |_| &ORIGINALS);
+    run(&QUICK_PEERS.iter().chain(originals).map(|name| String::from(*name)).collect::<Vec<_>>())
 }
 
 /// Checks the named peers, or all of them.
@@ -61,7 +61,7 @@ fn check(name: &str) -> Result<Option<String>> {
     let status = Step::new("python3", &script(name)).argument(binary).status()?;
     match status.code() {
         Some(0) => Ok(None),
-        UNAVAILABLE => Ok(Some(format!("peer {name} (cannot run here)"))),
+        UNAVAILABLE_STATUS => Ok(Some(format!("peer {name} (cannot run here)"))),
         _ => bail!("peer {name} does not do as it should"),
     }
 }
@@ -84,7 +84,7 @@ fn build(name: &str) -> Result<Option<PathBuf>> {
         .capture()?;
     match (status.code(), output.lines().last()) {
         (Some(0), Some(path)) => Ok(Some(path.into())),
-        (UNAVAILABLE, _) => Ok(None),
+        (UNAVAILABLE_STATUS, _) => Ok(None),
         _ => bail!("tools/peers/{name}/build failed or named no program"),
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_that_are_no_echo_servers_have_checks_of_their_own() {
+    fn peers_other_than_echo_servers_have_their_own_checks() {
         for (peer, check) in [
             ("hyper", "tools/peers/check_programs.py"),
             ("liburing-nop", "tools/peers/check_nop.py"),

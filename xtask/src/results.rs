@@ -14,19 +14,19 @@ use crate::files::below;
 use crate::step::{Outcome, Step, root};
 
 /// The directories of kept runs.
-const KEPT: [&str; 2] = ["docs/results", "docs/results/originals"];
+const KEPT_DIRECTORIES: [&str; 2] = ["docs/results", "docs/results/originals"];
 /// Where their pages are generated.
-const GENERATED: &str = "target/kept-results";
+const GENERATED_DIRECTORY: &str = "target/kept-results";
 /// The page with the table, and the picture of the same cells.
 const PAGE: &str = "docs/results.md";
 const PICTURE: &str = "docs/results/overview.svg";
 
 /// The lines of the page between which the table stands.
-const BEGIN: &str =
+const TABLE_BEGIN: &str =
     "<!-- results: `cargo xtask results --write` writes this table and the picture -->";
-const END: &str = "<!-- results end -->";
+const TABLE_END: &str = "<!-- results end -->";
 
-const HEAD: &str = "\
+const TABLE_HEAD: &str = "\
 | run | what is compared | better | same | worse | undecided | × the best rival, mean and worst | worse in |
 |---|---|---|---|---|---|---|---|
 ";
@@ -56,7 +56,7 @@ const RUNS: [Run; 16] = [
 
 /// Fails if a page or the picture does not match the results files, or writes them all.
 pub(crate) fn run(write: bool) -> Outcome {
-    for directory in KEPT {
+    for directory in KEPT_DIRECTORIES {
         let kept = root().join(directory);
         if write {
             compress(&kept)?;
@@ -72,7 +72,7 @@ pub(crate) fn run(write: bool) -> Outcome {
             }
         }
     }
-    let reports = generate(KEPT[0], "json")?;
+    let reports = generate(KEPT_DIRECTORIES[0], "json")?;
     let compared = RUNS.iter().map(|run| Ok((run, comparison(run, &reports)?)));
     let compared = compared.collect::<Result<Vec<_>>>()?;
     for (path, wanted) in [(PAGE, page(&compared)?), (PICTURE, picture::svg(&compared))] {
@@ -90,7 +90,7 @@ pub(crate) fn run(write: bool) -> Outcome {
 /// is the title of the index, is that of `kept`.
 fn generate(kept: &str, forms: &str) -> Result<PathBuf> {
     let name = Path::new(kept).file_name().expect("it has a name");
-    let out = root().join(GENERATED).join(forms).join(name);
+    let out = root().join(GENERATED_DIRECTORY).join(forms).join(name);
     let command = format!("run -q -p annulus-cli -- bench page {kept} --forms {forms} --out");
     Step::new("cargo", &command).argument(&out).run()?;
     Ok(out)
@@ -116,16 +116,17 @@ fn compress(directory: &Path) -> Result<()> {
 /// The page, with the table of the files.
 fn page(compared: &[(&Run, Value)]) -> Result<String> {
     let text = fs::read_to_string(root().join(PAGE))?;
-    let parts =
-        text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let parts = text
+        .split_once(TABLE_BEGIN)
+        .and_then(|(before, rest)| Some((before, rest.split_once(TABLE_END)?.1)));
     let (before, after) =
-        parts.with_context(|| format!("{PAGE} lacks the lines {BEGIN} and {END}"))?;
-    let mut table = HEAD.to_owned();
+        parts.with_context(|| format!("{PAGE} lacks the lines {TABLE_BEGIN} and {TABLE_END}"))?;
+    let mut table = TABLE_HEAD.to_owned();
     for (run, comparison) in compared {
         table += &cells(run, comparison)
             .with_context(|| format!("the run {} compares annulus with nothing", run.0))?;
     }
-    Ok(format!("{before}{BEGIN}\n{table}{END}{after}"))
+    Ok(format!("{before}{TABLE_BEGIN}\n{table}{TABLE_END}{after}"))
 }
 
 /// The lab's findings, from the run's report.
@@ -179,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_has_counts_and_only_cells_with_a_verdict_in_its_mean() {
+    fn row_has_counts_and_a_mean_of_cells_with_a_verdict() {
         let at = |verdict: &str, cost: f64, cell: Value| serde_json::json!({"verdict": verdict, "cost": {"median": cost}, "cell": cell, "rival": "nginx"});
         let comparison = serde_json::json!({"against": [
             at("better", 0.5, serde_json::json!({"load": "4k"})),

@@ -10,16 +10,16 @@ const UNSAFE_CRATES: [&str; 6] =
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// The targets of the quick part.
-const QUICK: &str = "--lib --test lent";
+const QUICK_TARGETS: &str = "--lib --test lent";
 
 /// Not run under the sanitizer: tests that build the examples, by Cargo, with its flags.
-const PROGRAMS: &str = "programs::";
+const EXAMPLE_TESTS: &str = "programs::";
 
 /// A test that is not run either: it leaks on purpose, to test `mem::forget`.
-const LEAKING: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
+const LEAKING_TEST: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
 
 /// Modules that have unsafe code, or use memory of modules that have, and whose unit tests make no system call that Miri does not know.
-const PURE: &str = "bytes::lease:: slots::datagrams:: bytes::shared:: tasks:: timers::heap:: fs::aligned:: bytes::buf:: bytes::foreign:: bytes::owned::";
+const MIRI_MODULES: &str = "bytes::lease:: slots::datagrams:: bytes::shared:: tasks:: timers::heap:: fs::aligned:: bytes::buf:: bytes::foreign:: bytes::owned::";
 
 /// Runs all tests under AddressSanitizer; skipped if there is no nightly toolchain.
 pub(crate) fn asan() -> Outcome {
@@ -28,19 +28,19 @@ pub(crate) fn asan() -> Outcome {
 
 /// Runs those tests of the runtime that touch memory shared with the kernel most: unit tests, and modules of the suite.
 pub(crate) fn asan_quick() -> Outcome {
-    asan_of(QUICK, &["annulus"])
+    asan_of(QUICK_TARGETS, &["annulus"])
 }
 
 /// Builds the tests of [`asan_quick`], ahead.
 pub(crate) fn asan_ahead() -> Step {
-    instrumented(&format!("--no-run {QUICK}"), &["annulus"], "")
+    instrumented(&format!("--no-run {QUICK_TARGETS}"), &["annulus"], "")
 }
 
 fn asan_of(targets: &str, crates: &[&str]) -> Outcome {
     if !has_nightly() {
         return Ok(vec!["asan (no nightly toolchain: `rustup toolchain install nightly`)".into()]);
     }
-    let skipped = format!(" -- --skip {LEAKING} --skip {PROGRAMS}");
+    let skipped = format!(" -- --skip {LEAKING_TEST} --skip {EXAMPLE_TESTS}");
     instrumented(&format!("--no-fail-fast {targets}"), crates, &skipped).run_tests()
 }
 
@@ -70,7 +70,8 @@ pub(crate) fn miri() -> Outcome {
         let hint = "miri (`rustup toolchain install nightly --component miri`)";
         return Ok(vec![hint.into()]);
     }
-    let tests = format!("run nightly cargo miri test -p annulus --features bytes --lib -- {PURE}");
+    let tests =
+        format!("run nightly cargo miri test -p annulus --features bytes --lib -- {MIRI_MODULES}");
     let mut skipped = Step::new("rustup", &tests).run_tests()?;
     for model in MODELS {
         let tests = format!("run nightly cargo miri test -p annulus --test {IN_FLIGHT}");
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn modules_for_miri_exist_and_have_tests() {
-        for module in PURE.split(' ').map(|module| module.trim_end_matches("::")) {
+        for module in MIRI_MODULES.split(' ').map(|module| module.trim_end_matches("::")) {
             let path = root().join("crates/annulus/src").join(module.replace("::", "/"));
             let mut files = sources(&path);
             files.push(path.with_extension("rs"));
@@ -142,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn the_test_that_leaks_exists() {
+    fn leaking_test_exists() {
         let tests = sources(&root().join("crates/annulus/tests"));
-        assert!(any_has(&tests, &format!("fn {LEAKING}")), "{LEAKING}");
+        assert!(any_has(&tests, &format!("fn {LEAKING_TEST}")), "{LEAKING_TEST}");
     }
 
     /// A line of `leaks.txt` for a test that was renamed would suppress nothing.
     #[test]
-    fn the_tests_whose_leaks_are_known_exist() {
+    fn tests_in_the_leak_list_exist() {
         let known = fs::read_to_string(root().join("xtask/leaks.txt")).unwrap();
         let names = known.lines().filter_map(|line| line.strip_prefix("leak:"));
         let tests = ["annulus", "sim"].map(|name| root().join("crates").join(name));

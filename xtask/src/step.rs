@@ -23,7 +23,7 @@ pub(crate) fn reason_and_report(error: &Error) -> (String, String) {
 }
 
 /// Lines of stderr that a failure repeats.
-const REPEATED: usize = 40;
+const MAX_STDERR_LINES: usize = 40;
 
 /// A command about to run. It reads nothing from stdin.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ impl Step {
     }
 
     /// Starts another command when the first of the tests runs: they wait for much, and leave processors to a compiler.
-    pub(crate) fn beside(mut self, other: Self) -> Self {
+    pub(crate) fn start_with_tests(mut self, other: Self) -> Self {
         self.beside.push(other);
         self
     }
@@ -64,7 +64,7 @@ impl Step {
     /// of its stderr.
     pub(crate) fn run(self) -> Outcome {
         let (status, last) = match is_ci() {
-            true => self.watch()?,
+            true => self.run_keeping_stderr()?,
             false => (self.status()?, String::new()),
         };
         ensure!(status.success(), "`{self}` ended with {status}\n{last}");
@@ -93,7 +93,7 @@ impl Step {
     }
 
     /// Prints the command, runs it, passes on its stderr, and returns how it ended and the last lines of its stderr.
-    fn watch(&self) -> Result<(ExitStatus, String)> {
+    fn run_keeping_stderr(&self) -> Result<(ExitStatus, String)> {
         let mut child = self.spawn(|command| command.stderr(Stdio::piped()))?;
         let errors = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
         let mut lines = Vec::new();
@@ -102,7 +102,7 @@ impl Step {
             eprintln!("{line}");
             lines.push(line);
         }
-        let last = &lines[lines.len().saturating_sub(REPEATED)..];
+        let last = &lines[lines.len().saturating_sub(MAX_STDERR_LINES)..];
         Ok((child.wait()?, last.join("\n")))
     }
 
@@ -114,17 +114,17 @@ impl Step {
         let names = tests.repeatable();
         if !status.success() && !names.is_empty() && self.alone(names).test()?.1.have_passed(names)
         {
-            tests.keep_as_unsteady();
+            tests.keep_as_flaky();
             return Ok(Vec::new());
         }
-        self.ended(status, &tests)
+        self.check_tests(status, &tests)
     }
 
     /// As [`run_tests`](Self::run_tests), but a test that fails is not repeated: its cases are many, random or measured, and a second
     /// run would hide what the first has found.
     pub(crate) fn run_tests_once(mut self) -> Outcome {
         let (status, tests) = self.test()?;
-        self.ended(status, &tests)
+        self.check_tests(status, &tests)
     }
 
     /// Runs the tests of each name by a command of its own, so that a name which no test has fails.
@@ -135,9 +135,9 @@ impl Step {
 
     /// # Errors
     /// A test failed, or none passed: a filter that matches none ends with status 0.
-    fn ended(&self, status: ExitStatus, tests: &FailedTests) -> Outcome {
+    fn check_tests(&self, status: ExitStatus, tests: &FailedTests) -> Outcome {
         ensure!(status.success(), "`{self}` ended with {status}\n{}", tests.report());
-        ensure!(!tests.are_none(), "`{self}` ran no test: does its filter match one?");
+        ensure!(!tests.none_passed(), "`{self}` ran no test: does its filter match one?");
         Ok(Vec::new())
     }
 
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn another_command_starts_when_tests_do() {
+    fn other_command_starts_with_the_tests() {
         let path = env::temp_dir().join(format!("annulus-xtask-{}", std::process::id()));
         let path = path.display().to_string();
         let other = Step::new("touch", &path);
@@ -241,15 +241,17 @@ mod tests {
             "test ! -e {path} || exit 1; echo running 1 test; until test -e {path}; do :; done; \
              rm {path}; echo 'test result: ok. 1 passed; finished in 0s'"
         );
-        assert!(Step::new("sh", "-c").argument(waits).beside(other).run_tests_once().is_ok());
+        assert!(
+            Step::new("sh", "-c").argument(waits).start_with_tests(other).run_tests_once().is_ok()
+        );
     }
 
     #[test]
-    fn the_last_lines_of_stderr_are_kept() {
+    fn last_lines_of_stderr_are_kept() {
         let step = Step::new("sh", "-c").argument("seq 100 >&2; exit 3");
-        let Ok((status, last)) = step.watch() else { panic!("sh did not start") };
+        let Ok((status, last)) = step.run_keeping_stderr() else { panic!("sh did not start") };
         let lines: Vec<&str> = last.lines().collect();
-        assert_eq!((status.code(), lines.len()), (Some(3), REPEATED));
+        assert_eq!((status.code(), lines.len()), (Some(3), MAX_STDERR_LINES));
         assert_eq!((lines.first(), lines.last()), (Some(&"61"), Some(&"100")));
     }
 }

@@ -1,6 +1,6 @@
 //! The lists of parts, and the verbs that are one command. Each returns the steps that were skipped.
 
-use crate::instructions::Choice;
+use crate::instructions::InstructionsArgs;
 use crate::part::Part;
 use crate::step::{Outcome, Step, is_ci};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The quick checks that every change must pass, quickest first.
-pub(crate) const CHECK: &[Part] = &[
+pub(crate) const CHECK_PARTS: &[Part] = &[
     Part::required("style", || style::list(&[])),
     Part::required("format", || Step::new("cargo", "fmt --all --check").run()),
     Part::wanted("licences", advisories::licences),
@@ -20,21 +20,22 @@ pub(crate) const CHECK: &[Part] = &[
 ];
 
 /// The rest of what CI runs, quick parts first.
-pub(crate) const MORE: &[Part] = &[
+pub(crate) const CI_PARTS: &[Part] = &[
     Part::required("build ahead", instructions::build_ahead),
     Part::required("features", features::none_and_all),
     Part::wanted("msrv", features::msrv),
     Part::required("package", package::unbuilt).leaving(&["package"]),
     Part::required("api", || api::run(false)),
     Part::wanted("peers", peers::quick).leaving(&["peers", "release"]),
-    Part::wanted("instructions", || instructions::run(&Choice::default())).leaving(&["dist"]),
+    Part::wanted("instructions", || instructions::run(&InstructionsArgs::default()))
+        .leaving(&["dist"]),
     Part::required("test", test),
     Part::wanted("compat", compat::run),
     Part::wanted("asan", sanitizers::asan_quick).leaving(&["asan"]),
 ];
 
 /// Proofs that take long and seldom find what the others do not.
-pub(crate) const WEEKLY: &[Part] = &[
+pub(crate) const WEEKLY_PARTS: &[Part] = &[
     Part::wanted("advisories", advisories::all),
     Part::required("features", features::all_targets),
     Part::wanted("msrv", features::msrv_of_all),
@@ -86,7 +87,7 @@ pub(crate) fn test() -> Outcome {
     Step::new("cargo", "test --workspace --features annulus/tracing --test tracing").run_tests()?;
     let mut tests = Step::new("cargo", "test --workspace --no-fail-fast");
     if is_ci() {
-        tests = tests.beside(sanitizers::asan_ahead()).beside(compat::ahead());
+        tests = tests.start_with_tests(sanitizers::asan_ahead()).start_with_tests(compat::ahead());
     }
     tests.run_tests()
 }

@@ -9,13 +9,13 @@ use super::preprocess::attributes;
 use crate::files::below;
 
 /// Up to so many are listed.
-const LISTED: usize = 20;
+const MAX_LISTED_LINKS: usize = 20;
 
 /// Fails if a link of the book, other than of rustdoc's pages, leads nowhere within it.
 pub(super) fn check(book: &Path) -> Result<()> {
     let mut dead = dead(book)?;
     let count = dead.len();
-    dead.truncate(LISTED);
+    dead.truncate(MAX_LISTED_LINKS);
     ensure!(dead.is_empty(), "book: {count} dead links\n{}", dead.join("\n"));
     Ok(())
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_and_places_that_are_not_there_are_found() {
+    fn links_to_missing_files_and_anchors_are_found() {
         let book = std::env::temp_dir().join(format!("xtask-book-dead-{}", std::process::id()));
         fs::create_dir_all(book.join("api")).unwrap();
         let page = "<a href=\"b.html#here\"> <a href=\"#top\" id=\"top\"> <img src=\"no.png\"> <a href=\"b.html#gone\"> \

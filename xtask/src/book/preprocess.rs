@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_rustdoc_and_of_the_repository_lead_somewhere() {
+    fn links_to_rustdoc_and_the_repository_are_rewritten() {
         let pages = pages("links", None);
         let text = "[`a`](crate::Lease::split_to) [b](crate::shards()) [m](crate::shards) [c](crate::guide::sending)\n```rust\n[d](crate::no)\n```\n\
                     [e [f]](../../README.md#x) [g](../results/tcp.md) [h](crate#what) [i](https://x.y) [j](crate::spawn) [k](crate::net)";
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_rustdoc_lacks_is_an_error_with_its_page() {
+    fn item_missing_in_rustdoc_is_an_error_with_its_page() {
         let pages = pages("lacks", None);
         let error = pages.rewritten("guide/a.md", "[a](crate::Gone)").unwrap_err().to_string();
         assert!(error.contains("docs/guide/a.md") && error.contains("crate::Gone"), "{error}");

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_come_behind_what_they_need_and_once() {
+    fn modules_follow_their_dependencies_and_occur_once() {
         let table = "k/9p.ko: k/9pnet.ko k/netfs.ko\nk/netfs.ko:\nk/9pnet.ko:\nk/crc32c-generic.ko.xz:\n\
                      k/9pnet_virtio.ko: k/9pnet.ko";
         let order = in_order(table, &["9pnet_virtio", "9p", "crc32c_generic", "built_in"]);

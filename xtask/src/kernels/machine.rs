@@ -9,14 +9,14 @@ use crate::step::Step;
 
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 /// The size of the disk, which takes no space here until it is written to.
-const DISK: &str = "4G";
+const DISK_SIZE: &str = "4G";
 /// More than the seconds that a machine with hardware support takes to start its first process on a busy host.
-const PROBE: u64 = 20;
+const PROBE_SECONDS: u64 = 20;
 
 /// Options of QEMU by which the processor itself runs the instructions of a machine.
-const KVM: &str = "-accel kvm -cpu host";
+const KVM_OPTIONS: &str = "-accel kvm -cpu host";
 /// Options by which they are translated: some ten times slower.
-const TCG: &str = "-accel tcg,thread=multi -cpu max,la57=off";
+const TCG_OPTIONS: &str = "-accel tcg,thread=multi -cpu max,la57=off";
 
 /// The images that a machine boots from, and the files it shares. Its disk and its console are put beside the image.
 pub(super) struct Machine<'a> {
@@ -29,12 +29,12 @@ pub(super) struct Machine<'a> {
 /// The options that work, by booting: a device for KVM may exist and not work.
 pub(super) fn accelerator(kernel: &Path, initramfs: &Path) -> &'static str {
     if !Path::new("/dev/kvm").exists() {
-        return TCG;
+        return TCG_OPTIONS;
     }
     let machine = Machine { kernel, initramfs, results: None };
-    match machine.boot(KVM, PROBE) {
-        Ok(console) if console.contains("annulus: alive") => KVM,
-        _ => TCG,
+    match machine.boot(KVM_OPTIONS, PROBE_SECONDS) {
+        Ok(console) if console.contains("annulus: alive") => KVM_OPTIONS,
+        _ => TCG_OPTIONS,
     }
 }
 
@@ -67,7 +67,7 @@ impl Machine<'_> {
         if disk.exists() {
             fs::remove_file(&disk)?;
         }
-        Step::new("mke2fs", "-q -t ext4 -F").argument(&disk).argument(DISK).run()?;
+        Step::new("mke2fs", "-q -t ext4 -F").argument(&disk).argument(DISK_SIZE).run()?;
         let local = "local,security_model=none,multidevs=remap";
         let share = |step: Step, path: &Path, tag: &str| {
             let path = path.display();

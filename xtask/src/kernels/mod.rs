@@ -24,17 +24,17 @@ use plan::{Plan, Scope, quoted};
 use results::Results;
 
 /// The name of the kernel of this machine.
-const HERE: &str = "here";
+const HOST_KERNEL: &str = "here";
 /// The script that runs a plan in a virtual machine.
-const SCRIPT: &str = "xtask/src/kernels/run.sh";
+const RUN_SCRIPT: &str = "xtask/src/kernels/run.sh";
 /// The time that a machine takes to start, and to end.
-const BOOT: u64 = 300;
+const BOOT_SECONDS: u64 = 300;
 
 /// The options of the verb.
 #[derive(clap::Args)]
-pub(crate) struct Choice {
+pub(crate) struct KernelsArgs {
     /// versions of Debian's kernels, and `here`
-    #[arg(value_parser = ["5.10", "6.1", "6.12", HERE], default_values = ["6.1", "6.12"])]
+    #[arg(value_parser = ["5.10", "6.1", "6.12", HOST_KERNEL], default_values = ["6.1", "6.12"])]
     kernels: Vec<String>,
     /// what the weekly run has: fewer tests, less optimized
     #[arg(long)]
@@ -46,14 +46,14 @@ pub(crate) struct Choice {
 
 /// The part that `weekly` runs: on the oldest kernel on which io_uring is used.
 pub(crate) fn quick() -> Outcome {
-    run(&Choice { kernels: vec!["6.1".into()], quick: true, write: false })
+    run(&KernelsArgs { kernels: vec!["6.1".into()], quick: true, write: false })
 }
 
 /// Runs the tests on the kernels named.
-pub(crate) fn run(choice: &Choice) -> Outcome {
+pub(crate) fn run(choice: &KernelsArgs) -> Outcome {
     let directory = target().join("kernel-images");
     let versions: Vec<&str> =
-        choice.kernels.iter().map(String::as_str).filter(|name| *name != HERE).collect();
+        choice.kernels.iter().map(String::as_str).filter(|name| *name != HOST_KERNEL).collect();
     let (mut kernels, mut skipped) = (Vec::new(), Vec::new());
     if !versions.is_empty() {
         match Packages::open(&directory, &versions) {
@@ -104,7 +104,7 @@ impl Runner {
         let (results, plan) = self.fresh(&kernel.version)?;
         let shared = [
             ("modules", kernel.root.join("lib/modules")),
-            ("run", root().join(SCRIPT)),
+            ("run", root().join(RUN_SCRIPT)),
             ("plan", plan),
             ("results", results.clone()),
         ];
@@ -112,7 +112,7 @@ impl Runner {
         fs::write(results.join("settings"), lines.concat())?;
         let (image, initramfs) = (&kernel.image(), kernel.initramfs.as_path());
         let machine = Machine { kernel: image, initramfs, results: Some(&results) };
-        let console = machine.boot(accelerator, self.plan.seconds() + BOOT)?;
+        let console = machine.boot(accelerator, self.plan.seconds() + BOOT_SECONDS)?;
         let mut read = Results::read(&kernel.release, &self.plan, &results);
         read.expect_driver(kernel.driver);
         if !console.contains("annulus: done") {
@@ -125,9 +125,9 @@ impl Runner {
 
     /// Runs the plan on this machine.
     fn here(&self) -> Result<Results> {
-        let (results, plan) = self.fresh(HERE)?;
+        let (results, plan) = self.fresh(HOST_KERNEL)?;
         let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
-        Step::new("sh", SCRIPT).argument(plan).argument(&results).status()?;
+        Step::new("sh", RUN_SCRIPT).argument(plan).argument(&results).status()?;
         // The suffix of the number is specific to this machine.
         let number = release.trim().split('-').next().unwrap_or_default();
         Ok(Results::read(&format!("{number} (here)"), &self.plan, &results))

@@ -14,7 +14,7 @@ use crate::files::{entries, name, remove};
 use crate::step::{Step, root};
 
 /// A version of Linux that Debian has packages of.
-struct Known {
+struct DebianKernel {
     version: &'static str,
     /// The releases of Debian that have this version.
     releases: &'static [&'static str],
@@ -22,14 +22,14 @@ struct Known {
     driver: &'static str,
 }
 
-const KNOWN: [Known; 3] = [
-    Known { version: "5.10", releases: &["bullseye"], driver: "epoll" },
-    Known { version: "6.1", releases: &["bookworm"], driver: "uring" },
-    Known { version: "6.12", releases: &["bookworm", "trixie"], driver: "uring" },
+const DEBIAN_KERNELS: [DebianKernel; 3] = [
+    DebianKernel { version: "5.10", releases: &["bullseye"], driver: "epoll" },
+    DebianKernel { version: "6.1", releases: &["bookworm"], driver: "uring" },
+    DebianKernel { version: "6.12", releases: &["bookworm", "trixie"], driver: "uring" },
 ];
 
-fn known(version: &str) -> impl Iterator<Item = &'static Known> {
-    KNOWN.iter().filter(move |known| known.version == version)
+fn known(version: &str) -> impl Iterator<Item = &'static DebianKernel> {
+    DEBIAN_KERNELS.iter().filter(move |known| known.version == version)
 }
 
 /// apt, with lists and archives in a directory of the build, and what of them is unpacked.
@@ -88,7 +88,7 @@ impl Packages {
     pub(super) fn kernel(&self, version: &str) -> Result<Kernel> {
         let prefix = format!("linux-image-{version}.");
         let (_, listed) = self.apt("apt-cache", "pkgnames").argument(&prefix).capture()?;
-        let unpacked = entries(&self.unpacked_in())?;
+        let unpacked = entries(&self.unpack_directory())?;
         let names = unpacked.iter().map(|path| name(path)).chain(listed.lines().map(str::to_owned));
         let release = newest(names, &prefix).with_context(|| self.lacking(version, &prefix))?;
         let root = self.unpacked(&format!("linux-image-{release}"))?;
@@ -101,7 +101,7 @@ impl Packages {
 
     fn lacking(&self, version: &str, prefix: &str) -> String {
         let releases: Vec<_> = known(version).flat_map(|known| known.releases).copied().collect();
-        let directory = self.unpacked_in();
+        let directory = self.unpack_directory();
         format!(
             "no package {prefix}*-amd64 of Debian {} at apt's mirror; unpack one (`dpkg-deb -x`), such as from \
              snapshot.debian.org, to a directory of its name in {}",
@@ -119,13 +119,13 @@ impl Packages {
         found.context("the package busybox-static has no busybox")
     }
 
-    fn unpacked_in(&self) -> PathBuf {
+    fn unpack_directory(&self) -> PathBuf {
         self.directory.join("unpacked")
     }
 
     /// The directory of a package's files.
     fn unpacked(&self, package: &str) -> Result<PathBuf> {
-        let target = self.unpacked_in().join(package);
+        let target = self.unpack_directory().join(package);
         if target.is_dir() {
             return Ok(target);
         }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_plain_kernel_is_taken() {
+    fn newest_plain_kernel_is_chosen() {
         let names = "linux-image-6.1.0-9-amd64\nlinux-image-6.1.0-56-amd64\nlinux-image-6.1.0-57-cloud-amd64\n\
                      linux-image-6.1.0-58-amd64-dbg\nlinux-image-6.1.0-59-rt-amd64\nlinux-image-6.1.0-60-amd64-unsigned";
         assert_eq!(newest(names, "linux-image-6.1."), Some("6.1.0-56-amd64".into()));

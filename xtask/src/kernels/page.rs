@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::plan::Plan;
 use super::results::{Results, Verdict};
 
-const HEAD: &str = "\
+const PAGE_HEAD: &str = "\
 # Kernels
 
 `cargo xtask kernels 6.1 6.12 5.10 here --write` makes this page from its runs on Debian's kernels of these versions, each
@@ -20,7 +20,7 @@ similar names passed, 31 of 31.
 
 /// The document; `missing` are kernels that were asked for, each with the reason why it was not run.
 pub(super) fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
-    let mut text = HEAD.to_owned();
+    let mut text = PAGE_HEAD.to_owned();
     text += "| kernel | checks passed | tests run | tests skipped | checks failed |\n|---|---|---|---|---|\n";
     all.iter().for_each(|results| text += &summary(plan, results));
     missing.iter().for_each(|kernel| text += &format!("\nNot run: {kernel}.\n"));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_has_a_row_and_a_kernel_a_column() {
+    fn features_are_rows_and_kernels_are_columns() {
         let feature = |present| json!([{"name": "bundles", "since": "6.10", "present": present, "buys": "less"}]);
         let all = [
             results("5.10", json!([])),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_named_and_the_rest_counted() {
+    fn summary_names_failed_checks_and_counts_the_rest() {
         let mut results = results("6.1", json!([]));
         let tests = Passed { run: 7, skipped: 2 };
         results.checks =

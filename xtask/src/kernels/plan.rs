@@ -10,7 +10,7 @@ use crate::step::{Step, root};
 
 /// The tests that are run by default: the directory of a package below `crates`, and its test, or none for the tests in its
 /// library.
-const CHOSEN: [(&str, Option<&str>); 7] = [
+const CHOSEN_TESTS: [(&str, Option<&str>); 7] = [
     ("kernel", None),
     ("ring", None),
     ("ring", Some("linux")),
@@ -24,26 +24,26 @@ const CHOSEN: [(&str, Option<&str>); 7] = [
 const SUITE: &str = "suite";
 
 /// Tests that take long without optimization: they try many random cases, or simulate most of what they do.
-const LONG: [(&str, Option<&str>); 1] = [("driver", None)];
+const SLOW_TESTS: [(&str, Option<&str>); 1] = [("driver", None)];
 
 /// The longest time of a test in seconds, on an emulated processor of a busy machine.
-const TEST: u32 = 600;
+const MAX_TEST_SECONDS: u32 = 600;
 /// The longest time of a check with a server and a load, likewise in seconds.
-const ECHO: u32 = 120;
+const MAX_ECHO_SECONDS: u32 = 120;
 
 /// The extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// The part that `weekly` runs: the tests of [`CHOSEN`], as `cargo test` builds them, on the drivers as they are by default. Without
-    /// those in [`LONG`].
+    /// The part that `weekly` runs: the tests of [`CHOSEN_TESTS`], as `cargo test` builds them, on the drivers as they are by default. Without
+    /// those in [`SLOW_TESTS`].
     Quick,
-    /// The tests of [`CHOSEN`] in every mode, and a server for each way of carrying bytes.
+    /// The tests of [`CHOSEN_TESTS`] in every mode, and a server for each way of carrying bytes.
     Usual,
 }
 
 impl Scope {
     fn has(self, test: (&str, Option<&str>)) -> bool {
-        CHOSEN.contains(&test) && !(self == Self::Quick && LONG.contains(&test))
+        CHOSEN_TESTS.contains(&test) && !(self == Self::Quick && SLOW_TESTS.contains(&test))
     }
 
     /// The test in a message of cargo, if there is one that is run.
@@ -66,7 +66,7 @@ impl Scope {
                 format!("{} doctor --require uring >&2 || exit 77; {command}", quoted(annulus));
         }
         let name = test.map_or(package.clone(), |test| format!("{package}-{test}"));
-        Some(Check { name, seconds: TEST, directory, command })
+        Some(Check { name, seconds: MAX_TEST_SECONDS, directory, command })
     }
 
     /// The files that cargo reports as built. Optimized tests are faster on an emulated processor, and take longer to build.
@@ -161,8 +161,9 @@ impl Plan {
 
 /// The arguments of cargo for the chosen tests. It builds more than those, since a test's name applies to all packages.
 fn chosen() -> String {
-    let tests = CHOSEN.iter().filter_map(|(_, test)| *test).map(|test| format!(" --test {test}"));
-    let libraries = CHOSEN.iter().filter(|(_, test)| test.is_none());
+    let tests =
+        CHOSEN_TESTS.iter().filter_map(|(_, test)| *test).map(|test| format!(" --test {test}"));
+    let libraries = CHOSEN_TESTS.iter().filter(|(_, test)| test.is_none());
     let packages = libraries.map(|(package, _)| format!(" -p annulus-{package}"));
     format!("-p annulus --lib{}{}", packages.collect::<String>(), tests.collect::<String>())
 }
@@ -170,7 +171,7 @@ fn chosen() -> String {
 /// The features of the machine, for the log and for the table in the documents.
 fn doctor(annulus: &Path) -> Check {
     let command = format!("{} doctor --json \"$results/doctor.json\"", quoted(annulus));
-    Check { name: "doctor".into(), seconds: ECHO, directory: root(), command }
+    Check { name: "doctor".into(), seconds: MAX_ECHO_SECONDS, directory: root(), command }
 }
 
 /// The servers: one without a demanded driver, and one for each driver. Quick are the first two.
@@ -180,7 +181,7 @@ fn echoes(annulus: &Path, scope: Scope) -> Vec<Check> {
     let script = quoted(&root().join("xtask/src/kernels/echo.sh"));
     let check = |driver| Check {
         name: format!("echo-{driver}"),
-        seconds: ECHO,
+        seconds: MAX_ECHO_SECONDS,
         directory: root(),
         command: format!("sh {script} {} {driver}", quoted(annulus)),
     };
@@ -204,8 +205,8 @@ mod tests {
 
     /// A name that fits nothing would be left out without a word.
     #[test]
-    fn what_is_chosen_exists() {
-        for (package, test) in CHOSEN {
+    fn chosen_tests_exist() {
+        for (package, test) in CHOSEN_TESTS {
             let package = root().join("crates").join(package);
             let places = match test {
                 None => vec![package.join("src/lib.rs")],
@@ -215,11 +216,11 @@ mod tests {
             };
             assert!(places.iter().any(|place| place.is_file()), "none of {places:?}");
         }
-        assert!(LONG.iter().all(|test| CHOSEN.contains(test)));
+        assert!(SLOW_TESTS.iter().all(|test| CHOSEN_TESTS.contains(test)));
     }
 
     #[test]
-    fn a_test_that_is_chosen_is_a_check() {
+    fn chosen_test_becomes_a_check() {
         let test_of = |scope: Scope, package: &str, kind: &str, name: &str| {
             let message = serde_json::json!({
                 "executable": "/built/it", "profile": { "test": true },
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_is_a_part_of_the_usual() {
+    fn quick_scope_is_a_subset_of_the_usual_one() {
         let count = |scope| echoes(Path::new("annulus"), scope).len();
         assert_eq!((count(Scope::Quick), count(Scope::Usual)), (2, 4));
         let quick = Scope::Quick.options(Some(SUITE));
@@ -256,7 +257,7 @@ mod tests {
 
     /// A module that is gone would be left out without a word.
     #[test]
-    fn the_modules_that_are_run_exist() {
+    fn selected_suite_modules_exist() {
         for scope in [Scope::Quick, Scope::Usual] {
             let modules =
                 scope.options(Some(SUITE)).split(' ').filter_map(|word| word.strip_suffix("::"));

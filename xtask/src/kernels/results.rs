@@ -9,7 +9,7 @@ use super::plan::Plan;
 use serde_json::Value;
 
 /// The exit status of a check that has nothing to check on this kernel.
-const NOT_HERE: i32 = 77;
+const NOT_HERE_STATUS: i32 = 77;
 
 /// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Verdict {
         match status {
             None => Self::NotRun,
             Some(0) => Self::Passed(passed(log)),
-            Some(NOT_HERE) => Self::NotHere,
+            Some(NOT_HERE_STATUS) => Self::NotHere,
             Some(_) => {
                 // A test that runs itself in another process is listed there, too.
                 let failed: BTreeSet<_> = log
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_is_not_the_expected_one_fails_the_doctor() {
+    fn unexpected_driver_fails_the_doctor() {
         let doctor = serde_json::json!({ "driver": { "kind": "epoll" } });
         let checks = vec![Verdict::Passed(None)];
         let mut results = Results { kernel: "6.1".into(), checks, doctor };

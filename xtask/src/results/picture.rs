@@ -8,17 +8,17 @@ use serde_json::Value;
 use super::Run;
 
 /// The least and the greatest ratio of the axis.
-const RANGE: (f64, f64) = (0.34, 1.3);
+const RATIO_RANGE: (f64, f64) = (0.34, 1.3);
 const TICKS: [f64; 7] = [0.35, 0.5, 0.6, 0.7, 0.8, 1.0, 1.2];
 
 /// Units of the drawing: its width, where the axis begins and ends, what lies above the rows, and a row.
 const WIDTH: f64 = 860.0;
-const AXIS: (f64, f64) = (450.0, 836.0);
-const TOP: f64 = 64.0;
-const ROW: f64 = 30.0;
+const AXIS_RANGE: (f64, f64) = (450.0, 836.0);
+const ROWS_TOP: f64 = 64.0;
+const ROW_HEIGHT: f64 = 30.0;
 
 /// Marks of neighbouring cells stand at one of these heights in their row, so that equal ones can be seen.
-const LANES: [f64; 3] = [0.0, -6.0, 6.0];
+const LANE_OFFSETS: [f64; 3] = [0.0, -6.0, 6.0];
 
 const TITLE: &str = "CPU time a request ÷ that of the best other program of the cell";
 
@@ -30,7 +30,7 @@ const STYLE: &str = "\
 
 /// The drawing. Cells that cannot be compared have no mark.
 pub(super) fn svg(compared: &[(&Run, Value)]) -> String {
-    let bottom = TOP + ROW * compared.len() as f64;
+    let bottom = ROWS_TOP + ROW_HEIGHT * compared.len() as f64;
     let height = bottom + 30.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
@@ -41,12 +41,12 @@ pub(super) fn svg(compared: &[(&Run, Value)]) -> String {
     legend(&mut svg);
     for tick in TICKS {
         let (at, class) = (x(tick), if tick == 1.0 { "one" } else { "grid" });
-        _ = writeln!(svg, "<path class=\"{class}\" d=\"M{at:.1} {TOP}V{bottom}\"/>");
+        _ = writeln!(svg, "<path class=\"{class}\" d=\"M{at:.1} {ROWS_TOP}V{bottom}\"/>");
         let label = format!("{tick}");
         text(&mut svg, (at, bottom + 18.0), "muted\" text-anchor=\"middle", "12", &label);
     }
     for (number, ((run, about), comparison)) in compared.iter().enumerate() {
-        let middle = TOP + ROW * (number as f64 + 0.5);
+        let middle = ROWS_TOP + ROW_HEIGHT * (number as f64 + 0.5);
         text(&mut svg, (20.0, middle + 4.0), "text\" font-weight=\"600", "13", run);
         text(&mut svg, (112.0, middle + 4.0), "muted", "11", about);
         marks(&mut svg, middle, comparison);
@@ -62,8 +62,8 @@ fn marks(svg: &mut String, middle: f64, comparison: &Value) {
         .filter(|(_, verdict)| *verdict != "void")
         .collect();
     shown.sort_by(|one, other| one.0.total_cmp(&other.0));
-    for ((ratio, verdict), lane) in shown.into_iter().zip(LANES.into_iter().cycle()) {
-        let (x, y) = (x(ratio.clamp(RANGE.0, RANGE.1)), middle + lane);
+    for ((ratio, verdict), lane) in shown.into_iter().zip(LANE_OFFSETS.into_iter().cycle()) {
+        let (x, y) = (x(ratio.clamp(RATIO_RANGE.0, RATIO_RANGE.1)), middle + lane);
         _ = writeln!(svg, "<circle class=\"{verdict}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>");
     }
 }
@@ -90,8 +90,8 @@ fn text(svg: &mut String, (x, y): (f64, f64), class: &str, size: &str, words: &s
 
 /// Where a ratio stands.
 fn x(ratio: f64) -> f64 {
-    let share = (ratio / RANGE.0).ln() / (RANGE.1 / RANGE.0).ln();
-    AXIS.0 + share * (AXIS.1 - AXIS.0)
+    let share = (ratio / RATIO_RANGE.0).ln() / (RATIO_RANGE.1 / RATIO_RANGE.0).ln();
+    AXIS_RANGE.0 + share * (AXIS_RANGE.1 - AXIS_RANGE.0)
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cell_that_can_be_compared_has_its_mark() {
+    fn each_comparable_cell_has_a_mark() {
         let cell = |verdict: &str, cost: f64| serde_json::json!({"verdict": verdict, "cost": {"median": cost}});
         let cells =
             [cell("better", 0.5), cell("worse", 1.2), cell("undecided", 1.0), cell("void", 1.0)];
@@ -109,6 +109,6 @@ mod tests {
         let counts = ["better", "same", "worse", "undecided", "void"]
             .map(|verdict| svg.matches(&format!("<circle class=\"{verdict}\"")).count());
         assert_eq!(counts, [2, 1, 2, 2, 0]);
-        assert!(x(0.5) < x(1.0) && x(RANGE.1) <= WIDTH && svg.contains("static files"));
+        assert!(x(0.5) < x(1.0) && x(RATIO_RANGE.1) <= WIDTH && svg.contains("static files"));
     }
 }

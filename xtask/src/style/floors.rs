@@ -12,7 +12,7 @@ use super::finding;
 use super::tree::Tree;
 
 /// A module or an item, from the root of its crate.
-type Place = Vec<String>;
+type ModulePath = Vec<String>;
 
 /// The files of each crate's top-level modules in cycles, each with the paths that lead back.
 pub(super) fn find(tree: &Tree) -> Result<Vec<String>> {
@@ -26,10 +26,10 @@ pub(super) fn find(tree: &Tree) -> Result<Vec<String>> {
 
 /// A crate: its files with the paths that they name, and what its root brings.
 struct Crate {
-    files: Vec<(String, Names)>,
+    files: Vec<(String, FileNames)>,
     floors: BTreeSet<String>,
     /// Names in the root and in modules within its file, and the paths they stand for.
-    brought: HashMap<Place, Place>,
+    imported: HashMap<ModulePath, ModulePath>,
 }
 
 impl Crate {
@@ -40,7 +40,7 @@ impl Crate {
             let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
             let place = path.split('/').filter(|name| *name != "lib").map(str::to_owned).collect();
             let parsed = syn::parse_file(&file.text).with_context(|| file.path.clone())?;
-            let mut names = Names { place, ..Names::default() };
+            let mut names = FileNames { place, ..FileNames::default() };
             names.visit_file(&parsed);
             tests.append(&mut names.tests);
             files.push((file.path.clone(), names));
@@ -48,8 +48,9 @@ impl Crate {
         files.retain(|(_, names)| !tests.iter().any(|test| names.place.starts_with(test)));
         let floors = files.iter().filter_map(|(_, names)| names.place.first().cloned()).collect();
         let root = files.iter_mut().find(|(_, names)| names.place.is_empty());
-        let brought = root.map(|(_, names)| std::mem::take(&mut names.brought)).unwrap_or_default();
-        Ok(Crate { files, floors, brought })
+        let imported =
+            root.map(|(_, names)| std::mem::take(&mut names.imported)).unwrap_or_default();
+        Ok(Crate { files, floors, imported })
     }
 
     fn find(&self) -> Vec<String> {
@@ -66,9 +67,9 @@ impl Crate {
         while let Some(&lowest) = left.iter().find(|floor| names_none(floor, &left)) {
             left.remove(lowest);
         }
-        let found = |(path, names): &(String, Names)| {
+        let found = |(path, names): &(String, FileNames)| {
             let own = names.floor().filter(|own| left.contains(own))?;
-            let back = |path: &&Place| {
+            let back = |path: &&ModulePath| {
                 self.floor(path).is_some_and(|floor| floor != own && left.contains(floor))
             };
             let back: BTreeSet<String> =
@@ -86,36 +87,36 @@ impl Crate {
         if self.floors.contains(first) {
             return Some(first);
         }
-        let brought = (1..=path.len()).find_map(|end| self.brought.get(&path[..end]));
-        brought.filter(|brought| !path.starts_with(brought)).and_then(|path| self.floor(path))
+        let imported = (1..=path.len()).find_map(|end| self.imported.get(&path[..end]));
+        imported.filter(|imported| !path.starts_with(imported)).and_then(|path| self.floor(path))
     }
 }
 
 /// The paths below the crate's root that a file names.
 #[derive(Default)]
-struct Names {
+struct FileNames {
     /// The module that is read.
-    place: Place,
-    paths: Vec<Place>,
+    place: ModulePath,
+    paths: Vec<ModulePath>,
     /// The items that `use` brings, by the place and the name that each has there.
-    brought: HashMap<Place, Place>,
+    imported: HashMap<ModulePath, ModulePath>,
     /// Modules for tests only.
-    tests: Vec<Place>,
+    tests: Vec<ModulePath>,
 }
 
-impl Names {
+impl FileNames {
     /// The file's top-level module; the root has none.
     fn floor(&self) -> Option<&str> {
         self.place.first().map(String::as_str)
     }
 
     /// A name in the module that is read.
-    fn here(&self, name: &syn::Ident) -> Place {
+    fn here(&self, name: &syn::Ident) -> ModulePath {
         [self.place.as_slice(), &[name.to_string()]].concat()
     }
 
     /// Adds a path, if it is one of this crate, and returns it from the root. In the root, a module needs no `crate` before it.
-    fn add(&mut self, path: &[String]) -> Place {
+    fn add(&mut self, path: &[String]) -> ModulePath {
         let mut place = self.place.clone();
         let mut rest = path;
         while let Some((first, after)) = rest.split_first() {
@@ -134,7 +135,7 @@ impl Names {
         place
     }
 
-    fn import(&mut self, tree: &syn::UseTree, mut path: Place) {
+    fn import(&mut self, tree: &syn::UseTree, mut path: ModulePath) {
         match tree {
             syn::UseTree::Path(inner) => {
                 path.push(inner.ident.to_string());
@@ -143,21 +144,21 @@ impl Names {
             syn::UseTree::Group(group) => {
                 group.items.iter().for_each(|item| self.import(item, path.clone()));
             }
-            syn::UseTree::Name(name) => self.bring(&name.ident, &name.ident, path),
-            syn::UseTree::Rename(name) => self.bring(&name.ident, &name.rename, path),
+            syn::UseTree::Name(name) => self.import_name(&name.ident, &name.ident, path),
+            syn::UseTree::Rename(name) => self.import_name(&name.ident, &name.rename, path),
             syn::UseTree::Glob(_) => _ = self.add(&path),
         }
     }
 
-    fn bring(&mut self, name: &syn::Ident, shown: &syn::Ident, mut path: Place) {
+    fn import_name(&mut self, name: &syn::Ident, shown: &syn::Ident, mut path: ModulePath) {
         path.push(name.to_string());
         let shown = self.here(shown);
         let target = self.add(&path);
-        self.brought.insert(shown, target);
+        self.imported.insert(shown, target);
     }
 }
 
-impl<'ast> Visit<'ast> for Names {
+impl<'ast> Visit<'ast> for FileNames {
     fn visit_item(&mut self, item: &'ast syn::Item) {
         match item {
             syn::Item::Mod(module) if is_test(item) => self.tests.push(self.here(&module.ident)),
@@ -179,7 +180,8 @@ impl<'ast> Visit<'ast> for Names {
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let names: Place = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        let names: ModulePath =
+            path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         self.add(&names);
         visit::visit_path(self, path);
     }
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_name_each_other_are_found_whatever_the_path() {
+    fn directories_that_refer_to_each_other_are_found_for_every_kind_of_path() {
         let part = "crates/one/src/upper/part.rs:1: names base::Base, which leads back to upper";
         for (below, named) in [
             ("use crate::upper::Upper; pub struct Base(Upper);", "upper::Upper"),
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn floors_what_only_tests_name_and_other_crates_are_no_cycle() {
+    fn layers_test_only_paths_and_other_crates_are_not_cycles() {
         for below in [
             "pub struct Base; use self::inner::A; mod inner { pub struct A; }",
             "#[cfg(test)] use crate::upper::Upper; #[cfg(test)] mod tests { use crate::upper::Upper; }",

@@ -22,7 +22,7 @@ pub(crate) const RULES: [(&str, &str); 5] = [
 ];
 
 /// Up to so many findings of a rule are listed even if not asked for.
-const LISTED: usize = 20;
+const MAX_LISTED_FINDINGS: usize = 20;
 
 /// A violation of a rule, with its place.
 fn finding(path: &str, line: usize, text: &str) -> String {
@@ -46,7 +46,7 @@ pub(crate) fn list(names: &[String]) -> Outcome {
     let mut violated = Vec::new();
     for ((name, about), found) in RULES.iter().zip(found) {
         println!("{name:<12} {:>5}  {about}", found.len());
-        if found.len() > LISTED && !names.iter().any(|named| named == name) {
+        if found.len() > MAX_LISTED_FINDINGS && !names.iter().any(|named| named == name) {
             println!("  `cargo xtask style {name}` lists all");
         } else {
             found.iter().for_each(|finding| println!("  {finding}"));

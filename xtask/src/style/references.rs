@@ -9,16 +9,16 @@ use crate::files::joined;
 /// Endings of words that count as names of files of this repository.
 const ENDINGS: [&str; 6] = [".rs", ".md", ".toml", ".py", ".c", ".h"];
 /// Beginnings of paths that are not in the repository: absolute ones, options, build output, headers of the kernel.
-const FOREIGN: [&str; 7] = ["/", ".", "-", "~", "target/", "linux/", "asm/"];
+const FOREIGN_STARTS: [&str; 7] = ["/", ".", "-", "~", "target/", "linux/", "asm/"];
 /// The document with the numbered invariants.
-const INVARIANTS: &str = "docs/ARCHITECTURE.md";
+const INVARIANTS_PAGE: &str = "docs/ARCHITECTURE.md";
 /// Each subject has a directory of decisions in it.
-const DECISIONS: &str = "docs/adr/";
+const DECISIONS_DIRECTORY: &str = "docs/adr/";
 
 /// Every reference to something that does not exist.
 pub(super) fn find(tree: &Tree) -> Vec<String> {
     let regex = |pattern| Regex::new(pattern).expect("it is a pattern");
-    let known = Known {
+    let known = ReferenceChecker {
         tree,
         invariants: invariants(tree),
         cited: regex(r"(ADR|nvariant)s*((?: +(?:and\b|to\b|\d\S*))+)"),
@@ -27,7 +27,7 @@ pub(super) fn find(tree: &Tree) -> Vec<String> {
     tree.files.iter().flat_map(|file| known.check(file)).collect()
 }
 
-struct Known<'a> {
+struct ReferenceChecker<'a> {
     tree: &'a Tree,
     invariants: Vec<u32>,
     /// Numbers after a word: `ADR 0017`, `Invariants 4 and 11` or `Invariants 2, 13`.
@@ -36,7 +36,7 @@ struct Known<'a> {
     document: Regex,
 }
 
-impl Known<'_> {
+impl ReferenceChecker<'_> {
     fn check(&self, file: &SourceFile) -> Vec<String> {
         let mut found = Vec::new();
         let mut fenced = false;
@@ -67,10 +67,10 @@ impl Known<'_> {
                 };
                 let is_decision = &cited[1] == "ADR";
                 if is_decision && !self.has_decision(number) {
-                    lost.push(format!("ADR {number:04} is not in {DECISIONS}"));
+                    lost.push(format!("ADR {number:04} is not in {DECISIONS_DIRECTORY}"));
                 }
                 if !is_decision && !self.invariants.contains(&number) {
-                    lost.push(format!("invariant {number} is not numbered in {INVARIANTS}"));
+                    lost.push(format!("invariant {number} is not numbered in {INVARIANTS_PAGE}"));
                 }
             }
         }
@@ -80,9 +80,9 @@ impl Known<'_> {
     /// Returns true if a page `NNNN-title.md` of this number is in a directory of decisions.
     fn has_decision(&self, number: u32) -> bool {
         let start = format!("{number:04}-");
-        self.tree.paths.iter().filter_map(|path| path.strip_prefix(DECISIONS)).any(|page| {
-            page.split_once('/').is_some_and(|(_subject, name)| name.starts_with(&start))
-        })
+        self.tree.paths.iter().filter_map(|path| path.strip_prefix(DECISIONS_DIRECTORY)).any(
+            |page| page.split_once('/').is_some_and(|(_subject, name)| name.starts_with(&start)),
+        )
     }
 
     /// Paths in code spans, and names of documents anywhere.
@@ -144,7 +144,7 @@ fn is_comment(line: &str) -> bool {
 /// Whether a code span is meant as a path of this repository.
 fn is_path(span: &str, file: &SourceFile) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./*{},".contains(c);
-    let foreign = FOREIGN.iter().any(|start| span.starts_with(start));
+    let foreign = FOREIGN_STARTS.iter().any(|start| span.starts_with(start));
     if !span.chars().all(plain) || foreign || span.len() < 3 {
         return false;
     }
@@ -154,7 +154,7 @@ fn is_path(span: &str, file: &SourceFile) -> bool {
 
 /// The numbers of the invariants: items of numbered lists under a heading that names them.
 fn invariants(tree: &Tree) -> Vec<u32> {
-    let Some(document) = tree.file(INVARIANTS) else { return Vec::new() };
+    let Some(document) = tree.file(INVARIANTS_PAGE) else { return Vec::new() };
     let mut numbers = Vec::new();
     let mut inside = false;
     for line in document.text.lines() {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_is_found() {
+    fn existing_references_are_accepted() {
         let text = "ADR 0017, ADR 17; Invariant 2, invariants 1 and 2. `stream.rs`, `net/*.rs`, `net/{stream,socket}.rs`, \
                     `crates/`, `a/src/`, `/etc/no.md`, `--x.rs`, `a b.rs`, `NNNN-title.md`, `linux/x.h`\n[a](docs/adr/runtime/0017-a.md#) [b](docs/) \
                     [c](https://x/y.rs) [d](docs/ARCHITECTURE.md#invariants)\n```\n`gone.rs`\n```\n";
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_found_once_with_its_line() {
+    fn missing_references_are_found_once_with_their_line() {
         let text = "ADR 0018\n`net/gone.rs`\nsee NOTES.md, `NOTES.md`\ninvariants 2 and 3\n[a](docs/no.md)\n`gone/`\n[b](docs/ARCHITECTURE.md#no)\n";
         assert_eq!(
             found("README.md", text),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn of_code_only_comments_are_read() {
+    fn only_comments_of_code_are_read() {
         let text = "//! Invariant 9; `gone.rs`\nlet path = \"`gone.rs` Invariant 9 x.md\";\n// [`Type`] and `stream.rs`\n";
         assert_eq!(
             found("crates/a/src/lib.rs", text),

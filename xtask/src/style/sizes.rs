@@ -6,17 +6,17 @@ use super::finding;
 use super::tree::Tree;
 
 /// Most lines of a file.
-const FILE: usize = 900;
+const MAX_FILE_LINES: usize = 900;
 /// Most lines of a function, from `fn` to its closing brace.
-const FUNCTION: usize = 70;
+const MAX_FUNCTION_LINES: usize = 70;
 
 /// Source files above the limit. Documents may be longer.
 pub(super) fn files(tree: &Tree) -> Vec<String> {
     let sources = tree.files.iter().filter(|file| !file.is_markdown());
     let long = sources.filter_map(|file| {
         let lines = file.text.lines().count();
-        let text = || format!("{lines} lines, {FILE} at most");
-        (lines > FILE).then(|| finding(&file.path, 1, &text()))
+        let text = || format!("{lines} lines, {MAX_FILE_LINES} at most");
+        (lines > MAX_FILE_LINES).then(|| finding(&file.path, 1, &text()))
     });
     long.collect()
 }
@@ -27,7 +27,7 @@ pub(super) fn functions(tree: &Tree) -> Vec<String> {
     for file in tree.files.iter().filter(|file| file.is_rust()) {
         match syn::parse_file(&file.text) {
             Ok(parsed) => {
-                let mut functions = Functions { path: &file.path, found: &mut found };
+                let mut functions = FunctionSizes { path: &file.path, found: &mut found };
                 functions.visit_file(&parsed);
             }
             Err(error) => {
@@ -39,23 +39,24 @@ pub(super) fn functions(tree: &Tree) -> Vec<String> {
     found
 }
 
-struct Functions<'a> {
+struct FunctionSizes<'a> {
     path: &'a str,
     found: &'a mut Vec<String>,
 }
 
-impl Functions<'_> {
+impl FunctionSizes<'_> {
     fn measure(&mut self, signature: &syn::Signature, block: &syn::Block) {
         let first = signature.fn_token.span.start().line;
         let lines = block.brace_token.span.close().end().line + 1 - first;
-        if lines > FUNCTION {
-            let text = format!("fn {} has {lines} lines, {FUNCTION} at most", signature.ident);
+        if lines > MAX_FUNCTION_LINES {
+            let text =
+                format!("fn {} has {lines} lines, {MAX_FUNCTION_LINES} at most", signature.ident);
             self.found.push(finding(self.path, first, &text));
         }
     }
 }
 
-impl<'ast> Visit<'ast> for Functions<'_> {
+impl<'ast> Visit<'ast> for FunctionSizes<'_> {
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
         self.measure(&function.sig, &function.block);
         visit::visit_item_fn(self, function);
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_file_above_the_limit_is_found_and_a_document_is_not() {
-        let (fits, long) = ("\n".repeat(FILE), "\n".repeat(FILE + 1));
+        let (fits, long) = ("\n".repeat(MAX_FILE_LINES), "\n".repeat(MAX_FILE_LINES + 1));
         let tree = Tree::of(&[("a.rs", &fits), ("b.c", &long), ("c.md", &long)]);
         let found = files(&tree);
         assert_eq!(found.len(), 1);
@@ -93,8 +94,8 @@ mod tests {
 
     #[test]
     fn functions_of_every_kind_are_measured_from_fn_to_brace() {
-        let fits = format!("/// Doc.\n#[inline]\nfn f() {{\n{}}}\n", body(FUNCTION - 2));
-        let long = body(FUNCTION - 1);
+        let fits = format!("/// Doc.\n#[inline]\nfn f() {{\n{}}}\n", body(MAX_FUNCTION_LINES - 2));
+        let long = body(MAX_FUNCTION_LINES - 1);
         let text = format!(
             "{fits}fn g() {{\n{long}}}\n\
              impl A {{ fn h(&self) {{\n{long}}} }}\n\

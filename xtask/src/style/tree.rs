@@ -11,11 +11,11 @@ use crate::step::root;
 
 /// Directories that are not read: build output, the repository itself, inputs of the fuzz targets, and the lists of this
 /// check, which name every word that must not come back.
-const LEFT_OUT: [&str; 6] =
+const SKIPPED_DIRECTORIES: [&str; 6] =
     ["target", ".git", "fuzz/corpus", "fuzz/target", "fuzz/artifacts", "xtask/style"];
 
 /// Endings of the files that are read.
-const ENDINGS: [&str; 9] = ["rs", "md", "toml", "py", "c", "h", "cpp", "go", "sh"];
+const TEXT_EXTENSIONS: [&str; 9] = ["rs", "md", "toml", "py", "c", "h", "cpp", "go", "sh"];
 
 /// A file of the workspace.
 pub(super) struct SourceFile {
@@ -48,12 +48,13 @@ impl Tree {
     pub(super) fn read() -> Result<Tree> {
         let root = root();
         let left_out = |path: &Path| {
-            path.is_symlink() || LEFT_OUT.iter().any(|directory| path.ends_with(directory))
+            path.is_symlink()
+                || SKIPPED_DIRECTORIES.iter().any(|directory| path.ends_with(directory))
         };
         let mut tree = Tree::default();
         for file in below(&root, &left_out)? {
             let is_text =
-                file.extension().is_some_and(|ending| ENDINGS.iter().any(|e| ending == *e));
+                file.extension().is_some_and(|ending| TEXT_EXTENSIONS.iter().any(|e| ending == *e));
             let text = if is_text { Some(fs::read(&file)?) } else { None };
             let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             tree.add(&file.strip_prefix(&root)?.to_string_lossy(), text);

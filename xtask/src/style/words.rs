@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_are_none_are_refused_by_line() {
+    fn malformed_lists_are_refused_by_line() {
         assert!(Words::parse("parcel", "").err().unwrap().to_string().contains("'parcel' is not"));
         assert!(
             Words::parse("", "a.md who").err().unwrap().to_string().contains("'a.md who' is not")
