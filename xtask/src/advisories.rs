@@ -1,8 +1,9 @@
-//! Checks of what may be linked according to `deny.toml`: licences, sources, banned packages, and security advisories.
+//! Checks dependencies against `deny.toml`: licences, sources, banned packages, and security
+//! advisories.
 
 use crate::step::{Outcome, Step};
 
-/// The checks of cargo-deny that need no network; skipped if it is not installed.
+/// Runs the checks of cargo-deny that need no network. Skipped if it is not installed.
 pub(crate) fn licences() -> Outcome {
     if deny("--version").probe().is_none() {
         return Ok(vec!["licences (no cargo-deny: `cargo install cargo-deny`)".into()]);
@@ -10,7 +11,8 @@ pub(crate) fn licences() -> Outcome {
     deny("--all-features check bans licenses sources").run()
 }
 
-/// Security advisories besides; skipped too if their database, a separate repository, cannot be fetched.
+/// Also checks security advisories. Skipped if their database, a separate repository, cannot be
+/// fetched.
 pub(crate) fn all() -> Outcome {
     let skipped = licences()?;
     if !skipped.is_empty() {

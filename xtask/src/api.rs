@@ -1,4 +1,5 @@
-//! The public API of the libraries, listed in `docs/api`: a change to it changes a list, in the same commit.
+//! The public API of the libraries, as listed in `docs/api`. A commit that changes the API also
+//! changes the list.
 
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -12,12 +13,12 @@ use regex_lite::Regex;
 
 use crate::step::{Outcome, Step, root, target};
 
-/// The libraries that programs use. The others are parts of annulus.
+/// The libraries that programs use directly. The other crates are parts of annulus.
 const LIBRARIES: [&str; 4] = ["annulus", "annulus-ring", "annulus-tokio", "annulus-load"];
-/// How many differing lines are shown.
+/// The maximum number of differing lines shown per library.
 const MAX_DIFFERENCES: usize = 20;
 
-/// Compares the API of every library with its list, or writes the lists anew.
+/// Compares the API of every library with its list, or writes the lists.
 pub(crate) fn run(write: bool) -> Outcome {
     let rustdoc = rustdoc()?;
     let mut changed = Vec::new();
@@ -30,18 +31,19 @@ pub(crate) fn run(write: bool) -> Outcome {
             false => changed.extend(difference(library, &fs::read_to_string(&list)?, &items)),
         }
     }
-    let hint = "the public API is not as listed: if that is meant, `cargo xtask api --write`, and say so in CHANGELOG.md";
+    let hint = "the public API differs from its list: if that is intended, run `cargo xtask api --write` and mention it in CHANGELOG.md";
     ensure!(changed.is_empty(), "{hint}\n{}", changed.join("\n"));
     Ok(Vec::new())
 }
 
-/// The file that lists a library's API.
+/// Returns the path of a library's list.
 fn list_path(library: &str) -> PathBuf {
     root().join("docs").join("api").join(format!("{library}.txt"))
 }
 
-/// A program that is `rustdoc` with its unstable options. For other programs, and for the scripts of crates, the toolchain stays as stable as it
-/// is, so that what other parts have checked is not checked anew.
+/// Creates a wrapper of `rustdoc` that allows unstable options, and returns its path. Other
+/// programs and build scripts still see a stable toolchain, so that cargo can reuse what other
+/// parts have built.
 fn rustdoc() -> Result<PathBuf> {
     let path = target().join("unstable-rustdoc");
     fs::write(&path, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n")?;
@@ -49,8 +51,9 @@ fn rustdoc() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Every public item of a library with all its features. Items derived or implemented for all types are left out, and
-/// types of the standard library stand without their modules.
+/// Returns every public item of a library with all features. Derived items and blanket
+/// implementations are left out, and types of the standard library are written without their
+/// modules.
 fn items(library: &str, rustdoc: &Path) -> Result<BTreeSet<String>> {
     let line = format!("rustdoc --quiet -p {library} --lib --all-features -- -Zunstable-options");
     let step = Step::new("cargo", &line).argument("--output-format=json");
@@ -61,15 +64,15 @@ fn items(library: &str, rustdoc: &Path) -> Result<BTreeSet<String>> {
     Ok(api.items().map(|item| without_std(&item.to_string())).collect())
 }
 
-/// A line with the types of the standard library without their modules, which move from one toolchain to the next, and with `Infallible` by its
-/// older name: it has become another one of `!`.
+/// Removes the modules from types of the standard library, because modules change between
+/// toolchains. Also replaces `!` with `Infallible`, of which newer toolchains make an alias.
 fn without_std(line: &str) -> String {
     let path = Regex::new(r"(^|[^\w:])(?:core|alloc|std)::(?:[a-z_]\w*::)*([A-Z])");
-    let line = path.expect("it is a pattern").replace_all(line, "$1$2");
+    let line = path.expect("invalid pattern").replace_all(line, "$1$2");
     line.replace("<never>", "<Infallible>")
 }
 
-/// The lines that a library lacks and those that are new, some of them.
+/// Returns the missing and the new lines of a library, at most [`MAX_DIFFERENCES`] of them.
 fn difference(library: &str, listed: &str, items: &BTreeSet<String>) -> Vec<String> {
     let listed: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
     let mut lines: Vec<String> = listed

@@ -1,4 +1,5 @@
-//! The book: pages of `docs`, in the order of `docs/SUMMARY.md`, with the guide of rustdoc and rustdoc's pages of `annulus` beside them.
+//! The book: pages of `docs` in the order of `docs/SUMMARY.md`, the guide, and rustdoc's pages of
+//! `annulus`.
 
 mod links;
 mod preprocess;
@@ -14,7 +15,8 @@ use crate::verbs;
 
 pub(crate) use preprocess::run as preprocess;
 
-/// Rustdoc's pages of `annulus`, and the files that they load. The rest of rustdoc's directory belongs to other crates.
+/// Rustdoc's pages of `annulus` and the files that they load. The rest of rustdoc's directory
+/// belongs to other crates.
 const RUSTDOC_PATHS: [&str; 7] = [
     "annulus/",
     "src/annulus/",
@@ -35,7 +37,7 @@ pub(crate) fn build() -> Outcome {
     let book = target().join("book");
     remove(&book)?;
     Step::new("mdbook", "build docs --dest-dir").argument(&book).run()?;
-    // Pages link to these, and mdBook does not copy them.
+    // mdBook does not copy these, but pages link to them.
     copy(&target().join("doc"), &book.join("api"), |path| {
         let is_shared = path.ends_with(".js") || path.ends_with(".html");
         is_shared && !path.contains('/') || RUSTDOC_PATHS.iter().any(|part| path.starts_with(part))
@@ -46,7 +48,7 @@ pub(crate) fn build() -> Outcome {
     Ok(Vec::new())
 }
 
-/// Copies the files below a directory whose paths in it are wanted.
+/// Copies the files below a directory whose relative paths are `wanted`.
 fn copy(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
     for file in below(from, &|_| false)? {
         let path = file.strip_prefix(from)?;
@@ -59,8 +61,9 @@ fn copy(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Fails for a page that the summary lacks, and for Rust that nothing compiles: `cargo test` compiles that of the guide and of
-/// `crates/annulus/README.md`, so it stands there, and elsewhere only as a copy. The reports of results have pages of their own.
+/// Fails for pages that are missing in the summary, and for Rust code that nothing compiles. `cargo
+/// test` compiles the code in the guide and in `crates/annulus/README.md`; other pages may only
+/// contain copies of the latter. Reports of results are not checked.
 fn check_pages() -> Result<()> {
     let (root, docs) = (root(), root().join("docs"));
     let mut pages = vec![("README.md".to_owned(), fs::read_to_string(root.join("README.md"))?)];

@@ -1,11 +1,11 @@
-//! The counts of callgrind, without those of one crate.
+//! Reads callgrind's counts, without those of one crate.
 
 use std::collections::BTreeMap;
 
-/// Instructions of a run, without those between a call into the crate and its return.
-///
-/// `dump` is the file of callgrind, written with `--compress-strings=no --compress-pos=no`: the cost of a function follows
-/// its `fn=`; after `cfn=` and `calls=` follows the cost of all its calls of another.
+/// Returns the instructions of a run, without those between a call into the crate and its return.
+/// `dump` is callgrind's output with `--compress-strings=no --compress-pos=no`. The cost of a
+/// function follows its `fn=` line; the inclusive cost of its calls of another function follows
+/// `cfn=` and `calls=` lines.
 pub(crate) fn outside(dump: &str, krate: &str) -> Option<u64> {
     let (mut total, mut inside) = (None::<u64>, 0);
     let (mut caller, mut callee, mut is_call) = ("", "", false);
@@ -26,8 +26,9 @@ pub(crate) fn outside(dump: &str, krate: &str) -> Option<u64> {
     total?.checked_sub(inside)
 }
 
-/// The files below `crates/` whose own lines, wherever they were inlined but in the crate, executed so many instructions; but for the
-/// simulated kernel's.
+/// Returns the files below `crates/` whose own lines executed at least `least` instructions,
+/// including where they were inlined. Leaves out functions of `krate`, and the files of the
+/// simulated kernel.
 pub(crate) fn files<'a>(dump: &'a str, krate: &str, least: u64) -> Vec<&'a str> {
     let (mut files, mut file, mut is_call, mut inside) = (BTreeMap::new(), "sim/", false, false);
     for line in dump.lines() {

@@ -1,5 +1,5 @@
-//! The checks of `crates/compat/`, a workspace of its own: format, lints, documentation, and its tests with the libraries that it
-//! adapts to.
+//! The checks of `crates/compat/`, which is a separate workspace: format, lints, documentation, and
+//! tests with the libraries that it adapts.
 
 use crate::step::{Outcome, Step, target};
 
@@ -14,13 +14,13 @@ pub(crate) fn run() -> Outcome {
     step("test", &format!("{OPTIONS} --no-fail-fast")).run_tests()
 }
 
-/// Builds the tests, ahead of the step that runs them.
+/// Returns the step that builds the tests before they are run.
 pub(crate) fn ahead() -> Step {
     step("test", &format!("{OPTIONS} --no-run"))
 }
 
-/// Tests the services on the simulated network with a thousand seeds each and their graceful shutdown with ten thousand, and what depends on
-/// crates that take long to compile.
+/// Tests each service on the simulated network with a thousand seeds and their graceful shutdown
+/// with ten thousand, and runs the tests of crates that take long to compile.
 pub(crate) fn weekly() -> Outcome {
     let services = ["simulated::http_1", "simulated::http_2", "simulated::axum"];
     let names = [&services[..], &["simulated::shutdown", "with_tokio::sqlx_too"]].concat();
@@ -31,7 +31,8 @@ pub(crate) fn weekly() -> Outcome {
     })
 }
 
-/// Tests that tokio-console sees the tasks of annulus. What the flag is for is built with it, apart.
+/// Tests that tokio-console sees the tasks of annulus. Uses its own target directory, because the
+/// flag applies to everything that is built.
 pub(crate) fn console() -> Outcome {
     let test = "test --locked --manifest-path crates/compat/tests/console/Cargo.toml";
     let step = Step::new("cargo", test).env("RUSTFLAGS", "--cfg console_without_tokio_unstable");
@@ -40,8 +41,8 @@ pub(crate) fn console() -> Outcome {
 
 fn step(verb: &str, arguments: &str) -> Step {
     let line = format!("{verb} --manifest-path crates/compat/Cargo.toml {arguments}");
-    // Dependencies of both workspaces are built once. Programs of one name would replace each other there: no example of the one is called
-    // as one of the other.
+    // Both workspaces share a target directory, so common dependencies are built once. Examples of
+    // the same name would overwrite each other there, so all names differ.
     Step::new("cargo", &line).env("CARGO_TARGET_DIR", &target().display().to_string())
 }
 

@@ -1,15 +1,16 @@
-//! The lines that the standard test harness prints of failed tests, picked from its output while that passes through, to be printed again at
-//! the end of a long run, and to repeat them alone.
+//! Collects what the standard test harness prints about failed tests while passing its output
+//! through. The reports are repeated at the end of a long run, and failed tests are run again
+//! alone.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Mutex;
 
-/// Lines that are kept of one run; the output itself has all.
+/// The maximum number of report lines kept from one run.
 const MAX_REPORT_LINES: usize = 200;
-/// Most failed tests that are repeated: if more fail, it is not by chance.
+/// The maximum number of failed tests that are repeated: if more fail, it is not by chance.
 const MAX_REPEATED_TESTS: usize = 5;
 
-/// Reports of tests that failed beside others and passed alone, in this process.
+/// Reports of tests that failed among others but passed alone.
 static FLAKY_REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The tests of one run: which failed, with their reports, and which passed.
@@ -19,16 +20,17 @@ pub(crate) struct FailedTests {
     in_report: bool,
     failed: Vec<String>,
     passed: Vec<String>,
-    /// Failures by the harness' own count: names are lost if a test writes between them.
+    /// The number of failures that the harness reported. A name can be lost if a test writes in the
+    /// middle of its line.
     counted_failed: usize,
-    /// Tests that passed, by the same count.
+    /// The number of passed tests that the harness reported.
     counted_passed: usize,
-    /// Programs that began to run tests, less those that ended with a result.
+    /// The number of test programs that started without ending with a result.
     unfinished: isize,
 }
 
 impl FailedTests {
-    /// Copies `output` to `copy`, and keeps what it says of failures.
+    /// Copies `output` to `copy`, and keeps what it says about failures.
     pub(crate) fn read(output: impl BufRead, mut copy: impl Write) -> io::Result<Self> {
         let mut failed = Self::default();
         for line in output.split(b'\n') {
@@ -65,8 +67,9 @@ impl FailedTests {
         }
     }
 
-    /// The failed tests, if repeating them may show whether they fail alone too: few, in programs that ended by themselves, and
-    /// with names that the harness takes, which those of examples in docs are not.
+    /// Returns the failed tests if they can be repeated: there are few, all programs ended by
+    /// themselves, and the harness accepts their names, which it does not for doctests. Otherwise
+    /// returns none.
     pub(crate) fn repeatable(&self) -> &[String] {
         let named = self.failed.iter().all(|name| !name.contains(' '));
         let complete = self.unfinished == 0 && self.failed.len() == self.counted_failed;
@@ -74,24 +77,24 @@ impl FailedTests {
         if repeatable { &self.failed } else { &[] }
     }
 
-    /// Whether all of these ran, and none failed.
+    /// Returns true if all of these ran and none failed.
     pub(crate) fn have_passed(&self, names: &[String]) -> bool {
         self.counted_failed == 0
             && self.failed.is_empty()
             && names.iter().all(|name| self.passed.contains(name))
     }
 
-    /// No test passed: a filter that matches none succeeds.
+    /// Returns true if no test passed. A filter that matches nothing succeeds, too.
     pub(crate) fn none_passed(&self) -> bool {
         self.counted_passed == 0
     }
 
-    /// Keeps the report of tests that passed alone, for the end of the run.
+    /// Keeps the report of tests that passed when repeated alone, for the end of the run.
     pub(crate) fn keep_as_flaky(&self) {
-        FLAKY_REPORTS.lock().expect("no thread panics with it").push(self.report());
+        FLAKY_REPORTS.lock().expect("a thread panicked with the lock").push(self.report());
     }
 
-    /// All of them, and how many lines were left out; empty if no test failed.
+    /// Returns the report, with the number of omitted lines. Empty if no test failed.
     pub(crate) fn report(&self) -> String {
         let omitted = self.report.len().saturating_sub(MAX_REPORT_LINES);
         let mut text = self.report[..self.report.len() - omitted].join("\n");
@@ -102,20 +105,20 @@ impl FailedTests {
     }
 }
 
-/// How many tests ended so, by the line of a program's result: `test result: ok. 2 passed; 0 failed; ...`.
+/// Returns the number before `end` in a result line: `test result: ok. 2 passed; 0 failed; ...`.
 fn counted(result: &str, end: &str) -> usize {
     let mut counts = result.split([';', '.']).map(str::trim);
     let count = counts.find_map(|part| part.strip_suffix(end));
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// The report on tests that failed beside others and passed alone; empty if there were none.
+/// Returns the report on tests that failed among others but passed alone, or an empty string.
 pub(crate) fn flaky_report() -> String {
-    let reports = FLAKY_REPORTS.lock().expect("no thread panics with it").join("\n");
+    let reports = FLAKY_REPORTS.lock().expect("a thread panicked with the lock").join("\n");
     if reports.is_empty() {
         return reports;
     }
-    format!("\n== tests that failed beside others and passed alone: mend them\n{reports}\n\n")
+    format!("\n== tests that failed among others but passed alone: fix them\n{reports}\n\n")
 }
 
 #[cfg(test)]
@@ -174,7 +177,7 @@ mod tests {
         assert!(!failed.have_passed(failed.repeatable()));
         assert_eq!(flaky_report(), "");
         failed.keep_as_flaky();
-        assert!(flaky_report().contains("passed alone: mend them\nfailures:\n"));
+        assert!(flaky_report().contains("passed alone: fix them\nfailures:\n"));
         assert!(
             !read("running 0 tests\n\ntest result: ok. 0 passed; finished in 0s\n")
                 .have_passed(failed.repeatable())

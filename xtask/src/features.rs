@@ -1,16 +1,17 @@
-//! Each feature alone, none, and all together; and the oldest Rust that is supported.
+//! Checks each feature alone, none, and all together, and the oldest supported Rust.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use crate::step::{Outcome, Step};
 
-/// Checks each library with none of its features, and with all of them.
+/// Checks each library without features and with all of them.
 pub(crate) fn none_and_all() -> Outcome {
     each("check --quiet", "--lib", "", false)
 }
 
-/// Lints each library with none of its features and with each alone, and all targets of its package with all of them.
+/// Lints each library without features and with each alone, and all targets of its package with all
+/// of them.
 pub(crate) fn all_targets() -> Outcome {
     each("clippy --quiet", "--all-targets", " -- -D warnings", true)
 }
@@ -30,12 +31,13 @@ fn each(verb: &str, targets: &str, flags: &str, each_alone: bool) -> Outcome {
     Ok(Vec::new())
 }
 
-/// Checks the libraries that programs depend on with the oldest Rust that `Cargo.toml` names; skipped if rustup does not have it.
+/// Checks the libraries that programs depend on with the oldest Rust in `Cargo.toml`. Skipped if
+/// rustup does not have it.
 pub(crate) fn msrv() -> Outcome {
     msrv_of("-p annulus -p annulus-tokio --all-features --lib")
 }
 
-/// The same check for all packages.
+/// Like [`msrv`], but for all packages.
 pub(crate) fn msrv_of_all() -> Outcome {
     msrv_of("--workspace --lib --bins")
 }
@@ -49,7 +51,7 @@ fn msrv_of(what: &str) -> Outcome {
     Step::new("rustup", &format!("run {version} cargo check {what} --locked")).run()
 }
 
-/// The output of `cargo metadata`.
+/// Runs `cargo metadata`.
 pub(crate) fn metadata(arguments: &str) -> Result<Value> {
     let line = format!("metadata --format-version 1 --locked {arguments}");
     let (status, text) = Step::new("cargo", &line).capture()?;
@@ -57,12 +59,12 @@ pub(crate) fn metadata(arguments: &str) -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// The entries of a list in it.
+/// Returns the entries of a list in a JSON object.
 pub(crate) fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     value[name].as_array().into_iter().flatten()
 }
 
-/// Packages that have features, with these, except `default`.
+/// Returns the packages with features, each with its features except `default`.
 fn featured(metadata: &Value) -> Vec<(String, Vec<String>)> {
     let package = |package: &Value| {
         let features = package["features"].as_object()?.keys();

@@ -1,11 +1,11 @@
-//! Entries of directories. Errors name their path.
+//! Directories and paths. Errors contain the path.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-/// The entries of a directory, sorted.
+/// Returns the entries of a directory, sorted.
 pub(crate) fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(directory)?.map(|entry| Ok(entry?.path()));
     let mut paths = entries.collect::<io::Result<Vec<_>>>()?;
@@ -13,7 +13,8 @@ pub(crate) fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The files below a directory, sorted, without directories, and what is below them, that are left out.
+/// Returns the files below a directory, sorted, without the files and directories for which
+/// `left_out` is true.
 pub(crate) fn below(
     directory: &Path,
     left_out: &dyn Fn(&Path) -> bool,
@@ -28,12 +29,12 @@ pub(crate) fn below(
     Ok(files)
 }
 
-/// Removes a directory, if it is there.
+/// Removes a directory if it exists.
 pub(crate) fn remove(directory: &Path) -> io::Result<()> {
     if directory.exists() { fs::remove_dir_all(directory) } else { Ok(()) }
 }
 
-/// A path relative to a directory, from the root of both; outside of it, it begins with `../`.
+/// Resolves a path relative to a directory. A result outside of the root begins with `../`.
 pub(crate) fn joined(directory: &str, path: &str) -> String {
     let mut parts: Vec<&str> = directory.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {
@@ -46,7 +47,7 @@ pub(crate) fn joined(directory: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// The last part of a path, as text.
+/// Returns the last component of a path as text.
 pub(crate) fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -1,5 +1,5 @@
-//! Fuzzing of the code that parses foreign bytes, under libFuzzer and AddressSanitizer. The targets are a separate
-//! workspace in `fuzz/`; their first inputs are in `fuzz/corpus/TARGET`.
+//! Fuzzes the code that parses untrusted bytes, under libFuzzer and AddressSanitizer. The targets
+//! are a separate workspace in `fuzz/`; their initial inputs are in `fuzz/corpus/TARGET`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,13 +15,13 @@ use crate::step::{Outcome, Step, root};
 
 /// How long one input may take before it counts as a hang.
 const HANG_SECONDS: u32 = 10;
-/// Most memory of a target, in MB.
+/// The maximum memory of a target, in MB.
 const MAX_MEMORY_MB: u32 = 1024;
-/// Coverage of every edge and comparison, and the sanitizer.
+/// Compiler flags for coverage of every edge and comparison, and for the sanitizer.
 const FUZZ_RUSTFLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address";
-/// How much of a failed target's output is shown.
+/// How many of the last lines of a failed target's output are shown.
 const MAX_OUTPUT_LINES: usize = 40;
 
 /// Runs the named targets, or all of them.
@@ -42,14 +42,14 @@ pub(crate) fn run(names: &[String], seconds: u32, keep: bool) -> Outcome {
     Ok(Vec::new())
 }
 
-/// The name of a target.
+/// Parses the name of a target.
 pub(crate) fn target(name: &str) -> Result<String> {
     let known = targets()?;
-    ensure!(known.iter().any(|known| known == name), "one of {}", known.join(", "));
+    ensure!(known.iter().any(|known| known == name), "known targets are {}", known.join(", "));
     Ok(name.to_owned())
 }
 
-/// The targets by name.
+/// Returns the names of all targets.
 fn targets() -> Result<Vec<String>> {
     let targets = entries(&root().join("fuzz/fuzz_targets"))?;
     Ok(targets.iter().map(|path| name(&path.with_extension(""))).collect())
@@ -63,7 +63,7 @@ fn build() -> Outcome {
     step.env("RUSTFLAGS", FUZZ_RUSTFLAGS).run()
 }
 
-/// The directory of the built targets.
+/// Returns the directory of the built targets.
 fn directory() -> PathBuf {
     crate::step::target().join("fuzz")
 }
@@ -72,26 +72,29 @@ fn program(name: &str) -> PathBuf {
     directory().join(TARGET).join("release").join(name)
 }
 
-/// Calls `run` for each name, as many at once as there are cores; returns the failures.
+/// Calls `run` for each name, on as many threads as there are cores; returns the failures.
 fn in_parallel(names: &[String], run: impl Fn(&str) -> Result<()> + Sync) -> Vec<String> {
     let (names, failed) = (Mutex::new(names.iter()), Mutex::new(Vec::new()));
-    let next = || names.lock().expect("no thread panics with it").next();
+    let next = || names.lock().expect("a thread panicked with the lock").next();
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(name) = next() {
                     if let Err(why) = run(name) {
-                        failed.lock().expect("no thread panics with it").push(format!("{why:#}"));
+                        failed
+                            .lock()
+                            .expect("a thread panicked with the lock")
+                            .push(format!("{why:#}"));
                     }
                 }
             });
         }
     });
-    failed.into_inner().expect("no thread panics with it")
+    failed.into_inner().expect("a thread panicked with the lock")
 }
 
-/// The inputs of a target: found ones, which are not kept, and those that are.
+/// Returns the directories of a target's inputs: the newly found ones, and the kept ones.
 fn corpora(name: &str) -> Result<[PathBuf; 2]> {
     let corpora = [directory().join("corpus"), root().join("fuzz/corpus")];
     let corpora = corpora.map(|corpora| corpora.join(name));
@@ -99,7 +102,7 @@ fn corpora(name: &str) -> Result<[PathBuf; 2]> {
     Ok(corpora)
 }
 
-/// Runs one target; its output is shown if it fails.
+/// Runs one target and shows its output if it fails.
 fn fuzz(name: &str, seconds: u32) -> Result<()> {
     let artifacts = root().join("fuzz/artifacts").join(name);
     fs::create_dir_all(&artifacts)?;
@@ -115,7 +118,7 @@ fn fuzz(name: &str, seconds: u32) -> Result<()> {
         command.arg(format!("-dict={}", words.display()));
     }
     command.args(corpora(name)?).current_dir(root());
-    // The suites of this repository are inputs, too.
+    // The suites of this repository are also inputs.
     if name == "suite" {
         command.arg("tools/lab/catalogue");
     }
@@ -134,19 +137,19 @@ fn fuzz(name: &str, seconds: u32) -> Result<()> {
     )
 }
 
-/// The last line of libFuzzer about coverage.
+/// Returns libFuzzer's last line about coverage.
 fn last_status(text: &str) -> &str {
     let line = text.lines().rev().find(|line| line.contains("cov: "));
-    line.unwrap_or("it said nothing").trim()
+    line.unwrap_or("no status line").trim()
 }
 
-/// How to repeat a failure.
+/// Returns how to repeat a failure.
 fn replay(name: &str, text: &str) -> Option<String> {
     let written = text.lines().find_map(|line| line.split_once("Test unit written to "))?.1.trim();
     Some(format!("fuzz {name}: replay with `{} {written}`", program(name).display()))
 }
 
-/// Adds the found inputs that reach new code to those that are kept.
+/// Adds the found inputs that reach new code to the kept ones.
 fn keep_found(name: &str) -> Result<()> {
     let [found, kept] = corpora(name)?;
     let program = program(name);

@@ -1,6 +1,6 @@
-//! Counts the instructions of a message in user space, with callgrind over the simulated kernel, where batching and network
-//! are the same every time. Each size is run with N messages and with 2N, so that set-up and end cancel out; the
-//! instructions of the simulated kernel are not counted.
+//! Counts the user-space instructions per message, with callgrind and the simulated kernel, where
+//! batching and network are the same every time. Each size is run with N and with 2N messages, so
+//! that setup and shutdown cancel out. Instructions of the simulated kernel are not counted.
 
 use std::thread;
 
@@ -10,16 +10,18 @@ use fs_err as fs;
 use crate::callgrind;
 use crate::step::{Outcome, Step, root, target};
 
-/// How much a count may differ from its figure, in percent: compilers, and `memcpy` of processors, differ a little.
+/// How much a count may differ from its recorded figure, in percent: compilers, and the `memcpy`
+/// for each processor, differ a little.
 const TOLERANCE_PERCENT: f64 = 1.5;
-/// Messages of the shorter run: so many, or ten a client, so that all buffers have been in use.
+/// The minimum number of messages of the shorter run. It has at least ten per client, so that all
+/// buffers have been used.
 const MIN_MESSAGES: u64 = 4_000;
-/// The fields of a line of a record.
+/// The fields of a line in a record.
 const FIELD_NAMES: &str = "what, clients, bytes or requests at once, instructions";
 /// The crate of the simulated kernel.
 const SIM_CRATE: &str = "annulus_sim::";
 
-/// Figures on record, and the program that they are of.
+/// A file of recorded figures and the program that it is about.
 struct Record {
     file: &'static str,
     build: &'static str,
@@ -33,43 +35,44 @@ const ECHO_RECORD: Record = Record {
     program: "dist/annulus-instructions",
 };
 
-/// hyper and an echo by copy, on annulus and on tokio. The rows of tokio, on Linux, are for comparison and decide nothing.
+/// hyper, and an echo that copies, on annulus and on tokio. The rows of tokio, which runs on Linux,
+/// are for comparison only and are not checked.
 const TOKIO_RECORD: Record = Record {
     file: "crates/compat/instructions.txt",
     build: "build --release --locked --manifest-path crates/compat/Cargo.toml --example instructions",
     program: "release/examples/instructions",
 };
 
-/// A workload, and the cost of a message.
+/// A workload and its instructions per message.
 #[derive(Clone)]
 struct Figure {
     way: String,
     clients: u32,
-    /// Bytes a message, or requests at once.
+    /// Bytes per message, or concurrent requests.
     size: u32,
     instructions: f64,
 }
 
-/// The options of the verb.
+/// The options of `cargo xtask instructions`.
 #[derive(clap::Args, Default)]
 pub(crate) struct InstructionsArgs {
-    /// replaces the figures
+    /// replace the recorded figures
     #[arg(long)]
     write: bool,
-    /// those of hyper and of an echo by copy, beside tokio's
+    /// count hyper and an echo that copies, with tokio for comparison
     #[arg(long)]
     beside_tokio: bool,
-    /// lists the files that execute 1 % or more of them
+    /// list the files that execute at least 1 % of the instructions
     #[arg(long)]
     files: bool,
 }
 
-/// The part that `weekly` runs.
+/// Runs the comparison with tokio, for `weekly`.
 pub(crate) fn beside_tokio() -> Outcome {
     run(&InstructionsArgs { beside_tokio: true, ..InstructionsArgs::default() })
 }
 
-/// Counts, and compares with the figures on record, or replaces them.
+/// Counts instructions, and compares them with the recorded figures or replaces those.
 pub(crate) fn run(choice: &InstructionsArgs) -> Outcome {
     let record = if choice.beside_tokio { TOKIO_RECORD } else { ECHO_RECORD };
     if !has_valgrind() {
@@ -95,21 +98,22 @@ pub(crate) fn run(choice: &InstructionsArgs) -> Outcome {
     Ok(Vec::new())
 }
 
-/// The version and target of the compiler, on which the instructions depend.
+/// Returns the version and host of the compiler, on which the counts depend.
 fn compiler() -> Result<String> {
     let output = Step::new("rustc", "-vV").probe().unwrap_or_default();
     let field = |name| output.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let version = field("release:").zip(field("host:"));
-    let (release, host) = version.context("`rustc -vV` tells no version")?;
+    let (release, host) = version.context("`rustc -vV` printed no version")?;
     Ok(format!("rustc {release} {host}"))
 }
 
-/// The compiler and the figures on record.
+/// Parses the compiler and the figures of a record.
 fn parse(text: &str) -> Result<(String, Vec<Figure>)> {
     let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let compiler = lines.next().context("the record is empty")?;
-    let figures =
-        lines.map(|line| figure(line).with_context(|| format!("'{line}' is not: {FIELD_NAMES}")));
+    let figures = lines.map(|line| {
+        figure(line).with_context(|| format!("'{line}' is not a line of: {FIELD_NAMES}"))
+    });
     Ok((compiler.to_owned(), figures.collect::<Result<_>>()?))
 }
 
@@ -120,8 +124,9 @@ fn figure(line: &str) -> Option<Figure> {
     Some(Figure { way: way.into(), clients, size, instructions: instructions.parse().ok()? })
 }
 
-/// Starts the build of the program that is counted, which takes a minute of one core, beside the parts that follow and leave a core
-/// idle. The part itself builds it too: cargo lets it wait for this build, and prints its errors.
+/// Starts building the counted program in the background, which takes a minute of one core, while
+/// the next parts leave a core idle. The part itself also builds it: cargo makes that wait for this
+/// build, and prints any errors.
 pub(crate) fn build_ahead() -> Outcome {
     if has_valgrind() { ECHO_RECORD.build_step().start() } else { Ok(Vec::new()) }
 }
@@ -135,17 +140,18 @@ impl Record {
         Step::new("cargo", self.build).env("CARGO_TARGET_DIR", &target().display().to_string())
     }
 
-    /// Instructions of a message, at the size of a figure; with `files`, prints those of this project that execute 1 % of them or more.
+    /// Counts the instructions per message of a figure's workload. With `files`, prints the
+    /// project's files that execute at least 1 % of them.
     fn count(&self, figure: &Figure, files: bool) -> Result<Figure> {
         let messages = MIN_MESSAGES.max(10 * u64::from(figure.clients));
         let (once, twice) = thread::scope(|scope| {
             let once = scope.spawn(|| self.dump(figure, messages));
             let twice = self.dump(figure, 2 * messages);
-            (once.join().expect("a run that fails returns why"), twice)
+            (once.join().expect("the counting thread panicked"), twice)
         });
         let (once, twice) = (once?, twice?);
         let spent = |dump: &str| {
-            callgrind::outside(dump, SIM_CRATE).context("valgrind wrote no dump of callgrind's")
+            callgrind::outside(dump, SIM_CRATE).context("valgrind wrote no callgrind dump")
         };
         let (less, most) = (spent(&once)?, spent(&twice)?);
         if files {
@@ -157,7 +163,7 @@ impl Record {
         Ok(Figure { instructions, ..figure.clone() })
     }
 
-    /// The counts of one run.
+    /// Runs the program once and returns callgrind's dump.
     fn dump(&self, figure: &Figure, messages: u64) -> Result<String> {
         let dump = target().join(format!("callgrind-{messages}.out"));
         Step::new("valgrind", "-q --tool=callgrind --compress-strings=no --compress-pos=no")
@@ -172,21 +178,21 @@ impl Record {
     }
 }
 
-/// Prints the count and its change; returns an error if the change is above the tolerance.
+/// Prints the count and its change; returns an error if the change exceeds the tolerance.
 fn check(known: &Figure, counted: &Figure) -> Option<String> {
     let change = 100.0 * (counted.instructions / known.instructions - 1.0);
     let size = format!("{} {} × {}", known.way, known.clients, known.size);
-    eprintln!("{size}: {:.0} instructions a message, {change:+.2} %", counted.instructions);
-    let remedy = "find what costs or saves them; `cargo xtask instructions --write` records it";
+    eprintln!("{size}: {:.0} instructions per message, {change:+.2} %", counted.instructions);
+    let remedy = "find the cause; `cargo xtask instructions --write` records the new count";
     let (is, was) = (counted.instructions, known.instructions);
     let is_judged = !known.way.starts_with("tokio-") && change.abs() > TOLERANCE_PERCENT;
     is_judged.then(|| format!("{size}: {is:.0} instead of {was:.0}: {remedy}"))
 }
 
-/// The record: the compiler, and a line a figure.
+/// Formats a record: the compiler, and one line per figure.
 fn listed(compiler: &str, figures: &[Figure]) -> String {
     let mut text = format!(
-        "# Instructions a message: {FIELD_NAMES}. `cargo xtask instructions --write` writes this.\n{compiler}\n"
+        "# Instructions per message: {FIELD_NAMES}. `cargo xtask instructions --write` writes this.\n{compiler}\n"
     );
     for Figure { way, clients, size, instructions } in figures {
         text += &format!("{way} {clients} {size} {instructions:.0}\n");

@@ -1,4 +1,4 @@
-//! `cargo xtask VERB` runs what CI runs, with a verb for each check, and needs nothing installed except Rust.
+//! `cargo xtask VERB` runs what CI runs, with one verb per check. It requires nothing but Rust.
 //!
 //! Each command is printed before it runs, and the last line is the result.
 
@@ -29,86 +29,93 @@ mod verbs;
 
 use step::Outcome;
 
-/// Everything a change is checked with. Nothing to install.
-///
-/// Exit code: 0 passed, 1 something failed, 2 usage. A step that cannot run here is skipped and named.
+/// Run the checks of this project. Requires nothing but Rust. Exit status: 0 passed, 1 failed, 2
+/// usage error. Steps that cannot run here are skipped and listed.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask")]
 enum Verb {
-    /// style, format, licences, results, clippy, rustdoc, book
+    /// check style, format, licences, results, clippy, rustdoc and the book
     Check,
-    /// counts what the rules of style find, and lists the findings of those named
+    /// count the findings of the style rules, and list those of the given rules
     Style {
         #[arg(value_parser = style::RULES.map(|(name, _)| name))]
         rules: Vec<String>,
     },
-    /// the page of results and its picture against docs/results, from which --write makes them anew
+    /// check the page of results and its picture against docs/results; --write generates them
     Results {
         #[arg(long)]
         write: bool,
     },
-    /// the book, of docs and rustdoc, without a dead link (needs mdbook)
+    /// build the book from docs and rustdoc, and check its links (requires mdbook)
     Book,
-    /// the preprocessor that mdBook calls: the book from stdin, with links that lead somewhere
+    /// the preprocessor that mdBook calls: reads the book from stdin and rewrites its links
     #[command(hide = true)]
     Preprocess {
-        /// `supports RENDERER`, of which every one is
+        /// `supports RENDERER`: every renderer is supported
         question: Vec<String>,
     },
-    /// every feature alone, none, and all together, without a warning
+    /// lint with every feature alone, with none, and with all together
     Features,
-    /// the workspace with the oldest Rust that Cargo.toml promises (needs that toolchain)
+    /// check the published libraries with the oldest Rust in Cargo.toml (requires that toolchain)
     Msrv,
-    /// licences, sources and security advisories of what is linked (needs cargo-deny and its database)
+    /// check licences, sources and security advisories of dependencies (requires cargo-deny and its
+    /// database)
     Advisories,
-    /// every test of the workspace
+    /// run every test of the workspace
     Test,
-    /// format, lints and tests of crates/compat/, with the libraries that it adapts to
+    /// check format, lints and tests of crates/compat/, with the libraries that it adapts
     Compat,
-    /// the tests of the crates with unsafe code under the address sanitizer (needs a nightly toolchain)
+    /// test the crates with unsafe code under AddressSanitizer (requires a nightly toolchain)
     Asan,
-    /// the unit tests of leases, datagrams, tasks and their like under Miri (needs a nightly toolchain with it)
+    /// run unit tests of leases, datagrams, tasks and similar modules under Miri (requires nightly
+    /// with Miri)
     Miri,
-    /// what parses foreign bytes, all targets or these (needs nightly and g++)
+    /// fuzz the code that parses untrusted bytes, all targets or these (requires nightly and g++)
     Fuzz {
         #[arg(value_parser = fuzz::target)]
         targets: Vec<String>,
-        /// the time of a target
+        /// how long to run each target
         #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
         seconds: u32,
-        /// adds what was found to the corpus
+        /// add the found inputs to the corpus
         #[arg(long)]
         keep: bool,
     },
-    /// the mixed workload on the simulated kernel, once a seed, optimized; a failure prints its replay
+    /// run the mixed workload on the simulated kernel, optimized, once per seed; a failure prints
+    /// how to repeat it
     Sim {
         #[arg(value_parser = clap::value_parser!(u64).range(1..))]
         seeds: u64,
     },
-    /// build the servers in tools/peers/, all or these, and check that they echo (needs python3 and their tools)
+    /// build the servers in tools/peers/, all or these, and check what they serve (requires python3
+    /// and their tools)
     Peers {
         #[arg(value_parser = peers::peer)]
         names: Vec<String>,
     },
-    /// every crate as it would be published, built from its package alone
+    /// build every crate from its package alone, as it would be published
     Package,
-    /// the command as one static program, tried; --dist as it is published (needs musl's target and musl-gcc)
+    /// build and try the command as a static program; --dist as published (requires the musl target
+    /// and musl-gcc)
     Static {
         #[arg(long)]
         dist: bool,
     },
-    /// the public API against the lists in docs/api, which --write makes anew
+    /// check the public API against the lists in docs/api; --write updates them
     Api {
         #[arg(long)]
         write: bool,
     },
-    /// what a message costs in user space, against the figures on record, which --write replaces (needs valgrind)
+    /// count the user-space instructions per message and compare with the record; --write replaces
+    /// it (requires valgrind)
     Instructions(instructions::InstructionsArgs),
-    /// the tests on other kernels, in QEMU, and `here` on this machine's; --write makes docs/kernels.md of it
+    /// run the tests on other kernels in QEMU, and with `here` on this one; --write generates
+    /// docs/kernels.md
     Kernels(kernels::KernelsArgs),
-    /// what every change must pass, with a table of the parts at the end
+    /// run everything that a change must pass, with a table of the parts at the end
     Ci,
-    /// the slow proofs: packages built alone, each feature alone, Miri, fuzzing, other kernels, all of asan, many seeds
+    /// run the slow checks: packages and features alone, Miri, fuzzing, other kernels, all of asan,
+    /// many seeds
     Weekly,
 }
 
@@ -140,7 +147,7 @@ fn run(verb: Verb) -> Outcome {
     }
 }
 
-/// Runs the verb, and prints the last line.
+/// Runs the verb and prints the result as the last line.
 fn main() -> ExitCode {
     let outcome = run(Verb::parse());
     let name = std::env::args().nth(1).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The packages that would be published: every crate must package, and build from its package alone.
+//! The packages that would be published: every crate can be packaged, and builds from its package
+//! alone.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use crate::features::{list, metadata};
 use crate::files::{entries, name};
 use crate::step::{Outcome, Step};
 
-/// Packages everything, and builds each from what was packaged.
+/// Packages every crate and builds it from its package.
 pub(crate) fn all() -> Outcome {
     compat()?;
     fetch("Cargo.toml")?;
@@ -25,14 +26,14 @@ pub(crate) fn unbuilt() -> Outcome {
 }
 
 fn packaged(option: &str) -> Outcome {
-    // Uncommitted changes are packaged as they are: what counts is what the packages contain.
+    // --allow-dirty: uncommitted changes are packaged, too.
     let line = "package --quiet --offline --workspace --exclude xtask --exclude annulus-instructions --allow-dirty";
     Step::new("cargo", &format!("{line} {option}")).run()
 }
 
-/// Removes what cargo built of our packages and unpacked of them in an earlier run. Cargo builds a package against those beside it as
-/// against published ones, which never change under one version: it would take the former sources, and what it built of them, for those
-/// of now.
+/// Removes what cargo has built and unpacked of our packages in an earlier run. Cargo treats the
+/// other packages of the workspace as published ones, which never change under one version, so it
+/// would use the old sources and builds.
 fn remove_built_packages() -> Result<()> {
     let metadata = metadata("--no-deps --offline")?;
     let packages = list(&metadata, "packages").filter_map(|package| package["name"].as_str());
@@ -42,8 +43,8 @@ fn remove_built_packages() -> Result<()> {
     remove_unpacked(&cargo_home().join("registry/src"))
 }
 
-/// Removes our packages from where cargo unpacks those of a registry. A registry that is a directory, as that of `cargo package` is, has
-/// no host before its hash there.
+/// Removes our packages from cargo's directory of unpacked packages. There, a registry without a
+/// host before its hash is a local one, such as that of `cargo package`.
 fn remove_unpacked(registries: &Path) -> Result<()> {
     let registries = entries(registries).unwrap_or_default();
     for registry in registries.iter().filter(|path| name(path).starts_with('-')) {
@@ -53,13 +54,13 @@ fn remove_unpacked(registries: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where cargo keeps what it fetches.
+/// Returns cargo's home directory.
 fn cargo_home() -> PathBuf {
     let chosen = env::var_os("CARGO_HOME").map(PathBuf::from);
     chosen.or_else(|| Some(env::home_dir()?.join(".cargo"))).unwrap_or_default()
 }
 
-/// Packages what adapts other libraries, which is a workspace of its own whose package depends on published ones.
+/// Packages `crates/compat`, a separate workspace whose package depends on our published packages.
 fn compat() -> Outcome {
     fetch("crates/compat/Cargo.toml")?;
     let line = "package --quiet --offline --allow-dirty --manifest-path crates/compat/Cargo.toml";
@@ -70,13 +71,13 @@ fn compat() -> Outcome {
     step.argument("--target-dir").argument(crate::step::target().join("compat")).run()
 }
 
-/// Fetches all dependencies at once, and repeats what fails. Cargo asks the registry anew for each package that it builds, unless it is
-/// offline, and one answer that is late would fail the check.
+/// Fetches all dependencies in advance. Unless it is offline, cargo asks the registry again for
+/// each package that it builds, and one late answer would fail the check.
 fn fetch(manifest: &str) -> Outcome {
     Step::new("cargo", "fetch --quiet --locked --manifest-path").argument(manifest).run()
 }
 
-/// Tests of what a package needs beside its code.
+/// Tests of what a package needs in addition to its code.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +101,7 @@ mod tests {
         for path in [&ours, &other, &published] {
             fs::create_dir_all(path).unwrap();
         }
-        // The second time there is nothing to remove.
+        // The second time, nothing is left to remove.
         for _ in 0..2 {
             assert!(remove_unpacked(&home).is_ok());
         }

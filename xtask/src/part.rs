@@ -1,4 +1,5 @@
-//! The parts of `check` and `ci`: each with a headline, its time, and a line in the table at the end.
+//! The parts of `check`, `ci` and `weekly`: each has a headline, a time, and a line in the final
+//! table.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,29 +10,30 @@ use anyhow::{anyhow, ensure};
 use crate::files::remove;
 use crate::step::{Outcome, is_ci, reason_and_report, target};
 
-/// Something that is checked.
+/// One check.
 pub(crate) struct Part {
     /// The name in headlines and in the table.
     name: &'static str,
-    /// In CI it must run: if it is skipped there, it has failed.
+    /// Whether it must run in CI: being skipped there counts as a failure.
     required: bool,
     run: fn() -> Outcome,
-    /// Directories below cargo's of what is built, which no later part uses. CI removes them: its disk is small.
+    /// Directories below the target directory that no later part uses. CI removes them, because its
+    /// disk is small.
     leaves: &'static [&'static str],
 }
 
 impl Part {
-    /// A part that CI may not skip.
+    /// Creates a part that CI may not skip.
     pub(crate) const fn required(name: &'static str, run: fn() -> Outcome) -> Self {
         Self { name, required: true, run, leaves: &[] }
     }
 
-    /// A part that is skipped where the machine lacks something.
+    /// Creates a part that is skipped where the machine lacks something.
     pub(crate) const fn wanted(name: &'static str, run: fn() -> Outcome) -> Self {
         Self { required: false, ..Self::required(name, run) }
     }
 
-    /// Has CI remove directories below cargo's afterwards.
+    /// Makes CI remove these directories below the target directory afterwards.
     pub(crate) const fn leaving(self, leaves: &'static [&'static str]) -> Self {
         Self { leaves, ..self }
     }
@@ -42,28 +44,29 @@ struct PartResult {
     name: &'static str,
     took: Duration,
     verdict: &'static str,
-    /// Without what it ran, or the reason for which it failed.
+    /// What was skipped, or the reason of the failure.
     detail: String,
-    /// The output of a failure, beside its reason.
+    /// The output of a failure after its reason.
     report: String,
 }
 
 const FAILED: &str = "FAILED";
 
-/// Runs every part, those after a failure too, so that one run finds all; then prints what became of each.
+/// Runs every part, even after a failure, so that one run finds all failures; then prints the
+/// result of each.
 pub(crate) fn run(parts: impl IntoIterator<Item = &'static Part>) -> Outcome {
     let ended: Vec<PartResult> = parts.into_iter().map(|part| attempt(part, is_ci())).collect();
     eprint!("{}\n{}", reports(&ended), table(&ended));
     summary(ended)
 }
 
-#[allow(clippy::disallowed_methods)] // How long a part took is reported, and decides nothing.
+#[allow(clippy::disallowed_methods)] // The time is only reported.
 fn attempt(part: &Part, is_ci: bool) -> PartResult {
     eprintln!("\n== {}", part.name);
     let began = Instant::now();
     let outcome = match (part.run)() {
         Ok(skipped) if part.required && is_ci && !skipped.is_empty() => {
-            Err(anyhow!("CI may not skip it; skipped: {}", skipped.join("; ")))
+            Err(anyhow!("CI must not skip it; skipped: {}", skipped.join("; ")))
         }
         outcome => outcome,
     };
@@ -83,7 +86,7 @@ fn attempt(part: &Part, is_ci: bool) -> PartResult {
     PartResult { name: part.name, took, verdict, detail, report }
 }
 
-/// Removes directories that may be missing.
+/// Removes directories, which may be missing.
 fn remove_all(above: &Path, directories: &[&str]) {
     for directory in directories {
         if let Err(error) = remove(&above.join(directory)) {
@@ -92,13 +95,13 @@ fn remove_all(above: &Path, directories: &[&str]) {
     }
 }
 
-/// The reports of failed parts beside their reason, each under a headline.
+/// Formats the reports of failed parts, each under a headline.
 fn reports(ended: &[PartResult]) -> String {
     let failed = ended.iter().filter(|part| !part.report.is_empty());
     failed.map(|part| format!("\n== {} failed\n{}\n", part.name, part.report)).collect()
 }
 
-/// All that was skipped, or all that failed.
+/// Returns everything that was skipped, or an error with everything that failed.
 fn summary(ended: Vec<PartResult>) -> Outcome {
     let failed = ended.iter().filter(|part| part.verdict == FAILED);
     let failed: Vec<_> = failed.map(|part| format!("{} ({})", part.name, part.detail)).collect();

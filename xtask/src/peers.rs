@@ -1,4 +1,5 @@
-//! Builds the servers in `tools/peers/` and runs the conformance check over each. The contract is in `tools/peers/README.md`.
+//! Builds the servers in `tools/peers/` and runs the conformance check on each. The contract is in
+//! `tools/peers/README.md`.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,21 +10,23 @@ use fs_err as fs;
 use crate::files::{entries, name};
 use crate::step::{Outcome, Step, is_ci, root, target};
 
-/// The exit code of a peer if the machine lacks what it needs.
+/// The exit status of a peer when the machine lacks something it needs.
 const UNAVAILABLE_STATUS: Option<i32> = Some(3);
 
-/// The peers that CI checks: three in C, which take a second to build, and two in Rust with few dependencies. All together take minutes and
-/// more than a hundred downloads: `cargo xtask weekly` has them.
+/// The peers that CI checks: three in C, which take a second to build, and two in Rust with few
+/// dependencies. All peers together take minutes and more than a hundred downloads, so `cargo xtask
+/// weekly` checks them.
 const QUICK_PEERS: [&str; 5] = ["epoll", "io-uring-nop", "liburing-nop", "tokio", "uring-floor"];
 
-/// The systems of the documents, whose sources are fetched unless [`SOURCES_VARIABLE`] says where they are.
+/// The systems of the published documents. Their sources are fetched unless [`SOURCES_VARIABLE`]
+/// gives their directory.
 const ORIGINALS: [&str; 6] =
     ["io_uring-echo-server", "netpoll-cpp", "nimuring", "nimuring-nop", "rocket", "rocket-file"];
 
 /// The environment variable with the directory of the sources of [`ORIGINALS`].
 const SOURCES_VARIABLE: &str = "ANNULUS_ORIGINALS";
 
-/// Checks the peers that CI checks, and the [`ORIGINALS`] if their sources are here.
+/// Checks the [`QUICK_PEERS`], and the [`ORIGINALS`] if their sources are here.
 pub(crate) fn quick() -> Outcome {
     let originals = env::var_os(SOURCES_VARIABLE).map_or(&[][..], |_| &ORIGINALS);
     run(&QUICK_PEERS.iter().chain(originals).map(|name| String::from(*name)).collect::<Vec<_>>())
@@ -32,7 +35,7 @@ pub(crate) fn quick() -> Outcome {
 /// Checks the named peers, or all of them.
 pub(crate) fn run(names: &[String]) -> Outcome {
     if Step::new("python3", "--version").probe().is_none() {
-        ensure!(!is_ci(), "peers need python3, and CI may not skip them");
+        ensure!(!is_ci(), "peers require python3, and CI must not skip them");
         return Ok(vec!["peers (no python3)".into()]);
     }
     let chosen = if names.is_empty() { &all()? } else { names };
@@ -40,20 +43,20 @@ pub(crate) fn run(names: &[String]) -> Outcome {
     Ok(skipped.into_iter().flatten().collect())
 }
 
-/// The name of a peer.
+/// Parses the name of a peer.
 pub(crate) fn peer(name: &str) -> Result<String> {
     let known = all()?;
-    ensure!(known.iter().any(|known| known == name), "one of {}", known.join(", "));
+    ensure!(known.iter().any(|known| known == name), "known peers are {}", known.join(", "));
     Ok(name.to_owned())
 }
 
-/// The directories with a `build`, by name.
+/// Returns the names of all directories with a `build`.
 fn all() -> Result<Vec<String>> {
     let peers = entries(&root().join("tools/peers"))?;
     Ok(peers.iter().filter(|path| path.join("build").is_file()).map(|path| name(path)).collect())
 }
 
-/// Builds and checks one peer; returns why it was skipped, if it was.
+/// Builds and checks one peer; if it was skipped, returns why.
 fn check(name: &str) -> Result<Option<String>> {
     let Some(binary) = build(name)? else {
         return Ok(Some(format!("peer {name} (cannot be built here)")));
@@ -62,12 +65,12 @@ fn check(name: &str) -> Result<Option<String>> {
     match status.code() {
         Some(0) => Ok(None),
         UNAVAILABLE_STATUS => Ok(Some(format!("peer {name} (cannot run here)"))),
-        _ => bail!("peer {name} does not do as it should"),
+        _ => bail!("peer {name} failed its check"),
     }
 }
 
-/// The program that checks it, with its arguments: contenders of the benches that are no echo servers, and the twins
-/// of the examples, name their program in the file `serves`, by a word with which the name of a script beside them ends.
+/// Returns the command line of a peer's check. Peers other than echo servers have a file `serves`
+/// with a word WORD, for which the check is `tools/peers/check_WORD.py`.
 fn script(name: &str) -> String {
     let serves = fs::read_to_string(root().join("tools/peers").join(name).join("serves"));
     let own = |text: String| {
@@ -77,7 +80,7 @@ fn script(name: &str) -> String {
     serves.ok().and_then(own).unwrap_or_else(|| format!("tools/peers/check.py --peer {name}"))
 }
 
-/// The path of the built program; none if a tool is missing.
+/// Builds a peer and returns the path of its program, or `None` if a tool is missing.
 fn build(name: &str) -> Result<Option<PathBuf>> {
     let (status, output) = Step::new(&format!("tools/peers/{name}/build"), "")
         .argument(target().join("peers").join(name))
@@ -85,7 +88,7 @@ fn build(name: &str) -> Result<Option<PathBuf>> {
     match (status.code(), output.lines().last()) {
         (Some(0), Some(path)) => Ok(Some(path.into())),
         (UNAVAILABLE_STATUS, _) => Ok(None),
-        _ => bail!("tools/peers/{name}/build failed or named no program"),
+        _ => bail!("tools/peers/{name}/build failed or printed no path"),
     }
 }
 

@@ -1,5 +1,6 @@
-//! The kept results: `docs/results` has each run as a compressed results file with its pages, and `docs/results.md` has
-//! a table and a picture of all runs. Everything but the results files is generated, and must match them.
+//! The kept results: `docs/results` has each run as a compressed results file with its pages, and
+//! `docs/results.md` has a table and a picture of all runs. Everything but the results files is
+//! generated, and must match them.
 
 mod picture;
 
@@ -13,15 +14,16 @@ use serde_json::Value;
 use crate::files::below;
 use crate::step::{Outcome, Step, root};
 
-/// The directories of kept runs.
+/// The directories with kept runs.
 const KEPT_DIRECTORIES: [&str; 2] = ["docs/results", "docs/results/originals"];
-/// Where their pages are generated.
+/// The directory in which their pages are generated.
 const GENERATED_DIRECTORY: &str = "target/kept-results";
-/// The page with the table, and the picture of the same cells.
+/// The page with the table.
 const PAGE: &str = "docs/results.md";
+/// The picture of the same cells.
 const PICTURE: &str = "docs/results/overview.svg";
 
-/// The lines of the page between which the table stands.
+/// The lines of the page before and after the table.
 const TABLE_BEGIN: &str =
     "<!-- results: `cargo xtask results --write` writes this table and the picture -->";
 const TABLE_END: &str = "<!-- results end -->";
@@ -31,10 +33,10 @@ const TABLE_HEAD: &str = "\
 |---|---|---|---|---|---|---|---|
 ";
 
-/// The name of a run in `annulus bench`, and of its files; and what it compares.
+/// The name of a run and its files, and what it compares.
 type Run = (&'static str, &'static str);
 
-/// The rows: published tables, then programs.
+/// The rows of the table: published tables first, then programs.
 const RUNS: [Run; 16] = [
     ("tcp", "echo over TCP, with a C epoll loop, tokio and monoio"),
     ("udp", "echo over UDP, with a C epoll loop"),
@@ -63,7 +65,8 @@ pub(crate) fn run(write: bool) -> Outcome {
         }
         let pages = generate(directory, "html,md")?;
         for page in below(&pages, &|_| false)? {
-            let (kept, wanted) = (kept.join(page.file_name().expect("a file")), fs::read(&page)?);
+            let (kept, wanted) =
+                (kept.join(page.file_name().expect("a page has no file name")), fs::read(&page)?);
             if write {
                 fs::write(kept, wanted)?;
             } else if fs::read(&kept).ok() != Some(wanted) {
@@ -86,17 +89,17 @@ pub(crate) fn run(write: bool) -> Outcome {
     Ok(Vec::new())
 }
 
-/// Generates documents of the runs in a directory, and returns the directory with the documents. Its last component, which
-/// is the title of the index, is that of `kept`.
+/// Generates documents of the runs in a directory, and returns the directory of the documents. Its
+/// last component, which becomes the title of the index, is that of `kept`.
 fn generate(kept: &str, forms: &str) -> Result<PathBuf> {
-    let name = Path::new(kept).file_name().expect("it has a name");
+    let name = Path::new(kept).file_name().expect("the directory has no name");
     let out = root().join(GENERATED_DIRECTORY).join(forms).join(name);
     let command = format!("run -q -p annulus-cli -- bench page {kept} --forms {forms} --out");
     Step::new("cargo", &command).argument(&out).run()?;
     Ok(out)
 }
 
-/// Compresses the results files in a directory, and removes the plain ones.
+/// Compresses the results files in a directory and removes the uncompressed ones.
 fn compress(directory: &Path) -> Result<()> {
     for entry in fs::read_dir(directory)? {
         let plain = entry?.path();
@@ -104,7 +107,7 @@ fn compress(directory: &Path) -> Result<()> {
             continue;
         }
         let kept = fs::File::create(plain.with_extension("jsonl.gz"))?;
-        // Without a name and a time the same results are the same bytes.
+        // Without a name and a time, equal results are equal bytes.
         let mut writer = GzBuilder::new().write(kept, Compression::best());
         std::io::copy(&mut fs::File::open(&plain)?, &mut writer)?;
         writer.finish()?;
@@ -113,7 +116,7 @@ fn compress(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The page, with the table of the files.
+/// Returns the page with the current table.
 fn page(compared: &[(&Run, Value)]) -> Result<String> {
     let text = fs::read_to_string(root().join(PAGE))?;
     let parts = text
@@ -129,16 +132,17 @@ fn page(compared: &[(&Run, Value)]) -> Result<String> {
     Ok(format!("{before}{TABLE_BEGIN}\n{table}{TABLE_END}{after}"))
 }
 
-/// The lab's findings, from the run's report.
+/// Reads the lab's comparison from the run's report.
 fn comparison(run: &Run, reports: &Path) -> Result<Value> {
     let path = reports.join(run.0).with_extension("json");
     let report: Result<Value, _> = serde_json::from_str(&fs::read_to_string(&path)?);
     let mut report = report.with_context(|| path.display().to_string())?;
-    // The report of a published table has it below the table.
+    // The report of a suite has it in a field.
     Ok(report.get_mut("comparison").map(Value::take).unwrap_or(report))
 }
 
-/// The cells of a row: annulus against the best of its rivals in each cell. Only cells with a verdict are in the mean.
+/// Formats a row: annulus against its best rival in each cell. The mean covers only cells with a
+/// verdict.
 fn cells((run, about): &Run, comparison: &Value) -> Option<String> {
     let against = comparison["against"].as_array().filter(|all| !all.is_empty())?;
     let with = |verdict: &'static str| against.iter().filter(move |it| it["verdict"] == verdict);
@@ -164,8 +168,8 @@ fn cells((run, about): &Run, comparison: &Value) -> Option<String> {
     ))
 }
 
-/// A cell's name, as the run's page has it: the name of a load, or all parameters, the bytes last. (Read from JSON they come in the
-/// order of the alphabet.)
+/// Formats a cell as on the run's page: the name of a load, or all parameters with the bytes last.
+/// Parameters read from JSON are in alphabetical order, so they are reversed.
 fn name(cell: &Value) -> String {
     if let Some(load) = cell["load"].as_str() {
         return load.to_owned();

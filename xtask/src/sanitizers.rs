@@ -6,32 +6,36 @@ use crate::step::{Outcome, Step, root, target};
 const UNSAFE_CRATES: [&str; 6] =
     ["annulus-kernel", "annulus-ring", "annulus-sim", "annulus-driver", "annulus", "annulus-lab"];
 
-/// The sanitizer needs `--target`; without it, build scripts and macros would be instrumented too.
+/// The target for sanitized builds. Without `--target`, build scripts and macros would also be
+/// instrumented.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The targets of the quick part.
+/// What the quick part runs.
 const QUICK_TARGETS: &str = "--lib --test lent";
 
-/// Not run under the sanitizer: tests that build the examples, by Cargo, with its flags.
+/// Tests that are not run under the sanitizer: they call Cargo to build the examples, with the same
+/// flags.
 const EXAMPLE_TESTS: &str = "programs::";
 
-/// A test that is not run either: it leaks on purpose, to test `mem::forget`.
+/// A test that is not run either: it leaks on purpose to test `mem::forget`.
 const LEAKING_TEST: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
 
-/// Modules that have unsafe code, or use memory of modules that have, and whose unit tests make no system call that Miri does not know.
+/// Modules with unsafe code, or that use memory of such modules, whose unit tests only make system
+/// calls that Miri supports.
 const MIRI_MODULES: &str = "bytes::lease:: slots::datagrams:: bytes::shared:: tasks:: timers::heap:: fs::aligned:: bytes::buf:: bytes::foreign:: bytes::owned::";
 
-/// Runs all tests under AddressSanitizer; skipped if there is no nightly toolchain.
+/// Runs all tests under AddressSanitizer. Skipped without a nightly toolchain.
 pub(crate) fn asan() -> Outcome {
     asan_of("--lib --tests", &UNSAFE_CRATES)
 }
 
-/// Runs those tests of the runtime that touch memory shared with the kernel most: unit tests, and modules of the suite.
+/// Runs the tests of the runtime that most use memory shared with the kernel: the unit tests and
+/// the test `lent`.
 pub(crate) fn asan_quick() -> Outcome {
     asan_of(QUICK_TARGETS, &["annulus"])
 }
 
-/// Builds the tests of [`asan_quick`], ahead.
+/// Returns the step that builds the tests of [`asan_quick`] before they are run.
 pub(crate) fn asan_ahead() -> Step {
     instrumented(&format!("--no-run {QUICK_TARGETS}"), &["annulus"], "")
 }
@@ -50,21 +54,22 @@ fn instrumented(options: &str, crates: &[&str], rest: &str) -> Step {
     let known = format!("suppressions={}", root().join("xtask").join("leaks.txt").display());
     let step = Step::new("rustup", &test).env("RUSTFLAGS", "-Zsanitizer=address");
     let step = step.env("CARGO_TARGET_DIR", &target().join("asan").display().to_string());
-    // As the system's allocator, it returns null if there is no memory, instead of aborting.
+    // Like the system's allocator, return null instead of aborting when memory is exhausted.
     let step = step.env("ASAN_OPTIONS", "allocator_may_return_null=1");
     step.env("LSAN_OPTIONS", &known)
 }
 
-/// The tests of memory that operations in flight name.
+/// The test of memory that operations in flight refer to.
 const IN_FLIGHT: &str = "in_flight";
 
-/// The models of aliasing: stacked borrows, which is Miri's default, and tree borrows.
+/// Miri flags for each aliasing model: stacked borrows, which is the default, and tree borrows.
 const MODELS: [&str; 2] = ["", " -Zmiri-tree-borrows"];
 
-/// Runs tests under Miri, which checks the aliasing rules of references; skipped if there is none.
+/// Runs tests under Miri, which checks the aliasing rules of references. Skipped without Miri.
 ///
-/// The tests of operations in flight run with both models of aliasing: moving a box breaks a rule of the first, and using it after the
-/// kernel has written to it one of the second. A ring's entries hold addresses as numbers, hence the permissive provenance.
+/// The tests of operations in flight run with both aliasing models. Moving a box violates a rule of
+/// the first model, and using it after the kernel has written to it violates one of the second.
+/// Ring entries hold addresses as numbers, which requires permissive provenance.
 pub(crate) fn miri() -> Outcome {
     if Step::new("rustup", "run nightly cargo miri --version").probe().is_none() {
         let hint = "miri (`rustup toolchain install nightly --component miri`)";
@@ -81,13 +86,13 @@ pub(crate) fn miri() -> Outcome {
     Ok(skipped)
 }
 
-/// Whether rustup has a nightly toolchain.
+/// Returns true if rustup has a nightly toolchain.
 pub(crate) fn has_nightly() -> bool {
     let toolchains = Step::new("rustup", "toolchain list").probe().unwrap_or_default();
     toolchains.lines().any(|toolchain| toolchain.starts_with("nightly"))
 }
 
-/// Each name must exist: a filter that matches nothing passes.
+/// Checks that all names exist, because a filter that matches nothing would pass.
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -95,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Every Rust file below a directory.
+    /// Returns every Rust file below a directory.
     fn sources(directory: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         let below = entries.flat_map(|entry| match entry.path() {
@@ -117,7 +122,7 @@ mod tests {
             let path = root().join("crates/annulus/src").join(module.replace("::", "/"));
             let mut files = sources(&path);
             files.push(path.with_extension("rs"));
-            assert!(any_has(&files, "#[test]"), "{module} has no tests, or is called otherwise");
+            assert!(any_has(&files, "#[test]"), "{module} has no tests, or does not exist");
         }
     }
 
@@ -131,7 +136,8 @@ mod tests {
     fn every_crate_with_unsafe_code_runs_under_the_sanitizer() {
         for entry in fs::read_dir(root().join("crates")).unwrap().flatten() {
             let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).unwrap();
-            // The unsafe code of such a crate is one wrapper, which has tests of its own.
+            // Crates that are separate workspaces have their unsafe code in one wrapper, which has
+            // its own tests.
             if manifest.contains("[workspace]") {
                 continue;
             }

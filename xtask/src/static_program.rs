@@ -1,8 +1,9 @@
-//! The command as one static program, which runs on any Linux: linked with musl, and tried.
+//! The command as one static program for any Linux: linked with musl, and tried.
 
 use crate::step::{Outcome, Step, target};
 
-/// Builds it as quickly as it can be built, or as it is published; then runs it as a server and as the load on it, with each driver.
+/// Builds the program with the dev profile, or as it is published; then runs it as a server and as
+/// its load, with each driver.
 pub(crate) fn run(dist: bool) -> Outcome {
     let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let targets = Step::new("rustup", "target list --installed").probe().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One command: what it is called on the screen, and running it from the workspace's root.
+//! A command that is printed and run in the workspace's root.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,38 +11,38 @@ use anyhow::{Context as _, Error, Result, ensure};
 
 use crate::failed_tests::FailedTests;
 
-/// How a verb ends: the steps that could not run here, each with its reason; or an error, whose first line is the reason, and the lines
-/// after it a report.
+/// The result of a verb: the steps that could not run here, each with its reason, or an error. The
+/// first line of an error is the reason; the rest is a report.
 pub(crate) type Outcome = Result<Vec<String>>;
 
-/// The parts of an error of a verb.
+/// Splits the error of a verb into its reason and its report.
 pub(crate) fn reason_and_report(error: &Error) -> (String, String) {
     let text = format!("{error:#}");
     let (reason, report) = text.split_once('\n').unwrap_or((&text, ""));
     (reason.to_owned(), report.to_owned())
 }
 
-/// Lines of stderr that a failure repeats.
+/// How many of the last lines of stderr a failure repeats.
 const MAX_STDERR_LINES: usize = 40;
 
-/// A command about to run. It reads nothing from stdin.
+/// A command to run. Its stdin is empty.
 #[derive(Clone)]
 pub(crate) struct Step {
     program: OsString,
     arguments: Vec<OsString>,
     variables: Vec<(String, String)>,
-    /// Commands that start when the first of its tests runs.
+    /// Commands to start when its first test program runs.
     beside: Vec<Step>,
 }
 
 impl Step {
-    /// Runs `program` with `arguments`, separated by single spaces.
+    /// Creates a step that runs `program` with `arguments`, which are separated by spaces.
     pub(crate) fn new(program: &str, arguments: &str) -> Self {
         let arguments = arguments.split_whitespace().map(Into::into).collect();
         Self { program: program.into(), arguments, variables: Vec::new(), beside: Vec::new() }
     }
 
-    /// Adds one argument as it is, spaces and all.
+    /// Adds one argument, which may contain spaces.
     pub(crate) fn argument(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
         self
@@ -54,14 +54,15 @@ impl Step {
         self
     }
 
-    /// Starts another command when the first of the tests runs: they wait for much, and leave processors to a compiler.
+    /// Starts another command when the first test program runs: tests wait a lot, and leave CPU
+    /// time for a compiler.
     pub(crate) fn start_with_tests(mut self, other: Self) -> Self {
         self.beside.push(other);
         self
     }
 
-    /// Prints the command, runs it, and fails unless it succeeds. In CI, where other parts follow, the failure repeats the last lines
-    /// of its stderr.
+    /// Prints the command, runs it, and fails unless it succeeds. In CI, where other parts follow,
+    /// the error repeats the last lines of its stderr.
     pub(crate) fn run(self) -> Outcome {
         let (status, last) = match is_ci() {
             true => self.run_keeping_stderr()?,
@@ -71,7 +72,8 @@ impl Step {
         Ok(Vec::new())
     }
 
-    /// Prints the command and starts it, in the processor's time that others leave. What it prints is not shown.
+    /// Prints the command and starts it in the background with low priority. Its output is
+    /// discarded.
     pub(crate) fn start(self) -> Outcome {
         let mut nice = Self { program: "nice".into(), ..self.clone() };
         nice.arguments.insert(0, resolve(self.program));
@@ -86,16 +88,17 @@ impl Step {
         command
     }
 
-    /// Prints the command and starts it, with its output where it is to go.
+    /// Prints the command and starts it with its output set by `output`.
     fn spawn(&self, output: impl FnOnce(&mut Command) -> &mut Command) -> Result<Child> {
         eprintln!("$ {self}");
         output(&mut self.command()).spawn().with_context(|| format!("`{self}` did not start"))
     }
 
-    /// Prints the command, runs it, passes on its stderr, and returns how it ended and the last lines of its stderr.
+    /// Prints the command, runs it and forwards its stderr; returns its status and the last lines
+    /// of stderr.
     fn run_keeping_stderr(&self) -> Result<(ExitStatus, String)> {
         let mut child = self.spawn(|command| command.stderr(Stdio::piped()))?;
-        let errors = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
+        let errors = BufReader::new(child.stderr.take().expect("stderr is not piped"));
         let mut lines = Vec::new();
         for line in errors.split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).into_owned();
@@ -106,9 +109,10 @@ impl Step {
         Ok((child.wait()?, last.join("\n")))
     }
 
-    /// As [`run`](Self::run), for a cargo command that runs tests. Those that fail are repeated alone, one after the other: what then
-    /// passes does not fail the command, and is reported at the end of the whole run. The output of tests that fail again is repeated in
-    /// the failure.
+    /// Like [`run`](Self::run), but for a cargo command that runs tests. A few failed tests are
+    /// repeated alone, one after the other. If they all pass then, the command succeeds, and they
+    /// are reported at the end of the whole run. Otherwise the error repeats the reports of the
+    /// failed tests.
     pub(crate) fn run_tests(mut self) -> Outcome {
         let (status, tests) = self.test()?;
         let names = tests.repeatable();
@@ -120,32 +124,33 @@ impl Step {
         self.check_tests(status, &tests)
     }
 
-    /// As [`run_tests`](Self::run_tests), but a test that fails is not repeated: its cases are many, random or measured, and a second
-    /// run would hide what the first has found.
+    /// Like [`run_tests`](Self::run_tests), but does not repeat failed tests: for tests with many
+    /// random or measured cases, where a second run would hide what the first has found.
     pub(crate) fn run_tests_once(mut self) -> Outcome {
         let (status, tests) = self.test()?;
         self.check_tests(status, &tests)
     }
 
-    /// Runs the tests of each name by a command of its own, so that a name which no test has fails.
+    /// Runs the tests of each name with a separate command, so that a name without a test fails.
     pub(crate) fn run_each(names: &[&str], step: impl Fn(&str) -> Self) -> Outcome {
         names.iter().try_for_each(|name| step(name).run_tests_once().map(drop))?;
         Ok(Vec::new())
     }
 
     /// # Errors
-    /// A test failed, or none passed: a filter that matches none ends with status 0.
+    /// If a test failed, or if none passed, because a filter that matches nothing exits with status
+    /// 0.
     fn check_tests(&self, status: ExitStatus, tests: &FailedTests) -> Outcome {
         ensure!(status.success(), "`{self}` ended with {status}\n{}", tests.report());
-        ensure!(!tests.none_passed(), "`{self}` ran no test: does its filter match one?");
+        ensure!(!tests.none_passed(), "`{self}` ran no test: check that its filter matches one");
         Ok(Vec::new())
     }
 
-    /// Prints the command, runs it, and reads what it says of tests.
+    /// Prints the command, runs it, and collects its test results.
     fn test(&mut self) -> Result<(ExitStatus, FailedTests)> {
         let mut child = self.spawn(|command| command.stdout(Stdio::piped()))?;
-        let mut output = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
-        // Cargo writes there when it has built all, and has let go of the lock of what is built.
+        let mut output = BufReader::new(child.stdout.take().expect("stdout is not piped"));
+        // The first output appears when cargo has built everything and released its build lock.
         if output.fill_buf().is_ok() {
             self.beside.drain(..).try_for_each(|other| other.start().map(drop))?;
         }
@@ -155,7 +160,7 @@ impl Step {
         Ok((status, tests.with_context(unread)?))
     }
 
-    /// The same command for these tests only, one after the other.
+    /// Returns the same command for these tests only, one after the other.
     fn alone(&self, names: &[String]) -> Self {
         let mut alone = Self { beside: Vec::new(), ..self.clone() };
         if !alone.arguments.iter().any(|argument| argument == "--") {
@@ -164,25 +169,25 @@ impl Step {
         names.iter().fold(alone.argument("--exact").argument("--test-threads=1"), Self::argument)
     }
 
-    /// Prints the command, runs it, and returns how it ended.
+    /// Prints the command, runs it, and returns its exit status.
     pub(crate) fn status(&self) -> Result<ExitStatus> {
         Ok(self.spawn(|command| command)?.wait()?)
     }
 
-    /// Prints the command, runs it, and returns how it ended and what it wrote to stdout.
+    /// Prints the command, runs it, and returns its exit status and its stdout.
     pub(crate) fn capture(self) -> Result<(ExitStatus, String)> {
         let output = self.spawn(|command| command.stdout(Stdio::piped()))?.wait_with_output()?;
         Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
-    /// The stdout of the command, if it can be run here and succeeds. Nothing is printed.
+    /// Runs the command silently; returns its stdout, or `None` if it cannot be run or fails.
     pub(crate) fn probe(self) -> Option<String> {
         let output = self.command().stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
-/// As a shell takes it.
+/// Formats the command like a shell line.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.variables.iter().try_for_each(|(name, value)| write!(f, "{name}='{value}' "))?;
@@ -191,24 +196,25 @@ impl fmt::Display for Step {
     }
 }
 
-/// Whether this is a run of CI, where what is required may not be skipped.
+/// Returns true in CI, where required parts must not be skipped.
 pub(crate) fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| !["", "0", "false"].iter().any(|off| value == *off))
 }
 
-/// The workspace's root: cargo says where this package is when it runs it.
+/// Returns the workspace's root. Cargo sets the directory of this package when it runs it.
 pub(crate) fn root() -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     package.and_then(|path| Some(path.parent()?.to_owned())).unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// Where cargo puts what it builds. A relative choice counts from where cargo was called.
+/// Returns cargo's target directory. A relative `CARGO_TARGET_DIR` is relative to the current
+/// directory.
 pub(crate) fn target() -> PathBuf {
     let chosen = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     chosen.and_then(|path| std::path::absolute(path).ok()).unwrap_or_else(|| root().join("target"))
 }
 
-/// The cargo that runs us is the cargo that we run.
+/// Resolves `cargo` to the cargo that runs this program.
 fn resolve(program: OsString) -> OsString {
     let running = if program == "cargo" { env::var_os("CARGO") } else { None };
     running.unwrap_or(program)
@@ -220,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_command_that_runs_no_test_fails() {
-        // As much as a program prints, since what this one prints is read as well.
+        // Complete lines of a test program, because the output of this test may be parsed as well.
         let say = |passed| {
             format!("echo running 1 test; echo 'test result: ok. {passed} passed; finished in 0s'")
         };
@@ -236,7 +242,7 @@ mod tests {
         let path = env::temp_dir().join(format!("annulus-xtask-{}", std::process::id()));
         let path = path.display().to_string();
         let other = Step::new("touch", &path);
-        // It ends only if the other one has started.
+        // Ends only once the other command has started.
         let waits = format!(
             "test ! -e {path} || exit 1; echo running 1 test; until test -e {path}; do :; done; \
              rm {path}; echo 'test result: ok. 1 passed; finished in 0s'"

@@ -1,4 +1,4 @@
-//! The lists of parts, and the verbs that are one command. Each returns the steps that were skipped.
+//! The lists of parts, and the verbs that consist of one command.
 
 use crate::instructions::InstructionsArgs;
 use crate::part::Part;
@@ -19,7 +19,7 @@ pub(crate) const CHECK_PARTS: &[Part] = &[
     Part::wanted("book", book::build),
 ];
 
-/// The rest of what CI runs, quick parts first.
+/// What CI runs in addition, quick parts first.
 pub(crate) const CI_PARTS: &[Part] = &[
     Part::required("build ahead", instructions::build_ahead),
     Part::required("features", features::none_and_all),
@@ -34,7 +34,7 @@ pub(crate) const CI_PARTS: &[Part] = &[
     Part::wanted("asan", sanitizers::asan_quick).leaving(&["asan"]),
 ];
 
-/// Proofs that take long and seldom find what the others do not.
+/// Checks that take long and rarely find what the rest misses.
 pub(crate) const WEEKLY_PARTS: &[Part] = &[
     Part::wanted("advisories", advisories::all),
     Part::required("features", features::all_targets),
@@ -43,7 +43,7 @@ pub(crate) const WEEKLY_PARTS: &[Part] = &[
     Part::required("package", package::all).leaving(&["package", "compat"]),
     Part::wanted("static", || static_program::run(false)).leaving(&["x86_64-unknown-linux-musl"]),
     Part::wanted("miri", sanitizers::miri).leaving(&["miri"]),
-    // From the kept inputs, a short time is enough.
+    // Starting from the kept inputs, a short time is enough.
     Part::wanted("fuzz", || fuzz::run(&[], 10, false)).leaving(&["fuzz"]),
     Part::wanted("kernels", kernels::quick).leaving(&["kernels", "kernel-images"]),
     Part::wanted("asan", sanitizers::asan).leaving(&["asan"]),
@@ -59,19 +59,20 @@ fn clippy() -> Outcome {
     Step::new("cargo", "clippy --workspace --all-targets -- -D warnings").run()
 }
 
-/// rustdoc of the workspace, whose pages of `annulus` are part of the book.
+/// Builds rustdoc of the workspace. The pages of `annulus` become part of the book.
 pub(crate) fn doc() -> Outcome {
     let step = Step::new("cargo", "doc --workspace --no-deps --all-features");
     step.env("RUSTDOCFLAGS", "-D warnings").run()
 }
 
-/// Checks that `annulus-compare` and `bench echo` measure the same ratio, and the texts of the compiler's errors.
+/// Checks that `annulus-compare` and `bench echo` measure the same ratio, and checks the compiler's
+/// error messages.
 fn compare() -> Outcome {
     let test = "test --release -p annulus-compare -- --ignored --nocapture";
     Step::new("cargo", test).run_tests_once()
 }
 
-/// The suite of `annulus` against its models, with many random cases each.
+/// Tests the suite of `annulus` against its models, with many random cases each.
 fn models() -> Outcome {
     Step::run_each(&["resets", "files::model", "stream_model", "datagram_model"], |module| {
         let test = format!("test --release -p annulus --test suite -- --nocapture {module}::");
@@ -82,7 +83,8 @@ fn models() -> Outcome {
     })
 }
 
-/// The tests of a feature that changes the hot path, which the other tests leave out, and the test command of the README.
+/// Runs the tests of the `tracing` feature, which changes the hot path and is off in the other
+/// tests, and then all tests of the workspace.
 pub(crate) fn test() -> Outcome {
     Step::new("cargo", "test --workspace --features annulus/tracing --test tracing").run_tests()?;
     let mut tests = Step::new("cargo", "test --workspace --no-fail-fast");
@@ -92,7 +94,8 @@ pub(crate) fn test() -> Outcome {
     tests.run_tests()
 }
 
-/// The simulated workload, and a graceful shutdown, with the seeds from 0 on. A test prints how to repeat a failure.
+/// Runs the simulated workload and a graceful shutdown with this many seeds, starting at 0. A
+/// failed test prints how to repeat it.
 pub(crate) fn sim(seeds: u64) -> Outcome {
     let shutdown = "network::signals::a_graceful_shutdown_loses_no_line_under_faults";
     let names = ["sim::chaos", "sim::chaos_without_a_ring", "sim::one_seed_is_one_run", shutdown];

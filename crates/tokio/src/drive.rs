@@ -1,4 +1,4 @@
-//! The task of tokio that takes the turns.
+//! The tokio task that runs the guest's turns.
 
 use crate::state::turn;
 use annulus::GuestNext;
@@ -12,13 +12,15 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// tokio's timers have this resolution, so a change of a deadline by less changes nothing.
+/// The resolution of tokio's timers. A smaller change of a deadline has no effect.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Thirty years, which tokio takes for ever: a deadline that is as far needs no timer. tokio's own moments overflow beyond it.
+/// Thirty years, which tokio treats as forever. A deadline this far away needs no timer, and
+/// tokio's instants overflow beyond it.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// Takes turns until annulus cannot go on, and returns why. `Send`, as tokio demands, since the guest itself stays in its thread's state.
+/// Takes turns until annulus cannot continue, and returns why. The future is `Send`, which tokio
+/// requires: the guest itself stays in the thread's state.
 pub(crate) async fn drive(notifier: AsyncFd<OwnedFd>, thread: ThreadId) -> io::Error {
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| match thread::current().id() == thread {
@@ -40,7 +42,7 @@ fn poll_turn(
     timer: &mut Option<Pin<Box<Sleep>>>,
     cx: &mut Context<'_>,
 ) -> Poll<io::Error> {
-    // Before the turn, which sees every wake until here; what comes later is another edge.
+    // Cleared before the turn, which sees every wake so far. A later wake is a new edge.
     while let Poll::Ready(Ok(mut ready)) = notifier.poll_read_ready(cx) {
         ready.clear_ready();
     }
@@ -56,7 +58,7 @@ fn poll_turn(
     Poll::Pending
 }
 
-/// Has the task woken at the deadline.
+/// Sets the timer, so that it wakes the task at the deadline.
 fn poll_timer(timer: &mut Option<Pin<Box<Sleep>>>, deadline: Instant, cx: &mut Context<'_>) {
     let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
     let set = timer.deadline();

@@ -1,4 +1,4 @@
-//! One loop a core.
+//! One loop per core.
 
 use crate::run;
 use annulus::affinity;
@@ -8,8 +8,9 @@ use std::panic::resume_unwind;
 use std::thread;
 use tokio_util::sync::CancellationToken;
 
-/// Runs a future as [`run`] does on each of `count` threads, each bound to a CPU that this process may use; returns their results in
-/// order. `main` gets the number of its thread, from 0 on, and makes its future there, which need not be `Send`.
+/// Runs a future like [`run`] on each of `count` threads, each pinned to its own CPU, and returns
+/// their results in order. Each thread calls `main` with its number, starting at 0, and the future
+/// need not be `Send`.
 ///
 /// ```
 /// let squares = annulus_tokio::run_each(2, async |index| index * index)?;
@@ -18,11 +19,12 @@ use tokio_util::sync::CancellationToken;
 /// ```
 ///
 /// # Errors
-/// `InvalidInput` for a count of 0 or more than there are CPUs; if a thread cannot be started or its runtimes cannot be built. The futures
-/// of the others are then dropped at their next wait.
+/// `InvalidInput` if `count` is 0 or greater than the number of CPUs that this process may use.
+/// Also if a thread cannot be started, its runtimes cannot be built, or annulus cannot continue on
+/// it. Then the futures of the other threads are dropped when they next wait.
 ///
 /// # Panics
-/// With the panic of a thread; the others end likewise.
+/// If a thread panics, with its panic. The other threads end as after an error.
 pub fn run_each<T, F, Fut>(count: usize, main: F) -> io::Result<Vec<T>>
 where
     T: Send,
@@ -31,7 +33,7 @@ where
 {
     let cpus = affinity::allowed()?;
     if count == 0 || count > cpus.len() {
-        let text = format!("{count} threads: take 1 to {}, a CPU for each", cpus.len());
+        let text = format!("{count} threads: use 1 to {}, one for each CPU", cpus.len());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let (main, stop) = (&main, &CancellationToken::new());
@@ -42,7 +44,7 @@ where
                 let failed = stop.clone().drop_guard();
                 let _pinned = affinity::pin(cpu).map_err(io::Error::other)?;
                 let output = run(async { stop.run_until_cancelled(main(index)).await })?;
-                // This loop has ended without an error: the others go on.
+                // This loop ended without an error, so the others continue.
                 _ = failed.disarm();
                 io::Result::Ok(output)
             })
@@ -58,7 +60,8 @@ where
     })
 }
 
-/// The outputs of the threads; the first error if there is one. A thread that was stopped has no output, and then another has failed.
+/// Returns the outputs of the threads, or the first error. A thread without an output was stopped,
+/// which happens only if another has failed.
 fn outputs<T>(threads: impl Iterator<Item = io::Result<Option<T>>>) -> io::Result<Vec<T>> {
     let joined: Vec<_> = threads.collect();
     let outputs: io::Result<Vec<_>> = joined.into_iter().collect();

@@ -24,14 +24,16 @@ thread_local! {
     static CLOCK_ORIGIN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// The time of tokio's clock, which a test may pause and advance, since annulus was entered.
+/// Returns the time since annulus was entered, by tokio's clock, which a test may pause and
+/// advance.
 fn elapsed() -> Duration {
     CLOCK_ORIGIN.get().map_or(Duration::ZERO, |origin| Instant::now() - origin)
 }
 
-/// Makes a runtime of annulus, with default settings, the guest of the current-thread runtime of tokio that runs on this thread, until
-/// the value is dropped. Call it on the thread that calls `block_on`, not in `spawn_blocking`: elsewhere nothing would take its turns, and
-/// [`Entered::failed`] says so.
+/// Makes a runtime of annulus with default settings the guest of the current-thread tokio runtime
+/// on this thread, until the returned value is dropped. Call it on the thread that calls
+/// `block_on`, not in `spawn_blocking`: on any other thread, nothing would take its turns, and
+/// [`Entered::failed`] reports that.
 ///
 /// # Errors
 /// As [`enter_with`].
@@ -42,33 +44,36 @@ pub fn enter() -> io::Result<Entered> {
     enter_with(Runtime::builder())
 }
 
-/// As [`enter`], with settings.
+/// Like [`enter`], but with settings.
 ///
 /// # Errors
-/// `Unsupported` in a multi-threaded runtime of tokio; if this thread has a runtime of annulus already, be it the guest of the same
-/// runtime of tokio or of another; outside a runtime of tokio; or if no runtime of annulus can be built, as [`Builder::build`].
+/// `Unsupported` in a multi-threaded tokio runtime. Also outside a tokio runtime, if this thread
+/// already has a runtime of annulus, or if none can be built (see [`Builder::build`]).
 ///
 /// # Panics
-/// If tokio's runtime was built without I/O or without time, with tokio's message: use `enable_all`.
+/// If the tokio runtime was built without I/O or without time, with tokio's message. Use
+/// `enable_all`.
 pub fn enter_with(builder: Builder) -> io::Result<Entered> {
     let host = host()?;
     let guest = builder.build()?.into_guest()?;
     let notifier = guest.as_fd().try_clone_to_owned()?;
-    // The replacement asks for a promise that the descriptor stays open, which an `OwnedFd` keeps, and came with 1.51.6 and 1.53.3.
+    // The replacement was added in 1.51.6 and 1.53.3. It requires a promise that the descriptor
+    // stays open, which an `OwnedFd` guarantees.
     #[allow(deprecated)]
     let notifier = AsyncFd::with_interest(notifier, Interest::READABLE)?;
     CLOCK_ORIGIN.set(Some(Instant::now()));
     guest.set_clock(elapsed)?;
     STATE.with(|state| *state.borrow_mut() = State::Idle(guest));
-    // Turns run other tasks, whose operations are not to be taken from the budget of this one.
+    // Turns run other tasks, whose operations must not count against this task's budget.
     let task = host.spawn(unconstrained(drive(notifier, thread::current().id())));
     Ok(Entered { task, _stays_here: PhantomData })
 }
 
-/// The current-thread runtime of tokio that this thread is in.
+/// Returns the current-thread tokio runtime of this thread.
 ///
 /// # Panics
-/// If it has no time driver: later the panic would be that of the task that takes the turns.
+/// If the runtime has no time driver. Without this check, the task that takes the turns would panic
+/// later.
 fn host() -> io::Result<Handle> {
     let host = Handle::try_current().map_err(|_| {
         io::Error::other(match annulus::handle() {
@@ -84,7 +89,7 @@ fn host() -> io::Result<Handle> {
     })?;
     match host.runtime_flavor() {
         RuntimeFlavor::CurrentThread => {
-            // tokio offers no question that has an answer without a panic.
+            // tokio has no way to check for a time driver without panicking.
             drop(tokio::time::sleep(Duration::ZERO));
             Ok(host)
         }
@@ -92,13 +97,14 @@ fn host() -> io::Result<Handle> {
             io::ErrorKind::Unsupported,
             "annulus was entered in a multi-threaded runtime of tokio, which moves tasks between threads: use \
              #[tokio::main(flavor = \"current_thread\")], annulus_tokio::run, or annulus_tokio::run_each for a \
-             loop a core",
+             loop per core",
         )),
     }
 }
 
-/// The time during which annulus is part of this thread's runtime of tokio; see [`enter`]. Dropping it ends annulus as dropping a
-/// [`Runtime`] does: streams send what they have queued, within the [shutdown timeout](annulus::Builder::shutdown_timeout).
+/// Keeps annulus part of this thread's tokio runtime; see [`enter`]. Dropping it ends annulus like
+/// dropping a [`Runtime`]: streams send what they have queued, within the [shutdown
+/// timeout](annulus::Builder::shutdown_timeout).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -117,9 +123,10 @@ pub struct Entered {
 }
 
 impl Entered {
-    /// Waits until annulus cannot go on, and returns why: its driver has failed, or [`annulus::Handle::stop`] was called. Code that waits for
-    /// annulus then waits for ever, so a program that does not use [`run`](crate::run) ends, or drops this. Cancel-safe; once it was ready
-    /// it must not be called again.
+    /// Waits until annulus cannot continue, and returns why: its driver has failed, or
+    /// [`annulus::Handle::stop`] was called. Code that waits for annulus would then wait forever,
+    /// so a program that does not use [`run`](crate::run) should end or drop this value.
+    /// Cancel-safe. Must not be called again once it has returned.
     pub async fn failed(&mut self) -> io::Error {
         poll_fn(|cx| self.poll_failed(cx)).await
     }
@@ -139,7 +146,7 @@ impl Drop for Entered {
                 _ => std::mem::replace(&mut *state, State::None),
             }
         });
-        // With nothing borrowed: the end of the runtime drops tasks.
+        // Nothing is borrowed here, because dropping the runtime drops tasks.
         drop(left);
     }
 }

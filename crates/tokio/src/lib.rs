@@ -1,7 +1,7 @@
-//! annulus inside tokio: its sockets, files and timers in tokio tasks, on tokio's thread, beside everything of tokio.
-//!
-//! [`enter`] makes an annulus runtime the guest of the current-thread runtime of tokio that it is called in. From then on, and until
-//! its [`Entered`] is dropped, code of that thread uses both:
+//! annulus inside tokio: its sockets, files and timers in tokio tasks, on tokio's thread, beside
+//! everything that tokio offers. [`enter`] makes an annulus runtime the guest of the current-thread
+//! tokio runtime in which it is called. Until the returned [`Entered`] is dropped, code on that
+//! thread can use both:
 //!
 //! ```
 //! use annulus::net::TcpListener;
@@ -29,44 +29,45 @@
 //!     Ok(())
 //! }
 //! ```
-//!
-//! [`run`] makes both runtimes: `annulus_tokio::run(async { … })` in `main` takes the place of `#[tokio::main]`. [`run_with`] takes settings
-//! of annulus, and [`run_each`] does it once a core. There is no attribute macro, which would save one line and hide the error that a
-//! runtime which cannot be built is.
-//!
-//! Streams of annulus are not `Send`, so tasks that use them are spawned by [`tokio::task::spawn_local`], inside [`run`], a
-//! [`LocalRuntime`] or a [`LocalSet`]; or by [`annulus::spawn`], everywhere. [`tokio::spawn`], which demands `Send`, works for all others.
+//! [`run`] creates both runtimes: `annulus_tokio::run(async { … })` in `main` replaces
+//! `#[tokio::main]`. [`run_with`] takes settings of annulus, and [`run_each`] runs one loop per
+//! core. An attribute macro would save one line and hide the error when a runtime cannot be built,
+//! so this crate has none. Streams of annulus are not `Send`. Spawn tasks that use them with
+//! [`tokio::task::spawn_local`] inside [`run`], a [`LocalRuntime`] or a [`LocalSet`], or with
+//! [`annulus::spawn`] anywhere. [`tokio::spawn`], which requires `Send`, works for all other tasks.
 //!
 //! ```toml
 //! [dependencies]
-//! # A checkout beside Cargo.toml: they are not published yet.
+//! # Not published yet: use a checkout beside Cargo.toml.
 //! annulus = { path = "annulus/crates/annulus" }
 //! annulus-tokio = { path = "annulus/crates/tokio" }
 //! tokio = { version = "1", features = ["io-util", "macros", "net", "rt", "time"] }
 //! ```
-//!
-//! With feature `tokio-io` of `annulus`, which this crate switches on, its streams have tokio's `AsyncRead`, `AsyncBufRead` and
-//! `AsyncWrite`.
+//! This crate enables the feature `tokio-io` of `annulus`, with which its streams implement tokio's
+//! `AsyncRead`, `AsyncBufRead` and `AsyncWrite`.
 //!
 //! # What it costs
-//!
-//! A wait of the thread is tokio's, on its epoll instance, and a turn of annulus follows it: two system calls more than a runtime of
-//! annulus alone makes for the same wait. Under load a turn serves many connections. With one connection that sends a request and waits for the
-//! answer, a request is three system calls: the wait, a turn that takes the request, and one that sends the answer. A runtime of annulus
-//! alone makes one, and tokio with its own sockets three.
-//!
-//! In a [`LocalSet`] that `block_on` runs, tokio polls its epoll instance once more for each wake of a local task: prefer [`run`], or
-//! a [`LocalRuntime`] (`build_local` of tokio's builder, `#[tokio::main(flavor = "local")]`).
+//! The thread waits in tokio, on its epoll instance, and then takes a turn of annulus. For the same
+//! wait, that is two system calls more than a runtime of annulus alone makes. Under load, one turn
+//! serves many connections. With a single connection that sends a request and waits for the answer,
+//! a request costs three system calls: the wait, a turn that receives the request, and one that
+//! sends the answer. A runtime of annulus alone makes one, and tokio with its own sockets makes
+//! three. In a [`LocalSet`] run by `block_on`, tokio polls its epoll instance one more time for
+//! each wake of a local task: prefer [`run`] or a [`LocalRuntime`] (`build_local` of tokio's
+//! builder, `#[tokio::main(flavor = "local")]`).
 //!
 //! # What to know
-//!
-//! - Timers of annulus have tokio's resolution here, a millisecond.
-//! - tokio's runtime must have its I/O and time drivers: `enable_all`. Without one of them [`enter`] panics with tokio's message.
-//! - The [task budget](annulus::Builder::task_budget) of annulus holds for its own tasks. Tasks of tokio share a larger one of annulus
-//!   operations between two turns: then they wait until the others, and annulus, had their turn.
-//! - A multi-threaded runtime is refused, since it moves its tasks between threads. [`run_each`] runs one loop a core.
-//! - A current-thread runtime of tokio may be run by one thread after another. The thread that has entered annulus is the one that has to
-//!   run it: if another one does, annulus ends there, and [`Entered::failed`] says so.
+//! - Timers of annulus have tokio's resolution of one millisecond here.
+//! - The tokio runtime must have I/O and time drivers: use `enable_all`. Without one of them,
+//!   [`enter`] panics with tokio's message.
+//! - The [task budget](annulus::Builder::task_budget) of annulus applies to its own tasks. Between
+//!   two turns, all tokio tasks share a larger budget of annulus operations. Once it is used up,
+//!   they wait until other tasks and annulus have run.
+//! - A multi-threaded runtime is refused, because it moves tasks between threads. [`run_each`] runs
+//!   one loop per core.
+//! - Different threads may run a current-thread tokio runtime one after another, but only the
+//!   thread that has entered annulus may continue to run it. If another thread does, annulus stops,
+//!   and [`Entered::failed`] reports that.
 //!
 //! [`LocalRuntime`]: tokio::runtime::LocalRuntime
 //! [`LocalSet`]: tokio::task::LocalSet
@@ -88,10 +89,11 @@ use std::pin::pin;
 use std::task::Poll;
 use tokio::runtime::{Handle, LocalOptions};
 
-/// Runs a future on a runtime of tokio with annulus in it: what `#[tokio::main]` does, for a program in guest mode.
-/// [`tokio::spawn`] and [`tokio::task::spawn_local`] work in it, as do [`annulus::spawn`] and everything of both crates that needs a
-/// runtime. When the future is ready, tasks that still run are dropped; then streams send what they have queued, within the
-/// [shutdown timeout](annulus::Builder::shutdown_timeout).
+/// Runs a future on a tokio runtime with annulus in it, and so replaces `#[tokio::main]`.
+/// [`tokio::spawn`], [`tokio::task::spawn_local`], [`annulus::spawn`] and everything else in both
+/// crates that needs a runtime work in it. When the future is ready, tasks that are still running
+/// are dropped; then streams send what they have queued, within the [shutdown
+/// timeout](annulus::Builder::shutdown_timeout).
 ///
 /// ```
 /// let answer = annulus_tokio::run(async {
@@ -106,13 +108,14 @@ use tokio::runtime::{Handle, LocalOptions};
 /// ```
 ///
 /// # Errors
-/// If one of the two runtimes cannot be built, if this thread runs one of annulus already, or if annulus cannot go on; see
-/// [`Entered::failed`]. Inside another runtime of tokio: use [`enter`] there.
+/// If one of the two runtimes cannot be built, if this thread already runs one of annulus, or if
+/// annulus cannot continue (see [`Entered::failed`]). Also inside another tokio runtime: use
+/// [`enter`] there.
 pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
     run_with(Runtime::builder(), future)
 }
 
-/// As [`run`], with settings of annulus.
+/// Like [`run`], but with settings of annulus.
 ///
 /// ```
 /// use annulus::{DriverChoice, Runtime};
@@ -124,7 +127,7 @@ pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
 /// ```
 ///
 /// # Errors
-/// As [`run`], and as [`Builder::build`] for settings that cannot be.
+/// Like [`run`], and like [`Builder::build`] for invalid settings.
 pub fn run_with<F: Future>(settings: Builder, future: F) -> io::Result<F::Output> {
     if Handle::try_current().is_ok() {
         return Err(io::Error::other(
@@ -132,7 +135,7 @@ pub fn run_with<F: Future>(settings: Builder, future: F) -> io::Result<F::Output
              there instead",
         ));
     }
-    // The tasks of this runtime need not be `Send` without a `LocalSet`, each of whose wakes would cost a call of tokio's poll.
+    // In a local runtime, tasks need not be `Send`. A `LocalSet` would poll epoll for each wake.
     let host = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())?;
@@ -141,7 +144,8 @@ pub fn run_with<F: Future>(settings: Builder, future: F) -> io::Result<F::Output
         enter_with(settings)?
     };
     let output = host.block_on(until_failure(future, &mut entered));
-    // Values of annulus that tasks still hold are dropped while it is there.
+    // Tasks are dropped first, so that values of annulus that they hold are dropped while it still
+    // exists.
     drop(host);
     drop(entered);
     output

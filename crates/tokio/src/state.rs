@@ -9,9 +9,9 @@ use std::task::Waker;
 pub(crate) enum State {
     None,
     Idle(Guest),
-    /// A turn runs, and has the guest.
+    /// A turn is running and owns the guest.
     Turning,
-    /// A turn runs, and has the guest; once the turn is over, the guest ends.
+    /// A turn is running and owns the guest, which ends after the turn.
     Ending,
 }
 
@@ -19,7 +19,7 @@ thread_local! {
     pub(crate) static STATE: RefCell<State> = const { RefCell::new(State::None) };
 }
 
-/// Takes a turn of this thread's guest; `None` if there is none.
+/// Takes a turn of this thread's guest. Returns `None` if it has none.
 pub(crate) fn turn(host: &Waker) -> Option<io::Result<GuestNext>> {
     let state = STATE.with(|state| std::mem::replace(&mut *state.borrow_mut(), State::Turning));
     let State::Idle(mut guest) = state else {

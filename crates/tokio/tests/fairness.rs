@@ -1,4 +1,5 @@
-//! Neither side of a thread starves the other, an idle one sleeps, and a request costs what it should.
+//! tokio and annulus do not starve each other, an idle thread sleeps, and a request costs the
+//! documented number of system calls.
 
 mod common;
 
@@ -19,7 +20,7 @@ use tokio::time::timeout;
 
 const ROUNDS: u32 = 100;
 
-/// Sends datagrams to itself, each after the last has come.
+/// Sends datagrams to itself, each after the previous one has arrived.
 async fn send_datagrams() -> io::Result<()> {
     let server = UdpSocket::bind("127.0.0.1:0")?;
     let address = server.local_addr()?;
@@ -61,7 +62,7 @@ fn datagrams_arrive_while_the_queue_of_tokio_is_never_empty() {
         busy.abort();
         let each = polls.get() / u64::from(ROUNDS);
         // tokio looks for events after 61 polls; a datagram needs a few turns.
-        assert!(each < 1000, "{each} polls of the busy task for a datagram");
+        assert!(each < 1000, "{each} polls of the busy task per datagram");
         Ok(())
     });
 }
@@ -85,7 +86,7 @@ fn sockets_and_timers_of_tokio_go_on_while_a_task_of_annulus_is_always_ready() {
             assert_eq!(server.read_u32().await?, round);
         }
         let each = polls.get() / u64::from(ROUNDS);
-        assert!(each < 1000, "{each} polls of the busy task for a message");
+        assert!(each < 1000, "{each} polls of the busy task per message");
         tokio::time::sleep(Duration::from_millis(2)).await;
         busy.abort();
         Ok(())
@@ -126,7 +127,7 @@ fn a_short_timer_does_not_keep_the_thread_busy() {
     });
 }
 
-/// Waits for 300 ms in which the thread parks and turns a few times at most.
+/// Waits for a period of 300 ms in which the thread parks and takes turns only a few times.
 async fn until_idle(parks: &AtomicU32) {
     let counts = || (parks.load(Ordering::Relaxed), enters());
     loop {
@@ -162,11 +163,11 @@ fn an_idle_thread_sleeps() {
     }
 }
 
-/// Runs a body if there is an io_uring, whose system calls are counted.
+/// Runs a body if io_uring works here, because its system calls are counted.
 fn on_uring(body: impl Future<Output = io::Result<()>>) {
     let is_uring = Runtime::new().unwrap().driver().kind == DriverKind::Uring;
     if !is_uring {
-        return println!("skipped: there is no io_uring");
+        return println!("skipped: io_uring does not work here");
     }
     let within = async { timeout(LONG, body).await.expect("a hang") };
     annulus_tokio::run(within).unwrap().unwrap();
@@ -176,7 +177,7 @@ fn enters() -> u64 {
     annulus::counters().unwrap().enters
 }
 
-/// One turn takes the request, and one sends the answer.
+/// One turn receives the request, and one sends the answer.
 #[test]
 fn a_request_of_one_connection_takes_two_system_calls_of_annulus() {
     on_uring(async {

@@ -19,9 +19,9 @@ fn a_forked_child_gets_errors_and_the_parent_goes_on() {
             unsafe { libc::_exit(if sends && receives { 0 } else { 1 }) };
         }
         let mut status = 0;
-        // SAFETY: waits for the child made above.
+        // SAFETY: waits for the child forked above.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0, "the child's checks");
+        assert_eq!(status, 0, "a check in the child failed");
         one.send("from the parent").await?;
         assert_eq!(&*other.recv().await?.unwrap(), b"from the parent");
         Ok(())

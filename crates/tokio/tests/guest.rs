@@ -88,7 +88,7 @@ fn a_wake_by_another_thread_arrives() {
     on_both(async || {
         let handle = annulus::handle()?;
         let spawned = std::thread::spawn(move || handle.spawn(async { 7 }).unwrap());
-        // Not before tokio waits: nothing else is there to do.
+        // Runs only once tokio waits, because nothing else is left to do.
         let task = tokio::task::spawn_blocking(move || spawned.join().unwrap()).await.unwrap();
         assert_eq!(task.await.unwrap(), 7);
         Ok(())
@@ -107,7 +107,7 @@ fn what_was_queued_is_sent_at_the_end() {
     });
     let ran = annulus_tokio::run(async {
         let mut stream = TcpStream::connect(address).await?;
-        // The stream is held by a task that never ends.
+        // A task that never ends holds the stream.
         stream.send(vec![3; 200_000]).await?;
         spawn_local(async move {
             std::future::pending::<()>().await;
@@ -128,7 +128,7 @@ fn a_stop_is_reported() {
     assert_eq!(stopped.unwrap_err().kind(), io::ErrorKind::Interrupted);
 }
 
-/// Whether two threads get a CPU each. If not, a line says what is skipped.
+/// Returns true if two threads can each have a CPU. Otherwise prints what is skipped.
 fn has_two_cpus() -> bool {
     let cpus = annulus::affinity::allowed().unwrap().len();
     if cpus < 2 {
@@ -213,7 +213,7 @@ fn everything_of_tokio_goes_on() {
     });
 }
 
-/// As a program that builds its own runtime does it, without a `LocalSet`.
+/// A program that builds its own runtime, without a `LocalSet`.
 #[test]
 fn a_local_runtime_spawns_what_is_not_send() {
     let host =
@@ -232,8 +232,8 @@ fn a_local_runtime_spawns_what_is_not_send() {
     ran.unwrap();
 }
 
-/// Timers of annulus are due by tokio's clock, which stands still but for the jumps to the next timer of either. The time limit of these tests
-/// counts by it too.
+/// Timers of annulus follow tokio's clock, which only jumps to the next timer of either runtime.
+/// The time limit of these tests uses the same clock.
 #[test]
 fn a_paused_clock_is_followed() {
     on_both(async || {

@@ -1,4 +1,5 @@
-//! `enter` and `run` in places where they are refused, runtimes that end in every order, and panics.
+//! `enter` and `run` in places where they are refused, runtimes that end in every order, and
+//! panics.
 
 mod common;
 
@@ -13,11 +14,11 @@ use tokio::runtime::RuntimeFlavor;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 
-/// The text of the panic with which a call ends.
+/// Returns the message of the panic with which a call ends.
 fn panic_of<T>(call: impl FnOnce() -> T) -> String {
-    let panic = catch_unwind(AssertUnwindSafe(|| _ = call())).expect_err("it panics");
+    let panic = catch_unwind(AssertUnwindSafe(|| _ = call())).expect_err("the call did not panic");
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).expect("a text")
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).expect("the panic has no text")
 }
 
 #[test]
@@ -26,7 +27,7 @@ fn there_is_one_on_a_thread_and_a_next_one_after_it() {
         let entered = annulus_tokio::enter().unwrap();
         let second = annulus_tokio::enter().unwrap_err().to_string();
         assert!(second.contains("running on this thread already"), "{second}");
-        // The first one is as it was.
+        // The first runtime is unaffected.
         annulus::time::sleep(Duration::from_millis(1)).await;
         drop(entered);
         drop(annulus_tokio::enter().unwrap());
@@ -65,7 +66,7 @@ fn it_is_refused_in_a_runtime_of_many_threads() {
 fn counts_of_threads_are_checked() {
     for count in [0, 100_000] {
         let refused = annulus_tokio::run_each(count, async |_| ()).unwrap_err().to_string();
-        assert!(refused.starts_with(&format!("{count} threads: take 1 to ")), "{refused}");
+        assert!(refused.starts_with(&format!("{count} threads: use 1 to  ")), "{refused}");
     }
 }
 
@@ -134,13 +135,15 @@ fn entering_on_a_thread_that_runs_no_tasks_is_an_error_to_be_seen() {
     });
 }
 
-/// The tasks of a current-thread runtime go on on the thread that calls `block_on`, and the guest does not.
+/// The tasks of a current-thread runtime continue on the thread that calls `block_on`, but the
+/// guest does not.
 #[test]
 fn a_host_that_another_thread_runs_ends_its_guest_with_an_error() {
     let host = host();
     let mut entered = host.block_on(async { annulus_tokio::enter().unwrap() });
     std::thread::scope(|scope| {
-        // It has a guest of its own, on another runtime: it must not be mistaken for the first one.
+        // This thread has its own guest on another runtime, which must not be mistaken for the
+        // first one.
         scope.spawn(|| {
             let own = self::host();
             let _own = own.block_on(async { annulus_tokio::enter().unwrap() });
@@ -163,7 +166,7 @@ fn tokio_may_end_first() {
     let mut pair = UnixStream::pair().unwrap();
     host.block_on(async { pair.0.send("x").await.unwrap() });
     drop(host);
-    // Without a loop nothing would wake the task: an error is not needed, and a poll is pending.
+    // Without a loop, nothing would wake the task: both an error and a pending poll are correct.
     let Some(sent) = poll_once(pair.0.send("y")) else { panic!("a queue has room") };
     sent.unwrap();
     drop(entered);
@@ -172,7 +175,8 @@ fn tokio_may_end_first() {
     Runtime::new().unwrap().block_on(async {});
 }
 
-/// Tasks of tokio that wait for something of annulus when it ends get an error, whatever they wait for.
+/// Tasks of tokio that wait for something of annulus when it ends get an error, whatever they wait
+/// for.
 #[test]
 fn tokio_goes_on_after_its_guest() {
     host().block_on(LocalSet::new().run_until(async {
@@ -263,7 +267,7 @@ fn settings_that_cannot_be_are_errors() {
     assert_eq!(annulus_tokio::run(async { 7 }).unwrap(), 7);
 }
 
-/// The one-line error of a program that waits for what annulus can no longer bring.
+/// `run` returns an error if its future waits for annulus, which was stopped.
 #[test]
 fn a_stop_ends_a_run() {
     let stopped = annulus_tokio::run(async {

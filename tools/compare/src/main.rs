@@ -4,7 +4,7 @@
 //!
 //! Each server is a process on one core. The clients are tasks on another core, each with one
 //! message in flight (a closed loop). Contenders are measured in turn, in short slices, and
-//! compared within rounds. The interval of a ratio is that of the sign test on the median (Conover,
+//! compared within rounds. The interval of a ratio comes from the sign test on the median (Conover,
 //! *Practical Nonparametric Statistics*, 3.2), which reaches 95 % from six rounds on.
 
 use std::cell::Cell;

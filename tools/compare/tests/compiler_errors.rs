@@ -1,6 +1,6 @@
 //! The compiler's errors for mistakes with threads and borrowed bytes: the messages of `annulus`
 //! are there, and little else is. Here, since the programs are checked with all that this package
-//! depends on, which is little. `TRYBUILD=overwrite` writes the texts anew.
+//! depends on, which is little. `TRYBUILD=overwrite` rewrites the expected texts.
 
 use std::process::Command;
 

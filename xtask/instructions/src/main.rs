@@ -1,9 +1,10 @@
-//! Clients and a server that echo a message each to one another on the simulated kernel, for `cargo xtask instructions` to count the
-//! instructions of a message: both ends do the work of an echo server, and a simulated kernel batches the same way every time.
-//! `cargo run --release -p annulus-instructions -- tcp 50 128 10000`
-//!
-//! The words: tcp or udp; clients, bytes a message, messages in all. Over UDP one socket serves all clients. `tcp-measured` is tcp on
-//! a runtime that measures its turns; reading the clock is the simulated kernel's, and not counted.
+//! Clients and a server that echo messages to each other on the simulated kernel, so that `cargo
+//! xtask instructions` can count the instructions per message. Both ends do the work of an echo
+//! server, and the simulated kernel batches in the same way every time. Run it with `cargo run
+//! --release -p annulus-instructions -- tcp 50 128 10000`. The arguments are tcp or udp, clients,
+//! bytes per message, and total messages. Over UDP, one socket serves all clients. `tcp-measured`
+//! is tcp on a runtime that measures its turns; reading the clock is part of the simulated kernel
+//! and not counted.
 
 use annulus::net::{TcpListener, TcpStream, UdpOptions, UdpSocket};
 use annulus::sim::{Sim, run_on};
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    // A limit that is never reached: outside of simulations there is one, unless the program says otherwise.
+    // A limit that is never reached: by default, only simulations have no memory limit.
     let builder =
         Runtime::builder().memory_limit(MemoryLimit::new(1 << 30)).measure(way == "tcp-measured");
     let result = run_on(&Sim::builder(1).build(), builder, async {
@@ -53,13 +54,13 @@ async fn echo_over_streams(clients: usize, bytes: usize, messages: usize) -> io:
         tasks.extend([send_back(client, &left), send_back(server, &left)]);
     }
     for task in tasks {
-        // A client is reset if it still sends after its peer has ended.
+        // Fails with a reset if the client still sends after its peer has ended.
         _ = task.await;
     }
     Ok(())
 }
 
-/// Sends received messages back until none of the messages is left.
+/// Sends received messages back until the number of messages is used up.
 fn send_back(mut stream: TcpStream, left: &Rc<Cell<usize>>) -> JoinHandle<io::Result<()>> {
     let left = left.clone();
     spawn(async move {
@@ -72,7 +73,7 @@ fn send_back(mut stream: TcpStream, left: &Rc<Cell<usize>>) -> JoinHandle<io::Re
     })
 }
 
-/// The server ends first: clients that wait for an answer are dropped with the runtime.
+/// Ends when the server has ended; clients that wait for an answer are dropped with the runtime.
 async fn echo_datagrams(clients: usize, bytes: usize, messages: usize) -> io::Result<()> {
     let server = UdpOptions::new().recv_buffer(1 << 22).bind("127.0.0.1:7000")?;
     for _ in 0..clients {
@@ -83,7 +84,7 @@ async fn echo_datagrams(clients: usize, bytes: usize, messages: usize) -> io::Re
     return_datagrams(&server, messages / 2).await
 }
 
-/// Sends so many datagrams back.
+/// Receives `count` datagrams and sends each back.
 async fn return_datagrams(socket: &UdpSocket, count: usize) -> io::Result<()> {
     for _ in 0..count {
         let (lease, from) = socket.recv_from().await?;

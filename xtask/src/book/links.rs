@@ -1,4 +1,4 @@
-//! Dead links of the book that was built: files that are not there, and places that a page does not have.
+//! Finds dead links in the built book: links to missing files and anchors.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use fs_err as fs;
 use super::preprocess::attributes;
 use crate::files::below;
 
-/// Up to so many are listed.
+/// The maximum number of dead links listed.
 const MAX_LISTED_LINKS: usize = 20;
 
-/// Fails if a link of the book, other than of rustdoc's pages, leads nowhere within it.
+/// Fails if a link within the book is dead. Rustdoc's pages are not checked.
 pub(super) fn check(book: &Path) -> Result<()> {
     let mut dead = dead(book)?;
     let count = dead.len();
@@ -20,8 +20,8 @@ pub(super) fn check(book: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The dead links, but for those of rustdoc's pages, which rustdoc checks, and of the page of what is not found, whose links have another
-/// base.
+/// Returns the dead links. Leaves out rustdoc's pages, whose links rustdoc checks, and 404.html,
+/// whose links have another base.
 fn dead(book: &Path) -> Result<Vec<String>> {
     let left_out = |path: &Path| path.ends_with("api") || path.ends_with("404.html");
     let is_page = |path: &Path| path.extension().is_some_and(|ending| ending == "html");

@@ -1,5 +1,6 @@
-//! The preprocessor that mdBook calls for every chapter: links of the guide, which are those of rustdoc, lead to rustdoc's pages beside the book,
-//! and links to files that are not in the book to the repository, or are plain text as long as `Cargo.toml` names none.
+//! The preprocessor that mdBook calls. It rewrites links in rustdoc notation to rustdoc's pages in
+//! the book, and links to files outside of the book to the repository. Without a repository in
+//! `Cargo.toml`, the latter become plain text.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,10 +14,11 @@ use crate::features::{list, metadata};
 use crate::files::joined;
 use crate::step::{Outcome, target};
 
-/// A link: its words, which may have brackets, and where it leads, which may be a call in rustdoc's notation: `crate::run()`.
+/// A link: its text, which may contain brackets, and its target, which may be a call in rustdoc
+/// notation: `crate::run()`.
 const LINK: &str = r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()]+(?:\(\))?)\)";
 
-/// Reads the context and the book from stdin, and writes the book.
+/// Reads the context and the book from stdin, and prints the book.
 pub(crate) fn run() -> Outcome {
     let parsed: Result<[Value; 2], _> = serde_json::from_reader(io::stdin());
     let [_, mut book] = parsed.context("book: not a book of mdBook")?;
@@ -28,16 +30,16 @@ pub(crate) fn run() -> Outcome {
     Ok(Vec::new())
 }
 
-/// The destinations of links.
+/// Where links lead.
 struct Pages {
     /// The directory of rustdoc's pages.
     rustdoc: PathBuf,
-    /// Where the repository can be read, if that is known.
+    /// The URL of the repository, if it is known.
     repository: Option<String>,
 }
 
 impl Pages {
-    /// Rewrites the chapters below a value, whatever the fields that hold them are called.
+    /// Rewrites all chapters in a JSON value, in whichever fields they are.
     fn chapters(&self, value: &mut Value) -> Result<()> {
         match value {
             Value::Array(all) => all.iter_mut().try_for_each(|one| self.chapters(one)),
@@ -53,7 +55,8 @@ impl Pages {
         }
     }
 
-    /// A chapter's text with links that lead somewhere, or only their words. Code is left alone.
+    /// Returns a chapter's text with its links rewritten, or replaced with their text. Code blocks
+    /// stay as they are.
     fn rewritten(&self, path: &str, text: &str) -> Result<String> {
         let pattern = Regex::new(LINK)?;
         let mut failed = None;
@@ -73,7 +76,7 @@ impl Pages {
         failed.map_or(Ok(written), Err)
     }
 
-    /// Where a link of a chapter leads; `None` if there is no such page to be read.
+    /// Returns the target of a chapter's link, or `None` if it is in an unknown repository.
     fn target(&self, path: &str, link: &str) -> Result<Option<String>> {
         let up = "../".repeat(path.matches('/').count());
         if let Some(page) = link.strip_prefix("crate::guide::") {
@@ -94,14 +97,14 @@ impl Pages {
             Some(file) => {
                 Ok(self.repository.as_ref().map(|base| format!("{base}/blob/main/{file}")))
             }
-            // The reports of results are pages already.
+            // Reports of results already exist as pages.
             None if full.starts_with("results/") => Ok(Some(link.replacen(".md", ".html", 1))),
-            // mdBook names the page of a directory so.
+            // mdBook renames README.md to index.md.
             None => Ok(Some(link.replacen("README.md", "index.md", 1))),
         }
     }
 
-    /// The page of an item, from what follows `crate`.
+    /// Returns the page of an item, given what follows `crate` in its path.
     fn rustdoc(&self, item: &str) -> Option<String> {
         let (path, anchor) = item.split_at(item.find('#').unwrap_or(item.len()));
         let is_call = path.ends_with("()");
@@ -116,13 +119,14 @@ impl Pages {
         Some(page + anchor)
     }
 
-    /// The page of an item or, unless it is called, of a module, to which that of the module above it leads: best one beside it, as an item
-    /// may be only named there again.
+    /// Returns the page of an item or, unless `is_call`, of a module, to which the page of the
+    /// parent module links. A page in the same directory is preferred, because the parent may also
+    /// link to an item of the same name elsewhere.
     fn page(&self, modules: &[&str], name: &str, is_call: bool) -> Option<String> {
         let directory: String = modules.iter().map(|module| format!("{module}/")).collect();
         let text = fs::read_to_string(self.rustdoc.join(&directory).join("index.html")).ok()?;
         let links: Vec<&str> = attributes(&text, "href=\"").collect();
-        // Files are named by kind and name.
+        // Names of files consist of kind and name.
         let is_item = |link: &str| {
             let file = link.rsplit('/').next().and_then(|file| file.strip_suffix(".html"));
             file.and_then(|file| file.split_once('.')).is_some_and(|(_, item)| item == name)
@@ -134,7 +138,7 @@ impl Pages {
         Some(format!("{directory}{link}"))
     }
 
-    /// The place of a method, a variant or a field in the page of its item.
+    /// Returns the page and anchor of a method, a variant or a field.
     fn part(&self, names: &[&str], part: &str) -> Option<String> {
         let (item, modules) = names.split_last()?;
         let page = self.page(modules, item, false)?;
@@ -145,7 +149,7 @@ impl Pages {
     }
 }
 
-/// The values of an attribute that begins like this, with its first quotation mark.
+/// Returns the values of an attribute, given its start including the opening quotation mark.
 pub(super) fn attributes<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(start).skip(1).filter_map(|rest| rest.split('"').next())
 }
@@ -154,7 +158,8 @@ pub(super) fn attributes<'a>(text: &'a str, start: &'a str) -> impl Iterator<Ite
 mod tests {
     use super::*;
 
-    /// The pages of a rustdoc that knows a function, a module of the same name, and a structure with a method.
+    /// Creates rustdoc pages with a function, a module of the same name, and a struct with a
+    /// method.
     fn pages(name: &str, repository: Option<&str>) -> Pages {
         let rustdoc =
             std::env::temp_dir().join(format!("xtask-book-{name}-{}", std::process::id()));

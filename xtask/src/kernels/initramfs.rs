@@ -1,4 +1,5 @@
-//! The image that a machine boots from: a shell, the modules for its files, and the script that mounts them.
+//! The initramfs that a machine boots from: a shell, modules for its file systems, and the script
+//! that mounts them.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,8 +11,8 @@ use fs_err as fs;
 use crate::files::{name, remove};
 use crate::step::Step;
 
-/// Modules for the disk, the shared files and the file systems over them. A module that is built into the kernel, or that it does not have, is
-/// skipped.
+/// Modules for the disk, the shared files and their file systems. A module that is built into the
+/// kernel or missing is skipped.
 const MODULES: [&str; 8] = [
     "virtio_pci",
     "virtio_blk",
@@ -23,7 +24,7 @@ const MODULES: [&str; 8] = [
     "virtio_rng",
 ];
 
-/// Makes the image of a kernel whose files are below `root`.
+/// Builds the image for a kernel whose files are below `root`.
 pub(super) fn build(image: &Path, root: &Path, release: &str, busybox: &Path) -> Result<()> {
     let modules = root.join("lib/modules").join(release);
     let program = busybox.display().to_string();
@@ -43,7 +44,7 @@ pub(super) fn build(image: &Path, root: &Path, release: &str, busybox: &Path) ->
         let module = name(Path::new(path));
         let copy = tree.join("modules").join(&module);
         fs::copy(modules.join(path), &copy)?;
-        // The loader of the shell does not decompress.
+        // busybox's insmod does not decompress modules.
         if module.ends_with(".xz") {
             Step::new(&program, "unxz").argument(copy).run()?;
         }
@@ -55,8 +56,8 @@ pub(super) fn build(image: &Path, root: &Path, release: &str, busybox: &Path) ->
     Ok(())
 }
 
-/// The paths of the modules of these names, each after those that it needs. A line of the table has all that a module needs, the first to
-/// be loaded at its end.
+/// Returns the paths of the named modules, each after its dependencies. A line of the table lists
+/// all dependencies of a module, in reverse order of loading.
 fn in_order<'a>(table: &'a str, names: &[&str]) -> Vec<&'a str> {
     let mut order = Vec::new();
     for wanted in names {
@@ -71,7 +72,7 @@ fn in_order<'a>(table: &'a str, names: &[&str]) -> Vec<&'a str> {
     order
 }
 
-/// The name of a module: that of its file without `.ko` and what may follow, with `_` for `-`.
+/// Returns the name of a module: its file name up to `.ko`, with `-` replaced by `_`.
 fn stem(path: &str) -> String {
     let file = name(Path::new(path));
     file.split(".ko").next().unwrap_or(&file).replace('-', "_")

@@ -1,4 +1,5 @@
-//! A virtual machine: QEMU with a kernel, two CPUs, the files of this machine read only, and a fresh disk.
+//! A virtual machine: QEMU with a kernel, two CPUs, the files of this machine (read only), and an
+//! empty disk.
 
 use std::path::Path;
 
@@ -8,25 +9,28 @@ use fs_err as fs;
 use crate::step::Step;
 
 pub(super) const QEMU: &str = "qemu-system-x86_64";
-/// The size of the disk, which takes no space here until it is written to.
+/// The size of the disk, a sparse file.
 const DISK_SIZE: &str = "4G";
-/// More than the seconds that a machine with hardware support takes to start its first process on a busy host.
+/// How long to wait for the first process of a machine with hardware support, with a margin for a
+/// busy host.
 const PROBE_SECONDS: u64 = 20;
 
-/// Options of QEMU by which the processor itself runs the instructions of a machine.
+/// QEMU options for running the machine's instructions on the processor itself.
 const KVM_OPTIONS: &str = "-accel kvm -cpu host";
-/// Options by which they are translated: some ten times slower.
+/// QEMU options for translating instructions, which is about ten times slower.
 const TCG_OPTIONS: &str = "-accel tcg,thread=multi -cpu max,la57=off";
 
-/// The images that a machine boots from, and the files it shares. Its disk and its console are put beside the image.
+/// The images that a machine boots from, and its results directory. Its disk and its console log
+/// are placed beside the initramfs.
 pub(super) struct Machine<'a> {
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
-    /// The directory of its plan and its results. `None` to test whether it boots.
+    /// The directory with its plan, for its results. `None` only tests whether it boots.
     pub(super) results: Option<&'a Path>,
 }
 
-/// The options that work, by booting: a device for KVM may exist and not work.
+/// Returns the options that work here, found by booting a machine: /dev/kvm may exist without
+/// working.
 pub(super) fn accelerator(kernel: &Path, initramfs: &Path) -> &'static str {
     if !Path::new("/dev/kvm").exists() {
         return TCG_OPTIONS;
@@ -39,7 +43,7 @@ pub(super) fn accelerator(kernel: &Path, initramfs: &Path) -> &'static str {
 }
 
 impl Machine<'_> {
-    /// Runs the machine to its end, and returns its console output. It is stopped after `most` seconds.
+    /// Runs the machine until it ends, for at most `most` seconds, and returns its console output.
     pub(super) fn boot(&self, accelerator: &str, most: u64) -> Result<String> {
         let console = self.initramfs.with_extension("console");
         let line = format!(
@@ -49,7 +53,7 @@ impl Machine<'_> {
         let step = step.argument(format!("file:{}", console.display()));
         let step = step.argument("-kernel").argument(self.kernel);
         let step = step.argument("-initrd").argument(self.initramfs);
-        // On a busy host, the boot-time test of the timer can fail.
+        // no_timer_check: on a busy host, the timer test at boot can fail.
         let words = "console=ttyS0 panic=-1 quiet mitigations=off no_timer_check";
         let step = step.argument("-append");
         match self.results {
@@ -60,10 +64,10 @@ impl Machine<'_> {
         Ok(String::from_utf8_lossy(&fs::read(&console)?).into_owned())
     }
 
-    /// The files of this machine, a directory for results, and an empty disk.
+    /// Adds the files of this machine, the results directory, and an empty disk.
     fn share(&self, step: Step, results: &Path) -> Result<Step> {
         let disk = self.initramfs.with_extension("disk");
-        // `mke2fs` does not erase a file: a fresh disk is a new file.
+        // `mke2fs` does not erase an existing file, so a fresh disk must be a new file.
         if disk.exists() {
             fs::remove_file(&disk)?;
         }

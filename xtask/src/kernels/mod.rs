@@ -1,7 +1,7 @@
-//! The tests on other kernels: those of Debian's packages, booted in QEMU with the files of this machine.
-//!
-//! `packages` gets the kernels, `initramfs` makes what they boot from, `machine` boots them, `plan` lists what is run,
-//! `run.sh` runs it, and `results` reads the outcome. All files are below `target/kernel-images`.
+//! Tests on other kernels, which come from Debian's packages and boot in QEMU with the files of
+//! this machine. `packages` gets the kernels, `initramfs` builds their boot images, `machine` boots
+//! them, `plan` lists the checks, `run.sh` runs them, and `results` reads the outcome. All files
+//! are below `target/kernel-images`.
 
 mod initramfs;
 mod machine;
@@ -23,33 +23,33 @@ use packages::{Kernel, Packages};
 use plan::{Plan, Scope, quoted};
 use results::Results;
 
-/// The name of the kernel of this machine.
+/// The word for the kernel of this machine.
 const HOST_KERNEL: &str = "here";
 /// The script that runs a plan in a virtual machine.
 const RUN_SCRIPT: &str = "xtask/src/kernels/run.sh";
-/// The time that a machine takes to start, and to end.
+/// The maximum time in which a machine starts and stops.
 const BOOT_SECONDS: u64 = 300;
 
-/// The options of the verb.
+/// The options of `cargo xtask kernels`.
 #[derive(clap::Args)]
 pub(crate) struct KernelsArgs {
     /// versions of Debian's kernels, and `here`
     #[arg(value_parser = ["5.10", "6.1", "6.12", HOST_KERNEL], default_values = ["6.1", "6.12"])]
     kernels: Vec<String>,
-    /// what the weekly run has: fewer tests, less optimized
+    /// run only what the weekly run has: fewer tests, less optimized
     #[arg(long)]
     quick: bool,
-    /// writes docs/kernels.md
+    /// write docs/kernels.md
     #[arg(long)]
     write: bool,
 }
 
-/// The part that `weekly` runs: on the oldest kernel on which io_uring is used.
+/// Runs the quick plan, for `weekly`, on the oldest kernel on which io_uring is used.
 pub(crate) fn quick() -> Outcome {
     run(&KernelsArgs { kernels: vec!["6.1".into()], quick: true, write: false })
 }
 
-/// Runs the tests on the kernels named.
+/// Runs the tests on the given kernels.
 pub(crate) fn run(choice: &KernelsArgs) -> Outcome {
     let directory = target().join("kernel-images");
     let versions: Vec<&str> =
@@ -77,7 +77,7 @@ pub(crate) fn run(choice: &KernelsArgs) -> Outcome {
     let mut all = Vec::new();
     for kernel in kernels {
         all.push(kernel.map_or_else(|| runner.here(), |kernel| runner.boot(&kernel))?);
-        // After each of them: they take long, and one that is interrupted loses no other.
+        // Written after each kernel: runs take long, and an interrupted one must not lose the rest.
         if choice.write {
             fs::write(root().join("docs/kernels.md"), page::text(&runner.plan, &all, &skipped))?;
         }
@@ -89,7 +89,7 @@ pub(crate) fn run(choice: &KernelsArgs) -> Outcome {
     Ok(skipped)
 }
 
-/// The directory in which plans are run.
+/// Runs a plan on kernels.
 struct Runner {
     directory: PathBuf,
     plan: Plan,
@@ -97,7 +97,7 @@ struct Runner {
 }
 
 impl Runner {
-    /// Runs the plan on a kernel.
+    /// Runs the plan on a kernel in a virtual machine.
     fn boot(&self, kernel: &Kernel) -> Result<Results> {
         let probe = || machine::accelerator(&kernel.image(), &kernel.initramfs);
         let accelerator = self.accelerator.get_or_init(probe);
@@ -128,12 +128,13 @@ impl Runner {
         let (results, plan) = self.fresh(HOST_KERNEL)?;
         let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
         Step::new("sh", RUN_SCRIPT).argument(plan).argument(&results).status()?;
-        // The suffix of the number is specific to this machine.
+        // The suffix of the version is specific to this machine.
         let number = release.trim().split('-').next().unwrap_or_default();
         Ok(Results::read(&format!("{number} (here)"), &self.plan, &results))
     }
 
-    /// An empty directory for the results of a run, and the plan in it.
+    /// Creates an empty directory for the results of a run and writes the plan into it; returns
+    /// both paths.
     fn fresh(&self, name: &str) -> Result<(PathBuf, PathBuf)> {
         let results = self.directory.join("results").join(name);
         remove(&results)?;

@@ -1,7 +1,6 @@
-//! Kernels and the shell of the virtual machine, from Debian's packages: downloaded and unpacked, never installed.
-//!
-//! apt uses separate directories, so that nothing of this machine changes and no root is needed. The mirror is that of the
-//! machine; only the releases are chosen here.
+//! The kernels and the shell for virtual machines, from Debian's packages. They are downloaded and
+//! unpacked, never installed. apt uses its own directories, so nothing on this machine changes and
+//! root is not required. It uses the machine's mirror; only the releases are chosen here.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -13,12 +12,12 @@ use super::{initramfs, machine};
 use crate::files::{entries, name, remove};
 use crate::step::{Step, root};
 
-/// A version of Linux that Debian has packages of.
+/// A version of Linux with Debian packages.
 struct DebianKernel {
     version: &'static str,
     /// The releases of Debian that have this version.
     releases: &'static [&'static str],
-    /// The driver that must be chosen there if none is demanded.
+    /// The driver that `auto` must choose there.
     driver: &'static str,
 }
 
@@ -32,46 +31,51 @@ fn known(version: &str) -> impl Iterator<Item = &'static DebianKernel> {
     DEBIAN_KERNELS.iter().filter(move |known| known.version == version)
 }
 
-/// apt, with lists and archives in a directory of the build, and what of them is unpacked.
+/// apt with its lists, archives and unpacked packages in one directory.
 pub(super) struct Packages {
     directory: PathBuf,
 }
 
-/// A kernel's package, unpacked.
+/// An unpacked kernel package.
 pub(super) struct Kernel {
     pub(super) version: String,
     /// The output of `uname -r`.
     pub(super) release: String,
     /// The package's files, with `boot` and `lib/modules`.
     pub(super) root: PathBuf,
-    /// The image that it boots from.
+    /// Its initramfs.
     pub(super) initramfs: PathBuf,
-    /// The driver that must be chosen on this kernel.
+    /// The driver that `auto` must choose on this kernel.
     pub(super) driver: &'static str,
 }
 
 impl Kernel {
-    /// The file that boots.
+    /// Returns the kernel image.
     pub(super) fn image(&self) -> PathBuf {
         self.root.join(format!("boot/vmlinuz-{}", self.release))
     }
 }
 
 impl Packages {
-    /// Reads the lists of the releases that have these kernels. Without a network, the last lists are used.
+    /// Updates the lists of the releases that have these kernels. Without a network, the previous
+    /// lists are used.
     pub(super) fn open(directory: &Path, versions: &[&str]) -> Result<Self> {
         ensure!(
             cfg!(target_arch = "x86_64"),
-            "they are packages for x86-64, and this machine is another"
+            "the packages are for x86-64, and this machine is not"
         );
-        ensure!(Step::new(machine::QEMU, "--version").probe().is_some(), "no {}", machine::QEMU);
+        ensure!(
+            Step::new(machine::QEMU, "--version").probe().is_some(),
+            "{} is not installed",
+            machine::QEMU
+        );
         let packages = Self { directory: directory.to_owned() };
         let sources = sources(versions)?;
         for part in ["lists/partial", "archives/partial", "unpacked"] {
             fs::create_dir_all(directory.join(part))?;
         }
         let place = directory.display();
-        // The user of apt could not write here.
+        // apt's own user could not write here.
         let settings = format!(
             "Dir::State \"{place}\"; Dir::State::status \"{place}/status\"; Dir::Cache \"{place}\"; \
              Dir::Etc::sourcelist \"{place}/sources.list\"; Dir::Etc::sourceparts \"-\"; APT::Sandbox::User \"root\";\n"
@@ -79,12 +83,14 @@ impl Packages {
         fs::write(directory.join("apt.conf"), settings)?;
         fs::write(directory.join("sources.list"), sources)?;
         fs::write(directory.join("status"), "")?;
-        // A release that this mirror does not have is no error: its packages are reported as missing.
+        // A release that this mirror lacks is not an error here: its packages are reported as
+        // missing later.
         packages.apt("apt-get", "-qq update").status()?;
         Ok(packages)
     }
 
-    /// The newest kernel of a version, downloaded and unpacked if necessary, with the image that it boots from.
+    /// Returns the newest kernel of a version, downloaded and unpacked if necessary, with its
+    /// initramfs.
     pub(super) fn kernel(&self, version: &str) -> Result<Kernel> {
         let prefix = format!("linux-image-{version}.");
         let (_, listed) = self.apt("apt-cache", "pkgnames").argument(&prefix).capture()?;
@@ -103,17 +109,17 @@ impl Packages {
         let releases: Vec<_> = known(version).flat_map(|known| known.releases).copied().collect();
         let directory = self.unpack_directory();
         format!(
-            "no package {prefix}*-amd64 of Debian {} at apt's mirror; unpack one (`dpkg-deb -x`), such as from \
-             snapshot.debian.org, to a directory of its name in {}",
+            "apt's mirror has no package {prefix}*-amd64 of Debian {}; unpack one (`dpkg-deb -x`), for example from \
+             snapshot.debian.org, to a directory with its name in {}",
             releases.join(" or "),
             directory.strip_prefix(root()).unwrap_or(&directory).display()
         )
     }
 
-    /// A shell with all that the machine needs before its files are mounted.
+    /// Returns busybox, the shell with everything the machine needs before its files are mounted.
     fn busybox(&self) -> Result<PathBuf> {
         let unpacked = self.unpacked("busybox-static")?;
-        // If /bin is a link to /usr/bin, the package has it there.
+        // In releases where /bin is a link to /usr/bin, the package has it in the latter.
         let places = ["bin/busybox", "usr/bin/busybox"].map(|place| unpacked.join(place));
         let found = places.into_iter().find(|place| place.is_file());
         found.context("the package busybox-static has no busybox")
@@ -123,13 +129,14 @@ impl Packages {
         self.directory.join("unpacked")
     }
 
-    /// The directory of a package's files.
+    /// Returns the directory with a package's files, downloading and unpacking it if necessary.
     fn unpacked(&self, package: &str) -> Result<PathBuf> {
         let target = self.unpack_directory().join(package);
         if target.is_dir() {
             return Ok(target);
         }
-        // apt downloads to where it is called, and names an archive by package, version and architecture.
+        // apt downloads to the current directory; the archive's name has the package, version and
+        // architecture.
         let unpack = "cd \"$0\" && apt-get -qq download \"$1\" && dpkg-deb -x \"$1\"_*.deb \"$1.partial\" && rm \"$1\"_*.deb";
         let partial = self.directory.join("archives").join(format!("{package}.partial"));
         remove(&partial)?;
@@ -139,14 +146,15 @@ impl Packages {
         Ok(target)
     }
 
-    /// A program that reads the settings of this apt.
+    /// Returns a step that runs a program with this apt's settings.
     fn apt(&self, program: &str, arguments: &str) -> Step {
         let settings = self.directory.join("apt.conf");
         Step::new(program, arguments).env("APT_CONFIG", &settings.display().to_string())
     }
 }
 
-/// From Debian 13 on, packages have their modules below `usr/lib` only, as `/lib` is a link to it.
+/// Creates the link `lib`: since Debian 13, packages have their modules below `usr/lib` only,
+/// because `/lib` is a link to it.
 fn link_modules(root: &Path) -> Result<()> {
     let link = root.join("lib");
     if !link.exists() {
@@ -155,7 +163,8 @@ fn link_modules(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The lines of a `sources.list`: of the mirrors that this machine uses, the releases that these versions need.
+/// Returns the lines of a `sources.list` for the releases that have these versions, at the mirrors
+/// of this machine.
 fn sources(versions: &[&str]) -> Result<String> {
     let apt = Step::new("apt-get", "indextargets --no-release-info --format");
     let (_, listed) = apt.argument("$(SITE) $(RELEASE)").capture()?;
@@ -164,7 +173,7 @@ fn sources(versions: &[&str]) -> Result<String> {
         let suits = |suite: &str| suite.ends_with("-security") == is_security;
         sources.find(|(site, suite)| site.contains("debian") && suits(suite)).map(|(site, _)| site)
     };
-    let main = site(false).context("apt knows no mirror of Debian")?;
+    let main = site(false).context("apt has no mirror of Debian")?;
     let mut lines = String::new();
     for release in
         versions.iter().flat_map(|version| known(version)).flat_map(|known| known.releases)
@@ -177,7 +186,8 @@ fn sources(versions: &[&str]) -> Result<String> {
     Ok(lines)
 }
 
-/// The kernel of the highest version among the names of packages: not those for clouds, real time, or debugging.
+/// Returns the release of the newest kernel among package names, excluding cloud, real-time and
+/// debug kernels.
 fn newest(names: impl Iterator<Item = String>, prefix: &str) -> Option<String> {
     let plain = |name: &String| {
         let variant = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix("-amd64"));
@@ -187,7 +197,7 @@ fn newest(names: impl Iterator<Item = String>, prefix: &str) -> Option<String> {
     newest.strip_prefix("linux-image-").map(str::to_owned)
 }
 
-/// The numbers in a name, in order, to compare versions.
+/// Returns the numbers in a name in order, for comparing versions.
 fn numbers(name: &str) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }

@@ -1,4 +1,4 @@
-//! The page of kernels: the features of each, what runs on it, and what was tested there.
+//! The page about kernels: the features of each, its driver, and its test results.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ similar names passed, 31 of 31.
 
 ";
 
-/// The document; `missing` are kernels that were asked for, each with the reason why it was not run.
+/// Returns the page. `missing` lists requested kernels that were not run, each with the reason.
 pub(super) fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
     let mut text = PAGE_HEAD.to_owned();
     text += "| kernel | checks passed | tests run | tests skipped | checks failed |\n|---|---|---|---|---|\n";
@@ -45,7 +45,7 @@ pub(super) fn text(plan: &Plan, all: &[Results], missing: &[String]) -> String {
     text
 }
 
-/// A kernel's row of the first table.
+/// Formats a kernel's row of the first table.
 fn summary(plan: &Plan, results: &Results) -> String {
     let verdicts = || results.checks.iter();
     let passed = verdicts().filter(|verdict| matches!(verdict, Verdict::Passed(_))).count();
@@ -61,14 +61,14 @@ fn summary(plan: &Plan, results: &Results) -> String {
     format!("| {} | {passed} of {checks} | {run} | {skipped} | {failed} |\n", results.kernel)
 }
 
-/// The header of a table: a column for each kernel between the names and the rest.
+/// Formats the header of a table: the names, a column for each kernel, and the last column.
 fn heading(name: &str, all: &[Results], last: &str) -> String {
     let kernels: Vec<_> = all.iter().map(|results| results.kernel.as_str()).collect();
     let rule = "---|".repeat(all.len() + 1 + usize::from(!last.is_empty()));
     format!("| {name} | {} |{last}\n|{rule}\n", kernels.join(" | "))
 }
 
-/// The features, from the kernel that reports the most.
+/// Returns the features, from the kernel that reports the most.
 fn features(all: &[Results]) -> Vec<Value> {
     let lists = all.iter().filter_map(|results| results.doctor["io_uring"]["features"].as_array());
     lists.max_by_key(|list| list.len()).cloned().unwrap_or_default()
@@ -81,7 +81,7 @@ fn feature_row(feature: &Value, all: &[Results]) -> String {
     format!("| {name} ({since}) | {} | {} |\n", cells.join(" | "), word("buys"))
 }
 
-/// Whether a kernel has a feature; empty if its ring cannot be tested.
+/// Returns `yes` or `no` for a kernel's feature, or nothing if its io_uring could not be tested.
 fn cell(results: &Results, name: &Value) -> &'static str {
     let features = results.doctor["io_uring"]["features"].as_array();
     let line = features.and_then(|list| list.iter().find(|line| line["name"] == *name));

@@ -1,4 +1,4 @@
-//! The plan of what is run on each kernel: tests, built once, and the program itself.
+//! The plan of checks to run on each kernel: tests, which are built once, and the program itself.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::step::{Step, root};
 
-/// The tests that are run by default: the directory of a package below `crates`, and its test, or none for the tests in its
-/// library.
+/// The tests to run: the directory of a package below `crates` and the name of its test, or `None`
+/// for the unit tests of its library.
 const CHOSEN_TESTS: [(&str, Option<&str>); 7] = [
     ("kernel", None),
     ("ring", None),
@@ -20,24 +20,25 @@ const CHOSEN_TESTS: [(&str, Option<&str>); 7] = [
     ("annulus", Some(SUITE)),
 ];
 
-/// The tests of `annulus` in one program, of which [`Scope::options`] names the modules that are run.
+/// The test suite of `annulus`. [`Scope::options`] selects its modules.
 const SUITE: &str = "suite";
 
-/// Tests that take long without optimization: they try many random cases, or simulate most of what they do.
+/// Tests that take long without optimization, because they try many random cases or mostly run
+/// simulations.
 const SLOW_TESTS: [(&str, Option<&str>); 1] = [("driver", None)];
 
-/// The longest time of a test in seconds, on an emulated processor of a busy machine.
+/// The time limit of a test, for an emulated processor on a busy machine.
 const MAX_TEST_SECONDS: u32 = 600;
-/// The longest time of a check with a server and a load, likewise in seconds.
+/// The time limit of a check with a server and a load.
 const MAX_ECHO_SECONDS: u32 = 120;
 
 /// The extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// The part that `weekly` runs: the tests of [`CHOSEN_TESTS`], as `cargo test` builds them, on the drivers as they are by default. Without
-    /// those in [`SLOW_TESTS`].
+    /// What `weekly` runs: [`CHOSEN_TESTS`] without [`SLOW_TESTS`], as `cargo test` builds them,
+    /// with the drivers in their default modes.
     Quick,
-    /// The tests of [`CHOSEN_TESTS`] in every mode, and a server for each way of carrying bytes.
+    /// [`CHOSEN_TESTS`] in every mode, and an echo server for each driver.
     Usual,
 }
 
@@ -46,7 +47,7 @@ impl Scope {
         CHOSEN_TESTS.contains(&test) && !(self == Self::Quick && SLOW_TESTS.contains(&test))
     }
 
-    /// The test in a message of cargo, if there is one that is run.
+    /// Returns the check for the test in a message of cargo, if the plan includes it.
     fn test_of(self, message: &Value, annulus: &Path) -> Option<Check> {
         let executable =
             message["executable"].as_str().filter(|_| message["profile"]["test"] == true)?;
@@ -60,7 +61,7 @@ impl Scope {
             return None;
         }
         let mut command = quoted(Path::new(executable)) + self.options(test);
-        // These tests are the only ones that have nothing to run without a ring.
+        // Only these tests have nothing to run without io_uring.
         if package == "ring" && test.is_some() {
             command =
                 format!("{} doctor --require uring >&2 || exit 77; {command}", quoted(annulus));
@@ -69,7 +70,8 @@ impl Scope {
         Some(Check { name, seconds: MAX_TEST_SECONDS, directory, command })
     }
 
-    /// The files that cargo reports as built. Optimized tests are faster on an emulated processor, and take longer to build.
+    /// Runs cargo and returns its messages. Outside of quick runs, tests are optimized: they take
+    /// longer to build, and are faster on an emulated processor.
     fn cargo(self, verb: &str, what: &str) -> Result<Vec<Value>> {
         let profile = if self == Self::Quick { "dev" } else { "kernels" };
         let options = format!("--profile {profile} --message-format=json-render-diagnostics");
@@ -79,10 +81,12 @@ impl Scope {
         Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// The options of a test's harness: it also shows the output of tests that pass, such as that they were skipped.
+    /// Returns the options for a test's harness. It shows the output of passed tests, which may say
+    /// that they were skipped.
     fn options(self, test: Option<&str>) -> &'static str {
         match (self, test) {
-            // Simulated kernels are the same everywhere; the other modes of the ring are named `uring_` and so on.
+            // Simulated kernels are the same everywhere; the names of the ring's other modes begin
+            // with `uring_`.
             (Self::Quick, Some(SUITE)) => {
                 " --show-output conformance:: files:: --skip ::simulated --skip ::uring_"
             }
@@ -92,16 +96,16 @@ impl Scope {
     }
 }
 
-/// A check, which passes or fails.
+/// A command that passes or fails.
 pub(super) struct Check {
     pub(super) name: String,
-    /// The longest time that the check may take.
+    /// The time limit of the check.
     seconds: u32,
     directory: PathBuf,
     command: String,
 }
 
-/// All that is run, in order.
+/// All checks, in order.
 pub(super) struct Plan {
     pub(super) checks: Vec<Check>,
 }
@@ -109,7 +113,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Builds what the checks need.
     pub(super) fn build(scope: Scope) -> Result<Self> {
-        // In a quick run those of `cargo test`, so that nothing is built again.
+        // In a quick run, builds what `cargo test` builds, so that nothing is built again.
         let tests = if scope == Scope::Quick { "--workspace".into() } else { chosen() };
         let mut built = scope.cargo("test --no-run", &tests)?;
         if !built.iter().any(|message| program_of(message).is_some()) {
@@ -119,18 +123,18 @@ impl Plan {
         let annulus = annulus.context("cargo built no `annulus`")?;
         let tests = built.iter().filter_map(|message| scope.test_of(message, &annulus));
         let mut tests: Vec<_> = tests.collect();
-        // Cargo reports them in the order in which it finishes them.
+        // Cargo reports tests in the order in which they are built.
         tests.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let mut checks = vec![doctor(&annulus)];
         checks.extend(tests);
         checks.extend(echoes(&annulus, scope));
         let names: BTreeSet<&str> = checks.iter().map(|check| check.name.as_str()).collect();
-        // Checks of one name would be reported with one outcome.
+        // The outcomes of checks with the same name could not be distinguished.
         ensure!(names.len() == checks.len(), "two checks have the same name");
         Ok(Self { checks })
     }
 
-    /// The lines that `run.sh` reads.
+    /// Formats the plan as `run.sh` reads it.
     pub(super) fn text(&self) -> String {
         let line = |check: &Check| {
             let Check { name, seconds, directory, command } = check;
@@ -139,7 +143,7 @@ impl Plan {
         self.checks.iter().map(line).collect()
     }
 
-    /// The longest time of all checks together.
+    /// Returns the sum of all time limits.
     pub(super) fn seconds(&self) -> u64 {
         self.checks.iter().map(|check| u64::from(check.seconds)).sum()
     }
@@ -147,7 +151,7 @@ impl Plan {
 
 #[cfg(test)]
 impl Plan {
-    /// A plan of checks that do nothing.
+    /// Creates a plan of checks that do nothing.
     pub(super) fn of_names(names: &[&str]) -> Self {
         let check = |name: &&str| Check {
             name: (*name).to_owned(),
@@ -159,7 +163,8 @@ impl Plan {
     }
 }
 
-/// The arguments of cargo for the chosen tests. It builds more than those, since a test's name applies to all packages.
+/// Returns cargo's arguments for the chosen tests. Cargo builds more than those, because a test's
+/// name applies to all packages.
 fn chosen() -> String {
     let tests =
         CHOSEN_TESTS.iter().filter_map(|(_, test)| *test).map(|test| format!(" --test {test}"));
@@ -168,13 +173,14 @@ fn chosen() -> String {
     format!("-p annulus --lib{}{}", packages.collect::<String>(), tests.collect::<String>())
 }
 
-/// The features of the machine, for the log and for the table in the documents.
+/// The check that records the features of the machine, for the log and for the page.
 fn doctor(annulus: &Path) -> Check {
     let command = format!("{} doctor --json \"$results/doctor.json\"", quoted(annulus));
     Check { name: "doctor".into(), seconds: MAX_ECHO_SECONDS, directory: root(), command }
 }
 
-/// The servers: one without a demanded driver, and one for each driver. Quick are the first two.
+/// The checks of echo servers: one with `auto` and one for each driver. A quick run has the first
+/// two.
 fn echoes(annulus: &Path, scope: Scope) -> Vec<Check> {
     let drivers = ["auto", "uring", "epoll", "threads"];
     let drivers = drivers.into_iter().take(if scope == Scope::Quick { 2 } else { usize::MAX });
@@ -188,13 +194,13 @@ fn echoes(annulus: &Path, scope: Scope) -> Vec<Check> {
     drivers.map(check).collect()
 }
 
-/// The program in a message of cargo, if there is one.
+/// Returns the path of `annulus` if a message of cargo reports it as built.
 fn program_of(message: &Value) -> Option<PathBuf> {
     let is_it = message["target"]["name"] == "annulus" && message["profile"]["test"] == false;
     message["executable"].as_str().filter(|_| is_it).map(PathBuf::from)
 }
 
-/// A path, quoted for the shell.
+/// Quotes a path for the shell.
 pub(super) fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
@@ -203,7 +209,7 @@ pub(super) fn quoted(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// A name that fits nothing would be left out without a word.
+    /// A name that matches nothing would be silently left out.
     #[test]
     fn chosen_tests_exist() {
         for (package, test) in CHOSEN_TESTS {
@@ -255,7 +261,7 @@ mod tests {
         assert!(quick.contains("--skip ::simulated"), "{quick}");
     }
 
-    /// A module that is gone would be left out without a word.
+    /// A module that no longer exists would be silently left out.
     #[test]
     fn selected_suite_modules_exist() {
         for scope in [Scope::Quick, Scope::Usual] {

@@ -8,27 +8,27 @@ use fs_err as fs;
 use super::plan::Plan;
 use serde_json::Value;
 
-/// The exit status of a check that has nothing to check on this kernel.
+/// The exit status of a check that does not apply to this kernel.
 const NOT_HERE_STATUS: i32 = 77;
 
 /// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The number of tests, if it is a test.
+    /// Passed, with the number of tests if it is a test program.
     Passed(Option<Passed>),
-    /// Failed, with the failed tests, as far as they are known.
+    /// Failed, with the failed tests, if they are known.
     Failed(Vec<String>),
-    /// It needs a feature that this kernel does not have.
+    /// The check requires a feature that this kernel lacks.
     NotHere,
-    /// The machine ended before the check.
+    /// The machine ended before the check was run.
     NotRun,
 }
 
-/// Tests of a check that passed.
+/// The tests of a passed check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Passed {
     pub(super) run: u32,
-    /// The tests that printed that they need what this kernel does not have.
+    /// Tests that printed that they were skipped.
     pub(super) skipped: u32,
 }
 
@@ -38,12 +38,12 @@ pub(super) struct Results {
     pub(super) kernel: String,
     /// One for each check, in the order of the plan.
     pub(super) checks: Vec<Verdict>,
-    /// The output of the doctor; null if it did not run.
+    /// The output of `annulus doctor --json`, or null if it did not run.
     pub(super) doctor: Value,
 }
 
 impl Results {
-    /// Reads what a run has left.
+    /// Reads the files that a run has written.
     pub(super) fn read(kernel: &str, plan: &Plan, directory: &Path) -> Self {
         let outcomes = text(&directory.join("outcomes"));
         let checks = plan.checks.iter().map(|check| {
@@ -55,7 +55,7 @@ impl Results {
         Self { kernel: kernel.into(), checks, doctor: doctor.unwrap_or_default() }
     }
 
-    /// The doctor's check fails unless this driver was chosen.
+    /// Makes the doctor's check fail unless this driver was chosen.
     pub(super) fn expect_driver(&mut self, driver: &str) {
         let chosen = self.doctor["driver"]["kind"].as_str().unwrap_or("none");
         if let Some(doctor) = self.checks.first_mut().filter(|_| chosen != driver) {
@@ -63,13 +63,13 @@ impl Results {
         }
     }
 
-    /// The names of the checks that did not pass.
+    /// Returns the names of the checks that failed or were not run.
     pub(super) fn bad<'a>(&self, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
         let pairs = plan.checks.iter().zip(&self.checks);
         pairs.filter(|(_, verdict)| verdict.is_bad()).map(|(check, _)| check.name.as_str())
     }
 
-    /// The same, each with the kernel.
+    /// Like [`bad`](Self::bad), but each name with the kernel.
     pub(super) fn failed(&self, plan: &Plan) -> Vec<String> {
         self.bad(plan).map(|name| format!("{name} on {}", self.kernel)).collect()
     }
@@ -82,7 +82,7 @@ impl Verdict {
             Some(0) => Self::Passed(passed(log)),
             Some(NOT_HERE_STATUS) => Self::NotHere,
             Some(_) => {
-                // A test that runs itself in another process is listed there, too.
+                // A set, because a test that runs itself in another process is listed twice.
                 let failed: BTreeSet<_> = log
                     .lines()
                     .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
@@ -96,7 +96,7 @@ impl Verdict {
         matches!(self, Self::Failed(_) | Self::NotRun)
     }
 
-    /// The outcome in a word or two.
+    /// Describes the outcome in a word or two.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Passed(None) => "passed".into(),
@@ -112,14 +112,15 @@ impl Verdict {
     }
 }
 
-/// The status in a line with this name.
+/// Returns the exit status in a line of `outcomes` if it has this name.
 fn outcome(line: &str, name: &str) -> Option<i32> {
     let mut fields = line.split('\t');
     fields.next().filter(|first| *first == name)?;
     fields.next()?.parse().ok()
 }
 
-/// How many tests passed, from the output of the test harness; with `--show-output` that has what each of them printed.
+/// Counts passed and skipped tests in the output of the test harness. With `--show-output` it
+/// contains what each test printed.
 fn passed(log: &str) -> Option<Passed> {
     let line = log.lines().rev().find_map(|line| line.strip_prefix("test result: ok. "))?;
     let passed: u32 = line.split_whitespace().next()?.parse().ok()?;
@@ -129,7 +130,7 @@ fn passed(log: &str) -> Option<Passed> {
     Some(Passed { run: passed.saturating_sub(skipped), skipped })
 }
 
-/// A missing file counts as empty.
+/// Reads a file; a missing file counts as empty.
 fn text(path: &Path) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

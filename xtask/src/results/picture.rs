@@ -1,5 +1,5 @@
-//! The picture of all kept runs: a row a run, a mark a cell, on a logarithmic axis of ratios. It has a background of its own and follows
-//! the reader's choice of light and dark.
+//! The picture of all kept runs: one row per run and one mark per cell, on a logarithmic axis of
+//! ratios. It has its own background and follows the reader's choice of light or dark.
 
 use std::fmt::Write as _;
 
@@ -7,17 +7,18 @@ use serde_json::Value;
 
 use super::Run;
 
-/// The least and the greatest ratio of the axis.
+/// The smallest and the largest ratio on the axis.
 const RATIO_RANGE: (f64, f64) = (0.34, 1.3);
 const TICKS: [f64; 7] = [0.35, 0.5, 0.6, 0.7, 0.8, 1.0, 1.2];
 
-/// Units of the drawing: its width, where the axis begins and ends, what lies above the rows, and a row.
+/// The width of the drawing, the ends of the axis, the space above the rows, and the height of a
+/// row, in units of the drawing.
 const WIDTH: f64 = 860.0;
 const AXIS_RANGE: (f64, f64) = (450.0, 836.0);
 const ROWS_TOP: f64 = 64.0;
 const ROW_HEIGHT: f64 = 30.0;
 
-/// Marks of neighbouring cells stand at one of these heights in their row, so that equal ones can be seen.
+/// Vertical offsets of marks, used in turn, so that marks of equal ratios do not hide each other.
 const LANE_OFFSETS: [f64; 3] = [0.0, -6.0, 6.0];
 
 const TITLE: &str = "CPU time a request ÷ that of the best other program of the cell";
@@ -28,7 +29,7 @@ const STYLE: &str = "\
 @media(prefers-color-scheme:dark){.back{fill:#14161a}.text{fill:#e7e9ec}.muted{fill:#a1a8b3}.grid{stroke:#353a43}\
 .one{stroke:#a1a8b3}.better{fill:#6cb0f0}.same{fill:#a1a8b3}.worse{fill:#ff9d5c}.undecided{stroke:#7d8590}}";
 
-/// The drawing. Cells that cannot be compared have no mark.
+/// Draws the picture. Cells that cannot be compared have no mark.
 pub(super) fn svg(compared: &[(&Run, Value)]) -> String {
     let bottom = ROWS_TOP + ROW_HEIGHT * compared.len() as f64;
     let height = bottom + 30.0;
@@ -54,7 +55,7 @@ pub(super) fn svg(compared: &[(&Run, Value)]) -> String {
     svg + "</svg>\n"
 }
 
-/// The marks of a run's cells.
+/// Draws the marks of a run's cells.
 fn marks(svg: &mut String, middle: f64, comparison: &Value) {
     let cells = comparison["against"].as_array().into_iter().flatten();
     let mut shown: Vec<(f64, &str)> = cells
@@ -88,7 +89,7 @@ fn text(svg: &mut String, (x, y): (f64, f64), class: &str, size: &str, words: &s
     );
 }
 
-/// Where a ratio stands.
+/// Returns the horizontal position of a ratio.
 fn x(ratio: f64) -> f64 {
     let share = (ratio / RATIO_RANGE.0).ln() / (RATIO_RANGE.1 / RATIO_RANGE.0).ln();
     AXIS_RANGE.0 + share * (AXIS_RANGE.1 - AXIS_RANGE.0)

@@ -1,7 +1,8 @@
-//! Whether the directories of a crate are floors: its top-level modules, files and directories beside `lib.rs`, form no cycle.
-//!
-//! A path counts for the module that it names: `crate::net::Stream` for `net`. A name that the crate's root brings counts for the module
-//! that the root has it from. Paths inside macros are not seen, and those that only tests name do not count.
+//! Finds cycles between the top-level modules of a crate, which are the files and directories
+//! beside `lib.rs`. Without cycles they form floors (layers). A path counts as a use of its
+//! top-level module: `crate::net::Stream` uses `net`. A name that the crate's root imports counts
+//! as a use of the module it comes from. Paths inside macros are not seen, and paths in tests do
+//! not count.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,10 +12,10 @@ use syn::visit::{self, Visit};
 use super::finding;
 use super::tree::Tree;
 
-/// A module or an item, from the root of its crate.
+/// The path of a module or an item from the root of its crate.
 type ModulePath = Vec<String>;
 
-/// The files of each crate's top-level modules in cycles, each with the paths that lead back.
+/// Returns the files that are part of cycles, each with the paths that lead back.
 pub(super) fn find(tree: &Tree) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let roots = tree.files.iter().filter_map(|file| file.path.strip_suffix("/src/lib.rs"));
@@ -24,11 +25,11 @@ pub(super) fn find(tree: &Tree) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// A crate: its files with the paths that they name, and what its root brings.
+/// A crate: its files with the paths that they use, and the names that its root imports.
 struct Crate {
     files: Vec<(String, FileNames)>,
     floors: BTreeSet<String>,
-    /// Names in the root and in modules within its file, and the paths they stand for.
+    /// Names imported in `lib.rs` and in modules inside that file, and the paths they refer to.
     imported: HashMap<ModulePath, ModulePath>,
 }
 
@@ -75,13 +76,13 @@ impl Crate {
             let back: BTreeSet<String> =
                 names.paths.iter().filter(back).map(|path| path.join("::")).collect();
             let named = Vec::from_iter(back).join(", ");
-            let text = format!("names {named}, which leads back to {own}");
+            let text = format!("uses {named}, which leads back to {own}");
             (!named.is_empty()).then(|| finding(path, 1, &text))
         };
         self.files.iter().filter_map(found).collect()
     }
 
-    /// The top-level module of what a path names.
+    /// Returns the top-level module that a path leads to.
     fn floor<'a>(&'a self, path: &'a [String]) -> Option<&'a str> {
         let first = path.first()?;
         if self.floors.contains(first) {
@@ -92,30 +93,31 @@ impl Crate {
     }
 }
 
-/// The paths below the crate's root that a file names.
+/// The paths of this crate that a file uses.
 #[derive(Default)]
 struct FileNames {
-    /// The module that is read.
+    /// The current module.
     place: ModulePath,
     paths: Vec<ModulePath>,
-    /// The items that `use` brings, by the place and the name that each has there.
+    /// Items imported by `use`: the path of each import, and its target.
     imported: HashMap<ModulePath, ModulePath>,
-    /// Modules for tests only.
+    /// Modules compiled for tests only.
     tests: Vec<ModulePath>,
 }
 
 impl FileNames {
-    /// The file's top-level module; the root has none.
+    /// Returns the file's top-level module, or `None` for the root.
     fn floor(&self) -> Option<&str> {
         self.place.first().map(String::as_str)
     }
 
-    /// A name in the module that is read.
+    /// Returns the path of a name in the current module.
     fn here(&self, name: &syn::Ident) -> ModulePath {
         [self.place.as_slice(), &[name.to_string()]].concat()
     }
 
-    /// Adds a path, if it is one of this crate, and returns it from the root. In the root, a module needs no `crate` before it.
+    /// Resolves a path from the root and returns it; records it if it starts with `crate`, `super`
+    /// or `self`.
     fn add(&mut self, path: &[String]) -> ModulePath {
         let mut place = self.place.clone();
         let mut rest = path;
@@ -187,7 +189,7 @@ impl<'ast> Visit<'ast> for FileNames {
     }
 }
 
-/// Whether an item is compiled for tests only.
+/// Returns true if an item is compiled for tests only.
 fn is_test(item: &syn::Item) -> bool {
     let attributes = match item {
         syn::Item::Mod(item) => &item.attrs,
@@ -207,7 +209,7 @@ fn is_test(item: &syn::Item) -> bool {
 mod tests {
     use super::*;
 
-    /// The findings for a crate with these files.
+    /// Returns the findings for a crate with these files.
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<_> =
             files.iter().map(|(path, text)| (format!("crates/one/src/{path}"), *text)).collect();
@@ -220,7 +222,8 @@ mod tests {
         "mod base; mod upper; pub use upper::Upper; pub mod open { pub use crate::upper::Upper as Up; }",
     );
 
-    /// A crate whose upper floor names its lower one.
+    /// Returns the findings for a crate whose upper module uses its lower one, with this text for
+    /// the lower one.
     fn with(below: &str) -> Vec<String> {
         found(&[
             ROOT,
@@ -233,7 +236,7 @@ mod tests {
 
     #[test]
     fn directories_that_refer_to_each_other_are_found_for_every_kind_of_path() {
-        let part = "crates/one/src/upper/part.rs:1: names base::Base, which leads back to upper";
+        let part = "crates/one/src/upper/part.rs:1: uses base::Base, which leads back to upper";
         for (below, named) in [
             ("use crate::upper::Upper; pub struct Base(Upper);", "upper::Upper"),
             ("use super::upper::Upper as _;", "upper::Upper"),
@@ -245,7 +248,7 @@ mod tests {
             ("mod inner { fn f() { super::super::upper::upper() } }", "upper::upper"),
             ("impl From<crate::Upper> for Base {}", "Upper"),
         ] {
-            let base = format!("crates/one/src/base.rs:1: names {named}, which leads back to base");
+            let base = format!("crates/one/src/base.rs:1: uses {named}, which leads back to base");
             assert_eq!(with(below), [base, part.to_owned()], "{below}");
         }
     }

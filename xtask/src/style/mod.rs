@@ -1,4 +1,5 @@
-//! The rules of style that a program can check: sizes, words, floors, references. Any violation is a failure.
+//! The style rules that a program can check: sizes, words, floors, references. Any violation is a
+//! failure.
 
 mod floors;
 mod references;
@@ -12,7 +13,7 @@ use crate::step::Outcome;
 use tree::Tree;
 use words::Words;
 
-/// The rules, each with what it finds.
+/// The rules, each with a description of its findings.
 pub(crate) const RULES: [(&str, &str); 5] = [
     ("files", "source files of more than 900 lines"),
     ("functions", "functions of more than 70 lines"),
@@ -21,21 +22,22 @@ pub(crate) const RULES: [(&str, &str); 5] = [
     ("references", "documents, files and invariants that do not exist"),
 ];
 
-/// Up to so many findings of a rule are listed even if not asked for.
+/// A rule with at most this many findings lists them even if it was not given.
 const MAX_LISTED_FINDINGS: usize = 20;
 
-/// A violation of a rule, with its place.
+/// Formats a violation of a rule with its place.
 fn finding(path: &str, line: usize, text: &str) -> String {
     format!("{path}:{line}: {text}")
 }
 
-/// Applies the rules: prints how much each has found, and the findings of those named and of those that have found little.
+/// Applies all rules and prints their numbers of findings. Lists the findings of the given rules,
+/// and of rules with few.
 pub(crate) fn list(names: &[String]) -> Outcome {
     let tree = Tree::read()?;
     let words = Words::read()?;
     let (words, unused) = words.find(&tree);
     let unused = unused.join(", ");
-    ensure!(unused.is_empty(), "xtask/style/allowed.txt allows what is not there: {unused}");
+    ensure!(unused.is_empty(), "xtask/style/allowed.txt has unused entries: {unused}");
     let found = [
         sizes::files(&tree),
         sizes::functions(&tree),

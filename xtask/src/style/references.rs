@@ -6,18 +6,19 @@ use super::finding;
 use super::tree::{SourceFile, Tree};
 use crate::files::joined;
 
-/// Endings of words that count as names of files of this repository.
+/// Endings that make a word count as the name of a file in this repository.
 const ENDINGS: [&str; 6] = [".rs", ".md", ".toml", ".py", ".c", ".h"];
-/// Beginnings of paths that are not in the repository: absolute ones, options, build output, headers of the kernel.
+/// Beginnings of paths outside of the repository: absolute paths, options, build output, kernel
+/// headers.
 const FOREIGN_STARTS: [&str; 7] = ["/", ".", "-", "~", "target/", "linux/", "asm/"];
 /// The document with the numbered invariants.
 const INVARIANTS_PAGE: &str = "docs/ARCHITECTURE.md";
-/// Each subject has a directory of decisions in it.
+/// The parent of the directories of decisions, one per subject.
 const DECISIONS_DIRECTORY: &str = "docs/adr/";
 
-/// Every reference to something that does not exist.
+/// Returns every reference to something that does not exist.
 pub(super) fn find(tree: &Tree) -> Vec<String> {
-    let regex = |pattern| Regex::new(pattern).expect("it is a pattern");
+    let regex = |pattern| Regex::new(pattern).expect("invalid pattern");
     let known = ReferenceChecker {
         tree,
         invariants: invariants(tree),
@@ -30,9 +31,9 @@ pub(super) fn find(tree: &Tree) -> Vec<String> {
 struct ReferenceChecker<'a> {
     tree: &'a Tree,
     invariants: Vec<u32>,
-    /// Numbers after a word: `ADR 0017`, `Invariants 4 and 11` or `Invariants 2, 13`.
+    /// Matches numbers after a word: `ADR 0017`, `Invariants 4 and 11` or `Invariants 2, 13`.
     cited: Regex,
-    /// The name of a document.
+    /// Matches the name of a document.
     document: Regex,
 }
 
@@ -56,7 +57,7 @@ impl ReferenceChecker<'_> {
         found
     }
 
-    /// Decisions and invariants cited by number.
+    /// Checks decisions and invariants cited by number.
     fn numbers(&self, prose: &str) -> Vec<String> {
         let mut lost = Vec::new();
         for cited in self.cited.captures_iter(prose) {
@@ -85,7 +86,7 @@ impl ReferenceChecker<'_> {
         )
     }
 
-    /// Paths in code spans, and names of documents anywhere.
+    /// Checks paths in code spans, and names of documents anywhere.
     fn spans(&self, file: &SourceFile, prose: &str) -> Vec<String> {
         let spans = prose.split('`').skip(1).step_by(2).filter(|span| is_path(span, file));
         let documents = self.document.find_iter(prose).map(|found| found.as_str());
@@ -94,10 +95,10 @@ impl ReferenceChecker<'_> {
         lost.map(|path| format!("`{path}` does not exist")).collect()
     }
 
-    /// Targets of links inside the repository.
+    /// Checks targets of links inside the repository.
     fn links(&self, file: &SourceFile, prose: &str) -> Vec<String> {
         let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        // rustdoc checks the links to items.
+        // rustdoc checks links to items.
         let elsewhere = ["mailto:", "crate"];
         let local = targets.filter(|target| {
             !target.contains("://") && !elsewhere.iter().any(|start| target.starts_with(start))
@@ -120,7 +121,7 @@ impl ReferenceChecker<'_> {
         anchor.is_empty() || self.tree.file(path).is_none_or(headings)
     }
 
-    /// Whether a path, or the end of one in whole names, is that of a file or directory.
+    /// Returns true if a path is the path of a file or directory, or its last components.
     fn exists(&self, file: &SourceFile, path: &str) -> bool {
         if self.tree.paths.contains(&beside(file, path)) {
             return true;
@@ -136,12 +137,12 @@ impl ReferenceChecker<'_> {
     }
 }
 
-/// Whether a line of code is a comment.
+/// Returns true if a line of code is a comment.
 fn is_comment(line: &str) -> bool {
     ["//", "# ", "* "].iter().any(|start| line.trim_start().starts_with(start))
 }
 
-/// Whether a code span is meant as a path of this repository.
+/// Returns true if a code span looks like a path in this repository.
 fn is_path(span: &str, file: &SourceFile) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./*{},".contains(c);
     let foreign = FOREIGN_STARTS.iter().any(|start| span.starts_with(start));
@@ -152,7 +153,7 @@ fn is_path(span: &str, file: &SourceFile) -> bool {
     is_directory || ENDINGS.iter().any(|ending| span.ends_with(ending) && span.len() > ending.len())
 }
 
-/// The numbers of the invariants: items of numbered lists under a heading that names them.
+/// Returns the numbers of the invariants: items of numbered lists under a heading about invariants.
 fn invariants(tree: &Tree) -> Vec<u32> {
     let Some(document) = tree.file(INVARIANTS_PAGE) else { return Vec::new() };
     let mut numbers = Vec::new();
@@ -168,13 +169,13 @@ fn invariants(tree: &Tree) -> Vec<u32> {
     numbers
 }
 
-/// A path that is relative to the directory of `file`, from the root.
+/// Resolves a path relative to the directory of `file`.
 fn beside(file: &SourceFile, path: &str) -> String {
     joined(file.path.rsplit_once('/').map_or("", |(directory, _)| directory), path)
 }
 
-/// The paths that a path with `*` for a part of a name, `{a,b}` for alternatives, or the name `NNNN-title` of any decision stands for; none
-/// if it has none of these.
+/// Returns a pattern for a path with `*`, with `{a,b}` for alternatives, or with the name
+/// `NNNN-title` of any decision. Returns `None` if it has none of these.
 fn pattern(path: &str) -> Option<Regex> {
     let decision = path.split_once("NNNN-").map(|(before, _)| format!("{before}#"));
     if decision.is_none() && !path.contains(['*', '{']) {
@@ -186,7 +187,7 @@ fn pattern(path: &str) -> Option<Regex> {
     Regex::new(&format!("(?:^|/)(?:{})$", pattern.replace(',', "|"))).ok()
 }
 
-/// A heading as links name it.
+/// Returns the anchor of a heading.
 fn slug(heading: &str) -> String {
     let mut slug = heading.to_lowercase().replace(' ', "-");
     slug.retain(|c| c.is_alphanumeric() || "-_".contains(c));

@@ -5,12 +5,12 @@ use syn::visit::{self, Visit};
 use super::finding;
 use super::tree::Tree;
 
-/// Most lines of a file.
+/// The maximum number of lines of a file.
 const MAX_FILE_LINES: usize = 900;
-/// Most lines of a function, from `fn` to its closing brace.
+/// The maximum number of lines of a function, from `fn` to its closing brace.
 const MAX_FUNCTION_LINES: usize = 70;
 
-/// Source files above the limit. Documents may be longer.
+/// Returns source files above the limit. Documents may be longer.
 pub(super) fn files(tree: &Tree) -> Vec<String> {
     let sources = tree.files.iter().filter(|file| !file.is_markdown());
     let long = sources.filter_map(|file| {
@@ -21,7 +21,7 @@ pub(super) fn files(tree: &Tree) -> Vec<String> {
     long.collect()
 }
 
-/// Rust functions above the limit, including tests.
+/// Returns Rust functions above the limit, including tests.
 pub(super) fn functions(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.files.iter().filter(|file| file.is_rust()) {

@@ -1,4 +1,4 @@
-//! The text files of the workspace: what the rules of style read.
+//! The text files of the workspace, which the style rules read.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,17 +9,17 @@ use fs_err as fs;
 use crate::files::below;
 use crate::step::root;
 
-/// Directories that are not read: build output, the repository itself, inputs of the fuzz targets, and the lists of this
-/// check, which name every word that must not come back.
+/// Directories that are not read: build output, `.git`, fuzz inputs, and the lists of this check,
+/// which contain every forbidden word.
 const SKIPPED_DIRECTORIES: [&str; 6] =
     ["target", ".git", "fuzz/corpus", "fuzz/target", "fuzz/artifacts", "xtask/style"];
 
-/// Endings of the files that are read.
+/// The extensions of the files that are read.
 const TEXT_EXTENSIONS: [&str; 9] = ["rs", "md", "toml", "py", "c", "h", "cpp", "go", "sh"];
 
 /// A file of the workspace.
 pub(super) struct SourceFile {
-    /// The path from the workspace's root, with slashes.
+    /// The path from the workspace's root.
     pub(super) path: String,
     pub(super) text: String,
 }
@@ -39,7 +39,7 @@ impl SourceFile {
 pub(super) struct Tree {
     /// Text files, by path.
     pub(super) files: Vec<SourceFile>,
-    /// Files of any kind, and the directories that have some, by path; directories end with a slash.
+    /// The paths of all files and their directories; directories end with a slash.
     pub(super) paths: BTreeSet<String>,
 }
 
@@ -62,7 +62,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// A tree of these files alone.
+    /// Creates a tree of these files.
     #[cfg(test)]
     pub(super) fn of(files: &[(&str, &str)]) -> Tree {
         let mut tree = Tree::default();

@@ -1,8 +1,7 @@
-//! Words that must not come back: `xtask/style/words.txt` lists them, each with what to say instead;
-//! `xtask/style/allowed.txt` lists the files in which one of them is right.
-//!
-//! Identifiers count by their parts: `OutgoingParcel` and `send_parcel` both have `parcel`. Two words written as one are
-//! listed as one: `PostOffice` is found as `postoffice`, and so is `post_office`.
+//! Forbidden words: `xtask/style/words.txt` lists them, each with a replacement;
+//! `xtask/style/allowed.txt` lists the files in which one of them is allowed. Identifiers are split
+//! into parts: `OutgoingParcel` and `send_parcel` both contain `parcel`. Neighbouring parts are
+//! also joined: a listed `postoffice` matches `PostOffice` and `post_office`.
 
 use std::collections::HashMap;
 
@@ -15,9 +14,9 @@ use crate::step::root;
 
 /// The two lists.
 pub(super) struct Words {
-    /// A word, and what to say instead.
+    /// Words and their replacements.
     instead: HashMap<String, String>,
-    /// A path and a word that is allowed there; `*` is every word.
+    /// Pairs of a path and a word allowed there; `*` allows every word.
     allowed: Vec<(String, String)>,
 }
 
@@ -32,7 +31,7 @@ impl Words {
         let mut instead = HashMap::new();
         for line in entries(words) {
             let (listed, advice) = line.split_once("  ").with_context(|| {
-                format!("words.txt: '{line}' is not: WORDS, two spaces, what to say instead")
+                format!("words.txt: '{line}' is not: WORDS, two spaces, REPLACEMENT")
             })?;
             for word in listed.split_whitespace() {
                 instead.insert(word.to_owned(), advice.trim().to_owned());
@@ -46,7 +45,7 @@ impl Words {
         Ok(Words { instead, allowed: allowed.collect::<Result<_>>()? })
     }
 
-    /// Where words of the list stand that are not allowed there; and the entries of `allowed.txt` that allow nothing.
+    /// Returns the places of forbidden words, and the unused entries of `allowed.txt`.
     pub(super) fn find(&self, tree: &Tree) -> (Vec<String>, Vec<String>) {
         let (mut found, mut unused) = (Vec::new(), self.allowed.clone());
         for file in &tree.files {
@@ -64,7 +63,7 @@ impl Words {
         (found, unused.iter().map(|(path, word)| format!("{path} {word}")).collect())
     }
 
-    /// Listed words in a file, each with its line.
+    /// Returns the listed words in a file, each with its line.
     fn listed<'a>(&'a self, file: &'a SourceFile) -> impl Iterator<Item = (usize, String)> + 'a {
         let lines = file.text.lines().enumerate();
         lines.flat_map(|(index, line)| {
@@ -75,18 +74,18 @@ impl Words {
     }
 }
 
-/// The lines of a list without its comments.
+/// Returns the lines of a list without comments.
 fn entries(list: &str) -> impl Iterator<Item = &str> {
     list.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Runs of letters and underscores.
+/// Returns the runs of ASCII alphabetic characters and underscores in a line.
 fn identifiers(line: &str) -> impl Iterator<Item = &str> {
     let runs = line.split(|c: char| !(c.is_ascii_alphabetic() || c == '_'));
     runs.filter(|run| !run.is_empty())
 }
 
-/// The words of an identifier in lower case, and each two neighbours written as one.
+/// Returns the words of an identifier in lower case, and each pair of neighbours joined.
 fn parts(identifier: &str) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for piece in identifier.split('_').filter(|piece| !piece.is_empty()) {

@@ -1,4 +1,4 @@
-//! Helpers that the tests share: runtimes of tokio with annulus in them.
+//! Helpers shared by the tests: tokio runtimes with annulus in them.
 #![allow(dead_code)] // No test file uses all of it.
 
 use annulus::net::TcpStream;
@@ -10,10 +10,11 @@ use std::time::Duration;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
-/// A deadline that turns a hang into a failure.
+/// How long a test may hang before it fails.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Runs a body on both drivers, in a current-thread runtime of tokio, by the two ways of spawning what is not `Send`.
+/// Runs a body on both drivers in a current-thread tokio runtime, with both ways of spawning tasks
+/// that are not `Send`.
 pub(crate) fn on_both<F: Future<Output = io::Result<()>>>(body: impl Fn() -> F) {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
         on(Runtime::builder().driver(driver), body());
