@@ -28,13 +28,13 @@ use std::{fmt, io};
 /// A UDP socket.
 ///
 /// A received datagram is a [`Lease`] on memory that the ring lends. Buffers hold the largest
-/// datagram that UDP allows. Several tasks may wait for datagrams at once. Datagrams that no task
-/// has taken are bounded; beyond the bound the kernel queues them, and when its queue is full it
-/// drops and counts them: see [`dropped`](Self::dropped).
+/// datagram that UDP allows. Several tasks may wait for datagrams at once. The socket holds a
+/// bounded number of datagrams that no task has taken. The kernel queues the rest. When its queue
+/// is full, it drops datagrams and counts them: see [`dropped`](Self::dropped).
 ///
 /// A send is ready once the datagram is queued. It leaves at the end of the turn, in order, in one
 /// system call with everything else. If it fails later, the next send to the same address returns
-/// the error, or [`drain`](Self::drain) does. No error ends the socket.
+/// the error, or [`drain`](Self::drain) does. The socket remains usable after any error.
 ///
 /// ```
 /// use annulus::net::UdpSocket;
@@ -86,12 +86,13 @@ impl UdpSocket {
     }
 
     /// Sets the peer: [`send`](Self::send) goes to it, and only its datagrams are received. The
-    /// peer may be changed later. A host name is looked up on another thread, as
-    /// [`lookup_host`](super::lookup_host) does; a numeric address is set by the first poll.
-    /// Dropped before it is ready, it has changed nothing.
+    /// peer may be changed later. A host name is looked up on another thread, as in
+    /// [`lookup_host`](super::lookup_host); a numeric address is set by the first poll. If the
+    /// future is dropped before it is ready, the peer is unchanged.
     ///
     /// # Errors
-    /// `NetworkUnreachable`, …, naming the address; or as [`lookup_host`](super::lookup_host).
+    /// `NetworkUnreachable`, …, with the address in the message; or the errors of
+    /// [`lookup_host`](super::lookup_host).
     pub async fn connect(&self, address: impl ToSocketAddrs) -> io::Result<()> {
         let connect = |address: SocketAddr| {
             self.handle.with_fd(|kernel, fd| kernel.connect(fd, &Address::from(address)))?;
@@ -102,21 +103,22 @@ impl UdpSocket {
         self.handle.set_connected()
     }
 
-    /// The next datagram and its sender's address. Coalesced datagrams are returned one by one.
+    /// Receives the next datagram and its sender's address. Coalesced datagrams are returned one by
+    /// one.
     ///
     /// Cancel-safe: the receive belongs to the socket, so no datagram is lost if the future is
     /// dropped. An empty datagram is an empty lease.
     ///
     /// # Errors
-    /// On a connected socket, the answer of the peer's host to an earlier datagram
-    /// (`ConnectionRefused`), once. `InvalidData` for a datagram larger than
-    /// [`max_datagram`](UdpOptions::max_datagram): its bytes are lost, but not the next datagram.
+    /// On a connected socket, the peer host's reply to an earlier datagram (`ConnectionRefused`),
+    /// once. `InvalidData` for a datagram larger than [`max_datagram`](UdpOptions::max_datagram):
+    /// its bytes are lost, but the next datagram is not.
     #[inline]
     pub fn recv_from(&self) -> impl Future<Output = io::Result<(Lease, SocketAddr)>> {
         self.handle.recv(DatagramHandle::poll_recv_from)
     }
 
-    /// As [`recv_from`](Self::recv_from), without the address.
+    /// Like [`recv_from`](Self::recv_from), but without the address.
     ///
     /// # Errors
     /// The errors of [`recv_from`](Self::recv_from).
@@ -125,12 +127,12 @@ impl UdpSocket {
         self.recv_from().await.map(|(bytes, _)| bytes)
     }
 
-    /// The next datagram, with what the kernel reports about it; coalesced datagrams as one.
-    /// Cancel-safe.
+    /// Receives the next datagram and its metadata from the kernel. Coalesced datagrams are
+    /// returned as one. Cancel-safe.
     ///
     /// # Errors
-    /// As [`recv_from`](Self::recv_from), but a cut datagram is no error: see
-    /// [`Datagram::is_truncated`].
+    /// The errors of [`recv_from`](Self::recv_from), except that a truncated datagram is not an
+    /// error: see [`Datagram::is_truncated`].
     #[inline]
     pub async fn recv_datagram(&self) -> io::Result<Datagram> {
         Datagram::new(self.handle.recv(|handle, wait, cx| handle.poll_recv(false, wait, cx)).await?)
@@ -154,9 +156,9 @@ impl UdpSocket {
         self.handle.poll_recv(false, Wait::Polling, cx)?.map(Datagram::new)
     }
 
-    /// Waits until [`try_recv_from`](Self::try_recv_from) returns something. The datagram is in
-    /// memory of the runtime then, and no longer in the kernel: system calls of your own would not
-    /// find it. Every task that waits is woken. Cancel-safe.
+    /// Waits until [`try_recv_from`](Self::try_recv_from) has something to return. By then the
+    /// datagram has left the kernel and is in the runtime's memory, so your own system calls would
+    /// not find it. Every waiting task is woken. Cancel-safe.
     ///
     /// # Errors
     /// Outside its runtime.
@@ -164,31 +166,33 @@ impl UdpSocket {
         poll_fn(|cx| self.handle.poll_readable(cx)).await
     }
 
-    /// As [`recv_from`](Self::recv_from), without waiting: a datagram that earlier turns of the
-    /// loop have received. The first call starts receiving, so it returns nothing yet.
+    /// Like [`recv_from`](Self::recv_from), but does not wait: returns a datagram that the loop
+    /// received in an earlier turn. The first call only starts receiving, so it returns nothing.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing has been received yet; as [`recv_from`](Self::recv_from).
+    /// `WouldBlock` if nothing has been received yet; otherwise the errors of
+    /// [`recv_from`](Self::recv_from).
     pub fn try_recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
         self.handle.try_recv()?.into_inet()
     }
 
-    /// Sends a datagram: a lease, or any owned bytes. Ready once it is queued within the runtime's
-    /// send bound. It leaves at the end of the turn and is not copied.
+    /// Sends a lease or any owned bytes as a datagram. The future is ready once the datagram is
+    /// queued within the runtime's send bound. The datagram leaves at the end of the turn and is
+    /// not copied.
     ///
-    /// If the future is dropped before it is ready, nothing is sent. Afterwards the datagram is
-    /// sent in order.
+    /// If the future is dropped before it is ready, nothing is sent. Once it is ready, the datagram
+    /// is sent in order.
     ///
     /// # Errors
-    /// `InvalidInput` for more bytes than a datagram can have, naming the limit. The error of an
-    /// earlier datagram to the same address: `ConnectionRefused`, `NetworkUnreachable`, …. This
-    /// datagram is then not sent.
+    /// `InvalidInput` for more bytes than a datagram can hold, with the limit in the message. The
+    /// error of an earlier datagram to the same address (`ConnectionRefused`, `NetworkUnreachable`,
+    /// …), in which case this datagram is not sent.
     #[inline]
     pub fn send_to(&self, chunk: impl IntoChunk, to: SocketAddr) -> SendDatagram<'_> {
         self.handle.send(chunk.into(), SendMeta::to_inet(to))
     }
 
-    /// As [`send_to`](Self::send_to), to the peer of a connected socket.
+    /// Like [`send_to`](Self::send_to), but sends to the peer of a connected socket.
     ///
     /// # Errors
     /// The errors of [`send_to`](Self::send_to).
@@ -199,11 +203,11 @@ impl UdpSocket {
 
     /// Sends a payload as datagrams of `segment_size` bytes each; the last one may be shorter. The
     /// kernel or the device splits the payload (`UDP_SEGMENT`, 4.18); if they refuse, the runtime
-    /// does.
+    /// splits it.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to), with the limit applied to each segment. `InvalidInput` for
-    /// segments of 0 bytes.
+    /// The errors of [`send_to`](Self::send_to), with the limit applied to each segment.
+    /// `InvalidInput` for segments of 0 bytes.
     pub fn send_segments(
         &self,
         chunk: impl IntoChunk,
@@ -213,7 +217,7 @@ impl UdpSocket {
         self.send_with(chunk, &Transmit::to(to).segment_size(segment_size))
     }
 
-    /// Sends a datagram as `how` says.
+    /// Sends a datagram with the destination and options in `how`.
     ///
     /// # Errors
     /// The errors of [`send_to`](Self::send_to).
@@ -222,18 +226,18 @@ impl UdpSocket {
         self.handle.send(chunk.into(), how.meta(self.peer_is_v4.get()))
     }
 
-    /// Sends a datagram of borrowed bytes. It never waits. A small one is copied, to leave at the
-    /// end of the turn. One of 4 KiB or more, or as many bytes in segments, goes to the kernel at
-    /// once without a copy if nothing is queued and the socket has no peer.
+    /// Sends a datagram of borrowed bytes without waiting. A small one is copied and leaves at the
+    /// end of the turn. A payload of 4 KiB or more, segmented or not, goes to the kernel at once
+    /// without a copy if nothing is queued and the socket has no peer.
     ///
     /// # Errors
     /// `WouldBlock` if too much is queued: see [`poll_send_ready`](Self::poll_send_ready).
-    /// Otherwise as [`send_to`](Self::send_to).
+    /// Otherwise the errors of [`send_to`](Self::send_to).
     pub fn try_send(&self, bytes: &[u8], how: &Transmit) -> io::Result<()> {
         self.handle.try_send(bytes, how.meta(self.peer_is_v4.get()))
     }
 
-    /// Waits until [`try_send`](Self::try_send) would queue a datagram. Every task that waits is
+    /// Waits until [`try_send`](Self::try_send) would queue a datagram. Every waiting task is
     /// woken. Cancel-safe.
     ///
     /// # Errors
@@ -250,11 +254,11 @@ impl UdpSocket {
         self.handle.poll_send_ready(cx)
     }
 
-    /// Waits until the kernel has taken every datagram or refused it. Cancel-safe.
+    /// Waits until the kernel has accepted or refused every datagram. Cancel-safe.
     ///
     /// # Errors
-    /// Why a datagram was not sent, with its length and address and the number of other datagrams
-    /// that were not sent. Each failure is reported once; the remaining datagrams were sent.
+    /// The reason a datagram was not sent, with its length and address and the number of other
+    /// datagrams that were not sent. Each failure is reported once; all other datagrams were sent.
     pub async fn drain(&self) -> io::Result<()> {
         self.handle.drain().await
     }
@@ -267,39 +271,39 @@ impl UdpSocket {
         self.handle.poll_drain(Wait::Polling, cx)
     }
 
-    /// Datagrams that the kernel has dropped because its queue for this socket was full. It is read
-    /// from the socket (`SO_MEMINFO`) and not from a control message of each datagram
-    /// (`SO_RXQ_OVFL`), so it costs receives nothing.
+    /// Returns the number of datagrams that the kernel dropped because its queue for this socket
+    /// was full. The count is read from the socket (`SO_MEMINFO`), not from a control message with
+    /// each datagram (`SO_RXQ_OVFL`), so receives do not pay for it.
     ///
     /// # Errors
-    /// After the runtime's end; before Linux 4.12.
+    /// If the runtime has ended, or before Linux 4.12.
     pub fn dropped(&self) -> io::Result<u64> {
         self.handle.dropped()
     }
 
-    /// The address it is bound to.
+    /// Returns the address that the socket is bound to.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// If the runtime has ended.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
     }
 
-    /// The peer it is connected to.
+    /// Returns the peer that the socket is connected to.
     ///
     /// # Errors
-    /// `NotConnected`; or after the runtime's end.
+    /// `NotConnected`; or if the runtime has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet())
     }
 }
 
-/// Options. All of them fail after the runtime's end, and if the system refuses them.
+/// Options. Each of these methods fails if the runtime has ended or the system refuses the option.
 impl UdpSocket {
     options!(methods: buffer ip broadcast multicast error device);
     options!(getters: bind share);
 
-    /// Whether received datagrams have their service class and congestion notification:
+    /// Sets whether received datagrams report their service class and congestion notification:
     /// [`Datagram::tos`].
     ///
     /// # Errors
@@ -308,8 +312,8 @@ impl UdpSocket {
         self.handle.set_ip(SocketOption::RecvTos, on.into())
     }
 
-    /// Whether received datagrams have the local address and the interface at which they arrived:
-    /// [`Datagram::local`].
+    /// Sets whether received datagrams report the local address and interface at which they
+    /// arrived: [`Datagram::local`].
     ///
     /// # Errors
     /// See above.
@@ -317,7 +321,7 @@ impl UdpSocket {
         self.handle.set_ip(SocketOption::PacketInfo, on.into())
     }
 
-    /// Whether received datagrams have the time at which the kernel received them:
+    /// Sets whether received datagrams report when the kernel received them:
     /// [`Datagram::timestamp`].
     ///
     /// # Errors
@@ -326,8 +330,8 @@ impl UdpSocket {
         self.handle.set(SocketOption::Timestamps, on.into())
     }
 
-    /// Whether the kernel may coalesce datagrams of one flow (`UDP_GRO`, 5.0), which costs it less.
-    /// [`recv_from`](Self::recv_from) returns them one by one all the same; see
+    /// Sets whether the kernel may coalesce datagrams of one flow (`UDP_GRO`, 5.0), which takes
+    /// less CPU. [`recv_from`](Self::recv_from) still returns them one by one; see
     /// [`Datagram::segment_size`].
     ///
     /// # Errors
@@ -336,8 +340,8 @@ impl UdpSocket {
         self.handle.set(SocketOption::Coalesce, on.into())
     }
 
-    /// Whether datagrams must not be fragmented, as path MTU discovery needs it. Datagrams larger
-    /// than the interface allows are then refused.
+    /// Sets whether fragmenting datagrams is forbidden, which path MTU discovery requires.
+    /// Datagrams larger than the interface allows are then refused.
     ///
     /// # Errors
     /// See above.
@@ -345,8 +349,8 @@ impl UdpSocket {
         self.handle.set_ip(SocketOption::DontFragment, on.into())
     }
 
-    /// Joins a multicast group on the interface with this address; if it is unspecified, the system
-    /// chooses one.
+    /// Joins a multicast group on the interface with this address. If the address is unspecified,
+    /// the system chooses an interface.
     ///
     /// # Errors
     /// See above.
@@ -362,8 +366,8 @@ impl UdpSocket {
         self.handle.set_multicast(Multicast::V4 { joins: false, group, interface })
     }
 
-    /// Joins a multicast group on the interface of this index; if it is zero, the system chooses
-    /// one.
+    /// Joins a multicast group on the interface with this index. If the index is zero, the system
+    /// chooses an interface.
     ///
     /// # Errors
     /// See above.
@@ -379,7 +383,7 @@ impl UdpSocket {
         self.handle.set_multicast(Multicast::V6 { joins: false, group, interface })
     }
 
-    /// The interface through which multicast datagrams leave, by one of its addresses.
+    /// Sets the interface through which multicast datagrams leave, by one of its addresses.
     ///
     /// # Errors
     /// See above.
@@ -387,7 +391,7 @@ impl UdpSocket {
         self.handle.set_multicast(Multicast::InterfaceV4(interface))
     }
 
-    /// The interface through which multicast datagrams leave, by its index.
+    /// Sets the interface through which multicast datagrams leave, by its index.
     ///
     /// # Errors
     /// See above.

@@ -51,13 +51,14 @@ pub struct UnixMessage {
     pub bytes: Lease,
     /// The sender's address, unnamed if the sender is not bound.
     pub source: SocketAddr,
-    /// The process that sent it: with [`UnixOptions::credentials`].
+    /// The process that sent it, if [`UnixOptions::credentials`] is on.
     pub credentials: Option<Credentials>,
-    /// The descriptors that were sent with it: with [`UnixOptions::descriptors`].
+    /// The descriptors that were sent with it, if [`UnixOptions::descriptors`] is on.
     pub descriptors: Vec<OwnedFd>,
-    /// The length of the payload as sent: more than `bytes` has if it was cut.
+    /// The length of the payload as sent. Larger than the length of `bytes` if the payload was
+    /// truncated.
     pub whole_len: usize,
-    /// Further descriptors were sent with it, and lost: the process has no number left for them
+    /// Whether descriptors sent with it were lost because the process may open no more
     /// (`RLIMIT_NOFILE`).
     pub lost_descriptors: bool,
 }
@@ -78,16 +79,16 @@ impl UnixMessage {
         })
     }
 
-    /// Whether a part of the message is missing: its end, since it was longer than its buffer, or
-    /// descriptors.
+    /// Returns true if part of the message is missing: its end, because it was longer than its
+    /// buffer, or some of its descriptors.
     pub fn is_truncated(&self) -> bool {
         self.whole_len > self.bytes.len() || self.lost_descriptors
     }
 }
 
-/// A Unix datagram socket. It works as [`UdpSocket`](crate::net::UdpSocket) does, but no datagram
-/// is lost and all keep their order: if a receiver is slow, sends wait. When the socket is dropped,
-/// its path is removed.
+/// A Unix datagram socket. It works like [`UdpSocket`](crate::net::UdpSocket), but datagrams are
+/// neither lost nor reordered: if a receiver is slow, sends wait. When the socket is dropped, its
+/// path is removed.
 ///
 /// ```
 /// use annulus::net::UnixDatagram;
@@ -114,15 +115,16 @@ impl UnixDatagram {
     /// ended is taken over.
     ///
     /// # Errors
-    /// `AddrInUse` if another socket receives there, or the path is no socket, after a tenth of a
-    /// second, as of a [`TcpListener`](crate::net::ListenOptions::bind). `InvalidInput` for more
-    /// than 107 bytes. `NotFound`, `PermissionDenied`, …, naming the path. Outside a runtime.
+    /// `AddrInUse` if another socket receives there or the path is not a socket, after retrying for
+    /// a tenth of a second as a [`TcpListener`](crate::net::ListenOptions::bind) does.
+    /// `InvalidInput` for more than 107 bytes. `NotFound`, `PermissionDenied`, …, with the path in
+    /// the message. Outside a runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         UnixOptions::new().bind(path)
     }
 
-    /// Opens a socket at an address, which may be an abstract name. At an unnamed address it can
-    /// only send.
+    /// Opens a socket at an address, which may be an abstract name. A socket at an unnamed address
+    /// can only send.
     ///
     /// # Errors
     /// The errors of [`bind`](Self::bind).
@@ -130,7 +132,7 @@ impl UnixDatagram {
         UnixOptions::new().bind_addr(address)
     }
 
-    /// Opens a socket without an address, which sends, and receives from the peer that it is
+    /// Opens a socket without an address. It can send, and it can receive from the peer that it is
     /// connected to.
     ///
     /// # Errors
@@ -139,7 +141,7 @@ impl UnixDatagram {
         UnixOptions::new().unbound()
     }
 
-    /// Two sockets, connected to each other.
+    /// Creates two sockets that are connected to each other.
     ///
     /// # Errors
     /// Out of descriptors, or outside a runtime.
@@ -151,8 +153,8 @@ impl UnixDatagram {
         &self.handle
     }
 
-    /// Takes over a socket from elsewhere, which may have a peer. Its path stays when it is
-    /// dropped.
+    /// Takes over a socket from elsewhere, which may have a peer. Dropping it does not remove its
+    /// path.
     pub(in super::super) fn adopt(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
         let has_peer = socket.with_fd(|kernel, fd| kernel.peer_address(fd)).is_ok();
         let handle = DatagramHandle::new(core, socket, Format::UNIX, Settings::default())?;
@@ -173,7 +175,7 @@ impl UnixDatagram {
     /// Sets the peer: [`send`](Self::send) goes to it, and only its datagrams are received.
     ///
     /// # Errors
-    /// `NotFound`, `ConnectionRefused`, …, naming the path.
+    /// `NotFound`, `ConnectionRefused`, …, with the path in the message.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.connect_at(&of_path(path.as_ref())?)
     }
@@ -192,12 +194,12 @@ impl UnixDatagram {
         self.set_connected()
     }
 
-    /// The next datagram and its sender's address. Cancel-safe. Descriptors that were sent with it
-    /// are closed.
+    /// Receives the next datagram and its sender's address. Descriptors that were sent with it are
+    /// closed. Cancel-safe.
     ///
     /// # Errors
     /// `InvalidData` for a datagram larger than [`max_datagram`](UnixOptions::max_datagram): its
-    /// bytes are lost, but not the next datagram.
+    /// bytes are lost, but the next datagram is not.
     #[inline]
     pub async fn recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
         let message = self.handle.recv(|handle, wait, cx| handle.poll_recv(true, wait, cx)).await?;
@@ -206,7 +208,7 @@ impl UnixDatagram {
         Ok((message.into_bytes(), source))
     }
 
-    /// As [`recv_from`](Self::recv_from), without the address.
+    /// Like [`recv_from`](Self::recv_from), but without the address.
     ///
     /// # Errors
     /// The errors of [`recv_from`](Self::recv_from).
@@ -215,11 +217,11 @@ impl UnixDatagram {
         self.recv_from().await.map(|(bytes, _)| bytes)
     }
 
-    /// The next datagram, with its credentials and descriptors. Cancel-safe.
+    /// Receives the next datagram with its credentials and descriptors. Cancel-safe.
     ///
     /// # Errors
-    /// As [`recv_from`](Self::recv_from), but a cut datagram is no error: see
-    /// [`UnixMessage::is_truncated`].
+    /// The errors of [`recv_from`](Self::recv_from), except that a truncated datagram is not an
+    /// error: see [`UnixMessage::is_truncated`].
     pub async fn recv_message(&self) -> io::Result<UnixMessage> {
         UnixMessage::new(
             self.handle.recv(|handle, wait, cx| handle.poll_recv(false, wait, cx)).await?,
@@ -234,12 +236,13 @@ impl UnixDatagram {
         self.handle.poll_recv(false, Wait::Polling, cx)?.map(UnixMessage::new)
     }
 
-    /// Sends a datagram to a path. Ready once it is queued within the runtime's [send
-    /// bound](crate::Builder::send_bound); dropped before, it has sent nothing.
+    /// Sends a datagram to a path. The future is ready once the datagram is queued within the
+    /// runtime's [send bound](crate::Builder::send_bound). If it is dropped before that, nothing is
+    /// sent.
     ///
     /// # Errors
-    /// The error of an earlier datagram to the same path: `NotFound`, `ConnectionRefused`, …. This
-    /// datagram is then not sent.
+    /// The error of an earlier datagram to the same path (`NotFound`, `ConnectionRefused`, …), in
+    /// which case this datagram is not sent.
     pub async fn send_to(&self, chunk: impl IntoChunk, path: impl AsRef<Path>) -> io::Result<()> {
         self.handle.send(chunk.into(), SendMeta::to(of_path(path.as_ref())?)).await
     }
@@ -261,13 +264,13 @@ impl UnixDatagram {
         self.handle.send(chunk.into(), SendMeta::default())
     }
 
-    /// Sends a datagram with descriptors to the peer of a connected socket. They stay open here
-    /// until it has left. Dropped before it is ready, it has sent nothing, and the descriptors are
-    /// closed.
+    /// Sends a datagram with descriptors to the peer of a connected socket. The descriptors stay
+    /// open in this process until the datagram has left. If the future is dropped before it is
+    /// ready, nothing is sent and the descriptors are closed.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to); `InvalidInput` for more than 253 descriptors; `Unsupported`
-    /// under a simulated kernel.
+    /// The errors of [`send_to`](Self::send_to); `InvalidInput` for more than 253 descriptors;
+    /// `Unsupported` under a simulated kernel.
     pub async fn send_with_descriptors(
         &self,
         chunk: impl IntoChunk,
@@ -278,11 +281,11 @@ impl UnixDatagram {
         self.handle.send(chunk, SendMeta::default()).await
     }
 
-    /// Waits until the kernel has taken every datagram or refused it. Cancel-safe.
+    /// Waits until the kernel has accepted or refused every datagram. Cancel-safe.
     ///
     /// # Errors
-    /// Why a datagram was not sent, with its length and path and the number of other datagrams that
-    /// were not sent. Each failure is reported once; the remaining datagrams were sent.
+    /// The reason a datagram was not sent, with its length and path and the number of other
+    /// datagrams that were not sent. Each failure is reported once; all other datagrams were sent.
     pub async fn drain(&self) -> io::Result<()> {
         self.handle.drain().await
     }
@@ -297,18 +300,18 @@ impl UnixDatagram {
 
     options!(methods: buffer error);
 
-    /// The address it is bound to.
+    /// Returns the address that the socket is bound to.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// If the runtime has ended.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| to_std(&kernel.local_address(fd)?))
     }
 
-    /// The peer it is connected to.
+    /// Returns the peer that the socket is connected to.
     ///
     /// # Errors
-    /// `NotConnected`; or after the runtime's end.
+    /// `NotConnected`; or if the runtime has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| to_std(&kernel.peer_address(fd)?))
     }

@@ -15,10 +15,10 @@ use std::path::Path;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// A listening Unix socket. Dropping it removes its path, stops listening, and closes connections
+/// A listening Unix socket. Dropping it removes its path, stops listening and closes connections
 /// that `accept` has not returned.
 ///
-/// Most peers have no name: see [`UnixStream::peer_cred`].
+/// Most peers have no address. To identify one, use [`UnixStream::peer_cred`].
 ///
 /// ```
 /// use annulus::net::{UnixListener, UnixStream};
@@ -36,7 +36,7 @@ use std::task::{Context, Poll, ready};
 /// # }).unwrap();
 /// ```
 pub struct UnixListener {
-    // Dropped first, so that a path that exists has a listener.
+    // Dropped first, so that the path never exists without a listener.
     _path: Option<BoundPath>,
     handle: ListenerHandle,
     descriptors: bool,
@@ -44,13 +44,13 @@ pub struct UnixListener {
 
 impl UnixListener {
     /// Listens on a path with default [`UnixOptions`]. A path that a dead server left is replaced.
-    /// One that begins with a zero byte, as `"\0name"`, is an abstract name.
+    /// A path that begins with a zero byte, such as `"\0name"`, is an abstract name.
     ///
     /// # Errors
-    /// `AddrInUse` if another server listens or starts there, or if the path is no socket, after a
-    /// tenth of a second, as of a [`TcpListener`](crate::net::ListenOptions::bind); `InvalidInput`
-    /// for more than 107 bytes; `NotFound`, `PermissionDenied`, …, naming the path; or outside a
-    /// runtime.
+    /// `AddrInUse` if another server is listening or starting there or the path is not a socket,
+    /// after retrying for a tenth of a second as a [`TcpListener`](crate::net::ListenOptions::bind)
+    /// does; `InvalidInput` for more than 107 bytes; `NotFound`, `PermissionDenied`, …, with the
+    /// path in the message; or outside a runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         UnixOptions::new().listen(path)
     }
@@ -67,7 +67,7 @@ impl UnixListener {
         &self.handle
     }
 
-    /// Takes over a socket from elsewhere. Its path stays when it is dropped.
+    /// Takes over a socket from elsewhere. Dropping it does not remove its path.
     pub(in super::super) fn from_elsewhere(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
         Ok(Self::new(ListenerHandle::new(core, socket, None)?, None, false))
     }

@@ -1,4 +1,5 @@
-//! A path that a Unix socket is bound to. A path that a dead server left is replaced; the path is removed on drop.
+//! The path that a Unix socket is bound to. Binding replaces a path that a dead server left;
+//! dropping removes the path.
 
 use super::super::new_fd::NewFd;
 use crate::runtime::core::Core;
@@ -10,10 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Bytes of an abstract name.
+/// Maximum length of an abstract name in bytes.
 const MAX_NAME: usize = 107;
 
-/// Removes the path of a socket on drop, unless it refers to something else by then.
+/// Removes a socket's path on drop, unless the path refers to something else by then.
 pub(super) struct BoundPath {
     core: Rc<Core>,
     place: Place,
@@ -21,8 +22,8 @@ pub(super) struct BoundPath {
 
 /// Where the socket was bound.
 enum Place {
-    /// In a directory that stays open: the working directory may change. The inode is the socket's, and no other file can get its number
-    /// while the socket is open.
+    /// In a directory that stays open, because the working directory may change. The inode is the
+    /// socket's; no other file can get its number while the socket is open.
     Held { path: HeldPath, inode: (u64, u64) },
     /// On a simulated kernel, which has no directories.
     Simulated(Address),
@@ -31,12 +32,13 @@ enum Place {
 }
 
 impl BoundPath {
-    /// Binds a socket, then calls `make_ready`, which makes it listen. A path that a dead server left is replaced; that of a server that
-    /// listens or starts is not. `None` for an abstract name.
+    /// Binds a socket, then calls `make_ready`, which makes it listen. Replaces a path that a dead
+    /// server left, but not the path of a server that is listening or starting. Returns `None` for
+    /// an abstract name.
     ///
     /// # Errors
-    /// `AddrInUse` if a server listens or starts there, or if the path is no socket; `NotFound`, `PermissionDenied`, …; those of
-    /// `make_ready`.
+    /// `AddrInUse` if a server is listening or starting there or the path is not a socket;
+    /// `NotFound`, `PermissionDenied`, …; and the errors of `make_ready`.
     pub(super) fn bind(
         core: &Rc<Core>,
         socket: &NewFd,
@@ -67,7 +69,7 @@ impl BoundPath {
 }
 
 impl Place {
-    /// The place of a socket that was bound just now.
+    /// Returns the place of a socket that was just bound.
     fn of_bound(core: &Core, address: &Address, held: Option<HeldPath>) -> Self {
         let Some(path) = real_path(core, address) else { return Self::Simulated(*address) };
         // Another thread may change the working directory between the two calls.
@@ -86,7 +88,8 @@ impl Drop for BoundPath {
         }
         match &self.place {
             Place::Held { path, inode } if path.identity() == Ok(*inode) => {
-                // It fails if the path was removed meanwhile, or the directory became read-only: nothing is left to do.
+                // This fails if the path was removed in the meantime or the directory became
+                // read-only. There is nothing more to do then.
                 _ = path.unlink();
             }
             Place::Simulated(address) => self.core.kernel.unlink(address),
@@ -95,18 +98,19 @@ impl Drop for BoundPath {
     }
 }
 
-/// Mutual exclusion of servers that start at the same path. Between bind and listen a server looks dead, so another one could replace
-/// its path.
+/// Mutual exclusion of servers that start at the same path. Between bind and listen, a server looks
+/// dead, so another server could replace its path.
 enum StartLock {
     /// Held until this is dropped.
     Held(#[expect(dead_code, reason = "held for its name")] NewFd),
     Busy,
-    /// There is no such name for the path.
+    /// No lock name could be derived from the path or bound.
     Unknown,
 }
 
 impl StartLock {
-    /// Binds an abstract name derived from the path: one socket at most has it, and the kernel frees it with the process.
+    /// Binds an abstract name derived from the path. At most one socket has that name, and the
+    /// kernel frees it when the process ends.
     fn take(core: &Core, address: &Address) -> Self {
         let Some(name) = real_path(core, address).and_then(name_of_start) else {
             return Self::Unknown;
@@ -127,9 +131,11 @@ impl StartLock {
     }
 }
 
-/// The abstract name for a path, however that is spelled: the directory's device and inode, and as much of the file name as fits.
+/// Returns the abstract name for a path, however the path is spelled: the directory's device and
+/// inode, and as much of the file name as fits.
 fn name_of_start(path: &Path) -> Option<Address> {
-    // With the dot, a link to a directory is that directory, and no parent the current one.
+    // With the dot, a link to a directory resolves to that directory, and an empty parent to the
+    // current directory.
     let (device, inode) = file::identity(&path.parent()?.join(".")).ok()?;
     let mut name = format!("annulus starts {device:x}:{inode:x}/").into_bytes();
     name.extend_from_slice(path.file_name()?.as_bytes());
@@ -141,14 +147,15 @@ fn is_path(address: &Address) -> bool {
     matches!(address.to_unix(), Ok(UnixName::Path(_)))
 }
 
-/// True if a connection is refused: no server listens. On any other outcome one may listen.
+/// Returns true if a connection is refused, so no server is listening. After any other outcome, one
+/// may be.
 fn is_dead(core: &Core, kind: SocketType, address: &Address) -> bool {
     let probe = NewFd::new(&core.kernel, Domain::Unix, kind)
         .and_then(|probe| core.kernel.connect(probe.fd(), address));
     probe.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// The path in the file system; `None` for abstract names and under a simulated kernel.
+/// Returns the path in the file system, or `None` for abstract names and under a simulated kernel.
 pub(super) fn real_path<'a>(core: &Core, address: &'a Address) -> Option<&'a Path> {
     match address.to_unix() {
         Ok(UnixName::Path(path)) if core.kernel.real_descriptors() => {
@@ -173,7 +180,7 @@ mod tests {
     use crate::net::UnixListener;
     use std::os::unix::net;
 
-    /// A path of the test; `stale` if a dead server is to have left it.
+    /// Returns a path for the test. If `stale`, it looks as if a dead server had left it.
     fn path(name: &str, stale: bool) -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));
         if stale {
@@ -182,7 +189,7 @@ mod tests {
         path
     }
 
-    /// Starts a server, and a second one while the first is bound and does not listen yet.
+    /// Starts a server, and a second one while the first is bound but not listening yet.
     fn start_two(path: &Path) {
         let core = crate::runtime::current::get().unwrap();
         let address = Address::unix(UnixName::Path(path.as_os_str().as_bytes())).unwrap();

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A Unix stream. The rules are those of [`TcpStream`](crate::net::TcpStream).
+/// A Unix stream. It follows the same rules as [`TcpStream`](crate::net::TcpStream).
 ///
 /// Without [`UnixOptions::descriptors`], the kernel closes descriptors that a peer sends.
 ///
@@ -48,7 +48,8 @@ impl UnixStream {
     /// Connects to a path with default [`UnixOptions`]. Waits while the listener's backlog is full.
     ///
     /// # Errors
-    /// `NotFound`, `ConnectionRefused` (no listener), …, naming the path; or outside a runtime.
+    /// `NotFound`, `ConnectionRefused` (no listener), …, with the path in the message; or outside a
+    /// runtime.
     pub async fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         UnixOptions::new().connect(path).await
     }
@@ -61,7 +62,7 @@ impl UnixStream {
         UnixOptions::new().connect_addr(address).await
     }
 
-    /// Two streams that are connected to each other.
+    /// Creates two streams that are connected to each other.
     ///
     /// # Errors
     /// Out of descriptors, or outside a runtime.
@@ -78,26 +79,27 @@ impl UnixStream {
     shared!(stream);
     shared!(parts std::os::unix::net::UnixStream);
 
-    /// The next bytes, and the descriptors that came with them; those of all bytes that
-    /// [`peek`](Self::peek) or [`recv_exact`](Self::recv_exact) gathered come with the first.
-    /// Cancel-safe.
+    /// Receives the next bytes and the descriptors that came with them. If [`peek`](Self::peek) or
+    /// [`recv_exact`](Self::recv_exact) gathered bytes, all their descriptors come with the first
+    /// of them. Cancel-safe.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv); `Unsupported` if the stream was made without
+    /// The errors of [`recv`](Self::recv); `Unsupported` if the stream was created without
     /// [`descriptors`](UnixOptions::descriptors); `QuotaExceeded` if descriptors that came with the
-    /// next bytes are lost, since the process may open no more: the next call has those bytes, and
-    /// the descriptors that are left.
+    /// next bytes are lost because the process may open no more. The next call then returns those
+    /// bytes and the remaining descriptors.
     pub async fn recv_with_descriptors(&mut self) -> io::Result<Option<(Lease, Vec<OwnedFd>)>> {
         self.check_passing()?;
         poll_fn(|cx| self.unread.poll_message(&self.handle, cx)).await
     }
 
-    /// Sends all of a chunk, and descriptors with its first byte. They stay open here until they
-    /// have left.
+    /// Sends a whole chunk, and descriptors with its first byte. The descriptors stay open in this
+    /// process until they have left.
     ///
     /// # Errors
-    /// As [`send`](Self::send); `InvalidInput` for an empty chunk or more than 253 descriptors;
-    /// `Unsupported` if the stream was made without [`descriptors`](UnixOptions::descriptors).
+    /// The errors of [`send`](Self::send); `InvalidInput` for an empty chunk or more than 253
+    /// descriptors; `Unsupported` if the stream was created without
+    /// [`descriptors`](UnixOptions::descriptors).
     pub async fn send_with_descriptors(
         &mut self,
         chunk: impl IntoChunk,
@@ -112,40 +114,42 @@ impl UnixStream {
         self.handle.send(chunk.with_descriptors(descriptors)?).await
     }
 
-    /// The credentials of the process that connected, listened, or made the pair, as of then.
+    /// Returns the credentials of the peer process at the time when it connected, listened or
+    /// created the pair.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// If the runtime has ended.
     pub fn peer_cred(&self) -> io::Result<Credentials> {
         self.handle.with_fd(|kernel, fd| kernel.peer_credentials(fd))
     }
 
-    /// A descriptor of that process (`SO_PEERPIDFD`, 6.5): unlike its number, it names no other
-    /// process once that has ended.
+    /// Returns a descriptor of the peer process (`SO_PEERPIDFD`, 6.5). Unlike the process number,
+    /// it never refers to another process after the peer has ended.
     ///
     /// # Errors
-    /// `Unsupported` under a simulated kernel; an error of the system on older kernels, or if the
-    /// process was waited for; after the runtime's end.
+    /// `Unsupported` under a simulated kernel; a system error on older kernels or if the process
+    /// has been waited for; or if the runtime has ended.
     pub fn peer_pidfd(&self) -> io::Result<OwnedFd> {
         let process = self.handle.with_fd(|kernel, fd| kernel.peer_process(fd))?;
-        // SAFETY: the kernel has made it for this call. A simulated kernel has no such call.
+        // SAFETY: the kernel created the descriptor for this call, and nothing else owns it. A
+        // simulated kernel does not have this call.
         Ok(unsafe { new_descriptor(process) })
     }
 
     options!(methods: buffer error);
 
-    /// The peer's address.
+    /// Returns the peer's address.
     ///
     /// # Errors
-    /// If the connection is closed, or after the runtime's end.
+    /// If the connection is closed or the runtime has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| to_std(&kernel.peer_address(fd)?))
     }
 
-    /// The local address.
+    /// Returns the local address.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// If the runtime has ended.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| to_std(&kernel.local_address(fd)?))
     }
