@@ -69,8 +69,8 @@ fn check(name: &str) -> Result<Option<String>> {
     }
 }
 
-/// Returns the command line of a peer's check. Peers other than echo servers have a file `serves`
-/// with a word WORD, for which the check is `tools/peers/check_WORD.py`.
+/// Returns the command line of a peer's check. The check of a peer with a file `serves` is the
+/// script `tools/peers/check_*.py` whose name has a word of that file; the rest are echo servers.
 fn script(name: &str) -> String {
     let serves = fs::read_to_string(root().join("tools/peers").join(name).join("serves"));
     let own = |text: String| {

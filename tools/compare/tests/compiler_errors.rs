@@ -1,6 +1,7 @@
-//! The compiler's errors for mistakes with threads and borrowed bytes: the messages of `annulus`
-//! are there, and little else is. Here, since the programs are checked with all that this package
-//! depends on, which is little. `TRYBUILD=overwrite` rewrites the expected texts.
+//! The compiler's errors for mistakes with threads and borrowed bytes: the expected texts consist
+//! mostly of the messages of `annulus`. The test is in this package because trybuild builds the
+//! dependencies of the package, and this one has few. `TRYBUILD=overwrite` rewrites the expected
+//! texts.
 
 use std::process::Command;
 
