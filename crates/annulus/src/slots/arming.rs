@@ -1,4 +1,5 @@
-//! How receives and accepts are armed: the states that streams, datagram sockets and listeners share.
+//! How receives and accepts are armed: the states shared by streams, datagram sockets and
+//! listeners.
 
 use annulus_driver::Kind;
 use rustix::io::Errno;
@@ -6,17 +7,18 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
-/// How long a receive or a poll waits before it is armed again if the system is short of memory: `epoll_ctl` fails at once, and would be
-/// tried in each turn.
+/// Delay before a receive or a poll is armed again when the system is out of memory: `epoll_ctl`
+/// fails at once and would otherwise be retried in each turn.
 pub(super) const SHORT_OF_MEMORY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The state of a slot's receive, or a listener's accept.
 ///
-/// *Idle* → *listed*, to be armed by the turn, once a task waits or enough was taken → *multishot*, which receives again and
-/// again into lent buffers, or *single*, which receives once → idle again at the terminal event. If the driver polls for
-/// readiness apart, a listed one is *polling* first, and listed again once it is readable. If the system is short of memory, it is *paused*
-/// until a timer lists it again. A receive or poll that has to stop
-/// is *cancelling* until its own terminal event: nothing else is armed before, and what that event brings is queued.
+/// *Idle* → *listed* for the turn to arm, once a task waits or enough has been taken → *multishot*,
+/// which receives repeatedly into lent buffers, or *single*, which receives once → idle again at
+/// the terminal event. If the driver polls for readiness separately, a listed slot is *polling*
+/// first and is listed again once it is readable. If the system is out of memory, it is *paused*
+/// until a timer lists it again. A receive or poll that has to stop is *cancelling* until its own
+/// terminal event: nothing else is armed before that, and bytes from that event are queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Arming {
     #[default]
@@ -30,19 +32,20 @@ pub(super) enum Arming {
 }
 
 impl Arming {
-    /// Nothing is in flight.
+    /// Returns true if nothing is in flight.
     #[inline]
     pub(super) fn is_idle(self) -> bool {
         matches!(self, Self::Idle | Self::Listed | Self::Paused)
     }
 
-    /// An event has come, the terminal one unless `more` are to come. True if this is the end of a receive that was to stop.
+    /// Records an event, which is the terminal one unless `more` is set. Returns true if it ends a
+    /// receive that was told to stop.
     #[inline]
     pub(super) fn on_event(&mut self, more: bool) -> bool {
         !more && mem::take(self) == Self::Cancelling
     }
 
-    /// The pause is over. False if it has ended otherwise.
+    /// Ends a pause. Returns false if it has already ended in another way.
     pub(super) fn resume(&mut self) -> bool {
         let was_paused = *self == Self::Paused;
         if was_paused {
@@ -51,7 +54,8 @@ impl Arming {
         was_paused
     }
 
-    /// Stops. The operation in flight, if this returns its kind, has to be cancelled, and its terminal event is still to come.
+    /// Stops. If a kind is returned, the operation of that kind has to be cancelled, and its
+    /// terminal event is still to come.
     pub(super) fn stop(&mut self, armed: Kind, poll: Kind) -> Option<Kind> {
         let (next, to_cancel) = match *self {
             Self::Multishot | Self::Single => (Self::Cancelling, Some(armed)),
@@ -64,13 +68,13 @@ impl Arming {
     }
 }
 
-/// Returns true for errors that end the operation and say nothing about the socket or its peers: it is armed again, after a
-/// [pause](Arming::Paused) if the system is short of memory (`NOMEM`).
+/// Returns true for errors that end the operation but are not errors of the socket or its peers: it
+/// is armed again, after a [pause](Arming::Paused) if the system is out of memory (`NOMEM`).
 pub(super) fn ends_operation_only(errno: Errno) -> bool {
     matches!(errno, Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM)
 }
 
-/// Slots to be armed by the turn, first come first served. Slots that were closed since may be among them.
+/// Slots that the turn will arm, first come first served. May contain slots that have been closed.
 #[derive(Default)]
 pub(super) struct ArmList(VecDeque<u32>);
 
@@ -89,9 +93,9 @@ impl ArmList {
         self.0.len()
     }
 
-    /// Arms no more slots than the kernel has buffers, and all of them if it has none, since they receive into heap memory
-    /// then: a slot that finds no buffer goes to the back of the list. `arm` is false for a slot that is not armed any more.
-    /// True if some are left.
+    /// Arms at most as many slots as the kernel has buffers; the rest waits. If the kernel has
+    /// none, all slots are armed and receive into heap memory. `arm` returns false for a slot that
+    /// is no longer to be armed. Returns true if some slots are left.
     #[inline]
     pub(super) fn arm(&mut self, buffers: usize, mut arm: impl FnMut(u32) -> bool) -> bool {
         let mut left = if buffers == 0 { usize::MAX } else { buffers };
@@ -113,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receive_that_has_to_stop_is_cancelled_once_and_ends_at_its_terminal_event() {
+    fn stopped_receive_is_cancelled_once_and_ends_at_its_terminal_event() {
         let mut arming = Arming::Multishot;
         assert!(!arming.on_event(true));
         assert_eq!(stop(&mut arming), Some(Kind::Recv));
@@ -123,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_flight_has_nothing_to_cancel() {
+    fn stop_without_operation_in_flight_cancels_nothing() {
         for (before, after) in [
             (Arming::Idle, Arming::Idle),
             (Arming::Listed, Arming::Idle),
@@ -138,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_armed_as_the_kernel_has_buffers_and_closed_ones_take_no_place() {
+    fn arming_stops_at_the_number_of_buffers_and_skips_closed_slots() {
         let list = || ArmList((0..5).collect());
         let mut armed = Vec::new();
         let mut arm = |slot| {

@@ -1,4 +1,4 @@
-//! Attempts to connect. A slot keeps the address and the descriptor until the terminal event.
+//! Connection attempts. A slot keeps the address and the descriptor until the terminal event.
 #![allow(unsafe_code)]
 
 use crate::base::io::Io;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker};
 
-/// An attempt to connect.
+/// A connection attempt.
 struct Connect {
     fd: Fd,
     address: Box<Address>,
@@ -23,12 +23,12 @@ struct Connect {
     dropped: bool,
 }
 
-/// All attempts to connect.
+/// All connection attempts.
 #[derive(Default)]
 pub(crate) struct Connects(Slab<Connect>);
 
 impl Connects {
-    /// Starts connecting `fd`; at the deadline the attempt is given up.
+    /// Starts connecting `fd`. The attempt is given up at the deadline.
     pub(crate) fn start(
         &mut self,
         io: &mut Io,
@@ -55,7 +55,7 @@ impl Connects {
         slot
     }
 
-    /// The connected descriptor. The slot is gone once this is ready.
+    /// Returns the connected descriptor. The slot is free once this is ready.
     pub(crate) fn poll(
         &mut self,
         io: &mut Io,
@@ -100,7 +100,8 @@ impl Connects {
         }
     }
 
-    /// The future is gone: the attempt is cancelled, and its descriptor closed at the terminal event.
+    /// Handles a dropped future: the attempt is cancelled, and its descriptor is closed at the
+    /// terminal event.
     pub(crate) fn drop_connect(&mut self, io: &mut Io, slot: u32) {
         let (id, attempt) = self.0.get_with_id(slot);
         attempt.dropped = true;
@@ -120,12 +121,12 @@ impl Connects {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of attempts.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds the waits of tasks in these slots.
+    /// Adds the tasks that wait in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for attempt in self.0.values() {
             if let Some(waker) = &attempt.waker {

@@ -1,4 +1,4 @@
-//! File calls off the loop: a slot each, which the kernel or a worker thread may point into.
+//! File calls off the loop. Each has a slot, which the kernel or a worker thread may point into.
 #![allow(unsafe_code)]
 
 use crate::base::io::Io;
@@ -17,19 +17,21 @@ use std::task::{Context, Poll, Waker};
 /// The slot of a call.
 struct FileOp {
     call: FileCall,
-    /// The group of a call that may hang.
+    /// The group of a call that may hang, such as one on a network file system.
     group: Option<u64>,
     state: State,
 }
 
 /// The states of a call off the loop.
 ///
-/// A call starts *in flight*, and its future waits. If the terminal event comes first, the call is *done*, and its slot is free
-/// once the future has taken the outcome. If the future is dropped first, the call is cancelled unless it has begun, and it is
-/// *abandoned*: the slot keeps its arguments, since the kernel may still use their memory, and is free at the terminal event.
+/// A call starts *in flight*, and its future waits. If the terminal event comes first, the call is
+/// *done*, and its slot is free once the future has taken the outcome. If the future is dropped
+/// first, the call is cancelled unless it has begun, and becomes *abandoned*: the slot keeps its
+/// arguments, because the kernel may still use their memory, and is free at the terminal event.
 ///
-/// At the end of the runtime all calls are cancelled. A future that outlives it finds the runtime ended, so a call that is then
-/// *stopped* has no taker any more: a descriptor that it opened is closed at the terminal event.
+/// At the end of the runtime all calls are cancelled. A future that outlives the runtime finds it
+/// ended and cannot take the outcome, so a descriptor opened by a *stopped* call is closed at the
+/// terminal event.
 enum State {
     InFlight { waker: Option<Waker>, stopped: bool },
     Abandoned { args: Box<dyn Any> },
@@ -44,17 +46,17 @@ impl FileOps {
     /// Starts a call.
     ///
     /// # Safety
-    /// Memory and descriptors that the call names must stay valid, unmoved and unused until its terminal event: until `poll`
-    /// returns the outcome, or in the arguments given to `abandon`.
+    /// Memory and descriptors that the call refers to must stay valid, unmoved and unused until its
+    /// terminal event: until `poll` returns the outcome, or in the arguments given to `abandon`.
     pub(crate) unsafe fn start(&mut self, io: &mut Io, call: FileCall, start: FileStart) -> u32 {
         let state = State::InFlight { waker: None, stopped: false };
         let slot = self.0.insert(FileOp { call, group: start.group(), state });
-        // SAFETY: it is the contract of this function.
+        // SAFETY: the caller guarantees it.
         unsafe { io.start_file(self.token(slot), call, start) };
         slot
     }
 
-    /// The outcome of a call, which frees its slot.
+    /// Returns the outcome of a call and frees its slot.
     pub(crate) fn poll(
         &mut self,
         io: &mut Io,
@@ -90,14 +92,15 @@ impl FileOps {
             State::Abandoned { args } => {
                 self.0.remove(slot);
                 close_opened(io, &call, group, event.result);
-                // The drop of the arguments may close a file, which enters the runtime.
+                // Dropping the arguments may close a file, which borrows the runtime.
                 io.after.kept.push(args);
             }
             State::Done(_) => unreachable!("a call has one terminal event"),
         }
     }
 
-    /// The future is gone: the call is cancelled unless it has begun, and its arguments are kept until the terminal event.
+    /// Handles a dropped future: the call is cancelled unless it has begun, and its arguments are
+    /// kept until the terminal event.
     pub(crate) fn abandon(&mut self, io: &mut Io, slot: u32, args: Box<dyn Any>) {
         let token = self.token(slot);
         let op = self.0.get(slot);
@@ -140,18 +143,18 @@ impl FileOps {
         }
     }
 
-    /// How many calls are in flight that may hang.
+    /// Returns the number of calls in flight that may hang.
     pub(crate) fn hanging(&mut self) -> usize {
         let may_hang = |op: &&mut FileOp| op.group.is_some() && !matches!(op.state, State::Done(_));
         self.0.values().filter(may_hang).count()
     }
 
-    /// How many there are.
+    /// Returns the number of calls.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds the waits of tasks in these slots.
+    /// Adds the tasks that wait in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for FileOp { call, state, .. } in self.0.values() {
             if let State::InFlight { waker: Some(waker), .. } = state {
@@ -165,11 +168,13 @@ impl FileOps {
     }
 }
 
-/// Closes the descriptor that a call has opened and no future will take. Not on the ring: a file that is flushed when it is
-/// closed (on overlay, FUSE, NFS) would be left to a kernel worker, and stay open if the ring is closed before.
+/// Closes a descriptor that a call has opened and no future will take. This does not use the ring:
+/// a file that is flushed when it is closed (on overlay, FUSE, NFS) would be left to a kernel
+/// worker, and would stay open if the ring were closed first.
 fn close_opened(io: &mut Io, call: &FileCall, group: Option<u64>, outcome: Result<u32, Errno>) {
     if let (true, Ok(fd)) = (call.operation().opens, outcome) {
-        // SAFETY: the kernel has opened it for this call, and no other code has it: its outcome is dropped here.
+        // SAFETY: the kernel opened the descriptor for this call, whose outcome is dropped here, so
+        // no other code owns it.
         let fd = unsafe { Fd::from_raw(fd as RawFd) };
         match group {
             Some(group) => io.driver.close_apart(group, fd),

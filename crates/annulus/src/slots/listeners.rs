@@ -1,12 +1,15 @@
-//! Listeners: connections accepted and not yet claimed by `accept`.
+//! Listeners, and connections that were accepted but not yet claimed by `accept`.
 //!
-//! The states are those of [`Arming`]. Without a limit an idle listener is armed with a multishot accept, until the kernel ends it. If
-//! [`MAX_UNCLAIMED`] connections wait to be claimed, the accept is cancelled, and the listener accepts one at a time until all were
-//! claimed. A listener that runs out of descriptors is *paused*.
+//! For the states, see [`Arming`]. Without a connection limit, an idle listener is armed with a
+//! multishot accept, which runs until the kernel ends it. If [`MAX_UNCLAIMED`] connections wait to
+//! be claimed, the accept is cancelled, and the listener accepts one connection at a time until all
+//! have been claimed. A listener that runs out of descriptors is *paused*.
 //!
-//! Within a limit on open connections, and while a task waits: *idle* → *polling*, until the backlog holds a connection → a permit is taken →
-//! *single*, one accept → idle. A permit is taken only if a connection is there, so that a listener without clients takes none from the
-//! others that share the limit. If the limit is reached, the listener stays idle, and its tasks are woken when a connection closes.
+//! With a limit on open connections, and while a task waits: *idle* → *polling*, until the backlog
+//! holds a connection → a permit is taken → *single*, one accept → idle. A permit is taken only
+//! when a connection is pending, so that a listener without clients takes none from other listeners
+//! that share the limit. If the limit is reached, the listener stays idle, and its tasks are woken
+//! when a connection closes.
 #![allow(unsafe_code)]
 
 use crate::base::connection_limit::{ConnectionLimit, Permit};
@@ -27,27 +30,28 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{io, mem};
 
-/// Unclaimed connections of a listener beyond which it leaves the rest in the kernel's backlog. One multishot accept takes the
-/// whole backlog, so a burst can exceed this once.
+/// Maximum unclaimed connections per listener; the rest stays in the kernel's backlog. One
+/// multishot accept takes the whole backlog, so a burst can exceed this once.
 const MAX_UNCLAIMED: usize = 64;
-/// After this many failed accepts in a row the listener pauses: if the process may not accept at all (a seccomp filter), trying
-/// again at once would never end.
+/// Number of consecutive failed accepts after which the listener pauses. If the process may not
+/// accept at all (a seccomp filter), immediate retries would never end.
 const MAX_FAILED: u32 = 16;
-/// How long a paused listener waits if no descriptor is closed by this runtime before.
-const RETRY: Duration = Duration::from_millis(50);
+/// Delay until a paused listener retries, unless this runtime closes a descriptor earlier.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// A listener's slot.
 struct Listener {
     id: SlotId,
     fd: Fd,
     arming: Arming,
-    /// Out of descriptors, or unable to accept: tries again when a descriptor is closed, or after [`RETRY`].
+    /// Out of descriptors or unable to accept: retries when a descriptor is closed, or after
+    /// [`RETRY_DELAY`].
     is_paused: bool,
     unclaimed: VecDeque<Accepted>,
-    /// Accepts single connections, since too many were unclaimed.
+    /// Accepts single connections because too many were unclaimed.
     one_at_a_time: bool,
     error: Option<Errno>,
-    /// Accepts in a row that failed with the error of one connection.
+    /// Consecutive accepts that failed with an error of one connection.
     failed: u32,
     waiters: Waiters,
     limited: Option<Box<Limited>>,
@@ -64,7 +68,7 @@ pub(crate) struct Accepted {
 #[derive(Default)]
 pub(crate) struct Listeners {
     slots: Slab<Listener>,
-    /// How many are paused.
+    /// Number of paused listeners.
     paused: usize,
 }
 
@@ -85,12 +89,12 @@ impl Listeners {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of listeners.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Connections that wait to be claimed.
+    /// Returns the number of connections that wait to be claimed.
     pub(crate) fn unclaimed(&mut self) -> usize {
         self.slots.values().map(|listener| listener.unclaimed.len()).sum()
     }
@@ -99,7 +103,7 @@ impl Listeners {
         self.slots.get(slot).fd
     }
 
-    /// The next connection.
+    /// Returns the next connection.
     pub(crate) fn poll_accept(
         &mut self,
         io: &mut Io,
@@ -120,7 +124,7 @@ impl Listeners {
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// The future of an accept was dropped.
+    /// Handles a dropped accept future.
     pub(crate) fn leave_accept(&mut self, io: &mut Io, slot: u32, id: &mut Option<WaiterId>) {
         let listener = self.slots.get(slot);
         io.after.drops.extend(listener.waiters.remove(id));
@@ -134,7 +138,7 @@ impl Listeners {
         }
     }
 
-    /// An accept has brought a connection or an error.
+    /// Handles a connection or an error from an accept.
     pub(crate) fn on_accept(&mut self, io: &mut Io, event: Event) {
         let Some(listener) = find_or_late(&mut self.slots, io, &event) else { return };
         listener.arming.on_event(event.more);
@@ -142,7 +146,8 @@ impl Listeners {
         let permit = listener.limited.as_mut().and_then(|limited| limited.permit.take());
         match event.result {
             Ok(fd) => {
-                // SAFETY: the kernel made this descriptor for the accept, and nothing else owns it.
+                // SAFETY: the kernel created this descriptor for the accept, and nothing else owns
+                // it.
                 let fd = unsafe { Fd::from_raw(fd as RawFd) };
                 listener.keep(io, Accepted { fd, permit });
             }
@@ -160,7 +165,8 @@ impl Listeners {
         listener.go_on(io);
     }
 
-    /// The poll of a listener with a limit has ended: a connection is there, or the poll failed, and the accept will return why.
+    /// Handles the end of a limited listener's poll: a connection is pending, or the poll failed
+    /// and the accept will return the reason.
     pub(crate) fn on_accept_ready(&mut self, io: &mut Io, event: Event) {
         let Some(listener) = find_or_late(&mut self.slots, io, &event) else { return };
         io.in_flight -= 1;
@@ -174,7 +180,7 @@ impl Listeners {
         listener.accept_more(io, None);
     }
 
-    /// A descriptor was closed: paused listeners try again.
+    /// Retries paused listeners after a descriptor was closed.
     pub(crate) fn resume(&mut self, io: &mut Io) {
         if self.paused == 0 {
             return;
@@ -193,7 +199,7 @@ impl Listeners {
         }
     }
 
-    /// The handle was dropped: unclaimed connections are closed.
+    /// Handles a dropped handle: unclaimed connections are closed.
     pub(crate) fn drop_listener(&mut self, io: &mut Io, slot: u32) {
         let listener = self.slots.get(slot);
         listener.dropped = true;
@@ -209,7 +215,7 @@ impl Listeners {
         }
     }
 
-    /// Adds the waits of tasks in these slots.
+    /// Adds the tasks that wait in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for listener in self.slots.values() {
             for waker in listener.waiters.wakers() {
@@ -227,7 +233,8 @@ impl Listeners {
         for Accepted { fd, permit } in listener.unclaimed {
             io.close_accepted(fd, permit);
         }
-        // The close is at once: the address is free from here on, and no connection is let in that would be reset.
+        // Close at once: the address is free from here on, and no further connection is accepted
+        // only to be reset.
         io.close_now(listener.fd);
     }
 }
@@ -243,7 +250,7 @@ impl Listener {
         Some(Ok(accepted))
     }
 
-    /// How many polls would be ready.
+    /// Returns how many accepts would be ready.
     fn available(&self) -> usize {
         self.unclaimed.len() + usize::from(self.error.is_some())
     }
@@ -256,7 +263,7 @@ impl Listener {
         }
     }
 
-    /// Arms an idle listener; `polled` is the task that polls, if one does.
+    /// Arms an idle listener. `polled` is the context of the polling task, if there is one.
     fn accept_more(&mut self, io: &mut Io, polled: Option<&Context<'_>>) {
         let is_at_rest = self.arming.is_idle() && !self.is_paused;
         if !is_at_rest || self.dropped || self.unclaimed.len() >= MAX_UNCLAIMED {
@@ -284,7 +291,7 @@ impl Listener {
         }
     }
 
-    /// An accept failed; true if the listener has to pause.
+    /// Records a failed accept. Returns true if the listener has to pause.
     fn fail(&mut self, io: &mut Io, errno: Errno) -> bool {
         let pauses = match errno {
             Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => true,
@@ -305,7 +312,7 @@ impl Listener {
     fn pause(&mut self, io: &mut Io) {
         self.is_paused = true;
         io.driver.counters().accept_pauses += 1;
-        io.timers.insert(io.now() + RETRY, TimerAction::Accept(self.id));
+        io.timers.insert(io.now() + RETRY_DELAY, TimerAction::Accept(self.id));
     }
 
     fn stop_accept(&mut self, io: &mut Io) {
@@ -314,7 +321,8 @@ impl Listener {
         }
     }
 
-    /// After an accept: notifies, then cancels or arms, as the unclaimed connections allow.
+    /// Continues after an accept: notifies tasks, then cancels or arms, depending on the number of
+    /// unclaimed connections.
     fn go_on(&mut self, io: &mut Io) {
         self.notify(io);
         let is_full = self.unclaimed.len() >= MAX_UNCLAIMED;
@@ -328,7 +336,7 @@ impl Listener {
     }
 }
 
-/// Errors of one connection, which accept(2) says to treat like `EAGAIN`.
+/// Returns true for errors of one connection, which accept(2) says to treat like `EAGAIN`.
 fn ends_one_connection(errno: Errno) -> bool {
     const OF_ONE: [Errno; 11] = [
         Errno::CONNABORTED,
@@ -364,8 +372,9 @@ impl Limited {
 impl Listener {
     /// Continues an idle listener with a limit, unless no task waits for a connection.
     ///
-    /// If the limit is reached, the task that polls is woken once a connection has closed. If no task polls, all that wait are woken
-    /// now and poll: a waker's clone is foreign code, which must not run while the runtime is borrowed.
+    /// If the limit is reached, the polling task is woken once a connection has closed. If no task
+    /// polls, all waiting tasks are woken now to poll: cloning a waker is foreign code, which must
+    /// not run while the runtime is borrowed.
     fn accept_within_limit(&mut self, io: &mut Io, polled: Option<&Context<'_>>) {
         let Some(limited) = &mut self.limited else { return };
         if self.waiters.is_empty() || !self.unclaimed.is_empty() {

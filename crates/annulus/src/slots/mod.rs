@@ -1,5 +1,5 @@
-//! The objects that the kernel works on, a slot each: streams, datagram sockets, listeners, attempts to connect, polls, file calls, NOPs.
-//! One module a family; each is policy for all drivers and kernels.
+//! The objects that the kernel works on, each with a slot: streams, datagram sockets, listeners,
+//! connection attempts, polls, file calls, NOPs.
 
 mod arming;
 pub(crate) mod connects;
@@ -15,7 +15,8 @@ pub(crate) mod waits;
 use crate::base::io::Io;
 use annulus_driver::{Event, Slab};
 
-/// The slot of an event. An event whose slot has moved on is counted, and what it carries reclaimed.
+/// Returns the slot of an event. A late event, whose slot has moved on, is counted and its
+/// resources are reclaimed.
 #[inline]
 fn find_or_late<'a, T>(slots: &'a mut Slab<T>, io: &mut Io, event: &Event) -> Option<&'a mut T> {
     let slot = slots.find(event.token.id());

@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use std::mem;
 use std::task::{Context, Poll, Waker};
 
-/// A nop's slot, from its first poll until its event has come, and its future has taken the result or is gone.
+/// The slot of a nop, from its first poll until its event has arrived and its future has taken the
+/// result or been dropped.
 enum Nop {
     InFlight(Option<Waker>),
     Done(Result<(), Errno>),
@@ -28,7 +29,7 @@ impl Nops {
         slot
     }
 
-    /// The result. The slot is gone once this is ready.
+    /// Returns the result. The slot is free once this is ready.
     #[inline]
     pub(crate) fn poll(
         &mut self,
@@ -61,7 +62,7 @@ impl Nops {
         }
     }
 
-    /// The future is gone.
+    /// Handles a dropped future.
     pub(crate) fn drop_nop(&mut self, io: &mut Io, slot: u32) {
         match mem::replace(self.0.get(slot), Nop::Dropped) {
             Nop::InFlight(waker) => io.after.drops.extend(waker),
@@ -70,7 +71,7 @@ impl Nops {
         }
     }
 
-    /// Adds the waits of tasks in these slots.
+    /// Adds the tasks that wait in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for nop in self.0.values() {
             if let Nop::InFlight(Some(waker)) = nop {

@@ -1,8 +1,10 @@
-//! Polls: readiness of descriptors that other code reads and writes: the runtime's wake descriptor, and what an `AsyncFd` has.
+//! Polls: readiness of descriptors that other code reads and writes, namely the runtime's wake
+//! descriptor and those in an `AsyncFd`.
 //!
-//! A direction is *idle* until a task waits for it, then *armed*: the driver polls once, for what is so now and not for what changes. With
-//! the event it is *ready*, or has *failed*, and stays so until it is cleared. So nothing depends on an edge: what was cleared too early,
-//! or read in part, the next wait finds again.
+//! A direction is *idle* until a task waits for it, then *armed*: the driver polls once, for the
+//! current state and not for changes. At the event it becomes *ready* or *failed*, and stays so
+//! until it is cleared. So nothing depends on edges: the next wait finds readiness that was cleared
+//! too early, or data that was only partly read.
 #![allow(unsafe_code)]
 
 use crate::base::io::Io;
@@ -20,7 +22,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::task::{Context, Poll};
 
-/// The readiness that is waited for.
+/// The readiness to wait for.
 ///
 /// ```
 /// use annulus::io::{AsyncFd, Interest};
@@ -38,9 +40,9 @@ use std::task::{Context, Poll};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Something can be read, or the end or an error is there.
+    /// Data, the end of the stream or an error can be read.
     Readable,
-    /// Something can be written, or an error is there.
+    /// Data can be written, or an error is pending.
     Writable,
 }
 
@@ -53,19 +55,20 @@ enum State {
     Failed(Errno),
 }
 
-/// One direction of a descriptor. Readiness is not taken by those that wait for it, so that all of them are woken.
+/// One direction of a descriptor. Waiting tasks do not consume readiness, so all of them are woken.
 #[derive(Default)]
 struct Direction {
     state: State,
     waiters: Waiters,
 }
 
-/// A descriptor. Its owner closes it, after [`Polls::drop_poll`].
+/// A descriptor that can be waited for. Its owner closes it, after [`Polls::drop_poll`].
 struct Readiness {
     fd: Fd,
-    /// A description of the wait of a task that polls.
+    /// What a task that waits for this descriptor waits for.
     what: &'static str,
-    /// Armed for as long as it is there, so that every change ends the loop's wait: no task waits.
+    /// The wake descriptor: always armed, so that every change ends the loop's wait. No task waits
+    /// for it.
     is_wake: bool,
     readable: Direction,
     writable: Direction,
@@ -90,16 +93,18 @@ impl Readiness {
 pub(crate) struct Polls(Slab<Readiness>);
 
 impl Polls {
-    /// A descriptor that tasks can wait for.
+    /// Adds a descriptor that tasks can wait for.
     pub(crate) fn add(&mut self, fd: BorrowedFd<'_>, what: &'static str) -> u32 {
-        // SAFETY: its owner closes it after the poll was dropped, or with the runtime.
+        // SAFETY: the owner closes the descriptor after the poll has been dropped, or with the
+        // runtime.
         let fd = unsafe { Fd::from_raw(fd.as_raw_fd()) };
         let [readable, writable] = [Direction::default(), Direction::default()];
         let (is_wake, dropped) = (false, false);
         self.0.insert(Readiness { fd, what, is_wake, readable, writable, dropped })
     }
 
-    /// The descriptor that wakes the loop: it is never read, and each write to it ends the loop's wait.
+    /// Adds the descriptor that wakes the loop. It is never read, and each write to it ends the
+    /// loop's wait.
     pub(crate) fn add_wake(&mut self, io: &mut Io, fd: BorrowedFd<'_>) -> u32 {
         let slot = self.add(fd, "to be woken");
         self.0.get(slot).is_wake = true;
@@ -107,10 +112,11 @@ impl Polls {
         slot
     }
 
-    /// Ready once the descriptor is, until that is [cleared](Self::clear). Every task that polled is woken.
+    /// Ready once the descriptor is, until that is [cleared](Self::clear). Every task that polled
+    /// is woken.
     ///
     /// # Errors
-    /// Why it cannot be polled, once.
+    /// The reason why it cannot be polled, once.
     pub(crate) fn poll(
         &mut self,
         io: &mut Io,
@@ -135,7 +141,7 @@ impl Polls {
         Poll::Pending
     }
 
-    /// It was found not to be ready: the next wait polls again.
+    /// Clears readiness that turned out to be over: the next wait polls again.
     pub(crate) fn clear(&mut self, slot: u32, interest: Interest) {
         let direction = self.0.get(slot).direction(interest);
         if direction.state == State::Ready {
@@ -143,7 +149,7 @@ impl Polls {
         }
     }
 
-    /// Not inlined, since the events of streams pass by it: that saves them two instructions.
+    /// Not inlined: this saves two instructions for the events of streams.
     #[cold]
     #[inline(never)]
     pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
@@ -158,7 +164,7 @@ impl Polls {
         let interest = if is_writable { Interest::Writable } else { Interest::Readable };
         let direction = poll.direction(interest);
         direction.state = match event.result {
-            // A descriptor that epoll refuses is always ready, as poll(2) has it.
+            // As with poll(2), a descriptor that epoll refuses is always ready.
             Ok(_) | Err(Errno::PERM) => State::Ready,
             Err(errno) => State::Failed(errno),
         };
@@ -173,14 +179,14 @@ impl Polls {
         }
     }
 
-    /// The pause of a poll for which the system had no memory is over.
+    /// The pause of a poll that ran out of system memory is over.
     pub(crate) fn on_retry(&mut self, io: &mut Io, id: SlotId) {
         if self.0.find(id).is_some_and(|poll| !poll.dropped && !poll.is_armed()) {
             self.arm(io, id.index, Interest::Readable);
         }
     }
 
-    /// The handle is gone, and closes the descriptor.
+    /// Handles a dropped handle, whose owner closes the descriptor.
     pub(crate) fn drop_poll(&mut self, io: &mut Io, slot: u32) {
         if mem::replace(&mut self.0.get(slot).dropped, true) {
             return;
@@ -203,12 +209,12 @@ impl Polls {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of polls.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds the waits of tasks in these slots.
+    /// Adds the tasks that wait in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for poll in self.0.values() {
             for direction in [&poll.readable, &poll.writable] {
@@ -237,7 +243,7 @@ impl Polls {
         io.start(token, op);
     }
 
-    /// Each direction of a slot has a number of its own.
+    /// Returns the token of a direction. Each direction of a slot has its own.
     fn token(&self, slot: u32, interest: Interest) -> Token {
         let name = slot * 2 + u32::from(interest == Interest::Writable);
         Token::new(Kind::Poll, self.0.id(slot).generation, name)

@@ -1,51 +1,51 @@
-//! The waits of tasks: collected in one pass over all slots, however many tasks there are.
+//! What tasks wait for, collected in one pass over all slots, however many tasks there are.
 
 use crate::unwind::contained;
 use std::collections::HashMap;
 use std::task::Waker;
 
-/// A collection of what each of some tasks waits for, or of the wakers of all that wait.
+/// What each of a set of tasks waits for, or the wakers of all waiting tasks.
 pub(crate) struct Waits {
-    /// The index of each task, by the data of its waker.
+    /// The index of each task, by the data pointer of its waker.
     tasks: HashMap<*const (), usize>,
     wakers: Vec<Waker>,
     found: Vec<Vec<String>>,
-    /// Every waker is kept, whatever it waits for.
+    /// Keeps every waker, whatever it waits for.
     keeps_all: bool,
 }
 
 impl Waits {
-    /// A collection for the tasks with these wakers, which wait for nothing yet.
+    /// Creates a collection for the tasks with these wakers.
     pub(crate) fn new(wakers: Vec<Waker>) -> Self {
         let tasks = wakers.iter().enumerate().map(|(task, waker)| (waker.data(), task)).collect();
         let found = vec![Vec::new(); wakers.len()];
         Self { tasks, wakers, found, keeps_all: false }
     }
 
-    /// A collection for all that wait, tasks of this runtime or not.
+    /// Creates a collection for everything that waits, tasks of this runtime or not.
     pub(crate) fn of_all() -> Self {
         Self { keeps_all: true, ..Self::new(Vec::new()) }
     }
 
-    /// A waker waits for something; nothing happens if it is no task's.
+    /// Records what a waker waits for. Does nothing if the waker belongs to none of the tasks.
     pub(crate) fn note(&mut self, waker: &Waker, what: impl FnOnce() -> String) {
         if self.keeps_all {
             self.wakers.extend(contained(|| waker.clone()));
             return;
         }
         let Some(&task) = self.tasks.get(&waker.data()) else { return };
-        // Another kind of waker may have the same data.
+        // A waker of another kind may have the same data pointer.
         if self.wakers[task].will_wake(waker) {
             self.found[task].push(what());
         }
     }
 
-    /// The wakers, for `of_all`.
+    /// Returns the wakers collected by `of_all`.
     pub(crate) fn into_wakers(self) -> Vec<Waker> {
         self.wakers
     }
 
-    /// The waits of each task, in the order of the tasks.
+    /// Returns the waits of each task, in the order of the tasks.
     pub(crate) fn into_found(self) -> Vec<Vec<String>> {
         self.found
     }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_belongs_to_the_task_of_the_waker() {
+    fn wait_is_recorded_for_the_task_of_its_waker() {
         let [one, two, other] = [(); 3].map(|()| Waker::from(Arc::new(Task)));
         let mut waits = Waits::new(vec![one.clone(), two.clone()]);
         waits.note(&two.clone(), || "for a".into());

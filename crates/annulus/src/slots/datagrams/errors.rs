@@ -1,4 +1,4 @@
-//! Datagrams that the kernel refused: what becomes of each, and which call returns the error.
+//! What happens to datagrams that the kernel refused, and which call returns the error.
 
 use super::outgoing::{OutgoingDatagram, OutgoingState};
 use super::{PeerAddress, Socket};
@@ -8,15 +8,15 @@ use annulus_kernel::Domain;
 use rustix::io::Errno;
 use std::io;
 
-/// Destinations whose last failure is kept until a call returns it.
-const MOST_DESTINATIONS: usize = 16;
+/// Maximum number of destinations whose last failure is kept until a call returns it.
+const MAX_DESTINATIONS: usize = 16;
 
-/// Why a datagram was not sent whose send had already returned.
+/// Why a datagram was not sent after its send had already returned.
 pub(super) struct Failure {
     errno: Errno,
     to: PeerAddress,
     text: String,
-    /// How many earlier failures this one stands for.
+    /// Number of earlier failures that this one replaces.
     others: usize,
 }
 
@@ -44,21 +44,21 @@ impl Failure {
     }
 }
 
-/// Failures that no call has returned yet: the last one of each destination, with a count of those before. At the limit of
-/// destinations the oldest failure is only counted.
+/// Failures that no call has returned yet: the last one per destination, with a count of earlier
+/// ones. At the limit of destinations, the oldest failure is only counted.
 #[derive(Default)]
 pub(super) struct Failures(Vec<Failure>);
 
 impl Failures {
     pub(super) fn add(&mut self, failure: Failure) {
         let same = self.0.iter().position(|known| known.to == failure.to);
-        let oldest = (self.0.len() == MOST_DESTINATIONS).then_some(0);
+        let oldest = (self.0.len() == MAX_DESTINATIONS).then_some(0);
         let known = same.or(oldest).map(|at| self.0.remove(at));
         let others = known.map_or(0, |known| known.others + 1);
         self.0.push(Failure { others, ..failure });
     }
 
-    /// The failure of this destination, as an error to return.
+    /// Takes the failure of a destination, as an error.
     #[inline]
     pub(super) fn take_of(&mut self, to: &PeerAddress) -> Option<io::Error> {
         let at = self.0.iter().position(|known| known.to == *to)?;
@@ -76,7 +76,7 @@ impl Failures {
     }
 }
 
-/// Errors that the kernel may have kept from an earlier datagram.
+/// Returns true for errors that the kernel may have kept from an earlier datagram.
 fn may_be_of_an_earlier_one(errno: Errno) -> bool {
     const KEPT: [Errno; 7] = [
         Errno::CONNREFUSED,
@@ -91,14 +91,14 @@ fn may_be_of_an_earlier_one(errno: Errno) -> bool {
 }
 
 impl Socket {
-    /// The error of a failed receive, which names the peer of a connected socket.
+    /// Returns the error of a failed receive, with the peer of a connected socket.
     #[cold]
     pub(super) fn recv_failed(&self, io: &Io, errno: Errno) -> io::Error {
         let peer = io.driver.kernel().peer_address(self.fd).ok();
         OpError::new(Operation::Recv, peer, errno.into()).into()
     }
 
-    /// Decides what becomes of a datagram that the kernel refused.
+    /// Decides what happens to a datagram that the kernel refused.
     pub(super) fn on_refused(
         &mut self,
         io: &mut Io,
@@ -120,14 +120,14 @@ impl Socket {
                 self.tx.splits_here = true;
                 OutgoingState::Retry
             }
-            // The segments are larger than the route takes: datagrams sent alone may pass as fragments. (Older kernels give
-            // the error that they also give for an address to which nothing can be sent.)
+            // The segments are larger than the route accepts. Sent alone, the datagrams may pass as
+            // fragments. (Older kernels report the same error for an unreachable address.)
             Errno::MSGSIZE | Errno::INVAL if has_segments => OutgoingState::Split,
             _ => self.fail(io, datagram, errno),
         }
     }
 
-    /// An error of this datagram, or of an earlier one.
+    /// Handles an error of this datagram or of an earlier one.
     fn fail(
         &mut self,
         io: &mut Io,

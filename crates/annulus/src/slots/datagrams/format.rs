@@ -1,40 +1,41 @@
-//! How the buffer of a received datagram is laid out, for each family of sockets.
+//! The layout of a received datagram's buffer, for each family of sockets.
 
 use crate::bytes::lease::Lease;
 use crate::memory::{HeapMemory, Meter};
 use annulus_kernel::{Domain, IoVec, Layout, MOST_DESCRIPTORS, Message, MsgHeader, space};
 use std::ptr;
 
-/// How much space a buffer has before the payload: for the sender's address and for control messages.
+/// Space in a buffer before the payload, for the sender's address and for control messages.
 ///
-/// It is fixed for a family, whatever options a socket sets, since space that is not used costs nothing. Space for descriptors
-/// is the exception: the kernel opens as many as fit, even if none were asked for.
+/// It is fixed per family, whatever options a socket sets, because unused space costs nothing.
+/// Space for descriptors is the exception: the kernel opens as many as fit, even if none were
+/// requested.
 #[derive(Debug)]
 pub(crate) struct Format {
     pub(crate) layout: Layout,
     pub(crate) domain: Domain,
-    /// The header that multishot receives are started with: the two lengths.
+    /// The header for multishot receives: only its two lengths are set.
     header: MsgHeader,
 }
 
-/// Packet information and service class of both protocols, time, and segment size.
+/// Packet information and service class for IPv4 and IPv6, timestamp, and segment size.
 const INET_CONTROL: usize = space(12) + space(20) + 2 * space(4) + space(16) + space(4);
 /// Credentials.
 const UNIX_CONTROL: usize = space(12);
 
 impl Format {
     const fn new(domain: Domain, name: usize, control: usize) -> Self {
-        // The payload starts a cache line. The padding goes to the address: in the space for control messages the kernel
-        // could open descriptors.
+        // The payload starts on a cache line. The padding is added to the address: in the space for
+        // control messages the kernel could open descriptors.
         let name = (Layout::HEAD + name + control).next_multiple_of(64) - Layout::HEAD - control;
         let layout = Layout { name, control };
         let header = MsgHeader { name_len: name as u32, control_len: control, ..MsgHeader::EMPTY };
         Self { layout, domain, header }
     }
 
-    /// `struct sockaddr_in6` is the longest address here: 28 bytes.
+    /// For IPv4 sockets. `struct sockaddr_in6` is the longest address here: 28 bytes.
     pub(crate) const INET: &'static Self = &Self::new(Domain::Inet, 32, INET_CONTROL);
-    /// The same for IPv6 sockets.
+    /// For IPv6 sockets.
     pub(crate) const INET6: &'static Self = &Self::new(Domain::Inet6, 32, INET_CONTROL);
     /// `struct sockaddr_un` has 110 bytes.
     pub(crate) const UNIX: &'static Self = &Self::new(Domain::Unix, 112, 0);
@@ -44,19 +45,19 @@ impl Format {
     pub(crate) const UNIX_DESCRIPTORS: &'static Self =
         &Self::new(Domain::Unix, 112, UNIX_CONTROL + space(4 * MOST_DESCRIPTORS));
 
-    /// Whether there is space for descriptors.
+    /// Returns true if there is space for descriptors.
     pub(crate) fn has_descriptors(&self) -> bool {
         self.domain == Domain::Unix && self.layout.control > UNIX_CONTROL
     }
 
-    /// Address of the header that a multishot receive is started with.
+    /// Returns the address of the header for multishot receives.
     pub(crate) fn header(&'static self) -> *const u8 {
         ptr::from_ref(&self.header).cast()
     }
 }
 
-/// A heap buffer, laid out as lent ones are, and the header that points into it. It must not move or be freed until the
-/// receive's terminal event.
+/// A heap buffer with the layout of lent buffers, and the header that points into it. It must not
+/// move or be freed until the receive's terminal event.
 pub(crate) struct RecvMsgBuf {
     header: MsgHeader,
     vector: IoVec,
@@ -64,7 +65,8 @@ pub(crate) struct RecvMsgBuf {
 }
 
 impl RecvMsgBuf {
-    /// Puts memory for a datagram of up to `most` bytes in `place`. Returns the address of its header.
+    /// Allocates memory for a datagram of up to `most` bytes in `place`. Returns the address of its
+    /// header.
     pub(crate) fn put(
         place: &mut Option<Box<Self>>,
         format: &Format,
@@ -92,7 +94,7 @@ impl RecvMsgBuf {
         (&raw mut buf.header).cast()
     }
 
-    /// The datagram of `len` bytes that has arrived, behind the same head that lent buffers begin with.
+    /// Returns the datagram of `len` bytes that has arrived, with the same head as in lent buffers.
     pub(crate) fn into_lease(self, format: &Format, len: usize) -> Lease {
         let Self { header, mut memory, .. } = self;
         let head = Message {

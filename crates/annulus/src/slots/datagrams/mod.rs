@@ -1,14 +1,17 @@
-//! Datagram sockets, UDP and Unix: one slot each, with its receive and its sends. The same policy for all drivers.
+//! Datagram sockets, UDP and Unix: one slot each, with its receive and its sends. The policy is the
+//! same for all drivers.
 //!
 //! The life of a slot:
 //!
-//! 1. *Open*: a handle owns it. `recv` arms its receive, and datagrams that arrive queue in the slot until they are taken;
-//!    `outgoing` queues datagrams to send, and `send` starts them at the end of the turn.
-//! 2. *Dropped*: the handle is gone. The receive is cancelled, what was received is given back, and what was queued
-//!    is still sent, within the linger.
+//! 1. *Open*: a handle owns it. `recv` arms its receive, and datagrams that arrive queue in the
+//!    slot until a task takes them. `outgoing` queues datagrams to send, and `send` starts them at
+//!    the end of the turn.
+//! 2. *Dropped*: the handle is gone. The receive is cancelled and received datagrams are dropped.
+//!    Queued datagrams are still sent until the linger ends.
 //! 3. *Closed*: nothing of the slot is in flight. The descriptor is closed and the slot is free.
 //!
-//! A slot is freed only when it is closed, so the token of an operation in flight always finds its own slot.
+//! A slot is freed only when it is closed, so the token of an operation in flight always finds its
+//! own slot.
 
 mod errors;
 mod format;
@@ -43,7 +46,7 @@ pub(crate) struct Socket {
     format: &'static Format,
     rx: RecvState,
     tx: SendState,
-    /// No handle owns it any more.
+    /// No handle owns the socket any longer.
     dropped: bool,
 }
 
@@ -59,42 +62,43 @@ impl Socket {
         }
     }
 
-    /// The socket has a peer from now on, so that a writable event means that the peer has space.
+    /// Marks the socket as connected, so that a writable event means that the peer has space.
     pub(crate) fn set_connected(&mut self) {
         self.tx.connected = true;
     }
 
-    /// Sets the time within which a dropped socket must have sent the datagrams it had queued.
+    /// Starts the linger timer of a dropped socket, within which its queued datagrams must be sent.
     fn start_linger(&mut self, io: &mut Io) {
         io.start_linger(&mut self.tx.linger, TimerAction::DatagramLinger(self.id));
     }
 
-    /// Dropped, and nothing is in flight: [`Datagrams::close`] is due.
+    /// Returns true if the socket was dropped and nothing is in flight: [`Datagrams::close`] is
+    /// due.
     #[inline]
     fn is_done(&self) -> bool {
         self.dropped && self.rx.is_idle() && self.tx.is_quiet()
     }
 }
 
-/// Most bytes that may be asked for as the largest datagram: all that UDP's length field can hold; for Unix sockets, if only
-/// the sender's buffer is the limit, as much memory as one receive may take.
-const MOST_INET: usize = 65_535;
-const MOST_UNIX: usize = 64 << 20;
+/// Maximum value of `max_datagram`, in bytes: for UDP the limit of its length field; for Unix
+/// sockets, which are limited only by the sender's buffer, the memory that one receive may take.
+const MAX_INET_BYTES: usize = 65_535;
+const MAX_UNIX_BYTES: usize = 64 << 20;
 
-/// The settings that are decided when a socket is opened.
+/// Settings that are chosen when a socket is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
     /// Sends may overtake one another.
     pub(crate) unordered: bool,
-    /// The largest datagram that is received whole; `None` for what the pool's buffers hold.
+    /// The largest datagram that is received whole. `None` means what fits into the pool's buffers.
     pub(crate) max_datagram: Option<usize>,
 }
 
 impl Settings {
     /// # Errors
-    /// `InvalidInput` if datagrams of this family never get so large, naming the limit.
+    /// `InvalidInput`, with the limit, if datagrams of this family never get this large.
     pub(crate) fn check(&self, domain: Domain) -> io::Result<()> {
-        let most = if domain == Domain::Unix { MOST_UNIX } else { MOST_INET };
+        let most = if domain == Domain::Unix { MAX_UNIX_BYTES } else { MAX_INET_BYTES };
         match self.max_datagram.filter(|wanted| *wanted > most) {
             Some(wanted) => {
                 let text = format!("max_datagram of {wanted} bytes is above the limit of {most}");
@@ -109,16 +113,16 @@ impl Settings {
 pub(crate) struct Datagrams {
     slots: Slab<Socket>,
     shared: Shared,
-    /// The size of the receive pool, which is made with the first socket.
+    /// The size of the receive pool, which is created with the first socket.
     pool_size: PoolSize,
 }
 
-/// State that the sockets share: received and outgoing datagrams, and the work of the turn.
+/// State that the sockets share: outgoing datagrams and the work of the turn.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// The buffers that they receive into, once there is a socket.
+    /// The receive buffers, once there is a socket.
     pool: Option<Rc<Pool>>,
-    /// The driver sends bytes to an address without a header.
+    /// The driver can send bytes to an address without a header.
     addresses_sends: bool,
     outgoing: Slab<OutgoingDatagram>,
     turn: TurnLists,
@@ -129,10 +133,11 @@ impl Datagrams {
         Self { slots: Slab::new(), shared: Shared::default(), pool_size }
     }
 
-    /// Takes a socket in. The first one makes the pool that all of them receive into.
+    /// Adds a socket. The first one creates the pool that all of them receive into.
     ///
     /// # Errors
-    /// There is no memory for the pool, or the driver cannot receive datagrams. The descriptor then remains the caller's.
+    /// There is no memory for the pool, or the driver cannot receive datagrams. The caller then
+    /// keeps the descriptor.
     pub(crate) fn add(
         &mut self,
         io: &mut Io,
@@ -146,7 +151,7 @@ impl Datagrams {
         Ok(self.slots.insert_with(|id| Socket::new(id, fd, format, settings)))
     }
 
-    /// The handle is gone. Queued datagrams are still sent, within the linger.
+    /// Handles a dropped handle. Queued datagrams are still sent until the linger ends.
     pub(crate) fn drop_socket(&mut self, io: &mut Io, slot: u32) {
         let socket = self.slots.get(slot);
         socket.dropped = true;
@@ -160,7 +165,7 @@ impl Datagrams {
         }
     }
 
-    /// The linger is over: datagrams that have not left are given up.
+    /// Gives up on unsent datagrams when the linger is over.
     pub(crate) fn on_linger(&mut self, io: &mut Io, id: SlotId) {
         if let Some(socket) = self.slots.find(id) {
             socket.tx.linger = None;
@@ -171,7 +176,7 @@ impl Datagrams {
         }
     }
 
-    /// Closes a dropped socket of which nothing is in flight, and frees its slot.
+    /// Closes a dropped socket with nothing in flight and frees its slot.
     #[cold]
     fn close(&mut self, io: &mut Io, slot: u32) {
         let mut socket = self.slots.remove(slot);
@@ -185,7 +190,7 @@ impl Datagrams {
         io.close_now(socket.fd);
     }
 
-    /// Whether all sockets have sent the datagrams they had queued.
+    /// Returns true if all sockets have sent their queued datagrams.
     pub(crate) fn all_sent(&mut self) -> bool {
         self.slots.values().all(|socket| socket.tx.is_idle())
     }
@@ -198,7 +203,7 @@ impl Datagrams {
         }
     }
 
-    /// A handle's slot, with what its methods need beside it.
+    /// Returns a handle's slot and the state that all sockets share.
     #[inline]
     pub(crate) fn get(&mut self, slot: u32) -> (&mut Socket, &mut Shared) {
         (self.slots.get(slot), &mut self.shared)
@@ -210,12 +215,12 @@ impl Datagrams {
         &self.shared.turn
     }
 
-    /// How many there are.
+    /// Returns the number of sockets.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Adds the waits of tasks in these slots.
+    /// Adds the tasks that wait in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for socket in self.slots.values() {
             for waker in socket.rx.waiters.wakers() {
@@ -227,12 +232,12 @@ impl Datagrams {
         }
     }
 
-    /// Brings the counts of datagrams that the kernel dropped up to date, as far as it reports them.
+    /// Updates the counts of datagrams that the kernel dropped, as far as it reports them.
     pub(crate) fn count_all_drops(&mut self, io: &mut Io) {
         self.slots.values().for_each(|socket| _ = socket.count_drops(io));
     }
 
-    /// The next turn fails: it settles the sends of a slot that does not exist.
+    /// Makes the next turn fail, by completing the sends of a slot that does not exist.
     #[cfg(test)]
     pub(crate) fn break_next_turn(&mut self) {
         self.shared.turn.unsettled.push(1_000_000);

@@ -1,9 +1,12 @@
-//! Outgoing datagrams: a send waits for space in the queue, and is checked, split if needed, and queued, in the form in which the kernel reads it.
+//! Outgoing datagrams: a send waits for space in the queue; the datagram is then checked, split if
+//! needed, and queued in the form in which the kernel reads it.
 //!
-//! Large borrowed bytes go by a system call, at once: the kernel copies them, and nothing else does. That is allowed only while nothing of
-//! the socket is queued or in flight, so that datagrams stay in order. A datagram that the kernel refuses is queued as usual, and its error
-//! handled there. As for streams, the bytes that go so in a turn are bounded, since a socket that takes everything at once would keep the
-//! other tasks from running; and small datagrams are copied, since a turn sends many of those by one call.
+//! Large borrowed bytes are sent at once by a system call, so that only the kernel copies them.
+//! That is allowed only while nothing of the socket is queued or in flight, so that datagrams stay
+//! in order. A datagram that the kernel refuses is queued as usual, and its error is handled there.
+//! As for streams, the bytes sent this way are bounded per turn, because a socket that takes
+//! everything at once would starve other tasks. Small datagrams are copied, because a turn sends
+//! many of them with one call.
 
 use super::{PeerAddress, Shared, Socket};
 use crate::base::io::Io;
@@ -19,17 +22,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 use std::task::{Context, Poll, ready};
 
-/// Most datagrams that one send with segments makes (`UDP_MAX_SEGMENTS` was 64 before 6.9).
+/// Maximum segments per send (`UDP_MAX_SEGMENTS` was 64 before Linux 6.9).
 pub(super) const MOST_SEGMENTS: usize = 64;
-/// Largest payloads: 65,535 bytes of packet, less the headers.
-const MOST_V4: usize = 65_507;
-const MOST_V6: usize = 65_527;
-/// Why a send without a datagram panics.
+/// Maximum payload bytes: 65,535 bytes of packet, less the headers.
+const MAX_V4_PAYLOAD_BYTES: usize = 65_507;
+const MAX_V6_PAYLOAD_BYTES: usize = 65_527;
+/// Panic message of a send without a datagram.
 const UNSENT: &str = "polled after it was ready";
-/// The fewest borrowed bytes that are worth a system call of their own.
-const LEAST: usize = 4 * 1024;
-/// The most borrowed bytes that go at once in a turn, for all sockets.
-const MOST: usize = 1024 * 1024;
+/// Minimum borrowed bytes worth a system call of their own.
+const MIN_DIRECT_BYTES: usize = 4 * 1024;
+/// Maximum borrowed bytes sent directly per turn by all sockets.
+const MAX_DIRECT_BYTES_PER_TURN: usize = 1024 * 1024;
 
 /// The destination of a datagram, and the options of its send.
 #[derive(Clone, Debug, Default)]
@@ -39,9 +42,9 @@ pub(crate) struct SendMeta {
     /// The payload is split into datagrams of this size.
     pub(crate) segment_size: Option<u16>,
     pub(crate) tos: Option<u8>,
-    /// The local address to leave from.
+    /// The local address to send from.
     pub(crate) source: Option<IpAddr>,
-    /// The destination is an IPv4 address, perhaps on an IPv6 socket.
+    /// The destination is an IPv4 address, possibly on an IPv6 socket.
     pub(crate) v4: bool,
 }
 
@@ -50,40 +53,42 @@ pub(super) const CONTROL: usize = space(2) + space(4) + space(20);
 
 /// The known state of an outgoing datagram.
 ///
-/// *Queued* → *submitted* → what its event said, or still submitted, which means sent once its batch is settled. Settling
-/// frees the sent and failed ones, and queues the others again.
+/// *Queued* → *submitted* → the state from its event, or still submitted, which means sent once its
+/// batch is assumed complete. Then sent and failed datagrams are freed, and the others are queued
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutgoingState {
     Queued,
     /// In flight.
     Submitted,
-    /// An event said that it left.
+    /// An event reported that it was sent.
     Sent,
     /// The datagram found no space.
     NoSpace,
-    /// The datagram is to be sent again at once.
+    /// The datagram will be sent again at once.
     Retry,
-    /// The payload is to be split into datagrams here, which are sent at once.
+    /// The payload will be split here into datagrams, which are sent at once.
     Split,
-    /// The send failed, and the failure was noted.
+    /// The send failed, and the failure was recorded.
     Failed,
 }
 
-/// An outgoing datagram, with everything that the kernel reads of it. It must not move while it is submitted: what is submitted
-/// points into it.
+/// An outgoing datagram, with everything that the kernel reads of it. It must not move while it is
+/// submitted, because the operation points into it.
 pub(crate) struct OutgoingDatagram {
     pub(super) slot: u32,
-    /// Bytes that it counts for against the send bound.
+    /// Bytes that count against the send bound.
     pub(super) weight: usize,
     pub(super) state: OutgoingState,
-    /// The datagram found no space before.
+    /// The datagram found no space earlier.
     pub(super) waited: bool,
     /// The datagram was sent again after an error that an earlier datagram may have caused.
     pub(super) retried: bool,
     pub(super) chunk: Chunk,
     pub(super) meta: SendMeta,
-    /// Once it is submitted, unless that takes bytes and address as they are. Inline: a datagram with control messages needs no memory
-    /// of its own, and one without leaves this untouched.
+    /// The `sendmsg` arguments, once it is submitted, unless the operation takes bytes and address
+    /// directly. Stored inline: a datagram with control messages needs no allocation, and one
+    /// without leaves this untouched.
     message: Option<Message>,
 }
 
@@ -109,12 +114,14 @@ impl OutgoingDatagram {
         }
     }
 
-    /// The operation that sends it without an event if it was sent. The memory that it names lies in `self`. If the driver has `addressed`
-    /// sends, those that are only bytes and an address need no header.
+    /// Returns the operation that sends the datagram and posts an event only on failure. The memory
+    /// that it refers to lies in `self`. If the driver has `addressed` sends, a datagram of only
+    /// bytes and an address needs no header.
     #[inline]
     pub(super) fn send_now(&mut self, fd: Fd, addressed: bool) -> MemoryOp {
         let is_plain = addressed && self.meta.is_plain() && self.chunk.control().is_empty();
-        // A datagram longer than such an operation can say is left to the kernel to refuse: a part is not the datagram.
+        // A datagram too long for this operation's length field is left to the kernel to refuse:
+        // part of it would be a different datagram.
         let Some(len) = u32::try_from(self.chunk.len()).ok().filter(|_| is_plain) else {
             return MemoryOp::SendMessageNow { fd, header: self.write_header() };
         };
@@ -143,20 +150,21 @@ impl OutgoingDatagram {
     }
 }
 
-/// The pointer to an address: null if there is none, since a send takes every other one for an address.
+/// Returns the pointer to an address, or null if it is empty, because a send treats every other
+/// pointer as an address.
 #[inline]
 fn start(to: &[u8]) -> *const u8 {
     if to.is_empty() { ptr::null() } else { to.as_ptr() }
 }
 
 impl SendMeta {
-    /// Whether the datagram has no control messages.
+    /// Returns true if the datagram has no control messages.
     #[inline]
     fn is_plain(&self) -> bool {
         self.segment_size.is_none() && self.tos.is_none() && self.source.is_none()
     }
 
-    /// Writes the control messages of the datagram; how many bytes they take.
+    /// Writes the control messages of the datagram. Returns their length in bytes.
     pub(super) fn write_control(&self, control: &mut [u8; CONTROL]) -> usize {
         if self.is_plain() {
             return 0;
@@ -174,7 +182,7 @@ impl SendMeta {
         writer.len()
     }
 
-    /// The address of a datagram that goes to the peer of a connected socket.
+    /// The metadata of a datagram to the peer of a connected socket.
     pub(crate) fn connected(v4: bool) -> Self {
         Self { v4, ..Self::default() }
     }
@@ -197,7 +205,7 @@ impl Socket {
     /// Queues a datagram as soon as there is space for it.
     ///
     /// # Errors
-    /// As [`try_send`](Self::try_send), but `WouldBlock`.
+    /// See [`try_send`](Self::try_send), without `WouldBlock`.
     #[inline]
     pub(crate) fn poll_send(
         &mut self,
@@ -224,7 +232,7 @@ impl Socket {
         self.wait_until(has_space, &mut io.after, wait, cx)
     }
 
-    /// Ready if what is waited for is there.
+    /// Ready if `is_there`; otherwise registers the task.
     #[inline]
     fn wait_until(
         &mut self,
@@ -249,11 +257,12 @@ impl Socket {
         }
     }
 
-    /// Queues a datagram, unless too much is queued. It is moved once, out of where it lies to where the kernel reads it.
+    /// Queues a datagram unless too much is queued. The datagram is moved once, to where the kernel
+    /// reads it.
     ///
     /// # Errors
-    /// `WouldBlock` if too much is queued; why an earlier datagram to the same destination was not sent; `InvalidInput` if
-    /// this one is too large, or its segments have no bytes.
+    /// `WouldBlock` if too much is queued; the reason why an earlier datagram to the same
+    /// destination was not sent; `InvalidInput` if this one is too large or its segments are empty.
     #[inline]
     pub(crate) fn try_send(
         &mut self,
@@ -300,7 +309,7 @@ impl Socket {
         meta.segment_size.map_or(Ok(()), |size| check_segment(size, most))
     }
 
-    /// Queues datagrams of `size` bytes in pieces that the kernel takes at once.
+    /// Queues datagrams of `size` bytes, in pieces that the kernel takes at once.
     fn queue_segments(
         &mut self,
         shared: &mut Shared,
@@ -350,7 +359,8 @@ impl Socket {
     /// Ready once the kernel has taken everything.
     ///
     /// # Errors
-    /// Why the last datagram that failed was not sent, and how many more were not, once.
+    /// The reason why the last failed datagram was not sent, with the number of other failures,
+    /// once.
     pub(crate) fn poll_drain(
         &mut self,
         io: &mut Io,
@@ -361,14 +371,15 @@ impl Socket {
         Poll::Ready(self.tx.failures.take_all().map_or(Ok(()), Err))
     }
 
-    /// A future that waited for space or a drain is gone. The others were notified with it.
+    /// Handles a dropped future that waited for space or a drain. The other waiters were notified
+    /// with it.
     pub(crate) fn leave_send(&mut self, io: &mut Io, id: &mut Option<WaiterId>) {
         io.after.drops.extend(self.tx.waiters.remove(id));
     }
 }
 
 pub(super) fn most_of(meta: &SendMeta) -> usize {
-    if meta.v4 { MOST_V4 } else { MOST_V6 }
+    if meta.v4 { MAX_V4_PAYLOAD_BYTES } else { MAX_V6_PAYLOAD_BYTES }
 }
 
 fn check_segment(size: u16, most: usize) -> io::Result<()> {
@@ -391,10 +402,11 @@ fn check_size(len: usize, most: usize) -> io::Result<()> {
 }
 
 impl Socket {
-    /// Sends borrowed bytes directly if that is worth it, or copies them into a buffer of the runtime's own, to leave with the turn.
+    /// Sends borrowed bytes directly if that is worthwhile, or copies them into a buffer of the
+    /// runtime's own, which is sent with the turn.
     ///
     /// # Errors
-    /// As [`try_send`](Self::try_send).
+    /// See [`try_send`](Self::try_send).
     pub(crate) fn try_send_borrowed(
         &mut self,
         shared: &mut Shared,
@@ -402,7 +414,7 @@ impl Socket {
         bytes: &[u8],
         meta: SendMeta,
     ) -> io::Result<()> {
-        if bytes.len() >= LEAST && self.may_send_directly(shared, bytes.len(), &meta) {
+        if bytes.len() >= MIN_DIRECT_BYTES && self.may_send_directly(shared, bytes.len(), &meta) {
             self.check(shared, io, bytes.len(), &meta)?;
             if self.send_directly(shared, io, bytes, &meta) {
                 return Ok(());
@@ -413,8 +425,9 @@ impl Socket {
         self.try_send(shared, io, &mut Some((Chunk::copied(buffer), meta)))
     }
 
-    /// Whether the kernel would take the datagram as it is, next. A socket with a peer may have an error of an earlier datagram,
-    /// which is for the tasks that receive: there it is queued.
+    /// Returns true if the kernel would take the datagram next, as it is. A socket with a peer may
+    /// have a pending error of an earlier datagram, which is meant for receiving tasks; there the
+    /// datagram is queued.
     fn may_send_directly(&self, shared: &Shared, len: usize, meta: &SendMeta) -> bool {
         let unsplit = meta
             .segment_size
@@ -425,10 +438,10 @@ impl Socket {
             && !self.tx.connected
             && self.format.domain != Domain::Unix
             && (meta.segment_size.is_none() || !self.tx.splits_here)
-            && shared.turn.sent_directly < MOST
+            && shared.turn.sent_directly < MAX_DIRECT_BYTES_PER_TURN
     }
 
-    /// Whether the kernel has taken it.
+    /// Returns true if the kernel has taken the datagram.
     fn send_directly(
         &mut self,
         shared: &mut Shared,
@@ -437,7 +450,7 @@ impl Socket {
         meta: &SendMeta,
     ) -> bool {
         let mut control = [0; CONTROL];
-        // A single segment is a plain datagram, which may be larger than the interface allows.
+        // A single segment is a plain datagram, which may exceed the interface's limit.
         let several = meta.segment_size.filter(|size| bytes.len() > usize::from(*size));
         let meta = &SendMeta { segment_size: several, ..meta.clone() };
         let control_len = meta.write_control(&mut control);

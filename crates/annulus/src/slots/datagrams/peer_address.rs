@@ -1,35 +1,35 @@
-//! A peer's address, without an allocation if it is short: every datagram has one.
+//! The address of a peer. Every datagram has one, so short addresses need no allocation.
 
 use annulus_kernel::Address;
 use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-const SHORT: usize = Address::INET_SPACE;
+const MAX_INLINE_BYTES: usize = Address::INET_SPACE;
 
-/// An address in the kernel's layout. Empty, it stands for the peer of a connected socket.
+/// An address in the kernel's layout. An empty one means the peer of a connected socket.
 #[derive(Clone, PartialEq)]
 pub(crate) struct PeerAddress(Repr);
 
 #[derive(Clone, PartialEq)]
 enum Repr {
     /// Internet addresses, and short paths.
-    Short([u8; SHORT], u8),
+    Short([u8; MAX_INLINE_BYTES], u8),
     Long(Rc<[u8]>),
 }
 
 impl PeerAddress {
     #[inline]
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
-        if bytes.len() > SHORT {
+        if bytes.len() > MAX_INLINE_BYTES {
             return Self(Repr::Long(bytes.into()));
         }
-        let mut short = [0; SHORT];
+        let mut short = [0; MAX_INLINE_BYTES];
         short[..bytes.len()].copy_from_slice(bytes);
         Self(Repr::Short(short, bytes.len() as u8))
     }
 
-    /// The kernel's bytes. They do not move unless the address does.
+    /// Returns the kernel's bytes. They do not move unless the address does.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -50,7 +50,7 @@ impl PeerAddress {
 
 impl Default for PeerAddress {
     fn default() -> Self {
-        Self(Repr::Short([0; SHORT], 0))
+        Self(Repr::Short([0; MAX_INLINE_BYTES], 0))
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn long_and_short_addresses_keep_their_bytes() {
-        for len in [0, 2, SHORT, SHORT + 1, 110] {
+        for len in [0, 2, MAX_INLINE_BYTES, MAX_INLINE_BYTES + 1, 110] {
             let bytes: Vec<u8> = (0..len as u8).collect();
             let address = PeerAddress::from_bytes(&bytes);
             assert_eq!((address.as_bytes(), address.is_empty()), (&*bytes, len == 0));

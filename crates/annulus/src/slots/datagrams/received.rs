@@ -1,4 +1,4 @@
-//! A received message, parsed as far as it is asked for: its sender, its control messages, its bytes.
+//! A received message, parsed only as far as needed: its sender, control messages and bytes.
 #![allow(unsafe_code)]
 
 use super::Format;
@@ -10,7 +10,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The message of one `recvmsg`: a datagram, or several of one flow that the kernel coalesced into segments.
 ///
-/// It is a few words around its buffer, since every datagram is moved through all the calls up to the task.
+/// It is only a few words around its buffer, because it is moved through every call up to the task.
 #[derive(Debug)]
 pub(crate) struct ReceivedMessage {
     /// The buffer, up to the payload's end: head, sender, control messages, payload.
@@ -18,16 +18,16 @@ pub(crate) struct ReceivedMessage {
     format: &'static Format,
     /// The start of the payload.
     start: u32,
-    /// Bytes as sent: as many as there are, or more if it was cut.
+    /// Length as sent, which is more than the bytes received if the datagram was cut.
     whole_len: u32,
-    /// There are several datagrams of this many bytes each; the last one may be shorter.
+    /// The size of each of several datagrams; the last one may be shorter.
     segment_size: Option<u16>,
     descriptors: Vec<OwnedFd>,
 }
 
 impl ReceivedMessage {
-    /// Parses the whole of a buffer, filled as `format` says. The message owns the descriptors in it from now on, so a buffer
-    /// is parsed once.
+    /// Parses a whole buffer with the layout of `format`. The message owns the descriptors in it
+    /// from now on, so a buffer is parsed only once.
     #[inline]
     pub(crate) fn parse(buffer: Lease, format: &'static Format) -> Self {
         let start = format.layout.payload_at() as u32;
@@ -41,14 +41,15 @@ impl ReceivedMessage {
         message
     }
 
-    /// Reads what the message is made of, or owns.
+    /// Reads the segment size and takes ownership of the descriptors.
     fn read_controls(&mut self) {
         let (mut size, mut owned) = (None, Vec::new());
         for control in self.controls() {
             match control {
                 Control::SegmentSize(bytes) => size = Some(bytes),
                 Control::Descriptors(bytes) => {
-                    // SAFETY: the kernel opened them for this message alone, whose buffer is parsed once.
+                    // SAFETY: the kernel opened the descriptors for this message alone, and its
+                    // buffer is parsed only once.
                     let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
                     owned.extend(descriptors(bytes).map(own));
                 }
@@ -58,7 +59,7 @@ impl ReceivedMessage {
         (self.segment_size, self.descriptors) = (size, owned);
     }
 
-    /// The control messages. Descriptors among them are mere numbers.
+    /// Returns the control messages. Descriptors in them are plain numbers.
     pub(crate) fn controls(&self) -> Controls<'_> {
         let layout = self.format.layout;
         let len = (self.head().control_len as usize).min(layout.control);
@@ -71,7 +72,7 @@ impl ReceivedMessage {
         Message::read(self.buffer.part(0..Layout::HEAD)).unwrap_or_default()
     }
 
-    /// The sender's address, in the kernel's bytes.
+    /// Returns the sender's address, in the kernel's bytes.
     #[inline]
     fn name(&self) -> &[u8] {
         name(self.head(), self.buffer.part(0..self.format.layout.payload_at()), self.format.layout)
@@ -83,10 +84,10 @@ impl ReceivedMessage {
         Address::from_bytes(self.name())
     }
 
-    /// The sender's address on an internet socket.
+    /// Returns the sender's address on an internet socket.
     ///
     /// # Errors
-    /// `InvalidData` if it is no internet address.
+    /// `InvalidData` if it is not an internet address.
     #[inline]
     pub(crate) fn inet_source(&self) -> io::Result<SocketAddr> {
         Address::read_inet(self.name())
@@ -105,7 +106,7 @@ impl ReceivedMessage {
         self.segment_size.map(usize::from)
     }
 
-    /// Whether some of the bytes are missing.
+    /// Returns true if some of the bytes are missing.
     #[inline]
     pub(crate) fn is_cut(&self) -> bool {
         self.whole_len() > self.len()
@@ -134,30 +135,31 @@ impl ReceivedMessage {
         Ok((self.into_bytes(), source))
     }
 
-    /// Whether descriptors were sent with it that could not be opened here.
+    /// Returns true if descriptors were sent with it that could not be opened here.
     pub(crate) fn lost_descriptors(&self) -> bool {
         self.format.has_descriptors() && self.head().flags & msg::CTRUNC != 0
     }
 
-    /// The bytes of the payload alone. Descriptors that were not taken are closed.
+    /// Returns the bytes of the payload. Descriptors that were not taken are closed.
     #[inline]
     pub(crate) fn into_bytes(mut self) -> Lease {
         self.buffer.advance(self.start as usize);
         self.buffer
     }
 
-    /// The descriptors that came with the datagram.
+    /// Takes the descriptors that arrived with the datagram.
     pub(crate) fn take_descriptors(&mut self) -> Vec<OwnedFd> {
         std::mem::take(&mut self.descriptors)
     }
 
-    /// Takes the first datagram off, if there are several. `None` if only one is left.
+    /// Splits off the first datagram if there are several. Returns `None` if only one is left.
     #[inline]
     pub(crate) fn split_first(&mut self) -> Option<Self> {
         let size =
             self.segment_size.filter(|size| (1..self.len()).contains(&usize::from(*size)))?;
         let end = self.start + u32::from(size);
-        // Both show the head before the payload, and their own part of the payload: no byte of it is handed out twice.
+        // Both parts include the head and their own part of the payload: no byte of the payload is
+        // handed out twice.
         let mut buffer = self.buffer.share();
         buffer.truncate(end as usize);
         let first = Self {
@@ -174,8 +176,8 @@ impl ReceivedMessage {
     }
 }
 
-/// The sender of the datagram in a whole buffer, if the datagram is plain: whole and alone, with nothing but its bytes, and from an
-/// internet address.
+/// Returns the sender of a plain datagram, which is whole, not coalesced, without control messages,
+/// and from an internet address.
 #[inline]
 pub(super) fn plain_source(buffer: &Lease, layout: Layout) -> Option<SocketAddr> {
     let front = buffer.part(0..layout.payload_at());
@@ -185,7 +187,7 @@ pub(super) fn plain_source(buffer: &Lease, layout: Layout) -> Option<SocketAddr>
     if is_plain { Address::read_inet(name(head, front, layout)).ok() } else { None }
 }
 
-/// The sender's address, in the bytes before the payload.
+/// Returns the sender's address from the bytes before the payload.
 #[inline]
 fn name(head: Message, front: &[u8], layout: Layout) -> &[u8] {
     &front[Layout::HEAD..][..(head.name_len as usize).min(layout.name)]

@@ -1,9 +1,10 @@
-//! Receiving datagrams: a slot has at most one receive in flight, which may bring many datagrams. They queue until they are
-//! taken.
+//! Receiving datagrams: a slot has at most one receive in flight, which may return many datagrams.
+//! They are queued until a task takes them.
 //!
-//! Undelivered datagrams are bounded by their number: at the bound the receive is cancelled, and armed again once half of
-//! them were taken. Meanwhile the kernel queues; when its own queue is full, it drops datagrams and counts them. An empty
-//! datagram ends a multishot receive, and so does an error, which is returned once: neither ends the socket.
+//! The number of undelivered datagrams is bounded: at the bound the receive is cancelled, and armed
+//! again once half of them have been taken. In the meantime the kernel queues datagrams; when its
+//! own queue is full, it drops and counts them. An empty datagram ends a multishot receive, and so
+//! does an error, which is returned once; neither ends the socket.
 #![allow(unsafe_code)]
 
 use super::received::plain_source;
@@ -25,17 +26,17 @@ use std::mem;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-/// Undelivered datagrams at which the receive ends. One run of a multishot receive brings up to 33, so once there can be as
-/// many more.
-const MOST_QUEUED: usize = 64;
+/// Number of undelivered datagrams at which the receive is cancelled. One run of a multishot
+/// receive returns up to 33, so the bound can be exceeded by that many.
+const MAX_QUEUED_DATAGRAMS: usize = 64;
 
-/// A received datagram, not parsed: its buffer, and how much of that is filled.
+/// A received datagram that is not parsed yet: its buffer and the filled length.
 enum RawDatagram {
     Lent {
         id: u16,
         len: u32,
     },
-    /// A datagram in memory of its own, or found not to be plain.
+    /// A datagram in heap memory, or one that turned out not to be plain.
     Leased(Box<Lease>),
 }
 
@@ -44,16 +45,16 @@ enum RawDatagram {
 pub(super) struct RecvState {
     arming: Arming,
     queue: VecDeque<RawDatagram>,
-    /// The rest of a message with several datagrams, of which some were taken.
+    /// The rest of a message with several datagrams, some of which have been taken.
     rest: Option<Box<ReceivedMessage>>,
     /// An error that the next receive returns, once.
     error: Option<Errno>,
-    /// The memory in flight, if the receive is a single one.
+    /// The memory of a single receive in flight.
     msg_buf: Option<Box<RecvMsgBuf>>,
     max_datagram: Option<usize>,
-    /// Datagrams that the kernel dropped, as it counted them last, modulo 2^32.
+    /// The kernel's last count of dropped datagrams, modulo 2^32.
     kernel_drops: u32,
-    /// The count of all dropped datagrams.
+    /// The total number of dropped datagrams.
     drops: u64,
     pub(super) waiters: Waiters,
 }
@@ -63,12 +64,13 @@ impl RecvState {
         Self { max_datagram, ..Self::default() }
     }
 
-    /// Nothing in flight.
+    /// Returns true if nothing is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.arming.is_idle()
     }
 
-    /// Takes an error that a send got in place of the receive; false if no task waits to receive.
+    /// Keeps an error that a send got in place of a receive. Returns false if no task waits to
+    /// receive.
     pub(super) fn report_error(&mut self, errno: Errno) -> bool {
         let has_waiters = !self.waiters.is_empty();
         if has_waiters {
@@ -77,21 +79,23 @@ impl RecvState {
         has_waiters
     }
 
-    /// The number of results that the next receives would take, at least.
+    /// Returns a lower bound on the number of results that receives could take now.
     #[inline]
     fn available(&self) -> usize {
         self.queue.len() + usize::from(self.rest.is_some()) + usize::from(self.error.is_some())
     }
 
-    /// Whether to receive more before a task asks for it.
+    /// Returns true if more should be received before a task asks.
     #[inline]
     fn wants_more(&self) -> bool {
-        self.arming == Arming::Idle && self.error.is_none() && self.queue.len() <= MOST_QUEUED / 2
+        self.arming == Arming::Idle
+            && self.error.is_none()
+            && self.queue.len() <= MAX_QUEUED_DATAGRAMS / 2
     }
 }
 
 impl Socket {
-    /// The next message; with `split`, one datagram of those that the kernel coalesced.
+    /// Returns the next message or, with `split`, one of the datagrams that the kernel coalesced.
     ///
     /// # Errors
     /// The error that the kernel reports about an earlier datagram, once.
@@ -130,10 +134,10 @@ impl Socket {
         Poll::Pending
     }
 
-    /// The next datagram, without waiting.
+    /// Returns the next datagram, without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing has been received yet; else as [`poll_recv`](Self::poll_recv).
+    /// `WouldBlock` if nothing has been received yet; otherwise see [`poll_recv`](Self::poll_recv).
     pub(crate) fn try_recv(
         &mut self,
         shared: &mut Shared,
@@ -147,10 +151,10 @@ impl Socket {
         outcome
     }
 
-    /// The next datagram and its sender, on an internet socket.
+    /// Returns the next datagram and its sender, on an internet socket.
     ///
     /// # Errors
-    /// As [`poll_recv`](Self::poll_recv); `InvalidData` for a datagram that was cut.
+    /// See [`poll_recv`](Self::poll_recv). `InvalidData` for a datagram that was cut.
     #[inline]
     pub(crate) fn poll_recv_from(
         &mut self,
@@ -166,8 +170,9 @@ impl Socket {
         self.poll_recv(shared, io, true, wait, cx)?.map(ReceivedMessage::into_inet)
     }
 
-    /// The next datagram and its sender, if it is [plain](plain_source) and lies in a lent buffer, as nearly all do: taken without the
-    /// steps that the others need. `None` says nothing about what there is.
+    /// Returns the next datagram and its sender if it is [plain](plain_source) and lies in a lent
+    /// buffer, as nearly all do, without the steps that others need. `None` does not mean that the
+    /// queue is empty.
     #[inline]
     fn take_plain(&mut self, shared: &mut Shared) -> Option<(Lease, SocketAddr)> {
         let Some(&RawDatagram::Lent { id, len }) = self.rx.queue.front() else { return None };
@@ -185,7 +190,7 @@ impl Socket {
         Some((lease, source))
     }
 
-    /// Takes the oldest datagram, and has the receive armed again if few are left.
+    /// Takes the oldest datagram, and lists the slot for another receive if few are left.
     #[inline]
     fn pop(&mut self, shared: &mut Shared) -> Option<RawDatagram> {
         let raw = self.rx.queue.pop_front()?;
@@ -195,7 +200,8 @@ impl Socket {
         Some(raw)
     }
 
-    /// A receive has its datagram: it waits no longer, and the next receiver is notified.
+    /// Records that a receiver has its datagram: it no longer waits, and the next receiver is
+    /// notified.
     #[inline]
     fn note_taken(&mut self, io: &mut Io, wait: Wait<'_>) {
         if wait.has_waited() {
@@ -209,7 +215,7 @@ impl Socket {
         self.rx.waiters.leave(wait, &mut io.after.drops);
     }
 
-    /// A future that waited for a datagram is gone.
+    /// Handles a dropped future that waited for a datagram.
     pub(crate) fn leave_recv(&mut self, io: &mut Io, id: &mut Option<WaiterId>) {
         io.after.drops.extend(self.rx.waiters.remove(id));
         self.notify_receivers(io);
@@ -268,8 +274,8 @@ impl Socket {
         }
     }
 
-    /// Asks the kernel how many datagrams it has dropped because its queue was full, of all time. On Unix sockets there are
-    /// none: senders wait.
+    /// Asks the kernel for the total number of datagrams dropped because its queue was full. Unix
+    /// sockets drop none: senders wait.
     ///
     /// # Errors
     /// The error of the kernel.
@@ -285,7 +291,7 @@ impl Socket {
         Ok(rx.drops)
     }
 
-    /// Puts an idle slot on the list of those to arm.
+    /// Lists an idle slot for a receive.
     #[inline]
     fn list_recv(&mut self, shared: &mut Shared) {
         if self.rx.arming == Arming::Idle && !self.dropped {
@@ -311,8 +317,8 @@ impl Socket {
             let header = RecvMsgBuf::put(&mut rx.msg_buf, format, wanted, &io.memory.meter);
             MemoryOp::RecvMessage { fd, header }
         };
-        // SAFETY: the format's header is static, and the pool's memory outlives the driver; a `RecvMsgBuf` stays in the slot
-        // until the terminal event.
+        // SAFETY: the format's header is static, the pool's memory outlives the driver, and a
+        // `RecvMsgBuf` stays in the slot until the terminal event.
         unsafe { io.start_memory(self.id.token(Kind::RecvDatagram), op) };
     }
 
@@ -341,19 +347,20 @@ impl Socket {
         self.notify_receivers(io);
         if self.rx.wants_more() {
             self.list_recv(shared);
-        } else if self.rx.arming == Arming::Multishot && self.rx.queue.len() >= MOST_QUEUED {
+        } else if self.rx.arming == Arming::Multishot && self.rx.queue.len() >= MAX_QUEUED_DATAGRAMS
+        {
             self.stop_recv(io);
         }
     }
 
-    /// Ends a receive in flight, if there is one; its terminal event is still to come.
+    /// Cancels the receive in flight, if any. Its terminal event is still to come.
     pub(super) fn stop_recv(&mut self, io: &mut Io) {
         if let Some(kind) = self.rx.arming.stop(Kind::RecvDatagram, Kind::RecvDatagram) {
             io.cancel(self.id.token(kind));
         }
     }
 
-    /// Gives back received datagrams that will not be taken. Descriptors that came with them are closed.
+    /// Drops received datagrams that nobody will take, and closes their descriptors.
     pub(super) fn discard_received(&mut self, shared: &Shared, io: &mut Io) {
         self.rx.rest = None;
         for raw in mem::take(&mut self.rx.queue) {
@@ -362,7 +369,8 @@ impl Socket {
     }
 }
 
-/// A datagram's memory. One that is `kept` is copied out if the pool is short; one that is dropped at once is not.
+/// Returns the memory of a datagram. One that is `kept` is copied out if the pool is short; one
+/// that is dropped at once is not.
 #[inline]
 fn lease(shared: &Shared, io: &mut Io, raw: RawDatagram, kept: bool) -> Lease {
     match raw {
@@ -384,7 +392,7 @@ impl Datagrams {
         }
     }
 
-    /// The pause of a receive for which the system had no memory is over.
+    /// The pause of a receive that ran out of system memory is over.
     pub(crate) fn on_recv_retry(&mut self, id: SlotId) {
         if let Some(socket) = self.slots.find(id)
             && socket.rx.arming.resume()
@@ -393,7 +401,7 @@ impl Datagrams {
         }
     }
 
-    /// Notifies the next waiters of datagrams that the first ones have not taken.
+    /// Notifies the next waiters about datagrams that the first ones have not taken.
     pub(crate) fn recheck_receivers(&mut self, io: &mut Io, id: SlotId) {
         if let Some(socket) = self.slots.find(id) {
             let available = socket.rx.available();
@@ -411,7 +419,7 @@ impl Datagrams {
     }
 
     fn arm_listed(&mut self, io: &mut Io) {
-        // There is one as soon as there is a slot.
+        // There is a pool as soon as there is a slot.
         let Some(pool) = &self.shared.pool else { return };
         let buffers = pool.with_kernel() as usize;
         let is_listed = |socket: &&mut Socket| socket.rx.arming == Arming::Listed;

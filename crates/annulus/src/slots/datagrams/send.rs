@@ -1,16 +1,21 @@
 //! Sending datagrams.
 //!
-//! The datagrams that a turn has queued are submitted with its one enter, each as a send that does not wait and posts an event only if it fails.
-//! Once the driver is settled, datagrams without an event have left. Datagrams that found no space stay queued, and the slot waits for
-//! space. None is left with the kernel to wait: when Linux tries a Unix datagram again, it sends it empty.
+//! The datagrams queued in a turn are submitted with its one `io_uring_enter`, each as a send that
+//! does not wait and posts an event only if it fails. Once the driver has consumed all entries and
+//! taken all completions, datagrams without an event have been sent. Datagrams that found no space
+//! stay queued, and the slot waits for space. None is left waiting in the kernel: when Linux
+//! retries a Unix datagram, it sends it empty.
 //!
-//! An error belongs to its datagram, and the next send to the same destination returns it, or a drain. An error that the
-//! kernel kept from an earlier datagram (an ICMP answer) goes to the tasks that wait to receive, and the datagram is sent again.
+//! An error belongs to its datagram and is returned by the next send to the same destination, or by
+//! a drain. An error that the kernel kept from an earlier datagram (an ICMP reply) goes to the
+//! tasks that wait to receive, and the datagram is sent again.
 //!
-//! A datagram that found no space at its destination goes back to the front of the queue if order matters, and everything behind it waits.
-//! If it does not, the datagram is *deferred*: it is tried again once there may be space, and others leave meanwhile. For a Unix socket, an
-//! event announces space only at the connected peer. So the datagrams deferred longest that go elsewhere are discarded when the bound would
-//! keep further ones out: receivers that do not read, however many, block no other.
+//! A datagram that found no space at its destination returns to the front of the queue if order
+//! matters, and everything after it waits. Otherwise it is *deferred*: it is retried once there may
+//! be space, while other datagrams are sent. For a Unix socket, an event reports space only at the
+//! connected peer. So when the bound would reject further datagrams, the longest-deferred datagrams
+//! to other destinations are discarded: receivers that do not read, however many, do not block the
+//! others.
 #![allow(unsafe_code)]
 
 use super::errors::{Failure, Failures};
@@ -27,77 +32,82 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
-/// The time until a retry if no event announces space: at first and at most.
-const FIRST_RETRY: Duration = Duration::from_millis(2);
-const LAST_RETRY: Duration = Duration::from_millis(64);
+/// Delay before a retry when no event reports space. It doubles from the first to the last value.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(2);
+const MAX_RETRY_DELAY: Duration = Duration::from_millis(64);
 
 /// The sending half of a slot.
 ///
-/// The lists hold indices of outgoing datagrams, each in one list: they are *queued* → the turn submits a batch of
-/// them, which is *in flight* → once the batch is settled, each is freed, queued again, or *deferred*. The next batch starts
-/// when the last one is settled and no wait for space is on, neither `awaits_writable` nor `awaits_retry`; if order does not
-/// matter, such a wait does not keep it from starting.
+/// The lists hold indices of outgoing datagrams, each in one list. They are *queued* → the turn
+/// submits a batch, which is *in flight* → once its outcome is known, each is freed, queued again,
+/// or *deferred*. The next batch starts when the outcome of the last one is known and no wait for
+/// space is active (`awaits_writable` or `awaits_retry`). If order does not matter, a wait does not
+/// hold up the next batch.
 #[derive(Default)]
 pub(super) struct SendState {
     /// Datagrams not started.
     pub(super) queue: VecDeque<u32>,
-    /// Datagrams submitted, not settled.
+    /// Submitted datagrams whose outcome is not known.
     pub(super) in_flight: VecDeque<u32>,
-    /// Datagrams that found no space, and wait to be queued again. Only if order does not matter.
+    /// Datagrams that found no space and wait to be queued again. Used only if order does not
+    /// matter.
     pub(super) deferred: VecDeque<u32>,
     /// The weight of all datagrams in these lists.
     pub(super) weight: usize,
-    /// Most datagrams of the next batch: as many as found space in the last batch that did not go out whole, and twice as
-    /// many after each batch that did. A datagram that is refused has cost its submission.
+    /// Maximum datagrams in the next batch: the number that found space in the last partly refused
+    /// batch, doubled after each batch that was sent completely. A refused datagram wastes its
+    /// submission.
     pub(super) window: usize,
     /// Sends may overtake one another.
     pub(super) unordered: bool,
     /// The socket has a peer.
     pub(super) connected: bool,
-    /// The device refused to split datagrams: from now on it is done here.
+    /// The device refused to split datagrams, so they are split here.
     pub(super) splits_here: bool,
-    /// A datagram of the last batch was refused for lack of space that no event announces: at a destination other than the
-    /// peer, or in the kernel.
+    /// A datagram of the last batch was refused for lack of space that no event reports: at a
+    /// destination other than the peer, or in the kernel.
     pub(super) no_space_event: bool,
-    /// The slot waits for the socket to be writable: an operation is in flight.
+    /// Waiting for the socket to be writable: an operation is in flight.
     pub(super) awaits_writable: bool,
-    /// The slot waits for a timer.
+    /// Waiting for a timer.
     pub(super) awaits_retry: bool,
-    /// How long the next such wait is: twice as long after each that moved nothing.
+    /// Delay of the next timer. It doubles after each wait without progress.
     retry: Duration,
     /// On the list of slots with something to send.
     pub(super) listed: bool,
     pub(super) failures: Failures,
     pub(super) waiters: Waiters,
-    /// The timer to give up, once the socket was dropped.
+    /// Timer that gives up on the unsent datagrams of a dropped socket.
     pub(super) linger: Option<TimerKey>,
 }
 
 impl SendState {
     pub(super) fn new(unordered: bool) -> Self {
-        Self { window: usize::MAX, unordered, retry: FIRST_RETRY, ..Self::default() }
+        Self { window: usize::MAX, unordered, retry: MIN_RETRY_DELAY, ..Self::default() }
     }
 
-    /// Nothing is queued that has not left.
+    /// Returns true if no datagram is unsent.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.in_flight.is_empty() && self.deferred.is_empty()
     }
 
-    /// No operation in flight names the socket.
+    /// Returns true if no operation in flight refers to the socket.
     pub(super) fn is_quiet(&self) -> bool {
         self.is_idle() && !self.awaits_writable
     }
 
-    /// Whether a batch may start now: the last one is settled, and no wait is on that must not be overtaken.
+    /// Returns true if a batch may start now: the outcome of the last one is known, and no wait is
+    /// active that must not be overtaken.
     #[inline]
     pub(super) fn may_start(&self) -> bool {
         let waits = self.awaits_writable || self.awaits_retry;
         (!waits || self.unordered) && self.in_flight.is_empty() && !self.queue.is_empty()
     }
 
-    /// How many leave together. Ordered Unix datagrams leave one at a time: a second one could find space after the first was
-    /// refused, and overtake it. Without order, a refusal says nothing about the next destination, and all leave.
+    /// Returns the size of a batch. Ordered Unix datagrams are sent one at a time: a second one
+    /// could find space after the first was refused, and overtake it. Without order, a refusal says
+    /// nothing about the next destination, and all are sent.
     pub(super) fn batch(&self, domain: Domain) -> usize {
         match (domain, self.unordered) {
             (Domain::Unix, false) => 1,
@@ -106,37 +116,39 @@ impl SendState {
         }
     }
 
-    /// The next one of a batch to be settled. If order matters it is the last, so that those which return to the front of the
-    /// queue keep their order; else the first, so that the first refused is the first deferred.
+    /// Returns the next datagram of a batch to complete. If order matters it is the last one, so
+    /// that datagrams that return to the front of the queue keep their order. Otherwise it is the
+    /// first, so that the first refused is the first deferred.
     #[inline]
     pub(super) fn next_to_settle(&mut self) -> Option<u32> {
         if self.unordered { self.in_flight.pop_front() } else { self.in_flight.pop_back() }
     }
 
-    /// How long to wait this time.
+    /// Returns the delay of this wait.
     pub(super) fn next_retry(&mut self) -> Duration {
-        let longer = (2 * self.retry).min(LAST_RETRY);
+        let longer = (2 * self.retry).min(MAX_RETRY_DELAY);
         std::mem::replace(&mut self.retry, longer)
     }
 
-    /// A datagram left that had waited for space.
+    /// Resets the delay, because a datagram that had waited for space was sent.
     pub(super) fn has_moved(&mut self) {
-        self.retry = FIRST_RETRY;
+        self.retry = MIN_RETRY_DELAY;
     }
 
-    /// Takes back the weight of a datagram that has left, or is given up. Its slot is to be freed next.
+    /// Subtracts the weight of a datagram that was sent or given up. The caller frees its slot
+    /// next.
     #[inline]
     pub(super) fn release(&mut self, io: &mut Io, datagram: &mut OutgoingDatagram) {
         self.weight -= datagram.weight;
         datagram.chunk.release_queued(&io.memory.meter, &mut io.spares, &mut io.after);
     }
 
-    /// There may be space: deferred datagrams are queued again.
+    /// Queues deferred datagrams again, because there may be space.
     pub(super) fn requeue_deferred(&mut self) {
         self.queue.append(&mut self.deferred);
     }
 
-    /// A datagram found no space.
+    /// Requeues or defers a datagram that found no space.
     pub(super) fn defer(&mut self, id: u32, datagram: &mut OutgoingDatagram) {
         (datagram.state, datagram.waited) = (OutgoingState::Queued, true);
         if self.unordered { self.deferred.push_back(id) } else { self.queue.push_front(id) }
@@ -144,7 +156,7 @@ impl SendState {
 }
 
 impl Socket {
-    /// Puts the slot on the list of those with something to send.
+    /// Adds the slot to the list of those with something to send.
     #[inline]
     pub(super) fn list_send(&mut self, shared: &mut Shared) {
         if self.tx.may_start() && !self.tx.listed {
@@ -170,12 +182,13 @@ impl Socket {
         let (name, datagram) = shared.outgoing.get_with_id(id);
         datagram.state = OutgoingState::Submitted;
         let op = datagram.send_now(self.fd, shared.addresses_sends);
-        // SAFETY: the memory that the operation names lies in the datagram's slot, or is kept alive by it; that does not move, and is freed at the
-        // event, or once the driver is settled.
+        // SAFETY: the memory that the operation refers to lies in the datagram's slot or is kept
+        // alive by it. The slot does not move, and is freed at the event or once the send is
+        // assumed complete.
         unsafe { io.driver.submit_memory(name.token(Kind::SendDatagram), op) };
     }
 
-    /// The outcome of every datagram in flight is known. One without an event has left.
+    /// Completes a batch whose outcome is known. Datagrams without an event have been sent.
     fn settle_batch(&mut self, shared: &mut Shared, io: &mut Io) {
         let (mut refused, mut left, mut moved) = (false, 0, false);
         while let Some(id) = self.tx.next_to_settle() {
@@ -207,7 +220,8 @@ impl Socket {
         self.resume_send(shared, io);
     }
 
-    /// Puts a datagram back to the front of the queue; split, if no layer below would split it.
+    /// Returns a datagram to the front of the queue, split into its segments if no lower layer
+    /// would split it.
     #[cold]
     fn requeue(&mut self, shared: &mut Shared, io: &mut Io, id: u32) {
         let datagram = shared.outgoing.get(id);
@@ -229,7 +243,8 @@ impl Socket {
         self.tx.queue.extend(behind);
     }
 
-    /// A datagram found no space. Waits for an event that announces space or, if there is none for it, for a timer.
+    /// Waits for space after a datagram found none: for an event that reports space or, if there is
+    /// no such event, for a timer.
     fn wait_for_space(&mut self, io: &mut Io) {
         if mem::take(&mut self.tx.no_space_event) {
             self.wait_to_retry(io);
@@ -246,7 +261,8 @@ impl Socket {
         }
     }
 
-    /// Sends have ended, or there may be space: wakes tasks that wait for space or a drain, and lists the slot if datagrams are queued.
+    /// Wakes tasks that wait for space or a drain, and lists the slot if datagrams are queued.
+    /// Called when sends have ended or there may be space.
     fn resume_send(&mut self, shared: &mut Shared, io: &mut Io) {
         let has_space = self.tx.weight <= io.send_bound()
             || self.first_discardable(&mut shared.outgoing).is_some();
@@ -259,18 +275,18 @@ impl Socket {
                 self.start_linger(io);
             }
         } else if self.tx.awaits_writable {
-            // No datagram is left that the wait is for.
+            // No datagram needs this wait any longer.
             io.cancel(self.id.token(Kind::DatagramWritable));
         }
     }
 
-    /// There may be space again.
+    /// Retries when there may be space again.
     fn retry(&mut self, shared: &mut Shared, io: &mut Io) {
         self.tx.requeue_deferred();
         self.resume_send(shared, io);
     }
 
-    /// Gives up everything that was queued and has not left.
+    /// Gives up on all unsent datagrams that are not in flight.
     pub(super) fn stop_send(&mut self, shared: &mut Shared, io: &mut Io) {
         self.tx.requeue_deferred();
         for id in mem::take(&mut self.tx.queue) {
@@ -296,7 +312,7 @@ impl Datagrams {
         }
     }
 
-    /// Not inlined: a turn without datagrams has none of its cost.
+    /// Not inlined, so that a turn without datagrams does not pay for it.
     #[inline(never)]
     fn start_batches(&mut self, io: &mut Io) {
         let mut listed = mem::take(&mut self.shared.turn.sends);
@@ -308,11 +324,12 @@ impl Datagrams {
                 socket.start_batch(&mut self.shared, io);
             }
         }
-        // No slot was listed meanwhile: the list keeps its memory.
+        // No slot was listed in the meantime: the list keeps its memory.
         self.shared.turn.sends = listed;
     }
 
-    /// The driver is settled: sends without an event are done. Datagrams that can be sent now are sent in the next turn.
+    /// All entries were consumed and all completions taken: sends without an event are assumed
+    /// complete. Datagrams that can be sent now are sent in the next turn.
     #[inline]
     pub(crate) fn settle_sends(&mut self, io: &mut Io) {
         if self.shared.turn.has_unsettled() {
@@ -321,7 +338,7 @@ impl Datagrams {
         self.shared.turn.must_settle = self.shared.turn.has_sends();
     }
 
-    /// Not inlined, as [`start_batches`](Self::start_batches).
+    /// Not inlined, like [`start_batches`](Self::start_batches).
     #[inline(never)]
     fn settle_batches(&mut self, io: &mut Io) {
         while let Some(slot) = self.shared.turn.unsettled.pop() {
@@ -333,7 +350,7 @@ impl Datagrams {
         }
     }
 
-    /// A send has an outcome; its batch is settled as a whole later.
+    /// Records the outcome of a send; its batch is completed as a whole later.
     pub(crate) fn on_sent(&mut self, io: &mut Io, event: Event) {
         let Some(datagram) = find_or_late(&mut self.shared.outgoing, io, &event) else { return };
         let slot = datagram.slot;
@@ -350,7 +367,7 @@ impl Datagrams {
         socket.tx.awaits_writable = false;
         io.in_flight -= 1;
         if event.result == Err(Errno::NOMEM) {
-            // The poll could not be made, and would be made again at once.
+            // The poll failed and would fail again at once.
             socket.wait_to_retry(io);
         } else {
             socket.retry(&mut self.shared, io);
@@ -374,12 +391,12 @@ impl Datagrams {
 }
 
 impl Socket {
-    /// No event announces space at this datagram's destination.
+    /// Returns true if no event reports space at this datagram's destination.
     pub(super) fn has_no_space_event(&self, datagram: &OutgoingDatagram) -> bool {
         self.format.domain == Domain::Unix && !datagram.meta.to.is_empty()
     }
 
-    /// Whether another datagram would be queued. Deferred ones may be discarded for it.
+    /// Returns true if another datagram would be queued. Deferred ones may be discarded for it.
     #[inline]
     pub(super) fn has_space(&mut self, shared: &mut Shared, io: &mut Io) -> bool {
         self.tx.weight <= io.send_bound() || self.make_space(shared, io)
@@ -395,7 +412,7 @@ impl Socket {
         true
     }
 
-    /// The position of the first deferred datagram that may be discarded.
+    /// Returns the position of the first deferred datagram that may be discarded.
     pub(super) fn first_discardable(&self, outgoing: &mut Slab<OutgoingDatagram>) -> Option<usize> {
         self.tx.deferred.iter().position(|id| self.has_no_space_event(outgoing.get(*id)))
     }
