@@ -1,13 +1,15 @@
-//! Targets of a connect: addresses, and names of hosts.
+//! Targets of a connect: addresses and host names.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// The targets that [`TcpStream::connect`](super::TcpStream::connect), [`UdpSocket::connect`](super::UdpSocket::connect) and
-/// [`lookup_host`](super::lookup_host) take: addresses of sockets, `"host:port"`, `("host", port)` and `(ip, port)`. A name is looked up
-/// without blocking the loop; `bind` takes the same, and looks a name up on the thread.
+/// The targets that [`TcpStream::connect`](super::TcpStream::connect),
+/// [`UdpSocket::connect`](super::UdpSocket::connect) and [`lookup_host`](super::lookup_host)
+/// accept: socket addresses, `"host:port"`, `("host", port)` and `(ip, port)`. These functions look
+/// a name up without blocking the loop. `bind` accepts the same targets, but looks a name up on the
+/// calling thread.
 ///
-/// The trait is sealed. The trait of the standard library would block the thread.
+/// The trait is sealed. The standard library's trait would block the thread.
 ///
 /// ```
 /// use annulus::net::ToSocketAddrs;
@@ -23,17 +25,17 @@ pub trait ToSocketAddrs: sealed::HasTarget {}
 
 impl<T: sealed::HasTarget + ?Sized> ToSocketAddrs for T {}
 
-/// The look-up that a target needs.
+/// A parsed target, with the look-up that it needs.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target {
-    /// None.
+    /// Addresses that need no look-up.
     Addresses(Vec<SocketAddr>),
-    /// The addresses of a host, to use with this port.
+    /// A host name to look up, and the port to use with its addresses.
     Host(String, u16),
 }
 
 impl Target {
-    /// The name to look up.
+    /// Returns the name to look up, if any.
     pub(super) fn host(&self) -> Option<&str> {
         match self {
             Self::Addresses(_) => None,

@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-/// Options of a TCP connection to make.
+/// Options for opening a TCP connection.
 ///
 /// ```
 /// use annulus::net::{ConnectOptions, KeepAlive, TcpListener};
@@ -57,33 +57,35 @@ impl Default for ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// `TCP_NODELAY` on, and only the system's timeout (minutes).
+    /// Returns the defaults: `TCP_NODELAY` on, and only the system's timeout (minutes).
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Time allowed for the look-up of a name, and then for each of its addresses.
+    /// Sets the time allowed for looking up a name, and then for each of its addresses.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// After how long without a result the next address of a name is tried beside the ones before; 250 ms by default, as RFC 8305 recommends.
-    /// With `Duration::MAX` an address is tried once the one before has failed.
+    /// Sets how long to wait for a result before also trying the next address of a name. The
+    /// default is 250 ms, as RFC 8305 recommends. With `Duration::MAX`, an address is tried only
+    /// after the previous one has failed.
     pub fn attempt_delay(mut self, delay: Duration) -> Self {
         self.attempt_delay = delay;
         self
     }
 
-    /// The local address; by default the system chooses it. The system always chooses the port. Several local addresses allow more
-    /// connections to one peer than there are ports.
+    /// Sets the local address, which the system chooses by default. The system always chooses the
+    /// port. Several local addresses allow more connections to one peer than there are ports.
     pub fn source(self, address: IpAddr) -> Self {
         self.bind(SocketAddr::new(address, 0))
     }
 
-    /// The local address and port; for port 0 the system chooses one. An error of the connect (`AddrInUse`) if the port is in use
-    /// for the same peer, also by a connection in TIME_WAIT unless [`reuse_address`](Self::reuse_address) is on. Addresses of the
-    /// other protocol cannot be connected to then.
+    /// Sets the local address and port. For port 0, the system chooses one. The connect fails with
+    /// `AddrInUse` if the port is in use for the same peer, even by a connection in TIME_WAIT
+    /// unless [`reuse_address`](Self::reuse_address) is on. Addresses of the other IP version can
+    /// then no longer be connected to.
     pub fn bind(mut self, local: SocketAddr) -> Self {
         self.local = Some(local);
         self
@@ -94,9 +96,10 @@ impl ConnectOptions {
     /// Connects: see [`TcpStream::connect`].
     ///
     /// # Errors
-    /// As [`TcpStream::connect`]; and `InvalidInput` for an option with a value that the system does not have.
+    /// The errors of [`TcpStream::connect`], and `InvalidInput` for an option value that the system
+    /// does not support.
     pub async fn connect(&self, address: impl ToSocketAddrs) -> io::Result<TcpStream> {
-        // A connect may fail at once, each time.
+        // A connect may fail at once every time, so a retry loop must use budget.
         consume_budget().await;
         let core = current::get()?;
         let target = address.target()?;
@@ -112,7 +115,7 @@ impl ConnectOptions {
         connected.map_err(|error| of_host(host.as_deref(), error))
     }
 
-    /// As [`connect_one`](Self::connect_one), with an error that names the address.
+    /// Like [`connect_one`](Self::connect_one), but its errors contain the address.
     async fn try_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<TcpStream> {
         match self.connect_one(core, address).await {
             Ok(stream) => {
@@ -144,21 +147,24 @@ impl ConnectOptions {
     }
 }
 
-/// The system may give a socket the very port that it connects to, if that is one of those it chooses from. Then the socket is connected
-/// to itself, where no server listens, and keeps the port from the server.
+/// Refuses a socket that is connected to itself. The system may assign a socket the same port that
+/// it connects to, if that port is in the ephemeral range. No server listens there, and the socket
+/// would keep the port from the server.
 ///
 /// # Errors
-/// `ConnectionRefused`, as if the system had chosen another port. The connection is reset, so that the port is free at once.
+/// `ConnectionRefused`, as if the system had chosen another port. The connection is reset, which
+/// frees the port at once.
 fn refuse_itself(socket: &NewFd, address: SocketAddr) -> io::Result<()> {
     let is_itself = socket.with_fd(|kernel, fd| {
         let local = kernel.local_address(fd)?.to_inet()?;
-        // The address that was given may stand for another one, such as 0.0.0.0.
+        // The given address may mean another one: 0.0.0.0 does.
         Ok(local.port() == address.port() && {
             let peer = kernel.peer_address(fd)?.to_inet()?;
             (local.ip(), local.port()) == (peer.ip(), peer.port())
         })
     });
-    // Without a peer the connection was reset meanwhile: its first use reports that.
+    // If there is no peer, the connection has been reset in the meantime. Its first use reports
+    // that.
     if !is_itself.unwrap_or(false) {
         return Ok(());
     }

@@ -7,9 +7,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
-/// A received datagram, or several of one flow that the kernel coalesced, with what it reports about them.
+/// A received datagram, or several of one flow that the kernel coalesced, with the metadata that
+/// the kernel reports.
 ///
-/// A field is `None` unless an option of [`UdpSocket`](super::UdpSocket) asks for it.
+/// Optional fields are `None` unless an option of [`UdpSocket`](super::UdpSocket) requests them.
 ///
 /// ```
 /// use annulus::net::UdpSocket;
@@ -34,17 +35,19 @@ pub struct Datagram {
     pub bytes: Lease,
     /// The sender's address.
     pub source: SocketAddr,
-    /// The local address to which it was sent: with `set_packet_info`.
+    /// The local address to which it was sent, if requested by `set_packet_info`.
     pub local: Option<IpAddr>,
-    /// The index of the interface at which it arrived: with `set_packet_info`.
+    /// The index of the interface at which it arrived, if requested by `set_packet_info`.
     pub interface: Option<u32>,
-    /// Service class and congestion notification, eight bits: with `set_recv_tos`.
+    /// Service class and congestion notification (eight bits), if requested by `set_recv_tos`.
     pub tos: Option<u8>,
-    /// There are several datagrams of this many bytes each; the last one may be shorter: with `set_coalescing`.
+    /// The size of each of several coalesced datagrams; the last one may be shorter. Only with
+    /// `set_coalescing`.
     pub segment_size: Option<usize>,
-    /// When the kernel received it: with `set_timestamps`.
+    /// When the kernel received it, if requested by `set_timestamps`.
     pub timestamp: Option<SystemTime>,
-    /// The length of the payload as sent: more than `bytes` has if it was cut.
+    /// The length of the payload as sent. Larger than the length of `bytes` if the payload was
+    /// truncated.
     pub whole_len: usize,
 }
 
@@ -71,17 +74,17 @@ impl Datagram {
         })
     }
 
-    /// Explicit congestion notification: the low two bits of the service class.
+    /// Returns the explicit congestion notification: the low two bits of the service class.
     pub fn ecn(&self) -> Option<u8> {
         self.tos.map(|tos| tos & 3)
     }
 
-    /// Whether it was longer than its buffer, so that its end is missing.
+    /// Returns true if the datagram was longer than its buffer, so that its end is missing.
     pub fn is_truncated(&self) -> bool {
         self.whole_len > self.bytes.len()
     }
 
-    /// The coalesced datagrams one by one, or the only one. They share the memory.
+    /// Returns the coalesced datagrams one by one, or the only one. They share their memory.
     pub fn into_segments(self) -> impl Iterator<Item = Lease> {
         let Self { bytes, segment_size, .. } = self;
         let mut rest = Some(bytes);
@@ -95,7 +98,8 @@ impl Datagram {
     }
 }
 
-/// The destination of a datagram, and the options of its send. A plain one: [`Transmit::to`] an address, or [`Transmit::connected`].
+/// The destination of a datagram and its send options. Start with [`Transmit::to`] an address or
+/// [`Transmit::connected`].
 ///
 /// ```
 /// use annulus::net::{Transmit, UdpSocket};
@@ -121,32 +125,34 @@ pub struct Transmit {
 }
 
 impl Transmit {
-    /// A datagram to an address.
+    /// Creates the options for a datagram to an address.
     pub fn to(address: SocketAddr) -> Self {
         Self { to: Some(address), ..Self::default() }
     }
 
-    /// A datagram to the peer of a connected socket.
+    /// Creates the options for a datagram to the peer of a connected socket.
     pub fn connected() -> Self {
         Self::default()
     }
 
-    /// The payload is several datagrams of this many bytes each; the last one may be shorter. A send refuses 0.
+    /// Splits the payload into datagrams of this many bytes each; the last one may be shorter.
+    /// Sending fails if this is 0.
     pub fn segment_size(self, bytes: u16) -> Self {
         Self { segment_size: Some(bytes), ..self }
     }
 
-    /// Service class and congestion notification, eight bits, for this send alone.
+    /// Sets the service class and congestion notification (eight bits) for this send only.
     pub fn tos(self, tos: u8) -> Self {
         Self { tos: Some(tos), ..self }
     }
 
-    /// The local address to send from.
+    /// Sets the local address to send from.
     pub fn source(self, local: IpAddr) -> Self {
         Self { source: Some(local), ..self }
     }
 
-    /// For the slot; `v4` says whether the peer of a connected socket has an IPv4 address.
+    /// Converts the options for the slot. `v4` tells whether the peer of a connected socket has an
+    /// IPv4 address.
     pub(super) fn meta(&self, v4: bool) -> SendMeta {
         let Self { to, segment_size, tos, source } = *self;
         let plain = to.map_or_else(|| SendMeta::connected(v4), SendMeta::to_inet);

@@ -1,4 +1,5 @@
-//! The handle on a datagram socket's slot, and the futures that wait on it, for all families.
+//! The handle to a datagram socket's slot and the futures that wait on it, for all address
+//! families.
 
 use super::new_fd::NewFd;
 use crate::base::budget;
@@ -17,7 +18,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Owns a datagram socket's slot. When it is dropped, queued datagrams are still sent, then the socket closes.
+/// Owns a datagram socket's slot. When it is dropped, queued datagrams are still sent, then the
+/// socket closes.
 pub(super) struct DatagramHandle {
     pub(super) core: Rc<Core>,
     slot: u32,
@@ -38,7 +40,7 @@ impl DatagramHandle {
         Ok(Self { core: core.clone(), slot })
     }
 
-    /// Calls `f` with the slot, and what the sockets share.
+    /// Calls `f` with the slot and the state that all datagram sockets share.
     #[inline]
     fn with<R>(&self, f: impl FnOnce(&mut Socket, &mut Shared, &mut Io) -> R) -> io::Result<R> {
         let inner = &mut *self.core.enter_running()?;
@@ -46,7 +48,7 @@ impl DatagramHandle {
         Ok(f(socket, shared, &mut inner.io))
     }
 
-    /// Waits for what `poll` receives.
+    /// Returns a future that waits for `poll` to receive something.
     #[inline]
     pub(super) fn recv<T>(
         &self,
@@ -55,7 +57,7 @@ impl DatagramHandle {
         Waiting { handle: self, poll, leave: Socket::leave_recv, id: None }
     }
 
-    /// The next message; with `split`, one datagram of those that the kernel coalesced.
+    /// Receives the next message, or with `split` one of the datagrams that the kernel coalesced.
     #[inline]
     pub(super) fn poll_recv(
         &self,
@@ -66,14 +68,14 @@ impl DatagramHandle {
         self.with(|socket, shared, io| socket.poll_recv(shared, io, split, wait, cx))?
     }
 
-    /// The next datagram and its sender, on an internet socket.
+    /// Receives the next datagram and its sender on an internet socket.
     #[inline]
     pub(super) fn poll_recv_from(
         &self,
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<(Lease, SocketAddr)>> {
-        // Without `with`: what it returns would be moved once more.
+        // Does not use `with`, which would move the result another time.
         let inner = &mut *self.core.enter_running()?;
         let (socket, shared) = inner.datagrams.get(self.slot);
         socket.poll_recv_from(shared, &mut inner.io, wait, cx)
@@ -93,7 +95,7 @@ impl DatagramHandle {
         SendDatagram { handle: self, datagram: Some((chunk, meta)), id: None }
     }
 
-    /// Sends a datagram at once, or copies it, to leave with the turn.
+    /// Sends a datagram at once, or copies it to be sent at the end of the turn.
     pub(super) fn try_send(&self, bytes: &[u8], meta: SendMeta) -> io::Result<()> {
         self.with(|socket, shared, io| socket.try_send_borrowed(shared, io, bytes, meta))?
     }
@@ -106,7 +108,7 @@ impl DatagramHandle {
         })
     }
 
-    /// Waits until everything has left.
+    /// Waits until every datagram has left.
     pub(super) fn drain(&self) -> impl Future<Output = io::Result<()>> {
         Waiting { handle: self, poll: Self::poll_drain, leave: Socket::leave_send, id: None }
     }
@@ -115,7 +117,7 @@ impl DatagramHandle {
         budget::poll_with(cx, || self.with(|socket, _, io| socket.poll_drain(io, wait, cx))?)
     }
 
-    /// The socket has a peer from now on.
+    /// Records that the socket has a peer from now on.
     pub(super) fn set_connected(&self) -> io::Result<()> {
         self.core.enter()?.datagrams.get(self.slot).0.set_connected();
         Ok(())
@@ -134,7 +136,7 @@ impl DatagramHandle {
         f(&*self.core.kernel, fd)
     }
 
-    /// A future that waited is gone: it leaves the line.
+    /// Removes a dropped future from the wait queue.
     #[inline]
     fn leave(&self, leave: Leave, id: &mut Option<WaiterId>) {
         if id.is_some()
@@ -148,7 +150,8 @@ impl DatagramHandle {
 
 impl Drop for DatagramHandle {
     fn drop(&mut self) {
-        // After the runtime's end the slot is gone already; in a forked child it belongs to the parent.
+        // If the runtime has ended, the slot is already gone; in a forked child, it belongs to the
+        // parent.
         if let Ok(mut inner) = self.core.enter() {
             let inner = &mut *inner;
             inner.datagrams.drop_socket(&mut inner.io, self.slot);
@@ -156,10 +159,11 @@ impl Drop for DatagramHandle {
     }
 }
 
-/// Takes a future that waited out of the line.
+/// Removes a future from the wait queue.
 type Leave = fn(&mut Socket, &mut Io, &mut Option<WaiterId>);
 
-/// Waits for what `poll` returns. If a receive is dropped, no datagram is lost: the next waiter is notified of the one that is there.
+/// Waits until `poll` is ready. Dropping a receive loses no datagram: the next waiter is notified
+/// of the one that has arrived.
 struct Waiting<'a, P> {
     handle: &'a DatagramHandle,
     poll: P,
@@ -187,11 +191,12 @@ impl<P> Drop for Waiting<'_, P> {
     }
 }
 
-/// Sends a datagram: ready once it is queued, to leave with the turn. If it is dropped before that, nothing is sent.
+/// The future of a datagram send. It is ready once the datagram is queued, to leave at the end of
+/// the turn. If it is dropped before that, nothing is sent.
 #[must_use = "a send does nothing unless awaited"]
 pub struct SendDatagram<'a> {
     handle: &'a DatagramHandle,
-    /// Not queued yet.
+    /// The datagram, until it has been queued.
     datagram: Option<(Chunk, SendMeta)>,
     id: Option<WaiterId>,
 }

@@ -1,4 +1,4 @@
-//! Handles as descriptors, and handles of descriptors from elsewhere.
+//! Descriptors of handles, and handles for descriptors from elsewhere.
 
 use super::new_fd::NewFd;
 use super::parts::given;
@@ -18,19 +18,21 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix;
 use std::rc::Rc;
 
-/// The descriptor of a handle, which its runtime owns.
+/// Exposes the descriptor of a handle. The runtime keeps owning it.
 fn lend<'a>(core: &Core, handle: &'a impl Socket) -> BorrowedFd<'a> {
     exposed::borrowed(core.expose(handle.call(|_, fd| Ok(fd))))
 }
 
 macro_rules! as_fd {
     ($($type:ident $($more:literal)?)+) => {$(
-        /// The descriptor, for options and calls that are missing here. It stays open while it is borrowed. Do not read from it, write to
-        /// it or make it blocking: bytes would be lost to, or overtake, those of this handle.
+        /// Exposes the descriptor for options and calls that this crate lacks. It stays open while
+        /// it is borrowed. Do not read from it, write to it or make it blocking: this handle would
+        /// lose bytes, or bytes would be reordered.
         ///
         $(#[doc = $more])?
         ///
-        /// After the runtime's end and under a simulated kernel it is a number that no descriptor has: every call fails with `EBADF`.
+        /// If the runtime has ended or the kernel is simulated, this is a number that no descriptor
+        /// has, so every call fails with `EBADF`.
         impl AsFd for $type {
             fn as_fd(&self) -> BorrowedFd<'_> {
                 let handle = self.handle();
@@ -38,7 +40,7 @@ macro_rules! as_fd {
             }
         }
 
-        /// The number of the descriptor: see `AsFd`.
+        /// Returns the number of the descriptor: see `AsFd`.
         impl AsRawFd for $type {
             fn as_raw_fd(&self) -> RawFd {
                 self.as_fd().as_raw_fd()
@@ -68,7 +70,7 @@ struct Wanted {
 
 impl Wanted {
     /// # Errors
-    /// `InvalidInput`, with what it is and what is needed.
+    /// `InvalidInput`, with the actual and the required kind in the message.
     fn check(&self, socket: &OwnedFd) -> io::Result<AddressFamily> {
         let refused = |is: String| {
             let (number, wanted) = (socket.as_raw_fd(), self.what);
@@ -86,10 +88,12 @@ impl Wanted {
     }
 }
 
-/// A real socket of the wanted kind, made non-blocking, and the runtime to have it.
+/// Takes over a real socket of the wanted kind, makes it non-blocking and returns it with the
+/// current runtime.
 ///
 /// # Errors
-/// Outside a runtime; `Unsupported` under a simulated kernel; `InvalidInput` for another kind. The socket is then closed.
+/// Outside a runtime; `Unsupported` under a simulated kernel; `InvalidInput` for another kind. The
+/// socket is then closed.
 fn taken(socket: OwnedFd, wanted: &Wanted) -> io::Result<(Rc<Core>, NewFd, AddressFamily)> {
     let core = current::get()?;
     if !core.kernel.real_descriptors() {
@@ -102,22 +106,23 @@ fn taken(socket: OwnedFd, wanted: &Wanted) -> io::Result<(Rc<Core>, NewFd, Addre
     Ok((core, socket, family))
 }
 
-/// As [`taken`], of a listening TCP socket.
+/// Like [`taken`], but for a listening TCP socket.
 pub(super) fn listening(socket: OwnedFd) -> io::Result<(Rc<Core>, NewFd)> {
     let (what, kind) = ("a listening TCP socket", SocketType::STREAM);
     let wanted = Wanted { what, families: INTERNET, kind, listens: true };
     taken(socket, &wanted).map(|(core, socket, _)| (core, socket))
 }
 
-/// `from_std`, and `TryFrom` of a descriptor and of the standard library's type. The last expression makes the type of what
-/// [`taken`] returns.
+/// Implements `from_std`, and `TryFrom` for a descriptor and for the standard library's type. The
+/// last expression builds the type from the result of [`taken`].
 macro_rules! from_descriptor {
     ($($type:ident, $std:ty, $what:literal: $families:ident $kind:ident $listens:literal, $make:expr;)+) => {$(
         impl $type {
             #[doc = concat!("Takes ", $what, " of the standard library over, which becomes non-blocking.")]
             ///
             /// # Errors
-            /// Outside a runtime; `Unsupported` under a simulated kernel. It is then closed.
+            /// Outside a runtime; `Unsupported` under a simulated kernel. The socket is then
+            /// closed.
             pub fn from_std(socket: $std) -> io::Result<Self> {
                 Self::try_from(OwnedFd::from(socket))
             }
@@ -126,8 +131,8 @@ macro_rules! from_descriptor {
         #[doc = concat!("Takes the descriptor of ", $what, " over, which becomes non-blocking.")]
         ///
         /// # Errors
-        /// `InvalidInput` for any other descriptor, with what it is. Outside a runtime; `Unsupported` under a simulated kernel. It is then
-        /// closed.
+        /// `InvalidInput` for any other descriptor, with its actual kind in the message. Outside a
+        /// runtime; `Unsupported` under a simulated kernel. The descriptor is then closed.
         impl TryFrom<OwnedFd> for $type {
             type Error = io::Error;
 

@@ -5,10 +5,11 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// When an idle TCP connection is probed, so that a peer that is gone without a word is noticed: the connection then fails with
-/// `TimedOut`, or with what a router on the way answered.
+/// When an idle TCP connection is probed, to detect a peer that has silently disappeared. The
+/// connection then fails with `TimedOut` or with the error that a router on the way reported.
 ///
-/// Times are whole seconds, rounded up. By default what Linux begins with: 2 hours, 75 seconds, 9 probes.
+/// Times are rounded up to whole seconds. The defaults are those of Linux: 2 hours, 75 seconds, 9
+/// probes.
 ///
 /// ```
 /// use annulus::net::{KeepAlive, TcpListener, TcpStream};
@@ -25,11 +26,12 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// How long the connection is idle before the first probe (`TCP_KEEPIDLE`): 1 to 32,767 seconds.
+    /// How long the connection is idle before the first probe (`TCP_KEEPIDLE`): 1 to 32,767
+    /// seconds.
     pub time: Duration,
-    /// The time between probes that are not answered (`TCP_KEEPINTVL`): 1 to 32,767 seconds.
+    /// The time between unanswered probes (`TCP_KEEPINTVL`): 1 to 32,767 seconds.
     pub interval: Duration,
-    /// Probes that are not answered before the connection fails (`TCP_KEEPCNT`): 1 to 127.
+    /// Number of unanswered probes before the connection fails (`TCP_KEEPCNT`): 1 to 127.
     pub retries: u32,
 }
 
@@ -43,10 +45,10 @@ impl Default for KeepAlive {
 }
 
 impl KeepAlive {
-    /// The options that turn it on.
+    /// Returns the socket options that turn probing on.
     ///
     /// # Errors
-    /// `InvalidInput` for a value that Linux does not have.
+    /// `InvalidInput` for a value that Linux does not support.
     pub(super) fn options(self) -> io::Result<[(SocketOption, u32); 4]> {
         if !RETRIES.contains(&self.retries) {
             return Err(out_of_range("retries", &self.retries.to_string(), "1 to 127"));

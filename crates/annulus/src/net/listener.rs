@@ -55,7 +55,7 @@ pub struct ListenOptions {
 impl Default for ListenOptions {
     fn default() -> Self {
         Self {
-            // Accepted sockets inherit the second.
+            // Accepted sockets inherit `NoDelay`.
             socket: SocketSettings::on(&[SocketOption::ReuseAddress, SocketOption::NoDelay]),
             reuse_port: false,
             listen: ListenSettings::default(),
@@ -64,22 +64,23 @@ impl Default for ListenOptions {
 }
 
 impl ListenOptions {
-    /// `SO_REUSEADDR` and `TCP_NODELAY` on, `SO_REUSEPORT` off, a backlog of 4096, no limit.
+    /// Returns the defaults: `SO_REUSEADDR` and `TCP_NODELAY` on, `SO_REUSEPORT` off, a backlog of
+    /// 4096, no limit.
     pub fn new() -> Self {
         Self::default()
     }
 
     options!(setters: bind device);
 
-    /// Several listeners share the port, and the kernel distributes connections over them
+    /// Allows several listeners to share the port. The kernel distributes connections over them
     /// (`SO_REUSEPORT`). Off by default.
     pub fn reuse_port(mut self, on: bool) -> Self {
         self.reuse_port = on;
         self
     }
 
-    /// The kernel prefers this listener, of those that share a port, for connections whose packets
-    /// this CPU handles (`SO_INCOMING_CPU`; 6.2, older kernels ignore it). Off by default.
+    /// Makes the kernel prefer this listener, among those that share a port, for connections whose
+    /// packets this CPU handles (`SO_INCOMING_CPU`; 6.2, older kernels ignore it). Off by default.
     pub fn incoming_cpu(mut self, cpu: u32) -> Self {
         self.socket.put(SocketOption::IncomingCpu, None, cpu);
         self
@@ -94,13 +95,13 @@ impl ListenOptions {
 }
 
 impl ListenOptions {
-    /// Listens on the first of the addresses that works. Looking a host name up blocks the thread;
-    /// [`lookup_host`](super::lookup_host) does not, and a numeric address needs none.
+    /// Listens on the first of the addresses that works. Looking up a host name blocks the thread;
+    /// [`lookup_host`](super::lookup_host) does not, and a numeric address needs no look-up.
     ///
     /// # Errors
-    /// `AddrInUse`, `PermissionDenied` (ports below 1024), …, naming the address; or outside a
-    /// runtime. Before `AddrInUse` it tries again for a tenth of a second, and holds up the loop:
-    /// the kernel takes a moment to free the port of a server that was killed.
+    /// `AddrInUse`, `PermissionDenied` (ports below 1024), …, with the address in the message; or
+    /// outside a runtime. Before it returns `AddrInUse`, it retries for a tenth of a second and
+    /// blocks the loop, because the kernel takes a moment to free the port of a killed server.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let core = current::get()?;
         let bind = |address| patiently(Some(&core), || self.bind_one(&core.kernel, address));
@@ -120,7 +121,7 @@ impl ListenOptions {
         self.listen.limit.as_ref()
     }
 
-    /// Binds `count` sockets of Linux that share a port with each other, and with no other program.
+    /// Binds `count` Linux sockets that share a port with each other but not with another program.
     /// Needs no runtime.
     pub(crate) fn bind_group(
         &self,
@@ -130,8 +131,8 @@ impl ListenOptions {
         let kernel: Rc<dyn Kernel> = Rc::new(Linux);
         let bind = |address| patiently(None, || self.bind_all(&kernel, address, count));
         let (group, address) = first(address, Operation::Listen, bind)?;
-        // SAFETY: `into_fd` gives up the only owner of a socket of Linux that was made above, and
-        // nothing was started on it.
+        // SAFETY: `into_fd` gives up the only owner of a Linux socket that was created above, and
+        // no operation was started on it.
         let own = |socket: NewFd| unsafe { owned(socket.into_fd()) };
         Ok((group.into_iter().map(own).collect(), address))
     }
@@ -145,8 +146,8 @@ impl ListenOptions {
         let mut group = Vec::with_capacity(count);
         for index in 0..count {
             let socket = self.prepared(kernel, address)?;
-            // The first is bound without `SO_REUSEPORT`, which fails if another program has the
-            // port: sharing it would lose connections to that program.
+            // The first socket is bound without `SO_REUSEPORT`, so that binding fails if another
+            // program has the port. Sharing the port would lose connections to that program.
             if index == 0 {
                 socket.bind(&Address::from(address))?;
                 address = kernel.local_address(socket.fd())?.to_inet()?;
@@ -168,8 +169,8 @@ impl ListenOptions {
     }
 }
 
-/// A listening TCP socket. Dropping it stops listening, and closes connections that `accept` has
-/// not returned.
+/// A listening TCP socket. Dropping it stops listening and closes connections that `accept` has not
+/// returned.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
@@ -202,11 +203,11 @@ impl TcpListener {
     }
 
     /// Takes over a listening socket, such as one from a service manager, with a limit on open
-    /// connections. Without one, `try_from` does.
+    /// connections. `try_from` does the same without a limit.
     ///
     /// # Errors
-    /// `InvalidInput` for any other descriptor, with what it is. Outside a runtime, or
-    /// `Unsupported` under a simulated kernel. It is then closed.
+    /// `InvalidInput` for any other descriptor, with its actual kind in the message. Outside a
+    /// runtime, or `Unsupported` under a simulated kernel. The descriptor is then closed.
     pub fn from_socket_with_limit(
         socket: OwnedFd,
         limit: Option<ConnectionLimit>,
@@ -233,11 +234,11 @@ impl TcpListener {
         TcpStream::new(handle).with_peer()
     }
 
-    /// As [`poll_accept`](Self::poll_accept), but the connection may move to another runtime.
+    /// Like [`poll_accept`](Self::poll_accept), but the connection may move to another runtime.
     pub(crate) fn poll_accept_parts(&self, cx: &Context<'_>) -> Poll<io::Result<Parts>> {
         let Accepted { fd, permit } = ready!(self.handle.poll_one(Wait::Polling, cx))?;
-        // SAFETY: the kernel has made the descriptor for this accept, and the listener has given it
-        // up. Only listeners of Linux are shared by shards.
+        // SAFETY: the kernel created the descriptor for this accept, and the listener has given it
+        // up. It is a real descriptor, because shards share only Linux listeners.
         Poll::Ready(Ok(unsafe { Parts::of_fd(fd, Vec::new(), permit) }))
     }
 
@@ -249,10 +250,10 @@ impl TcpListener {
     options!(getters: bind share);
     options!(methods: ip error device);
 
-    /// The address it listens on.
+    /// Returns the address that it listens on.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// If the runtime has ended.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
     }

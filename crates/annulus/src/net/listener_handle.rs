@@ -1,4 +1,4 @@
-//! The handle on a listener's slot, which TCP and Unix listeners share.
+//! The handle to a listener's slot, for both TCP and Unix listeners.
 
 use super::new_fd::NewFd;
 use super::stream_handle::StreamHandle;
@@ -14,7 +14,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// The settings that options of all listeners have.
+/// Settings that the options of all listeners have.
 #[derive(Clone, Debug)]
 pub(super) struct ListenSettings {
     pub(super) backlog: u32,
@@ -27,8 +27,8 @@ impl Default for ListenSettings {
     }
 }
 
-/// Owns a listener's slot. Dropping it stops listening, and closes connections that `accept` has
-/// not returned.
+/// Owns a listener's slot. Dropping it stops listening and closes connections that `accept` has not
+/// returned.
 pub(super) struct ListenerHandle {
     pub(super) core: Rc<Core>,
     slot: u32,
@@ -62,7 +62,7 @@ impl ListenerHandle {
         Ok(Self { core: core.clone(), slot })
     }
 
-    /// The next connection. Cancel-safe.
+    /// Returns the next connection. Cancel-safe.
     pub(super) async fn accept(&self) -> io::Result<StreamHandle> {
         let mut waiting = Waiting { handle: self, id: None };
         self.adopt(poll_fn(|cx| self.poll_one(Wait::InLine(&mut waiting.id), cx)).await?)
@@ -73,8 +73,8 @@ impl ListenerHandle {
         self.poll_one(Wait::Polling, cx)?.map(|accepted| self.adopt(accepted))
     }
 
-    /// As [`accept`](Self::accept), but the connection gets no slot: it may move to another
-    /// runtime.
+    /// Like a poll of [`accept`](Self::accept), but the connection gets no slot, so it may move to
+    /// another runtime.
     pub(super) fn poll_one(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<Accepted>> {
         let polled = budget::poll_with(cx, || {
             let inner = &mut *self.core.enter_running()?;

@@ -20,24 +20,24 @@ impl NewFd {
         kind: SocketType,
     ) -> io::Result<Self> {
         let number = kernel.socket(domain, kind, true)?;
-        // SAFETY: the kernel made this descriptor just now, and nothing else owns it.
+        // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         Ok(Self::own(kernel, unsafe { Fd::from_raw(number) }))
     }
 
-    /// Two Unix sockets, connected to each other.
+    /// Creates two Unix sockets that are connected to each other.
     pub(super) fn pair(kernel: &Rc<dyn Kernel>, kind: SocketType) -> io::Result<(Self, Self)> {
         let (one, other) = kernel.socket_pair(kind, true)?;
-        // SAFETY: the kernel made these descriptors just now, and nothing else owns them.
+        // SAFETY: the kernel has just created these descriptors, and nothing else owns them.
         let own = |number| Self::own(kernel, unsafe { Fd::from_raw(number) });
         Ok((own(one), own(other)))
     }
 
-    /// Takes a descriptor without another owner.
+    /// Takes ownership of a descriptor that has no other owner.
     pub(super) fn own(kernel: &Rc<dyn Kernel>, fd: Fd) -> Self {
         Self { kernel: kernel.clone(), fd, taken: false }
     }
 
-    /// A TCP socket of the address's family.
+    /// Creates a TCP socket of the address's family.
     pub(super) fn tcp_for(kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<Self> {
         let domain = if address.is_ipv4() { Domain::Inet } else { Domain::Inet6 };
         Self::new(kernel, domain, SocketType::Stream)
@@ -62,7 +62,7 @@ impl NewFd {
         self.kernel.listen(self.fd, backlog)
     }
 
-    /// The descriptor, which is the caller's from now on.
+    /// Returns the descriptor, which the caller owns from now on.
     pub(super) fn into_fd(mut self) -> Fd {
         self.taken = true;
         self.fd

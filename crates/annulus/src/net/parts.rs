@@ -11,12 +11,14 @@ use annulus_kernel::{Fd, Kernel};
 use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-/// A connection that belongs to no runtime: its descriptor, and bytes that were received and not yet taken. `Send`.
+/// A connection that belongs to no runtime: its descriptor, and bytes that were received but not
+/// yet taken. It is `Send`.
 ///
-/// The descriptor is blocking on every driver, so that it can be a standard stream of a child process (`Stdio::from(parts.socket)`). Code
-/// that needs a non-blocking one sets the mode, or takes [`into_std`](super::TcpStream::into_std).
+/// The descriptor is blocking with every driver, so that it can be a standard stream of a child
+/// process (`Stdio::from(parts.socket)`). Code that needs a non-blocking one sets the mode or uses
+/// [`into_std`](super::TcpStream::into_std).
 ///
-/// A connection goes to a thread of the program's own; bytes that had arrived go with it:
+/// This example moves a connection, and the bytes that have already arrived, to a separate thread:
 ///
 /// ```
 /// use annulus::net::{Parts, TcpListener, TcpStream};
@@ -45,33 +47,34 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 pub struct Parts {
     /// The connection.
     pub socket: OwnedFd,
-    /// Bytes received already; `recv` returns them first.
+    /// Bytes that have already been received. `recv` returns them first.
     pub received: Vec<u8>,
-    /// The stream's part of a connection limit, while no runtime has the stream.
+    /// The stream's permit from a connection limit, while no runtime has the stream.
     permit: Option<Permit>,
 }
 
-/// Owns a real descriptor that a runtime gives up.
+/// Takes ownership of a real descriptor that a runtime gives up.
 ///
 /// # Safety
-/// The descriptor must be one of the process, open and without another owner. No operation on it may be in flight, and no copy of
-/// `fd` may be used afterwards.
+/// The descriptor must belong to the process, be open and have no other owner. No operation on it
+/// may be in flight, and no copy of `fd` may be used afterwards.
 pub(super) unsafe fn owned(fd: Fd) -> OwnedFd {
-    // SAFETY: this function demands that the descriptor is open and has no other owner.
+    // SAFETY: the caller guarantees that the descriptor is open and has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd.raw()) }
 }
 
-/// Owns a real descriptor that the kernel has made just now.
+/// Takes ownership of a real descriptor that the kernel has just created.
 ///
 /// # Safety
-/// The number must be an open descriptor of the process, without another owner.
+/// The number must be an open descriptor of the process without another owner.
 pub(super) unsafe fn new_descriptor(number: RawFd) -> OwnedFd {
-    // SAFETY: this function demands that the descriptor is open and has no other owner.
+    // SAFETY: the caller guarantees that the descriptor is open and has no other owner.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
 /// # Errors
-/// `Unsupported` for real descriptors on a simulated kernel: there their numbers name nothing, or something else.
+/// `Unsupported` for real descriptors on a simulated kernel, where their numbers refer to nothing
+/// or to something else.
 pub(super) fn check_real(kernel: &dyn Kernel, descriptors: &[OwnedFd]) -> io::Result<()> {
     if descriptors.is_empty() || kernel.real_descriptors() {
         return Ok(());
@@ -80,7 +83,7 @@ pub(super) fn check_real(kernel: &dyn Kernel, descriptors: &[OwnedFd]) -> io::Re
     Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }
 
-/// Gives a real descriptor to a runtime.
+/// Hands a real descriptor over to a runtime.
 pub(super) fn given(socket: OwnedFd) -> Fd {
     // SAFETY: `into_raw_fd` gives up the only owner of an open descriptor.
     unsafe { Fd::from_raw(socket.into_raw_fd()) }
@@ -94,15 +97,15 @@ stays! {
 }
 
 impl Parts {
-    /// A connection from elsewhere, with bytes that were received there.
+    /// Creates the parts of a connection from elsewhere, with bytes that were received there.
     pub fn new(socket: OwnedFd, received: Vec<u8>) -> Self {
         Self { socket, received, permit: None }
     }
 
     /// # Safety
-    /// As [`owned`].
+    /// The same conditions as for [`owned`].
     pub(super) unsafe fn of_fd(fd: Fd, received: Vec<u8>, permit: Option<Permit>) -> Self {
-        // SAFETY: it is the contract of this function.
+        // SAFETY: the caller upholds the conditions of `owned`.
         Self { socket: unsafe { owned(fd) }, received, permit }
     }
 

@@ -87,10 +87,10 @@ impl UnixListener {
         Ok(Some((stream, peer)))
     }
 
-    /// The address it listens on.
+    /// Returns the address that it listens on.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// If the runtime has ended.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| to_std(&kernel.local_address(fd)?))
     }

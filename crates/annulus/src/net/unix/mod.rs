@@ -1,8 +1,8 @@
-//! Unix sockets, with the leases and rules of TCP and UDP.
+//! Unix sockets, with the same leases and rules as TCP and UDP.
 //!
-//! Addresses are paths, or the standard library's [`SocketAddr`](std::os::unix::net::SocketAddr), which also holds
-//! abstract names. Descriptors can be passed if both ends were opened for that: see
-//! [`UnixOptions::descriptors`].
+//! Addresses are paths, or the standard library's [`SocketAddr`](std::os::unix::net::SocketAddr),
+//! which also holds abstract names. Descriptors can be passed if both ends were opened for that:
+//! see [`UnixOptions::descriptors`].
 
 mod datagram;
 mod listener;

@@ -31,8 +31,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Waits of a connect between its attempts while the listener's backlog is full; each is twice the
-/// one before, up to the last.
+/// Pauses between attempts to connect while the listener's backlog is full. Each pause is twice the
+/// previous one, up to `LAST_RETRY`.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
 const LAST_RETRY: Duration = Duration::from_millis(50);
 
@@ -64,23 +64,24 @@ pub struct UnixOptions {
 }
 
 impl UnixOptions {
-    /// A backlog of 4096, no limit, no descriptors, the system's buffer sizes.
+    /// Returns the defaults: a backlog of 4096, no limit, no descriptors, the system's buffer
+    /// sizes.
     pub fn new() -> Self {
         Self::default()
     }
 
     shared!(listen);
 
-    /// Descriptors may be sent with bytes and datagrams (`SCM_RIGHTS`). Off by default: then the
-    /// kernel closes descriptors that a peer sends, before they count against this process's limit.
-    /// A stream that passes descriptors receives one message at a time into heap memory, so that it
-    /// knows which bytes they came with.
+    /// Allows descriptors to be sent with bytes and datagrams (`SCM_RIGHTS`). If off, which is the
+    /// default, the kernel closes descriptors that a peer sends, before they count against this
+    /// process's limit. A stream that passes descriptors receives one message at a time into heap
+    /// memory, so that it knows which bytes they came with.
     pub fn descriptors(mut self, on: bool) -> Self {
         self.descriptors = on;
         self
     }
 
-    /// Received datagrams carry their sender's credentials (`SO_PASSCRED`). For streams, see
+    /// Makes received datagrams carry their sender's credentials (`SO_PASSCRED`). For streams, see
     /// [`UnixStream::peer_cred`].
     pub fn credentials(mut self, on: bool) -> Self {
         self.credentials = on;
@@ -89,10 +90,10 @@ impl UnixOptions {
 
     options!(setters: buffer);
 
-    /// Several datagrams may be in flight at once, and so may arrive in another order. Off by
-    /// default: one leaves a turn.
+    /// Allows several datagrams in flight at once, which may therefore be reordered. If off, which
+    /// is the default, one datagram leaves per turn.
     ///
-    /// Then a peer that does not read does not delay sends to others, unless the socket is
+    /// If on, a peer that does not read does not delay sends to others, unless the socket is
     /// connected to it. If more is queued than the runtime's [send
     /// bound](crate::Builder::send_bound), the datagrams that have waited longest for room are
     /// dropped, and the next send to the same peer fails with `WouldBlock`. The kernel counts
@@ -103,9 +104,9 @@ impl UnixOptions {
         self
     }
 
-    /// The largest datagram that is received whole: about 66 KiB by default, at most 64 MiB; more
-    /// is refused when the socket is opened. Above the default, each receive allocates this much
-    /// heap memory.
+    /// Sets the largest datagram that is received whole: about 66 KiB by default, at most 64 MiB.
+    /// Opening the socket fails for larger values. Above the default, each receive allocates this
+    /// much heap memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.datagram.max_datagram = Some(bytes);
         self
@@ -156,7 +157,7 @@ impl UnixOptions {
     }
 
     async fn connect_at(&self, address: Address) -> io::Result<UnixStream> {
-        // A connect may fail at once, each time.
+        // A connect may fail at once every time, so a retry loop must use budget.
         consume_budget().await;
         let core = current::get()?;
         let socket = self.socket(&core, SocketType::Stream)?;
@@ -165,8 +166,8 @@ impl UnixOptions {
             None => false,
         };
         let mut pause = FIRST_RETRY;
-        // A Unix connect ends at once, unless the backlog is full. No event says when it has room:
-        // retry by timer.
+        // A Unix connect completes at once unless the backlog is full. No event reports that it has
+        // room again, so retry by timer.
         while let Err(error) = connect_once(&core, &socket, &address, may_hang).await {
             if error.kind() != io::ErrorKind::WouldBlock {
                 return Err(failed(error, Operation::Connect, address));
@@ -177,7 +178,7 @@ impl UnixOptions {
         self.stream(&core, socket)
     }
 
-    /// Two streams that are connected to each other.
+    /// Creates two streams that are connected to each other.
     ///
     /// # Errors
     /// Out of descriptors, or outside a runtime.
@@ -187,7 +188,7 @@ impl UnixOptions {
         Ok((self.stream(&core, one)?, self.stream(&core, other)?))
     }
 
-    /// A datagram socket at a path; see [`UnixDatagram::bind`].
+    /// Opens a datagram socket at a path; see [`UnixDatagram::bind`].
     ///
     /// # Errors
     /// The errors of [`UnixDatagram::bind`].
@@ -195,8 +196,8 @@ impl UnixOptions {
         self.bind_at(of_path(path.as_ref())?)
     }
 
-    /// A datagram socket at an address, which may be an abstract name; without a name, it can only
-    /// send.
+    /// Opens a datagram socket at an address, which may be an abstract name. A socket at an unnamed
+    /// address can only send.
     ///
     /// # Errors
     /// The errors of [`UnixDatagram::bind`].
@@ -204,7 +205,7 @@ impl UnixOptions {
         if address.is_unnamed() { self.unbound() } else { self.bind_at(of_std(address)?) }
     }
 
-    /// A datagram socket without an address; see [`UnixDatagram::unbound`].
+    /// Opens a datagram socket without an address; see [`UnixDatagram::unbound`].
     ///
     /// # Errors
     /// The errors of [`UnixDatagram::unbound`].
@@ -224,7 +225,7 @@ impl UnixOptions {
         patiently(Some(&core), bind).map_err(|error| failed(error, Operation::Bind, address))
     }
 
-    /// Two datagram sockets that are connected to each other.
+    /// Creates two datagram sockets that are connected to each other.
     ///
     /// # Errors
     /// Out of descriptors, or outside a runtime.
@@ -284,7 +285,7 @@ impl UnixOptions {
     }
 }
 
-/// Connects on the loop; if the path may be on a file system that hangs, on a thread.
+/// Connects on the loop, or on a thread if the path may be on a file system that hangs.
 async fn connect_once(
     core: &Rc<Core>,
     socket: &NewFd,
