@@ -42,15 +42,15 @@ use std::rc::Rc;
 pub enum Advice {
     /// No advice.
     Normal = 0,
-    /// In random order: do not read ahead.
+    /// The file will be read in random order: do not read ahead.
     Random = 1,
-    /// From start to end: read further ahead.
+    /// The file will be read from start to end: read further ahead.
     Sequential = 2,
-    /// Soon: read it into memory now.
+    /// The range will be needed soon: read it into memory now.
     WillNeed = 3,
-    /// Not soon: drop it from the page cache.
+    /// The range will not be needed soon: drop it from the page cache.
     DontNeed = 4,
-    /// Once only.
+    /// The range will be used only once.
     NoReuse = 5,
 }
 
@@ -78,14 +78,14 @@ pub struct Alignment {
     pub offset: u64,
 }
 
-/// An open file or device. Reads and writes take owned memory and give it back: the kernel may
-/// still use it after the future was dropped.
+/// An open file or device. Reads and writes take owned memory and give it back, because the kernel
+/// may still use it after the future has been dropped.
 ///
-/// Dropping it releases its [lock](Self::lock) and closes the descriptor, as soon as no call on it
-/// is in flight. A read or a direct write that a worker of the kernel has made may hold the file a
-/// few microseconds longer. If other threads start processes, a file that was written and dropped
-/// cannot always be executed at once: a forked child has the descriptor too until it executes its
-/// program, and until then an `execve` of the file fails with `ETXTBSY`. Try again then.
+/// Dropping the file releases its [lock](Self::lock) and closes the descriptor as soon as no call
+/// on it is in flight. A read or direct write that ran on a kernel worker may hold the file a few
+/// microseconds longer. If other threads start processes, a file that has been written and dropped
+/// cannot always be executed at once. A forked child also holds the descriptor until it executes
+/// its program, and until then an `execve` of the file fails with `ETXTBSY`. Retry in that case.
 ///
 /// ```
 /// use annulus::fs::{File, OpenOptions};
@@ -107,14 +107,14 @@ pub struct Alignment {
 ///
 /// # What dropping a future of it does
 ///
-/// A read or write that has begun goes on; its memory is kept until it is done. One that waits for
-/// the other end of a pipe has not begun. A file that is opened after its future was dropped is
-/// closed.
+/// A read or write that has begun continues, and its memory is kept until it is done. A read or
+/// write that waits for the other end of a pipe has not begun. If the future of an open is dropped,
+/// the file is closed once it has been opened.
 pub struct File {
     pub(super) open: Rc<OpenFile>,
     pub(super) device: DeviceId,
     pub(super) direct: bool,
-    /// Every write goes to the end, wherever the cursor is.
+    /// Every write goes to the end of the file, wherever the cursor is.
     pub(super) append: bool,
     pub(super) policy: Policy,
 }
@@ -125,7 +125,7 @@ impl File {
         Self { open, device, direct, append, policy }
     }
 
-    /// Takes a file of the standard library over.
+    /// Takes over a file of the standard library.
     ///
     /// # Errors
     /// Outside a runtime; `Unsupported` under a simulated kernel. The file is then closed.
@@ -141,7 +141,7 @@ impl File {
         OpenOptions::new().read(true).open(path).await
     }
 
-    /// Opens a file for writing. It is made if it does not exist, and emptied if it does.
+    /// Opens a file for writing. Creates it if it does not exist, and truncates it if it does.
     ///
     /// # Errors
     /// The errors of [`OpenOptions::open`].
@@ -149,7 +149,7 @@ impl File {
         OpenOptions::new().write(true).create(true).truncate(true).open(path).await
     }
 
-    /// Names what is wrong if direct I/O is refused: the system's error does not.
+    /// Explains why direct I/O was refused, which the system's error does not.
     #[cold]
     pub(super) async fn explain(
         &self,
@@ -175,7 +175,7 @@ impl File {
         }
     }
 
-    /// A call of this class on this file, that moves at most this many bytes.
+    /// Returns the call site of a call of this class on this file that moves at most `bytes` bytes.
     #[inline]
     pub(super) fn site(&self, class: Class, bytes: usize, at_cursor: bool) -> CallSite<'_> {
         CallSite { at_cursor, ..self.site_of(self.kind(class, bytes, at_cursor)) }
@@ -195,9 +195,9 @@ impl File {
         }
     }
 
-    /// The kind under which the latency policy knows a call; `None` for calls that always wait: for
-    /// the device, if they go past the page cache, or at the cursor for the other end of a pipe. A
-    /// pipe refuses calls at an offset at once.
+    /// Returns the kind under which the latency policy tracks a call. Returns `None` for calls that
+    /// always wait: direct I/O waits for the device, and calls at the cursor of a pipe wait for the
+    /// other end. A pipe refuses calls at an offset at once.
     #[inline]
     pub(super) fn kind(&self, class: Class, bytes: usize, at_cursor: bool) -> Option<CallKind> {
         let device = self.device;
@@ -206,7 +206,8 @@ impl File {
         (!waits).then_some(CallKind { device, class, bytes })
     }
 
-    /// Whether a call of this class moves bytes, and cannot be asked to fail instead of waiting.
+    /// Returns true if a call of this class moves bytes and cannot be told to fail instead of
+    /// waiting.
     fn may_wait_for_peer(&self, class: Class) -> bool {
         match class {
             Class::Read => !self.open.core.inline_policy.supports_nowait(self.device),
@@ -215,28 +216,28 @@ impl File {
         }
     }
 
-    /// Closes the file once the calls at its cursor whose futures were dropped are done. Clones
-    /// keep the descriptor open.
+    /// Closes the file once all calls at its cursor are done, including those whose futures were
+    /// dropped. Clones keep the descriptor open.
     ///
     /// # Errors
-    /// The error of a write whose future was dropped. An error that a file system reports at a
-    /// close only, as NFS does, is returned by [`sync_all`](Self::sync_all) before.
+    /// The error of a write whose future was dropped. Some file systems, such as NFS, report errors
+    /// only at a close. Call [`sync_all`](Self::sync_all) first to get those.
     pub async fn close(self) -> io::Result<()> {
         drop(self.turn().await);
         self.open.take_error()
     }
 
-    /// Waits until everything that was written is on the device, and the file's attributes too.
+    /// Waits until all written data and the file's attributes are on the device.
     ///
     /// # Errors
-    /// The device's: written bytes may be lost, also if a second try succeeds.
+    /// The error of the device. Written bytes may then be lost, even if another call succeeds.
     pub async fn sync_all(&self) -> io::Result<()> {
         drop(self.settled().await?);
         self.plain(None, |fd| FileCall::Sync { fd, data_only: false }).await
     }
 
-    /// As [`sync_all`](Self::sync_all), without attributes that are not needed to read the data
-    /// back, such as times.
+    /// Like [`sync_all`](Self::sync_all), but without attributes that are not needed to read the
+    /// data back, such as timestamps.
     ///
     /// # Errors
     /// The errors of [`sync_all`](Self::sync_all).
@@ -245,7 +246,7 @@ impl File {
         self.plain(None, |fd| FileCall::Sync { fd, data_only: true }).await
     }
 
-    /// Cuts the file, or extends it with zeroes that take no space on the device.
+    /// Truncates the file, or extends it with zeroes that take no space on the device.
     ///
     /// # Errors
     /// `InvalidInput` for a file not open for writing, `FileTooLarge`, ….
@@ -254,7 +255,7 @@ impl File {
     }
 
     /// Reserves space on the device, so that writes to this range cannot fail for lack of it. A
-    /// shorter file grows to its end.
+    /// shorter file grows to the end of the range.
     ///
     /// # Errors
     /// `StorageFull`; `Unsupported` if the file system cannot reserve space.
@@ -285,18 +286,18 @@ impl File {
         self.plain(Some(Class::Modify), move |fd| FileCall::SetModeOf { fd, mode }).await
     }
 
-    /// The metadata of the file.
+    /// Returns the metadata of the file.
     ///
     /// # Errors
-    /// The system's; or outside a runtime.
+    /// The error of the system; or outside a runtime.
     pub async fn metadata(&self) -> io::Result<Metadata> {
         let args = Stat { path: c"".into(), flags: AT_EMPTY_PATH, stat: Box::default() };
         let (answer, Stat { stat, .. }) = self.site(Class::Query, 0, false).make(args).await;
         answer.map(|_| Metadata::new(*stat))
     }
 
-    /// The alignment that direct I/O needs. If the kernel does not report it (before 6.1), it is
-    /// 4096 bytes for both, which suits every device.
+    /// Returns the alignment that direct I/O needs. If the kernel does not report it (before 6.1),
+    /// both values are 4096 bytes, which suits every device.
     ///
     /// # Errors
     /// The errors of [`metadata`](Self::metadata).
@@ -305,16 +306,16 @@ impl File {
         Ok(Alignment { memory: memory as usize, offset: u64::from(offset) })
     }
 
-    /// Another handle on the same open file: both share the cursor, the locks and the descriptor,
-    /// which is closed with the last handle.
+    /// Returns another handle to the same open file. Both share the cursor, the locks and the
+    /// descriptor, which is closed with the last handle.
     ///
     /// # Errors
-    /// None yet; a `Result` as in `std`.
+    /// Never fails at present. It returns a `Result` as in `std`.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { open: self.open.clone(), ..*self })
     }
 
-    /// Moves the cursor; the new offset.
+    /// Moves the cursor and returns its new offset.
     ///
     /// # Errors
     /// `InvalidInput` for an offset before the start; an error for a file without offsets, such as
@@ -329,7 +330,7 @@ impl File {
         self.seek_from(offset, origin).await
     }
 
-    /// Moves the cursor from an origin `SEEK_*`; the new offset.
+    /// Moves the cursor relative to an origin (`SEEK_*`) and returns its new offset.
     pub(super) async fn seek_from(&self, offset: i64, origin: u32) -> io::Result<u64> {
         let turn = self.settled().await?;
         let args = Seek { offset, origin, position: Box::default(), _turn: turn };
@@ -337,32 +338,33 @@ impl File {
         answer.map(|_| *position)
     }
 
-    /// Whether it has a cursor: it is neither a pipe nor a terminal.
+    /// Returns true if it has a cursor, so it is neither a pipe nor a terminal.
     pub(crate) fn has_cursor(&self) -> bool {
         self.open.is_ordinary()
     }
 
-    /// Whether what is written to it at an offset goes there.
+    /// Returns true if bytes written at an offset are stored at that offset.
     pub(crate) fn writes_at_offsets(&self) -> bool {
         self.has_cursor() && !self.append
     }
 
-    /// Waits for the calls at the cursor that are in flight off the loop, also those whose futures
-    /// were dropped: the turn behind them.
+    /// Waits for calls at the cursor that are in flight off the loop, including those whose futures
+    /// were dropped. Returns the cursor permit if it had to wait.
     ///
     /// # Errors
-    /// The error of a write that was dropped.
+    /// The error of a write whose future was dropped.
     pub(crate) async fn settled(&self) -> io::Result<Option<Permit>> {
         let turn = if self.open.is_cursor_taken() { self.turn().await } else { None };
         self.open.take_error().map(|()| turn)
     }
 
-    /// Moves the cursor by so many bytes inline, since no device is asked for that; the new offset.
+    /// Moves the cursor by `by` bytes and returns its new offset. The call is made inline, because
+    /// it does not touch the device.
     pub(crate) fn move_cursor(&self, by: i64) -> io::Result<u64> {
         self.seek_inline(by, 1)
     }
 
-    /// Puts the cursor where that of another file is.
+    /// Moves the cursor to the position of another file's cursor.
     pub(super) fn take_cursor_of(&self, other: &Self) -> io::Result<()> {
         self.seek_inline(other.move_cursor(0)? as i64, 0).map(drop)
     }
@@ -373,12 +375,12 @@ impl File {
         Ok(*args.position)
     }
 
-    /// Lets other tasks run, if this turn has made enough inline calls.
+    /// Lets other tasks run if this turn has made enough inline calls.
     pub(crate) async fn wait_for_budget(&self) {
         self.site_of(None).wait_for_budget().await;
     }
 
-    /// A call that names no memory, and answers only if it succeeded.
+    /// Makes a call that uses no memory and returns only success or an error.
     pub(super) async fn plain(
         &self,
         class: Option<Class>,
@@ -390,7 +392,8 @@ impl File {
     }
 }
 
-/// Checks an offset: the kernel takes greater ones for negative, and the last one for the cursor.
+/// Checks an offset. The kernel treats greater offsets as negative and the greatest one as the
+/// cursor.
 pub(super) fn check_offset(offset: u64) -> io::Result<u64> {
     if i64::try_from(offset).is_ok() {
         return Ok(offset);
@@ -404,7 +407,7 @@ struct Seek {
     offset: i64,
     origin: u32,
     position: Box<u64>,
-    /// The permit of the cursor, if calls at it were in flight.
+    /// The cursor permit, if calls at the cursor were in flight.
     _turn: Option<Permit>,
 }
 

@@ -19,25 +19,29 @@ const CAPACITY: usize = 256;
 const VALID_FOR: Duration = Duration::from_secs(1);
 const UNUSED_FOR: Duration = Duration::from_secs(60);
 
-/// Files of a directory that stay open between uses, with what is known about them, so that a server that sends the same files again
-/// and again neither opens nor examines nor closes them each time. It holds descriptors, not contents: those are in the page cache.
+/// A cache of open files in a directory, with their metadata. A server that sends the same files
+/// repeatedly need not open, examine and close them each time. The cache holds descriptors, not
+/// contents: those are in the page cache.
 ///
-/// Paths are resolved [beneath](OpenOptions::beneath) the directory: neither `..` nor a symbolic link leads out of it. A path can name a
-/// directory, too.
+/// Paths are resolved [beneath](OpenOptions::beneath) the directory: neither `..` nor a symbolic
+/// link leads out of it. A path may also refer to a directory.
 ///
-/// An open file is looked for again once it was not checked for [`valid_for`](Self::set_valid_for), a second by default: if its path now
-/// leads to another file, or its length or the time of its last change differ, that is opened. So within this time
-/// - a file that was replaced or removed is the old one;
-/// - a file that was written in place shows its new content with its old [`metadata`](CachedFile::metadata), and reads and copies end
-///   early if it has become shorter. Replace files by renaming, as for every server.
+/// An open file is looked up again at its first use after [`valid_for`](Self::set_valid_for), by
+/// default one second, has passed since the last check. If its path now leads to another file, or
+/// its length or last modification time has changed, the cache opens the new file. So within this
+/// time
+/// - a file that has been replaced or removed is still the old one;
+/// - a file that has been written in place shows its new content with its old
+///   [`metadata`](CachedFile::metadata), and reads and copies end early if it has become shorter.
+///   Replace files by renaming, as for any server.
 ///
-/// Tasks that use a file at the same time each look for it if it is due, until one of them has found it.
+/// If a check is due, each task that uses the file looks it up, until one of them has found it.
 ///
-/// Errors are not cached. Clones share the files and the settings. A file that was returned stays open as long as it is used, also if it
-/// has left the cache. If the process is out of descriptors, files that are open and unchanged are still found, and one of them is closed if
-/// another is to be opened.
+/// Errors are not cached. Clones share the files and the settings. A returned file stays open while
+/// it is in use, even after it has left the cache. If the process is out of descriptors, open and
+/// unchanged files are still found, and the cache closes one of its files to open another.
 ///
-/// It needs Linux 5.6, and a container that allows `openat2`: see [`OpenOptions::beneath`].
+/// The cache needs Linux 5.6 and a container that allows `openat2`: see [`OpenOptions::beneath`].
 ///
 /// ```
 /// use annulus::fs::{self, Dir, FileCache};
@@ -70,20 +74,22 @@ struct Shared {
     options: OpenOptions,
     valid_for: Cell<Duration>,
     entries: RefCell<Entries<Known>>,
-    /// How many lookups have begun: the number of the last one.
+    /// The number of lookups that have begun, which is also the number of the last one.
     lookups: Cell<u64>,
-    /// The last lookup that had begun when a path was forgotten: results of this and of earlier lookups are not kept.
+    /// The number of the last lookup that had begun when a path was forgotten. Results of that
+    /// lookup and of earlier ones are not kept.
     forgotten: Cell<u64>,
     stats: Cell<FileCacheStats>,
 }
 
-/// A file, and the last lookup that has found it.
+/// A file and the last lookup that found it.
 struct Known {
     file: Rc<CachedFile>,
     lookup: Lookup,
 }
 
-/// A lookup of a path in the file system, numbered and timed when it begins: its result counts as old as this time.
+/// A lookup of a path in the file system, with its number and start time. The age of its result
+/// counts from that time.
 #[derive(Clone, Copy)]
 struct Lookup {
     number: u64,
@@ -120,16 +126,17 @@ pub struct CachedFile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileCacheStats {
-    /// Files that were open, and were checked lately or found unchanged.
+    /// Lookups that found an open file, either recently checked or unchanged.
     pub hits: u64,
-    /// Files that were opened, and paths that could not be.
+    /// Lookups that opened a file or failed.
     pub misses: u64,
-    /// Open files that were looked for again.
+    /// Lookups that checked whether an open file had changed.
     pub checks: u64,
 }
 
 impl FileCache {
-    /// An empty cache of the files below a directory: of at most 256, checked after a second, and closed after a minute without use.
+    /// Creates an empty cache for the files below a directory. It holds at most 256 files, checks
+    /// them after a second and closes them after a minute without use.
     pub fn new(dir: Dir) -> Self {
         let shared = Shared {
             dir,
@@ -143,25 +150,27 @@ impl FileCache {
         Self { shared: Rc::new(shared) }
     }
 
-    /// Sets the most files that it keeps open: 256 at first. Each takes a descriptor, of which connections need some, too: see
-    /// `ulimit -n`. With 0 it keeps none.
+    /// Sets the maximum number of files that it keeps open. The default is 256. Each takes a
+    /// descriptor, and connections need descriptors too: see `ulimit -n`. With 0, it keeps none.
     pub fn set_capacity(&self, files: usize) {
         self.shared.entries.borrow_mut().set_capacity(files);
     }
 
-    /// Sets for how long a file is used without a check: a second at first. With zero each use checks.
+    /// Sets how long a file is used without a check. The default is one second. With zero, every
+    /// use checks.
     pub fn set_valid_for(&self, time: Duration) {
         self.shared.valid_for.set(time);
     }
 
-    /// The file or directory of a path, open for reading.
+    /// Returns the file or directory at a path, open for reading.
     ///
-    /// If the future is dropped, a file that was being opened is closed, and the cache is as before, except that one of its files may have
-    /// been closed because the process was out of descriptors.
+    /// If the future is dropped, a file that was being opened is closed. The cache does not change,
+    /// except that it may have closed one of its files because the process was out of descriptors.
     ///
     /// # Errors
-    /// As [`OpenOptions::open`]; `PermissionDenied` for a path that leads out of the directory. The path then leaves the cache, unless the
-    /// error is a passing one, such as no free descriptor or no memory.
+    /// The errors of [`OpenOptions::open`]; `PermissionDenied` for a path that leads out of the
+    /// directory. The path then leaves the cache, unless the error is temporary, such as running
+    /// out of descriptors or memory.
     pub async fn open(&self, path: impl AsRef<Path>) -> io::Result<Rc<CachedFile>> {
         consume_budget().await;
         let path = path.as_ref();
@@ -175,30 +184,31 @@ impl FileCache {
         }
     }
 
-    /// Forgets a path, so that its next use opens what is there then, also if it is being opened now; whether it was known.
+    /// Forgets a path, even while it is being opened, so that its next use opens it again. Returns
+    /// true if the path was cached.
     pub fn remove(&self, path: impl AsRef<Path>) -> bool {
         self.shared.forgotten.set(self.shared.lookups.get());
         let gone = self.shared.entries.borrow_mut().remove(bytes(path.as_ref()));
         gone.is_some()
     }
 
-    /// Forgets all paths, as [`remove`](Self::remove) does one.
+    /// Forgets all paths, like [`remove`](Self::remove) for each.
     pub fn clear(&self) {
         self.shared.forgotten.set(self.shared.lookups.get());
         self.shared.entries.borrow_mut().clear();
     }
 
-    /// How many files it keeps open.
+    /// Returns the number of files that it keeps open.
     pub fn len(&self) -> usize {
         self.shared.entries.borrow().len()
     }
 
-    /// Whether it keeps none open.
+    /// Returns true if it keeps no files open.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The counters of the cache.
+    /// Returns the counters of the cache.
     pub fn stats(&self) -> FileCacheStats {
         self.shared.stats.get()
     }
@@ -218,7 +228,7 @@ impl FileCache {
         }
     }
 
-    /// Looks for a file again that is open.
+    /// Looks up an open file again.
     async fn check(&self, path: &Path, known: Rc<CachedFile>) -> io::Result<Rc<CachedFile>> {
         self.count(|stats| stats.checks += 1);
         let lookup = self.begin();
@@ -236,14 +246,15 @@ impl FileCache {
         Ok(known)
     }
 
-    /// Whether a path leads to a file, without a descriptor for it. That the path stays beneath the directory was checked when the
-    /// file was opened, and is not again; it is the same file.
+    /// Returns true if the path still leads to the same unchanged file. This needs no descriptor.
+    /// Whether the path stays beneath the directory was checked when the file was opened, and is
+    /// not checked again, since it is the same file.
     async fn is_unchanged(&self, path: &Path, known: &CachedFile) -> bool {
         let found = self.shared.dir.metadata(path).await;
         found.is_ok_and(|found| found.is_as(&known.metadata))
     }
 
-    /// Opens a path. If there is no descriptor for it, one of the cache is given up.
+    /// Opens a path. If no descriptor is free, the cache gives one up.
     async fn open_new(&self, path: &Path, lookup: Lookup) -> io::Result<CachedFile> {
         let opened = match self.try_open(path).await {
             Err(error) if self.may_succeed_next(&error) => self.try_open(path).await,
@@ -259,17 +270,18 @@ impl FileCache {
         Ok(CachedFile { file, metadata })
     }
 
-    /// Whether a second try may succeed, for which a file is closed if that is what it takes.
+    /// Returns true if a second attempt may succeed. Closes a cached file if the attempt needs a
+    /// descriptor.
     fn may_succeed_next(&self, error: &io::Error) -> bool {
         match Errno::from_io_error(error) {
-            // A directory on the way was renamed, perhaps.
+            // A directory on the path may have been renamed.
             Some(Errno::AGAIN) => true,
             Some(Errno::MFILE | Errno::NFILE) => self.shared.entries.borrow_mut().evict(),
             _ => false,
         }
     }
 
-    /// Names the path of an error, and forgets the path if that is what the error is about.
+    /// Adds the path to an error, and forgets the path unless the error is temporary.
     fn failed(&self, path: &Path, error: io::Error, lookup: Lookup) -> io::Error {
         self.count(|stats| stats.misses += 1);
         if !is_passing(&error) {
@@ -284,7 +296,8 @@ impl FileCache {
         Lookup { number, at: self.now() }
     }
 
-    /// Whether what a lookup finds is the latest: no later one has found the path, and it was not forgotten since.
+    /// Returns true if a lookup's result is the latest: no later lookup has found the path, and no
+    /// path has been forgotten since.
     fn is_latest(&self, path: &Path, lookup: Lookup) -> bool {
         let mut entries = self.shared.entries.borrow_mut();
         let is_later = |entry: &mut Known| entry.lookup.number > lookup.number;
@@ -292,7 +305,8 @@ impl FileCache {
             && !entries.get_mut(bytes(path)).is_some_and(is_later)
     }
 
-    /// Keeps what was opened. A pipe or a device is opened each time: opening it may mean something.
+    /// Keeps an opened file. Pipes and devices are opened each time, because opening one may have
+    /// an effect.
     fn keep(&self, path: &Path, found: CachedFile, lookup: Lookup) -> Rc<CachedFile> {
         self.count(|stats| stats.misses += 1);
         let file = Rc::new(found);
@@ -306,7 +320,7 @@ impl FileCache {
         file
     }
 
-    /// Notes that a file was found unchanged.
+    /// Records that a file was found unchanged.
     fn confirm(&self, path: &Path, known: &Rc<CachedFile>, lookup: Lookup) {
         let mut entries = self.shared.entries.borrow_mut();
         if let Some(entry) = entries.get_mut(bytes(path))
@@ -334,7 +348,7 @@ impl FileCache {
     }
 }
 
-/// The result of a look-up of a path in a cache.
+/// The result of looking up a path in the cache.
 enum Found {
     Valid(Rc<CachedFile>),
     Stale(Rc<CachedFile>),
@@ -346,18 +360,18 @@ fn bytes(path: &Path) -> &[u8] {
 }
 
 impl CachedFile {
-    /// The open file.
+    /// Returns the open file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The metadata of the file when it was last checked.
+    /// Returns the metadata of the file when it was last checked.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 }
 
-/// Whether an error says nothing about the path, and may be gone soon.
+/// Returns true if an error is temporary and unrelated to the path.
 fn is_passing(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(

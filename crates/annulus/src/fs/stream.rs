@@ -15,16 +15,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
-/// The most bytes that are read ahead, or copied and queued, at a time.
+/// Maximum number of bytes that are read ahead, or copied and queued, at a time.
 pub(crate) const PIECE: usize = 64 * 1024;
 
 type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// Bytes that are queued to be written, of which the first `done` are.
+/// Bytes queued to be written. The first `done` have been written.
 pub(crate) struct Unwritten {
     chunk: Chunk,
     done: usize,
-    /// The offset of the rest, after a failure. Reads go on at the cursor meanwhile.
+    /// The offset of the rest after a failure. Meanwhile, reads continue at the cursor.
     offset: Option<u64>,
 }
 
@@ -33,13 +33,13 @@ impl Unwritten {
         Self { chunk, done, offset: None }
     }
 
-    /// The bytes, as long as no write of them has begun.
+    /// Returns the bytes. No write of them may have begun.
     pub(crate) fn into_chunk(self) -> Chunk {
         self.chunk
     }
 
-    /// Writes the rest at the cursor; or where it failed before, and then moves the cursor along if
-    /// that is still there.
+    /// Writes the rest at the cursor, or after a failure at the offset where it failed. In the
+    /// latter case, moves the cursor along if it is still at that offset.
     async fn write(self, file: File) -> Result<(), (io::Error, Self)> {
         let Self { chunk, mut done, offset } = self;
         let before = done as u64;
@@ -55,15 +55,16 @@ impl Unwritten {
     }
 }
 
-/// A file as a stream of bytes from its cursor on, made by [`File::into_stream`]: for lines, frames
-/// and whatever asks for [`AsyncRecv`](crate::io::AsyncRecv) or
-/// [`AsyncSend`](crate::io::AsyncSend), and for the traits of tokio with the feature `tokio-io`,
-/// [`seek`](Self::seek) included.
+/// A file as a stream of bytes from its cursor on, created by [`File::into_stream`]. It is for
+/// lines, frames and anything that needs [`AsyncRecv`](crate::io::AsyncRecv) or
+/// [`AsyncSend`](crate::io::AsyncSend), and with the feature `tokio-io` for the traits of tokio,
+/// including [`seek`](Self::seek).
 ///
-/// It reads ahead, up to 64 KiB; writes are not held back. A write begins behind the last byte that
-/// was consumed, however far was read ahead. Reads and writes that need not wait are made at once,
-/// as [`Policy`](super::Policy) says. Pipes and terminals have no cursor: their directions do not
-/// wait for each other. Not for direct I/O, which needs aligned memory.
+/// The stream reads ahead up to 64 KiB, and does not delay writes. A write begins after the last
+/// consumed byte, however much has been read ahead. Reads and writes that need not wait are made at
+/// once, as [`Policy`](super::Policy) describes. Pipes and terminals have no cursor, so their two
+/// directions do not wait for each other. The stream does not support direct I/O, which needs
+/// aligned memory.
 ///
 /// ```
 /// use annulus::fs::File;
@@ -86,19 +87,20 @@ impl Unwritten {
 ///
 /// # What dropping does
 ///
-/// Dropping a future of it loses nothing: a read that has begun goes on, and its bytes are shown by
-/// the next call. Bytes that were queued are written, also if the stream is dropped, and at the end
-/// of the runtime within its [timeout](crate::Builder::shutdown_timeout);
-/// [`flush`](crate::io::AsyncSend::flush) waits for that and reports errors, which otherwise the
-/// next call reports. After an error the bytes stay queued: each later call tries to write them
-/// first, and fails as long as that fails. If the stream is dropped then, they are lost. Bytes that
-/// were read ahead are lost if it is dropped; [`into_file`](Self::into_file) moves the cursor back.
+/// Dropping one of its futures loses nothing: a read that has begun continues, and the next call
+/// shows its bytes. Queued bytes are written even if the stream is dropped, and at the end of the
+/// runtime within its [timeout](crate::Builder::shutdown_timeout).
+/// [`flush`](crate::io::AsyncSend::flush) waits for the writes and reports their errors; otherwise,
+/// the next call reports them. After an error the bytes stay queued: each later call tries to write
+/// them first, and fails as long as that fails. If the stream is dropped in that state, they are
+/// lost. Bytes read ahead are also lost when the stream is dropped; [`into_file`](Self::into_file)
+/// moves the cursor back instead.
 pub struct FileStream {
     pub(crate) file: File,
-    /// Bytes that were read ahead, of which the first `consumed` were taken.
+    /// Bytes read ahead. The first `consumed` have been consumed.
     ahead: Vec<u8>,
     pub(crate) consumed: usize,
-    /// The last read has found the end, and `consume` was not called since.
+    /// Whether the last read reached the end and `consume` has not been called since.
     pub(crate) ended: bool,
     /// Memory of the next read.
     next: Vec<u8>,
@@ -106,11 +108,12 @@ pub struct FileStream {
     /// Memory of the next write.
     pub(crate) copy: Vec<u8>,
     writing: Option<JoinHandle<Result<(), (io::Error, Unwritten)>>>,
-    /// Bytes of a write that has failed: they are written first.
+    /// Bytes of a failed write, which are written first.
     unwritten: Option<Unwritten>,
-    /// Other processes use the same cursor, so every byte has to be read and written there.
+    /// Whether other processes use the same cursor, so that every byte must be read and written
+    /// there.
     pub(crate) shares_cursor: bool,
-    /// The write in flight has ended without giving its bytes back.
+    /// Whether the write in flight ended without giving its bytes back.
     lost: bool,
     seeking: Option<(SeekFrom, InFlight<io::Result<u64>>)>,
     /// Operations in flight wake all tasks that wait for the stream.
@@ -121,7 +124,7 @@ pub struct FileStream {
 }
 
 impl File {
-    /// The file as a stream of bytes from its cursor on.
+    /// Converts the file into a stream of bytes from its cursor on.
     pub fn into_stream(self) -> FileStream {
         FileStream {
             file: self,
@@ -144,13 +147,13 @@ impl File {
 }
 
 impl FileStream {
-    /// The file. Its cursor stands behind the bytes that were read ahead.
+    /// Returns the file. Its cursor is after the bytes that were read ahead.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The file, with its cursor behind the last byte that was consumed. Waits until everything was
-    /// written. A pipe has no cursor: bytes read ahead of it are lost.
+    /// Returns the file with its cursor after the last consumed byte. Waits until everything has
+    /// been written. A pipe has no cursor, so bytes read ahead from it are lost.
     ///
     /// # Errors
     /// The error of a write.
@@ -159,12 +162,12 @@ impl FileStream {
         Ok(self.file)
     }
 
-    /// Moves the cursor; the new offset. Bytes read ahead are dropped. If the future is dropped
-    /// once it was polled, the seek ends with the next call, which is the same seek or comes after
-    /// it.
+    /// Moves the cursor and returns its new offset. Bytes read ahead are dropped. If the future is
+    /// dropped after its first poll, the next call first completes the seek.
     ///
     /// # Errors
-    /// As [`File::seek`], also those of a seek that was dropped; the error of a write.
+    /// The errors of [`File::seek`], including those of a seek whose future was dropped; the error
+    /// of a write.
     pub async fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         poll_fn(|cx| self.poll_seek(cx, to)).await
     }
@@ -191,7 +194,7 @@ impl FileStream {
         self.poll_sought(cx)
     }
 
-    /// The seek that [`poll_complete`](Self::poll_complete) makes.
+    /// Sets the seek that [`poll_complete`](Self::poll_complete) makes.
     #[cfg(feature = "tokio-io")]
     pub(crate) fn start_seek(&mut self, to: SeekFrom) -> io::Result<()> {
         if self.target.is_some() {
@@ -203,7 +206,7 @@ impl FileStream {
         Ok(())
     }
 
-    /// Makes the seek that was started; the offset at which the next byte is read or written.
+    /// Completes the started seek. Returns the offset at which the next byte is read or written.
     #[cfg(feature = "tokio-io")]
     pub(crate) fn poll_complete(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
         let Some(to) = self.target else {
@@ -219,7 +222,7 @@ impl FileStream {
         Poll::Ready(sought)
     }
 
-    /// A seek that has begun and was not awaited comes first.
+    /// Completes a seek that has begun but was not awaited.
     pub(crate) fn poll_sought(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
         let Some((_, seeking)) = &mut self.seeking else { return Poll::Ready(Ok(0)) };
         let sought = ready!(self.waker.poll(seeking, cx));
@@ -230,7 +233,7 @@ impl FileStream {
         Poll::Ready(sought)
     }
 
-    /// Returns true if bytes are queued, or were lost.
+    /// Returns true if bytes are queued or have been lost.
     fn is_writing(&self) -> bool {
         self.lost || self.writing.is_some() || self.unwritten.is_some()
     }
@@ -244,7 +247,7 @@ impl FileStream {
         (self.consumed, self.ended) = (0, false);
     }
 
-    /// Reads on, and adds to the unread bytes; how many were added.
+    /// Reads more bytes behind the unread ones, and returns how many.
     pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         ready!(self.poll_sought(cx))?;
         if self.reading.is_none() {
@@ -280,7 +283,7 @@ impl FileStream {
         Poll::Ready(read)
     }
 
-    /// Waits for a read in flight, if its bytes are those at the cursor.
+    /// Waits for a read in flight if the file has a cursor, which the read moves.
     fn poll_read_done(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.reading.is_some() && self.file.open.is_ordinary() {
             ready!(self.poll_reading(cx))?;
@@ -288,7 +291,7 @@ impl FileStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Puts the bytes read behind the unread ones.
+    /// Appends the bytes read to the unread ones.
     fn add(&mut self, mut read: Vec<u8>) {
         if self.unread().is_empty() {
             mem::swap(&mut self.ahead, &mut read);
@@ -300,7 +303,7 @@ impl FileStream {
         self.next = read;
     }
 
-    /// Ready once a write begins behind the consumed bytes, and those before it are done.
+    /// Ready once earlier writes are done and the next write will begin after the consumed bytes.
     pub(crate) fn poll_write_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_sought(cx))?;
         ready!(self.poll_written(cx))?;
@@ -313,10 +316,10 @@ impl FileStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes bytes in a task, so that they are written whatever becomes of the stream.
+    /// Writes bytes in a task, so that they are written even if the stream is dropped.
     ///
     /// # Errors
-    /// Without a turning loop there is no task; the bytes come back.
+    /// If the loop is not running, no task can be spawned. The bytes are returned.
     pub(crate) fn write_in_task(&mut self, bytes: Unwritten) -> Result<(), (io::Error, Unwritten)> {
         let core = &self.file.open.core;
         let file = match core.enter_running().map(drop).and_then(|()| self.file.try_clone()) {
@@ -328,8 +331,8 @@ impl FileStream {
         Ok(())
     }
 
-    /// Waits until everything queued is written. A write that has failed is tried again: until its
-    /// bytes are in the file, the stream has the error.
+    /// Waits until everything queued has been written. A failed write is retried. Until its bytes
+    /// are in the file, this returns its error.
     pub(crate) fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.lost {
             let text =
@@ -368,13 +371,13 @@ impl fmt::Debug for FileStream {
     }
 }
 
-/// Wakes every task that has polled with it since the last wake: the halves of a stream may be in
-/// different tasks.
+/// Wakes every task that has polled with it since the last wake, since the halves of a stream may
+/// be in different tasks.
 #[derive(Default)]
 pub(super) struct SharedWaker(Mutex<Vec<Waker>>);
 
 impl SharedWaker {
-    /// Polls a future, which wakes this task and those that have polled before.
+    /// Polls a future, which wakes this task and those that have polled before it.
     pub(super) fn poll<F: Future + Unpin>(
         self: &Arc<Self>,
         future: &mut F,
