@@ -36,10 +36,10 @@ fn elapsed() -> Duration {
 /// [`Entered::failed`] reports that.
 ///
 /// # Errors
-/// As [`enter_with`].
+/// See [`enter_with`].
 ///
 /// # Panics
-/// As [`enter_with`].
+/// See [`enter_with`].
 pub fn enter() -> io::Result<Entered> {
     enter_with(Runtime::builder())
 }

@@ -1,4 +1,4 @@
-//! `annulus bench build`: builds peers and lists what is missing.
+//! `annulus bench build`: builds peers and lists missing tools.
 
 use crate::duration;
 use crate::output::{self, note};

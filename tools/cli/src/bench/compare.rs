@@ -39,7 +39,7 @@ const JSON_FORMAT: &str = "annulus-lab-comparison";
 /// The `version` field of the JSON.
 const JSON_VERSION: u64 = 2;
 
-/// Compare two runs: what is worse, and what is better, cell by cell
+/// Compare two runs: which figures are worse or better, cell by cell
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct CompareArgs {
@@ -92,7 +92,7 @@ pub(super) fn run(args: CompareArgs) -> Result<ExitCode> {
     Ok(status(&comparisons))
 }
 
-/// Returns the pairs of files to compare: the given two, or those of the same name in both
+/// Returns the pairs of files to compare: the given two, or files of the same name in both
 /// directories.
 fn pairs(old: &Path, new: &Path) -> Result<Vec<[PathBuf; 2]>, UsageError> {
     match (old.is_dir(), new.is_dir()) {

@@ -1,4 +1,4 @@
-//! `annulus bench list`: lists what can be measured, its size, and about how long it takes.
+//! `annulus bench list`: lists all suites and comparisons with their sizes and approximate times.
 
 use super::args::Pins;
 use super::subject::{self, Options, Subject};
@@ -18,7 +18,7 @@ Examples:
   annulus bench list
   annulus bench list my/suite.toml";
 
-/// List what can be measured
+/// List suites and comparisons, with their sizes and times
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct ListArgs {

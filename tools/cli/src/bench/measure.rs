@@ -221,7 +221,7 @@ fn measure_all(
 struct MeasureOutcome {
     /// The first failed slice.
     failure: Option<String>,
-    /// True if a verdict is decided, or if none was requested: published tables are figures only.
+    /// Whether a verdict is decided, or none was requested: published tables are figures only.
     is_decided: bool,
 }
 
@@ -272,7 +272,7 @@ fn deliver(results: &Results, output: &Output) -> Result<MeasureOutcome> {
         Some(suite) => {
             output::print(&tables::text(&suite))?;
             if suite.is_empty() {
-                bail!("suite {}: none of its cells could be measured here", suite.name);
+                bail!("suite {}: no cell could be measured here", suite.name);
             }
         }
         None => {

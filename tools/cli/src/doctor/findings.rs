@@ -14,7 +14,7 @@ pub(super) struct Findings {
     /// The driver that `auto` chooses.
     pub(super) driver: Driver,
     pub(super) limits: Vec<Limit>,
-    /// Missing features and what they would provide.
+    /// Missing features, each with its benefit.
     pub(super) missing: Vec<String>,
     /// When to enable features that are off by default.
     pub(super) advice: Vec<String>,
@@ -44,7 +44,7 @@ pub(super) struct Driver {
     pub(super) reason: String,
 }
 
-/// Builds a runtime with a driver and returns what it runs on.
+/// Builds a runtime with a driver and returns information on the driver.
 pub(super) fn build(choice: DriverChoice) -> Result<DriverInfo> {
     let runtime = Runtime::builder().driver(choice).build();
     let runtime = runtime.with_context(|| format!("the {choice} driver does not work here"))?;

@@ -15,7 +15,7 @@ use std::time::Duration;
 const QUIESCENT_AFTER: Duration = Duration::from_millis(250);
 /// How long before the end of the shutdown timeout busy connections are also asked to close.
 const CLOSE_ALL_BEFORE_END: Duration = Duration::from_millis(100);
-/// How long a connection may take to close once it has been asked to.
+/// How long a connection may take to close after the request.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The interval between sweeps during a shutdown.
 pub(super) const SHUTDOWN_INTERVAL: Duration = Duration::from_millis(10);
@@ -28,7 +28,7 @@ pub(super) trait Connection: Clone {
     fn is_busy(&self) -> bool {
         self.traffic().is_unanswered()
     }
-    /// Makes the connection send what it has received, and close.
+    /// Makes the connection echo everything it has received, and close.
     fn request_close(&self);
     /// Ends the connection at once.
     fn abort(&self);

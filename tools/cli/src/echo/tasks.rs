@@ -369,7 +369,7 @@ impl Drop for ConnectionTask {
 #[derive(Default)]
 struct ConnectionState {
     traffic: Traffic,
-    /// The connection has been asked to close.
+    /// Set by a request to close.
     closing: Cell<bool>,
     /// The half-close is waiting for queued bytes to be sent: a send completes when its bytes are
     /// queued, the half-close when they have been sent.

@@ -37,7 +37,7 @@ const JSON_FORMAT: &str = "annulus-load-comparison";
 /// The `version` field of the JSON.
 const JSON_VERSION: u64 = 2;
 
-/// Compare runs: ratios with intervals, and what they support
+/// Compare runs: ratios with intervals, and a verdict for each
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct CompareArgs {

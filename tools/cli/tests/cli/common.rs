@@ -264,7 +264,7 @@ pub(crate) fn round_trip(stream: &mut TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).unwrap();
     let mut back = vec![0; bytes.len()];
     stream.read_exact(&mut back).unwrap();
-    assert!(back == bytes, "{} bytes came back changed", bytes.len());
+    assert!(back == bytes, "the echo of {} bytes differs", bytes.len());
 }
 
 /// Returns bytes without a short period.

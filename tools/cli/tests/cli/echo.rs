@@ -40,7 +40,7 @@ fn a_mebibyte_in_one_write_is_echoed() {
         let mut back = vec![0; bytes.len()];
         stream.read_exact(&mut back).unwrap();
         writing.join().unwrap().unwrap();
-        assert!(back == bytes, "a mebibyte came back changed");
+        assert!(back == bytes, "the echo of a mebibyte differs");
     });
 }
 
@@ -53,7 +53,7 @@ fn half_close_echoes_everything_before_eof() {
         stream.shutdown(Shutdown::Write).unwrap();
         let mut back = Vec::new();
         stream.read_to_end(&mut back).unwrap();
-        assert!(back == bytes, "{} of {} bytes came back", back.len(), bytes.len());
+        assert!(back == bytes, "{} of {} bytes were echoed", back.len(), bytes.len());
     });
 }
 
@@ -68,7 +68,7 @@ fn many_tiny_writes_are_echoed() {
         }
         let mut back = vec![0; bytes.len()];
         stream.read_exact(&mut back).unwrap();
-        assert!(back == bytes, "tiny writes came back changed");
+        assert!(back == bytes, "the echo of tiny writes differs");
     });
 }
 

@@ -139,8 +139,8 @@ fn load_counts_every_datagram() {
 }
 
 /// Binds the address of a killed server, so that nothing else gets the port. The socket is
-/// connected to itself, so datagrams of others are refused. Retries, because the kernel closes the
-/// sockets of a ring only some time after the process has ended.
+/// connected to itself, so datagrams from other sockets are refused. Retries, because the kernel
+/// closes the sockets of a ring only some time after the process has ended.
 fn bind_when_released(address: SocketAddr) -> UdpSocket {
     let deadline = clock::now() + PATIENCE;
     loop {

@@ -41,7 +41,7 @@ impl LateReader {
         let mut back = vec![0; PIECE_BYTES];
         for number in 0..TOTAL_BYTES / PIECE_BYTES {
             self.stream.read_exact(&mut back).expect("the echo ended early");
-            assert!(back == piece(number), "piece {number} came back changed");
+            assert!(back == piece(number), "the echo of piece {number} differs");
         }
         assert_eq!(self.stream.read(&mut back).expect("no EOF after the echo"), 0);
         self.writer.join().expect("the writer panicked");
