@@ -1,4 +1,5 @@
-//! The signals of a simulated host, which a test sends. Signals of a process come through a pipe, see `signal.rs`.
+//! Signals of a simulated host, sent by a test. Signals of a process arrive through a pipe: see
+//! `signal.rs`.
 
 use super::ending::Ending;
 use crate::unwind::wake_each;
@@ -10,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub(crate) struct Arrivals {
-    /// How often each signal has come that is or was caught, by its number.
+    /// Number of arrivals of each caught signal, by signal number.
     counts: RefCell<BTreeMap<i32, u64>>,
     waiters: RefCell<Waiters>,
     pub(crate) ending: Ending,
@@ -23,12 +24,12 @@ impl Default for Arrivals {
 }
 
 impl Arrivals {
-    /// Catches a signal from now on; how often it has come before.
+    /// Catches a signal from now on. Returns how often it has arrived before.
     pub(crate) fn catch(&self, signal: i32) -> u64 {
         *self.counts.borrow_mut().entry(signal).or_default()
     }
 
-    /// Ready once it has come more often than was seen; then all are seen.
+    /// Ready once the signal has arrived more often than `seen`, which is then updated.
     pub(crate) fn poll(&self, signal: i32, seen: &mut u64, cx: &Context<'_>) -> Poll<()> {
         let count = self.catch(signal);
         if count > *seen {
@@ -41,7 +42,7 @@ impl Arrivals {
         Poll::Pending
     }
 
-    /// A signal has come. Returns false if it is not caught, or ends the program all the same.
+    /// Handles an arriving signal. Returns false if it is not caught, or ends the program anyway.
     #[cfg(feature = "sim")]
     pub(crate) fn deliver(&self, signal: i32, now: Duration) -> bool {
         let is_caught = self.counts.borrow_mut().get_mut(&signal).map(|count| *count += 1);

@@ -1,4 +1,4 @@
-//! Why io_uring does not work here, and remedies.
+//! Why io_uring does not work here, and how to fix it.
 
 use annulus_kernel::process::has_capability;
 use annulus_kernel::{Limit, Resource};
@@ -8,7 +8,7 @@ use rustix::thread::CapabilitySet;
 use std::fmt;
 use std::io;
 
-/// The cause that prevents io_uring.
+/// What prevents io_uring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     OffForAll,
@@ -36,12 +36,13 @@ impl Cause {
         }
     }
 
-    /// The resource that is short: address space if it is limited, else lockable memory.
+    /// Returns the resource that is short: address space if it is limited, otherwise lockable
+    /// memory.
     fn of_shortage(addresses: Limit) -> Self {
         if addresses.soft.is_some() { Self::Addresses } else { Self::Memlock }
     }
 
-    /// The cause of a denial: the sysctl if it denies io_uring, else a filter.
+    /// Returns the cause of a denial: the sysctl if it denies io_uring, otherwise a filter.
     fn of_ban(sysctl: Option<&str>, privileged: bool) -> Self {
         match sysctl.map(str::trim) {
             Some("2") => Self::OffForAll,
@@ -50,7 +51,7 @@ impl Cause {
         }
     }
 
-    /// The cause, and a remedy.
+    /// Returns the cause and a remedy.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::OffForAll => (
@@ -84,7 +85,7 @@ impl Cause {
     }
 }
 
-/// io_uring cannot be set up here.
+/// The error that io_uring cannot be set up here.
 #[derive(Debug)]
 pub(super) struct Blocked(SetupError);
 
@@ -93,7 +94,7 @@ impl Blocked {
         Self(error)
     }
 
-    /// The cause without the remedy.
+    /// Returns the cause without the remedy.
     pub(super) fn reason(&self) -> String {
         match &self.0 {
             SetupError::Lacks(what) => format!("this kernel's io_uring lacks {what}"),
@@ -122,13 +123,13 @@ impl fmt::Display for Blocked {
     }
 }
 
-// No `source`: the text already contains that of the cause.
+// No `source`: the text already contains the cause.
 impl std::error::Error for Blocked {}
 
 impl From<Blocked> for io::Error {
     fn from(blocked: Blocked) -> Self {
         let kind = match blocked.0 {
-            // A setting that is wrong with any driver: its own text says so.
+            // A setting that is wrong with any driver, as its own text says.
             SetupError::Step(_, cause) if cause.raw_os_error().is_none() => return cause,
             SetupError::Refused(ref cause)
             | SetupError::SqPoll(_, ref cause)

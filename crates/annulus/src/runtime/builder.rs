@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A longer busy poll would keep a core busy for nothing.
+/// A longer busy poll would only waste a core.
 const MAX_BUSY_POLL: Duration = Duration::from_secs(1);
 
 /// Settings of a runtime. Each has a default that suits a network server.
@@ -30,11 +30,11 @@ pub struct Builder {
     choice: DriverChoice,
     /// The kernel, the sizes of the ring and of the pool of streams, and the settings that only io_uring has.
     config: UringConfig,
-    /// Bytes that a stream may hold undelivered and unsent, while all of them hold little.
+    /// Undelivered and unsent bytes that a stream may hold while all streams together hold little.
     stream_bounds: StreamBounds,
     bounds: Bounds,
     shutdown_timeout: Duration,
-    /// Where file calls are made, unless a file says otherwise.
+    /// Where file calls are made, unless a file overrides it.
     file_policy: Policy,
     /// The pool of buffers that datagrams are received into.
     datagrams: PoolSize,
@@ -42,10 +42,10 @@ pub struct Builder {
     task_budget: u32,
     event_interval: u32,
     blocking: Limits,
-    /// All turns are timed; polls that take `slow_poll` or longer are kept apart.
+    /// Times all turns. Polls that take `slow_poll` or longer are recorded separately.
     measures: bool,
     slow_poll: Option<Duration>,
-    /// Looks names up in place of the system.
+    /// Resolves names instead of the system.
     resolver: Option<Arc<Lookup>>,
 }
 
@@ -57,7 +57,7 @@ enum LimitChoice {
 }
 
 impl LimitChoice {
-    /// A simulated kernel has none unless it is given: its run must not depend on the machine.
+    /// A simulated kernel has no limit unless one is given: its run must not depend on the machine.
     fn limit(&self, is_real: bool) -> io::Result<Option<MemoryLimit>> {
         match self {
             Self::OfProcess => Ok(is_real.then(MemoryLimit::of_process)),
@@ -123,10 +123,12 @@ impl Builder {
         self
     }
 
-    /// Polls for completions for up to this long before each sleep; off by default, at most a second.
+    /// Polls for completions for up to this long before each sleep. Off by default, at most one
+    /// second.
     ///
-    /// If few clients each wait for an answer before they send again, 20 to 50 µs avoid most sleeps and wake-ups. The thread then
-    /// keeps a core busy. If polls find nothing, the runtime stops polling by itself. Needs io_uring.
+    /// If few clients each wait for a reply before they send again, 20 to 50 µs avoid most sleeps
+    /// and wake-ups, but the thread then keeps a core busy. If polling finds nothing, the runtime
+    /// stops polling by itself. Needs io_uring.
     pub fn busy_poll(mut self, upto: Duration) -> Self {
         self.config.busy_poll = upto;
         self
@@ -146,14 +148,18 @@ impl Builder {
         self
     }
 
-    /// Copies between two sockets ([`io::copy`](crate::io::copy()), [`copy_bidirectional`](crate::io::copy_bidirectional)) move bytes through a
-    /// pipe of the kernel once four receives in a row have brought at least so many bytes each, and until four in a row bring less than
-    /// half of that: then they are not copied to the process and back. 128 KiB by default; `None` is never.
+    /// Copies between two sockets ([`io::copy`](crate::io::copy()),
+    /// [`copy_bidirectional`](crate::io::copy_bidirectional)) go through a kernel pipe, instead of
+    /// through the process, after four consecutive receives of at least this many bytes each, and
+    /// until four consecutive receives are smaller than half of it. 128 KiB by default; `None`
+    /// disables it.
     ///
-    /// A pipe takes two descriptors while it is used, and until the runtime gives up what it does not need, ten seconds after receives; a
-    /// runtime has 64 at most, and copies beyond that go on as before. Up to 1 MiB of a connection is in its pipe, whatever
-    /// [`send_bound`](Self::send_bound) says, in memory of the kernel. The sockets become non-blocking.
-    /// [`Counters::spliced_bytes`](crate::Counters::spliced_bytes) counts the bytes moved so. It is not done on a simulated kernel.
+    /// A pipe takes two descriptors while it is used, and until the runtime frees what it does not
+    /// need, ten seconds after the last receives. A runtime has at most 64 pipes; further copies go
+    /// through the process. Up to 1 MiB of a connection is in its pipe, in kernel memory, whatever
+    /// [`send_bound`](Self::send_bound) is. The sockets become non-blocking.
+    /// [`Counters::spliced_bytes`](crate::Counters::spliced_bytes) counts the bytes moved this way.
+    /// A simulated kernel does not use pipes.
     pub fn splice_threshold(mut self, bytes: Option<usize>) -> Self {
         self.bounds.splice_threshold = bytes.unwrap_or(usize::MAX);
         self
@@ -167,29 +173,32 @@ impl Builder {
         self
     }
 
-    /// Received bytes of a stream that wait for the task; beyond that the stream stops receiving, at the latest after as many
-    /// once more. 256 KiB by default. Buffers are no larger than this. While the streams of the runtime hold more than 6 MiB together, 16 KiB
-    /// at most, so that many peers that are not read from hold little.
+    /// Maximum received bytes of a stream that wait for the task; beyond that the stream stops
+    /// receiving, after at most as many bytes again. 256 KiB by default. Buffers are no larger than
+    /// this. While the streams of the runtime together hold more than 6 MiB, the bound is at most
+    /// 16 KiB, so that many peers whose data is not read take little memory.
     pub fn recv_bound(mut self, bytes: u32) -> Self {
         self.stream_bounds.receive = bytes;
         self
     }
 
-    /// Queued bytes of a stream that wait for the kernel; beyond that `send` waits. 256 KiB by default. While the streams of the runtime
-    /// hold more than 6 MiB together, 4 KiB for a stream whose peer makes no room.
+    /// Maximum queued bytes of a stream that wait for the kernel; beyond that `send` waits. 256 KiB
+    /// by default. While the streams of the runtime together hold more than 6 MiB, the bound is 4
+    /// KiB for a stream whose peer makes no room.
     pub fn send_bound(mut self, bytes: usize) -> Self {
         self.stream_bounds.send = bytes;
         self
     }
 
-    /// Bytes that all streams and datagram sockets together may hold, in this runtime and all others that share the limit; `None`
-    /// is no limit. [`MemoryLimit::of_process`] by default, none on a simulated kernel.
+    /// Maximum bytes that all streams and datagram sockets together may hold, in this runtime and
+    /// all others that share the limit; `None` means no limit. [`MemoryLimit::of_process`] by
+    /// default, no limit on a simulated kernel.
     pub fn memory_limit(mut self, limit: impl Into<Option<MemoryLimit>>) -> Self {
         self.memory = LimitChoice::Given(limit.into());
         self
     }
 
-    /// How long a dropped stream may take to send what is queued, before it is reset; 10 s by default.
+    /// How long a dropped stream may take to send its queue before it is reset. 10 s by default.
     ///
     /// This is also how long its descriptor stays open until a TCP peer has acknowledged everything: closed earlier, bytes that arrive
     /// meanwhile would reset the connection, and the peer would lose what is on its way. What arrives is dropped, up to 4 MiB. If the peer
@@ -199,8 +208,8 @@ impl Builder {
         self
     }
 
-    /// How long a dropped runtime may take to send what is queued, before it resets the connections, and to write what a
-    /// [`FileStream`](crate::fs::FileStream) has queued; 5 s by default.
+    /// How long a dropped runtime may take to send queued bytes before it resets the connections,
+    /// and to write what a [`FileStream`](crate::fs::FileStream) has queued. 5 s by default.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
@@ -213,7 +222,8 @@ impl Builder {
         self
     }
 
-    /// Runs the runtime on another kernel than Linux. For `annulus::sim` and tests; not part of the public API.
+    /// Runs the runtime on a kernel other than Linux. For `annulus::sim` and tests; not part of the
+    /// public API.
     ///
     /// The trait is sealed in `annulus-kernel`, so that safe code can neither implement nor misuse it. This crate exports neither the
     /// trait nor Linux behind it:
@@ -250,23 +260,25 @@ impl Builder {
         self
     }
 
-    /// How many operations that are ready at once a task may complete before the other tasks have their turn: values of a channel,
-    /// locks, permits, timers that are due. 128 by default; at least 1.
+    /// Maximum ready operations that a task may complete before other tasks run: values of a
+    /// channel, locks, permits, timers that are due. 128 by default; at least 1.
     pub fn task_budget(mut self, operations: u32) -> Self {
         self.task_budget = operations;
         self
     }
 
-    /// How many polls of tasks the loop makes at most, while tasks are ready and nothing is queued for the kernel, before it looks for events. 61
-    /// by default; at least 1. Fewer let events wait less, at the price of more system calls. Operations, such as sends, leave at the end
-    /// of the turn in any case, after each ready task has been polled once.
+    /// Maximum task polls before the loop looks for events, while tasks are ready and nothing is
+    /// queued for the kernel. 61 by default; at least 1. With fewer, events wait less, at the price
+    /// of more system calls. Operations such as sends always start at the end of the turn, after
+    /// each ready task has been polled once.
     pub fn event_interval(mut self, polls: u32) -> Self {
         self.event_interval = polls;
         self
     }
 
-    /// Most threads of the pool for calls that block: [`spawn_blocking`](crate::spawn_blocking), and look-ups of names. 512 by default;
-    /// at least 1. They start when they are needed. The calls of [`fs`](crate::fs) do not count.
+    /// Maximum threads of the pool for blocking calls: [`spawn_blocking`](crate::spawn_blocking)
+    /// and name look-ups. 512 by default; at least 1. Threads start when they are needed. The calls
+    /// of [`fs`](crate::fs) do not count.
     pub fn blocking_threads(mut self, most: usize) -> Self {
         self.blocking.threads = most;
         self
@@ -339,7 +351,7 @@ impl Builder {
         Ok(runtime)
     }
 
-    /// As [`build`](Self::build), but does not yet deny further rings to the process.
+    /// Like [`build`](Self::build), but does not yet deny further rings to the process.
     pub(crate) fn build_unsealed(self) -> io::Result<Runtime> {
         self.check()?;
         let (driver, info) = self.choice.open(self.driver_config())?;
@@ -352,7 +364,8 @@ impl Builder {
         })
     }
 
-    /// The kernel does not cut the last buffer of a limited receive, so a small bound needs small buffers.
+    /// Small bounds need small buffers, because the kernel does not cut the last buffer of a
+    /// limited receive.
     fn driver_config(&self) -> UringConfig {
         let mut config = self.config.clone();
         config.pool.buffer =
@@ -360,7 +373,7 @@ impl Builder {
         config
     }
 
-    /// Whether [`locked_down`](Self::locked_down) was asked for.
+    /// Returns true if [`locked_down`](Self::locked_down) was requested.
     pub(crate) fn is_locked_down(&self) -> bool {
         self.config.restricted
     }
@@ -427,7 +440,7 @@ impl Builder {
     }
 }
 
-/// Denies every further ring to the process. Does nothing under a simulated kernel.
+/// Denies further rings to the process. Does nothing under a simulated kernel.
 pub(crate) fn deny_further_rings(kernel: &dyn Kernel) -> io::Result<()> {
     if !kernel.real_descriptors() {
         return Ok(());

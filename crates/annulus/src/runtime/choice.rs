@@ -1,4 +1,4 @@
-//! The choice of a driver, and its reason.
+//! The choice of a driver, and the reason for it.
 
 use super::blocked::Blocked;
 use crate::UnknownName;
@@ -13,7 +13,7 @@ use std::io;
 /// The environment variable that overrides [`DriverChoice::Auto`].
 const VARIABLE: &str = "ANNULUS_DRIVER";
 
-/// The features of io_uring that the uring driver makes use of, whatever its settings, if a kernel has them.
+/// io_uring features that the driver uses with any settings, if the kernel has them.
 const ALWAYS: [&str; 10] = [
     "fast poll",
     "wait timeout",
@@ -27,18 +27,19 @@ const ALWAYS: [&str; 10] = [
     "deferred task work",
 ];
 
-/// The features of sends that do not copy.
+/// Features of zero-copy sends.
 const ZERO_COPY: [&str; 3] = ["zero-copy send", "zero-copy sendmsg", "zero-copy report"];
 
-/// The features that a driver with these settings makes use of.
+/// Returns the features that a driver with these settings uses.
 fn used(config: &UringConfig) -> Vec<&'static str> {
     let zero_copy: &[&str] = if config.zero_copy { &ZERO_COPY } else { &[] };
     [&ALWAYS, zero_copy].concat()
 }
 
-/// The driver that a runtime is to use.
+/// The driver that a runtime uses.
 ///
-/// By default a runtime takes epoll if io_uring is denied. A program that needs io_uring says so, and gets the reason as an error:
+/// By default a runtime uses epoll if io_uring is denied. A program that needs io_uring asks for
+/// it, and gets the reason as an error if it is denied:
 ///
 /// ```
 /// use annulus::{DriverChoice, Runtime};
@@ -54,12 +55,13 @@ fn used(config: &UringConfig) -> Vec<&'static str> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DriverChoice {
-    /// io_uring if it works, epoll otherwise; or what the environment variable `ANNULUS_DRIVER` says.
+    /// io_uring if it works, otherwise epoll, unless the environment variable `ANNULUS_DRIVER` says
+    /// otherwise.
     #[default]
     Auto,
-    /// io_uring or nothing.
+    /// Only io_uring.
     Uring,
-    /// epoll. io_uring is not even tried.
+    /// epoll. io_uring is not tried.
     Epoll,
 }
 
@@ -70,7 +72,7 @@ named!(DriverChoice, "driver", {
 });
 
 impl DriverChoice {
-    /// The choice after the environment variable, and what decided it.
+    /// Returns the choice after the environment variable was applied, and what decided it.
     fn decided(self) -> io::Result<(Self, &'static str)> {
         let (Self::Auto, Some(value)) = (self, env::var_os(VARIABLE)) else {
             return Ok((self, "as demanded"));
@@ -81,7 +83,7 @@ impl DriverChoice {
         Ok((choice, "as ANNULUS_DRIVER demands"))
     }
 
-    /// Sets the driver up.
+    /// Opens the driver.
     pub(super) fn open(self, config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
         match self.on(&config)? {
             (Self::Uring, by) => {
@@ -93,18 +95,19 @@ impl DriverChoice {
         }
     }
 
-    /// The choice on a kernel. The environment variable is for this machine, not for a simulated one.
+    /// Returns the choice for a kernel. The environment variable applies to this machine, not to a
+    /// simulated one.
     fn on(self, config: &UringConfig) -> io::Result<(Self, &'static str)> {
         if config.kernel.real_descriptors() { self.decided() } else { Ok((self, "as demanded")) }
     }
 }
 
-/// Why io_uring cannot be set up; on this machine with the cause and a remedy.
+/// Returns why io_uring cannot be set up; on this machine also the cause and a remedy.
 fn refusal(error: SetupError, is_real: bool) -> io::Error {
     if is_real { Blocked::new(error).into() } else { error.into() }
 }
 
-/// Which driver runs, and why.
+/// The driver in use, and why.
 ///
 /// ```
 /// let runtime = annulus::Runtime::new()?;
@@ -119,22 +122,22 @@ fn refusal(error: SetupError, is_real: bool) -> io::Error {
 pub struct DriverInfo {
     /// The driver.
     pub kind: DriverKind,
-    /// Why this one, in a few words.
+    /// The reason for the choice, in a few words.
     pub reason: String,
     /// The features of the kernel's io_uring. Empty if io_uring cannot be set up, or was not tried.
     pub features: Features,
-    /// The features that the settings call for.
+    /// Features that the settings need.
     used: Vec<&'static str>,
 }
 
 impl DriverInfo {
-    /// The features of io_uring that are in use: none on the epoll driver.
+    /// Returns the io_uring features in use, which are none on the epoll driver.
     pub fn in_use(&self) -> impl Iterator<Item = &Feature> {
         let on_uring = self.kind == DriverKind::Uring;
         self.called_for().filter(move |feature| on_uring && feature.present)
     }
 
-    /// The features that would be in use if the kernel had them.
+    /// Returns the features that would be in use if the kernel had them.
     pub fn missing(&self) -> impl Iterator<Item = &Feature> {
         self.called_for().filter(|feature| !feature.present)
     }
@@ -150,11 +153,11 @@ impl fmt::Display for DriverInfo {
     }
 }
 
-/// io_uring; if it cannot be set up, whatever the error, epoll.
+/// Opens io_uring or, whatever the error, epoll.
 fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
     match uring(config.clone(), "io_uring works here") {
         Ok(opened) => Ok(opened),
-        // A setting that cannot be right is an error, and not worked around.
+        // An invalid setting is an error and is not worked around.
         Err(error @ SetupError::Size { .. }) => Err(error.into()),
         Err(error) => {
             let features = Features::detect_on(config.kernel.clone()).unwrap_or_default();
@@ -168,7 +171,7 @@ fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
     }
 }
 
-/// Notes in the log, if there is one, that io_uring is not in use: once a process.
+/// Logs once per process that io_uring is not in use, if there is a log.
 fn log_once(reason: &str) {
     #[cfg(feature = "tracing")]
     {
@@ -178,7 +181,7 @@ fn log_once(reason: &str) {
     _ = reason;
 }
 
-/// The setting that only io_uring has, if one was given.
+/// Returns the setting that needs io_uring, if one was given.
 fn uring_only_setting(config: &UringConfig) -> Option<String> {
     let busy =
         (!config.busy_poll.is_zero()).then(|| format!("busy_poll of {:?}", config.busy_poll));
@@ -216,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_is_used_exists() {
-        // If io_uring is blocked there is nothing to compare with.
+        // If io_uring is blocked, there is nothing to compare with.
         let Ok(features) = Features::detect() else { return };
         for name in used(&UringConfig::default()) {
             assert!(features.iter().any(|feature| feature.name == name), "no feature `{name}`");

@@ -1,4 +1,4 @@
-//! The state that the handles of a runtime share, and how they borrow the rest.
+//! The state that the handles of a runtime share, and how they borrow it.
 #![allow(unsafe_code)]
 
 use super::arrivals::Arrivals;
@@ -34,9 +34,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Everything that is borrowed at once, for moments, and never while user code runs.
+/// State that is borrowed as a whole, briefly, and never while user code runs.
 pub(crate) struct Inner {
-    /// Driver, timers and memory, which every family uses. The families that follow own the slots of their operations.
+    /// Driver, timers and memory, which every family uses. The families below own the slots of
+    /// their operations.
     pub(crate) io: Io,
     pub(crate) streams: Streams,
     pub(crate) listeners: Listeners,
@@ -45,7 +46,7 @@ pub(crate) struct Inner {
     pub(crate) nops: Nops,
     pub(crate) file_ops: FileOps,
     pub(crate) datagrams: Datagrams,
-    /// The poll of the descriptor by which other threads wake the loop.
+    /// The poll of the descriptor through which other threads wake the loop.
     pub(crate) wake_poll: Option<u32>,
 }
 
@@ -69,34 +70,36 @@ impl Inner {
 pub(crate) struct Core {
     /// `None` once the runtime has ended.
     inner: RefCell<Option<KernelHeld<Inner>>>,
-    /// The tasks of the runtime. Beside `inner`, since tasks are woken and spawned while that is borrowed.
+    /// The tasks of the runtime. Outside `inner`, because tasks are woken and spawned while that is
+    /// borrowed.
     pub(crate) run_queue: Rc<RunQueue>,
-    /// The part that other threads share: their inbox, and the wake of the loop.
+    /// The part shared with other threads: their inbox and the wake-up of the loop.
     pub(crate) remote: Arc<Remote>,
     /// The driver's kernel, for calls that need no slot, and for the clock.
     pub(crate) kernel: Rc<dyn Kernel>,
-    /// Where file calls are made; beside `inner`, which an inline call does not borrow.
+    /// Decides where file calls are made. Outside `inner`, which an inline call does not borrow.
     pub(crate) inline_policy: InlinePolicy,
-    /// Descriptors that handles had lent when the runtime ended: kept until the last handle is gone.
+    /// Descriptors that were exposed when the runtime ended, kept until the last handle is gone.
     pub(super) kept: RefCell<Vec<OwnedFd>>,
-    /// Accepted writes to files whose tasks the end of the runtime has dropped: completed within the shutdown timeout.
+    /// Accepted file writes whose tasks were dropped by the end of the runtime; they are completed
+    /// within the shutdown timeout.
     pub(super) last_writes: LastWrites,
-    /// The threads for calls that block, and the resolver of names.
+    /// The threads for blocking calls, and the name resolver.
     pub(crate) blocking: Blocking,
-    /// Tells a forked child, in which the runtime must not be used.
+    /// Detects a forked child, in which the runtime must not be used.
     guard: ForkGuard,
-    /// The flight recorder of turns and polls, and the timings that were asked for.
+    /// The flight recorder of turns and polls, and the timings that were requested.
     pub(crate) recorder: Recorder,
-    /// When it was built, by the kernel's clock.
+    /// When the runtime was built, by the kernel's clock.
     pub(crate) began: Duration,
-    /// The other event loop that this one is a guest of.
+    /// The host loop, if this runtime is a guest.
     pub(crate) host: Host,
     /// The branches that `select!` polls first.
     #[cfg(feature = "macros")]
     pub(super) choices: Choices,
-    /// Under a simulated kernel.
+    /// Signals under a simulated kernel.
     pub(crate) arrivals: Arrivals,
-    /// The runtime's clock, if it is not the kernel's; [`Io`](super::io::Io) has it too.
+    /// The runtime's clock, if it is not the kernel's. [`Io`](super::io::Io) has it too.
     pub(super) host_clock: Cell<Option<HostClock>>,
     /// The loop runs on this thread.
     running: Cell<bool>,
@@ -142,7 +145,7 @@ impl Core {
         }
     }
 
-    /// The time of its clock, since its origin.
+    /// Returns the time of the runtime's clock since its origin.
     pub(crate) fn time(&self) -> Duration {
         self.host_clock.get().map_or_else(|| self.kernel.now(), HostClock::now)
     }
@@ -150,8 +153,8 @@ impl Core {
     /// Borrows the runtime's state.
     ///
     /// # Errors
-    /// After the runtime's end, in a forked child, or while it is borrowed already: cloning a waker is foreign code that runs under
-    /// the borrow.
+    /// After the runtime's end, in a forked child, or while it is already borrowed: cloning a waker
+    /// is foreign code that runs under the borrow.
     #[inline]
     pub(crate) fn enter(&self) -> io::Result<RefMut<'_, Inner>> {
         if !self.guard.is_quiet() {
@@ -161,7 +164,8 @@ impl Core {
         RefMut::filter_map(inner, Option::as_deref_mut).map_err(|_| ended())
     }
 
-    /// The first use since the last turn for a host: notifies the host that a turn has something to do.
+    /// Handles the first use since the host's last turn: tells the host that a turn has something
+    /// to do.
     ///
     /// # Errors
     /// In a forked child.
@@ -175,7 +179,7 @@ impl Core {
         Ok(())
     }
 
-    /// Something was noted that the next turn has to act on.
+    /// Requests a turn, because the next one has something to do.
     #[inline]
     pub(crate) fn request_turn(&self) {
         if !self.guard.is_quiet() {
@@ -188,10 +192,11 @@ impl Core {
         self.guard.watch(on);
     }
 
-    /// As [`enter`](Self::enter), for a poll that may be pending. Fails unless the loop runs: a pending poll would never be woken.
+    /// Like [`enter`](Self::enter), but for a poll that may be pending. Fails unless the loop runs,
+    /// because a pending poll would never be woken.
     ///
     /// # Errors
-    /// As [`enter`](Self::enter); or if this runtime is not the one that runs.
+    /// See [`enter`](Self::enter); also if this runtime is not the one that runs.
     #[inline]
     pub(crate) fn enter_running(&self) -> io::Result<RefMut<'_, Inner>> {
         let inner = self.enter()?;
@@ -202,12 +207,12 @@ impl Core {
         self.running.set(running);
     }
 
-    /// False in a forked child, after the end, and while its loop does not run.
+    /// Returns false in a forked child, after the end, and while the loop does not run.
     pub(crate) fn is_running(&self) -> bool {
         self.running.get() && self.in_owner_process()
     }
 
-    /// The counters; `None` in a forked child and after the end.
+    /// Returns the counters, or `None` in a forked child and after the end.
     pub(crate) fn counters(&self) -> Option<Counters> {
         let mut inner = self.enter().ok()?;
         let inner = &mut *inner;
@@ -217,26 +222,27 @@ impl Core {
         Some(counters)
     }
 
-    /// False in a forked child.
+    /// Returns false in a forked child.
     #[inline]
     pub(crate) fn in_owner_process(&self) -> bool {
         self.guard.in_owner_process()
     }
 
-    /// Takes the state out: for handles, the runtime has then ended.
+    /// Takes the state out. Handles then find that the runtime has ended.
     pub(crate) fn take_inside(&self) -> Option<KernelHeld<Inner>> {
         self.set_running(false);
         self.inner.try_borrow_mut().ok()?.take()
     }
 
     /// # Errors
-    /// After a panic has interrupted the loop's own code: which operations are in flight is then not certain.
+    /// After a panic has interrupted the loop's own code, because it is then uncertain which
+    /// operations are in flight.
     pub(crate) fn check_whole(&self) -> io::Result<()> {
         if self.broken.get() { Err(broken()) } else { Ok(()) }
     }
 
-    /// Lends a descriptor of a handle, which stays open as long as the handle. `None` after the end, and under a simulated kernel,
-    /// whose descriptors mean nothing to other code.
+    /// Exposes a descriptor of a handle; it stays open as long as the handle. Returns `None` after
+    /// the end, and under a simulated kernel, whose descriptors mean nothing to other code.
     pub(crate) fn expose(&self, fd: io::Result<Fd>) -> Option<Fd> {
         let fd = fd.ok().filter(|_| self.kernel.real_descriptors())?;
         self.enter().ok()?.io.expose(fd);
@@ -248,19 +254,22 @@ impl Core {
         match self.enter() {
             Ok(mut inner) => inner.io.driver.close_apart(group, fd),
             Err(_) => {
-                // The runtime has ended. If no thread can be started the file stays open: a close here might not return.
+                // The runtime has ended. If no thread can be started, the file stays open, because
+                // a close here might not return.
                 let close = move || Linux.close(fd);
                 _ = thread::Builder::new().name("annulus-close".into()).spawn(close);
             }
         }
     }
 
-    /// True after the end, if the kernel uses none of its memory. False in a forked child.
+    /// Returns true after the end if the kernel uses none of the runtime's memory. Returns false in
+    /// a forked child.
     pub(crate) fn is_over(&self) -> bool {
         self.over.get() && self.in_owner_process()
     }
 
-    /// Runs a part of the loop that calls no foreign code. A panic in it is a bug, and the runtime is unusable afterwards.
+    /// Runs a part of the loop that calls no foreign code. A panic in it is a bug and makes the
+    /// runtime unusable.
     #[inline]
     pub(crate) fn poison_on_panic<R>(&self, work: impl FnOnce() -> R) -> R {
         struct Unwinding<'a>(&'a Cell<bool>);
@@ -277,7 +286,7 @@ impl Core {
         done
     }
 
-    /// Publishes how many streams are open here, for other threads.
+    /// Publishes the number of open streams for other threads.
     pub(crate) fn publish_streams(&self) -> io::Result<()> {
         self.remote.publish_streams(self.enter()?.streams.len());
         Ok(())

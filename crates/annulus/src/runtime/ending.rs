@@ -1,6 +1,7 @@
-//! What SIGINT and SIGTERM do to a process that has been asked to end: by one of them, to `until_terminated`, or to `ctrl_c`.
+//! What SIGINT and SIGTERM do to a process that has been asked to end, by one of them through
+//! `until_terminated` or `ctrl_c`.
 //!
-//! Signal handlers call this, so it has nothing but atomics.
+//! Signal handlers call this, so it uses only atomics.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -8,14 +9,14 @@ use std::time::Duration;
 pub(crate) const SIGINT: i32 = 2;
 pub(crate) const SIGTERM: i32 = 15;
 
-/// Signals within this time of the first one ask for the same end: `timeout` and `npm` send theirs twice, to the process and to its
-/// group.
+/// Signals within this time of the first one belong to the same request: `timeout` and `npm` send
+/// theirs twice, to the process and to its group.
 const SAME_REQUEST: Duration = Duration::from_millis(100);
 
-/// Whether a process, or a simulated host, has been asked to end.
+/// Whether a process or a simulated host has been asked to end.
 #[derive(Debug)]
 pub(crate) struct Ending {
-    /// `until_terminated` has been called: from now on these signals ask for the end.
+    /// `until_terminated` has been called: from now on these signals request the end.
     is_armed: AtomicBool,
     is_asked: AtomicBool,
     interrupt: Ends,
@@ -25,9 +26,10 @@ pub(crate) struct Ending {
 /// One of the two signals.
 #[derive(Debug)]
 struct Ends {
-    /// How many `Signals` catch it now.
+    /// Number of `Signals` that catch it now.
     caught: AtomicUsize,
-    /// In nanoseconds: from this time on it ends the process, unless it is caught. Zero before the process was asked.
+    /// Time in nanoseconds from which the signal ends the process unless it is caught. Zero until
+    /// the process has been asked to end.
     from: AtomicU64,
 }
 
@@ -56,7 +58,7 @@ impl Ending {
         }
     }
 
-    /// Takes either signal from now on as the request to end.
+    /// Treats either signal as the request to end from now on.
     pub(crate) fn arm(&self) {
         self.is_armed.store(true, SeqCst);
     }
@@ -66,28 +68,28 @@ impl Ending {
         self.is_asked.load(SeqCst)
     }
 
-    /// The program waits for a signal from now on, which therefore does not end it.
+    /// Records that the program waits for a signal, which therefore does not end it.
     pub(crate) fn catch(&self, signal: i32) {
         if let Some(ends) = self.ends(signal) {
             ends.caught.fetch_add(1, SeqCst);
         }
     }
 
-    /// The program no longer waits for a signal.
+    /// Records that the program no longer waits for a signal.
     pub(crate) fn release(&self, signal: i32) {
         if let Some(ends) = self.ends(signal) {
             ends.caught.fetch_sub(1, SeqCst);
         }
     }
 
-    /// The program has been given a signal as the request to end.
+    /// Records that a signal was delivered to the program as the request to end.
     pub(crate) fn ask(&self, signal: i32, now: Duration) {
         if let Some(ends) = self.ends(signal) {
             ends.ask(now);
         }
     }
 
-    /// A signal has arrived. Returns true if it ends the process.
+    /// Handles an arriving signal. Returns true if it ends the process.
     pub(crate) fn on_signal(&self, signal: i32, now: Duration) -> bool {
         let Some(ends) = self.ends(signal) else { return false };
         if self.is_armed.load(SeqCst) && !self.is_asked.swap(true, SeqCst) {

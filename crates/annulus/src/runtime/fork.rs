@@ -1,18 +1,19 @@
-//! Distinguishes a forked child from the process that built the runtime, and, by the same load, whether the next use of the runtime has to
+//! Detects a forked child and, with the same load, whether the next use of the runtime has to
 //! notify a host.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Mapping, named};
 use std::io;
 
-/// The state that a forked child reads: the page was wiped.
+/// What a forked child reads: the page was wiped.
 const CHILD: u8 = 0;
 /// The owner process.
 const OWNER: u8 = 1;
-/// The owner process, and the next use has to notify the host.
+/// The owner process, in which the next use has to notify the host.
 const WATCHED: u8 = 2;
 
-/// A page that children see as zeroes: a check is one load, not a system call as `getpid`.
+/// A page that children see as zeroes, so that a check is one load instead of a system call such as
+/// `getpid`.
 pub(crate) struct ForkGuard {
     page: Mapping,
 }
@@ -26,19 +27,19 @@ impl ForkGuard {
         Ok(guard)
     }
 
-    /// True in the process that made the guard.
+    /// Returns true in the process that created the guard.
     #[inline]
     pub(crate) fn in_owner_process(&self) -> bool {
         self.read() != CHILD
     }
 
-    /// True in the owner process, unless the next use has to notify the host.
+    /// Returns true in the owner process, unless the next use has to notify the host.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.read() == OWNER
     }
 
-    /// Sets whether the next use has to notify the host. In a forked child nothing changes.
+    /// Sets whether the next use has to notify the host. Does nothing in a forked child.
     pub(crate) fn watch(&self, on: bool) {
         if self.in_owner_process() {
             self.write(if on { WATCHED } else { OWNER });
@@ -52,8 +53,8 @@ impl ForkGuard {
 
     #[inline]
     fn read(&self) -> u8 {
-        // SAFETY: the page is mapped while the guard lives, in children too. Volatile, since a fork changes it without the
-        // compiler's knowledge.
+        // SAFETY: the page is mapped while the guard lives, in children too. The read is volatile
+        // because a fork changes the page without the compiler's knowledge.
         unsafe { self.page.as_ptr().read_volatile() }
     }
 }

@@ -1,4 +1,4 @@
-//! A runtime whose turns another event loop takes.
+//! A runtime whose turns are taken by another event loop.
 
 use super::Runtime;
 use super::core::{Core, Inner};
@@ -67,7 +67,7 @@ pub struct Guest {
     runtime: Runtime,
 }
 
-/// The next step of a host after a turn of its [`Guest`].
+/// What a host does next after a turn of its [`Guest`].
 ///
 /// ```
 /// use annulus::{GuestNext, Runtime};
@@ -93,10 +93,10 @@ pub enum GuestNext {
     Wait(Option<Duration>),
 }
 
-/// Operations that are ready at once which the host's tasks together may complete between two turns.
+/// Ready operations that the host's tasks together may complete between two turns.
 const HOST_BUDGET: u32 = 1024;
 
-/// Notifies the host of this thread's guest that a turn has something to do.
+/// Tells the host of this thread's guest that a turn has something to do.
 fn request_turn() {
     current::with(|core| core.request_turn());
 }
@@ -113,7 +113,8 @@ impl Runtime {
         };
         let notifier = self.core.enter()?.watch_from_outside(wake_fd)?;
         let entered = current::enter(&self.core)?;
-        // Outside its turns, wakes of its tasks take the way of other threads, which ends the host's wait.
+        // Outside its turns, wake-ups of its tasks take the path of other threads, which ends the
+        // host's wait.
         owner::leave();
         budget::renew_for_host(HOST_BUDGET, request_turn);
         Ok(Guest { notifier: notifier.into(), entered: Some(entered), runtime: self })
@@ -141,8 +142,9 @@ impl Guest {
         next
     }
 
-    /// From now on time passes as the host says: for a host whose clock can be paused or moved ahead, as in tests. `elapsed` is the time
-    /// since some moment, and never falls; it must not use the runtime.
+    /// Sets the runtime's clock, for a host whose clock can be paused or moved ahead, as in tests.
+    /// `elapsed` returns the time since some fixed moment and never decreases; it must not use the
+    /// runtime.
     ///
     /// # Errors
     /// In a forked child.
@@ -156,7 +158,7 @@ impl Guest {
 
     /// Makes the descriptor unreadable, for a host that does not watch it for edges. Call it before a turn.
     pub fn clear(&self) {
-        // On epoll the descriptor is no eventfd, and a turn makes it unreadable.
+        // On epoll the descriptor is not an eventfd, and a turn makes it unreadable.
         self.notifier.clear();
     }
 
@@ -190,7 +192,7 @@ impl fmt::Debug for Guest {
 pub(crate) struct Host(RefCell<Option<Waker>>);
 
 impl Host {
-    /// Notes the waker that notifies the host of a use of the runtime.
+    /// Stores the waker that tells the host that the runtime was used.
     pub(super) fn set(&self, waker: &Waker) {
         let is_same = self.0.borrow().as_ref().is_some_and(|host| host.will_wake(waker));
         if !is_same {
@@ -199,7 +201,7 @@ impl Host {
         }
     }
 
-    /// Notifies the host that a turn has something to do.
+    /// Tells the host that a turn has something to do.
     pub(crate) fn wake(&self) {
         let host = self.0.borrow().clone();
         if let Some(waker) = host {
@@ -209,13 +211,13 @@ impl Host {
 }
 
 impl Inner {
-    /// A descriptor by which another event loop finds that there is something to do.
+    /// Returns a descriptor that tells another event loop that there is something to do.
     fn watch_from_outside(&mut self, wake_fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         let notifier = self.io.driver.notifier(wake_fd)?;
         if matches!(*self.io.driver, Driver::Uring(_))
             && let Some(poll) = self.wake_poll.take()
         {
-            // The ring signals this descriptor, and must not poll what it signals.
+            // The ring signals this descriptor and must not poll it as well.
             self.polls.drop_poll(&mut self.io, poll);
         }
         Ok(notifier)
@@ -223,13 +225,13 @@ impl Inner {
 }
 
 impl Core {
-    /// A turn of a guest.
+    /// Takes a turn of a guest.
     fn guest_turn(&self) -> io::Result<GuestNext> {
         self.check_whole()?;
         self.enter()?.io.driver.disarm();
         let is_idle = self.turn_for_host()?;
         let inner = &mut *self.enter()?;
-        // The descriptor shows what comes after.
+        // The descriptor reports later events.
         if is_idle && inner.io.driver.arm() {
             Ok(GuestNext::Wait(inner.until_timer()))
         } else {
@@ -237,7 +239,8 @@ impl Core {
         }
     }
 
-    /// Runs the tasks that are ready, and takes a turn that does not wait. True if nothing is left to do: then it is parked.
+    /// Runs ready tasks and takes a turn that does not wait. Returns true if nothing is left to do;
+    /// the loop is then parked.
     pub(crate) fn turn_for_host(&self) -> io::Result<bool> {
         self.check_whole()?;
         self.remote.unpark();
@@ -251,7 +254,7 @@ impl Core {
         Ok(is_idle && self.remote.park())
     }
 
-    /// How long it is until the next timer.
+    /// Returns the time until the next timer.
     #[cfg(feature = "sim")]
     pub(crate) fn until_timer(&self) -> io::Result<Option<Duration>> {
         Ok(self.enter()?.until_timer())

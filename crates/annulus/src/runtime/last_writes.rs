@@ -1,4 +1,5 @@
-//! Queued writes to files: they are completed also if the runtime ends first, within its shutdown timeout.
+//! Queued file writes. If the runtime ends first, they are still completed within its shutdown
+//! timeout.
 
 use super::core::Core;
 use std::cell::RefCell;
@@ -10,17 +11,17 @@ use std::task::{Context, Poll};
 
 type Write = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Writes whose tasks the end of the runtime has dropped; `None` unless it is ending.
+/// Writes whose tasks were dropped by the end of the runtime. `None` unless it is ending.
 #[derive(Default)]
 pub(crate) struct LastWrites(RefCell<Option<Vec<Write>>>);
 
 impl LastWrites {
-    /// Takes in writes from here on.
+    /// Accepts writes from now on.
     pub(super) fn open(&self) {
         *self.0.borrow_mut() = Some(Vec::new());
     }
 
-    /// Gives up the writes that are left.
+    /// Gives up on the remaining writes.
     pub(super) fn close(&self) {
         drop(self.0.take());
     }
@@ -31,7 +32,7 @@ impl LastWrites {
         }
     }
 
-    /// Goes on with all of them; true if none is left.
+    /// Polls all writes. Returns true if none are left.
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> bool {
         let mut writes = self.0.borrow_mut().as_mut().map(mem::take).unwrap_or_default();
         writes.retain_mut(|write| write.as_mut().poll(cx).is_pending());
@@ -41,7 +42,8 @@ impl LastWrites {
     }
 }
 
-/// A queued write, for a task. If the end of the runtime drops that, the write is completed there.
+/// A queued write for a task. If the end of the runtime drops the task, the write is completed
+/// there.
 pub(crate) struct QueuedWrite<F: Future + 'static> {
     core: Rc<Core>,
     /// `None` once it is done.

@@ -41,8 +41,9 @@ use std::time::Duration;
 /// ```
 ///
 /// # Panics
-/// If no runtime can be built, if one is running on this thread already, or as [`Runtime::block_on`] does. A program that reports
-/// that as an error uses [`Runtime::new`] and [`Runtime::try_block_on`].
+/// If no runtime can be built, if one is already running on this thread, or for the reasons given
+/// at [`Runtime::block_on`]. To handle these as errors, use [`Runtime::new`] and
+/// [`Runtime::try_block_on`].
 #[track_caller]
 pub fn run<F: Future>(future: F) -> F::Output {
     match Runtime::new().and_then(|mut runtime| runtime.try_block_on(future)) {
@@ -51,11 +52,12 @@ pub fn run<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// A runtime, for one thread: the ring belongs to the thread that built it.
+/// A runtime for one thread: the ring belongs to the thread that built it.
 ///
-/// Dropping it drops its tasks, sends what streams have queued within the [shutdown timeout](Builder::shutdown_timeout), cancels all
-/// other operations and waits for them, and then frees the memory that the kernel has used. The rest of that timeout goes to the
-/// [blocking calls](crate::spawn_blocking) that have begun.
+/// Dropping it drops its tasks, sends what streams have queued within the [shutdown
+/// timeout](Builder::shutdown_timeout), cancels all other operations and waits for them, and then
+/// frees the memory that the kernel has used. Any time left of that timeout goes to [blocking
+/// calls](crate::spawn_blocking) that have begun.
 pub struct Runtime {
     core: Rc<Core>,
     info: DriverInfo,
@@ -64,7 +66,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A runtime with default settings.
+    /// Creates a runtime with default settings.
     ///
     /// # Errors
     /// If no driver can be set up, with the reason and a remedy.
@@ -72,13 +74,13 @@ impl Runtime {
         Self::builder().build()
     }
 
-    /// Settings of a runtime to build.
+    /// Returns the settings of a runtime to build.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Runs a future to its end, and tasks meanwhile; returns what the future returned. Tasks that have not ended continue with the
-    /// next call.
+    /// Runs a future to completion, and tasks in the meantime. Returns the future's output.
+    /// Unfinished tasks continue with the next call.
     ///
     /// ```
     /// let mut runtime = annulus::Runtime::new()?;
@@ -88,8 +90,8 @@ impl Runtime {
     /// ```
     ///
     /// # Panics
-    /// If the loop cannot run or go on, for the reasons that are errors of [`try_block_on`](Self::try_block_on); and with the
-    /// future's own panic.
+    /// If the loop cannot run or continue, for the reasons that are errors of
+    /// [`try_block_on`](Self::try_block_on); and if the future panics.
     #[track_caller]
     pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
         match self.try_block_on(future) {
@@ -98,33 +100,35 @@ impl Runtime {
         }
     }
 
-    /// As [`block_on`](Self::block_on), for a program that handles a loop which ends before the future does.
+    /// Like [`block_on`](Self::block_on), but returns an error if the loop ends before the future
+    /// does.
     ///
     /// # Errors
-    /// If a runtime is running on this thread already, in a destructor of thread-local data, in a forked child, after [`Handle::stop`]
-    /// (`Interrupted`), or if the driver fails for good. The future is dropped then.
+    /// If a runtime is already running on this thread, in a destructor of thread-local data, in a
+    /// forked child, after [`Handle::stop`] (`Interrupted`), or if the driver fails permanently.
+    /// The future is then dropped.
     pub fn try_block_on<F: Future>(&mut self, future: F) -> std::io::Result<F::Output> {
         let _entered = current::enter(&self.core)?;
         self.core.run(future)
     }
 
-    /// The driver that runs, and the reason.
+    /// Returns the driver in use and the reason for it.
     pub fn driver(&self) -> &DriverInfo {
         &self.info
     }
 
-    /// The driver's counters; zeroes in a forked child.
+    /// Returns the driver's counters, or zeroes in a forked child.
     pub fn counters(&self) -> Counters {
         self.core.counters().unwrap_or_default()
     }
 
-    /// The state and counters of the runtime; `None` in a forked child.
+    /// Returns the state and counters of the runtime, or `None` in a forked child.
     pub fn stats(&self) -> Option<Stats> {
         self.core.stats()
     }
 
-    /// A line for every task: the events it waits for, and the place where it was spawned. For a runtime that hangs. While the runtime
-    /// runs, use [`Handle::tasks`].
+    /// Returns one line per task: the events it waits for and where it was spawned. For debugging a
+    /// runtime that hangs. While the runtime runs, use [`Handle::tasks`].
     pub fn waiting(&self) -> Vec<String> {
         self.core.waiting()
     }

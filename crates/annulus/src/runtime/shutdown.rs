@@ -1,9 +1,10 @@
-//! The end of a runtime, in this order: tasks are dropped; queued sends and writes are drained within the shutdown timeout; the state is taken
-//! out, so that handles fail; operations in flight are cancelled and waited for; the ring is closed; memory is freed. The rest of
-//! the shutdown timeout then goes to blocking calls that have begun.
+//! The end of a runtime, in this order: tasks are dropped; queued sends and writes are drained
+//! within the shutdown timeout; the state is taken out, so that handles fail; operations in flight
+//! are cancelled and waited for; the ring is closed; memory is freed. Any time left of the shutdown
+//! timeout then goes to blocking calls that have begun.
 //!
-//! Memory that the kernel may use is freed only in this way. It leaks if operations did not end in time, if a panic has interrupted
-//! the loop's own code, or if the end itself unwinds.
+//! Memory that the kernel may use is freed only here. It leaks if operations did not end in time,
+//! if a panic has interrupted the loop's own code, or if the end itself unwinds.
 #![allow(unsafe_code)]
 
 use super::core::{Core, Inner};
@@ -20,28 +21,28 @@ use std::task::{Context, Waker};
 use std::thread::panicking;
 use std::time::Duration;
 
-/// How long cancelled operations may take to end.
-const REAP: Duration = Duration::from_secs(2);
+/// Time that cancelled operations have to end.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Core {
     pub(crate) fn end_in_order(self: &Rc<Self>, timeout: Duration) {
         self.remote.close();
         self.run_queue.close();
-        // Fails if this runtime is dropped inside another one that runs on this thread, or as the thread ends. Its tasks are dropped all
-        // the same, but cannot start operations.
+        // Fails if this runtime is dropped inside another one that runs on this thread, or as the
+        // thread ends. Its tasks are then dropped anyway, but cannot start operations.
         let entered = current::enter(self);
         self.blocking.pool.close();
         let deadline = self.now() + timeout;
         let whole = self.check_whole().is_ok();
         let ended = catch_unwind(AssertUnwindSafe(|| self.wind_down(deadline)));
-        // If that has unwound, the state may still be there: it leaks.
+        // If that has unwound, the state may still be present: it leaks.
         _ = self.take_inside();
         self.run_queue.drop_all(|| self.remote.finish());
         drop(entered);
         self.blocking.pool.wait(deadline.duration_since(self.now()));
         match ended {
-            // A bug, since no foreign code runs there. Reported, unless it was before, or the thread unwinds already: a second panic
-            // would abort the process.
+            // A bug, because no foreign code runs there. Reported, unless it has been reported
+            // before or the thread is already unwinding: a second panic would abort the process.
             Err(panic) if whole && !panicking() => resume_unwind(panic),
             Err(panic) => dispose(panic),
             Ok(()) => {}
@@ -56,7 +57,7 @@ impl Core {
         }
         self.last_writes.close();
         let Some(mut inside) = self.take_inside() else { return };
-        // Tasks of a host, which live on, are to find it ended.
+        // A host's tasks outlive the runtime and must find it ended.
         wake_each(inside.all_waiting());
         inside.stop_everything();
         let drained = self.reap(&mut inside, deadline) && self.check_whole().is_ok();
@@ -64,7 +65,7 @@ impl Core {
         self.over.set(inside.close(drained));
     }
 
-    /// Runs turns until everything queued has been sent, or written, up to the deadline.
+    /// Runs turns until everything queued has been sent or written, up to the deadline.
     fn drain(&self, deadline: Instant) {
         let flag = Arc::new(RootWaker::new(self.remote.clone()));
         let waker = Waker::from(flag.clone());
@@ -84,10 +85,11 @@ impl Core {
         }
     }
 
-    /// Runs turns until nothing is in flight; false if that takes too long. File calls that may hang have the time up to the shutdown
-    /// timeout, since they may never end. Handles no longer reach the state.
+    /// Runs turns until nothing is in flight. Returns false if that takes too long. File calls that
+    /// may hang have until the shutdown timeout, because they may never end. Handles no longer
+    /// reach the state.
     fn reap(&self, inside: &mut Inner, shutdown: Instant) -> bool {
-        let end = inside.io.now() + REAP;
+        let end = inside.io.now() + CANCEL_TIMEOUT;
         loop {
             wake_each(mem::take(&mut inside.io.after.wakes));
             mem::take(&mut inside.io.after).discard();
@@ -110,7 +112,7 @@ impl Core {
         Instant::since_origin(self.kernel.now())
     }
 
-    /// Drops all tasks, and finished ones that later wakes have queued.
+    /// Drops all tasks, including finished ones that later wakes have queued.
     fn drop_remains(&self) {
         self.run_queue.drop_all(|| self.remote.take());
     }
@@ -121,18 +123,18 @@ impl Inner {
         self.streams.all_sent() && self.datagrams.all_sent()
     }
 
-    /// Nothing is in flight, and every descriptor was closed.
+    /// Returns true if nothing is in flight and every descriptor has been closed.
     fn is_over(&mut self) -> bool {
         self.io.in_flight == 0 && !self.has_unsettled() && self.io.driver.is_clear()
     }
 
-    /// Nothing is left but file calls that may hang.
+    /// Returns true if only file calls that may hang are left.
     fn only_hangs(&mut self) -> bool {
         let hanging = self.file_ops.hanging();
         hanging == self.io.in_flight && !self.has_unsettled() && self.io.driver.is_clear()
     }
 
-    /// Cancels everything that is in flight. Handles that outlive the runtime find it ended.
+    /// Cancels everything in flight. Handles that outlive the runtime find it ended.
     fn stop_everything(&mut self) {
         self.io.keep_exposed();
         self.streams.stop_all(&mut self.io);
@@ -145,13 +147,15 @@ impl Inner {
 }
 
 impl KernelHeld<Inner> {
-    /// Closes the driver, and frees everything if the kernel certainly no longer uses it; true if so.
+    /// Closes the driver, and frees everything if the kernel certainly no longer uses it. Returns
+    /// true if so.
     fn close(mut self, drained: bool) -> bool {
         mem::take(&mut self.io.after).discard();
         self.io.timers.drain().for_each(dispose);
         let pools = (self.io.driver.pool().clone(), self.io.driver.datagram_pool().cloned());
         let pools = KernelHeld::new(pools);
-        // SAFETY: operations name memory that stays held here, not in the driver; the driver is not used after this.
+        // SAFETY: operations refer to memory that stays held here, not in the driver, and the
+        // driver is not used after this.
         let driver = unsafe { self.io.driver.take() };
         let closed = driver.close();
         let is_done = drained && closed.is_ok();
@@ -178,7 +182,7 @@ mod tests {
         Rc::downgrade(runtime.core().enter().unwrap().io.driver.pool())
     }
 
-    /// The next turn looks for a datagram socket that does not exist, and panics.
+    /// Makes the next turn look for a datagram socket that does not exist, and panic.
     fn break_next_turn(runtime: &Runtime) {
         runtime.core().enter().unwrap().datagrams.break_next_turn();
     }
@@ -195,7 +199,7 @@ mod tests {
         assert_eq!(pool.strong_count(), 0);
     }
 
-    /// An operation that does not come back in time leaks the memory.
+    /// An operation that does not end in time leaks the memory.
     #[test]
     fn an_accept_in_flight_comes_back_and_the_memory_is_freed() {
         for driver in [DriverChoice::Auto, DriverChoice::Epoll] {

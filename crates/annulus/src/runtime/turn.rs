@@ -1,7 +1,8 @@
 //! One turn of the loop: run ready tasks; start sends, publish buffers, arm receives; enter the kernel once; pass events on.
 //!
-//! If tasks are ready and nothing is queued for the kernel, a turn leaves the kernel out, for a bounded number of polls: tasks that wake one
-//! another cost no system calls, and what arrives meanwhile is taken together.
+//! While tasks are ready and nothing is queued for the kernel, turns leave the kernel out for a
+//! bounded number of polls: tasks that wake one another cost no system calls, and events that
+//! arrive in the meantime are taken together.
 
 use super::core::{Core, Inner};
 use crate::base::io::AHEAD;
@@ -23,11 +24,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Wakes and drops may cause further wakes and drops: a turn handles this many rounds of them, and leaves the rest to the next.
-const ROUNDS: u32 = 8;
+/// Maximum rounds of deferred wakes and drops per turn. They may cause further ones, which are left
+/// to the next turn.
+const MAX_DROP_ROUNDS: u32 = 8;
 
-/// Tasks that a turn runs at most before it enters the kernel.
-const BUDGET: usize = 1024;
+/// Maximum tasks that a turn runs before it enters the kernel.
+const MAX_TASKS_PER_TURN: usize = 1024;
 
 impl Core {
     /// Runs turns until the future is ready.
@@ -45,7 +47,7 @@ impl Core {
                 let polled = future.as_mut().poll(&mut cx);
                 self.timing().inspect(|recorder| recorder.polled(None));
                 if let Poll::Ready(value) = polled {
-                    // Starts the sends and closes that it has queued last.
+                    // Starts the sends and closes that the future queued last.
                     self.turn(true, None)?;
                     return Ok(value);
                 }
@@ -57,7 +59,7 @@ impl Core {
         }
     }
 
-    /// The recorder, in a turn in which the clock is read.
+    /// Returns the recorder in a turn in which the clock is read.
     #[inline]
     fn timing(&self) -> Option<&Recorder> {
         Some(&self.recorder).filter(|recorder| recorder.is_timed())
@@ -65,33 +67,35 @@ impl Core {
 
     #[cold]
     fn run_timed(&self, recorder: &Recorder) {
-        self.run_queue.run(BUDGET, recorder);
+        self.run_queue.run(MAX_TASKS_PER_TURN, recorder);
     }
 
-    /// Runs the tasks that are ready, and those that other threads have woken.
+    /// Runs the ready tasks, including those that other threads have woken.
     #[inline]
     pub(super) fn run_tasks(&self) -> io::Result<()> {
         self.run_queue.extend(self.remote.take());
-        // After the inbox: a stop wakes the loop as a task in the inbox does.
+        // After the inbox, because a stop wakes the loop just as a task in the inbox does.
         if self.remote.take_stop() {
             return Err(stopped());
         }
         match self.timing() {
-            None => self.run_queue.run(BUDGET, &Unmeasured),
+            None => self.run_queue.run(MAX_TASKS_PER_TURN, &Unmeasured),
             Some(recorder) => self.run_timed(recorder),
         }
         Ok(())
     }
 
-    /// One turn through the kernel. Does not wait if something is `ready`, and waits `upto` at most.
+    /// Runs one turn through the kernel. Does not wait if something is `ready`, and otherwise waits
+    /// for at most `upto`.
     pub(crate) fn turn(&self, ready: bool, upto: Option<Duration>) -> io::Result<()> {
         self.take_turn(ready, false, upto)
     }
 
-    /// As [`turn`](Self::turn). If it `goes_on`, tasks are ready and may run before the loop looks for events.
+    /// Like [`turn`](Self::turn), but if `goes_on` is set, tasks are ready and may run before the
+    /// loop looks for events.
     #[inline]
     fn take_turn(&self, ready: bool, goes_on: bool, upto: Option<Duration>) -> io::Result<()> {
-        // Before the turn, so that operations started by these drops are part of the turn.
+        // Run deferred drops before the turn, so that operations that they start are part of it.
         let (mut inner, settled) = self.settle_lent(self.enter()?)?;
         let closed = self.inline_policy.begin_turn(inner.io.has_looked);
         if closed {
@@ -107,18 +111,19 @@ impl Core {
         self.settle_lent(inner).map(drop)
     }
 
-    /// Wakes and drops what was noted under borrows, in rounds up to a bound. True if nothing is left.
+    /// Runs deferred wakes and drops, for a bounded number of rounds. Returns true if none are
+    /// left.
     pub(crate) fn settle(&self) -> io::Result<bool> {
         Ok(self.settle_lent(self.enter()?)?.1)
     }
 
-    /// As [`settle`](Self::settle), with the state as it is lent to the caller, which gets it back.
+    /// Like [`settle`](Self::settle), but takes the caller's borrow of the state and returns it.
     #[inline]
     fn settle_lent<'a>(
         &'a self,
         mut inner: RefMut<'a, Inner>,
     ) -> io::Result<(RefMut<'a, Inner>, bool)> {
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_DROP_ROUNDS {
             if inner.io.after.is_empty() {
                 return Ok((inner, true));
             }
@@ -145,8 +150,8 @@ fn stopped() -> io::Error {
 }
 
 impl Inner {
-    /// Submits what is queued, waits unless something is ready, and passes events on. If it `goes_on` and nothing is queued, it leaves
-    /// the kernel out: tasks are ready.
+    /// Submits queued operations, waits unless something is ready, and dispatches events. If
+    /// `goes_on` is set and nothing is queued, it leaves the kernel out because tasks are ready.
     #[inline(never)]
     pub(super) fn turn(
         &mut self,
@@ -173,7 +178,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Submits the queued operations, and looks for events; waits for one if there is nothing to do.
+    /// Submits the queued operations and looks for events. Waits for one if there is nothing else
+    /// to do.
     #[inline]
     fn look(&mut self, busy: bool, upto: Option<Duration>, remote: &Remote) -> io::Result<()> {
         if busy || !remote.park() {
@@ -184,14 +190,15 @@ impl Inner {
         Ok(())
     }
 
-    /// Queues the submissions of this turn: sends, then returned buffers, then receives. True if the loop must not sleep.
+    /// Queues this turn's submissions: sends, then returned buffers, then receives. Returns true if
+    /// the loop must not sleep.
     #[inline]
     fn prepare(&mut self) -> bool {
         let mut has_sends = false;
         self.streams.start_sends(&mut self.io);
         self.datagrams.start_sends(&mut self.io);
         if self.io.sends_at_once && self.io.driver.settled() {
-            // Frees their buffers for this turn's receives, while they are in the cache.
+            // Frees their buffers for this turn's receives while they are still in the cache.
             self.streams.settle_sends(&mut self.io);
             self.datagrams.settle_sends(&mut self.io);
             has_sends = self.streams.turn().has_sends();
@@ -206,7 +213,7 @@ impl Inner {
         if self.io.take_closed() {
             self.listeners.resume(&mut self.io);
         }
-        // Sends that were settled, and streams that were paused, may have woken tasks.
+        // Completed sends and resumed streams may have woken tasks.
         let has_wakes = !self.io.after.wakes.is_empty();
         has_wakes || has_sends || self.streams.is_busy() || self.datagrams.turn().is_busy()
     }
@@ -221,19 +228,19 @@ impl Inner {
         self.io.driver.turn(Wait::UpTo(timeout))
     }
 
-    /// How long it is until the next timer.
+    /// Returns the time until the next timer.
     #[inline]
     pub(super) fn until_timer(&self) -> Option<Duration> {
         self.io.timers.next().map(|next| next.duration_since(self.io.now()))
     }
 
-    /// Sends were started whose events, if any, have not been taken.
+    /// Returns true if sends were started whose events, if any, have not been taken.
     #[inline]
     pub(super) fn has_unsettled(&self) -> bool {
         self.streams.turn().has_unsettled() || self.datagrams.turn().has_unsettled()
     }
 
-    /// Whether there is nothing to do before something happens.
+    /// Returns true if there is nothing to do until an event arrives.
     pub(super) fn is_idle(&mut self) -> bool {
         let mut busy = self.has_unsettled();
         busy |= self.recheck_waiters();
@@ -241,12 +248,13 @@ impl Inner {
         !busy && self.io.driver.is_clear()
     }
 
-    /// Passes every event that is there to its slot, then settles the sends without an event.
+    /// Dispatches all available events, then assumes sends without an event complete.
     #[inline]
     fn take_events(&mut self) {
-        // Before any event is handled: that may submit more.
+        // Before any event is handled, because handling may submit more.
         self.streams.free_vectors(&self.io);
-        // How many of the events to come had their slots asked for: only those of streams, of which there may be many. A few stay in the cache.
+        // Number of upcoming events whose stream slots have been prefetched. Only slots of streams
+        // are, of which there may be many; a few stay in the cache anyway.
         let are_many = self.streams.len() > AHEAD as usize;
         let mut asked = if are_many { self.prefetch(0) } else { u32::MAX };
         while let Some(event) = self.io.driver.next_event() {
@@ -261,13 +269,15 @@ impl Inner {
             self.datagrams.settle_sends(&mut self.io);
         }
         if self.io.driver.take_trimmed() {
-            // The driver has given back memory that was not needed: the rest does the same.
+            // The driver has freed memory that was not needed; the rest of the runtime does the
+            // same.
             self.io.spares.clear();
             self.streams.trim(&self.io);
         }
     }
 
-    /// Asks for the slots of the events to come, but for those of the first `asked`. Returns for how many that has been done.
+    /// Prefetches the slots of upcoming events after the first `asked`. Returns the number of
+    /// events whose slots have now been prefetched.
     #[inline]
     fn prefetch(&self, asked: u32) -> u32 {
         self.io.driver.upcoming(asked..AHEAD, |token| {
@@ -299,7 +309,8 @@ impl Inner {
         }
     }
 
-    /// Notifies the next waiters of the items that the first have not taken. True if the loop must not sleep.
+    /// Notifies the next waiters about items that the first ones have not taken. Returns true if
+    /// the loop must not sleep.
     #[inline]
     fn recheck_waiters(&mut self) -> bool {
         !self.io.rechecks.is_empty() && self.recheck_due()
@@ -322,7 +333,7 @@ impl Inner {
             if queue.recheck(&mut self.io.after.wakes) {
                 self.io.rechecks.push(Recheck::Queue(weak));
             }
-            // It may be the last to hold what has the queue, whose drop enters the runtime.
+            // This may be the last reference to the queue's owner, whose drop borrows the runtime.
             self.io.after.kept.push(Box::new(queue));
         }
     }

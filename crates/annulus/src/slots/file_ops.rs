@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 /// The slot of a call.
 struct FileOp {
     call: FileCall,
-    /// The group of a call that may hang, such as one on a network file system.
+    /// The group of a call that may hang.
     group: Option<u64>,
     state: State,
 }
