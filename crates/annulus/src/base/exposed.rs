@@ -1,14 +1,14 @@
-//! Descriptors that handles have lent to other code, as `AsFd` does.
+//! Exposed descriptors: those that handles have given to other code, as `AsFd` does.
 //!
-//! A descriptor that is lent must stay open while it is borrowed, and so as long as its handle. The runtime may end before that, and
-//! closes what its handles own: those that were lent are then kept, until the last handle of the runtime is gone.
+//! An exposed descriptor must stay open while it is borrowed, and so as long as its handle. If the
+//! runtime ends first, it keeps exposed descriptors open until its last handle is gone.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Fd, Linux};
 use std::collections::BTreeSet;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// The descriptors that were lent and are open.
+/// The exposed descriptors that are open.
 #[derive(Default)]
 pub(crate) struct Exposed {
     lent: BTreeSet<RawFd>,
@@ -30,7 +30,8 @@ impl Exposed {
         self.lent.contains(&fd.raw())
     }
 
-    /// It is about to be closed or given away; true if it was lent.
+    /// Removes a descriptor that is about to be closed or given away. Returns true if it was
+    /// exposed.
     pub(crate) fn remove(&mut self, fd: Fd) -> bool {
         self.lent.remove(&fd.raw())
     }
@@ -40,7 +41,7 @@ impl Exposed {
     /// # Safety
     /// It must be a real descriptor that the caller was to close, and does not. No copy of `fd` may be used afterwards.
     pub(crate) unsafe fn keep(&mut self, fd: Fd) {
-        // SAFETY: this function demands that the descriptor is open and has no other owner.
+        // SAFETY: the caller guarantees that the descriptor is open and has no other owner.
         self.kept.push(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
     }
 }

@@ -22,13 +22,13 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How many events ahead the slots are asked for.
+/// Number of events ahead for which slots are prefetched.
 pub(crate) const AHEAD: u32 = 6;
 
 /// The settings of a runtime's streams, in bytes, but for the linger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Bytes of a send from which on it is not copied; `None` is never.
+    /// Minimum bytes of a zero-copy send; `None` disables them.
     pub(crate) zero_copy_threshold: Option<usize>,
     /// Bytes of a receive from which on a copy between two sockets goes through a pipe.
     pub(crate) splice_threshold: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Io {
     pub(crate) timers: Timers,
     /// Wakers to wake and values to drop once nothing is borrowed, since both run foreign code.
     pub(crate) after: After,
-    /// Wait queues to be looked at again in the next turn.
+    /// Wait queues to check again in the next turn.
     pub(crate) rechecks: Rechecks<Recheck>,
     pub(crate) bounds: Bounds,
     /// The bytes that streams and datagram sockets hold, and how many each may hold.
@@ -151,7 +151,7 @@ impl Io {
         self.exposed.keep = true;
     }
 
-    /// Whether other code may have the descriptor.
+    /// Returns true if other code may have the descriptor.
     pub(crate) fn is_exposed(&self, fd: Fd) -> bool {
         self.exposed.contains(fd)
     }
@@ -216,7 +216,7 @@ impl Io {
         self.release_permit(permit);
     }
 
-    /// A connection counts against its limit no more.
+    /// Stops counting a connection against its limit.
     pub(crate) fn release_permit(&mut self, permit: Permit) {
         self.after.wakes.extend(permit.release());
     }

@@ -6,10 +6,10 @@
 pub struct Queues {
     /// Sockets with something to send.
     pub sends: usize,
-    /// Sockets whose send of the last turn is not settled.
+    /// Sockets with a send of the last turn that may complete without an event.
     pub unsettled: usize,
     /// Sockets whose receive waits to be armed: for a turn, or for buffers.
     pub receives: usize,
-    /// Wait queues of which not all waiters were notified.
+    /// Wait queues with waiters that have not been notified yet.
     pub rechecks: usize,
 }

@@ -76,7 +76,7 @@ pub(crate) struct Memory {
     much: usize,
     /// More than the mark is in use, so that the bounds of each stream are lowered.
     is_lowered: bool,
-    /// More than half of the limit is held.
+    /// More than half of the limit is in use.
     is_tight: bool,
     /// Streams that are paused.
     streams_paused: usize,
@@ -123,19 +123,19 @@ impl Memory {
         self.streams_paused
     }
 
-    /// One more stream is paused.
+    /// Records that another stream is paused.
     pub(crate) fn add_paused(&mut self) {
         self.streams_paused += 1;
         self.limit.iter().for_each(MemoryLimit::add_paused);
     }
 
-    /// A stream is paused no more.
+    /// Records that a stream is no longer paused.
     pub(crate) fn sub_paused(&mut self) {
         self.streams_paused -= 1;
         self.limit.iter().for_each(|limit| limit.sub_paused(1));
     }
 
-    /// More than half of the limit is held.
+    /// More than half of the limit is in use.
     #[inline]
     pub(crate) fn is_tight(&self) -> bool {
         self.is_tight
