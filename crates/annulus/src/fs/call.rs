@@ -1,5 +1,5 @@
-//! How a file call is made: inline, on the loop, or off it. One policy with two verbs: [`CallSite::try_inline`] makes the call
-//! now if the policy allows that, and [`CallSite::offload`] makes it without holding up the loop.
+//! How a file call is made: inline on the loop, or off it. [`CallSite::try_inline`] makes the call
+//! now if the policy allows it, and [`CallSite::offload`] makes it without blocking the loop.
 #![allow(unsafe_code)]
 
 use super::open_file::OpenFile;
@@ -16,18 +16,20 @@ use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
-/// The arguments of a file call, with the memory that the call names. Crate-private, and so sealed.
+/// The arguments of a file call, with the memory that the call points to. The trait is
+/// crate-private and therefore sealed.
 ///
 /// # Safety
-/// Until the value is used again or dropped, also if it is moved meanwhile:
-/// - memory that the call names is valid, and nothing else writes what the call reads or touches what it writes;
-/// - descriptors that the call names, besides the given one, are open and this value's to use.
+/// Until the value is used again or dropped, even if it is moved in the meantime:
+/// - memory that the call points to is valid, nothing else writes what the call reads, and nothing
+///   else accesses what the call writes;
+/// - descriptors in the call other than the given one are open, and this value may use them.
 pub(super) unsafe trait CallArgs {
-    /// The call, on a descriptor or on paths that start from it.
+    /// Builds the call on a descriptor, or on paths that start from it.
     fn call(&mut self, fd: RawFd) -> FileCall;
 }
 
-/// A call that names no memory, and one descriptor.
+/// A call with one descriptor and without memory.
 pub(super) struct Plain<F>(pub(super) F);
 
 // SAFETY: only calls without pointers and without other descriptors pass the check.
@@ -44,32 +46,35 @@ unsafe impl<F: Fn(RawFd) -> FileCall> CallArgs for Plain<F> {
 #[derive(Clone, Copy)]
 pub(super) struct CallSite<'a> {
     pub(super) core: &'a Rc<Core>,
-    /// The descriptor that the call is given; `None` is the working directory.
+    /// The descriptor for the call; `None` means the working directory.
     pub(super) open: Option<&'a Rc<OpenFile>>,
     pub(super) policy: Policy,
     /// `None` if the call always waits: for the device, or for the other end of a pipe.
     pub(super) kind: Option<CallKind>,
     /// The offset of a read that may be predicted to be in the page cache.
     pub(super) predictable: Option<u64>,
-    /// The call reads or writes at the cursor. On a pipe or a terminal it may wait for another process, without an end.
+    /// Whether the call reads or writes at the cursor. On a pipe or a terminal, it may wait for
+    /// another process indefinitely.
     pub(super) at_cursor: bool,
     /// The group of a call that may hang: it is never made inline.
     pub(super) group: Option<u64>,
 }
 
 impl CallSite<'_> {
-    /// The answer of a call that is made inline; `None` if the policy wants it off the loop, or not in this turn.
+    /// Makes the call inline and returns its result. Returns `None` if the policy wants the call
+    /// off the loop or in a later turn.
     ///
-    /// No future, so that a call that need not wait costs none.
+    /// Not an async function, so that a call that need not wait does not cost a future.
     #[inline]
     pub(super) fn try_inline<A: CallArgs>(&self, args: &mut A) -> Option<io::Result<u32>> {
         let policy = &self.core.inline_policy;
-        // If the loop does not turn, `offload` has the error.
+        // If the loop is not running, `offload` returns the error.
         if policy.is_budget_spent() || self.group.is_some() || !self.core.is_running() {
             return None;
         }
         match (self.policy, &self.kind) {
-            // The policy accepts to wait for a device. Another process may let the loop wait without an end.
+            // The policy accepts waiting for a device, but another process could make the loop wait
+            // indefinitely.
             (Policy::Inline, Some(kind)) if self.may_wait_for_peer() => {
                 match self.call_checked(kind, args) {
                     Checked::Answer(answer) => Some(answer),
@@ -86,9 +91,11 @@ impl CallSite<'_> {
         }
     }
 
-    /// Makes a call off the loop, or inline in a later turn if this one's budget is spent; gives the arguments back.
+    /// Makes a call off the loop, or inline in a later turn if the budget of this turn is spent.
+    /// Returns the arguments.
     ///
-    /// If the future is dropped, a call that has not begun does not begin, and one that has goes on.
+    /// If the future is dropped, a call that has not begun is not made, and a call that has begun
+    /// continues.
     pub(super) async fn offload<A>(self, mut args: A) -> (io::Result<u32>, A)
     where
         A: CallArgs + Unpin + 'static,
@@ -111,7 +118,7 @@ impl CallSite<'_> {
         (answer, args)
     }
 
-    /// Makes a call: inline if possible, or else off the loop.
+    /// Makes a call inline if possible, and otherwise off the loop.
     pub(super) async fn make<A>(self, mut args: A) -> (io::Result<u32>, A)
     where
         A: CallArgs + Unpin + 'static,
@@ -122,8 +129,8 @@ impl CallSite<'_> {
         }
     }
 
-    /// Takes of the task's budget, and lets other tasks run until a turn has budget for inline calls. Without a turning loop there is no
-    /// other turn; then the call itself fails.
+    /// Uses some of the task's budget, and lets other tasks run until a turn has budget for inline
+    /// calls. If the loop is not running, there is no later turn, and the call itself fails.
     #[inline]
     pub(super) async fn wait_for_budget(&self) {
         consume_budget().await;
@@ -138,8 +145,8 @@ impl CallSite<'_> {
         }
     }
 
-    /// A call off the loop without a kind, or that reads, waits for a device: it goes past the page cache, or reads what that does not
-    /// have.
+    /// Returns how to start the call off the loop. A read or a call without a kind is expected to
+    /// wait for a device, because it bypasses or misses the page cache.
     fn start(&self) -> FileStart {
         match (self.group, &self.kind) {
             (Some(group), _) => FileStart::Apart { group },
@@ -148,12 +155,12 @@ impl CallSite<'_> {
         }
     }
 
-    /// Whether the call may wait for another process.
+    /// Returns true if the call may wait for another process.
     fn may_wait_for_peer(&self) -> bool {
         self.at_cursor && self.open.is_some_and(|open| !open.is_ordinary())
     }
 
-    /// Makes the call if its data is in memory, or if such calls have been quick.
+    /// Makes the call if its data is in memory or such calls have been fast.
     #[inline]
     fn try_adaptive<A: CallArgs>(&self, kind: &CallKind, args: &mut A) -> Option<io::Result<u32>> {
         let policy = &self.core.inline_policy;
@@ -194,7 +201,7 @@ impl CallSite<'_> {
         Some(answer)
     }
 
-    /// Whether the data of a read is predicted to be in the page cache.
+    /// Returns true if the data of a read is predicted to be in the page cache.
     #[inline]
     fn is_predicted(&self, kind: &CallKind) -> bool {
         let policy = &self.core.inline_policy;
@@ -227,15 +234,16 @@ impl CallSite<'_> {
                 FileCall::ReadVector { fd, vectors, count, offset, nowait: true }
             }
             FileCall::Open { at, how } => {
-                // SAFETY: by `CallArgs` the options are valid while the arguments are borrowed here.
+                // SAFETY: by `CallArgs`, the options are valid while the arguments are borrowed
+                // here.
                 let how = unsafe { *how };
                 cached = OpenHow { resolve: how.resolve | OpenHow::CACHED, ..how };
                 FileCall::Open { at, how: &cached }
             }
             _ => return Checked::Plain(None),
         };
-        // SAFETY: the memory of `args` is valid and ours by `CallArgs` while they are borrowed here, `cached` outlives the call, and
-        // `self.open` keeps the descriptor open.
+        // SAFETY: by `CallArgs`, the memory of `args` is valid and exclusively ours while `args` is
+        // borrowed here. `cached` outlives the call, and `self.open` keeps the descriptor open.
         let answer = unsafe { self.core.kernel.file(&call) };
         match errno_of(&answer) {
             Some(Errno::AGAIN) => {
@@ -243,7 +251,8 @@ impl CallSite<'_> {
                 Checked::Miss
             }
             Some(Errno::OPNOTSUPP) => {
-                // A pipe or a terminal says nothing about the other files of its device.
+                // The answer of a pipe or terminal says nothing about the other files of its
+                // device.
                 if !self.may_wait_for_peer() {
                     policy.note_no_nowait(kind.device);
                 }
@@ -257,11 +266,11 @@ impl CallSite<'_> {
         }
     }
 
-    /// Makes the call on this thread, for as long as it takes.
+    /// Makes the call on this thread, however long it takes.
     #[inline]
     pub(super) fn system_call<A: CallArgs>(&self, args: &mut A) -> io::Result<u32> {
-        // SAFETY: by `CallArgs` the memory is valid and ours while `args` is borrowed, which is longer than the call, and so are
-        // other descriptors; `self.open` keeps this one open.
+        // SAFETY: by `CallArgs`, the memory and other descriptors are valid and ours while `args`
+        // is borrowed, which is longer than the call. `self.open` keeps this descriptor open.
         unsafe { self.core.kernel.file(&args.call(self.fd())) }
     }
 
@@ -270,14 +279,14 @@ impl CallSite<'_> {
     }
 }
 
-/// The outcome of a call that was to fail instead of waiting.
+/// The outcome of a call that should fail instead of waiting.
 enum Checked {
-    /// The call need not wait.
+    /// The call did not have to wait.
     Answer(io::Result<u32>),
     /// The call would wait, or the file system turned out to have no such calls.
     Miss,
-    /// There is no such call: the plain call has the answer. With the error, if the attempt was made and may have been refused
-    /// as such, by the kernel or by a filter.
+    /// No such call exists, so the plain call must be made. Contains the error if an attempt was
+    /// made and the kernel or a filter may have refused this kind of call.
     Plain(Option<Errno>),
 }
 

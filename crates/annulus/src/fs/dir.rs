@@ -1,4 +1,4 @@
-//! A directory that paths start from, and the calls on paths.
+//! Directories, and the calls on paths that start from them.
 
 use super::call::CallSite;
 use super::file::File;
@@ -27,14 +27,14 @@ use std::rc::Rc;
 
 /// How often an entry may change between a directory and something else while it is being removed.
 const MAX_REPLACEMENTS: u32 = 16;
-/// The longest path that Linux takes.
+/// The longest path that Linux accepts.
 const PATH_MAX: usize = 4096;
 
-/// An open directory. Relative paths start from it, also after it was moved; absolute ones ignore
-/// it.
+/// An open directory. Relative paths start from it, even after it has been moved; absolute paths
+/// ignore it.
 ///
-/// The functions of [`fs`](super) are these methods on the working directory. If a future of one is
-/// dropped, its call may or may not take place; nothing else is lost.
+/// The functions of [`fs`](super) are these methods on the working directory. If the future of a
+/// method is dropped, its call may or may not take place; nothing else is lost.
 ///
 /// ```
 /// use annulus::fs::{self, Dir, OpenOptions};
@@ -55,12 +55,12 @@ const PATH_MAX: usize = 4096;
 #[derive(Clone)]
 pub struct Dir {
     core: Rc<Core>,
-    /// `None` is the working directory.
+    /// `None` means the working directory.
     pub(super) open: Option<Rc<OpenFile>>,
 }
 
 impl Dir {
-    /// The working directory, as it is at each call.
+    /// Returns a handle for the working directory, which each call determines anew.
     ///
     /// # Errors
     /// Outside a runtime.
@@ -84,7 +84,7 @@ impl Dir {
         self.open_with(path.as_ref(), OFlags::empty()).await
     }
 
-    /// Opens a file in this directory, as the options say.
+    /// Opens a file in this directory with these options.
     ///
     /// # Errors
     /// The errors of [`OpenOptions::open`].
@@ -96,7 +96,7 @@ impl Dir {
         options.open_in(self, path.as_ref()).await
     }
 
-    /// The metadata of a path: that of the target, if it is a symbolic link.
+    /// Returns the metadata of a path. For a symbolic link, this is the metadata of its target.
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied`, ….
@@ -104,7 +104,8 @@ impl Dir {
         self.stat(path.as_ref(), AtFlags::empty()).await
     }
 
-    /// The metadata of a path: that of the link itself, if it is a symbolic link.
+    /// Returns the metadata of a path. For a symbolic link, this is the metadata of the link
+    /// itself.
     ///
     /// # Errors
     /// The errors of [`metadata`](Self::metadata).
@@ -112,10 +113,10 @@ impl Dir {
         self.stat(path.as_ref(), AtFlags::SYMLINK_NOFOLLOW).await
     }
 
-    /// Whether there is something at a path; symbolic links are followed.
+    /// Returns true if something exists at a path. Symbolic links are followed.
     ///
     /// # Errors
-    /// `PermissionDenied`, …: then it is not known.
+    /// `PermissionDenied`, …, if this cannot be determined.
     pub async fn try_exists(&self, path: impl AsRef<Path>) -> io::Result<bool> {
         match self.metadata(path).await {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -123,7 +124,7 @@ impl Dir {
         }
     }
 
-    /// Removes a file, or a symbolic link.
+    /// Removes a file or a symbolic link.
     ///
     /// # Errors
     /// `NotFound`, `IsADirectory`, ….
@@ -139,14 +140,14 @@ impl Dir {
         self.change("removing", path.as_ref(), PathChange::Remove { directory: true }).await
     }
 
-    /// Removes a directory with everything in it. Symbolic links, the path itself included, are
-    /// removed and not followed, also if other processes change them meanwhile. What others remove
-    /// at the same time counts as removed. It holds a descriptor for each level that it is in: a
-    /// tree that is deeper than the process may have descriptors is an error.
+    /// Removes a directory with everything in it. Symbolic links, including the path itself, are
+    /// removed and not followed, even if other processes change them in the meantime. Entries that
+    /// others remove at the same time count as removed. This holds a descriptor per level, so it
+    /// fails for trees deeper than the process's descriptor limit.
     ///
     /// # Errors
-    /// `NotFound` if there was nothing at the path; otherwise the first error, by which time a part
-    /// may be removed.
+    /// `NotFound` if nothing existed at the path; otherwise the first error, when part of the tree
+    /// may already have been removed.
     pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         match self.open_with(path, OFlags::NOFOLLOW).await {
@@ -160,7 +161,7 @@ impl Dir {
         gone(self.remove_dir(path).await)
     }
 
-    /// Makes a directory, with permissions 0o777 before the process's umask is applied.
+    /// Creates a directory with permissions 0o777 before the process's umask is applied.
     ///
     /// # Errors
     /// `AlreadyExists`, `NotFound` if its parent is missing, ….
@@ -172,7 +173,7 @@ impl Dir {
         self.change("making the directory", path, PathChange::MakeDir { mode }).await
     }
 
-    /// Makes a directory and its missing parents. It is no error if it exists.
+    /// Creates a directory and its missing parents. An existing directory is not an error.
     ///
     /// # Errors
     /// `AlreadyExists` if a file is in the way, ….
@@ -196,7 +197,7 @@ impl Dir {
         Ok(())
     }
 
-    /// Makes a directory unless it exists.
+    /// Creates a directory unless it exists.
     async fn ensure_dir(&self, dir: &Path, mode: u32) -> io::Result<()> {
         match self.make_dir(dir, mode).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -207,7 +208,7 @@ impl Dir {
         }
     }
 
-    /// Renames an entry of this directory; an existing entry of the new name is replaced.
+    /// Renames an entry of this directory. An existing entry with the new name is replaced.
     ///
     /// # Errors
     /// `NotFound`, `CrossesDevices`, `IsADirectory`, ….
@@ -215,7 +216,7 @@ impl Dir {
         self.rename_to(from, self, to).await
     }
 
-    /// Moves an entry to another directory of the same device.
+    /// Moves an entry to another directory on the same device.
     ///
     /// # Errors
     /// The errors of [`rename`](Self::rename).
@@ -228,7 +229,7 @@ impl Dir {
         self.change_two(from.as_ref(), dir, to.as_ref(), TwoPathChange::Rename).await
     }
 
-    /// Makes a hard link to a file.
+    /// Creates a hard link to a file.
     ///
     /// # Errors
     /// `NotFound`, `AlreadyExists`, `CrossesDevices`, ….
@@ -240,7 +241,7 @@ impl Dir {
         self.change_two(file.as_ref(), self, link.as_ref(), TwoPathChange::Link).await
     }
 
-    /// Makes a symbolic link to `target`, which need not exist.
+    /// Creates a symbolic link to `target`, which need not exist.
     ///
     /// # Errors
     /// `AlreadyExists`, ….
@@ -252,10 +253,10 @@ impl Dir {
         self.change_two(target.as_ref(), self, link.as_ref(), TwoPathChange::Symlink).await
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// `InvalidInput` if it is no symbolic link, `NotFound`, ….
+    /// `InvalidInput` if the path is not a symbolic link, `NotFound`, ….
     pub async fn read_link(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
         let path = path.as_ref();
         consume_budget().await;
@@ -267,7 +268,7 @@ impl Dir {
         Ok(OsString::from_vec(target).into())
     }
 
-    /// Changes permissions; symbolic links are followed.
+    /// Changes permissions. Symbolic links are followed.
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied`, ….
@@ -280,7 +281,7 @@ impl Dir {
         self.change("setting permissions of", path.as_ref(), PathChange::SetMode { mode }).await
     }
 
-    /// The entries of a directory, in no order.
+    /// Returns the entries of a directory, in no particular order.
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, `PermissionDenied`, ….
@@ -290,8 +291,8 @@ impl Dir {
         Ok(ReadDir::new(dir, path.to_owned()))
     }
 
-    /// Removes everything in an open directory. Deep trees take memory, not stack. Others may
-    /// remove or replace entries at any moment.
+    /// Removes everything in an open directory. Deep trees take heap memory, not stack. Other
+    /// processes may remove or replace entries at any time.
     async fn remove_content(self) -> io::Result<()> {
         let mut stack = vec![(ReadDir::new(self, PathBuf::new()), PathBuf::new())];
         while let Some((entries, _)) = stack.last_mut() {
@@ -335,7 +336,7 @@ impl Dir {
         self.open.as_ref().map_or(CWD, |open| open.fd())
     }
 
-    /// A call on the directory, or on paths that start from it.
+    /// Returns the call site of a call on the directory or on paths that start from it.
     pub(super) fn site(&self, kind: Option<CallKind>) -> CallSite<'_> {
         let (core, open) = (&self.core, self.open.as_ref());
         let policy = core.inline_policy.default;
@@ -343,7 +344,7 @@ impl Dir {
         CallSite { core, open, policy, kind, predictable: None, at_cursor: false, group }
     }
 
-    /// A call on this path.
+    /// Returns the call site of a call on this path.
     async fn site_at(&self, class: Class, path: &Path) -> CallSite<'_> {
         let place = self.locate(path).await;
         let kind = CallKind { device: place.device(), class, bytes: 0 };
@@ -361,8 +362,8 @@ impl Dir {
         let wrong = |error| about("looking at", path, error);
         let mut site = self.site_at(Class::Query, path).await;
         site.wait_for_budget().await;
-        // A link may lead to a file system that hangs. A place that may hang is not left to the
-        // loop or the ring anyway.
+        // A link may lead to a file system that hangs. Calls on a place that may itself hang never
+        // run on the loop or the ring anyway.
         let is_apart = site.group.is_some() || !self.is_real();
         let first = if is_apart { flags } else { flags | AtFlags::SYMLINK_NOFOLLOW };
         match stat(site, path, first).await {
@@ -379,7 +380,7 @@ impl Dir {
         consume_budget().await;
         let args = Change { path: c_path(path)?, what };
         let mut site = self.site_at(Class::Modify, path).await;
-        // This call alone follows a link, which may lead to a file system that hangs.
+        // Only this call follows links, and a link may lead to a file system that hangs.
         if matches!(what, PathChange::SetMode { .. }) && site.group.is_none() && self.is_real() {
             site.group = self.locate_behind(path).group();
         }
@@ -396,7 +397,7 @@ impl Dir {
     ) -> io::Result<()> {
         consume_budget().await;
         let args = ChangeTwo { from: c_path(from)?, dir: dir.open.clone(), to: c_path(to)?, what };
-        // The target of a symbolic link is a text.
+        // The target of a symbolic link is only text.
         let other = match what {
             TwoPathChange::Symlink => None,
             TwoPathChange::Rename | TwoPathChange::Link => self.locate(from).await.group(),
@@ -409,7 +410,7 @@ impl Dir {
     }
 }
 
-/// Treats an entry that somebody else has removed as removed.
+/// Treats an entry that another process has removed as removed.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -417,7 +418,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Returns true if the path was no directory. For a symbolic link older kernels say ELOOP.
+/// Returns true if the path was not a directory. For a symbolic link, older kernels return ELOOP.
 fn is_no_directory(error: &io::Error) -> bool {
     let codes = [Errno::NOTDIR, Errno::LOOP].map(Errno::raw_os_error);
     os_error(error).is_some_and(|code| codes.contains(&code))

@@ -105,7 +105,7 @@ pub struct Alignment {
 /// # }).unwrap();
 /// ```
 ///
-/// # What dropping a future of it does
+/// # What dropping a future does
 ///
 /// A read or write that has begun continues, and its memory is kept until it is done. A read or
 /// write that waits for the other end of a pipe has not begun. If the future of an open is dropped,

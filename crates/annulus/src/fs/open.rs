@@ -24,7 +24,7 @@ const OWN: OFlags = OFlags::ACCMODE
     .union(OFlags::CREATE)
     .union(OFlags::DIRECT);
 
-/// How to open a file: as [`std::fs::OpenOptions`], with direct I/O and a policy added.
+/// How to open a file. Like [`std::fs::OpenOptions`], but also with direct I/O and a policy.
 ///
 /// ```
 /// use annulus::fs::OpenOptions;
@@ -66,7 +66,8 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// All options off; turn on at least [`read`](Self::read), [`write`](Self::write) or [`append`](Self::append).
+    /// Returns options that are all off. Turn on at least [`read`](Self::read),
+    /// [`write`](Self::write) or [`append`](Self::append).
     pub fn new() -> Self {
         Self {
             read: false,
@@ -95,43 +96,45 @@ impl OpenOptions {
         self
     }
 
-    /// Each write goes to the end of the file, as it is then.
+    /// Makes each write go to the current end of the file.
     pub fn append(mut self, on: bool) -> Self {
         self.append = on;
         self
     }
 
-    /// Empties the file.
+    /// Truncates the file to a length of 0.
     pub fn truncate(mut self, on: bool) -> Self {
         self.truncate = on;
         self
     }
 
-    /// Makes the file if it does not exist.
+    /// Creates the file if it does not exist.
     pub fn create(mut self, on: bool) -> Self {
         self.create = on;
         self
     }
 
-    /// Makes the file, and fails with `AlreadyExists` if it exists.
+    /// Creates the file, and fails with `AlreadyExists` if it exists.
     pub fn create_new(mut self, on: bool) -> Self {
         self.create_new = on;
         self
     }
 
-    /// Reads and writes go past the page cache (`O_DIRECT`). Memory, offsets and lengths must then be aligned: see
-    /// [`File::alignment`] and [`AlignedBuf`](super::AlignedBuf).
+    /// Makes reads and writes bypass the page cache (`O_DIRECT`). Memory, offsets and lengths must
+    /// then be aligned: see [`File::alignment`] and [`AlignedBuf`](super::AlignedBuf).
     pub fn direct(mut self, on: bool) -> Self {
         self.direct = on;
         self
     }
 
-    /// The path must not lead out of the directory that it starts from: not by its text (`..`, or absolute), and not by symbolic links,
-    /// also if they are changed meanwhile (`RESOLVE_BENEATH`). The open fails with `PermissionDenied` otherwise. For paths that clients
-    /// send, with [`Dir::open_file`].
+    /// Forbids paths that lead out of the directory that they start from (`RESOLVE_BENEATH`),
+    /// whether by their text (`..`, or absolute paths) or by symbolic links, even if those change
+    /// in the meantime. The open then fails with `PermissionDenied`. Use this with
+    /// [`Dir::open_file`] for paths that clients send.
     ///
-    /// This needs the call `openat2` of Linux 5.6: the open fails with `Unsupported` on an older kernel, and with `PermissionDenied` in a
-    /// container whose profile forbids the call. There, check the text of the path, and open it without this option.
+    /// This needs the system call `openat2` of Linux 5.6. The open fails with `Unsupported` on an
+    /// older kernel, and with `PermissionDenied` in a container whose profile forbids the call.
+    /// There, check the text of the path, and open it without this option.
     ///
     /// ```
     /// use annulus::fs::{self, Dir, OpenOptions};
@@ -156,19 +159,20 @@ impl OpenOptions {
         self
     }
 
-    /// The permissions of a file that is made, before the process's umask is applied: 0o666 by default.
+    /// Sets the permissions of a created file before the process's umask is applied. The default is
+    /// 0o666.
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self
     }
 
-    /// More `O_*` flags. Flags that have options of their own are ignored here.
+    /// Sets further `O_*` flags. Flags that have options of their own are ignored here.
     pub fn custom_flags(mut self, flags: i32) -> Self {
         self.flags = flags;
         self
     }
 
-    /// The policy for calls on this file; by default the runtime's.
+    /// Sets the policy for calls on this file. The default is the runtime's policy.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
         self
@@ -176,13 +180,16 @@ impl OpenOptions {
 
     /// Opens a file.
     ///
-    /// A named pipe is opened without waiting for its other end: for writing, that fails if no process reads it.
+    /// A named pipe is opened without waiting for its other end. Opening it for writing fails if no
+    /// process reads it.
     ///
-    /// Cancel-safe: dropped early, the file may be made or emptied all the same; its descriptor is closed.
+    /// Cancel-safe: if the future is dropped, the file may still be created or truncated, and its
+    /// descriptor is closed.
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied`, `AlreadyExists`, …, naming the path; `InvalidInput` for options that contradict
-    /// each other, or a path with a zero byte; or outside a runtime.
+    /// `NotFound`, `PermissionDenied`, `AlreadyExists`, …, with the path in the message;
+    /// `InvalidInput` for options that contradict each other or a path with a zero byte; or outside
+    /// a runtime.
     pub async fn open(&self, path: impl AsRef<Path>) -> io::Result<File> {
         self.open_in(&Dir::working()?, path.as_ref()).await
     }
@@ -191,7 +198,8 @@ impl OpenOptions {
         self.try_open_in(start, path).await.map_err(|error| self.wrong(path, error))
     }
 
-    /// As [`open_in`](Self::open_in), but its errors are the system's, and do not name the path: [`wrong`](Self::wrong) does.
+    /// Like [`open_in`](Self::open_in), but returns the system's errors, without the path.
+    /// [`wrong`](Self::wrong) adds it.
     pub(super) async fn try_open_in(&self, start: &Dir, path: &Path) -> io::Result<File> {
         let core = start.core();
         let how = OpenHow { flags: self.o_flags()?, ..self.how() };
@@ -200,7 +208,8 @@ impl OpenOptions {
         let kind = CallKind { device: place.device(), class: self.class(), bytes: 0 };
         let site = CallSite { policy, group: place.group(), ..start.site(Some(kind)) };
         site.wait_for_budget().await;
-        // A link may lead to a file system that hangs. A place that may hang is not left to the loop or the ring anyway.
+        // A link may lead to a file system that hangs. Calls on a place that may itself hang never
+        // run on the loop or the ring anyway.
         let is_apart = site.group.is_some() || !start.is_real();
         let first = if is_apart { how } else { without_link(how) };
         let (fd, place) = match open_at(site, path, first).await {
@@ -226,14 +235,14 @@ impl OpenOptions {
         Ok(File::new(open, device, OFlags::from_bits_retain(how.flags as u32), policy))
     }
 
-    /// Names the path of an error, and what is wrong with one that must stay in a directory.
+    /// Adds the path to an error, and explains the error of a path that must stay in its directory.
     pub(super) fn wrong(&self, path: &Path, error: io::Error) -> io::Error {
         let error = if self.beneath { explain_beneath(error) } else { error };
         about("opening", path, error)
     }
 
     fn how(&self) -> OpenHow {
-        // The kernel refuses a mode for an open that makes no file.
+        // The kernel refuses a mode for an open that does not create a file.
         let makes = self.create || self.create_new || self.has_flags(OFlags::TMPFILE);
         OpenHow {
             flags: 0,
@@ -282,7 +291,7 @@ impl OpenOptions {
     }
 }
 
-/// An open, with options that are lent or in a box.
+/// The arguments of an open, with borrowed or boxed options.
 pub(super) struct OpenArgs<'a, H> {
     pub(super) path: Cow<'a, CStr>,
     pub(super) how: H,
@@ -308,14 +317,15 @@ unsafe impl CallArgs for OpenArgs<'_, Box<OpenHow>> {
     }
 }
 
-/// The same, but it fails for a symbolic link. With `O_PATH`, the kernel would open the link.
+/// Returns the same options, except that the open fails for a symbolic link. With `O_PATH`, they
+/// stay unchanged, because the kernel would open the link itself.
 fn without_link(how: OpenHow) -> OpenHow {
     let flags = OFlags::from_bits_retain(how.flags as u32);
     let more = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NOFOLLOW };
     OpenHow { flags: u64::from((flags | more).bits()), ..how }
 }
 
-/// Whether an open failed that way, and is to follow the link.
+/// Returns true if an open may have failed because of a symbolic link that it should follow.
 fn may_be_link(error: &io::Error, how: OpenHow) -> bool {
     let flags = OFlags::from_bits_retain(how.flags as u32);
     !flags.contains(OFlags::NOFOLLOW)
@@ -326,13 +336,15 @@ fn may_be_link(error: &io::Error, how: OpenHow) -> bool {
         }
 }
 
-/// Another process holds a lease on the file, and must release it first: that may take as long as it likes.
+/// Returns true if another process holds a lease on the file. It must release the lease first,
+/// which may take any amount of time.
 fn is_leased(error: &io::Error, how: OpenHow) -> bool {
     error.kind() == io::ErrorKind::WouldBlock && how.may_wait()
 }
 
-/// Opens on the loop or off it, without waiting for the other end of a named pipe: the ring opens what is not in memory on a kernel thread,
-/// which would wait there, perhaps for ever. So the file is opened with `O_NONBLOCK`, and that flag is to be cleared afterwards.
+/// Opens a path on the loop or off it, without waiting for the other end of a named pipe. If a path
+/// is not in memory, the ring opens it on a kernel thread, which could wait there forever. So the
+/// file is opened with `O_NONBLOCK`, and the caller clears that flag afterwards.
 async fn open_at(site: CallSite<'_>, path: &Path, how: OpenHow) -> io::Result<Fd> {
     let how = how.without_waiting();
     let tried =
@@ -344,11 +356,11 @@ async fn open_at(site: CallSite<'_>, path: &Path, how: OpenHow) -> io::Result<Fd
             site.offload(args).await.0
         }
     };
-    // SAFETY: the kernel has just opened it for this call, and nothing else has it.
+    // SAFETY: the kernel has just opened the descriptor for this call, and nothing else owns it.
     answer.map(|fd| unsafe { opened_fd(fd) })
 }
 
-/// As [`open_at`], and waits for the release of a lease, on a thread of a group of its own.
+/// Like [`open_at`], but also waits for the release of a lease, on a thread of a separate group.
 async fn open_patiently(
     site: CallSite<'_>,
     group: Option<u64>,
@@ -366,16 +378,17 @@ async fn open_patiently(
     }
 }
 
-/// The descriptor that an open has answered, for an [`OpenFile`].
+/// Wraps the descriptor that an open has returned, for an [`OpenFile`].
 ///
 /// # Safety
-/// The number must be an open descriptor of the runtime's kernel, without another owner.
+/// The number must be an open descriptor of the runtime's kernel without another owner.
 unsafe fn opened_fd(fd: u32) -> Fd {
-    // SAFETY: this function demands that the descriptor is open and has no other owner; `OpenFile` closes it.
+    // SAFETY: the caller guarantees that the descriptor is open and has no other owner. `OpenFile`
+    // closes it.
     unsafe { Fd::from_raw(fd as RawFd) }
 }
 
-/// Says what the system's error for a path that must stay in a directory does not.
+/// Explains the error of a path that must stay in its directory, which the system's error does not.
 fn explain_beneath(error: io::Error) -> io::Error {
     const NEEDS: &str = "a path that must stay in its directory needs the call openat2";
     const REMEDY: &str = "or check the path, and open it without `beneath`";

@@ -11,16 +11,16 @@ use annulus_kernel::file::{CURSOR, FileCall};
 use std::io;
 use std::os::fd::RawFd;
 
-/// Vectors that a call takes: `IOV_MAX`.
+/// Maximum number of vectors per call: `IOV_MAX`.
 const MAX_VECTORS: usize = 1024;
 
-/// The buffers of a call, and the vectors that name their memory.
+/// The buffers of a call, and the vectors that point to their memory.
 struct Vectored<B> {
     bufs: Vec<B>,
     vectors: Box<[IoVec]>,
     offset: u64,
     writes: bool,
-    /// The permit of the cursor, while this is made off the loop at it.
+    /// The cursor permit, while the call runs off the loop at the cursor.
     turn: Option<Permit>,
 }
 
@@ -55,8 +55,8 @@ impl<B> Vectored<B> {
     }
 }
 
-// SAFETY: the vectors are in a box. They name memory that `IoBufMut`, for reads, and `IoBuf`, for
-// writes, promise to be valid, the buffers' own, and not to move with them.
+// SAFETY: the vectors are in a box. `IoBufMut` (for reads) and `IoBuf` (for writes) guarantee that
+// the memory they point to is valid, belongs to the buffers and does not move with them.
 unsafe impl<B> CallArgs for Vectored<B> {
     fn call(&mut self, fd: RawFd) -> FileCall {
         let (vectors, count) = (self.vectors.as_ptr(), self.vectors.len() as u32);
@@ -70,10 +70,10 @@ unsafe impl<B> CallArgs for Vectored<B> {
 }
 
 impl File {
-    /// As [`read_at`](Self::read_at), into several pieces of memory, one after the other.
+    /// Like [`read_at`](Self::read_at), but fills several pieces of memory in order.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at); `InvalidInput` for more than 1024 pieces.
+    /// The errors of [`read_at`](Self::read_at); `InvalidInput` for more than 1024 pieces.
     pub async fn read_vectored_at<B: IoBufMut>(
         &self,
         bufs: Vec<B>,
@@ -85,7 +85,7 @@ impl File {
         }
     }
 
-    /// As [`read`](Self::read), into several pieces of memory, one after the other.
+    /// Like [`read`](Self::read), but fills several pieces of memory in order.
     ///
     /// # Errors
     /// The errors of [`read_vectored_at`](Self::read_vectored_at).
@@ -96,10 +96,10 @@ impl File {
         self.read_pieces(bufs, CURSOR).await
     }
 
-    /// As [`write_at`](Self::write_at), from several pieces of memory, one after the other.
+    /// Like [`write_at`](Self::write_at), but writes several pieces of memory in order.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at); `InvalidInput` for more than 1024 pieces.
+    /// The errors of [`write_at`](Self::write_at); `InvalidInput` for more than 1024 pieces.
     pub async fn write_vectored_at<B: IoBuf>(
         &self,
         bufs: Vec<B>,
@@ -111,7 +111,7 @@ impl File {
         }
     }
 
-    /// As [`write`](Self::write), from several pieces of memory, one after the other.
+    /// Like [`write`](Self::write), but writes several pieces of memory in order.
     ///
     /// # Errors
     /// The errors of [`write_vectored_at`](Self::write_vectored_at).
@@ -131,7 +131,8 @@ impl File {
         let mut left = *answer.as_ref().unwrap_or(&0);
         for buf in &mut bufs {
             let here = left.min(buf.bytes_total());
-            // SAFETY: the kernel fills the buffers in order, and the share of this one is `here`.
+            // SAFETY: the kernel fills the buffers in order, so it has written the first `here`
+            // bytes of this one.
             unsafe { buf.set_init(here) };
             left -= here;
         }
