@@ -1,4 +1,5 @@
-//! Connecting to one of several addresses: the first that answers wins ("Happy Eyeballs", RFC 8305).
+//! Connecting to one of several addresses: the first that answers wins ("Happy Eyeballs", RFC
+//! 8305).
 
 use super::resolve::{and_then, last_error};
 use super::stream::TcpStream;
@@ -11,23 +12,24 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long an attempt has the network for itself before the next address is tried beside it: what RFC 8305 recommends.
+/// How long an attempt runs alone before the next address is tried in parallel, as RFC 8305
+/// recommends.
 pub(super) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// Attempts to connect. Dropping it cancels those that run.
+/// A race of connection attempts. Dropping it cancels the running attempts.
 pub(super) struct Race<A, F> {
     attempt: A,
     untried: VecDeque<SocketAddr>,
-    /// In the order in which they began.
+    /// Running attempts, oldest first.
     running: Vec<Pin<Box<F>>>,
     delay: Duration,
-    /// When the next address is tried.
+    /// Fires when the next address should be tried.
     next: Pin<Box<Sleep>>,
     errors: Option<io::Error>,
 }
 
 impl<A: Fn(SocketAddr) -> F, F: Future<Output = io::Result<TcpStream>>> Race<A, F> {
-    /// `attempt` connects to one address.
+    /// Creates a race in which `attempt` connects to one address.
     pub(super) fn new(addresses: Vec<SocketAddr>, delay: Duration, attempt: A) -> Self {
         Self {
             attempt,
@@ -39,7 +41,7 @@ impl<A: Fn(SocketAddr) -> F, F: Future<Output = io::Result<TcpStream>>> Race<A, 
         }
     }
 
-    /// The first attempt that has connected.
+    /// Polls all attempts and returns the first stream that has connected.
     fn poll_attempts(&mut self, cx: &mut Context<'_>) -> Option<TcpStream> {
         let mut place = 0;
         while let Some(attempt) = self.running.get_mut(place) {
@@ -49,7 +51,7 @@ impl<A: Fn(SocketAddr) -> F, F: Future<Output = io::Result<TcpStream>>> Race<A, 
                 Poll::Ready(Err(error)) => {
                     drop(self.running.remove(place));
                     self.errors = Some(and_then(self.errors.take(), error));
-                    // The next address need not wait.
+                    // After a failure, the next address need not wait.
                     self.begin();
                 }
             }
@@ -57,7 +59,7 @@ impl<A: Fn(SocketAddr) -> F, F: Future<Output = io::Result<TcpStream>>> Race<A, 
         None
     }
 
-    /// Tries the next address beside the others.
+    /// Starts an attempt for the next address in parallel with the others.
     fn begin(&mut self) {
         if let Some(address) = self.untried.pop_front() {
             self.running.push(Box::pin((self.attempt)(address)));
@@ -93,7 +95,7 @@ where
     }
 }
 
-/// The addresses, families in turns, beginning with that of the first.
+/// Returns the addresses with their families alternating, starting with the family of the first.
 fn in_turns(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     let first_is_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
     let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =

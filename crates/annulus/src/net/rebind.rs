@@ -1,18 +1,21 @@
-//! Binding an address that a socket which is gone may still have.
+//! Binding an address that a closed socket may still occupy.
 
 use crate::runtime::core::Core;
 use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Turns of the loop, which end and close what this runtime has dropped within the turn: a cancel, its event, the close.
+/// Turns of the loop that it takes to close a socket dropped in this turn: one for the cancel, one
+/// for its event, one for the close.
 const PASSES: u32 = 3;
-/// A process that was killed is gone before the kernel has taken down its ring, which holds its sockets: 5 to 84 ms on Linux 6.18.
+/// A killed process is gone before the kernel has torn down its ring, which holds its sockets. That
+/// takes 5 to 84 ms on Linux 6.18.
 const PAUSES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Binds, and tries again while the address is in use: after what was dropped here is closed, then for a tenth of a second. The thread sleeps
-/// then, and no task runs, as while any call that is no `async fn`: `bind` tells its callers that it holds up the loop.
+/// Binds, and retries while the address is in use: first after dropped sockets of this runtime are
+/// closed, then for a tenth of a second. The thread sleeps between the attempts and no task runs,
+/// which the docs of `bind` mention.
 pub(super) fn patiently<T>(core: Option<&Core>, bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let mut bound = bind();
     let has_processes = core.is_none_or(|core| core.kernel.real_descriptors());

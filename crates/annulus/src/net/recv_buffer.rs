@@ -1,4 +1,4 @@
-//! Leases that a receiving handle has shown, and that were not wholly consumed.
+//! Leases that a receiving handle has shown and that have not been fully consumed.
 
 use super::stream_handle::StreamHandle;
 use crate::base::budget;
@@ -8,61 +8,65 @@ use std::mem;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
-/// Bytes that were received, and that `recv` returns before it asks the stream.
+/// Received bytes that `recv` returns before it asks the stream.
 ///
-/// Empty and without memory until bytes are first shown; the box then stays for the next ones, and is small for this reason.
+/// It takes no heap memory until bytes are first shown. The box then stays for later bytes, so it
+/// is kept small.
 #[derive(Default)]
 pub(super) struct RecvBuffer(Option<Box<Unread>>);
 
 #[derive(Default)]
 struct Unread {
-    /// Never an empty one.
+    /// Never an empty lease.
     first: Option<Lease>,
-    /// State that few streams have. Never without `first`.
+    /// State that few streams need. Present only together with `first`.
     more: Option<Box<More>>,
-    /// Looks in a row that found their bytes shown already.
+    /// Consecutive looks at bytes that were already shown.
     looks: u16,
-    /// The last receive returned the end of the stream or an error, as the next one will: it takes no budget.
+    /// Whether the last receive returned the end of the stream or an error. The next one will too,
+    /// so it uses no budget.
     ended: bool,
 }
 
 #[derive(Default)]
 struct More {
-    /// The lease after `first`, if a part of it completed `first`. Never an empty one.
+    /// The lease after `first`, if a part of it completed `first`. Never an empty lease.
     next: Option<Lease>,
-    /// The descriptors that came with these bytes; they are closed when no byte is left.
+    /// The descriptors that came with these bytes. They are closed when no bytes are left.
     descriptors: Vec<OwnedFd>,
 }
 
 /// Received bytes, and the descriptors that came with them.
 pub(super) type Message = (Lease, Vec<OwnedFd>);
 
-/// How much of a lease is copied behind one that is too short.
+/// How much of a lease is appended to one that is too short.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gather {
     /// Only the missing bytes: the length is known.
     Missing,
-    /// As much again as there is, since more may be asked for.
+    /// At least as many bytes as there already are, since more may be requested.
     Ahead,
 }
 
-/// Looks at bytes that are shown already, or at the end, that take no budget until bytes are consumed. The next one takes a unit and buys
-/// [`LOOKS_PER_UNIT`] more, so that a task which only looks does not hold up the others for ever. Both are even: some callers look twice
-/// and need both looks to be ready.
+/// Number of looks at bytes already shown, or at the end of the stream, that use no budget until
+/// bytes are consumed. After that, each unit of budget pays for [`LOOKS_PER_UNIT`] looks, so that a
+/// task that only looks does not block others forever. Both numbers are even because some callers
+/// look twice and need both looks to be ready.
 const MAX_FREE_LOOKS: u16 = 1024;
 const LOOKS_PER_UNIT: u16 = 8;
 
-/// Fewest bytes that are copied ahead.
+/// Minimum number of bytes that are copied ahead.
 const AHEAD: usize = 256;
 
 impl RecvBuffer {
-    /// No bytes were shown yet, as on a stream that is received from by `recv` only.
+    /// Returns true if no bytes have been shown yet, as when a stream is only received from with
+    /// `recv`.
     #[inline]
     pub(super) fn is_unused(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The bytes that were shown, or the next that the stream receives.
+    /// Returns the bytes that were shown, or the next bytes that the stream receives.
     pub(super) fn poll_recv(
         &mut self,
         stream: &StreamHandle,
@@ -74,7 +78,8 @@ impl RecvBuffer {
         }
     }
 
-    /// As [`poll_recv`](Self::poll_recv), with the descriptors of the bytes that were shown, or of those that the stream receives.
+    /// Like [`poll_recv`](Self::poll_recv), but also returns the descriptors that came with the
+    /// bytes.
     pub(super) fn poll_message(
         &mut self,
         stream: &StreamHandle,
@@ -88,7 +93,7 @@ impl RecvBuffer {
         polled.map_ok(|lease| lease.map(|lease| (lease, descriptors)))
     }
 
-    /// Ready once [`try_read`](Self::try_read) would be.
+    /// Ready once [`try_read`](Self::try_read) would return something.
     pub(super) fn poll_readable(
         &self,
         stream: &StreamHandle,
@@ -103,10 +108,11 @@ impl RecvBuffer {
         })
     }
 
-    /// Copies bytes that were received, as many as there are in one lease; zero at the end of the stream.
+    /// Copies received bytes from one lease and returns their number, which is zero at the end of
+    /// the stream.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing has been received yet; the stream's.
+    /// `WouldBlock` if nothing has been received yet; the stream's errors.
     pub(super) fn try_read(
         &mut self,
         stream: &StreamHandle,
@@ -122,7 +128,7 @@ impl RecvBuffer {
         Ok(count)
     }
 
-    /// The bytes of the first lease.
+    /// Takes the bytes of the first lease.
     pub(super) fn take(&mut self) -> Option<Lease> {
         self.0.as_mut()?.take()
     }
@@ -132,18 +138,18 @@ impl RecvBuffer {
         self.0.as_ref().and_then(|unread| unread.first.as_deref()).unwrap_or_default()
     }
 
-    /// All bytes, in front of those that were received after them.
+    /// Returns all bytes, followed by those that were received after them.
     pub(super) fn in_front_of(mut self, received: Vec<u8>) -> Vec<u8> {
         let Some(first) = self.take() else { return received };
         let next = self.take();
         [&*first, next.as_deref().unwrap_or_default(), &received].concat()
     }
 
-    /// Shows at least `n` bytes and at least one, or fewer at the end of the stream: those of a lease in place, or gathered in memory
-    /// of the heap if they lie in several.
+    /// Shows at least `n` bytes and at least one, or fewer at the end of the stream. Bytes in one
+    /// lease are shown in place; bytes in several are gathered in heap memory.
     ///
     /// # Errors
-    /// The stream's; bytes received before it stay.
+    /// The stream's errors. Bytes received before the error stay.
     #[inline]
     pub(super) fn poll_peek(
         &mut self,
@@ -163,10 +169,10 @@ impl RecvBuffer {
         Poll::Ready(Ok(unread.first.as_deref().unwrap_or_default()))
     }
 
-    /// The next `n` bytes as a lease, without a copy if they lie in one.
+    /// Returns the next `n` bytes as a lease, without a copy if they are all in one lease.
     ///
     /// # Errors
-    /// The stream's; `UnexpectedEof` if it ends before. Received bytes stay.
+    /// The stream's errors; `UnexpectedEof` if it ends first. Received bytes stay.
     pub(super) fn poll_exact(
         &mut self,
         stream: &StreamHandle,
@@ -198,7 +204,7 @@ impl RecvBuffer {
     }
 }
 
-/// The stream has ended behind `there` bytes.
+/// Returns the error for a stream that ended after `there` bytes.
 pub(crate) fn ended(there: usize, wanted: usize) -> io::Error {
     let text = format!("the stream ended after {there} of {wanted} bytes");
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
@@ -217,7 +223,8 @@ impl Unread {
         first
     }
 
-    /// Nothing is left of the first lease: the next one is shown, or its descriptors are closed.
+    /// Shows the next lease after the first has been used up. If there is none, closes the
+    /// descriptors.
     #[inline]
     fn show_next(&mut self) {
         self.first = self.take_next();
@@ -239,7 +246,7 @@ impl Unread {
         self.more.as_mut().map(|more| mem::take(&mut more.descriptors)).unwrap_or_default()
     }
 
-    /// The next bytes of the stream; the descriptors that come with them are kept.
+    /// Receives the next bytes of the stream, and keeps the descriptors that come with them.
     fn poll_more(
         &mut self,
         stream: &StreamHandle,
@@ -254,7 +261,8 @@ impl Unread {
         polled
     }
 
-    /// Counts a look that receives nothing. It is ready, except for a task that has looked very often and has used up its budget.
+    /// Counts a look that receives nothing. It is always ready, unless the task has looked very
+    /// often and used up its budget.
     #[inline]
     fn poll_look(&mut self, cx: &Context<'_>) -> Poll<()> {
         if self.looks == MAX_FREE_LOOKS {
@@ -276,7 +284,7 @@ impl Unread {
         }
     }
 
-    /// The first `n` bytes of those shown, which are as many and at least one.
+    /// Takes the first `n` of the shown bytes. At least `n` bytes and at least one must be shown.
     fn split_to(&mut self, n: usize) -> Lease {
         match &mut self.first {
             Some(first) if first.len() > n => first.split_to(n),
@@ -296,20 +304,20 @@ impl Unread {
         if self.first.is_none() {
             ready!(self.poll_first(stream, cx))?;
         }
-        // At its end the stream is not asked again: each report of the end takes of the budget.
+        // At its end, the stream is not asked again, because each report of the end uses budget.
         if self.first.is_none() || self.len() >= n {
             return Poll::Ready(Ok(()));
         }
         self.poll_gather(stream, cx, n, gather)
     }
 
-    /// Nothing is shown: ready once something is, or the stream has ended.
+    /// Called when nothing is shown. Ready once something is, or the stream has ended.
     fn poll_first(&mut self, stream: &StreamHandle, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.first = ready!(self.poll_more(stream, cx))?;
         Poll::Ready(Ok(()))
     }
 
-    /// Too little is shown: ready once it is enough, or the stream has ended.
+    /// Called when too little is shown. Ready once enough is, or the stream has ended.
     #[cold]
     fn poll_gather(
         &mut self,
@@ -332,7 +340,7 @@ impl Unread {
         Poll::Ready(Ok(()))
     }
 
-    /// Copies the first bytes of `next` behind `first`, of which `n` are wanted.
+    /// Appends the first bytes of `next` to `first`, to get `n` bytes in total.
     fn gather(
         &mut self,
         stream: &StreamHandle,
@@ -342,13 +350,14 @@ impl Unread {
         gather: Gather,
     ) -> io::Result<()> {
         let missing = n - first.len();
-        // If more may be asked for, the memory doubles: pieces that come one by one are not all copied each time.
+        // If more may be requested, the memory doubles, so that not every new piece causes a copy
+        // of all earlier ones.
         let (count, wanted) = match gather {
             Gather::Missing => (missing, n),
             Gather::Ahead => (missing.max(first.len()).max(AHEAD), usize::MAX),
         };
         let count = count.min(next.len());
-        // Kept if the runtime has ended.
+        // Stored first, so that it is kept if the runtime has ended.
         let first = self.first.insert(first);
         let meter = match stream.core.enter() {
             Ok(inner) => inner.io.memory.meter.clone(),

@@ -1,4 +1,4 @@
-//! Addresses by name.
+//! Looking up addresses by name.
 
 use super::addresses::{Target, ToSocketAddrs};
 use crate::base::op_error::{OpError, Operation};
@@ -13,11 +13,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The addresses of a host, as the system is configured to look its name up, or by the runtime's own
-/// [`resolver`](crate::Builder::resolver). The look-up is a blocking call, so the loop goes on meanwhile; numeric addresses need none.
+/// Looks up the addresses of a host with the system's configuration or the runtime's own
+/// [`resolver`](crate::Builder::resolver). The look-up is a blocking call on another thread, so the
+/// loop continues. Numeric addresses need no look-up.
 ///
-/// Dropped before it is ready, it leaves a look-up that has begun to its thread, and its answer is dropped. It ends when the system's does:
-/// bound it by a [`timeout`](crate::time::timeout).
+/// If the future is dropped before it is ready, a look-up that has begun continues on its thread,
+/// and its result is dropped. The look-up takes as long as the system's; limit it with a
+/// [`timeout`](crate::time::timeout).
 ///
 /// ```
 /// # annulus::run(async {
@@ -28,14 +30,15 @@ use std::time::Duration;
 /// ```
 ///
 /// # Errors
-/// If the name does not resolve, naming it; `InvalidInput` if it is no address; outside a runtime.
+/// If the name does not resolve, with the name in the message; `InvalidInput` if it is not an
+/// address; or outside a runtime.
 pub async fn lookup_host(
     address: impl ToSocketAddrs,
 ) -> io::Result<impl Iterator<Item = SocketAddr>> {
     Ok(resolve(address, None).await?.into_iter())
 }
 
-/// At least one address, within `limit`.
+/// Returns at least one address, within `limit`.
 pub(super) async fn resolve(
     address: impl ToSocketAddrs,
     limit: Option<Duration>,
@@ -43,7 +46,7 @@ pub(super) async fn resolve(
     resolve_target(address.target()?, limit).await
 }
 
-/// As [`resolve`], for the target that an address names.
+/// Like [`resolve`], but for a parsed target.
 pub(super) async fn resolve_target(
     target: Target,
     limit: Option<Duration>,
@@ -68,7 +71,7 @@ pub(super) async fn resolve_target(
 async fn look_up(core: &Core, host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
     let resolver = core.blocking.resolver.clone();
     let answered = offload(core, move || resolver.look_up(&host, port)).await;
-    // Under a simulated kernel the answer is there at once.
+    // Under a simulated kernel, the answer is available at once.
     consume_budget().await;
     at_least_one(answered?.unwrap_or_else(|panic| {
         let text = format!("the resolver panicked: {}", panic_message(&panic));
@@ -83,7 +86,8 @@ fn at_least_one(found: Vec<SocketAddr>) -> io::Result<Vec<SocketAddr>> {
     Ok(found)
 }
 
-/// As [`resolve`], but a look-up blocks the thread. Outside a runtime the system's resolver makes it.
+/// Like [`resolve`], but a look-up blocks the thread. Outside a runtime, it uses the system's
+/// resolver.
 fn resolve_here(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
     let (host, port) = match address.target()? {
         Target::Addresses(addresses) => return Ok(addresses),
@@ -94,7 +98,8 @@ fn resolve_here(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
     found.map_err(|error| not_found(&error, &host))
 }
 
-/// The result of `f` for the first address for which it succeeds; else the errors of all. Looking a name up blocks the thread.
+/// Returns the result of `f` for the first address for which it succeeds, or the errors of all.
+/// Looking up a name blocks the thread.
 pub(super) fn first<T>(
     address: impl ToSocketAddrs,
     operation: Operation,
@@ -103,7 +108,7 @@ pub(super) fn first<T>(
     first_of(resolve_here(address)?, operation, f)
 }
 
-/// As [`first`], for addresses.
+/// Like [`first`], but for resolved addresses.
 pub(super) fn first_of<T>(
     addresses: impl IntoIterator<Item = SocketAddr>,
     operation: Operation,
@@ -119,12 +124,12 @@ pub(super) fn first_of<T>(
     Err(last_error(error))
 }
 
-/// Adds to an error the name that was looked up.
+/// Adds the looked-up name to an error.
 fn not_found(error: &io::Error, host: &str) -> io::Error {
     io::Error::new(error.kind(), format!("looking up {host:?}: {error}"))
 }
 
-/// Adds to an error the operation that failed, and its address.
+/// Adds the failed operation and its address to an error.
 pub(super) fn failed(
     error: io::Error,
     operation: Operation,
@@ -133,7 +138,8 @@ pub(super) fn failed(
     OpError::new(operation, Some(address.into()), error).into()
 }
 
-/// The failure of one more address: of the last one's kind, with the text of all.
+/// Combines the errors of several addresses: the kind is that of the last error, the text that of
+/// all.
 pub(super) fn and_then(before: Option<io::Error>, error: io::Error) -> io::Error {
     match before {
         None => error,
@@ -144,7 +150,7 @@ pub(super) fn and_then(before: Option<io::Error>, error: io::Error) -> io::Error
     }
 }
 
-/// The failure of all addresses of a host, if it was looked up.
+/// Adds the host name, if one was looked up, to the error of all its addresses.
 pub(super) fn of_host(host: Option<&str>, error: io::Error) -> io::Error {
     match host {
         None => error,
@@ -155,13 +161,13 @@ pub(super) fn of_host(host: Option<&str>, error: io::Error) -> io::Error {
     }
 }
 
-/// The same error with another text.
+/// Returns the same error with another text.
 fn with_text(error: io::Error, text: String) -> io::Error {
     let named = error.downcast::<OpError>().map(|error| error.with_text(text.clone()).into());
     named.unwrap_or_else(|error| error_text::with_text(error, text))
 }
 
-/// The failure of all addresses.
+/// Returns the error of all addresses, or `NotFound` if there was no address.
 pub(super) fn last_error(error: Option<io::Error>) -> io::Error {
     error.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no address to try"))
 }

@@ -1,4 +1,4 @@
-//! Options that are set on a socket when it is made.
+//! Options that are set on a socket when it is created.
 
 use super::keep_alive::KeepAlive;
 use super::new_fd::NewFd;
@@ -6,7 +6,7 @@ use super::socket::Socket;
 use annulus_kernel::{Ip, SocketOption};
 use std::io;
 
-/// Options that are set on a socket when it is made, in the order in which they were asked for.
+/// Options that are set on a socket when it is created, in the order in which they were requested.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SocketSettings {
     options: Vec<(SocketOption, Option<OfEach>, u32)>,
@@ -14,17 +14,17 @@ pub(super) struct SocketSettings {
     keepalive: Option<KeepAlive>,
 }
 
-/// The option of each protocol of a socket.
+/// Maps each IP version of a socket to its option.
 type OfEach = fn(Ip) -> SocketOption;
 
 impl SocketSettings {
-    /// These options are on.
+    /// Returns settings with these options on.
     pub(super) fn on(options: &[SocketOption]) -> Self {
         let on = options.iter().map(|&option| (option, None, 1));
         Self { options: on.collect(), ..Self::default() }
     }
 
-    /// Sets an option, or that of each protocol; an earlier value is forgotten.
+    /// Sets an option, or the corresponding option of each IP version. Replaces an earlier value.
     pub(super) fn put(&mut self, option: SocketOption, each: Option<OfEach>, value: u32) {
         self.options.retain(|(earlier, ..)| *earlier != option);
         self.options.push((option, each, value));
@@ -39,7 +39,7 @@ impl SocketSettings {
     }
 
     /// # Errors
-    /// `InvalidInput` for values that the system does not have; or if it refuses an option.
+    /// `InvalidInput` for values that the system does not support; or if it refuses an option.
     pub(super) fn apply(&self, socket: &NewFd) -> io::Result<()> {
         for &(option, each, value) in &self.options {
             each.map_or_else(|| socket.set(option, value), |each| socket.set_ip(each, value))?;

@@ -1,4 +1,4 @@
-//! The options and addresses that the handles of all sockets have.
+//! Options that the handles of all sockets have.
 
 use super::datagram_handle::DatagramHandle;
 use super::keep_alive::KeepAlive;
@@ -9,12 +9,12 @@ use annulus_kernel::{DeviceName, Fd, Ip, Kernel, Multicast, SocketOption};
 use std::io;
 use std::time::Duration;
 
-/// A socket that no slot owns yet, or the handle on the slot of one.
+/// A socket that no slot owns yet, or a handle to a socket's slot.
 pub(super) trait Socket {
     /// Calls the kernel with the socket's descriptor.
     ///
     /// # Errors
-    /// After the runtime's end; or those of `f`.
+    /// If the runtime has ended; or the errors of `f`.
     fn call<R>(&self, f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>) -> io::Result<R>;
 
     fn set(&self, option: SocketOption, value: u32) -> io::Result<()> {
@@ -25,7 +25,8 @@ pub(super) trait Socket {
         self.call(|kernel, fd| kernel.option(fd, option))
     }
 
-    /// Sets the option of each protocol that the socket has: an IPv6 socket may have IPv4 peers, too.
+    /// Sets the option for each IP version that the socket uses: an IPv6 socket may also have IPv4
+    /// peers.
     fn set_ip(&self, option: fn(Ip) -> SocketOption, value: u32) -> io::Result<()> {
         self.call(|kernel, fd| {
             let ip = protocol(kernel, fd)?;
@@ -45,7 +46,7 @@ pub(super) trait Socket {
         self.call(|kernel, fd| kernel.set_multicast(fd, change))
     }
 
-    /// The pending error, which is cleared.
+    /// Returns and clears the pending error.
     fn take_error(&self) -> io::Result<Option<io::Error>> {
         let errno = self.query(SocketOption::Error)?;
         Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno as i32)))
@@ -91,7 +92,7 @@ macro_rules! sockets {
 
 sockets!(StreamHandle, ListenerHandle, DatagramHandle, NewFd);
 
-/// The internet protocol that a socket was made for.
+/// Returns the IP version that a socket was created for.
 fn protocol(kernel: &dyn Kernel, fd: Fd) -> io::Result<Ip> {
     let domain = kernel.option(fd, SocketOption::Domain)?;
     let is_v6 = domain == u32::from(rustix::net::AddressFamily::INET6.as_raw());

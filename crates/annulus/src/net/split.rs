@@ -17,7 +17,8 @@ use std::task::{Context, Poll};
 
 /// The receiving half of a [`TcpStream`](super::TcpStream) or [`UnixStream`](super::UnixStream).
 ///
-/// It ends with the peer's sending direction, or with an error; dropping it does not stop the other half.
+/// It ends when the peer closes its sending direction, or with an error. Dropping it does not stop
+/// the other half.
 ///
 /// ```
 /// use annulus::net::{RecvHalf, UnixStream};
@@ -55,17 +56,17 @@ impl RecvHalf {
 
     shared!(recv);
 
-    /// The peer's address.
+    /// Returns the peer's address.
     ///
     /// # Errors
-    /// If it is not a TCP stream, if the connection is closed, or after the runtime's end.
+    /// If it is not a TCP stream, if the connection is closed, or if the runtime has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet())
     }
 }
 
-/// The sending half of a [`TcpStream`](super::TcpStream) or [`UnixStream`](super::UnixStream). Dropping it closes the sending
-/// direction once everything has left.
+/// The sending half of a [`TcpStream`](super::TcpStream) or [`UnixStream`](super::UnixStream).
+/// Dropping it closes the sending direction once everything has been sent.
 ///
 /// ```
 /// use annulus::net::UnixStream;
@@ -84,7 +85,7 @@ impl RecvHalf {
 /// ```
 pub struct SendHalf {
     handle: Rc<StreamHandle>,
-    /// The stream is whole again.
+    /// Whether the halves have been rejoined.
     reunited: bool,
 }
 
@@ -113,7 +114,7 @@ impl Drop for SendHalf {
     }
 }
 
-/// The stream of two halves, if it is one and has this kind of addresses.
+/// Rejoins two halves if they belong to the same stream and it has this address family.
 pub(super) fn reunite(
     receiving: RecvHalf,
     mut sending: SendHalf,
@@ -130,7 +131,7 @@ pub(super) fn reunite(
 }
 
 /// # Errors
-/// Why the halves are not a stream that has this kind of addresses.
+/// The reason the halves do not form a stream of this address family.
 fn check_halves(receiving: &RecvHalf, sending: &SendHalf, family: Family) -> Result<(), String> {
     if !Rc::ptr_eq(&receiving.handle, &sending.handle) {
         return Err("the halves are of different streams".into());
@@ -142,7 +143,7 @@ fn check_halves(receiving: &RecvHalf, sending: &SendHalf, family: Family) -> Res
     }
 }
 
-/// The addresses of a stream.
+/// The address family of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     Tcp,
@@ -157,7 +158,8 @@ impl Family {
     }
 }
 
-/// Two halves that make no stream of the type: see [`TcpStream::reunite`](super::TcpStream::reunite).
+/// The error for two halves that do not form a stream of the type: see
+/// [`TcpStream::reunite`](super::TcpStream::reunite).
 ///
 /// ```
 /// use annulus::net::{TcpStream, UnixStream};

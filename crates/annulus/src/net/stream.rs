@@ -55,22 +55,22 @@ pub struct TcpStream {
 
 impl TcpStream {
     /// Connects to the first of the addresses that answers. A host name is looked up on another
-    /// thread, as [`lookup_host`](super::lookup_host) does. Several addresses race as RFC 8305
-    /// says: they are tried in the order of the look-up, IPv6 and IPv4 in turns, and another one is
-    /// begun when an attempt fails, or has not succeeded within 250 ms
+    /// thread, as in [`lookup_host`](super::lookup_host). Several addresses race as described in
+    /// RFC 8305. They are tried in the order of the look-up, alternating between IPv6 and IPv4. The
+    /// next attempt begins when one fails or has not succeeded within 250 ms
     /// ([`attempt_delay`](ConnectOptions::attempt_delay)).
     ///
     /// Dropping the future cancels all attempts and closes their sockets.
     ///
     /// # Errors
-    /// `ConnectionRefused`, …, naming each address that was tried; `ConnectionRefused` also if the
-    /// system has connected the socket to itself, since no server listens there; as
-    /// [`lookup_host`](super::lookup_host); or outside a runtime.
+    /// `ConnectionRefused`, …, with each address that was tried in the message. `ConnectionRefused`
+    /// also if the system has connected the socket to itself, since no server listens there. The
+    /// errors of [`lookup_host`](super::lookup_host); or outside a runtime.
     pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
         ConnectOptions::new().connect(address).await
     }
 
-    /// As [`connect`](Self::connect), but fails with `TimedOut` if the look-up, or each of the
+    /// Like [`connect`](Self::connect), but fails with `TimedOut` if the look-up, or each of the
     /// addresses, takes longer than this.
     ///
     /// # Errors
@@ -86,12 +86,12 @@ impl TcpStream {
         Self { handle, unread: RecvBuffer::default() }
     }
 
-    /// Returns an accepted connection with its peer's address, or `None`, and counts it, if the
-    /// peer has reset it meanwhile.
+    /// Returns an accepted connection with its peer's address. If the peer has already reset it,
+    /// counts that and returns `None`.
     ///
     /// # Errors
-    /// The system's, such as that of a filter that denies the call: closing the connection in
-    /// silence would look like an outage.
+    /// The error of the system, such as that of a filter that denies the call. Closing the
+    /// connection silently would look like an outage.
     pub(crate) fn with_peer(self) -> io::Result<Option<(Self, SocketAddr)>> {
         match self.peer_addr() {
             Ok(peer) => {
@@ -103,8 +103,8 @@ impl TcpStream {
                 Ok(None)
             }
             Err(error) => {
-                // Before this returns, so that a peer is not left waiting if the program ends its
-                // loop for the error.
+                // Close before returning, so that the peer is not left waiting if the program ends
+                // its loop because of the error.
                 let polled = self.handle.poll_release(&Context::from_waker(Waker::noop()));
                 if let Poll::Ready(Ok(released)) = polled {
                     self.handle.close(released)?;
@@ -120,18 +120,18 @@ impl TcpStream {
 
     shared!(parts std::net::TcpStream);
 
-    /// The peer's address.
+    /// Returns the peer's address.
     ///
     /// # Errors
-    /// If the connection is closed, or after the runtime's end.
+    /// If the connection is closed or the runtime has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet())
     }
 
-    /// The local address.
+    /// Returns the local address.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// If the runtime has ended.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.handle.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
     }
@@ -141,33 +141,33 @@ impl TcpStream {
 impl TcpStream {
     options!(methods: buffer tcp ip quickack error device);
 
-    /// Probes the connection while it is idle, or no longer does (`SO_KEEPALIVE`). Off by default.
+    /// Turns probing of the idle connection on or off (`SO_KEEPALIVE`). Off by default.
     ///
     /// # Errors
-    /// `InvalidInput` for a value that Linux does not have; if the connection is closed; or after
-    /// the runtime's end.
+    /// `InvalidInput` for a value that Linux does not support; if the connection is closed; or if
+    /// the runtime has ended.
     pub fn set_keepalive(&self, keepalive: Option<KeepAlive>) -> io::Result<()> {
         self.handle.set_keepalive(keepalive)
     }
 
-    /// When the connection is probed while it is idle; `None` if it is not.
+    /// Returns when the idle connection is probed, or `None` if it is not probed.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// If the runtime has ended.
     pub fn keepalive(&self) -> io::Result<Option<KeepAlive>> {
         self.handle.keepalive()
     }
 
     /// Sets what closing the socket does with bytes that the kernel has and the peer does not
-    /// (`SO_LINGER`). `None`, the default: the kernel goes on sending them. `Some(Duration::ZERO)`:
-    /// it discards them, and resets the connection; [`abort`](Self::abort) does that at once. Bytes
-    /// that the kernel does not have yet are the matter of
-    /// [`Builder::linger`](crate::Builder::linger).
+    /// (`SO_LINGER`). With `None`, the default, the kernel continues to send them. With
+    /// `Some(Duration::ZERO)`, it discards them and resets the connection; [`abort`](Self::abort)
+    /// does that at once. [`Builder::linger`](crate::Builder::linger) applies to bytes that the
+    /// kernel does not have yet.
     ///
     /// # Errors
-    /// `InvalidInput` for any other time: the close would hold up the thread so long. To learn
-    /// whether the peer has got everything, [`shutdown`](Self::shutdown), then [`recv`](Self::recv)
-    /// until its end. After the runtime's end.
+    /// `InvalidInput` for any other time, because the close would block the thread that long. To
+    /// find out whether the peer has received everything, call [`shutdown`](Self::shutdown), then
+    /// [`recv`](Self::recv) until the end of the stream. If the runtime has ended.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         if let Some(time) = linger.filter(|time| !time.is_zero()) {
             let text = format!(
@@ -178,10 +178,10 @@ impl TcpStream {
         self.handle.set(SocketOption::Linger, linger.map_or(SocketOption::NO_LINGER, |_| 0))
     }
 
-    /// The setting for closing the socket: see [`set_linger`](Self::set_linger).
+    /// Returns the setting for closing the socket: see [`set_linger`](Self::set_linger).
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// If the runtime has ended.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         let seconds = self.handle.query(SocketOption::Linger)?;
         Ok((seconds != SocketOption::NO_LINGER).then(|| Duration::from_secs(seconds.into())))

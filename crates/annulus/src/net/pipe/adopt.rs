@@ -1,4 +1,4 @@
-//! Ends of pipes from elsewhere: by their descriptors, and by name.
+//! Ends of pipes from elsewhere, by descriptor or by name.
 
 use super::{Receiver, Sender};
 use crate::fs::path::about;
@@ -10,11 +10,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
-/// Takes an end of a pipe over, which becomes non-blocking, also for others that share it (`dup`, `fork`).
+/// Takes over an end of a pipe, which becomes non-blocking, even for others that share it (`dup`,
+/// `fork`).
 ///
 /// # Errors
-/// `InvalidInput` if it is no pipe, or not open for writing. Outside a runtime; `Unsupported` under a simulated kernel. The
-/// descriptor is then closed.
+/// `InvalidInput` if it is not a pipe or not open for writing. Outside a runtime; `Unsupported`
+/// under a simulated kernel. The descriptor is then closed.
 impl TryFrom<OwnedFd> for Sender {
     type Error = io::Error;
 
@@ -25,7 +26,7 @@ impl TryFrom<OwnedFd> for Sender {
     }
 }
 
-/// As for [`Sender`], of an end that is open for reading.
+/// Like the conversion to [`Sender`], but for an end that is open for reading.
 impl TryFrom<OwnedFd> for Receiver {
     type Error = io::Error;
 
@@ -57,7 +58,8 @@ from_std! {
     Receiver: ChildStderr;
 }
 
-/// How to open a named pipe, such as one that `mkfifo` has made. Opening waits for no other end.
+/// How to open a named pipe, such as one created by `mkfifo`. Opening does not wait for the other
+/// end.
 ///
 /// ```
 /// use annulus::pipe::OpenOptions;
@@ -79,24 +81,24 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Each end for what it does.
+    /// Returns the default options: the receiver opens for reading, the sender for writing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Opens the pipe for reading and writing. Then a sender opens while there is no reader, and a receiver sees no end while there is
-    /// no writer. Off by default.
+    /// Opens the pipe for reading and writing. A sender can then open it while there is no reader,
+    /// and a receiver does not see the end of the stream while there is no writer. Off by default.
     pub fn read_write(mut self, on: bool) -> Self {
         self.read_write = on;
         self
     }
 
-    /// Opens the end to receive from. Before the first writer opens the other end, receives wait; once the last one has closed it, they
-    /// return the end of the stream.
+    /// Opens the receiving end. Receives wait until the first writer opens the other end. Once the
+    /// last writer has closed it, they return the end of the stream.
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied`, …, naming the path; `InvalidInput` if it is no pipe. Outside a runtime; `Unsupported` under a
-    /// simulated kernel.
+    /// `NotFound`, `PermissionDenied`, …, with the path in the message; `InvalidInput` if it is not
+    /// a pipe. Outside a runtime; `Unsupported` under a simulated kernel.
     pub fn open_receiver(&self, path: impl AsRef<Path>) -> io::Result<Receiver> {
         let open = |pipe: OwnedFd| {
             prepare(&pipe, OFlags::RDONLY, "reading")?;
@@ -105,11 +107,11 @@ impl OpenOptions {
         self.open(path.as_ref(), OFlags::RDONLY, open)
     }
 
-    /// Opens the end to send to.
+    /// Opens the sending end.
     ///
     /// # Errors
-    /// As [`open_receiver`](Self::open_receiver); and an error of the system (`ENXIO`, by [`os_error`](crate::io::os_error)) if no reader has
-    /// opened the other end.
+    /// The errors of [`open_receiver`](Self::open_receiver); and a system error (`ENXIO`, by
+    /// [`os_error`](crate::io::os_error)) if no reader has opened the other end.
     pub fn open_sender(&self, path: impl AsRef<Path>) -> io::Result<Sender> {
         let open = |pipe: OwnedFd| {
             prepare(&pipe, OFlags::WRONLY, "writing")?;
@@ -131,7 +133,7 @@ impl OpenOptions {
     }
 }
 
-/// Checks that it is a pipe with this access, and makes it non-blocking.
+/// Checks that the descriptor is a pipe with this access, and makes it non-blocking.
 fn prepare(end: &OwnedFd, access: OFlags, what: &str) -> io::Result<()> {
     let refused = |why: &str| {
         let text = format!("descriptor {} is {why}", end.as_raw_fd());

@@ -20,24 +20,25 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 
-/// Makes a pipe. Both ends are closed in programs that this process executes.
+/// Creates a pipe. Both ends are closed in programs that this process executes.
 ///
 /// # Errors
-/// Out of descriptors; outside a runtime; `Unsupported` under a simulated kernel, which has no pipes.
+/// Out of descriptors; outside a runtime; `Unsupported` under a simulated kernel, which has no
+/// pipes.
 pub fn pipe() -> io::Result<(Sender, Receiver)> {
     current::get()?;
     let (reading, writing) = annulus_kernel::pipe::pipe().map_err(named("pipe2"))?;
     Ok((Sender::of_pipe(writing)?, Receiver::of_pipe(reading)?))
 }
 
-/// The end of a pipe that is written to. When it is dropped, queued bytes are still written, within the runtime's
-/// [linger](crate::Builder::linger), then the reader sees the end.
+/// The writing end of a pipe. When it is dropped, queued bytes are still written within the
+/// runtime's [linger](crate::Builder::linger). Then the reader sees the end.
 ///
-/// [`shutdown`](Self::shutdown) needs a descriptor for a moment. If there is none, it fails, and the reader sees the end when this is
-/// dropped.
+/// [`shutdown`](Self::shutdown) needs a free descriptor for a moment. If there is none, it fails,
+/// and the reader sees the end when this is dropped.
 ///
-/// A pipe whose reader has gone fails with `BrokenPipe`. That raises no SIGPIPE, unless the program has begun to handle that signal
-/// after this was made.
+/// A pipe whose reader is gone fails with `BrokenPipe`. This does not raise SIGPIPE, unless the
+/// program has begun to handle that signal after this end was created.
 ///
 /// ```
 /// use annulus::pipe::pipe;
@@ -57,7 +58,8 @@ pub struct Sender {
     handle: StreamHandle,
 }
 
-/// The end of a pipe that is read from. Bytes are read from the pipe when a task waits for them, as many as are there, up to 64 KiB.
+/// The reading end of a pipe. When a task waits for bytes, all available bytes up to 64 KiB are
+/// read from the pipe.
 ///
 /// ```
 /// # annulus::run(async {
@@ -104,7 +106,7 @@ impl AsStream for Sender {
     }
 }
 
-/// The handle of a non-blocking pipe.
+/// Creates the handle for a non-blocking pipe.
 fn handle_of(pipe: OwnedFd, signal: SigPipe) -> io::Result<StreamHandle> {
     let core = current::get()?;
     if !core.kernel.real_descriptors() {

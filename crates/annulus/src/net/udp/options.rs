@@ -40,34 +40,38 @@ pub struct UdpOptions {
 }
 
 impl UdpOptions {
-    /// The system's defaults; sends keep their order.
+    /// Returns the system's defaults, with sends in order.
     pub fn new() -> Self {
         Self::default()
     }
 
     options!(setters: buffer ip bind share broadcast device);
 
-    /// Datagrams may overtake one another, so one that finds no space does not delay the others. Off by default.
+    /// Allows datagrams to overtake each other, so that one that finds no space does not delay the
+    /// others. Off by default.
     pub fn unordered(mut self, on: bool) -> Self {
         self.settings.unordered = on;
         self
     }
 
-    /// The largest datagram that is received whole, 65,535 bytes at most. By default all that UDP allows. If it exceeds what
-    /// [`Builder::datagram_buffers`](crate::Builder::datagram_buffers) hold, datagrams are received one at a time, into heap
-    /// memory.
+    /// Sets the largest datagram that is received whole, at most 65,535 bytes. The default is the
+    /// largest that UDP allows. If it does not fit the buffers of
+    /// [`Builder::datagram_buffers`](crate::Builder::datagram_buffers), datagrams are received one
+    /// at a time, into heap memory.
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.settings.max_datagram = Some(bytes);
         self
     }
 
-    /// Opens a socket at the first of the addresses that works. For port 0 the system chooses a port. Looking a name up
-    /// blocks the thread; [`lookup_host`](crate::net::lookup_host) does not, and a numeric address needs none.
+    /// Opens a socket at the first of the addresses that works. For port 0, the system chooses a
+    /// port. Looking up a name blocks the thread; [`lookup_host`](crate::net::lookup_host) does
+    /// not, and a numeric address needs no look-up.
     ///
     /// # Errors
-    /// `AddrInUse` (after a tenth of a second, as of a [`TcpListener`](crate::net::TcpListener)), `PermissionDenied`, …, naming the
-    /// address. `InvalidInput` if [`max_datagram`](Self::max_datagram) is too
-    /// large. `Unsupported` if the kernel's ring cannot receive messages. Outside a runtime.
+    /// `AddrInUse` (after retrying for a tenth of a second, as a
+    /// [`TcpListener`](crate::net::TcpListener) does), `PermissionDenied`, …, with the address in
+    /// the message. `InvalidInput` if [`max_datagram`](Self::max_datagram) is too large.
+    /// `Unsupported` if the kernel's ring cannot receive messages. Outside a runtime.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<UdpSocket> {
         let core = current::get()?;
         let bind = |address| patiently(Some(&core), || self.bind_one(&core, address));
