@@ -1,4 +1,4 @@
-//! The handle on a stream's slot, which all kinds of streams share.
+//! The handle to a stream's slot, for all kinds of streams.
 
 use super::new_fd::NewFd;
 use crate::base::budget;
@@ -27,7 +27,7 @@ use std::task::{Context, Poll, ready};
 pub(crate) struct StreamHandle {
     pub(super) core: Rc<Core>,
     pub(super) slot: u32,
-    /// The slot is free, or already closing.
+    /// Whether the slot is free or already closing.
     is_released: bool,
 }
 
@@ -41,7 +41,7 @@ impl StreamHandle {
         Self::adopt(core, (socket.into_fd(), Vec::new(), permit))
     }
 
-    /// Takes a stream in that was taken off another runtime.
+    /// Takes over a stream that was released by another runtime.
     pub(super) fn adopt(core: Rc<Core>, stream: Released) -> io::Result<Self> {
         let slot = {
             let inner = &mut *core.enter()?;
@@ -80,7 +80,8 @@ impl StreamHandle {
         self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx))
     }
 
-    /// As [`poll_recv`](Self::poll_recv); the descriptors that came with the bytes are added to the list.
+    /// Like [`poll_recv`](Self::poll_recv), but adds the descriptors that came with the bytes to
+    /// the list.
     #[inline]
     pub(super) fn poll_message(
         &self,
@@ -95,8 +96,10 @@ impl StreamHandle {
         })
     }
 
-    /// Has the bytes received from here on, up to `left` bytes, queued at `to` without a task, until the next poll of this receive, if both
-    /// can do that and nothing is there to be taken. `link` is `None`, or was made by an earlier call for the same two streams.
+    /// Forwards up to `left` bytes received from now on to `to` without waking a task, until the
+    /// next poll of this receive. Does nothing unless both streams support this and no received
+    /// bytes are waiting. `link` is `None` or was created by an earlier call for the same two
+    /// streams.
     pub(crate) fn link(&self, to: &StreamHandle, left: u64, link: &mut Option<Link>) {
         let Ok(mut inner) = self.core.enter() else { return };
         if Rc::ptr_eq(&self.core, &to.core)
@@ -107,7 +110,7 @@ impl StreamHandle {
         }
     }
 
-    /// The bytes that have been received; an error if there are none yet.
+    /// Returns bytes that have been received, or an error if there are none yet.
     pub(super) fn try_recv(&self) -> io::Result<Option<Lease>> {
         let inner = &mut *self.core.enter_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
@@ -163,12 +166,12 @@ impl StreamHandle {
         budget::poll_with(cx, || self.poll_with(|stream, _, io| Poll::Ready(stream.check_sent(io))))
     }
 
-    /// Whether its sending direction was ended, and has not failed.
+    /// Returns true if its sending direction was ended and has not failed.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.core.enter().is_ok_and(|mut inner| inner.streams.get(self.slot).0.is_shut_down())
     }
 
-    /// Bytes that were queued and not sent.
+    /// Returns the number of bytes that are queued but not sent.
     pub(crate) fn unsent(&self) -> usize {
         self.core.enter().map_or(0, |mut inner| inner.streams.get(self.slot).0.unsent())
     }
@@ -181,25 +184,28 @@ impl StreamHandle {
         budget::poll_with(cx, || self.poll_with(|stream, _, io| stream.poll_end(io, cx)))
     }
 
-    /// Sends the queued bytes at once, to be followed by pages of a file; whether it could. The bytes may wait for the pages.
+    /// Sends the queued bytes at once, to be followed by pages of a file. Returns true on success.
+    /// The kernel may hold the bytes until the pages follow.
     pub(crate) fn send_queued(&self) -> io::Result<bool> {
         let inner = &mut *self.core.enter_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
         stream.send_queued(shared, &mut inner.io)
     }
 
-    /// An empty buffer of the runtime, which [`Chunk::copied`] gives back once it was sent.
+    /// Returns an empty buffer of the runtime, which [`Chunk::copied`] gives back once it has been
+    /// sent.
     pub(crate) fn take_spare(&self) -> io::Result<Vec<u8>> {
         Ok(self.core.enter_running()?.io.spares.take())
     }
 
-    /// The socket as one that takes pages of files; `None` if it does not.
+    /// Returns the socket as a sink for pages of files, or `None` if it does not accept them.
     pub(crate) fn page_sink(&self) -> io::Result<Option<PageSink>> {
         let inner = &mut *self.core.enter_running()?;
         inner.streams.get(self.slot).0.page_sink(&inner.io)
     }
 
-    /// Ready once the socket has had space since the first call, for which `has_asked` is false. None of its bytes may be queued.
+    /// Ready once the socket has had space since the first call, in which `has_asked` is false. The
+    /// stream's queue must be empty.
     pub(crate) fn poll_writable(
         &self,
         has_asked: &mut bool,
@@ -208,7 +214,7 @@ impl StreamHandle {
         self.poll_with(|stream, _, io| stream.poll_writable(io, has_asked, cx))
     }
 
-    /// No pages follow: bytes that wait for them leave.
+    /// Sends bytes that the kernel holds for further pages, because none follow.
     pub(crate) fn push_sent(&self) {
         if let Ok(mut inner) = self.core.enter() {
             let inner = &mut *inner;
@@ -223,24 +229,26 @@ impl StreamHandle {
         }
     }
 
-    /// Takes the stream off the runtime once none of its operations is in flight; the slot is free then.
+    /// Releases the stream from the runtime once none of its operations is in flight. The slot is
+    /// then free.
     pub(super) fn poll_release(&self, cx: &Context<'_>) -> Poll<io::Result<Released>> {
         let inner = &mut *self.core.enter_running()?;
         inner.streams.poll_release(&mut inner.io, self.slot, cx)
     }
 
-    /// As [`poll_release`](Self::poll_release), once the descriptor can be closed without a loss.
+    /// Like [`poll_release`](Self::poll_release), but waits until the descriptor can be closed
+    /// without loss.
     pub(super) fn poll_close(&self, cx: &Context<'_>) -> Poll<io::Result<Released>> {
         let inner = &mut *self.core.enter_running()?;
         inner.streams.poll_close(&mut inner.io, self.slot, cx)
     }
 
-    /// The slot is free or closing: drop has nothing to do.
+    /// Drops the handle without closing the stream, because the slot is free or already closing.
     pub(super) fn forget(mut self) {
         self.is_released = true;
     }
 
-    /// Closes a stream that was taken off the runtime.
+    /// Closes a stream that has been released from the runtime.
     pub(super) fn close(self, (fd, _received, permit): Released) -> io::Result<()> {
         let core = self.core.clone();
         self.forget();
@@ -259,20 +267,20 @@ impl StreamHandle {
         self.forget();
     }
 
-    /// From now on descriptors are sent and received with the bytes.
+    /// Enables sending and receiving descriptors with the bytes.
     pub(super) fn pass_descriptors(&self) -> io::Result<()> {
         self.core.enter()?.streams.get(self.slot).0.pass_descriptors();
         Ok(())
     }
 
-    /// Sets the peer that the stream's errors name.
+    /// Sets the peer that appears in the stream's errors.
     pub(super) fn set_peer(&self, peer: SocketAddr) {
         if let Ok(mut inner) = self.core.enter() {
             inner.streams.get(self.slot).0.peer = Some(peer);
         }
     }
 
-    /// The stream is a pipe from now on.
+    /// Marks the stream as a pipe.
     pub(super) fn be_pipe(&self, signal: SigPipe) -> io::Result<()> {
         self.core.enter()?.streams.get(self.slot).0.be_pipe(signal);
         Ok(())
@@ -287,7 +295,8 @@ impl StreamHandle {
     }
 }
 
-/// The future of a [`send`](super::TcpStream::send). If it is dropped after its first poll, the chunk is sent all the same.
+/// The future of a [`send`](super::TcpStream::send). If it is dropped after its first poll, the
+/// chunk is still sent.
 #[must_use = "a send does nothing unless awaited"]
 pub struct SendFuture<'a> {
     handle: &'a StreamHandle,
@@ -310,20 +319,22 @@ impl Future for SendFuture<'_> {
     }
 }
 
-/// A link that passes the bytes that a stream receives to another, as `slots/streams/carriers/link.rs` describes. It ends when it is dropped:
-/// queued bytes are sent, and later ones stay with the source.
+/// A link that forwards the bytes received by one stream to another, as
+/// `slots/streams/carriers/link.rs` describes. Dropping it ends the link: queued bytes are sent,
+/// and later bytes stay with the source.
 pub(crate) struct Link {
     core: Rc<Core>,
     from: SlotId,
 }
 
 impl Link {
-    /// Whether the next bytes go through a pipe, which a target takes once it has sent everything else.
+    /// Returns true if the next bytes go through a pipe, which the target reads once it has sent
+    /// everything else.
     pub(crate) fn is_splicing(&self) -> bool {
         self.core.enter().is_ok_and(|mut inner| inner.streams.is_splicing(self.from))
     }
 
-    /// How many bytes were passed on since the last call.
+    /// Returns the number of bytes forwarded since the last call.
     pub(crate) fn take_forwarded(&self) -> u64 {
         self.core.enter().map_or(0, |mut inner| inner.streams.take_forwarded(self.from))
     }
@@ -331,7 +342,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // After the runtime's end there is no slot.
+        // If the runtime has ended, there is no slot.
         if let Ok(mut inner) = self.core.enter() {
             inner.streams.unlink(self.from);
         }
@@ -346,7 +357,8 @@ impl fmt::Debug for SendFuture<'_> {
 
 impl Drop for StreamHandle {
     fn drop(&mut self) {
-        // Entering fails after the runtime's end, when the slot is gone, and in a forked child, where it is the parent's.
+        // This fails if the runtime has ended, when the slot is gone, and in a forked child, where
+        // the slot belongs to the parent.
         if !self.is_released
             && let Ok(mut inner) = self.core.enter()
         {

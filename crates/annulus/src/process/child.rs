@@ -1,4 +1,4 @@
-//! A process that this one has started.
+//! A process that this process has started.
 
 use super::SIGKILL;
 use super::running::Running;
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use std::task::{Context, Poll, ready};
 
-/// A process that this one has started. See what [dropping
+/// A process that this process has started. See what [dropping
 /// it](crate::process#children-that-are-dropped) does.
 ///
 /// The child's output can be read while it runs:
@@ -33,7 +33,7 @@ use std::task::{Context, Poll, ready};
 /// ```
 ///
 /// Its descriptor (`AsFd`) becomes readable once the process has ended. It refers to the process
-/// (`pidfd_open`), unless the kernel refuses that: then it is the end of a pipe.
+/// (`pidfd_open`), unless the kernel refuses that call; then it is the end of a pipe.
 ///
 /// ```
 /// use annulus::process::Command;
@@ -58,7 +58,7 @@ pub struct Child {
     pub stdout: Option<Receiver>,
     /// The receiver of the child's errors, if they [are piped](super::Command::stderr).
     pub stderr: Option<Receiver>,
-    /// `None` only while it is being dropped.
+    /// `None` only while the child is being dropped.
     running: Option<Running>,
     kill_on_drop: bool,
 }
@@ -69,7 +69,7 @@ impl Child {
         Self { stdin: None, stdout: None, stderr: None, running, kill_on_drop }
     }
 
-    /// Takes the ends of its pipes over.
+    /// Takes over this process's ends of its pipes.
     pub(super) fn take_pipes(
         &mut self,
         (stdin, stdout, stderr): (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>),
@@ -80,13 +80,13 @@ impl Child {
         Ok(())
     }
 
-    /// The process ID. Once the child's end has been waited for, another process may have the same
-    /// one.
+    /// Returns the process ID. Once the child has been waited for, another process may have the
+    /// same ID.
     pub fn id(&self) -> u32 {
         self.running().id()
     }
 
-    /// The exit status of the child, if it has ended. Needs no runtime that runs.
+    /// Returns the child's exit status if it has ended. Does not need a running runtime.
     ///
     /// # Errors
     /// See [`wait`](Self::wait).
@@ -94,36 +94,37 @@ impl Child {
         self.running_mut().try_wait()
     }
 
-    /// Waits until it has ended; returns its status, every time. Closes its [`stdin`](Self::stdin)
-    /// first, unless that was taken: a child that reads to the end would wait for ever.
+    /// Waits until the child has ended and returns its status. Later calls return the same status.
+    /// First closes its [`stdin`](Self::stdin), unless that has been taken, since a child that
+    /// reads to the end of its input would wait forever.
     ///
-    /// The output must be read meanwhile, if it is piped: a child whose pipe is full waits.
+    /// Piped output must be read in the meantime, because a child whose pipe is full waits.
     /// [`wait_with_output`](Self::wait_with_output) reads it.
     ///
     /// Cancel-safe.
     ///
     /// # Errors
-    /// If the status is lost: [SIGCHLD was ignored](crate::process#sigchld) when the process ended,
-    /// or other code has waited for it. What it has written can still be read. After the runtime's
-    /// end.
+    /// If the status is lost because [SIGCHLD was ignored](crate::process#sigchld) when the process
+    /// ended, or because other code has waited for it. The child's output can still be read. If the
+    /// runtime has ended.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         poll_fn(|cx| budget::poll_with(cx, || self.running_mut().poll_exit(cx))).await
     }
 
-    /// Reads its output, until the end of both streams and its own. Closes its
-    /// [`stdin`](Self::stdin) first, unless that was taken. Streams that are not piped, or were
-    /// taken, are empty.
+    /// Reads the child's output until both streams and the child itself have ended. First closes
+    /// its [`stdin`](Self::stdin), unless that has been taken. Streams that are not piped, or have
+    /// been taken, are empty.
     ///
-    /// A process that it has started and that outlives it may hold its streams open: then this
-    /// waits for that, too.
+    /// If the child has started processes that outlive it and hold its streams open, this also
+    /// waits for those.
     ///
-    /// After an error, and if the future is dropped, the child is
-    /// [dropped](crate::process#children-that-are-dropped): its pipes are closed, and it goes on,
-    /// or is killed with [`kill_on_drop`](super::Command::kill_on_drop).
+    /// After an error, or if the future is dropped, the child is
+    /// [dropped](crate::process#children-that-are-dropped): its pipes are closed, and it continues,
+    /// or is killed if [`kill_on_drop`](super::Command::kill_on_drop) is set.
     ///
     /// # Errors
-    /// The errors of reading the pipes; and as [`wait`](Self::wait).
+    /// The errors of reading the pipes, and the errors of [`wait`](Self::wait).
     pub async fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         let (stdout, stderr) = collect(self.stdout.take(), self.stderr.take()).await?;
@@ -131,15 +132,16 @@ impl Child {
         Ok(Output { status, stdout, stderr })
     }
 
-    /// Sends it a signal. Nothing happens if its end was seen.
+    /// Sends a signal to the child. Does nothing if the child is known to have ended.
     ///
     /// # Errors
-    /// `PermissionDenied` if it runs as another user by now.
+    /// `PermissionDenied` if the child now runs as another user.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         self.running().signal(signal.number())
     }
 
-    /// Kills it (SIGKILL), without waiting for its end. Nothing happens if its end was seen.
+    /// Kills the child (SIGKILL) without waiting for its end. Does nothing if the child is known to
+    /// have ended.
     ///
     /// # Errors
     /// The errors of [`signal`](Self::signal).
@@ -147,10 +149,10 @@ impl Child {
         self.running().signal(SIGKILL)
     }
 
-    /// Kills it (SIGKILL), and waits for its end. That may take long only while the system makes a
-    /// call for it that cannot be interrupted.
+    /// Kills the child (SIGKILL) and waits for its end. This takes long only while the child is in
+    /// an uninterruptible system call.
     ///
-    /// Cancel-safe: once polled, the signal was sent.
+    /// Cancel-safe: the first poll sends the signal.
     ///
     /// # Errors
     /// The errors of [`signal`](Self::signal) and [`wait`](Self::wait).
@@ -184,7 +186,7 @@ impl Drop for Child {
     fn drop(&mut self) {
         if let Some(running) = self.running.take().filter(|running| !running.has_ended()) {
             if self.kill_on_drop {
-                // It fails only if the process is another user's by now.
+                // This fails only if the process now belongs to another user.
                 _ = running.signal(SIGKILL);
             }
             running.detach();
@@ -201,9 +203,9 @@ impl fmt::Debug for Child {
     }
 }
 
-/// A stream, and the bytes read from it.
+/// A stream and the bytes read from it.
 struct Collected {
-    /// `None` after the end.
+    /// `None` after the end of the stream.
     stream: Option<Receiver>,
     bytes: Vec<u8>,
 }
@@ -225,7 +227,8 @@ impl Collected {
     }
 }
 
-/// Reads both streams of a process to their ends, at once: it may wait for either to be read.
+/// Reads both streams of a process to their ends concurrently, because the process may wait for
+/// either to be read.
 async fn collect(
     stdout: Option<Receiver>,
     stderr: Option<Receiver>,

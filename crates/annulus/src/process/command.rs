@@ -31,17 +31,17 @@ use std::process::{ExitStatus, Output, Stdio};
 pub struct Command {
     inner: std::process::Command,
     kill_on_drop: bool,
-    /// Which standard streams were chosen: input, output, errors.
+    /// Whether each standard stream was chosen: input, output, errors.
     chosen: [bool; 3],
-    /// The process group, and whether the environment was cleared, which the command of the
-    /// standard library does not tell.
+    /// The process group. This and `is_cleared` are kept here because the standard library's
+    /// command does not expose them.
     group: Option<i32>,
     is_cleared: bool,
 }
 
 impl Command {
-    /// The program at this path or of this name in `PATH`: without arguments, with the environment,
-    /// the directory and the standard streams of this process.
+    /// Creates a command for the program at this path or with this name in `PATH`. It has no
+    /// arguments, and inherits this process's environment, working directory and standard streams.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         std::process::Command::new(program).into()
     }
@@ -58,13 +58,13 @@ impl Command {
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     pub fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
         self.inner.env(name, value);
         self
     }
 
-    /// Sets variables of the environment.
+    /// Sets environment variables.
     pub fn envs(
         &mut self,
         variables: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>,
@@ -73,79 +73,82 @@ impl Command {
         self
     }
 
-    /// Removes a variable of the environment.
+    /// Removes an environment variable.
     pub fn env_remove(&mut self, name: impl AsRef<OsStr>) -> &mut Self {
         self.inner.env_remove(name);
         self
     }
 
-    /// Removes all variables of the environment, also those that were set before.
+    /// Removes all environment variables, including those set before.
     pub fn env_clear(&mut self) -> &mut Self {
         self.is_cleared = true;
         self.inner.env_clear();
         self
     }
 
-    /// The directory in which it runs.
+    /// Sets the child's working directory.
     pub fn current_dir(&mut self, directory: impl AsRef<Path>) -> &mut Self {
         self.inner.current_dir(directory);
         self
     }
 
-    /// Where it reads from. Inherited by default; with [`output`](Self::output) empty.
+    /// Sets the child's standard input. The default is inherited, or empty with
+    /// [`output`](Self::output).
     pub fn stdin(&mut self, input: impl Into<Stdio>) -> &mut Self {
         self.chosen[0] = true;
         self.inner.stdin(input);
         self
     }
 
-    /// Where it writes to. Inherited by default; with [`output`](Self::output) a pipe.
+    /// Sets the child's standard output. The default is inherited, or a pipe with
+    /// [`output`](Self::output).
     pub fn stdout(&mut self, output: impl Into<Stdio>) -> &mut Self {
         self.chosen[1] = true;
         self.inner.stdout(output);
         self
     }
 
-    /// Where it writes errors to. Inherited by default; with [`output`](Self::output) a pipe.
+    /// Sets the child's standard error. The default is inherited, or a pipe with
+    /// [`output`](Self::output).
     pub fn stderr(&mut self, errors: impl Into<Stdio>) -> &mut Self {
         self.chosen[2] = true;
         self.inner.stderr(errors);
         self
     }
 
-    /// Whether a [`Child`] that is dropped before its end was seen is killed. Off by default: it
-    /// then goes on running.
+    /// Sets whether dropping a [`Child`] that is not known to have ended kills it. Off by default,
+    /// so it continues to run.
     pub fn kill_on_drop(&mut self, on: bool) -> &mut Self {
         self.kill_on_drop = on;
         self
     }
 
-    /// The process group that it belongs to; 0 is a new one that it leads, which a terminal's
-    /// Ctrl-C does not reach. The group of this process by default.
+    /// Sets the child's process group. 0 creates a new group led by the child, which a terminal's
+    /// Ctrl-C does not reach. The default is the group of this process.
     pub fn process_group(&mut self, group: i32) -> &mut Self {
         self.group = Some(group);
         self.inner.process_group(group);
         self
     }
 
-    /// The command of the standard library.
+    /// Returns the underlying command of the standard library.
     pub fn as_std(&self) -> &std::process::Command {
         &self.inner
     }
 
-    /// The command of the standard library, for settings that are missing here. Standard streams
-    /// that are chosen there count as not chosen for [`output`](Self::output), after which they are
+    /// Returns the underlying command of the standard library, for settings that are missing here.
+    /// [`output`](Self::output) ignores standard streams set there, and resets them to be
     /// inherited.
     pub fn as_std_mut(&mut self) -> &mut std::process::Command {
         &mut self.inner
     }
 
-    /// Starts it. See [the cost](crate::process#cost).
+    /// Starts the child. See [the cost](crate::process#cost).
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied`, …, naming the program and what is wrong: the program, its
-    /// interpreter, the working directory, an argument, a limit. Out of descriptors or processes.
-    /// Outside a runtime. `Unsupported` under a simulated kernel.
+    /// `NotFound`, `PermissionDenied`, …, with the program and the cause in the message: the
+    /// program, its interpreter, the working directory, an argument or a limit. Out of descriptors
+    /// or processes. Outside a runtime. `Unsupported` under a simulated kernel.
     pub fn spawn(&mut self) -> io::Result<Child> {
         let watch = Watch::prepare().map_err(|error| self.failed(error))?;
         reap_orphans();
@@ -160,23 +163,23 @@ impl Command {
         Ok(child)
     }
 
-    /// Starts it, and waits for its end. Pipes to it are closed: with an output that is to be read,
-    /// call [`output`](Self::output). Dropping the future has the effect of [dropping the
+    /// Starts the child and waits for its end. Its pipes are closed; to read its output, call
+    /// [`output`](Self::output). Dropping the future [drops the
     /// child](crate::process#children-that-are-dropped).
     ///
     /// # Errors
     /// The errors of [`spawn`](Self::spawn) and [`Child::wait`].
     pub async fn status(&mut self) -> io::Result<ExitStatus> {
-        // It may fail at once, each time, and takes long.
+        // Starting takes long and may fail at once every time, so let other tasks run first.
         yield_now().await;
         let mut child = self.spawn()?;
-        // A child whose pipe is full would wait for ever.
+        // A child whose pipe is full would wait forever.
         (child.stdin, child.stdout, child.stderr) = (None, None, None);
         child.wait().await
     }
 
-    /// Starts it, and collects its output until its end. Standard streams that were not chosen are:
-    /// an empty input, and pipes. Dropping the future has the effect of [dropping the
+    /// Starts the child and collects its output until its end. By default, its input is empty and
+    /// its outputs are pipes. Dropping the future [drops the
     /// child](crate::process#children-that-are-dropped).
     ///
     /// # Errors
@@ -185,7 +188,7 @@ impl Command {
         yield_now().await;
         self.set_default(Stdio::null, Stdio::piped);
         let spawned = self.spawn();
-        // The next child inherits them again.
+        // The next child inherits these streams again.
         self.set_default(Stdio::inherit, Stdio::inherit);
         spawned?.wait_with_output().await
     }
@@ -204,7 +207,7 @@ impl Command {
         }
     }
 
-    /// The error of a start, with what is wrong.
+    /// Adds the cause to the error of a start.
     fn failed(&self, error: io::Error) -> io::Error {
         match reason(&self.inner, self.group, self.is_cleared, &error) {
             Some(reason) => {
@@ -215,7 +218,7 @@ impl Command {
         }
     }
 
-    /// The error with the name of the program.
+    /// Adds the name of the program to an error.
     fn named(&self, error: io::Error) -> io::Error {
         let text = format!("starting {}: {error}", self.inner.get_program().display());
         with_text(error, text)

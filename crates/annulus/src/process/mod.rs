@@ -28,23 +28,26 @@
 //!
 //! # Cost
 //!
-//! A process is started as the standard library does it: the call returns once the program is being executed, or could not be.
-//! That holds the loop up for some hundred microseconds; longer if the program lies on a slow device. Nothing else waits on the
-//! loop: the end of a child is awaited by a descriptor of the process (Linux 5.3). If the kernel refuses that, as some container
-//! profiles do, a thread waits for each child.
+//! The standard library starts the process: the call returns once the program is being executed or
+//! could not be. This blocks the loop for a few hundred microseconds, or longer if the program is
+//! on a slow device. Nothing else blocks the loop: the end of a child is awaited with a descriptor
+//! of the process (Linux 5.3). If that is refused, as in some container profiles, a thread waits
+//! for each child.
 //!
 //! # Children that are dropped
 //!
-//! A [`Child`] that is dropped goes on running, unless [`Command::kill_on_drop`] was set. A task of the runtime then waits for its end,
-//! so that no zombie stays. If the runtime ends first, the zombie stays until a child is next started or dropped anywhere in this
-//! process, or the process ends.
+//! A dropped [`Child`] continues to run unless [`Command::kill_on_drop`] was set. A task of the
+//! runtime then waits for its end, so that no zombie remains. If the runtime ends first, a zombie
+//! remains until another child is started or dropped anywhere in this process, or until this
+//! process ends.
 
 //!
 //! # SIGCHLD
 //!
-//! The kernel discards the exit status of children if SIGCHLD is ignored, which a program may have inherited from whatever started it,
-//! or is handled with `SA_NOCLDWAIT`. So each start of a child sets an ignored SIGCHLD to its default, and removes that flag. If the
-//! program ignores SIGCHLD again while children run, [`Child::wait`] returns an error that says so.
+//! The kernel discards the exit status of children if SIGCHLD is ignored, which a program may
+//! inherit from its parent, or if it is handled with `SA_NOCLDWAIT`. So each start of a child
+//! resets an ignored SIGCHLD to its default and removes that flag. If the program ignores SIGCHLD
+//! again while children run, [`Child::wait`] returns an error that says so.
 
 mod child;
 mod command;

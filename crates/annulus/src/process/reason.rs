@@ -1,5 +1,5 @@
-//! Which value of a command made its start fail. The system's error has only a number, which is the same for a missing program, a
-//! missing interpreter and a missing working directory.
+//! Finds the value of a command that made its start fail. The system's error is only a number,
+//! which is the same for a missing program, a missing interpreter and a missing working directory.
 
 use crate::io::os_error;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -14,14 +14,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The most bytes of one argument or variable of the environment, with its end (`MAX_ARG_STRLEN`).
+/// Maximum size of one argument or environment variable, including its terminator
+/// (`MAX_ARG_STRLEN`).
 const MAX_STRING_BYTES: usize = 128 << 10;
-/// The least and the most bytes of all of them. Between the two it is a quarter of the limit of the stack.
+/// Lower and upper bound of the maximum total size. Between them, the maximum is a quarter of the
+/// stack limit.
 const STRINGS_BYTES: [u64; 2] = [128 << 10, 6 << 20];
-/// What the standard library replaces a string with that contains a NUL byte.
+/// What the standard library substitutes for a string that contains a NUL byte.
 const WITH_NUL: &str = "<string-with-nul>";
 
-/// What is wrong, if the command and the system show it.
+/// Returns the cause, if it can be found from the command and the system.
 #[cold]
 pub(super) fn reason(
     command: &Command,
@@ -55,7 +57,7 @@ pub(super) fn reason(
     }
 }
 
-/// Which string contains a NUL byte.
+/// Reports which string contains a NUL byte.
 fn has_nul(command: &Command) -> Option<String> {
     let is_it = |text: &OsStr| text == WITH_NUL || text.as_bytes().contains(&0);
     let text = "contains a NUL byte, which no program can receive";
@@ -73,7 +75,7 @@ fn has_nul(command: &Command) -> Option<String> {
     Some(format!("the environment variable '{}' {text}", name.display()))
 }
 
-/// What is wrong with the working directory.
+/// Reports what is wrong with the working directory.
 fn directory(command: &Command) -> Option<String> {
     let directory = command.get_current_dir()?;
     let why = match fs::metadata(directory) {
@@ -84,7 +86,7 @@ fn directory(command: &Command) -> Option<String> {
     Some(format!("the working directory '{}' cannot be entered: {why}", directory.display()))
 }
 
-/// What is wrong with the program.
+/// Reports what is wrong with the program.
 fn program(command: &Command, errno: Errno) -> Option<String> {
     let name = command.get_program();
     if name.as_bytes().contains(&b'/') {
@@ -104,7 +106,7 @@ fn program(command: &Command, errno: Errno) -> Option<String> {
     }
 }
 
-/// What is wrong with the file of a program.
+/// Reports what is wrong with a program's file.
 fn file(path: &Path, errno: Errno) -> Option<String> {
     let shown = path.display();
     let found = match fs::metadata(path) {
@@ -134,7 +136,7 @@ fn file(path: &Path, errno: Errno) -> Option<String> {
     }
 }
 
-/// The interpreter that the first line of a script names.
+/// Returns the interpreter in the first line of a script.
 fn interpreter(path: &Path) -> Option<String> {
     let mut start = Vec::new();
     let file = fs::metadata(path).is_ok_and(|found| found.is_file()).then(|| File::open(path))?;
@@ -143,7 +145,7 @@ fn interpreter(path: &Path) -> Option<String> {
     String::from_utf8_lossy(line).split_whitespace().next().map(String::from)
 }
 
-/// Which of the strings are too long, or how long all of them are.
+/// Reports the string that is too long, or the total length of all strings.
 fn too_big(command: &Command, is_cleared: bool) -> Option<String> {
     let mut strings = vec![("the program's name".into(), command.get_program().len() + 1)];
     let arguments = command.get_args().enumerate();
@@ -163,7 +165,7 @@ fn too_big(command: &Command, is_cleared: bool) -> Option<String> {
             "{name} takes {longest} bytes; at most {MAX_STRING_BYTES} are allowed for each argument and variable"
         ));
     }
-    // Each has a pointer, too.
+    // Each string also has a pointer.
     let total: usize = strings.iter().map(|(_, len)| len + size_of::<usize>()).sum();
     let [least, most] = STRINGS_BYTES;
     let quarter = getrlimit(Resource::Stack).current.map_or(most, |stack| stack / 4);
@@ -174,7 +176,7 @@ fn too_big(command: &Command, is_cleared: bool) -> Option<String> {
     ))
 }
 
-/// A limit of this process that is reached.
+/// Reports that this process has reached a limit.
 fn limit(resource: Resource, what: &str, option: &str) -> Option<String> {
     let limit = getrlimit(resource).current?;
     Some(format!("the limit of {limit} {what} is reached (ulimit {option})"))

@@ -1,4 +1,4 @@
-//! A child process that runs, or has ended and has not been waited for.
+//! A child process that is running, or has ended but has not been waited for.
 
 use crate::error_text::with_text;
 use crate::io::{AsyncFd, Interest};
@@ -18,22 +18,24 @@ use std::thread;
 /// Children whose handle and runtime are gone.
 static ORPHANS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-/// Waits for those orphans that have ended.
+/// Reaps the orphans that have ended.
 pub(super) fn reap_orphans() {
     let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
     orphans.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
-/// What the end of a child is awaited with. It exists before the child is started, since a child that runs cannot be taken back.
+/// The means of awaiting a child's end. It is created before the child is started, since a started
+/// child cannot be undone.
 pub(super) struct Watch {
     core: Rc<Core>,
-    /// A pipe, for the case that the kernel refuses a descriptor of the process: this end is readable once the other one is closed.
+    /// A pipe in case the kernel refuses a descriptor of the process. This end becomes readable
+    /// once the other end is closed.
     reading: OwnedFd,
     writing: OwnedFd,
 }
 
 impl Watch {
-    /// Prepares for one child.
+    /// Prepares to watch one child.
     ///
     /// # Errors
     /// Outside a runtime; `Unsupported` under a simulated kernel; out of descriptors.
@@ -53,7 +55,8 @@ impl Watch {
     /// Watches a child that has just been started.
     ///
     /// # Errors
-    /// The kernel refuses both a descriptor of the process and a thread that waits for it. The child is killed then.
+    /// If the kernel refuses both a descriptor of the process and a thread that waits for it. The
+    /// child is then killed.
     pub(super) fn start(self, child: Child) -> io::Result<Running> {
         let Self { core, reading, writing } = self;
         let id = child.id();
@@ -79,14 +82,14 @@ impl Watch {
     }
 }
 
-/// The error of a child that was started and cannot be returned.
+/// Returns the error for a child that was started but cannot be returned.
 pub(super) fn started_and_lost(error: io::Error, id: u32, was_killed: bool) -> io::Error {
     let fate = if was_killed { "was killed" } else { "goes on" };
     let text = format!("{error}; process {id}, which had been started, {fate}");
     with_text(error, text)
 }
 
-/// Waits for a child's end on a thread, which then closes this descriptor.
+/// Starts a thread that waits for a child's end and then closes `writing`.
 fn wait_on_thread(id: u32, writing: OwnedFd) -> io::Result<()> {
     let wait = move || {
         // An error means that other code has waited for the child.
@@ -96,15 +99,15 @@ fn wait_on_thread(id: u32, writing: OwnedFd) -> io::Result<()> {
     thread::Builder::new().name("annulus-child".into()).stack_size(64 << 10).spawn(wait).map(drop)
 }
 
-/// A process, and a descriptor that is readable once it has ended.
+/// A process and a descriptor that is readable once it has ended.
 pub(super) struct Running {
     /// `None` once the child has been waited for, by this or by other code, or is an orphan.
     child: Option<Child>,
     id: u32,
-    /// `None` until the child has been waited for, and for good if other code has done that.
+    /// `None` until the child has been waited for, and permanently if other code has waited for it.
     status: Option<ExitStatus>,
     end: AsyncFd<OwnedFd>,
-    /// Whether that is a descriptor of the process, and not the end of a pipe.
+    /// Whether `end` is a descriptor of the process rather than the end of a pipe.
     is_process: bool,
     /// The runtime, on which a task waits for a dropped child.
     core: Rc<Core>,
@@ -120,7 +123,7 @@ impl Running {
         self.child.is_none()
     }
 
-    /// The exit status, if the process has ended.
+    /// Returns the exit status if the process has ended.
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let Some(child) = &mut self.child else {
             return self.status.map(Some).ok_or_else(|| self.lost_status());
@@ -135,7 +138,7 @@ impl Running {
         self.try_wait()
     }
 
-    /// The error of a process that has ended and whose status this process can no longer learn.
+    /// Returns the error for a process that has ended and whose status can no longer be read.
     fn lost_status(&self) -> io::Error {
         let why = match process::discards_exit_statuses() {
             true => {
@@ -160,7 +163,7 @@ impl Running {
         }
     }
 
-    /// Sends a signal. Nothing happens if the process has ended.
+    /// Sends a signal. Does nothing if the process has ended.
     pub(super) fn signal(&self, signal: i32) -> io::Result<()> {
         if self.has_ended() {
             return Ok(());
@@ -182,7 +185,7 @@ impl Running {
         }
     }
 
-    /// Waits for the end in the background, so that no zombie stays.
+    /// Waits for the end in the background, so that no zombie remains.
     pub(super) fn detach(mut self) {
         reap_orphans();
         let ended = matches!(self.try_wait(), Ok(Some(_)) | Err(_));
