@@ -1,21 +1,24 @@
-//! Chooses connections to move from a busy shard to an idle one.
+//! Choosing connections to move from a busy shard to an idle one.
 
 use crate::time::Instant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A connection that was served within such a time is busy.
+/// A connection is busy in a period of this length if it was served within it.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Requests of a connection from one look at the clock to the next.
+/// Number of requests of a connection per read of the clock.
 const LOOK: u32 = 16;
 
-/// Counts the busy connections of each shard, and says which should go on on another one, by [`Shard::move_stream`](super::Shard::move_stream).
-/// Shared by all shards. A program without one pays nothing.
+/// Counts the busy connections of each shard, and tells which should move to another shard with
+/// [`Shard::move_stream`](super::Shard::move_stream). All shards share it. A program that does not
+/// use it pays nothing.
 ///
-/// Connections are spread when they are accepted, however busy they will be: if those of one shard are busy and those of another idle, a core
-/// is idle, too. A connection is busy if it was served within the last 100 ms. While a shard has at least two more busy ones than another, and that is
-/// a quarter of its own, one that has just been served moves there.
+/// Connections are distributed when they are accepted, before it is known how busy they will be. If
+/// those of one shard are busy and those of another are idle, a core is idle too. A connection is
+/// busy if it was served within the last 100 ms. While a shard has at least two more busy
+/// connections than another, and the difference is at least a quarter of its own, a connection that
+/// has just been served moves there.
 ///
 /// ```
 /// use annulus::net::TcpStream;
@@ -50,28 +53,29 @@ pub struct Balance(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     began: Instant,
-    /// The number of the period, which the first shard that sees it end sets.
+    /// The number of the current period. The first shard that sees a period end updates it.
     period: AtomicU64,
     shards: Box<[Load]>,
 }
 
-/// The load of a shard, in cache lines of its own.
+/// The load of a shard, in separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Load {
-    /// Connections that were busy here in this period and in the one before.
+    /// Connections that were busy here in this period and in the previous one.
     busy: [Count; 2],
-    /// Connections that have come from another shard, and left for one, in this period.
+    /// Connections that have arrived from another shard in this period, and those that have left
+    /// for one.
     came: Count,
     left: Count,
 }
 
-/// A count of a period, whose number is in the upper half.
+/// A count for one period. The number of the period is in the upper half.
 #[derive(Debug, Default)]
 struct Count(AtomicU64);
 
 impl Count {
-    /// The count, which is 0 if it is of another period.
+    /// Returns the count, or 0 if it belongs to another period.
     fn of(&self, period: u64) -> u64 {
         Self::within(self.0.load(Ordering::Relaxed), period)
     }
@@ -87,12 +91,13 @@ impl Count {
 }
 
 impl Load {
-    /// Connections that were busy in a period.
+    /// Returns the count of connections that were busy in a period.
     fn busy(&self, period: u64) -> &Count {
         &self.busy[period as usize % 2]
     }
 
-    /// Connections that will be busy in this period: as many as in the one before, and those that have moved meanwhile.
+    /// Returns how many connections are expected to be busy in this period: those of the previous
+    /// period, adjusted for moves since.
     fn expected(&self, period: u64) -> u64 {
         let busy = self.busy(period - 1).of(period - 1) + self.came.of(period);
         busy.saturating_sub(self.left.of(period))
@@ -100,13 +105,13 @@ impl Load {
 }
 
 impl Balance {
-    /// The loads of `shards` shards, each zero.
+    /// Creates a balance for `shards` shards without load.
     pub fn new(shards: usize) -> Self {
         let shards = (0..shards).map(|_| Load::default()).collect();
         Self(Arc::new(Shared { began: Instant::now(), period: AtomicU64::new(1), shards }))
     }
 
-    /// A connection of a shard.
+    /// Returns a counter for one connection of a shard.
     ///
     /// # Panics
     /// If there is no such shard.
@@ -116,7 +121,7 @@ impl Balance {
         Balanced { balance: self.clone(), shard, period: 0, requests: 0 }
     }
 
-    /// The period of now.
+    /// Reads the clock and returns the current period.
     fn look(&self) -> u64 {
         let now = 1 + (self.0.began.elapsed().as_nanos() / PERIOD.as_nanos()) as u64 % (1 << 32);
         if self.0.period.load(Ordering::Relaxed) != now {
@@ -125,7 +130,7 @@ impl Balance {
         now
     }
 
-    /// The shard that a connection of this one should move to in this period.
+    /// Returns the shard to which a connection of this shard should move in this period.
     fn target(&self, shard: usize, period: u64) -> Option<usize> {
         let shards = &self.0.shards;
         let expected = shards[shard].expected(period);
@@ -142,19 +147,20 @@ impl Balance {
     }
 }
 
-/// A connection that a [`Balance`] counts.
+/// The counter of one connection in a [`Balance`].
 #[derive(Debug)]
 pub struct Balanced {
     balance: Balance,
     shard: usize,
-    /// The period that it was counted in.
+    /// The last period in which it was counted.
     period: u64,
-    /// Requests so far: the clock is read after some of them.
+    /// Number of requests so far. The clock is read only after some of them.
     requests: u32,
 }
 
 impl Balanced {
-    /// Counts a request that was answered, on its shard. Returns the shard that the connection should move to before the next one.
+    /// Counts an answered request. Call it on the connection's shard. Returns the shard to which
+    /// the connection should move before the next request, if any.
     #[inline]
     pub fn count(&mut self) -> Option<usize> {
         self.requests = self.requests.wrapping_add(1);

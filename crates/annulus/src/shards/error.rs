@@ -33,12 +33,13 @@ pub struct ShardError<E> {
 /// ```
 #[non_exhaustive]
 pub enum Cause<E> {
-    /// The thread could not be started or pinned, the runtime could not be built, or the driver failed for good.
-    /// `Interrupted` if [`Handle::stop`](crate::Handle::stop) stopped it.
+    /// The thread could not be started or pinned, the runtime could not be built, or the driver
+    /// failed permanently. `Interrupted` if [`Handle::stop`](crate::Handle::stop) stopped it.
     Runtime(io::Error),
     /// The shard's main returned this error.
     Main(E),
-    /// The shard's main panicked with this payload, which the panic hook has seen. For [`std::panic::resume_unwind`].
+    /// The shard's main panicked with this payload. The panic hook has already run. Pass it to
+    /// [`std::panic::resume_unwind`].
     Panicked(Box<dyn Any + Send>),
 }
 
@@ -73,7 +74,7 @@ impl<E: fmt::Debug> fmt::Debug for Cause<E> {
 }
 
 impl From<ShardError<io::Error>> for io::Error {
-    /// Keeps the kind; the text names the shard.
+    /// Keeps the kind of the error, and adds the shard to its text.
     fn from(error: ShardError<io::Error>) -> Self {
         let kind = match &error.cause {
             Cause::Runtime(error) | Cause::Main(error) => error.kind(),

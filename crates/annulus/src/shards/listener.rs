@@ -1,4 +1,4 @@
-//! A listening port that several shards share, and the distribution of its connections.
+//! A listening port shared by several shards, and the distribution of its connections.
 
 use super::channel::{Receiver, Sender, channel};
 use super::shard::Shard;
@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-/// Connections that may be in transit to a shard; if there are more, the accepting shard keeps the
-/// next ones.
+/// Maximum number of connections in transit to a shard. Beyond that, the accepting shard keeps
+/// them.
 const MAX_IN_TRANSIT: usize = 1024;
 
 /// How accepted connections are distributed over shards.
@@ -26,18 +26,18 @@ const MAX_IN_TRANSIT: usize = 1024;
 #[non_exhaustive]
 pub enum Spread {
     /// Shard 0 accepts, and passes each connection to the shard with the fewest open streams, which
-    /// is even at any number of connections. A connection costs shard 0 some work, and wakes the
-    /// other shard if it sleeps.
+    /// is even for any number of connections. Each connection costs shard 0 some work, and wakes
+    /// the other shard if it sleeps.
     #[default]
     LeastConnections,
-    /// A listener for each shard; the kernel chooses one by a hash of the addresses
-    /// (`SO_REUSEPORT`). All shards accept, which suits many short connections; few long ones are
+    /// Each shard has a listener, and the kernel chooses one by a hash of the addresses
+    /// (`SO_REUSEPORT`). All shards accept, which suits many short connections. A few long ones are
     /// distributed unevenly.
     Hash,
-    /// A listener for each shard; the kernel prefers the shard on the CPU that handles the
-    /// connection's packets (`SO_INCOMING_CPU`, 6.2). If no shard is there, or the kernel is older,
-    /// it chooses by hash. For network cards that spread their queues over the shards' CPUs; on
-    /// loopback it follows the client's CPU.
+    /// Each shard has a listener, and the kernel prefers the shard on the CPU that handles the
+    /// connection's packets (`SO_INCOMING_CPU`, 6.2). If no shard runs on that CPU, or the kernel
+    /// is older, the kernel chooses by hash. This suits network cards that spread their queues over
+    /// the shards' CPUs. On loopback, it follows the client's CPU.
     Cpu,
 }
 
@@ -47,14 +47,15 @@ named!(Spread, "way to spread connections", {
     "cpu" => Cpu,
 });
 
-/// A listening port for several shards: bound before they start, and opened once by each of them.
+/// A listening port for several shards. It is bound before they start, and each shard opens it
+/// once.
 #[derive(Debug)]
 pub struct ShardedListener {
     spread: Spread,
     limit: Option<ConnectionLimit>,
     address: SocketAddr,
     count: usize,
-    /// The sources by shard; `None` once opened.
+    /// The source of each shard; `None` once the shard has opened it.
     sources: Mutex<Vec<Option<Unopened>>>,
 }
 
@@ -70,17 +71,17 @@ enum Unopened {
 #[derive(Debug)]
 struct Route {
     inbox: Sender<Parts>,
-    /// Connections that were passed on and are not streams there yet.
+    /// Connections that were passed on but are not streams there yet.
     in_transit: Arc<AtomicUsize>,
 }
 
 impl ShardedListener {
     /// Listens for `count` shards on the first of the addresses that works. Connections wait in the
-    /// backlog until the shards open it. Other programs cannot share the port, whatever their
-    /// options.
+    /// backlog until the shards open the listener. Other programs cannot share the port, whatever
+    /// options they use.
     ///
     /// # Errors
-    /// As [`ListenOptions::bind`]; `InvalidInput` for 0 shards.
+    /// The errors of [`ListenOptions::bind`]; `InvalidInput` for 0 shards.
     pub fn bind(
         address: impl ToSocketAddrs,
         options: &ListenOptions,
@@ -103,7 +104,7 @@ impl ShardedListener {
         Ok(Self { spread, limit, address, count, sources })
     }
 
-    /// The address it listens on.
+    /// Returns the address that it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -111,9 +112,9 @@ impl ShardedListener {
     /// Opens a shard's part of the listener. Call it on that shard.
     ///
     /// # Errors
-    /// `InvalidInput` if the listener was made for another number of shards, if this shard has
-    /// opened it before, or with [`Spread::Cpu`] if the shard is pinned to no CPU; an error outside
-    /// a runtime.
+    /// `InvalidInput` if the listener was created for another number of shards, if this shard has
+    /// already opened it, or with [`Spread::Cpu`] if the shard is not pinned to a CPU. Outside a
+    /// runtime.
     pub fn open(&self, shard: &Shard) -> io::Result<ShardListener> {
         if shard.count() != self.count {
             let (made, opened) = (self.count, shard.count());
@@ -147,7 +148,7 @@ fn misuse(text: String) -> io::Error {
 }
 
 impl Unopened {
-    /// For each shard: shard 0 accepts and distributes, the others receive.
+    /// Creates a source for each shard: shard 0 accepts and distributes, the others receive.
     fn distributing(listener: OwnedFd, count: usize) -> Vec<Self> {
         let mut routes = Vec::new();
         let mut sources = Vec::new();
@@ -178,11 +179,11 @@ impl Unopened {
     }
 }
 
-/// One shard's part of a [`ShardedListener`]. Dropping it closes the connections that were not
+/// One shard's part of a [`ShardedListener`]. Dropping it closes the connections that have not been
 /// accepted yet.
 ///
-/// With [`Spread::LeastConnections`], the other shards get their connections only while a task of
-/// shard 0 waits in `accept`.
+/// With [`Spread::LeastConnections`], the other shards receive their connections only while a task
+/// of shard 0 waits in `accept`.
 ///
 /// ```
 /// use annulus::net::{ListenOptions, TcpStream};
@@ -223,11 +224,11 @@ enum Source {
 }
 
 impl ShardListener {
-    /// The next connection for this shard, and its peer's address; `None` once the shard that
-    /// accepts for all has dropped its listener. Cancel-safe.
+    /// Returns the next connection for this shard and its peer's address, or `None` once the shard
+    /// that accepts for all has dropped its listener. Cancel-safe.
     ///
-    /// A connection that its peer has reset meanwhile is passed over, as [`TcpListener::accept`]
-    /// does, and counted by the shard that it was for.
+    /// A connection that its peer has already reset is skipped, as in [`TcpListener::accept`], and
+    /// counted by the shard that it was for.
     ///
     /// # Errors
     /// The errors of [`TcpListener::accept`].
@@ -262,27 +263,27 @@ impl ShardListener {
         }
     }
 
-    /// The address it listens on.
+    /// Returns the address that it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
     fn adopt(&self, parts: Parts) -> io::Result<TcpStream> {
         let stream = TcpStream::from_parts(parts)?;
-        // Counted as a stream before it no longer counts as in transit, so that it counts at every
-        // moment.
+        // Count it as a stream before removing it from the transit count, so that it is counted at
+        // all times.
         current::get()?.publish_streams()?;
         if let Source::Inbox(_, in_transit) = &self.source {
-            // Pairs with the acquiring load in `distribute`: if that no longer sees it in transit,
-            // it sees the stream.
+            // Pairs with the acquire load in `distribute`: if that load no longer sees the
+            // connection in transit, it sees the stream.
             in_transit.fetch_sub(1, Ordering::Release);
         }
         Ok(stream)
     }
 }
 
-/// Passes a connection to the shard with the fewest; returns it if that is this shard, or if that
-/// shard's inbox is full.
+/// Passes a connection to the shard with the fewest streams. Returns it if that is this shard or
+/// the shard's inbox is full.
 fn distribute(parts: Parts, routes: &[Route], this: &Shard) -> Option<Parts> {
     let load = |(route, handle): (&Route, &Handle)| {
         // In this order: see `adopt`.

@@ -1,5 +1,5 @@
-//! One runtime a core: each shard is a thread with a ring of its own, and shards share only what
-//! they send each other.
+//! One runtime per core: each shard is a thread with its own ring, and shards share only what they
+//! send each other.
 //!
 //! ```no_run
 //! use annulus::net::{ListenOptions, TcpStream};
@@ -30,9 +30,9 @@
 //!
 //! # What crosses, and what it costs
 //!
-//! A stream, its tasks and its leases stay on their shard. A request that is served there touches
-//! no other shard: no lock, no shared cache line, no system call. [`Counters`](crate::Counters)
-//! show it: `remote_wakes` and `wakeups` do not change.
+//! A stream, its tasks and its leases stay on their shard. A request served there touches no other
+//! shard: it takes no lock, no shared cache line and no extra system call.
+//! [`Counters`](crate::Counters) show this: `remote_wakes` and `wakeups` do not change.
 //!
 //! | to send | use |
 //! |---|---|
@@ -43,18 +43,18 @@
 //! | values | [`channel`]; to every shard [`channel_to_all`] |
 //! | received bytes, a whole lease uncopied | [`Lease::into_shared`](crate::Lease::into_shared) |
 //!
-//! A send makes a system call only if the other shard's loop sleeps; a loop that is awake sees it
-//! with its next turn.
+//! A send makes a system call only if the other shard's loop is asleep. A loop that is awake sees
+//! it in its next turn.
 //!
 //! # How they end
 //!
-//! Each shard ends when its main returns. The first error, panic or failed set-up stops all, and
-//! [`run`](Shards::run) returns it: the other mains are dropped at their next `await`, and their
-//! runtimes end in order. A main that never waits cannot be stopped.
+//! Each shard ends when its main returns. The first error, panic or failed set-up stops all shards,
+//! and [`run`](Shards::run) returns it. The other mains are dropped at their next `await`, and
+//! their runtimes shut down normally. A main that never waits cannot be stopped.
 //!
-//! To let all finish what they have begun, give each main a clone of a `CancellationToken` of
-//! `tokio-util`, which needs no runtime. It is cancelled from any thread, and each main looks at it
-//! where it can end.
+//! To let all shards finish what they have begun, give each main a clone of a `CancellationToken`
+//! of `tokio-util`, which needs no runtime. Any thread can cancel it, and each main checks it where
+//! it can end.
 //!
 //! ```
 //! use annulus::net::TcpListener;
@@ -78,7 +78,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A runtime on a simulated kernel is refused: the simulator has no other threads.
+//! A runtime on a simulated kernel is refused, because the simulator has no other threads.
 
 mod balance;
 mod channel;
@@ -102,8 +102,8 @@ pub use to_all::{SenderToAll, channel_to_all};
 
 use std::future::Future;
 
-/// Runs `main` on `count` threads, each pinned to a CPU and with a runtime of default settings.
-/// [`Shards`] has settings.
+/// Runs `main` on `count` threads, each pinned to a CPU, with a runtime of default settings. To
+/// change the settings, use [`Shards`].
 ///
 /// ```
 /// let squares = annulus::shards(3, async |shard| std::io::Result::Ok(shard.index() * shard.index()));

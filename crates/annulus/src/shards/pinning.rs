@@ -18,17 +18,18 @@ use std::io;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pinning {
-    /// One each of the CPUs that the calling thread may use, in order; again from the first if there are more shards.
+    /// One CPU per shard, in order, of those that the calling thread may use. Starts over if there
+    /// are more shards.
     #[default]
     Each,
-    /// These, in order; again from the first if there are more shards.
+    /// These CPUs, in order. Starts over if there are more shards.
     On(Vec<usize>),
-    /// None: the system schedules the shards on any CPU.
+    /// No pinning: the system schedules the shards on any CPU.
     None,
 }
 
 impl Pinning {
-    /// The CPU of each of `count` shards.
+    /// Returns the CPU of each of `count` shards.
     pub(super) fn cpus(&self, count: usize) -> io::Result<Vec<Option<usize>>> {
         let cpus = match self {
             Self::Each => affinity::allowed()?,

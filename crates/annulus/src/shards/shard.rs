@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
-/// One of several runtimes: its index, and handles on all of them. `Send`, cloned freely.
+/// One of several runtimes: its index, and handles to all of them. It is `Send` and cheap to clone.
 ///
 /// ```
 /// use annulus::shards::{Pinning, Shards};
@@ -35,35 +35,37 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The index of the shard, from 0 on.
+    /// Returns the index of the shard, starting at 0.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// How many there are.
+    /// Returns the number of shards.
     pub fn count(&self) -> usize {
         self.handles.len()
     }
 
-    /// The CPU it is pinned to.
+    /// Returns the CPU that the shard is pinned to, if any.
     pub fn cpu(&self) -> Option<usize> {
         self.cpu
     }
 
-    /// The driver it runs on, and the reason.
+    /// Returns the driver of the shard and the reason it was chosen.
     pub fn driver(&self) -> &DriverInfo {
         &self.driver
     }
 
-    /// Handles on all shards' runtimes, by index: to spawn on them, wake them and stop them from any thread.
+    /// Returns handles to all shards' runtimes, by index, to spawn on them, wake them and stop them
+    /// from any thread.
     pub fn handles(&self) -> &[Handle] {
         &self.handles
     }
 
-    /// Spawns a task on a shard, this one or another. `make` runs there and makes its future, which need not be `Send`.
+    /// Spawns a task on this shard or another. `make` runs there and creates the task's future,
+    /// which need not be `Send`.
     ///
     /// # Errors
-    /// `InvalidInput` if there is no such shard; an error if its main has returned.
+    /// `InvalidInput` if no such shard exists; an error if its main has returned.
     #[track_caller]
     pub fn spawn_on<M, F>(&self, shard: usize, make: M) -> io::Result<JoinHandle<F::Output>>
     where
@@ -74,13 +76,15 @@ impl Shard {
         self.find(shard)?.spawn_with(make)
     }
 
-    /// Moves a connection to a shard, where the future that `serve` makes has it. No byte of an open connection is lost: what was
-    /// sent is drained first, and bytes received and not yet taken move along.
+    /// Moves a connection to a shard, where the future created by `serve` owns it. An open
+    /// connection loses no bytes: sent bytes are drained first, and bytes received but not yet
+    /// taken move along.
     ///
     /// Dropping the future before it is ready closes the connection.
     ///
     /// # Errors
-    /// As [`TcpStream::into_parts`] and [`spawn_on`](Self::spawn_on); the connection is then closed.
+    /// The errors of [`TcpStream::into_parts`] and [`spawn_on`](Self::spawn_on). The connection is
+    /// then closed.
     pub async fn move_stream<M, F, T>(
         &self,
         stream: TcpStream,

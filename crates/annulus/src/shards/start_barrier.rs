@@ -1,4 +1,5 @@
-//! The barrier at which the shards' threads wait until all are set up; the first that fails stops all.
+//! The barrier at which the shards' threads wait until all are set up. The first one that fails
+//! stops all.
 
 use super::error::{Cause, ShardError};
 use crate::runtime::deny_further_rings;
@@ -8,13 +9,13 @@ use annulus_kernel::Linux;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A shard whose runtime is built.
+/// A shard whose runtime has been built.
 pub(super) struct Ready {
     pub(super) handle: Handle,
     pub(super) locked_down: bool,
 }
 
-/// Shared by the threads until they end.
+/// The state that the threads share until they end.
 pub(super) struct StartBarrier<E> {
     state: Mutex<State<E>>,
     changed: Condvar,
@@ -34,10 +35,10 @@ impl<E> StartBarrier<E> {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Notes that a shard is ready, and waits until all are. Returns the handles of all.
+    /// Records that a shard is ready, and waits until all are. Returns the handles of all shards.
     ///
     /// # Errors
-    /// `Interrupted` if another shard failed; or that the process could not be locked down.
+    /// `Interrupted` if another shard failed; or an error if the process could not be locked down.
     pub(super) fn wait(&self, index: usize, ready: Ready) -> io::Result<Arc<[Handle]>> {
         let mut state = self.lock();
         state.ready[index] = Some(ready);
@@ -52,7 +53,7 @@ impl<E> StartBarrier<E> {
         })
     }
 
-    /// Stops all shards. The first failure is kept: later ones follow from it.
+    /// Stops all shards. Keeps the first failure, because later ones result from it.
     pub(super) fn fail(&self, shard: usize, cause: Cause<E>) {
         let mut error = Some(ShardError { shard, cause });
         let mut state = self.lock();
@@ -62,11 +63,12 @@ impl<E> StartBarrier<E> {
         }
         self.changed.notify_all();
         drop(state);
-        // Foreign code: an error or a panic of the program.
+        // Dropping the error or panic payload of the program may run its code, so this happens
+        // after unlocking.
         dispose_each(error);
     }
 
-    /// The results, or the first failure. Call it once every thread has ended.
+    /// Returns the results or the first failure. Called once every thread has ended.
     pub(super) fn outcome<T>(self, results: Vec<Option<T>>) -> Result<Vec<T>, ShardError<E>> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = state.error {

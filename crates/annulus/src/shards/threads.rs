@@ -1,4 +1,5 @@
-//! The shards' threads. Each pins itself, builds its runtime, waits until all are ready, and runs the program's main.
+//! The shards' threads. Each pins itself, builds its runtime, waits until all are ready, and runs
+//! the program's main.
 
 use super::error::{Cause, ShardError};
 use super::pinning::Pinning;
@@ -14,10 +15,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Makes each shard's runtime.
+/// Creates the builder of each shard's runtime.
 type Make = Box<dyn Fn(usize) -> Builder + Send + Sync>;
 
-/// Settings of several runtimes, one a thread.
+/// Settings of several runtimes, one per thread.
 pub struct Shards {
     count: usize,
     pinning: Pinning,
@@ -25,26 +26,27 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// `count` shards with runtimes of default settings, each pinned to a CPU.
+    /// Creates the settings for `count` shards with default runtimes, each pinned to a CPU.
     pub fn new(count: usize) -> Self {
         let make: Make = Box::new(|_| Runtime::builder());
         Self { count, pinning: Pinning::default(), make }
     }
 
-    /// The CPUs that they run on. [`Pinning::Each`] by default.
+    /// Sets the CPUs that the shards run on. The default is [`Pinning::Each`].
     pub fn pinning(mut self, pinning: Pinning) -> Self {
         self.pinning = pinning;
         self
     }
 
-    /// The settings of each shard's runtime, by index. `make` is called on the shard's thread. If one is
-    /// [locked down](Builder::locked_down), further rings are denied to the process once all shards have their rings.
+    /// Sets the settings of each shard's runtime, by index. `make` is called on the shard's thread.
+    /// If one is [locked down](Builder::locked_down), further rings are denied to the process once
+    /// all shards have their rings.
     pub fn runtime(mut self, make: impl Fn(usize) -> Builder + Send + Sync + 'static) -> Self {
         self.make = Box::new(make);
         self
     }
 
-    /// As [`run`](Self::run), with an input for each shard, by index, which moves to the shard's thread.
+    /// Like [`run`](Self::run), but moves an input to each shard's thread, by index.
     ///
     /// ```
     /// use annulus::shards::Shards;
@@ -56,7 +58,8 @@ impl Shards {
     /// ```
     ///
     /// # Errors
-    /// As [`run`](Self::run); `InvalidInput`, before any shard starts, if there are not as many inputs as shards.
+    /// The errors of [`run`](Self::run); `InvalidInput`, before any shard starts, if the numbers of
+    /// inputs and shards differ.
     pub fn run_with<I, T, E, F, Fut>(
         self,
         inputs: impl IntoIterator<Item = I>,
@@ -82,12 +85,12 @@ impl Shards {
         })
     }
 
-    /// Runs `main` on every shard once all are set up; returns their results by index. Shard 0 runs on the calling thread, whose
-    /// CPU affinity is restored at the end.
+    /// Runs `main` on every shard once all are set up, and returns their results by index. Shard 0
+    /// runs on the calling thread, whose CPU affinity is restored at the end.
     ///
     /// # Errors
-    /// The first failure, with its shard: a runtime that could not be built, an error of `main`, or a panic. The other shards are
-    /// stopped.
+    /// The first failure, with its shard: a runtime that could not be built, an error of `main`, or
+    /// a panic. The other shards are stopped.
     pub fn run<T, E, F, Fut>(self, main: F) -> Result<Vec<T>, ShardError<E>>
     where
         F: Fn(Shard) -> Fut + Sync,
@@ -106,7 +109,7 @@ impl Shards {
                 let refused = |error| no_thread(self.count, &error);
                 started.map_err(|error| barrier.fail(index, Cause::Runtime(refused(error)))).ok()
             };
-            // Up to the first thread that cannot be started.
+            // Stops at the first thread that cannot be started.
             let threads: Vec<_> = (1..self.count).map_while(start).collect();
             let first = run(0);
             let others = threads.into_iter().zip(1..).map(|(thread, index)| {
@@ -128,7 +131,7 @@ impl Shards {
         self.pinning.cpus(self.count)
     }
 
-    /// A shard from set-up to end; `None` if it failed.
+    /// Runs a shard from set-up to end. Returns `None` if it failed.
     fn run_shard<T, E, F, Fut>(
         &self,
         index: usize,
@@ -142,7 +145,8 @@ impl Shards {
     {
         let mut local = None;
         let outcome = self.run_main(index, cpu, &mut local, barrier, main);
-        // Reported before the runtime ends, so that the other shards need not wait for its end.
+        // Report the failure before the runtime shuts down, so that the other shards need not wait
+        // for that.
         outcome.map_err(|cause| barrier.fail(index, cause)).ok()
     }
 
@@ -190,11 +194,12 @@ fn no_thread(count: usize, error: &io::Error) -> io::Error {
 }
 
 fn guarded<R, E>(f: impl FnOnce() -> R) -> Result<R, Cause<E>> {
-    // Unwind-safe: after a panic, what `f` borrowed is only dropped.
+    // Unwind-safe: after a panic, everything that `f` borrowed is only dropped.
     catch_unwind(AssertUnwindSafe(f)).map_err(Cause::Panicked)
 }
 
-/// The resources that a thread has set up. Fields drop in order: the runtime ends while the thread is still pinned.
+/// The resources that a thread has set up. Fields drop in order: the runtime ends while the thread
+/// is still pinned.
 struct LocalRuntime {
     runtime: Runtime,
     locked_down: bool,
@@ -202,7 +207,8 @@ struct LocalRuntime {
 }
 
 impl LocalRuntime {
-    /// Does not deny further rings yet: other shards may still have to set up their rings.
+    /// Builds the runtime. Does not deny further rings yet, because other shards may still have to
+    /// set up theirs.
     fn build(builder: Builder, cpu: Option<usize>) -> io::Result<Self> {
         let pinned = cpu.map(affinity::pin).transpose().map_err(io::Error::other)?;
         let locked_down = builder.is_locked_down();

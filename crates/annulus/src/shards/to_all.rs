@@ -4,8 +4,9 @@ use crate::base::send_error::SendError;
 use crate::shards::channel::{Receiver, Sender, channel};
 use std::fmt;
 
-/// A channel whose every value reaches each of `count` receivers: one for each shard, as its [input](super::Shards::run_with). Each keeps
-/// at most `capacity` values (0 counts as 1).
+/// Creates a channel that delivers every value to each of `count` receivers, one per shard, to pass
+/// as its [input](super::Shards::run_with). Each receiver holds at most `capacity` values (0 counts
+/// as 1).
 ///
 /// ```
 /// use annulus::shards::{Shards, channel_to_all};
@@ -28,7 +29,8 @@ pub fn channel_to_all<T: Send>(
     (SenderToAll(senders), receivers)
 }
 
-/// The sending end of a [`channel_to_all`]. Cloned freely; the channel ends when the last is gone.
+/// The sending end of a [`channel_to_all`]. It can be cloned; the channel ends when the last clone
+/// is dropped.
 ///
 /// ```
 /// # annulus::run(async {
@@ -41,13 +43,15 @@ pub fn channel_to_all<T: Send>(
 pub struct SenderToAll<T>(Vec<Sender<T>>);
 
 impl<T: Clone> SenderToAll<T> {
-    /// Sends a clone of the value to every receiver, one after the other, and waits for those that are full. Returns how many got it:
-    /// one that was dropped is left out. The values of one sender reach all receivers in one order, those of several may not.
+    /// Sends a clone of the value to every receiver in turn, and waits for those that are full.
+    /// Returns how many received it; dropped receivers are skipped. All receivers get the values of
+    /// one sender in the same order, but not necessarily those of several senders.
     ///
-    /// Dropped before it is ready, it has sent the value to those before the one that it waited for.
+    /// If the future is dropped before it is ready, the value has been sent to the receivers before
+    /// the one that it waited for.
     ///
     /// # Errors
-    /// The value itself, if all receivers were dropped.
+    /// The value itself, if all receivers have been dropped.
     pub async fn send(&self, value: T) -> Result<usize, SendError<T>> {
         let mut got = 0;
         for sender in &self.0 {
@@ -56,7 +60,7 @@ impl<T: Clone> SenderToAll<T> {
         if got == 0 { Err(SendError(value)) } else { Ok(got) }
     }
 
-    /// The sender to one receiver, by index.
+    /// Returns the sender to one receiver, by index.
     pub fn to(&self, receiver: usize) -> Option<&Sender<T>> {
         self.0.get(receiver)
     }
