@@ -14,9 +14,9 @@ use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
-/// Bytes that a call copies: a few milliseconds of work, so that a copy that is dropped ends soon.
+/// Number of bytes per copy call. This is a few milliseconds of work, so a dropped copy ends soon.
 const STEP: u32 = 16 * 1024 * 1024;
-/// Bytes read and written at a time if the kernel does not copy.
+/// Number of bytes read and written at a time if the kernel cannot copy.
 const PIECE: usize = 256 * 1024;
 
 /// A call on the file that is written.
@@ -27,7 +27,7 @@ struct CopyRange {
     len: u32,
 }
 
-// SAFETY: the call names no memory, and the file that it reads is kept open here.
+// SAFETY: the call uses no memory, and the file that it reads is kept open here.
 unsafe impl CallArgs for CopyRange {
     fn call(&mut self, to: RawFd) -> FileCall {
         let (from, from_offset) = (self.from.fd(), self.from_offset);
@@ -37,10 +37,10 @@ unsafe impl CallArgs for CopyRange {
 
 impl File {
     /// Copies everything from the start of this file to the start of another, and returns the
-    /// number of bytes. The kernel moves them if it can (`copy_file_range`), or lets both files
-    /// share their blocks; otherwise they are read and written. Holes stay holes if the file
-    /// systems have such. The other file's policy and device decide if the copy is done on the
-    /// loop.
+    /// number of bytes. If it can (`copy_file_range`), the kernel copies the bytes or lets both
+    /// files share their blocks; otherwise, they are read and written. Holes stay holes if the file
+    /// systems support them. The other file's policy and device determine whether the copy runs on
+    /// the loop.
     ///
     /// # Errors
     /// The errors of [`read_at`](Self::read_at) and [`write_at`](Self::write_at).
@@ -50,7 +50,7 @@ impl File {
     }
 
     /// Like [`copy_to`](Self::copy_to), but from one offset to another, and at most `limit` bytes.
-    /// The number of bytes goes to `done`, also if the copy fails.
+    /// Stores the number of copied bytes in `done`, even if the copy fails.
     pub(crate) async fn copy_range_to(
         &self,
         from: u64,
@@ -63,7 +63,7 @@ impl File {
         let target = cached.as_ref().unwrap_or(into);
         let known = self.metadata().await?;
         let len = known.len().saturating_sub(from).min(limit);
-        // A longer copy holds up the loop, unless both files can share their blocks.
+        // A longer copy would block the loop, unless both files can share their blocks.
         let short = usize::try_from(len).ok().filter(|len| *len <= PIECE);
         let kind = short.and_then(|len| target.kind(Class::Write, len, true));
         let mut copy =
@@ -78,8 +78,8 @@ impl File {
         copy.up_to(limit).await.map(drop)
     }
 
-    /// For direct I/O, the same file opened again without it, with a cursor of its own at the
-    /// start: copied bytes are aligned to nothing, and the last block is seldom whole. See
+    /// Opens a file that uses direct I/O again without it, with a separate cursor at the start.
+    /// Copied bytes are not aligned, and the last block is rarely whole. See
     /// [`write_through`](Self::write_through).
     pub(crate) async fn through_the_cache(&self) -> io::Result<Option<Self>> {
         if !self.direct {
@@ -89,15 +89,15 @@ impl File {
         self.reopened(&options).await.map(Some)
     }
 
-    /// Opens the same file again, with a cursor of its own.
+    /// Opens the same file again, with a separate cursor.
     pub(super) async fn reopened(&self, options: &OpenOptions) -> io::Result<Self> {
         let again = options.open(format!("/proc/self/fd/{}", self.open.fd())).await?;
-        // By its path it would be on the device of `/proc`.
+        // Judged by its path, it would be on the device of `/proc`.
         Ok(Self { device: self.device, ..again })
     }
 
-    /// Writes everything at the cursor, through the same file opened without direct I/O, and counts
-    /// it in `done`. The turn at the cursor is the caller's.
+    /// Writes everything at the cursor through the same file opened without direct I/O, and counts
+    /// it in `done`. The caller holds the cursor permit.
     pub(crate) async fn write_through(
         &self,
         cached: &Self,
@@ -115,7 +115,7 @@ fn is_sparse(known: &Metadata) -> bool {
     known.is_file() && known.blocks().saturating_mul(512) < known.len()
 }
 
-/// A copy of a part of a file. Its positions count from the start of the part.
+/// A copy of part of a file. Positions are relative to the start of the part.
 struct RangeCopy<'a> {
     source: &'a File,
     from: u64,
@@ -123,22 +123,21 @@ struct RangeCopy<'a> {
     to: u64,
     /// The kind of the kernel's copies for the latency policy.
     kind: Option<CallKind>,
-    /// The kernel still copies; otherwise the rest is read and written.
+    /// Whether the kernel still copies. Otherwise, the rest is read and written.
     by_kernel: bool,
     /// The next byte to copy.
     at: u64,
-    /// Bytes that are copied. A hole counts once the target has grown over it: it may have been
-    /// left out behind the target's end.
+    /// Number of bytes copied. A hole counts once the target has grown over it, since it may have
+    /// been left out beyond the target's end.
     done: &'a mut u64,
 }
 
 impl RangeCopy<'_> {
-    /// Copies data up to a position. Returns false if the source has ended before.
+    /// Copies data up to a position. Returns false if the source ends first.
     ///
-    /// Only a read of nothing is taken for the end: the kernel's copy returns 0 in the middle of
-    /// some files, such as those of `/proc`. After an error it is left to a read or a write to
-    /// fail, since they may succeed: file systems and seccomp profiles refuse the kernel's copy
-    /// with many codes.
+    /// Only an empty read means the end, because the kernel's copy returns 0 in the middle of some
+    /// files, such as those in `/proc`. After an error, reads and writes take over, which may
+    /// succeed: file systems and seccomp profiles refuse the kernel's copy with many error codes.
     async fn up_to(&mut self, end: u64) -> io::Result<bool> {
         while self.at < end {
             let copied = match self.by_kernel {
@@ -159,7 +158,7 @@ impl RangeCopy<'_> {
         *self.done = self.at;
     }
 
-    /// Has the kernel copy some bytes, in a call on the target. Returns 0 if it copies none.
+    /// Makes the kernel copy some bytes in a call on the target. Returns 0 if it copies none.
     async fn copy_some(&self, end: u64) -> io::Result<u64> {
         let len = (end - self.at).min(u64::from(STEP)) as u32;
         let (from_offset, to_offset) = (self.from + self.at, self.to + self.at);
@@ -186,9 +185,8 @@ impl RangeCopy<'_> {
         ended.map(|()| written as u64)
     }
 
-    /// Copies data and leaves out holes, up to `limit`. Returns false if nothing is left to copy:
-    /// the limit was reached, or the source has ended before it. The rest, if there is any, is
-    /// data.
+    /// Copies data and leaves out holes, up to `limit`. Returns false if nothing is left to copy
+    /// because the limit has been reached or the source has ended. Any rest is data.
     async fn sparsely_up_to(
         &mut self,
         limit: u64,

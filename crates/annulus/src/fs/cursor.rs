@@ -1,4 +1,5 @@
-//! The cursor of a file, which one call off the loop has at a time, and the calls that wait for it.
+//! The cursor of a file, which only one call off the loop holds at a time, and the calls that wait
+//! for it.
 
 use super::cursor_line::CursorLine;
 use crate::base::recheck::{Recheck, RecheckQueue};
@@ -11,7 +12,8 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
-/// A cursor, whose one permit is given out in the order in which calls asked. A clone is the same one.
+/// A cursor with one permit, which calls receive in the order of their requests. A clone refers to
+/// the same cursor.
 #[derive(Clone)]
 pub(super) struct Cursor(Rc<Shared>);
 
@@ -25,17 +27,17 @@ impl Cursor {
         Self(Rc::new(Shared { core, line: RefCell::default() }))
     }
 
-    /// Whether a call has it, or is in line for it.
+    /// Returns true if a call holds the permit or waits for it.
     pub(super) fn is_taken(&self) -> bool {
         self.0.line.borrow().is_taken()
     }
 
-    /// Waits in line, from the first poll on.
+    /// Returns a future that queues for the permit at its first poll.
     pub(super) fn take(&self) -> Take {
         Take { cursor: self.clone(), id: None }
     }
 
-    /// Changes the line, then notifies the call that is next.
+    /// Changes the queue, then notifies the next call.
     fn update<R>(&self, change: impl FnOnce(&mut CursorLine) -> R) -> R {
         let mut line = self.0.line.borrow_mut();
         let answer = change(&mut line);
@@ -60,7 +62,7 @@ impl RecheckQueue for Shared {
     }
 }
 
-/// Waits for a cursor. Dropped, it leaves the line.
+/// A future that waits for a cursor. Dropping it leaves the queue.
 pub(super) struct Take {
     cursor: Cursor,
     id: Option<WaiterId>,
@@ -71,7 +73,7 @@ impl Future for Take {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit> {
         let Self { cursor, id } = &mut *self;
-        // Cloned and dropped while nothing is borrowed: both may run foreign code.
+        // Cloned and dropped while nothing is borrowed, because both may run foreign code.
         let mut waker = Some(cx.waker().clone());
         let taken = cursor.update(|line| line.poll(id, &mut waker));
         dispose_each(waker);
@@ -88,7 +90,7 @@ impl Drop for Take {
     }
 }
 
-/// The use of a cursor, given back when it is dropped.
+/// The exclusive use of a cursor, which dropping the permit ends.
 pub(crate) struct Permit(Cursor);
 
 impl Drop for Permit {

@@ -1,4 +1,4 @@
-//! Files as descriptors, and files of descriptors from elsewhere.
+//! Descriptors of files, and files for descriptors from elsewhere.
 #![allow(unsafe_code)]
 
 use super::File;
@@ -9,8 +9,9 @@ use annulus_kernel::{Fd, descriptor};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
-/// The descriptor, for calls that are missing here; it stays open while it is borrowed. Under a simulated kernel it is a number that no
-/// descriptor has: every call fails with `EBADF`.
+/// Exposes the descriptor for calls that this crate lacks. It stays open while it is borrowed.
+/// Under a simulated kernel, it is a number that no descriptor has, so every call fails with
+/// `EBADF`.
 impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.open.was_lent.set(true);
@@ -19,14 +20,14 @@ impl AsFd for File {
     }
 }
 
-/// The number of the descriptor: see `AsFd`.
+/// Returns the number of the descriptor: see `AsFd`.
 impl AsRawFd for File {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
     }
 }
 
-/// Takes an open file over, also one that is no regular file.
+/// Takes over an open file, which need not be a regular file.
 ///
 /// # Errors
 /// Outside a runtime; `Unsupported` under a simulated kernel. The file is then closed.

@@ -1,4 +1,4 @@
-//! Writes that go on after their future was dropped.
+//! Writes that continue after their future has been dropped.
 
 use super::file::File;
 use super::transfer::Write;
@@ -12,9 +12,9 @@ use std::pin::Pin;
 use std::task::Poll;
 
 impl File {
-    /// Reports the error of a write that was dropped, once. To be called before bytes are taken
-    /// from a source for [`write_detached`](Self::write_detached), which would lose them to such an
-    /// error.
+    /// Reports the error of a write whose future was dropped, once. Call it before taking bytes
+    /// from a source for [`write_detached`](Self::write_detached), which would lose them because of
+    /// such an error.
     ///
     /// # Errors
     /// The error of that write.
@@ -22,10 +22,10 @@ impl File {
         self.open.take_error()
     }
 
-    /// Writes all of a chunk at the cursor, and moves the cursor behind what was written; also if
-    /// it is dropped after its first poll. The next call that writes, syncs or seeks then has the
-    /// error of that, if there is one. `cached` is the same file opened without direct I/O, if this
-    /// one has it. Counts the written bytes in `done`, unless it is dropped.
+    /// Writes a whole chunk at the cursor and moves the cursor behind it, even if the future is
+    /// dropped after its first poll. In that case, the next call that writes, syncs or seeks
+    /// returns the error, if any. `cached` is the same file opened without direct I/O, if this file
+    /// uses it. Counts the written bytes in `done`, unless the future is dropped.
     ///
     /// # Errors
     /// The errors of [`write_all`](Self::write_all).
@@ -48,9 +48,8 @@ impl File {
         if chunk.is_empty() { Ok(()) } else { self.write_in_task(chunk, None, done).await }
     }
 
-    /// Takes the place in line for the cursor first, so that the next call at the cursor comes
-    /// after these bytes. A file without a cursor, such as a pipe, is written in order only as long
-    /// as each write is awaited.
+    /// First queues for the cursor, so that the next call at the cursor comes after these bytes. A
+    /// file without a cursor, such as a pipe, is written in order only if each write is awaited.
     async fn write_in_task(
         &self,
         chunk: Chunk,

@@ -1,4 +1,4 @@
-//! Reads and writes that move everything, in as many calls as it takes.
+//! Reads and writes that transfer everything, in as many calls as needed.
 
 use super::cursor::Permit;
 use super::file::{File, check_offset};
@@ -13,7 +13,8 @@ impl File {
     /// Reads until the memory is full.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at); `UnexpectedEof`, naming the offset, if the file ends before.
+    /// The errors of [`read_at`](Self::read_at); `UnexpectedEof`, with the offset in the message,
+    /// if the file ends first.
     pub async fn read_exact_at<B: IoBufMut>(&self, mut buf: B, offset: u64) -> (io::Result<()>, B) {
         let total = buf.bytes_total();
         if total == 0 {
@@ -48,7 +49,7 @@ impl File {
     /// Writes everything.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at), with the number of bytes that were written before.
+    /// The errors of [`write_at`](Self::write_at), with the number of bytes already written.
     pub async fn write_all_at<B: IoBuf>(&self, buf: B, offset: u64) -> (io::Result<()>, B) {
         match check_offset(offset) {
             Ok(offset) => self.write_whole(buf, |done| offset + done, None, &mut 0).await,
@@ -67,8 +68,8 @@ impl File {
         self.write_whole(buf, |_| CURSOR, None, &mut 0).await
     }
 
-    /// Writes everything, and counts it in `done`. `offset` gives the offset of the next bytes by
-    /// the number of bytes written; `turn` is that of the cursor, if it was taken before.
+    /// Writes everything, and counts it in `done`. `offset` maps the number of bytes written to the
+    /// offset of the next bytes. `turn` is the cursor permit, if the caller already holds it.
     pub(crate) async fn write_whole<B: IoBuf>(
         &self,
         buf: B,

@@ -1,4 +1,4 @@
-//! Holes of files: parts that take no space, and are read as zeros.
+//! Holes in files: parts that take no space and read as zeros.
 
 use super::file::File;
 use super::metadata::Metadata;
@@ -13,15 +13,15 @@ const SEEK_HOLE: u32 = 4;
 /// `fallocate(2)`: a hole within the file, `FALLOC_FL_PUNCH_HOLE` with `FALLOC_FL_KEEP_SIZE`.
 const PUNCH_HOLE: u32 = 0x02 | 0x01;
 
-/// The holes of a file that is read. Looking for them moves a cursor, so the file is opened again.
+/// The holes of a source file. Searching for them moves a cursor, so the file is opened again.
 pub(super) struct Holes(File);
 
-/// The answer to the question where data comes next.
+/// Where the next data is.
 pub(super) enum NextData {
     At(u64),
-    /// From here on there is a hole, or the end of the file.
+    /// Only a hole or the end of the file follows.
     None,
-    /// The file system does not say. What follows is to be taken for data.
+    /// The file system does not tell. Treat what follows as data.
     Unknown,
 }
 
@@ -32,7 +32,7 @@ impl Holes {
         file.reopened(&options).await.ok().map(Self)
     }
 
-    /// Finds the first byte of data that is not before an offset.
+    /// Finds the first byte of data at or after an offset.
     pub(super) async fn next_data(&self, offset: u64) -> NextData {
         match self.0.seek_from(offset as i64, SEEK_DATA).await {
             Ok(data) if data >= offset => NextData::At(data),
@@ -43,23 +43,23 @@ impl Holes {
         }
     }
 
-    /// Finds the end of the data at an offset. Returns `None` if the file system does not say.
+    /// Finds the end of the data at an offset. Returns `None` if the file system does not tell.
     pub(super) async fn end_of_data(&self, data: u64) -> Option<u64> {
         let end = self.0.seek_from(data as i64, SEEK_HOLE).await.ok();
         end.filter(|end| *end > data)
     }
 }
 
-/// A file that is written, in which parts may be left out.
+/// A target file in which parts may be left out.
 pub(super) struct SparseTarget<'a> {
     file: &'a File,
-    /// Its length at first. What lies behind is a hole unless it is written.
+    /// Its initial length. Anything beyond is a hole unless it is written.
     len: u64,
 }
 
 impl<'a> SparseTarget<'a> {
-    /// Returns `None` if nothing may be left out: a device has no holes, an append has no offsets, and a file that is copied into
-    /// itself would lose what is still to be read.
+    /// Returns `None` if nothing may be left out: a device has no holes, an append has no offsets,
+    /// and a file copied into itself would lose data that has not been read yet.
     pub(super) async fn of(file: &'a File, source: &Metadata) -> io::Result<Option<Self>> {
         let known = file.metadata().await?;
         let is_same = (known.dev(), known.ino()) == (source.dev(), source.ino());
@@ -67,13 +67,14 @@ impl<'a> SparseTarget<'a> {
         Ok(may_skip.then_some(Self { file, len: known.len() }))
     }
 
-    /// Leaves out a part. Returns false if the bytes that are there cannot be turned into a hole, so zeros must be written.
+    /// Leaves out a part. Returns false if the existing bytes cannot be turned into a hole, so that
+    /// zeros must be written.
     pub(super) async fn skip(&self, from: u64, to: u64) -> io::Result<bool> {
         let len = to.saturating_sub(from);
         if len == 0 || from >= self.len {
             return Ok(true);
         }
-        // To the end of the hole, so that the last block becomes one too.
+        // Extends to the end of the hole, so that the last block becomes a hole too.
         let punch = move |fd| FileCall::Allocate { fd, mode: PUNCH_HOLE, offset: from, len };
         match self.file.plain(None, punch).await {
             Err(error) if error.raw_os_error().is_some() => Ok(false),
@@ -81,7 +82,7 @@ impl<'a> SparseTarget<'a> {
         }
     }
 
-    /// Extends the file, unless it is as long.
+    /// Extends the file to a length, unless it is already that long.
     pub(super) async fn grow_to(&self, len: u64) -> io::Result<()> {
         if self.file.metadata().await?.len() < len { self.file.set_len(len).await } else { Ok(()) }
     }

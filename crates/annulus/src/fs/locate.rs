@@ -1,4 +1,5 @@
-//! Where calls on a path go: known before the first of them is made, without asking a file system that may hang.
+//! Where calls on a path go, determined before the first call without asking a file system that may
+//! hang.
 #![allow(unsafe_code)]
 
 use super::call::CallSite;
@@ -25,17 +26,17 @@ impl Dir {
         }
     }
 
-    /// Whether files are those of Linux, and not of a simulation, whose file systems do not hang.
+    /// Returns true if files are real and not simulated. Simulated file systems do not hang.
     pub(super) fn is_real(&self) -> bool {
         self.core().kernel.real_descriptors()
     }
 
-    /// The group of a call on a path of which nothing is known.
+    /// Returns the group of a call on a path about which nothing is known.
     pub(super) fn unknown_group(&self, path: &Path) -> Option<u64> {
         self.is_real().then(|| Place::unknown(self.entry(path)).group()).flatten()
     }
 
-    /// The device of a file of a simulation, which was opened by this path.
+    /// Records and returns the device of a simulated file that was opened by this path.
     pub(super) fn learn_simulated(&self, path: &Path, open: &OpenFile) -> Option<DeviceId> {
         if self.is_real() {
             return None;
@@ -45,7 +46,8 @@ impl Dir {
         Some(known.unwrap_or_else(|| policy.learn_device(entry, open.device_number())))
     }
 
-    /// Where a call on a path goes. If memory does not tell, a thread opens the path's directory.
+    /// Determines where a call on a path goes. If this is not known yet, a thread opens the path's
+    /// directory.
     pub(super) async fn locate(&self, path: &Path) -> Place {
         let entry = self.entry(path);
         match self.core().inline_policy.place_of(self.start(), entry) {
@@ -55,30 +57,32 @@ impl Dir {
         }
     }
 
-    /// As [`locate`](Self::locate), of what the path leads to if its last part is a symbolic link. Call that first.
+    /// Like [`locate`](Self::locate), but for the target of the path if its last component is a
+    /// symbolic link. Call `locate` first.
     pub(super) fn locate_behind(&self, path: &Path) -> Place {
         let entry = self.entry(path);
         let place = self.core().inline_policy.place_behind(self.start(), entry);
         place.unwrap_or(Place::unknown(entry))
     }
 
-    /// Opens the directory of a path, and finds out where that is; `None` if it cannot be opened.
+    /// Opens the directory of a path and determines its place. Returns `None` if it cannot be
+    /// opened.
     async fn open_parent(&self, entry: Entry<'_>) -> Option<Place> {
         let parent = CString::new(entry.parent_or_dot()).ok()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let how = Box::new(OpenHow { flags: u64::from(flags.bits()), ..OpenHow::default() });
-        // Calls in one directory have one group.
+        // All calls in one directory have the same group.
         let group = Some(entry.parent_group());
         let site = CallSite { group, policy: Policy::Offload, ..self.site(None) };
         let (answer, _) = site.offload(OpenArgs { path: parent.into(), how }).await;
-        // Opened as a path only, so that its file system is not told when it is closed.
-        // SAFETY: the kernel has just opened it for this call, and no other code has it.
+        // Opened as a path only, so that its file system is not notified of the close. SAFETY: the
+        // kernel has just opened the descriptor for this call, and no other code owns it.
         let dir = unsafe { OwnedFd::from_raw_fd(answer.ok()? as RawFd) };
         self.core().inline_policy.learn_place(entry, dir.as_fd())
     }
 }
 
-/// Whether a call that follows a path may hang.
+/// Returns true if a call that follows a path may hang.
 ///
 /// # Errors
 /// Outside a runtime.

@@ -7,7 +7,7 @@ use annulus_kernel::file::FileCall;
 use std::io;
 use std::time::Duration;
 
-/// Which other locks a lock allows.
+/// The kind of a lock: which other locks it allows.
 ///
 /// ```
 /// use annulus::fs::{File, Lock};
@@ -27,9 +27,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lock {
-    /// Other shared locks.
+    /// Allows other shared locks.
     Shared,
-    /// None.
+    /// Allows no other locks.
     Exclusive,
 }
 
@@ -38,23 +38,23 @@ const LOCK_EX: u32 = 2;
 const LOCK_NB: u32 = 4;
 pub(super) const LOCK_UN: u32 = 8;
 
-/// The pause between two tries: at first, and at most.
+/// The first and the longest pause between two attempts.
 const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(64);
 
 impl File {
-    /// Waits for a lock on the file. [`unlock`](Self::unlock) releases it, or the drop of the last
-    /// handle.
+    /// Waits for a lock on the file. [`unlock`](Self::unlock) or dropping the last handle releases
+    /// it.
     ///
-    /// The drop unlocks before it closes: a child that another thread has just forked has the
-    /// descriptor too, until it executes its program, and would keep the lock until then. Only if
-    /// the descriptor was lent (`AsFd`), the drop just closes it, since a duplicate of it may be
-    /// meant to keep the lock.
+    /// The drop unlocks before it closes the descriptor. Otherwise, a child that another thread has
+    /// just forked would keep the lock until it executes its program, because it also holds the
+    /// descriptor. If the descriptor has been exposed (`AsFd`), the drop only closes it, since a
+    /// duplicate may be meant to keep the lock.
     ///
-    /// No event reports that another process has released its lock, so this tries again at
-    /// intervals of at most 64 ms; no thread is blocked meanwhile. If the future is dropped while a
-    /// try is in flight off the loop, the file may be locked all the same; [`unlock`](Self::unlock)
-    /// and the drop release it then, too.
+    /// No event reports that another process has released its lock, so this retries at intervals of
+    /// at most 64 ms without blocking a thread. If the future is dropped while an attempt is in
+    /// flight off the loop, the file may still become locked. [`unlock`](Self::unlock) and the drop
+    /// release that lock too.
     ///
     /// # Errors
     /// `Unsupported` if the file system has no locks, ….
@@ -67,7 +67,7 @@ impl File {
         Ok(())
     }
 
-    /// Locks the file if that is possible now; false if another lock is in the way.
+    /// Locks the file if possible now. Returns false if another lock is in the way.
     ///
     /// # Errors
     /// The errors of [`lock`](Self::lock).

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// `STATX_BTIME`: the creation time is known.
 const CREATED: u32 = 0x800;
 
-/// The metadata of a file, a directory, or anything else that a path can name.
+/// The metadata of a file, a directory or anything else that a path can refer to.
 ///
 /// ```
 /// use annulus::fs;
@@ -39,13 +39,13 @@ impl Metadata {
         Self(stat)
     }
 
-    /// Bytes in the file.
+    /// Returns the length of the file in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a size, as std has it")]
     pub fn len(&self) -> u64 {
         self.0.size
     }
 
-    /// An ordinary file.
+    /// Returns true for an ordinary file.
     pub fn is_file(&self) -> bool {
         self.kind() == FileType::RegularFile
     }
@@ -54,89 +54,91 @@ impl Metadata {
         self.kind() == FileType::BlockDevice
     }
 
-    /// A directory.
+    /// Returns true for a directory.
     pub fn is_dir(&self) -> bool {
         self.kind() == FileType::Directory
     }
 
-    /// A symbolic link; only if it was not followed.
+    /// Returns true for a symbolic link that was not followed.
     pub fn is_symlink(&self) -> bool {
         self.kind() == FileType::Symlink
     }
 
-    /// Type and permissions, as `st_mode` has them.
+    /// Returns the type and permissions, as in `st_mode`.
     pub fn mode(&self) -> u32 {
         u32::from(self.0.mode)
     }
 
-    /// The permissions alone.
+    /// Returns the permissions alone.
     pub fn permissions(&self) -> Permissions {
         Permissions::from_mode(self.mode() & 0o7777)
     }
 
-    /// When its content was last changed.
+    /// Returns when the content was last changed.
     pub fn modified(&self) -> SystemTime {
         system_time(self.0.modified)
     }
 
-    /// When it was last changed in any way: its content, its attributes or its names. Programs cannot set this time.
+    /// Returns when the file was last changed in any way: its content, its attributes or its names.
+    /// Programs cannot set this time.
     pub fn changed(&self) -> SystemTime {
         system_time(self.0.changed)
     }
 
-    /// When it was last read, as far as the file system records such times.
+    /// Returns when the file was last read, as far as the file system records this.
     pub fn accessed(&self) -> SystemTime {
         system_time(self.0.accessed)
     }
 
-    /// When it was made; `None` if the file system does not record this time.
+    /// Returns when the file was created, or `None` if the file system does not record this.
     pub fn created(&self) -> Option<SystemTime> {
         (self.0.mask & CREATED != 0).then(|| system_time(self.0.born))
     }
 
-    /// The file's number on its device.
+    /// Returns the file's number on its device.
     pub fn ino(&self) -> u64 {
         self.0.inode
     }
 
-    /// The device, its major number in the upper half.
+    /// Returns the device, with its major number in the upper half.
     pub fn dev(&self) -> u64 {
         u64::from(self.0.dev_major) << 32 | u64::from(self.0.dev_minor)
     }
 
-    /// How many names it has.
+    /// Returns the number of hard links.
     pub fn nlink(&self) -> u32 {
         self.0.links
     }
 
-    /// The owner.
+    /// Returns the user ID of the owner.
     pub fn uid(&self) -> u32 {
         self.0.uid
     }
 
-    /// The group.
+    /// Returns the group ID of the owner.
     pub fn gid(&self) -> u32 {
         self.0.gid
     }
 
-    /// Blocks of 512 bytes that it takes.
+    /// Returns the number of 512-byte blocks that the file takes.
     pub fn blocks(&self) -> u64 {
         self.0.blocks
     }
 
-    /// Bytes to read or write at a time, as the file system prefers.
+    /// Returns the number of bytes that the file system prefers to read or write at a time.
     pub fn block_size(&self) -> u32 {
         self.0.block_size
     }
 
-    /// The alignment of memory, and of offsets and lengths, that direct I/O needs, in bytes; `None` if the kernel does not report it
-    /// (before 6.1), or the file has no direct I/O.
+    /// Returns the alignment in bytes of memory, and of offsets and lengths, that direct I/O needs.
+    /// Returns `None` if the kernel does not report it (before 6.1) or the file does not support
+    /// direct I/O.
     pub(super) fn direct_alignment(&self) -> Option<(u32, u32)> {
         let known = self.0.direct_memory_align != 0 && self.0.direct_offset_align != 0;
         known.then_some((self.0.direct_memory_align, self.0.direct_offset_align))
     }
 
-    /// Whether this is the same file, and unchanged.
+    /// Returns true if both are the metadata of the same unchanged file.
     pub(super) fn is_as(&self, other: &Self) -> bool {
         let key = |it: &Self| (it.dev(), it.ino(), it.len(), it.modified(), it.changed());
         key(self) == key(other)
@@ -157,7 +159,7 @@ fn system_time(time: StatTime) -> SystemTime {
     }
 }
 
-/// A call that asks for it; an empty path with `AT_EMPTY_PATH` means the descriptor itself.
+/// A call that reads metadata. An empty path with `AT_EMPTY_PATH` means the descriptor itself.
 pub(super) struct Stat<'a> {
     pub(super) path: Cow<'a, CStr>,
     pub(super) flags: u32,

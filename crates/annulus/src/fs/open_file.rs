@@ -13,29 +13,30 @@ use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
-/// `statx(2)`: of the descriptor itself.
+/// `statx(2)`: query the descriptor itself.
 pub(super) const AT_EMPTY_PATH: u32 = 0x1000;
-/// `statx(2)`: without asking another machine.
+/// `statx(2)`: do not ask another machine.
 const AT_STATX_DONT_SYNC: u32 = 0x4000;
 
 /// A descriptor, closed once neither a handle nor a call in flight holds it.
 pub(crate) struct OpenFile {
     pub(super) core: Rc<Core>,
     pub(super) fd: Fd,
-    /// Tells it from every other open file of the runtime.
+    /// A number that no other open file of the runtime has.
     pub(super) serial: u64,
     /// The group of the calls on it, if they may hang.
     pub(super) group: Option<u64>,
-    /// The metadata when it was first asked for. In a box, since it is seldom used, and large.
+    /// The metadata at its first use. Boxed because it is large and rarely used.
     metadata: OnceCell<Option<Box<Metadata>>>,
     pub(super) page_cache: PageCache,
-    /// The line of calls at the cursor, made for the first call off the loop that uses it, which holds the permit.
+    /// The queue of calls at the cursor. The first call off the loop that uses the cursor creates
+    /// the queue and holds the permit.
     cursor: OnceCell<Cursor>,
     /// The error of a write whose future was dropped.
     unreported: RefCell<Option<io::Error>>,
-    /// A lock was asked for here: the last drop releases it.
+    /// Whether a lock has been requested, which the last drop must release.
     pub(super) may_be_locked: Cell<bool>,
-    /// The descriptor was lent to the program, which may have duplicated it.
+    /// Whether the descriptor has been exposed to the program, which may have duplicated it.
     pub(super) was_lent: Cell<bool>,
 }
 
@@ -59,25 +60,26 @@ impl OpenFile {
         })
     }
 
-    /// Whether a call at the cursor is in flight off the loop, or waits for its turn. It may be one whose future was dropped; the next
-    /// call at the cursor comes after it.
+    /// Returns true if a call at the cursor is in flight off the loop or waits for the permit. Its
+    /// future may have been dropped. The next call at the cursor comes after it.
     #[inline]
     pub(super) fn is_cursor_taken(&self) -> bool {
         self.cursor.get().is_some_and(Cursor::is_taken)
     }
 
-    /// A place in line for the cursor, from the first poll on; `None` if the file has none.
+    /// Returns a future that queues for the cursor at its first poll, or `None` if the file has no
+    /// cursor.
     pub(super) fn cursor_turn(&self) -> Option<Take> {
         let new = || Cursor::new(self.core.clone());
         self.is_ordinary().then(|| self.cursor.get_or_init(new).take())
     }
 
-    /// Keeps the error of a write for the next call.
+    /// Stores the error of a write for the next call.
     pub(super) fn keep_error(&self, error: io::Error) {
         self.unreported.replace(Some(error));
     }
 
-    /// The error of a write that was dropped, once.
+    /// Returns the error of a write whose future was dropped, once.
     #[inline]
     pub(super) fn take_error(&self) -> io::Result<()> {
         self.unreported.take().map_or(Ok(()), Err)
@@ -87,12 +89,13 @@ impl OpenFile {
         self.fd.raw()
     }
 
-    /// The number of its device; zero if it has none.
+    /// Returns the number of its device, or zero if it has none.
     pub(super) fn device_number(&self) -> u64 {
         self.metadata().map_or(0, Metadata::dev)
     }
 
-    /// Whether its calls wait for devices only, at a cursor. Those on a pipe or a terminal wait for its other end.
+    /// Returns true if it has a cursor and its calls wait only for devices. Calls on a pipe or a
+    /// terminal wait for the other end.
     pub(super) fn is_ordinary(&self) -> bool {
         if self.group.is_some() {
             return self.can_seek();
@@ -100,7 +103,7 @@ impl OpenFile {
         self.metadata().is_some_and(|metadata| metadata.is_file() || metadata.is_block_device())
     }
 
-    /// Whether it has a position, which no file system is asked for.
+    /// Returns true if it has a position. Finding out does not involve the file system.
     fn can_seek(&self) -> bool {
         let mut position = 0;
         let call = FileCall::Seek { fd: self.fd(), offset: 0, origin: 1, position: &mut position };
@@ -108,12 +111,14 @@ impl OpenFile {
         unsafe { self.core.kernel.file(&call) }.is_ok()
     }
 
-    /// The length of an ordinary file as of the first use; `None` also if the file system may hang.
+    /// Returns the length of an ordinary file at the first use, or `None` for other files or if the
+    /// file system may hang.
     pub(super) fn len(&self) -> Option<u64> {
         self.metadata().filter(|metadata| metadata.is_file()).map(Metadata::len)
     }
 
-    /// The length of an ordinary file now. A file system on another machine is not asked, and may know an older one.
+    /// Returns the current length of an ordinary file. A file system on another machine is not
+    /// asked, so its length may be out of date.
     pub(super) fn len_now(&self) -> Option<u64> {
         if self.group.is_some() {
             return None;

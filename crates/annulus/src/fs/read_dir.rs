@@ -16,10 +16,11 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// Bytes of entries that a call reads.
+/// Number of bytes of entries that a call reads.
 const CALL_BYTES: usize = 32 * 1024;
 
-/// The entries of a directory; see [`Dir::read_dir`]. The directory stays open as long as this.
+/// The entries of a directory; see [`Dir::read_dir`]. The directory stays open until this is
+/// dropped.
 ///
 /// ```
 /// use annulus::fs::{self, EntryKind};
@@ -111,7 +112,8 @@ pub enum EntryKind {
     Dir,
     /// A symbolic link.
     Symlink,
-    /// A device, a socket or a pipe; or the file system does not record it: ask [`DirEntry::metadata`].
+    /// A device, a socket, a pipe, or a kind that the file system does not record.
+    /// [`DirEntry::metadata`] tells which.
     Other,
 }
 
@@ -130,14 +132,16 @@ impl ReadDir {
         Self { dir, path, entries: Vec::new(), next: 0, end: 0 }
     }
 
-    /// Returns the next entry; `None` after the last, and once the directory was removed. `.` and `..` are left out.
+    /// Returns the next entry, or `None` after the last one or once the directory has been removed.
+    /// Skips `.` and `..`.
     ///
     /// Cancel-safe, except that entries of a call in flight are lost.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub async fn next_entry(&mut self) -> io::Result<Option<DirEntry>> {
-        // One call reads many entries, whose budget is not that of file calls.
+        // One call reads many entries, so each entry uses the task's budget rather than the budget
+        // of file calls.
         consume_budget().await;
         loop {
             while let Some(entry) = self.parse() {
@@ -155,7 +159,7 @@ impl ReadDir {
         &self.dir
     }
 
-    /// Reads more entries; false at the end.
+    /// Reads more entries. Returns false at the end.
     async fn fetch(&mut self) -> io::Result<bool> {
         let mut entries = std::mem::take(&mut self.entries);
         entries.resize(CALL_BYTES, 0);
@@ -167,14 +171,15 @@ impl ReadDir {
         self.entries = entries;
         self.end = match answer {
             Ok(len) => len as usize,
-            // The directory was removed. POSIX wants the end for that, and `readdir` reports it.
+            // The directory has been removed. POSIX requires the end in this case, and `readdir`
+            // reports that too.
             Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => 0,
             Err(error) => return Err(about("reading the directory", &self.path, error)),
         };
         Ok(self.end > 0)
     }
 
-    /// The next of the entries that were read: `struct linux_dirent64`.
+    /// Parses the next entry that has been read (`struct linux_dirent64`).
     fn parse(&mut self) -> Option<DirEntry> {
         let bytes = self.entries.get(self.next..self.end)?;
         let inode = u64::from_ne_bytes(*bytes.first_chunk()?);
@@ -189,17 +194,17 @@ impl ReadDir {
 }
 
 impl DirEntry {
-    /// The name, without the directory's path.
+    /// Returns the name, without the directory's path.
     pub fn file_name(&self) -> OsString {
         self.name.clone()
     }
 
-    /// The directory's path, as it was given, and the name.
+    /// Returns the directory's path, as it was given, joined with the name.
     pub fn path(&self) -> PathBuf {
         self.parent.join(&self.name)
     }
 
-    /// The kind of the entry, without a call on the file.
+    /// Returns the kind of the entry without a call on the file.
     pub fn kind(&self) -> EntryKind {
         match self.kind {
             8 => EntryKind::File,
@@ -209,15 +214,16 @@ impl DirEntry {
         }
     }
 
-    /// The file's number on its device.
+    /// Returns the file's number on its device.
     pub fn ino(&self) -> u64 {
         self.inode
     }
 
-    /// The metadata of the entry: that of the link itself, if it is a symbolic link.
+    /// Returns the metadata of the entry. For a symbolic link, this is the metadata of the link
+    /// itself.
     ///
     /// # Errors
-    /// `NotFound` if it was removed meanwhile, ….
+    /// `NotFound` if it has been removed in the meantime, ….
     pub async fn metadata(&self) -> io::Result<Metadata> {
         self.dir.symlink_metadata(&self.name).await
     }

@@ -1,4 +1,4 @@
-//! One read or one write at a time: inline if it need not wait, off the loop otherwise.
+//! Single reads and writes: inline if they need not wait, and otherwise off the loop.
 #![allow(unsafe_code)]
 
 use super::call::{CallArgs, CallSite};
@@ -11,24 +11,25 @@ use annulus_kernel::file::{CURSOR, FileCall};
 use std::io;
 use std::os::fd::RawFd;
 
-/// The most bytes that Linux moves in a call.
+/// Maximum number of bytes that Linux transfers per call.
 const MAX_BYTES: usize = 0x7fff_f000;
 
-/// A read into the memory behind its first `done` bytes.
+/// A read into the memory after its first `done` bytes.
 pub(crate) struct Read<B> {
     pub(crate) buf: B,
     pub(crate) done: usize,
     pub(crate) offset: u64,
-    /// The permit of the cursor, while this is made off the loop at it.
+    /// The cursor permit, while the call runs off the loop at the cursor.
     pub(crate) turn: Option<Permit>,
 }
 
-/// A write of the memory behind its first `done` bytes.
+/// A write of the memory after its first `done` bytes.
 pub(crate) struct Write<B> {
     pub(crate) buf: B,
     pub(crate) done: usize,
     pub(crate) offset: u64,
-    /// The permit of the cursor, from the first call off the loop at it until all is written.
+    /// The cursor permit, from the first call off the loop at the cursor until everything is
+    /// written.
     pub(crate) turn: Option<Permit>,
 }
 
@@ -37,11 +38,11 @@ impl<B: IoBufMut> Read<B> {
         (self.buf.bytes_total() - self.done).min(MAX_BYTES)
     }
 
-    /// Notes the kernel's answer.
+    /// Records the kernel's answer.
     fn filled(&mut self, count: u32) -> usize {
         let count = count as usize;
-        // SAFETY: the kernel has written that many bytes behind the first `done`, which were
-        // initialised before.
+        // SAFETY: the kernel has written `count` bytes after the first `done`, which were already
+        // initialised.
         unsafe { self.buf.set_init(self.done + count) };
         count
     }
@@ -75,12 +76,12 @@ unsafe impl<B: IoBuf> CallArgs for Write<B> {
 }
 
 impl File {
-    /// Reads at an offset: as many bytes as fit the memory, or fewer at the end of the file, or if
-    /// the kernel has fewer at hand; 0 at the end, or if nothing fits.
+    /// Reads at an offset. Returns as many bytes as fit the memory, or fewer near the end of the
+    /// file or if the kernel has fewer available. Returns 0 at the end or if the memory is empty.
     ///
     /// # Errors
-    /// The system's; `InvalidInput` for direct I/O that is not [aligned](Self::alignment), or an
-    /// offset above `i64::MAX`.
+    /// The error of the system; `InvalidInput` for direct I/O that is not
+    /// [aligned](Self::alignment) or an offset above `i64::MAX`.
     pub async fn read_at<B: IoBufMut>(&self, buf: B, offset: u64) -> (io::Result<usize>, B) {
         if let Err(error) = check_offset(offset) {
             consume_budget().await;
