@@ -1,4 +1,4 @@
-//! Disturbances of a network, at random.
+//! Random disturbances of a network.
 
 use super::network::Network;
 use super::pairs::Overlay;
@@ -29,7 +29,8 @@ pub enum Disturbance {
     Delay,
     /// Between 100 and 10,000 bytes a second at most, for some time.
     Slow,
-    /// One of them loses its power, if it is no client, and starts again after some time. Its peers' connections are half-open.
+    /// One of them loses its power, if it is no client, and starts again after some time. Its
+    /// peers' connections are half-open.
     Crash,
 }
 
@@ -61,11 +62,11 @@ impl Disturbance {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Disturbances {
-    /// The kinds; all by default.
+    /// The kinds of disturbances; all by default.
     pub kinds: &'static [Disturbance],
-    /// How long it is from one to the next: 10 ms to 5 s by default.
+    /// The time from one disturbance to the next: 10 ms to 5 s by default.
     pub pause: Range<Duration>,
-    /// How long one lasts that does not end by itself: 1 ms to 20 s by default.
+    /// How long a disturbance lasts if it does not end by itself: 1 ms to 20 s by default.
     pub length: Range<Duration>,
 }
 
@@ -116,7 +117,7 @@ impl Chaos {
         Ok(Self { plan, next, begun: 0, active: Vec::new() })
     }
 
-    /// When the next one begins or ends.
+    /// Returns when the next disturbance begins or ends.
     pub(super) fn next(&self) -> Duration {
         self.active.iter().map(|(at, ..)| *at).fold(self.next, Duration::min)
     }
@@ -200,7 +201,8 @@ impl Network {
         }
     }
 
-    /// A disturbance. None if there is only one host, or it would crash a client or a host that is down.
+    /// A disturbance. None if there is only one host, or it would crash a client or a host that is
+    /// down.
     fn draw(&self, kinds: &[Disturbance]) -> Option<Effect> {
         let hosts = self.shared.hosts.borrow();
         let random = &mut *self.shared.random.borrow_mut();

@@ -23,7 +23,7 @@ use std::time::Duration;
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 /// Addresses are 10.0.0.1 to 10.0.0.254.
 const MOST_HOSTS: usize = 254;
-/// The name that each host has for itself.
+/// The name by which each host refers to itself.
 const LOCALHOST: &str = "localhost";
 
 /// Several hosts on one simulated network: each has a runtime, an address and a name of its own,
@@ -67,7 +67,7 @@ const LOCALHOST: &str = "localhost";
 /// # std::io::Result::Ok(())
 /// ```
 ///
-/// A fault takes effect at the end of the turn of the host that asks for it.
+/// A fault takes effect at the end of the turn of the host that requests it.
 ///
 /// # Panics of programs
 /// A panic fails the run. One of a task does not if the program takes it: awaits its
@@ -229,7 +229,7 @@ impl Network {
         Ok(ip)
     }
 
-    /// The simulated kernel: its clock, its counters and its trace.
+    /// Returns the simulated kernel: its clock, its counters and its trace.
     pub fn sim(&self) -> &Rc<Sim> {
         &self.shared.sim
     }
@@ -240,10 +240,10 @@ impl Network {
         self.shared.sim.now()
     }
 
-    /// The address of a host or client.
+    /// Returns the address of a host or client.
     ///
     /// # Errors
-    /// If there is none of this name.
+    /// If no host has this name.
     pub fn address(&self, name: &str) -> io::Result<IpAddr> {
         self.shared.names.find(name)
     }
@@ -298,17 +298,17 @@ impl Network {
     /// the disk [after a power cut](super::Disk::after_power_cut), which [`Sim::disk`] has.
     ///
     /// # Errors
-    /// If the name is unknown, or that of a client.
+    /// If the name is unknown or belongs to a client.
     pub fn crash(&self, name: &str) -> io::Result<()> {
         let index = self.service(name)?;
         self.ask(Change::Crash(index));
         Ok(())
     }
 
-    /// Starts the program of a host again, after a crash if it runs.
+    /// Restarts the program of a host. If it is running, it crashes first.
     ///
     /// # Errors
-    /// If the name is unknown, or that of a client.
+    /// If the name is unknown or belongs to a client.
     pub fn bounce(&self, name: &str) -> io::Result<()> {
         let index = self.service(name)?;
         self.ask(Change::Bounce(index));
@@ -351,7 +351,7 @@ impl Network {
     /// ```
     ///
     /// # Errors
-    /// If the name is unknown, or that of a client.
+    /// If the name is unknown or belongs to a client.
     pub fn signal(&self, name: &str, signal: Signal) -> io::Result<()> {
         let index = self.service(name)?;
         self.ask(Change::Signal(index, signal));
