@@ -1,7 +1,8 @@
-//! The style rules that a program can check: sizes, words, floors, references. Any violation is a
-//! failure.
+//! The style rules that a program can check: sizes, words, phrases, floors, references. Any
+//! violation is a failure.
 
 mod floors;
+mod prose;
 mod references;
 mod sizes;
 mod tree;
@@ -14,10 +15,11 @@ use tree::Tree;
 use words::Words;
 
 /// The rules, each with a description of its findings.
-pub(crate) const RULES: [(&str, &str); 5] = [
+pub(crate) const RULES: [(&str, &str); 6] = [
     ("files", "source files of more than 900 lines"),
     ("functions", "functions of more than 70 lines"),
     ("words", "words of xtask/style/words.txt"),
+    ("prose", "phrases above the ceilings of xtask/style/ceilings.txt"),
     ("floors", "files in cycles of directories and files beside a crate's lib.rs"),
     ("references", "documents, files and invariants that do not exist"),
 ];
@@ -42,6 +44,7 @@ pub(crate) fn list(names: &[String]) -> Outcome {
         sizes::files(&tree),
         sizes::functions(&tree),
         words,
+        prose::find(&tree)?,
         floors::find(&tree)?,
         references::find(&tree),
     ];

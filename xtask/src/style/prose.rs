@@ -1,0 +1,244 @@
+//! Phrases that native technical English rarely uses, counted in comments, messages and documents.
+//!
+//! `xtask/style/ceilings.txt` has a ceiling for each part of the project, in phrases per 10,000 words.
+//! A part fails above its ceiling, and also well below it, so that the ceiling follows an improvement
+//! down and never rises unnoticed. Other projects have 4 (rustix) to 14 (h2). The count is a
+//! thermometer: a sentence that avoids every phrase can still be bad.
+
+use anyhow::{Context as _, Result};
+use fs_err as fs;
+use regex_lite::Regex;
+
+use super::finding;
+use super::tree::{SourceFile, Tree};
+use crate::step::root;
+
+/// A ceiling that is higher than the rate by more than this must be lowered.
+const SLACK: f64 = 3.0;
+/// String literals with fewer words are rarely prose.
+const MIN_LITERAL_WORDS: usize = 4;
+/// Generated files, lists of names, and programs that other projects wrote parts of.
+const LEFT_OUT: [&str; 4] = ["/results/", "/api/", "/peers/", "/corpus/"];
+
+/// Each pattern, texts of which a match contains one (searching for them is much faster), and what may
+/// not follow a match for it to count.
+const PHRASES: [(&str, &[&str], &str); 23] = [
+    (r"\bof (?:which|whom)\b", &["of which", "of whom"], ""),
+    (r"\b(?:that|those) of\b", &["that of", "those of"], " [`"),
+    (r"\b(?:is|are|was|were) none\b|\bnone of (?:ours|its)\b", &["none"], ""),
+    (
+        r"\b(?:take|takes|took|taken|has|have|had|gives?|eats?|spends?) of (?:the|its|a|what)\b",
+        &[" of "],
+        "",
+    ),
+    (r"\bstands? for\b", &["stand"], ""),
+    (r"\bso (?:many|much|long)\b", &["so "], " as"),
+    (r"\b(?:once|no|any|not any) more\b", &["more"], ""),
+    (
+        r"\b(?:is|are|was|were|be|been) (?:asked|told|said|meant|looked)\b",
+        &["asked", "told", "said", "meant", "looked"],
+        "",
+    ),
+    (r"\blook(?:s|ed)? (?:at|after)\b", &["look"], ""),
+    (
+        r"\b(?:that|which|what) (?:there )?(?:is|are) there\b|\bthere (?:is|are) none\b|\b(?:is|are) there\b",
+        &["there"],
+        "",
+    ),
+    (
+        r"(?:^|[.;:] )What [a-z]+|\bwhat (?:it|they|is|was|are|has|have|comes|came|can|must|may|waits|needs) ",
+        &["What ", "what "],
+        "",
+    ),
+    (
+        r"\b(?:bytes|messages|requests|microseconds|instructions|calls|tasks|sends|receives|loops?|slots?|turns?|runs?|rows?|cells?|lines?|files?|threads?|times?|rings?|buffers?|connections?|edges|events|one|two|\d+) an? (?:page|core|turn|second|message|request|row|cell|line|slot|task|thread|file|connection|stream|call|run|shard|driver|mode|byte|match|buffer|wait|ring|descriptor|socket|direction|host|client|slice|round|record|read|write|send)\b",
+        &[" a ", " an "],
+        "",
+    ),
+    (r"\balso (?:if|where|without)\b", &["also "], ""),
+    (r"\bbehind (?:it|them|the others|what|that)\b", &["behind "], ""),
+    (r"\b(?:is|are|was|stays?|stay) noted\b", &["noted"], ""),
+    (
+        r"\b(?:anew|besides|mends?|mended|goes on|go on|for nothing)\b",
+        &["anew", "besides", "mend", " on", "nothing"],
+        "",
+    ),
+    (r"\b(?:by|of|for|from|to|with|as) others\b", &["others"], ""),
+    (r"\bwants?\b", &["want"], ""),
+    (r"\bbrings?\b|\bbrought\b|\b(?:has|have|had) come\b|\bcame\b", &["br", "come", "came"], ""),
+    (r"\bdemand(?:s|ed)\b", &["demand"], ""),
+    (r"\b(?:that|which|operation|call|header|entry) names?\b", &["name"], ""),
+    (r"^ ?True (?:if|once)\b|^ ?As [\[`]|, as [\[`]", &["True ", "As ", " as "], ""),
+    (
+        r"\b(?:until|once|after) (?:it|they|all|the \w+) (?:was|were) \w+(?:ed|en|t)\b",
+        &["until ", "once ", "after "],
+        "",
+    ),
+];
+
+/// Finds the parts above their ceiling, with each phrase in them, and the ceilings that should be lowered.
+pub(super) fn find(tree: &Tree) -> Result<Vec<String>> {
+    let list = fs::read_to_string(root().join("xtask/style/ceilings.txt"))?;
+    let phrases = Phrases::new();
+    let mut found = Vec::new();
+    for line in list.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let entry =
+            line.split_once(' ').and_then(|(part, rate)| Some((part, rate.trim().parse().ok()?)));
+        let (part, ceiling): (&str, f64) =
+            entry.with_context(|| format!("ceilings.txt: '{line}' is not: PATH PHRASES"))?;
+        found.extend(phrases.check(tree, part, ceiling));
+    }
+    Ok(found)
+}
+
+struct Phrases {
+    patterns: Vec<(Regex, &'static [&'static str], &'static str)>,
+}
+
+impl Phrases {
+    fn new() -> Phrases {
+        let regex = |pattern: &str| Regex::new(pattern).expect("it is a pattern");
+        Phrases {
+            patterns: PHRASES
+                .iter()
+                .map(|(pattern, parts, unless)| (regex(pattern), *parts, *unless))
+                .collect(),
+        }
+    }
+
+    /// Compares the files of a part (a directory, or a file) with its ceiling.
+    fn check(&self, tree: &Tree, part: &str, ceiling: f64) -> Vec<String> {
+        let is_in = |path: &str| {
+            path.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                && !LEFT_OUT.iter().any(|directory| path.contains(directory))
+        };
+        let (mut words, mut found) = (0, Vec::new());
+        for file in tree.files.iter().filter(|file| is_in(&file.path)) {
+            for (number, line) in Self::lines(file) {
+                words += line.split_whitespace().count();
+                let shown = |phrase: &str| format!("'{}'", phrase.trim());
+                let of_line = self.phrases(&line).map(|it| finding(&file.path, number, &shown(it)));
+                found.extend(of_line);
+            }
+        }
+        let rate = found.len() as f64 * 1e4 / words.max(1) as f64;
+        if rate > ceiling {
+            let head = format!("{part}: {rate:.1} phrases per 10,000 words, {ceiling} at most");
+            found.insert(0, head);
+            return found;
+        }
+        let lower = ceiling - rate > SLACK;
+        let text = || {
+            format!(
+                "{part}: {rate:.1} phrases per 10,000 words: lower its ceiling in xtask/style/ceilings.txt"
+            )
+        };
+        lower.then(text).into_iter().collect()
+    }
+
+    fn phrases<'a>(&'a self, line: &'a str) -> impl Iterator<Item = &'a str> {
+        let candidates = self
+            .patterns
+            .iter()
+            .filter(|(_, parts, _)| parts.iter().any(|part| line.contains(part)));
+        candidates.flat_map(move |(pattern, _, unless)| {
+            let all = pattern.find_iter(line);
+            let counts = |rest: &str| unless.is_empty() || !follows(rest, unless);
+            all.filter(move |found| counts(&line[found.end()..])).map(|found| found.as_str())
+        })
+    }
+
+    /// Returns the lines of prose, each with its number.
+    fn lines(file: &SourceFile) -> Vec<(usize, String)> {
+        match (file.is_rust(), file.is_markdown()) {
+            (true, _) => comments_and_literals(&file.text),
+            (_, true) => outside_code(&file.text),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Returns the comments on lines of their own and the string literals of Rust source, with line numbers.
+fn comments_and_literals(text: &str) -> Vec<(usize, String)> {
+    let mut lines = Vec::new();
+    // The literal that is being read: the number of its first line, and its text.
+    let mut literal: Option<(usize, String)> = None;
+    for (index, line) in text.lines().enumerate() {
+        if let (None, Some(comment)) = (&literal, line.trim_start().strip_prefix("//")) {
+            let comment = comment.strip_prefix(['/', '!']).unwrap_or(comment);
+            lines.push((index + 1, comment.to_owned()));
+            continue;
+        }
+        let mut characters = line.chars();
+        while let Some(character) = characters.next() {
+            match (&mut literal, character) {
+                (None, '"') => literal = Some((index + 1, String::new())),
+                (None, _) => {}
+                (Some(_), '"') => lines.extend(literal.take().filter(|(_, text)| is_prose(text))),
+                (Some((_, text)), '\\') => text.extend(['\\'].into_iter().chain(characters.next())),
+                (Some((_, text)), character) => text.push(character),
+            }
+        }
+        // A quotation mark that is not closed belongs to something else, such as a character.
+        literal = literal.filter(|_| line.ends_with('\\'));
+    }
+    lines
+}
+
+/// Returns true if a literal is a sentence, not a name, a command or code.
+fn is_prose(literal: &str) -> bool {
+    literal.split_whitespace().count() >= MIN_LITERAL_WORDS
+        && !literal.trim_end().ends_with(['{', '}', ';'])
+}
+
+/// Returns true if the text starts with one of these: after a space the characters of a link, or a word.
+fn follows(text: &str, unless: &str) -> bool {
+    match unless {
+        " [`" => text.starts_with(" [") || text.starts_with(" `"),
+        word => text.starts_with(word),
+    }
+}
+
+/// Returns the lines of a document that are not in a code block.
+fn outside_code(text: &str) -> Vec<(usize, String)> {
+    let mut is_code = false;
+    let lines = text.lines().enumerate().filter(|(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    });
+    lines.map(|(index, line)| (index + 1, line.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phrases_are_counted_in_comments_literals_and_documents_but_not_in_code() {
+        let rust = "// The buffers of which one is full.\nlet of_which = \"of which\";\n\
+                    fail(\"the port of which one is none\");\n";
+        let markdown = "Rows of which\n```\nof which\n```\nthose of `a`\n";
+        let tree = Tree::of(&[("a/b.rs", rust), ("a/c.md", markdown), ("ab.md", "of which")]);
+        let found = Phrases::new().check(&tree, "a", 0.0);
+        let expected = [
+            "a: 2000.0 phrases per 10,000 words, 0 at most",
+            "a/b.rs:1: 'of which'",
+            "a/b.rs:3: 'of which'",
+            "a/b.rs:3: 'is none'",
+            "a/c.md:1: 'of which'",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_ceiling_far_above_the_rate_must_be_lowered() {
+        let tree = Tree::of(&[("a.md", "plain words")]);
+        assert!(Phrases::new().check(&tree, "a.md", SLACK).is_empty());
+        let found = Phrases::new().check(&tree, "a.md", SLACK + 1.0);
+        assert!(
+            found[0].starts_with("a.md: 0.0 phrases") && found[0].contains("lower"),
+            "{found:?}"
+        );
+    }
+}
