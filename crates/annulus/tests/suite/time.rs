@@ -8,7 +8,7 @@ use annulus::time::{
     Instant, MissedTicks, interval, interval_at, sleep, sleep_until, timeout, timeout_at,
 };
 use annulus::{Runtime, spawn};
-use common::run;
+use common::{run, run_on};
 use std::cell::RefCell;
 use std::future;
 use std::io;
@@ -168,7 +168,8 @@ fn an_interval_that_is_later_than_it_can_count_keeps_its_rhythm() {
 
 #[test]
 fn signals_are_awaited() {
-    run(async {
+    // The smallest budget, with which every other wait has to get done, too.
+    run_on(Runtime::builder().task_budget(1), async {
         let mut caught = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
         for (send, expected) in [(15, Signal::SIGTERM), (2, Signal::SIGINT), (15, Signal::SIGTERM)]
         {

@@ -119,7 +119,7 @@ pub(crate) async fn bad_frames_are_refused() -> io::Result<()> {
     let endless = |_: &[u8]| Ok(None);
     let error = server.read_frame(100, endless).await.unwrap_err();
     let text = error.to_string();
-    assert!(text.starts_with("a frame of unknown length, of which "), "{text}");
+    assert!(text.starts_with("a frame of unknown length, with "), "{text}");
     assert!(text.ends_with("is above the limit of 100"), "{text}");
     let error = server.read_frame(100, |_| Ok(Some(0))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
