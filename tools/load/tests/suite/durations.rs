@@ -81,8 +81,10 @@ fn echo_datagrams() -> SocketAddr {
     address
 }
 
+type SetTime = fn(&mut Plan, Duration);
+
 /// The fields of a plan: its name in errors, how it is set, and whether zero is refused and the longest is.
-const FIELDS: [(&str, fn(&mut Plan, Duration), bool, bool); 9] = [
+const FIELDS: [(&str, SetTime, bool, bool); 9] = [
     ("connect timeout", |plan, time| plan.connect_timeout = time, true, false),
     ("duration", |plan, time| plan.duration = time, true, true),
     ("interval", |plan, time| plan.interval = time, true, true),
