@@ -28,8 +28,8 @@ const UNUSED_FOR: Duration = Duration::from_secs(60);
 ///
 /// An open file is looked up again at its first use after [`valid_for`](Self::set_valid_for), by
 /// default one second, has passed since the last check. If its path now leads to another file, or
-/// its length or last modification time has changed, the cache opens the new file. So within this
-/// time
+/// its length, or its modification or change time, differs, the cache opens the new file. So within
+/// this time
 /// - a file that has been replaced or removed is still the old one;
 /// - a file that has been written in place shows its new content with its old
 ///   [`metadata`](CachedFile::metadata), and reads and copies end early if it has become shorter.

@@ -74,7 +74,7 @@ impl<'a> SparseTarget<'a> {
         if len == 0 || from >= self.len {
             return Ok(true);
         }
-        // Extends to the end of the hole, so that the last block becomes a hole too.
+        // Punches to the end of the hole, so that the last block becomes a hole too.
         let punch = move |fd| FileCall::Allocate { fd, mode: PUNCH_HOLE, offset: from, len };
         match self.file.plain(None, punch).await {
             Err(error) if error.raw_os_error().is_some() => Ok(false),
