@@ -73,11 +73,7 @@ const ROWS: [Row; 21] = [
         "an idle ring does not look busy",
         Bit(KernelFeatures::NO_IOWAIT),
     ),
-    operation(
-        "zero-copy receive",
-        opcode::RECV_ZC,
-        "receives without a copy (needs a supported NIC)",
-    ),
+    operation("zero-copy receive", opcode::RECV_ZC, "receives without a copy (needs NIC support)"),
     operation("pipe", opcode::PIPE, "pipes created on the ring"),
     row("receive limit", (6, 17), "multishot receives on streams, bounded", Tried(recv_limited)),
 ];

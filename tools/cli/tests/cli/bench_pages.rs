@@ -174,7 +174,7 @@ fn results_without_a_page_are_named() {
     fs::write(&out, "a file").unwrap();
     report(&[&a, Path::new("--out"), &out]).fails_with(1, &["cannot create", "out"]);
     fs::rename(&a, directory.join("a/index.jsonl")).unwrap();
-    report(&[&directory.join("a")]).fails_with(1, &["index.jsonl", "another name"]);
+    report(&[&directory.join("a")]).fails_with(1, &["index.jsonl", "rename the file"]);
     report(&[]).fails_with(2, &["DIR|FILE"]);
 }
 

@@ -148,7 +148,7 @@ fn a_server_at_a_path_is_compared_with_one_at_a_port() {
     assert_table(&finished, &["path (control)", "port", "CPU"]);
     assert!(!finished.stderr.contains("not known"), "its process was not found: {finished:?}");
     let refused = ["--load", "tcp://127.0.0.1:{port}"];
-    directory.run(&[&[&*at], &refused[..]].concat()).fails_with(2, &["{path} the path alone"]);
+    directory.run(&[&[&*at], &refused[..]].concat()).fails_with(2, &["{path} only the path"]);
     drop(running);
 }
 
