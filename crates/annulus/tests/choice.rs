@@ -180,7 +180,8 @@ fn what_is_in_use_is_told_apart_from_what_is_missing() {
     assert!(!info.in_use().chain(info.missing()).any(|feature| feature == unused));
 }
 
-/// An accept that the process may not make was taken for a connection that had gone, and tried again at once, for ever.
+/// A refused accept was taken for a connection that had been reset, and was retried at once, for
+/// ever.
 #[test]
 fn an_accept_that_is_denied_does_not_spin() {
     assert_passes(again!(child_without_accept), &[("ANNULUS_DRIVER", "epoll")]);
@@ -193,6 +194,8 @@ fn child_without_accept() {
         let listener = annulus::net::TcpListener::bind("127.0.0.1:0")?;
         let _client = std::net::TcpStream::connect(listener.local_addr()?)?;
         deny(libc::SYS_accept4, libc::EPERM);
+        // It replaces accept4 where that is refused.
+        deny(libc::SYS_accept, libc::EPERM);
         let accepted = annulus::spawn(async move { listener.accept().await });
         let mut counters = annulus::counters().expect("in a runtime");
         while counters.accept_pauses < 2 {

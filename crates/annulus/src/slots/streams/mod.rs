@@ -245,6 +245,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_small() {
-        assert!(size_of::<Stream>() <= 240, "{} bytes", size_of::<Stream>());
+        // 240, and 8 for the close that waits for its peer.
+        assert!(size_of::<Stream>() <= 248, "{} bytes", size_of::<Stream>());
     }
 }
