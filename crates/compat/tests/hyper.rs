@@ -3,6 +3,7 @@
 use crate::common;
 
 use annulus::Runtime;
+use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::Sim;
 use annulus::time::sleep;
@@ -14,8 +15,9 @@ use hyper::body::Incoming;
 use hyper::rt::Timer as _;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Bytes of the large body.
@@ -240,6 +242,84 @@ fn a_timer_that_is_set_anew_stays_where_it_is() {
             timer.await;
             let took = timers.now() - start;
             assert!(took >= last - start && took < last - start + second / 10, "{took:?}");
+        }
+        Ok(())
+    });
+}
+
+/// A server that has answered and closed with the request unread: what comes after the head cannot be written, and the answer is seen then.
+#[derive(Default)]
+struct Refusing {
+    written: usize,
+    has_failed: bool,
+    reader: Option<Waker>,
+    read: usize,
+}
+
+impl Refusing {
+    const ANSWER: &[u8] =
+        b"HTTP/1.1 413 Payload Too Large\r\ncontent-length: 4\r\nconnection: close\r\n\r\nmuch";
+}
+
+impl AsyncRecv for Refusing {
+    fn poll_peek(&mut self, cx: &mut Context<'_>, _: usize) -> Poll<io::Result<&[u8]>> {
+        if !self.has_failed {
+            self.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(&Self::ANSWER[self.read..]))
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.read += n;
+    }
+}
+
+impl AsyncSend for Refusing {
+    fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.written > 0 {
+            self.has_failed = true;
+            self.reader.take().into_iter().for_each(Waker::wake);
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        self.written = bytes.len();
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let first = slices.iter().find(|slice| !slice.is_empty());
+        self.poll_write(cx, first.map_or(&[], |slice| &**slice))
+    }
+}
+
+#[test]
+fn an_answer_that_came_before_a_write_failed_is_returned() {
+    everywhere(async || {
+        for awaits in [false, true] {
+            let stream = Io::new(Refusing::default());
+            let stream = if awaits { stream.await_early_answer() } else { stream };
+            let (mut client, connection) = hyper::client::conn::http1::handshake(stream).await?;
+            annulus::spawn(connection);
+            let body = Full::new(Bytes::from(vec![b'x'; LARGE]));
+            let request = Request::post("/").header("host", "x").body(body)?;
+            let answer = client.send_request(request).await;
+            assert_eq!(answer.is_ok(), awaits, "without it hyper reports the failed write");
+            if let Ok(answer) = answer {
+                assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+                assert_eq!(answer.into_body().collect().await?.to_bytes(), "much");
+            }
         }
         Ok(())
     });
