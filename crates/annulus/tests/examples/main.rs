@@ -1,5 +1,6 @@
 //! The example programs, each run as a process and tested with clients that were written elsewhere: redis-cli, curl, dig,
 //! Python. `tools/peers/check_examples.py` has the checks, which the same programs on tokio must pass too.
+#![allow(unsafe_code)]
 
 mod ends;
 mod lines;
@@ -13,6 +14,10 @@ use std::sync::OnceLock;
 fn examples() -> &'static PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
+        // Background commands of some shells ignore SIGINT, and a program leaves an ignored signal
+        // ignored.
+        // SAFETY: the default disposition runs no code of this process.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
         let test = std::env::current_exe().expect("its path");
         let profile = test.ancestors().nth(2).expect("deps lies in the directory of the profile");
         // Without Cargo, on another kernel, they were built before.
