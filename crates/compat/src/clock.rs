@@ -1,4 +1,5 @@
-//! The runtime's clock, for libraries that count in the standard library's moments, and a timer for those that set it anew often.
+//! The runtime's clock for libraries that use `std::time::Instant`, and a timer for libraries that
+//! reset it often.
 
 use crate::OnThread;
 use annulus::time::{Sleep, sleep_until};
@@ -9,11 +10,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use std::time::Instant;
 
-/// Limits from a century on are none: the moments of the standard library end not much later.
+/// A limit of a century or more counts as no limit: `std::time::Instant` overflows not much later.
 #[cfg(feature = "tower")]
 pub(crate) const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The same moment by both clocks. Under a simulated kernel, moments made of it follow virtual time.
+/// The same instant on both clocks. Under a simulated kernel, instants derived from it follow
+/// virtual time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     library: Instant,
@@ -21,7 +23,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Now, on the thread's runtime.
+    /// Records the current time of the standard clock and of the thread's runtime.
     #[expect(
         clippy::disallowed_methods,
         reason = "the library's moments are of the standard clock; this is the only look at it"
@@ -30,23 +32,24 @@ impl Origin {
         Self { library: Instant::now(), runtime: annulus::time::Instant::now() }
     }
 
-    /// The current time, as a moment of the library.
+    /// Returns the current time as the library's instant.
     pub(crate) fn now(&self) -> Instant {
         self.library + self.runtime.elapsed()
     }
 
-    /// The runtime's moment that is the library's; one before the origin is the origin.
+    /// Converts the library's instant to the runtime's. Instants before the origin become the
+    /// origin.
     pub(crate) fn to_runtime(self, moment: Instant) -> annulus::time::Instant {
         self.runtime + moment.saturating_duration_since(self.library)
     }
 }
 
-/// A timer that a library sets anew with nearly every message, mostly to a later time: then the runtime's timer stays as it is, and is set
-/// for the rest of the time when it fires.
+/// A timer that a library resets for nearly every message, mostly to a later time. A later deadline
+/// leaves the runtime's timer alone; when it fires, it is reset for the remaining time.
 #[derive(Debug)]
 pub(crate) struct Timer {
     deadline: annulus::time::Instant,
-    /// Made with the first poll. Its deadline is never later.
+    /// Created by the first poll. Its deadline is never later than `deadline`.
     sleep: Option<OnThread<Sleep>>,
 }
 

@@ -1,4 +1,4 @@
-//! Files of annulus for `ServeDir` of tower-http.
+//! annulus files for tower-http's `ServeDir`.
 
 use crate::OnThread;
 use annulus::fs;
@@ -11,8 +11,9 @@ use std::time::SystemTime;
 use tokio::io::{AsyncRead, AsyncSeek, ReadBuf};
 use tower_http::services::fs::{Backend, File, Metadata};
 
-/// Files by annulus for [`ServeDir`](tower_http::services::ServeDir) of tower-http, in place of those by tokio: it needs no runtime of tokio,
-/// and what the page cache has is read without a thread. Ranges, conditions and precompressed files are those of `ServeDir`.
+/// Makes tower-http's [`ServeDir`](tower_http::services::ServeDir) read files with annulus instead
+/// of tokio. It then needs no tokio runtime, and data in the page cache is read without a thread.
+/// `ServeDir` still handles ranges, conditional requests and precompressed files.
 ///
 /// ```
 /// use annulus_compat::Files;
@@ -48,8 +49,8 @@ impl Backend for Files {
     }
 }
 
-/// `ServeDir` answers 404 if a file is used as a directory. It knows that error by its number only, which errors of annulus, with the operation that
-/// has failed, do not have.
+/// `ServeDir` answers 404 if a path uses a file as a directory. It recognises that error only by
+/// its OS error number, which annulus errors lack because they also carry the failed operation.
 fn as_not_found(error: io::Error) -> io::Error {
     match error.kind() {
         ErrorKind::NotADirectory => io::Error::new(ErrorKind::NotFound, error),
@@ -57,7 +58,7 @@ fn as_not_found(error: io::Error) -> io::Error {
     }
 }
 
-/// A file of [`Files`] that is open.
+/// An open file of [`Files`].
 #[derive(Debug)]
 pub struct ServedFile {
     stream: OnThread<fs::FileStream>,
@@ -68,7 +69,7 @@ impl File for ServedFile {
     type Metadata = FileMetadata;
     type MetadataFuture<'a> = Ready<io::Result<FileMetadata>>;
 
-    /// As of when it was opened.
+    /// Returns the metadata read when the file was opened.
     fn metadata(&self) -> Self::MetadataFuture<'_> {
         ready(Ok(self.metadata))
     }

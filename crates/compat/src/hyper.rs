@@ -1,4 +1,4 @@
-//! Implementations of the traits that hyper 1 asks of a runtime.
+//! Implementations of the runtime traits that hyper 1 requires.
 //!
 //! ```
 //! use annulus::net::{TcpListener, TcpStream};
@@ -51,11 +51,12 @@ use std::time::{Duration, Instant};
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The services of hyper that its servers take: a name for the bounds, which every such service has.
+/// An alias for the bounds on a hyper service that a hyper server accepts. Every such service
+/// implements it.
 pub trait HttpService:
     Service<Request<Incoming>, Response = Response<Self::Body>, Error: Into<BoxError>>
 {
-    /// The body of its responses.
+    /// The response body.
     type Body: Body<Error: Into<BoxError>> + 'static;
 }
 
@@ -67,8 +68,9 @@ where
     type Body = B;
 }
 
-/// A stream of annulus, or anything with its [`AsyncRecv`] and [`AsyncSend`], as hyper reads and writes it: bytes are copied once from the
-/// buffer that the kernel has filled, and writes are vectored.
+/// Adapts an annulus stream, or any type that implements [`AsyncRecv`] and [`AsyncSend`], to
+/// hyper's traits. Received bytes are copied once, from the buffer that the kernel filled, and
+/// writes are vectored.
 #[derive(Debug)]
 pub struct Io<S> {
     stream: S,
@@ -77,15 +79,16 @@ pub struct Io<S> {
     early_answer: EarlyAnswer,
 }
 
-/// What a client does when the server has closed before it has read the request.
+/// How a client reacts if the server closes before it has read the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum EarlyAnswer {
     /// The write fails.
     #[default]
     Ignored,
-    /// The write waits for the reads, which return the answer that was sent before, or the reason why there is none.
+    /// The write waits for reads, which return the response sent before the close, or the reason
+    /// why there is none.
     Awaited,
-    /// A write has failed, and waits.
+    /// A write has failed and is waiting.
     Due,
 }
 
@@ -100,15 +103,17 @@ impl<S> Io<S> {
         }
     }
 
-    /// For a client: a server may answer and close before it has read the request, as with 413 for a body that is too large. A write that
-    /// fails because of that then waits for the reads, which return the answer, or the reason why there is none. Otherwise hyper reports the
-    /// failed write. [`Connector`](crate::hyper_util::Connector) turns it on.
+    /// Makes a client receive a response that the server sends before it has read the whole
+    /// request, such as 413 for a body that is too large. If the server then closes and a write
+    /// fails, the write waits for reads, which return the response, or the reason why there is
+    /// none. Without this, hyper reports the failed write.
+    /// [`Connector`](crate::hyper_util::Connector) turns it on.
     pub fn await_early_answer(mut self) -> Self {
         self.early_answer = EarlyAnswer::Awaited;
         self
     }
 
-    /// The result of a write, which waits if an early answer may have come.
+    /// Returns the result of a write, or waits if an early response may have arrived.
     fn written<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -118,21 +123,21 @@ impl<S> Io<S> {
             && self.early_answer == EarlyAnswer::Awaited
             && matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
         {
-            // The read that hyper has begun ends in any case, and wakes the task.
+            // The read that hyper has started always completes, and wakes the task.
             self.early_answer = EarlyAnswer::Due;
             return Poll::Pending;
         }
         self.limit.within(cx, called)
     }
 
-    /// How long a write may wait for a peer that takes nothing: then it is the error `TimedOut`, with which hyper ends the connection. By default
-    /// there is no limit.
+    /// Sets how long a write may wait for a peer that reads nothing. After that, the write fails
+    /// with `TimedOut` and hyper ends the connection. There is no limit by default.
     pub fn write_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limit = WriteLimit::new(limit.into());
         self
     }
 
-    /// The stream, as after an upgrade.
+    /// Returns the stream, for example after an upgrade.
     pub fn into_inner(self) -> S {
         self.stream
     }
@@ -155,7 +160,7 @@ impl<S: AsyncRecv + Unpin> Read for Io<S> {
     }
 }
 
-/// Copies what a stream has, as much as there is space for; how many bytes that is.
+/// Copies as many of the stream's received bytes as fit into `buf`, and returns their number.
 pub(crate) fn poll_read(
     stream: &mut impl AsyncRecv,
     cx: &mut Context<'_>,
@@ -215,7 +220,7 @@ impl<S: AsyncSend + Unpin> Write for Io<S> {
     }
 }
 
-/// Spawns hyper's tasks on the annulus runtime of the thread: for HTTP/2. Futures need not be `Send`.
+/// Spawns hyper's HTTP/2 tasks on this thread's annulus runtime. Futures need not be `Send`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Executor;
 
@@ -228,17 +233,19 @@ where
     }
 }
 
-/// hyper's timers on annulus: header time-outs, keep-alives. On a simulated kernel they follow virtual time.
+/// hyper's timers on annulus, for header timeouts and keep-alives. Under a simulated kernel they
+/// follow virtual time.
 ///
-/// hyper and hyper-util add their limits to a moment of the standard library, which panics if the sum is too far away. So for no limit
-/// choose `None`, not `Duration::MAX`, in *their* builders: `header_read_timeout`, `keep_alive_interval`, `pool_idle_timeout`.
+/// hyper and hyper-util add their limits to a `std::time::Instant`, which panics on overflow. For
+/// no limit, pass `None` to *their* builders, not `Duration::MAX`: `header_read_timeout`,
+/// `keep_alive_interval`, `pool_idle_timeout`.
 #[derive(Clone, Debug)]
 pub struct Timer {
     origin: Origin,
 }
 
 impl Timer {
-    /// Timers of this thread's runtime.
+    /// Creates timers on this thread's runtime.
     pub fn new() -> Self {
         Self { origin: Origin::new() }
     }
@@ -271,5 +278,5 @@ impl rt::Timer for Timer {
     }
 }
 
-/// hyper sets it anew for each request.
+/// hyper resets it for each request.
 impl Sleep for crate::clock::Timer {}

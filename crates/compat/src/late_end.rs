@@ -1,17 +1,19 @@
-//! The end of a stream, not shown in the same poll as the bytes before it.
+//! Reports the end of a stream in a later poll than the bytes before it.
 
 use std::io;
 use std::task::{Context, Poll};
 
-/// Lets a reader answer what it has read before it sees the end behind it. hyper looks for the end in the same poll, and drops a request that it
-/// has not answered yet; a client such as `nc -N` ends its direction right behind the request, and waits for the reply.
+/// Lets a reader answer the bytes it has read before it sees the end of the stream. hyper checks
+/// for the end in the same poll, and drops a request that it has not answered yet. A client such as
+/// `nc -N` shuts down its sending direction right after the request and waits for the reply.
 #[derive(Debug, Default)]
 pub(crate) struct LateEnd {
     has_read: bool,
 }
 
 impl LateEnd {
-    /// The result of a read, of so many bytes; in place of an end right behind bytes, a wake-up.
+    /// Passes on the result of a read, which is a byte count. If the end comes right after bytes,
+    /// it wakes the task and returns `Pending` instead.
     pub(crate) fn show(
         &mut self,
         cx: &Context<'_>,

@@ -1,10 +1,10 @@
-//! The time that something may take.
+//! Time limits for I/O futures.
 
 use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-/// The result of a future, or `TimedOut`, with a text, if it has not ended by then.
+/// Returns the result of a future, or a `TimedOut` error with `text` if it exceeds the limit.
 pub(crate) async fn within<T>(
     limit: Option<Duration>,
     future: impl Future<Output = io::Result<T>>,

@@ -6,10 +6,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
-/// A listener that a server accepts connections from: `tower::serve` as it is, `axum::serve` and tonic in an `Incoming`.
+/// A listener that a server accepts connections from. `tower::serve` uses it directly; for
+/// `axum::serve` and tonic, wrap it in an `Incoming`.
 ///
-/// The listener of a shard ([`ShardListener`]) waits for ever once the shard that accepts for all has dropped its own: the server ends by
-/// its graceful shutdown.
+/// A shard's listener ([`ShardListener`]) waits forever once the accepting shard has dropped its
+/// own listener. End that server with a graceful shutdown.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
@@ -42,20 +43,20 @@ use std::task::{Context, Poll, ready};
 pub trait Listen {
     /// A connection.
     type Stream: 'static;
-    /// The other end's address.
+    /// The peer's address.
     type Peer: 'static;
 
-    /// The next connection. After an error the server calls it again a second later.
+    /// Returns the next connection. After an error the server waits a second and calls it again.
     ///
     /// # Errors
-    /// If none can be accepted now.
+    /// If no connection can be accepted now.
     fn poll_accept(&mut self, cx: &mut Context<'_>)
     -> Poll<io::Result<(Self::Stream, Self::Peer)>>;
 
-    /// The address it listens on.
+    /// Returns the address that the listener is bound to.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// If the runtime has ended.
     fn local_addr(&self) -> io::Result<Self::Peer>;
 }
 

@@ -1,4 +1,4 @@
-//! Values that stay on their thread, whatever their type says.
+//! Values that stay on their thread although their type is `Send`.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -10,10 +10,11 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-/// A value for libraries that ask for `Send` and never move it: it is `Send` and `Sync`, and can be used on the thread that made it only.
+/// A value for libraries that require `Send` but never move it to another thread. It is `Send` and
+/// `Sync`, but can be used only on the thread that created it.
 ///
-/// A use on another thread is an error ([`try_mut`](Self::try_mut)) or a panic; both say where the value was made. Dropped on another
-/// thread, the value is leaked.
+/// Using it on another thread is an error ([`try_mut`](Self::try_mut)) or a panic; both say where
+/// the value was created. If it is dropped on another thread, the value is leaked.
 ///
 /// ```
 /// use annulus_compat::OnThread;
@@ -24,19 +25,20 @@ use std::task::{Context, Poll};
 /// std::thread::spawn(move || assert!(value.try_mut().is_err())).join().unwrap();
 /// ```
 pub struct OnThread<T: ?Sized> {
-    /// Boxed, so that memory of a pinned value that is not dropped is not freed either.
+    /// Boxed, so that a pinned value that is never dropped also keeps its memory.
     value: ManuallyDrop<Pin<Box<T>>>,
     thread: u64,
     made_at: &'static Location<'static>,
 }
 
-// SAFETY: the value is reached, and dropped, on the thread that made it only: `is_here` is asked before each.
+// SAFETY: the value is accessed and dropped only on the thread that created it; `is_here` is
+// checked before each access and before the drop.
 unsafe impl<T: ?Sized> Send for OnThread<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized> Sync for OnThread<T> {}
 
 impl<T> OnThread<T> {
-    /// A value of this thread.
+    /// Binds a value to this thread.
     #[track_caller]
     pub fn new(value: T) -> Self {
         Self::boxed(Box::pin(value))
@@ -44,7 +46,7 @@ impl<T> OnThread<T> {
 }
 
 impl<T: ?Sized> OnThread<T> {
-    /// A value of this thread that is boxed already.
+    /// Binds a boxed value to this thread.
     #[track_caller]
     pub(crate) fn boxed(value: Pin<Box<T>>) -> Self {
         let made_at = Location::caller();
@@ -54,7 +56,7 @@ impl<T: ?Sized> OnThread<T> {
     /// The value.
     ///
     /// # Errors
-    /// On another thread than the one that made it.
+    /// On a thread other than the one that created it.
     pub fn try_mut(&mut self) -> Result<&mut T, WrongThread>
     where
         T: Unpin,
@@ -65,16 +67,16 @@ impl<T: ?Sized> OnThread<T> {
     /// The value.
     ///
     /// # Errors
-    /// On another thread than the one that made it.
+    /// On a thread other than the one that created it.
     pub fn try_ref(&self) -> Result<&T, WrongThread> {
         self.check()?;
         Ok(&self.value)
     }
 
-    /// The value, which stays where it is.
+    /// Returns the value, pinned.
     ///
     /// # Errors
-    /// On another thread than the one that made it.
+    /// On a thread other than the one that created it.
     pub fn try_pin(&mut self) -> Result<Pin<&mut T>, WrongThread> {
         self.check()?;
         Ok(self.value.as_mut())
@@ -92,7 +94,8 @@ impl<T: ?Sized> OnThread<T> {
 impl<T: ?Sized> Drop for OnThread<T> {
     fn drop(&mut self) {
         if self.is_here() {
-            // SAFETY: it is dropped once, here, and not used afterwards. On another thread neither the value nor its memory goes.
+            // SAFETY: the value is dropped once, here, and not used afterwards. On another thread
+            // neither the value nor its memory is freed.
             unsafe { ManuallyDrop::drop(&mut self.value) };
         }
     }
@@ -109,10 +112,10 @@ impl<F: Future + ?Sized> Future for OnThread<F> {
     }
 }
 
-/// For state of axum and services of tower, of which each request gets a clone.
+/// For axum state and tower services, which are cloned for each request.
 impl<T: Clone> Clone for OnThread<T> {
     /// # Panics
-    /// On another thread than the one that made it.
+    /// On a thread other than the one that created it.
     fn clone(&self) -> Self {
         let value = self.try_ref().unwrap_or_else(|wrong| panic!("{wrong}"));
         let value = ManuallyDrop::new(Box::pin(value.clone()));
@@ -126,15 +129,16 @@ impl<T: ?Sized> fmt::Debug for OnThread<T> {
     }
 }
 
-/// A value was used on another thread than the one that made it. It is displayed with the place in the source at which it was made.
+/// Error for a value used on a thread other than the one that created it. Its message includes the
+/// source location where the value was created.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WrongThread {
     made_at: &'static Location<'static>,
 }
 
 impl WrongThread {
-    /// Where [`OnThread::new`] was called. For a value that this crate has made, such as a stream of its servers and connectors, that is
-    /// in this crate.
+    /// Returns where [`OnThread::new`] was called. For values that this crate creates, such as
+    /// streams of its servers and connectors, that location is in this crate.
     pub fn made_at(&self) -> &'static Location<'static> {
         self.made_at
     }
@@ -151,7 +155,7 @@ impl fmt::Display for WrongThread {
     }
 }
 
-// As `Display`: a program whose `main` returns an error prints this.
+// Shows the `Display` text, because a program whose `main` returns an error prints `Debug`.
 impl fmt::Debug for WrongThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.to_string())
@@ -166,7 +170,7 @@ impl From<WrongThread> for io::Error {
     }
 }
 
-/// A number that no other thread of this process has or had.
+/// Returns a number that is never reused by another thread of this process.
 fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     thread_local!(static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
@@ -196,7 +200,7 @@ mod tests {
         assert_eq!(Rc::strong_count(&count), 2);
     }
 
-    /// A future that others point to is not freed without its drop.
+    /// A future that other memory points to is not freed without being dropped.
     #[test]
     fn a_pinned_value_stays_where_it_is_if_another_thread_drops_its_holder() {
         let notify: &'static tokio::sync::Notify = Box::leak(Box::default());
@@ -204,7 +208,7 @@ mod tests {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         assert!(Pin::new(&mut holder).poll(&mut cx).is_pending());
         std::thread::spawn(move || drop(holder)).join().unwrap();
-        // Walks the list that the future is still linked into.
+        // Walks the list that still contains the future.
         notify.notify_waiters();
     }
 

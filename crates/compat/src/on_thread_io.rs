@@ -1,4 +1,4 @@
-//! Streams that are checked at each use, with the traits of `annulus::io` and `Stream`.
+//! `annulus::io` traits and `Stream` for `OnThread`, with a thread check on each use.
 
 use crate::OnThread;
 use annulus::io::{AsyncRecv, AsyncSend};
@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// On another thread than the one that made it, every operation is an error.
+/// On a thread other than the one that created it, every operation is an error.
 impl<S: AsyncRecv + Unpin> AsyncRecv for OnThread<S> {
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
         self.try_mut()?.poll_peek(cx, n)
@@ -34,7 +34,7 @@ impl<S: AsyncRecv + Unpin> AsyncRecv for OnThread<S> {
     }
 }
 
-/// On another thread than the one that made it, every operation is an error.
+/// On a thread other than the one that created it, every operation is an error.
 impl<S: AsyncSend + Unpin> AsyncSend for OnThread<S> {
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.try_mut()?.poll_write(cx, bytes)
@@ -61,7 +61,7 @@ impl<S: AsyncSend + Unpin> AsyncSend for OnThread<S> {
     }
 }
 
-/// Polled on another thread than the one that made it, it panics and says so.
+/// Panics if it is polled on a thread other than the one that created it.
 #[cfg(any(feature = "tower", feature = "tonic-transport"))]
 impl<S: futures_core::Stream> futures_core::Stream for OnThread<S> {
     type Item = S::Item;

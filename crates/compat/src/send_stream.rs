@@ -1,4 +1,4 @@
-//! Streams for libraries that ask for tokio's traits and `Send`.
+//! Streams for libraries that require tokio's traits and `Send`.
 
 use crate::OnThread;
 use crate::late_end::LateEnd;
@@ -8,7 +8,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream for libraries that ask for tokio's traits and `Send`. A use on another thread than the one that made it is an error.
+/// A stream for libraries that require tokio's traits and `Send`. Using it on a thread other than
+/// the one that created it is an error.
 #[derive(Debug)]
 pub struct SendStream<S = TcpStream> {
     stream: OnThread<S>,
@@ -21,10 +22,10 @@ impl<S> SendStream<S> {
         Self { stream: OnThread::new(stream), end: LateEnd::default() }
     }
 
-    /// The stream.
+    /// Returns the stream.
     ///
     /// # Errors
-    /// On another thread than the one that made it.
+    /// On a thread other than the one that created it.
     pub fn try_ref(&self) -> io::Result<&S> {
         Ok(self.stream.try_ref()?)
     }

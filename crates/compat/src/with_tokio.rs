@@ -1,4 +1,4 @@
-//! A runtime of tokio beside, for what looks for one.
+//! A tokio runtime on a separate thread, for code that requires one.
 
 use std::future::pending;
 use std::io;
@@ -6,8 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use tokio::runtime::{Builder, EnterGuard, Handle};
 
-/// Has this thread find a runtime of tokio as long as the guard lives: what a handler, a layer or a client makes of tokio then works in a
-/// program on annulus alone, and does not panic with "there is no reactor running".
+/// Makes a tokio runtime available on this thread while the guard lives. Handlers, layers and
+/// clients that use tokio then work in a program on annulus alone, instead of panicking with "there
+/// is no reactor running".
 ///
 /// ```
 /// use annulus_compat::with_tokio;
@@ -22,15 +23,16 @@ use tokio::runtime::{Builder, EnterGuard, Handle};
 /// # .unwrap();
 /// ```
 ///
-/// That runtime is one for the process, and runs on a thread of its own, which starts with the first call and sleeps while nothing of
-/// tokio is used. Each use of it wakes that thread, and each event there wakes this one: for a timer a request it does not matter, for
-/// the bytes of a busy connection it does. A task given to `tokio::spawn` runs on that thread: it may hold nothing of annulus. That is why
-/// axum's `WebSocketUpgrade` does not work with it; that of feature `ws` needs none of this.
-/// Timers are those of the real clock, under a simulated kernel too. With several
-/// shards, each calls it.
+/// The process has one such runtime. It runs on its own thread, which the first call starts and
+/// which sleeps while tokio is not used. Each use wakes that thread, and each event there wakes
+/// this one. That does not matter for one timer per request, but it does for the bytes of a busy
+/// connection. Tasks passed to `tokio::spawn` run on that thread and must not hold annulus values.
+/// So axum's `WebSocketUpgrade` does not work with it; the one of feature `ws` does not need it.
+/// Timers use the real clock, even under a simulated kernel. With several shards, call it on each.
 ///
 /// # Errors
-/// If the runtime or its thread cannot be made, as for want of descriptors. The next call tries again.
+/// If the runtime or its thread cannot be created, for example because descriptors have run out.
+/// The next call tries again.
 pub fn with_tokio() -> io::Result<EnterGuard<'static>> {
     static TOKIO: Mutex<Option<&'static Handle>> = Mutex::new(None);
     let mut known = TOKIO.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +41,7 @@ pub fn with_tokio() -> io::Result<EnterGuard<'static>> {
         let handle = runtime.handle().clone();
         let serve = move || runtime.block_on(pending::<()>());
         thread::Builder::new().name("tokio".into()).spawn(serve)?;
-        // The handle lives as long as the process; there is only one.
+        // There is only one handle, and it lives as long as the process.
         *known = Some(Box::leak(Box::new(handle)));
     }
     Ok(known.expect("it was made").enter())

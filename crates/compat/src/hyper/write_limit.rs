@@ -1,4 +1,4 @@
-//! Peers that must go on reading.
+//! A time limit for peers that stop reading.
 
 use crate::OnThread;
 use annulus::time::{Sleep, sleep};
@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long a write may wait.
+/// Limits how long a write may wait.
 #[derive(Debug, Default)]
 pub(crate) struct WriteLimit {
     limit: Option<Duration>,
@@ -21,7 +21,7 @@ impl WriteLimit {
         Self { limit, waits: None }
     }
 
-    /// The result of a call that writes, or the limit's error if it has waited for too long.
+    /// Returns the result of a write call, or `TimedOut` if it has waited for too long.
     pub(crate) fn within<T>(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! As a listener of `axum::serve`.
+//! `Incoming` as a listener for `axum::serve`.
 
 use super::Incoming;
 use crate::{Listen, OnThread, SendStream};
@@ -18,10 +18,11 @@ where
     type Io = SendStream<L::Stream>;
     type Addr = L::Peer;
 
-    /// After an error of the listener it tries again; after the runtime's end it waits for ever, and a graceful shutdown still ends the server.
+    /// Retries a second after a listener error. Once the runtime has ended it waits forever; a
+    /// graceful shutdown still ends the server.
     ///
     /// # Panics
-    /// On another thread than the one that made it.
+    /// If it is polled on a thread other than the one that created it.
     fn accept(&mut self) -> impl Future<Output = (Self::Io, L::Peer)> + Send {
         let listener = self.listener.try_mut();
         OnThread::new(async move {
@@ -45,7 +46,8 @@ fn has_ended() -> bool {
     annulus::handle().is_err()
 }
 
-/// A second, as axum's own listeners wait, without a look at the timer after the runtime's end, which would be a panic.
+/// Waits for a second, as axum's own listeners do. It does not poll the timer after the runtime has
+/// ended, because that would panic.
 async fn pause() {
     let mut timer = pin!(sleep(Duration::from_secs(1)));
     poll_fn(|cx| if has_ended() { Poll::Pending } else { timer.as_mut().poll(cx) }).await;

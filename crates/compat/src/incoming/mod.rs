@@ -1,4 +1,4 @@
-//! Connections for the servers of axum and tonic.
+//! Connections for axum's and tonic's servers.
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -9,9 +9,10 @@ use crate::{Listen, OnThread};
 use annulus::net::{TcpListener, ToSocketAddrs};
 use std::io;
 
-/// Connections of annulus for `axum::serve` (feature `axum`) and tonic's `serve_with_incoming` (feature `tonic-transport`), in a runtime of
-/// `annulus-tokio`: both spawn by `tokio::spawn`. It accepts on the thread that made it, from any [`Listen`]er: over Unix sockets, over TLS
-/// (`rustls::TlsListener`), or by one of its own. Dropping it closes the listener.
+/// annulus connections for `axum::serve` (feature `axum`) and tonic's `serve_with_incoming`
+/// (feature `tonic-transport`). Both call `tokio::spawn`, so they need an `annulus-tokio` runtime.
+/// It accepts on the thread that created it, from any [`Listen`]er: over TCP, Unix sockets or TLS
+/// (`rustls::TlsListener`), or one that you implement. Dropping it closes the listener.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -36,7 +37,8 @@ use std::io;
 /// # }
 /// ```
 ///
-/// For handlers that take `ConnectInfo<SocketAddr>`, axum's `tap_io` goes around it, since axum gives addresses of its own listeners alone:
+/// For handlers that take `ConnectInfo<SocketAddr>`, wrap it with axum's `tap_io`, since axum
+/// provides addresses only for its own listeners:
 ///
 /// ```
 /// # #[cfg(feature = "axum")]
@@ -52,10 +54,10 @@ use std::io;
 /// }
 /// ```
 ///
-/// One loop a core: `annulus_tokio::run_each`, whose threads each listen with
+/// For one loop per core use `annulus_tokio::run_each`, with each thread listening with
 /// [`ListenOptions::reuse_port`](annulus::net::ListenOptions::reuse_port).
 ///
-/// For tonic, it ends with the runtime:
+/// With tonic, it ends when the runtime ends:
 ///
 /// ```standalone_crate
 /// # #[cfg(feature = "tonic-transport")] {
@@ -83,7 +85,7 @@ use std::io;
 #[derive(Debug)]
 pub struct Incoming<L = TcpListener> {
     listener: OnThread<L>,
-    /// No connection can come any more.
+    /// No more connections can arrive.
     #[cfg(feature = "tonic-transport")]
     has_ended: bool,
 }
@@ -92,14 +94,14 @@ impl Incoming {
     /// Listens on an address.
     ///
     /// # Errors
-    /// As [`TcpListener::bind`].
+    /// The same as [`TcpListener::bind`].
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         TcpListener::bind(address).map(Self::new)
     }
 }
 
 impl<L: Listen> Incoming<L> {
-    /// Accepts from a listener that has settings of its own.
+    /// Accepts from an existing listener.
     pub fn new(listener: L) -> Self {
         Self {
             listener: OnThread::new(listener),
@@ -108,10 +110,10 @@ impl<L: Listen> Incoming<L> {
         }
     }
 
-    /// The address it listens on.
+    /// Returns the address that the listener is bound to.
     ///
     /// # Errors
-    /// On another thread than the one that made it, or after the runtime's end.
+    /// On a thread other than the one that created it, or after the runtime has ended.
     pub fn local_addr(&self) -> io::Result<L::Peer> {
         self.listener.try_ref()?.local_addr()
     }

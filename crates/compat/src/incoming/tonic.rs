@@ -1,4 +1,4 @@
-//! As the connections of tonic's own server.
+//! `Incoming` as the connections of tonic's own server.
 
 use super::Incoming;
 use crate::{Listen, SendStream};
@@ -12,8 +12,9 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 impl<L: Listen + Unpin> Stream for Incoming<L> {
     type Item = io::Result<SendStream<L::Stream>>;
 
-    /// The next connection. After an error of the system, such as a want of descriptors, it goes on. It ends after the error that the runtime
-    /// has ended, or that this is another thread than the one that made it.
+    /// Returns the next connection. It continues after system errors, such as running out of
+    /// descriptors. It ends after reporting that the runtime has ended or that it was polled on the
+    /// wrong thread.
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.has_ended {
             return Poll::Ready(None);
@@ -22,7 +23,7 @@ impl<L: Listen + Unpin> Stream for Incoming<L> {
             Ok(listener) => ready!(listener.poll_accept(cx)),
             Err(wrong) => Err(wrong.into()),
         };
-        // Others than the system's would come again at each call.
+        // Errors without an OS error number would recur on every call.
         self.has_ended = matches!(&accepted, Err(error) if error.raw_os_error().is_none());
         Poll::Ready(Some(accepted.map(|(stream, _)| SendStream::new(stream))))
     }
@@ -41,7 +42,8 @@ impl Connected for SendStream<TcpStream> {
 }
 
 impl Connected for SendStream<UnixStream> {
-    /// The credentials of the process that has connected. tonic's own type has fields that tokio alone can make.
+    /// The credentials of the connected process. Only tokio can construct the fields of tonic's own
+    /// type.
     type ConnectInfo = Option<Credentials>;
 
     fn connect_info(&self) -> Option<Credentials> {
