@@ -1,4 +1,4 @@
-//! Changes that were asked of a network, and how they are made.
+//! Changes of a network that programs request.
 
 use super::Link;
 use super::disturb::{Chaos, Disturbances};
@@ -8,7 +8,7 @@ use annulus_sim::Hosts;
 use std::io;
 use std::net::IpAddr;
 
-/// A change of the network that a program has asked for.
+/// A change of the network that a program has requested.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Partition(IpAddr, IpAddr),
@@ -24,14 +24,14 @@ pub(super) enum Change {
 }
 
 impl Network {
-    /// Notes a change, which is made before the next turn. After the run there is none.
+    /// Queues a change, which is applied before the hosts' next turns. After the run it is ignored.
     pub(super) fn ask(&self, change: Change) {
         if self.shared.stage.get() != Stage::Ended {
             self.shared.changes.borrow_mut().push(change);
         }
     }
 
-    /// Makes the changes that were asked for.
+    /// Applies the queued changes.
     pub(super) fn apply_changes(&self) -> io::Result<()> {
         let changes = std::mem::take(&mut *self.shared.changes.borrow_mut());
         changes.into_iter().try_for_each(|change| self.apply(change))
@@ -58,7 +58,7 @@ impl Network {
         Ok(())
     }
 
-    /// Cuts a host's power, by a program or by the disturbance with this number.
+    /// Cuts a host's power, for a program or for the disturbance with this number.
     pub(super) fn crash_now(&self, index: usize, disturbance: Option<u64>) {
         let ip = {
             let host = &mut self.shared.hosts.borrow_mut()[index];
@@ -70,7 +70,8 @@ impl Network {
         self.stop(index);
     }
 
-    /// Brings a signal to a host that runs: it ends if its program does not catch it, and by default it ends a process.
+    /// Delivers a signal to a host that is running. The host ends if its program does not catch the
+    /// signal and the signal's default action is to end the process.
     fn signal_now(&self, index: usize, signal: Signal) {
         const IGNORED: [Signal; 4] =
             [Signal::SIGCHLD, Signal::SIGCONT, Signal::SIGURG, Signal::SIGWINCH];

@@ -21,16 +21,16 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disturbance {
-    /// Nothing arrives, for some time.
+    /// Nothing arrives for some time.
     Partition,
-    /// All connections between them are reset.
+    /// All connections between the two hosts are reset.
     Reset,
-    /// Up to 500 ms more latency, and as much jitter, for some time.
+    /// Latency and jitter each rise by up to 500 ms for some time.
     Delay,
-    /// Between 100 and 10,000 bytes a second at most, for some time.
+    /// The bandwidth is limited to between 100 and 10,000 bytes per second for some time.
     Slow,
-    /// One of them loses its power, if it is no client, and starts again after some time. Its
-    /// peers' connections are half-open.
+    /// One of the hosts, unless it is a client, loses its power and starts again after some time.
+    /// Its connections are left half-open at its peers.
     Crash,
 }
 
@@ -40,7 +40,7 @@ impl Disturbance {
         &[Self::Partition, Self::Reset, Self::Delay, Self::Slow, Self::Crash];
 }
 
-/// The kinds of a network's disturbances, and how often they begin: for [`Network::disturb`].
+/// The kinds of a network's disturbances, and how often they begin, for [`Network::disturb`].
 ///
 /// ```
 /// use annulus::sim::{Disturbance, Disturbances, Network};
@@ -64,9 +64,9 @@ impl Disturbance {
 pub struct Disturbances {
     /// The kinds of disturbances; all by default.
     pub kinds: &'static [Disturbance],
-    /// The time from one disturbance to the next: 10 ms to 5 s by default.
+    /// The time between the beginnings of two disturbances: 10 ms to 5 s by default.
     pub pause: Range<Duration>,
-    /// How long a disturbance lasts if it does not end by itself: 1 ms to 20 s by default.
+    /// How long a disturbance lasts: 1 ms to 20 s by default. Resets have no duration.
     pub length: Range<Duration>,
 }
 
@@ -84,9 +84,9 @@ impl Default for Disturbances {
 pub(super) struct Chaos {
     plan: Disturbances,
     next: Duration,
-    /// How many have begun: the number of the next one.
+    /// Number of disturbances that have begun, which is the number of the next one.
     begun: u64,
-    /// The disturbances that last, with their ends and their numbers.
+    /// The disturbances that have not ended yet: when each ends, its number and its effect.
     active: Vec<(Duration, u64, Effect)>,
 }
 
@@ -101,7 +101,7 @@ enum Effect {
 
 impl Chaos {
     /// # Errors
-    /// If there are no kinds, or a range is empty.
+    /// Returns an error if there are no kinds or a range is empty.
     pub(super) fn new(plan: Disturbances, now: Duration, random: &mut Random) -> io::Result<Self> {
         if plan.kinds.is_empty() || plan.pause.is_empty() || plan.length.is_empty() {
             let text = format!(
@@ -122,14 +122,14 @@ impl Chaos {
         self.active.iter().map(|(at, ..)| *at).fold(self.next, Duration::min)
     }
 
-    /// Takes out the disturbances that end now, in the order of time.
+    /// Removes the disturbances that have ended by `now` and returns them, earliest first.
     fn take_ended(&mut self, now: Duration) -> Vec<(u64, Effect)> {
         self.active.sort_by_key(|(at, ..)| *at);
         let ended = self.active.partition_point(|(at, ..)| *at <= now);
         self.active.drain(..ended).map(|(_, number, effect)| (number, effect)).collect()
     }
 
-    /// Whether one is to begin; if so, when it ends.
+    /// Returns when a disturbance that begins now will end, or `None` if none is due.
     fn begin(&mut self, now: Duration, random: &mut Random) -> Option<Duration> {
         if now < self.next {
             return None;
@@ -188,7 +188,7 @@ impl Network {
         }
     }
 
-    /// Ends the effect of a disturbance. Changes that a program has made meanwhile remain.
+    /// Ends the effect of a disturbance. Changes that a program has made in the meantime remain.
     fn end_effect(&self, number: u64, effect: Effect) {
         match effect {
             Effect::Pair(..) => self.shared.pairs.borrow_mut().calm(&self.shared.sim, number),
@@ -201,8 +201,8 @@ impl Network {
         }
     }
 
-    /// A disturbance. None if there is only one host, or it would crash a client or a host that is
-    /// down.
+    /// Draws a disturbance. Returns `None` if it needs a second host and there is none, or if it
+    /// would crash a client or a host that is down.
     fn draw(&self, kinds: &[Disturbance]) -> Option<Effect> {
         let hosts = self.shared.hosts.borrow();
         let random = &mut *self.shared.random.borrow_mut();
@@ -222,7 +222,7 @@ impl Network {
         Some(effect)
     }
 
-    /// Prints what happens, if this run is a replay.
+    /// Prints what happens if this run is a replay.
     fn report(&self, what: impl FnOnce() -> String) {
         if seeds::is_replay() {
             eprintln!("{:?}: {}", self.elapsed(), what());
@@ -259,7 +259,7 @@ fn slow(random: &mut Random) -> Overlay {
     Overlay::Slow(random.between(100, 10_000))
 }
 
-/// A duration of a range that is not empty.
+/// Returns a random duration from a range that is not empty.
 fn between(range: &Range<Duration>, random: &mut Random) -> Duration {
     let width = u64::try_from((range.end - range.start).as_nanos()).unwrap_or(u64::MAX);
     range.start.saturating_add(Duration::from_nanos(random.below(width)))

@@ -1,4 +1,4 @@
-//! A host of a simulated network: a runtime that takes turns with the others.
+//! A host of a simulated network: a runtime that takes turns with those of other hosts.
 
 use crate::base::budget;
 use crate::runtime::current;
@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(super) type Failure = Box<dyn Error + Send + Sync>;
 pub(super) type Main = Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
 
-/// How a program has ended: with its result, or by a panic.
+/// How a program ended: with a result or by a panic.
 type Outcome = Result<Result<(), Failure>, JoinError>;
 
 pub(super) fn boxed<E: Into<Failure> + 'static>(
@@ -36,7 +36,7 @@ pub(super) enum Program {
 }
 
 impl Program {
-    /// A run of it, and what is left for the next.
+    /// Starts the program. Returns its future, and the program if it can be started again.
     pub(super) fn start(self) -> (Main, Option<Self>) {
         match self {
             Self::Service(mut start) => (start(), Some(Self::Service(start))),
@@ -64,7 +64,7 @@ impl Error for HostFailed {
     }
 }
 
-/// The error of a run in which a host's program has failed.
+/// Creates the error of a run in which a host's program has failed.
 pub(super) fn failed(host: &str, error: Failure) -> io::Error {
     let kind = error.downcast_ref().map_or(ErrorKind::Other, io::Error::kind);
     io::Error::new(kind, HostFailed { host: host.to_owned(), error })
@@ -74,19 +74,19 @@ pub(super) fn failed(host: &str, error: Failure) -> io::Error {
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) ip: IpAddr,
-    /// Where it was added: there its program is spawned, for reports.
+    /// The place that added the host, which reports give as the place that spawned its program.
     pub(super) added_at: &'static Location<'static>,
-    /// It is a host that runs a service, and no client.
+    /// Whether the host runs a service. Otherwise it is a client.
     pub(super) is_service: bool,
-    /// `None` while it is started, after that of a client, and after the run.
+    /// `None` while it is being started, once a client has been started, and after the run.
     pub(super) program: Option<Program>,
-    /// `None` before the start, after a crash, and while it takes a turn.
+    /// `None` before the start, after a crash or a fatal signal, and while the host takes a turn.
     pub(super) running: Option<Running>,
-    /// The host has crashed.
+    /// Whether the host has crashed or a signal has ended it.
     pub(super) is_down: bool,
-    /// The number of the disturbance that has crashed it, and is to start it again.
+    /// The number of the disturbance that crashed the host and will start it again.
     pub(super) down_by: Option<u64>,
-    /// The program has ended.
+    /// Whether the program has ended.
     pub(super) has_ended: bool,
 }
 
@@ -111,11 +111,11 @@ impl Host {
     }
 }
 
-/// A host that runs.
+/// The running program of a host, and its runtime.
 pub(super) struct Running {
     main: Option<JoinHandle<Result<(), Failure>>>,
     runtime: Runtime,
-    /// When its next timer is due.
+    /// When the next timer is due.
     pub(super) deadline: Option<Duration>,
 }
 
@@ -133,7 +133,7 @@ impl Running {
         Ok(Self { main: Some(main), runtime, deadline: None })
     }
 
-    /// Takes a turn. True if there is nothing left to do.
+    /// Takes a turn. Returns true if there is nothing left to do.
     pub(super) fn turn(&mut self) -> io::Result<bool> {
         let core = self.runtime.core();
         let _entered = current::enter(core)?;
@@ -142,18 +142,18 @@ impl Running {
         Ok(is_idle)
     }
 
-    /// Brings a signal. False if its program does not catch it.
+    /// Delivers a signal. Returns false if the program does not catch it.
     pub(super) fn signal(&self, signal: Signal) -> bool {
         let core = self.runtime.core();
         core.arrivals.deliver(signal.number(), core.kernel.now())
     }
 
-    /// Whether a task was woken since its turn, by a task of another host.
+    /// Returns true if a task of another host has woken one of this host since its turn.
     pub(super) fn is_woken(&self) -> bool {
         !self.runtime.core().remote.park()
     }
 
-    /// How the program has ended, once.
+    /// Takes the outcome of the program if it has ended.
     pub(super) fn take_outcome(&mut self) -> Option<Outcome> {
         let main = self.main.as_mut().filter(|main| main.is_finished())?;
         let cx = &mut Context::from_waker(Waker::noop());
@@ -166,12 +166,12 @@ impl Running {
         }
     }
 
-    /// The panic of a task that its program cannot take any more.
+    /// Returns the panic of a task that the program can no longer take.
     pub(super) fn lost_panic(&self) -> Option<&LostPanic> {
         self.runtime.core().remote.lost_panic()
     }
 
-    /// A line for each task of the host: the events it waits for.
+    /// Returns a line per task of the host that says which events it waits for.
     pub(super) fn waiting(&self) -> Vec<String> {
         self.runtime.waiting()
     }

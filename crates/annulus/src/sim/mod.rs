@@ -1,15 +1,16 @@
 //! Client and server in one process, on a simulated kernel: virtual time, one seed, faults.
 //!
 //! The runtime, its driver and the ring are the real ones; only the kernel under them is simulated.
-//! The driver is io_uring, or epoll if [`Builder::driver`] demands it or the kernel's [`Profile`]
-//! refuses a ring. Time passes when all tasks wait, so an hour of timers takes no real time. The
-//! same seed gives the same run, bit for bit, in every process: also `annulus::select!` takes the
-//! same branches. What a program brings along does not follow the seed: `tokio::select!`, `select!`
-//! of `futures`, the order of a `HashMap` of the standard library (see [what leaves the
+//! The driver is io_uring, or epoll if [`Builder::driver`] asks for it or the kernel's [`Profile`]
+//! refuses a ring. Time passes only while all tasks wait, so an hour of timers takes no real time.
+//! The same seed gives the same run, bit for bit, in every process; `annulus::select!` takes the
+//! same branches too. Other sources of randomness do not follow the seed, such as `tokio::select!`,
+//! the `select!` of `futures`, or the order of a standard `HashMap` (see [what leaves the
 //! simulation](crate::guide::simulated_network#what-leaves-the-simulation)). The differences
 //! between the simulated kernel and Linux are listed in `DIVERGENCES.md` of the crate
-//! `annulus-sim`. Sockets that are bound to different addresses are as on different machines:
-//! [`Sim::partition`] separates two of them. The example `cluster` elects leaders that way.
+//! `annulus-sim`. Sockets bound to different addresses behave as if they were on different
+//! machines: [`Sim::partition`] separates two of them. The example `cluster` uses this to test the
+//! election of leaders.
 //!
 //! ```
 //! use annulus::net::{TcpListener, TcpStream};
@@ -181,13 +182,14 @@ pub use annulus_sim::{Fault, Faults};
 /// Runs a future on a simulated kernel whose network and faults are drawn from the seed.
 ///
 /// # Errors
-/// The future's own; a deadlock of the simulated host, with what every task waits for; or any other
-/// error that ends a runtime.
+/// Returns the error of the future, a deadlock with a list of what every task waits for, or any
+/// other error that ends a runtime.
 ///
 /// # Panics
-/// If a task panics and the program does not take it, as on a
-/// [network](Network#panics-of-programs): with its message, and behind it the line that has spawned
-/// the task and the virtual time. If memory that was lent to the kernel was changed.
+/// If a task panics and the program does not take the panic, as on a
+/// [network](Network#panics-of-programs). The message is that of the task's panic, followed by the
+/// line that spawned the task and the virtual time. Also panics if memory was changed while the
+/// kernel was using it.
 #[track_caller]
 pub fn run<T, E: From<io::Error>>(
     seed: u64,
@@ -197,7 +199,7 @@ pub fn run<T, E: From<io::Error>>(
     run_on(&sim, Runtime::builder(), future)
 }
 
-/// As [`run`], on a given kernel and with given settings of the runtime, such as the driver:
+/// Like [`run`], but on a given kernel and with given settings of the runtime, such as the driver:
 ///
 /// ```
 /// use annulus::sim::{Sim, run_on};
@@ -215,7 +217,7 @@ pub fn run<T, E: From<io::Error>>(
 /// ```
 ///
 /// # Errors
-/// The errors of [`run`].
+/// Returns the same errors as [`run`].
 ///
 /// # Panics
 /// Under the same conditions as [`run`].
@@ -241,14 +243,14 @@ pub fn run_on<T, E: From<io::Error>>(
     }
 }
 
-/// The error of a run in which all tasks wait and no event can come.
+/// Returns the error of a run in which all tasks wait and no event can occur.
 fn deadlock(runtime: &Runtime, sim: &Sim) -> io::Error {
     let waiting = runtime.waiting().into_iter().map(|task| format!("  {task}"));
     let lines: Vec<_> = std::iter::once(deadlock_of(sim)).chain(waiting).collect();
     io::Error::new(io::ErrorKind::Deadlock, lines.join("\n"))
 }
 
-/// The text of a deadlock: all that is open and in flight.
+/// Returns the text of a deadlock error: everything that is open or in flight in the kernel.
 fn deadlock_of(sim: &Sim) -> String {
     let mut lines = vec!["deadlock: every task waits, and nothing can happen any more".to_owned()];
     lines.extend(sim.leftovers().into_iter().map(|left| format!("  kernel: {left}")));

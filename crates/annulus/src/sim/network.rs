@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a run may take in virtual time, unless it is set otherwise.
+/// The virtual time that a run may take by default.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 /// Addresses are 10.0.0.1 to 10.0.0.254.
 const MOST_HOSTS: usize = 254;
@@ -27,16 +27,17 @@ const MOST_HOSTS: usize = 254;
 const LOCALHOST: &str = "localhost";
 
 /// Several hosts on one simulated network: each has a runtime, an address and a name of its own,
-/// and runs an unchanged program. Clones are the same network, so that a program of the test may
+/// and runs an unchanged program. Clones refer to the same network, so a program of the test can
 /// disturb it while it runs.
 ///
 /// A *host* runs a service, which can be [crashed](Self::crash) and [restarted](Self::bounce). A
 /// *client* runs once; the run ends when all clients have. Both call each other by name:
 /// `TcpStream::connect("server:80")`. A host binds to its own address: the wildcard and the
-/// loopback are that one. It has IPv4 only. All hosts share the disk and the paths of Unix sockets.
+/// loopback address mean that address. Hosts have IPv4 only. All hosts share the disk and the paths
+/// of Unix sockets.
 ///
-/// A program may hold the network, which is freed all the same: its [run](Self::run) drops all
-/// programs at its end. One that never runs is freed only if no program holds it.
+/// A program may hold the network. The network is still freed, because its [run](Self::run) drops
+/// all programs at the end. A network that never runs is freed only if no program holds it.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
@@ -70,12 +71,12 @@ const LOCALHOST: &str = "localhost";
 /// A fault takes effect at the end of the turn of the host that requests it.
 ///
 /// # Panics of programs
-/// A panic fails the run. One of a task does not if the program takes it: awaits its
-/// [`JoinHandle`](crate::JoinHandle), or takes its result from its
-/// [`JoinSet`](crate::task::JoinSet), which is an error then. So a panic fails the run when nothing
-/// can take it any more: at once if the handle was dropped, and else when the handle or set is
-/// dropped, also by the end of its task. A panic that a crash or the end of the run drops in
-/// programs that go on does not count, since they might have taken it later.
+/// A panic fails the run, unless it is a task's panic that the program takes: it awaits the
+/// [`JoinHandle`](crate::JoinHandle), or takes the task's error from the
+/// [`JoinSet`](crate::task::JoinSet). So a task's panic fails the run as soon as nothing can take
+/// it: at once if the handle has been dropped, otherwise when the handle or set is dropped, which
+/// also happens when the task that owns it ends. A panic does not count if a crash or the end of
+/// the run drops its handle, since the program might have taken it later.
 ///
 /// ```
 /// use annulus::sim::Network;
@@ -99,25 +100,25 @@ pub(super) struct Shared {
     pub(super) sim: Rc<Sim>,
     /// The settings of each host's runtime.
     builder: Builder,
-    /// The hosts by number, in the order in which they were added.
+    /// The hosts, in the order in which they were added. Their indices are their numbers.
     pub(super) hosts: RefCell<Vec<Host>>,
     pub(super) names: Names,
-    /// Changes that programs have asked for, to be made before the next turn.
+    /// Changes that programs have requested, to be applied before the next turns.
     pub(super) changes: RefCell<Vec<Change>>,
-    /// Cuts, links and disturbances between two hosts each.
+    /// Partitions, links and disturbances of pairs of hosts.
     pub(super) pairs: RefCell<Pairs>,
-    /// The disturbances of the run, if there are any.
+    /// The disturbances of the run, if any.
     pub(super) chaos: RefCell<Option<Chaos>>,
-    /// The generator of the network: the kernel has one of its own.
+    /// The network's random number generator. The kernel has its own.
     pub(super) random: RefCell<Random>,
     /// The virtual time that a run may take.
     pub(super) time_limit: Cell<Duration>,
     pub(super) stage: Cell<Stage>,
-    /// When the run has begun.
+    /// When the run began.
     pub(super) start: Cell<Duration>,
 }
 
-/// How far a network has come. It runs once.
+/// The stage of a network, which runs only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     New,
@@ -125,21 +126,22 @@ pub(super) enum Stage {
     Ended,
 }
 
-/// Names and addresses of hosts, in the order in which they were added. Resolvers are called by any
-/// thread, hence the lock.
+/// Names and addresses of hosts, in the order in which they were added. The lock is needed because
+/// any thread may call the resolver.
 #[derive(Clone, Default)]
 pub(super) struct Names(Arc<Mutex<Vec<(String, IpAddr)>>>);
 
 impl Network {
-    /// A network without disturbances: that of a local network, with a latency of 25 µs. The run
-    /// depends only on the seed and the programs.
+    /// Creates a network without disturbances, which behaves like a local network with a latency of
+    /// 25 µs. The run depends only on the seed and the programs.
     pub fn new(seed: u64) -> Self {
         Self::on(&Sim::builder(seed).build(), seed, Runtime::builder())
     }
 
-    /// On a given simulated kernel, and with given settings of each host's runtime. Its kernel,
-    /// resolver and shutdown timeout do not count: they are the given kernel, the names of hosts,
-    /// and none. The seed chooses the order of hosts, and [disturbances](Self::disturb).
+    /// Creates a network on a given simulated kernel, with given settings for each host's runtime.
+    /// The builder's kernel, resolver and shutdown timeout are replaced: by the given kernel, by
+    /// the names of hosts, and by zero. The seed chooses the order of hosts, and
+    /// [disturbances](Self::disturb).
     pub fn on(sim: &Rc<Sim>, seed: u64, builder: Builder) -> Self {
         let names = Names::default();
         let shared = Shared {
@@ -162,13 +164,14 @@ impl Network {
     }
 
     /// Adds a host that runs a service: `program` is called when the run starts and after each
-    /// crash. If its future ends, the tasks that it has spawned go on; if it ends with an error or
-    /// a panic, so does the run. So it does by a [panic](Self#panics-of-programs) of a task that
-    /// the program does not take.
+    /// crash. The tasks that it has spawned continue after its future ends. An error or panic of
+    /// the program ends the run, and so does a task's [panic](Self#panics-of-programs) that the
+    /// program does not take.
     ///
     /// # Errors
-    /// If there is such a host already; the name is empty, an address, or `localhost`, which each
-    /// host is for itself; there are 254 hosts; or the network has run.
+    /// Returns an error if a host with this name exists; if the name is empty, an address, or
+    /// `localhost`, by which each host refers to itself; if there are 254 hosts; or if the network
+    /// has run.
     #[track_caller]
     pub fn host<F, E>(
         &self,
@@ -184,10 +187,10 @@ impl Network {
     }
 
     /// Adds a client: a program of the test, which runs once. The run ends when all clients have
-    /// ended, or one with an error or a panic.
+    /// ended, or when one fails or panics.
     ///
     /// # Errors
-    /// The errors of [`host`](Self::host).
+    /// Returns the same errors as [`host`](Self::host).
     #[track_caller]
     pub fn client<E>(
         &self,
@@ -234,8 +237,8 @@ impl Network {
         &self.shared.sim
     }
 
-    /// The virtual time of the simulated kernel, from its beginning. That is the beginning of the
-    /// run, unless the kernel was used before.
+    /// Returns the virtual time since the simulated kernel was created. This is the time since the
+    /// run began, unless the kernel has been used before.
     pub fn elapsed(&self) -> Duration {
         self.shared.sim.now()
     }
@@ -243,26 +246,26 @@ impl Network {
     /// Returns the address of a host or client.
     ///
     /// # Errors
-    /// If no host has this name.
+    /// Returns an error if no host has this name.
     pub fn address(&self, name: &str) -> io::Result<IpAddr> {
         self.shared.names.find(name)
     }
 
-    /// Separates two hosts until they are [repaired](Self::repair): nothing arrives, in both
-    /// directions. Connections between them stall without an error; new ones time out. A connection
-    /// that one end closes meanwhile is half-open at the other.
+    /// Separates two hosts until they are [repaired](Self::repair): nothing arrives in either
+    /// direction. Connections between them stall without an error, and new ones time out. A
+    /// connection that one end closes in the meantime is half-open at the other.
     ///
     /// # Errors
-    /// If a name is unknown.
+    /// Returns an error if a name is unknown.
     pub fn partition(&self, a: &str, b: &str) -> io::Result<()> {
         self.ask_of_pair(a, b, Change::Partition)
     }
 
-    /// Ends a [partition](Self::partition). Data sent over connections meanwhile arrives, in order.
-    /// A [disturbance](Self::disturb) that separates the same hosts goes on.
+    /// Ends a [partition](Self::partition). Data that was sent over connections in the meantime
+    /// arrives, in order. A [disturbance](Self::disturb) that separates the same hosts continues.
     ///
     /// # Errors
-    /// If a name is unknown.
+    /// Returns an error if a name is unknown.
     pub fn repair(&self, a: &str, b: &str) -> io::Result<()> {
         self.ask_of_pair(a, b, Change::Repair)
     }
@@ -271,34 +274,34 @@ impl Network {
     /// lost.
     ///
     /// # Errors
-    /// If a name is unknown.
+    /// Returns an error if a name is unknown.
     pub fn reset(&self, a: &str, b: &str) -> io::Result<()> {
         self.ask_of_pair(a, b, Change::Reset)
     }
 
-    /// Gives the way between two hosts a link of its own: latency, jitter, bandwidth, loss of
-    /// datagrams. `None` is the network's again. A peer on a link of a few bytes a second is a slow
-    /// one. [Disturbances](Self::disturb) are added to the link.
+    /// Sets the link between two hosts: latency, jitter, bandwidth and loss of datagrams. `None`
+    /// restores the network's link. To simulate a slow peer, give it a link of a few bytes per
+    /// second. [Disturbances](Self::disturb) are added to the link.
     ///
     /// # Errors
-    /// If a name is unknown.
+    /// Returns an error if a name is unknown.
     pub fn link(&self, a: &str, b: &str, link: impl Into<Option<Link>>) -> io::Result<()> {
         let link = link.into();
         self.ask_of_pair(a, b, |a, b| Change::Link(a, b, link))
     }
 
-    /// A host loses its power: its program and all its tasks are dropped, what it sends in their
-    /// destructors leads nowhere, and its peers are not notified. Their connections are half-open:
-    /// what they send gets no answer, and once the host is [back](Self::bounce) a reset. Data in
-    /// flight to and from the host is lost, datagrams too. File operations that wait for the device
-    /// have no effect.
+    /// Cuts a host's power: its program and all its tasks are dropped, anything that their
+    /// destructors send is lost, and its peers are not notified. The peers' connections are
+    /// half-open: what they send gets no answer, or a reset once the host is [back](Self::bounce).
+    /// Data in flight to and from the host is lost, including datagrams. File operations that wait
+    /// for the device have no effect.
     ///
-    /// **The disk keeps what was written and not synced**, since all hosts share it: to the files a
-    /// crash is the end of the process only. For a loss of power end the run, and start another on
-    /// the disk [after a power cut](super::Disk::after_power_cut), which [`Sim::disk`] has.
+    /// **The disk keeps data that was written but not synced**, since all hosts share it: for
+    /// files, a crash only ends the process. To simulate a loss of power, end the run and start
+    /// another on the disk [after a power cut](super::Disk::after_power_cut) of [`Sim::disk`].
     ///
     /// # Errors
-    /// If the name is unknown or belongs to a client.
+    /// Returns an error if the name is unknown or belongs to a client.
     pub fn crash(&self, name: &str) -> io::Result<()> {
         let index = self.service(name)?;
         self.ask(Change::Crash(index));
@@ -308,20 +311,20 @@ impl Network {
     /// Restarts the program of a host. If it is running, it crashes first.
     ///
     /// # Errors
-    /// If the name is unknown or belongs to a client.
+    /// Returns an error if the name is unknown or belongs to a client.
     pub fn bounce(&self, name: &str) -> io::Result<()> {
         let index = self.service(name)?;
         self.ask(Change::Bounce(index));
         Ok(())
     }
 
-    /// Sends a signal to the program of a host, as to a process: it gets it if it catches it
-    /// ([`signals`](crate::signal::signals),
-    /// [`until_terminated`](crate::signal::until_terminated)). If it does not, and never did, it
-    /// ends as a process would, and its connections are closed, until the host is [started
-    /// again](Self::bounce); SIGCHLD, SIGCONT, SIGURG and SIGWINCH do nothing then. A host that is
-    /// down gets none. As after any end of a program, tasks that one has left when it returned go
-    /// on.
+    /// Sends a signal to the program of a host, as to a process. The program receives it if it
+    /// catches it ([`signals`](crate::signal::signals),
+    /// [`until_terminated`](crate::signal::until_terminated)). A program that has never caught the
+    /// signal ends as a process would, and its connections are closed, until the host is [started
+    /// again](Self::bounce). SIGCHLD, SIGCONT, SIGURG and SIGWINCH are ignored instead. A host that
+    /// is down receives no signals. If the program returns, tasks that it has spawned continue, as
+    /// after any end of a program.
     ///
     /// ```
     /// use annulus::net::{TcpListener, TcpStream};
@@ -351,29 +354,29 @@ impl Network {
     /// ```
     ///
     /// # Errors
-    /// If the name is unknown or belongs to a client.
+    /// Returns an error if the name is unknown or belongs to a client.
     pub fn signal(&self, name: &str, signal: Signal) -> io::Result<()> {
         let index = self.service(name)?;
         self.ask(Change::Signal(index, signal));
         Ok(())
     }
 
-    /// Disturbs the network from now on, at random times of which each seed has its own, until
-    /// [`calm`](Self::calm). With `ANNULUS_SIM_SEED` set, as for a replay, each disturbance is
-    /// printed. Earlier ones end, as by `calm`.
+    /// Disturbs the network from now on, at random times that depend on the seed, until
+    /// [`calm`](Self::calm). If `ANNULUS_SIM_SEED` is set, as for a replay, each disturbance is
+    /// printed. Earlier disturbances end, as with `calm`.
     pub fn disturb(&self, disturbances: Disturbances) {
         self.ask(Change::Disturb(disturbances));
     }
 
     /// Ends all disturbances: hosts that they have crashed start again, and partitions and links
-    /// are as programs have set them. Changes that a program has asked for by
+    /// return to what programs have set. Changes that a program has requested with
     /// [`partition`](Self::partition), [`link`](Self::link) or [`crash`](Self::crash) remain.
     pub fn calm(&self) {
         self.ask(Change::Calm);
     }
 
-    /// How long the run may take in virtual time before it is an error: an hour by default, from
-    /// its beginning.
+    /// Sets how much virtual time the run may take, from its beginning, before it fails. The
+    /// default is one hour.
     pub fn time_limit(&self, limit: Duration) {
         self.shared.time_limit.set(limit);
     }
@@ -388,7 +391,7 @@ impl Network {
         Ok(())
     }
 
-    /// The index of a host that is no client.
+    /// Returns the index of a host that is not a client.
     fn service(&self, name: &str) -> io::Result<usize> {
         self.address(name)?;
         let hosts = self.shared.hosts.borrow();
@@ -398,7 +401,7 @@ impl Network {
         })
     }
 
-    /// The settings of a host's runtime.
+    /// Returns the settings of a host's runtime.
     pub(super) fn builder(&self) -> Builder {
         self.shared.builder.clone()
     }
@@ -421,7 +424,7 @@ impl Names {
         })
     }
 
-    /// The name of a host, for printed text.
+    /// Returns the name of a host, for printed text.
     pub(super) fn name(&self, ip: IpAddr) -> String {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = names.iter().find(|(_, other)| *other == ip);

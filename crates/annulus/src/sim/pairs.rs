@@ -1,14 +1,15 @@
-//! Pairs of hosts: a program's settings of the network between them, and apart from these the disturbances of the pair.
+//! Pairs of hosts: the program's settings of the network between them and, kept apart, the
+//! disturbances of the pair.
 
 use super::{Link, Sim};
 use annulus_sim::Hosts;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Most bytes of a segment on a slowed link, which otherwise would arrive in lumps.
+/// Maximum bytes per segment on a slowed link. Larger segments would make data arrive in bursts.
 const SLOW_SEGMENT: u32 = 512;
 
-/// The pairs of which anything was asked.
+/// The pairs of hosts that have had a setting or a disturbance.
 #[derive(Default)]
 pub(super) struct Pairs(Vec<Pair>);
 
@@ -16,7 +17,7 @@ pub(super) struct Pairs(Vec<Pair>);
 struct Pair {
     /// The addresses, in order.
     ends: (IpAddr, IpAddr),
-    /// A program has separated them.
+    /// Whether a program has separated them.
     is_cut: bool,
     /// The link that a program has given them.
     link: Option<Link>,
@@ -33,7 +34,7 @@ pub(super) enum Overlay {
         latency: Duration,
         jitter: Duration,
     },
-    /// At most this many bytes a second.
+    /// Limits the bandwidth to this many bytes per second.
     Slow(u64),
 }
 
@@ -45,7 +46,7 @@ impl Pairs {
         pair.apply_cut(sim);
     }
 
-    /// Gives two hosts a link, or with `None` the network's.
+    /// Sets the link between two hosts; `None` restores the network's link.
     pub(super) fn link(&mut self, sim: &Sim, a: IpAddr, b: IpAddr, link: Option<Link>) {
         let pair = self.pair(a, b);
         pair.link = link;
@@ -65,7 +66,7 @@ impl Pairs {
         pair.apply(sim, what);
     }
 
-    /// Ends a disturbance, and nothing else.
+    /// Ends a disturbance and leaves everything else as it is.
     pub(super) fn calm(&mut self, sim: &Sim, number: u64) {
         for pair in &mut self.0 {
             let Some(at) = pair.disturbances.iter().position(|(other, _)| *other == number) else {
@@ -87,7 +88,7 @@ impl Pairs {
 }
 
 impl Pair {
-    /// Passes a change on to the kernel.
+    /// Passes a change to the kernel.
     fn apply(&self, sim: &Sim, what: Overlay) {
         match what {
             Overlay::Cut => self.apply_cut(sim),
@@ -111,7 +112,7 @@ impl Pair {
 }
 
 impl Overlay {
-    /// The link below it, disturbed.
+    /// Returns the link with this disturbance on top.
     fn over(self, link: Link) -> Link {
         match self {
             Self::Cut => link,

@@ -1,4 +1,4 @@
-//! A run of a network: the turns of its hosts, one after the other, until all clients have ended.
+//! Runs a network: its hosts take turns, one after another, until all clients have ended.
 
 use super::deadlock_of;
 use super::disturb::Chaos;
@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-/// Ends a run, however it ends.
+/// Guard that cleans up after a run, including one that fails or panics.
 struct Ending<'a>(&'a Network);
 
 impl Drop for Ending<'_> {
@@ -23,7 +23,7 @@ impl Drop for Ending<'_> {
         (0..network.count()).for_each(|index| network.stop(index));
         network.shared.sim.set_host(None);
         network.shared.stage.set(Stage::Ended);
-        // Programs may hold the network, and use it when they are dropped.
+        // Programs may hold the network and use it in their destructors.
         let programs: Vec<_> = {
             let mut hosts = network.shared.hosts.borrow_mut();
             hosts.iter_mut().map(|host| host.program.take()).collect()
@@ -34,19 +34,24 @@ impl Drop for Ending<'_> {
 }
 
 impl Network {
-    /// Runs all hosts until all clients have ended, and drops what is left, programs too. A network runs once: for another run make
-    /// another, by a function of the seed.
+    /// Runs all hosts until all clients have ended, then drops all tasks and programs. A network
+    /// runs only once: for another run, create another network, for example in a function of the
+    /// seed.
     ///
     /// # Errors
-    /// The error of the first program that ends with one: it has that error's kind, if that is an [`io::Error`], its host's name in front,
-    /// and that error as its [source](std::error::Error::source). A host that [stops](crate::Handle::stop) its runtime is such an error.
-    /// A deadlock, with what every task waits for (`Deadlock`); a run that takes longer than its [limit](Self::time_limit) (`TimedOut`);
-    /// no client, or a second run (`InvalidInput`).
+    /// Returns the error of the first program that fails, prefixed with its host's name. It keeps
+    /// the kind of that error, if that is an [`io::Error`], and has it as its
+    /// [source](std::error::Error::source). A host that [stops](crate::Handle::stop) its runtime
+    /// has failed, too. Other errors are a deadlock, with a list of what every task waits for
+    /// (`Deadlock`); a run that takes longer than its [limit](Self::time_limit) (`TimedOut`); and a
+    /// network that has no client or has run before (`InvalidInput`).
     ///
     /// # Panics
-    /// If a program panics, or a task of which no [`JoinHandle`](crate::JoinHandle) or [`JoinSet`](crate::task::JoinSet) takes the panic:
-    /// with its message, its host's name in front, and the line that has spawned the task and the virtual time behind. See
-    /// [panics of programs](Self#panics-of-programs). Or if memory that was lent to the kernel was changed.
+    /// If a program panics, or if a task panics and no [`JoinHandle`](crate::JoinHandle) or
+    /// [`JoinSet`](crate::task::JoinSet) takes the panic. The message is prefixed with the host's
+    /// name and followed by the line that spawned the task and the virtual time. See [panics of
+    /// programs](Self#panics-of-programs). Also panics if memory was changed while the kernel was
+    /// using it.
     #[track_caller]
     pub fn run(&self) -> io::Result<()> {
         self.check_runnable()?;
@@ -55,7 +60,7 @@ impl Network {
         let ending = Ending(self);
         let outcome = self.run_to_end();
         drop(ending);
-        // Not by a closure, whose caller would be the one that is reported.
+        // No closure here: a panic in it would be reported at the closure instead of at our caller.
         match outcome {
             Ok(()) => Ok(()),
             Err(error) => error.fail(),
@@ -79,7 +84,7 @@ impl Network {
             self.disturb_now();
             self.start()?;
             let turned = self.turn_all();
-            // First: a host whose task has panicked is stopped.
+            // Check this first, since a host whose task has panicked is stopped.
             self.check_panics()?;
             let is_idle = turned?;
             if self.have_clients_ended()? {
@@ -96,7 +101,7 @@ impl Network {
         self.shared.hosts.borrow().len()
     }
 
-    /// Drops the runtime of a host. Its tasks' destructors may use the network.
+    /// Drops the runtime of a host. The destructors of its tasks may use the network.
     pub(super) fn stop(&self, index: usize) {
         let (ip, running) = {
             let host = &mut self.shared.hosts.borrow_mut()[index];
@@ -106,12 +111,12 @@ impl Network {
         drop(running);
     }
 
-    /// Starts the hosts that do not run and should.
+    /// Starts the hosts that should be running and are not.
     fn start(&self) -> Result<(), RunError> {
         (0..self.count()).try_for_each(|index| self.start_host(index))
     }
 
-    /// Programs are called while no host is borrowed: they may use the network.
+    /// Programs are called while no host is borrowed, since they may use the network.
     fn start_host(&self, index: usize) -> Result<(), RunError> {
         let (ip, added_at, program) = {
             let host = &mut self.shared.hosts.borrow_mut()[index];
@@ -131,7 +136,8 @@ impl Network {
         Ok(())
     }
 
-    /// A turn of each host, in an order that begins at a random one. True if all have nothing left to do.
+    /// Lets each host take a turn, beginning with a random one. Returns true if none of them has
+    /// anything left to do.
     fn turn_all(&self) -> io::Result<bool> {
         let count = self.count();
         let first = self.shared.random.borrow_mut().below(count as u64) as usize;
@@ -155,7 +161,7 @@ impl Network {
     }
 
     /// # Errors
-    /// The panic of a task that nothing takes.
+    /// Returns the panic of a task if nothing can take it.
     fn check_panics(&self) -> Result<(), RunError> {
         for host in &*self.shared.hosts.borrow() {
             if let Some(panic) = host.running.as_ref().and_then(Running::lost_panic) {
@@ -165,7 +171,7 @@ impl Network {
         Ok(())
     }
 
-    /// Whether all clients have ended.
+    /// Returns true if all clients have ended.
     fn have_clients_ended(&self) -> Result<bool, RunError> {
         let mut all = true;
         for index in 0..self.count() {
@@ -178,10 +184,10 @@ impl Network {
         Ok(all)
     }
 
-    /// The outcome of a program, once.
+    /// Takes the outcome of a program that has ended.
     ///
     /// # Errors
-    /// The panic of the program.
+    /// Returns the panic of the program.
     fn take_outcome(&self, index: usize) -> Result<Option<Result<(), Failure>>, RunError> {
         let outcome = {
             let host = &mut self.shared.hosts.borrow_mut()[index];
@@ -197,7 +203,7 @@ impl Network {
         }
     }
 
-    /// A program has panicked.
+    /// Returns the error of a run whose program has panicked.
     fn panicked(&self, index: usize, panic: Panic) -> RunError {
         let host = &self.shared.hosts.borrow()[index];
         RunError::of_program(panic, &host.name, host.added_at, self.elapsed())
@@ -216,7 +222,7 @@ impl Network {
         hosts.iter().filter_map(|host| host.running.as_ref()).any(Running::is_woken)
     }
 
-    /// When the run has taken too long.
+    /// Returns the virtual time at which the run has taken too long.
     fn latest(&self) -> Duration {
         self.shared.start.get().saturating_add(self.shared.time_limit.get())
     }
@@ -247,7 +253,7 @@ impl Network {
         hosts.iter().filter_map(|host| host.running.as_ref()?.deadline).min()
     }
 
-    /// A text, and below it what every task of every host waits for.
+    /// Returns the text, followed by a line per task of any host that says what it waits for.
     fn with_waits(&self, text: String) -> String {
         let mut lines = vec![text];
         for host in &*self.shared.hosts.borrow() {
@@ -261,19 +267,19 @@ impl Network {
 /// The cause that ends a run.
 pub(super) enum RunError {
     Error(io::Error),
-    /// A panic, with the text that reports it.
+    /// A panic, as the text that reports it.
     Panic(String),
-    /// A panic without a text of its own, as it is.
+    /// A panic whose payload is not a text.
     Payload(Panic),
 }
 
 impl RunError {
-    /// A task's panic.
+    /// Creates the error for a task's panic that nothing can take.
     pub(super) fn lost(panic: &LostPanic, host: Option<&str>, now: Duration) -> Self {
         Self::Panic(report(&panic.message, host, panic.spawned_at, now))
     }
 
-    /// The panic of a host's program.
+    /// Creates the error for the panic of a host's program.
     pub(super) fn of_program(
         payload: Panic,
         host: &str,
@@ -287,13 +293,13 @@ impl RunError {
         }
     }
 
-    /// Fails the run: in the place of the caller.
+    /// Fails the run, with a panic that is reported at the caller's location.
     ///
     /// # Errors
-    /// The error.
+    /// Returns the error if it is not a panic.
     ///
     /// # Panics
-    /// If it is a panic.
+    /// If the run ended by a panic.
     #[track_caller]
     pub(super) fn fail<T>(self) -> io::Result<T> {
         match self {
@@ -310,7 +316,7 @@ impl From<io::Error> for RunError {
     }
 }
 
-/// The message of a panic, with its host, task and time.
+/// Returns the message of a panic with its host, task and time.
 fn report(message: &str, host: Option<&str>, spawned_at: &Location<'_>, now: Duration) -> String {
     let host = host.map(|host| format!("{host}: ")).unwrap_or_default();
     let (file, line) = (spawned_at.file(), spawned_at.line());

@@ -1,4 +1,4 @@
-//! A test once for each of many seeds.
+//! Runs a test once for each of many seeds.
 
 #[cfg(doc)]
 use super::network::Network;
@@ -13,11 +13,13 @@ const SEED: &str = "ANNULUS_SIM_SEED";
 /// The number of seeds to run.
 const SEEDS: &str = "ANNULUS_SIM_SEEDS";
 
-/// Runs a test once for each seed, and panics at the first that fails, with the seed and the command that replays it. A panic of the test
-/// is a failure. It is also one if the test asks for [disturbances](Network::disturb), and none has begun for any of several seeds.
+/// Runs a test once for each seed. Panics at the first seed that fails, with the seed and the
+/// command that replays it. A panic of the test is a failure. It is also a failure if the test asks
+/// for [disturbances](Network::disturb) and none has begun for any of several seeds.
 ///
-/// `ANNULUS_SIM_SEED=n` runs only the seed `n`, also if it is none of these, and prints what disturbs the network; `ANNULUS_SIM_SEEDS=n`
-/// runs `n` seeds from the first on.
+/// `ANNULUS_SIM_SEED=n` runs only the seed `n`, even if it is outside the range, and prints the
+/// disturbances of the network. `ANNULUS_SIM_SEEDS=n` runs `n` seeds, beginning with the first of
+/// the range.
 ///
 /// ```
 /// use annulus::sim::{Network, check};
@@ -30,8 +32,8 @@ const SEEDS: &str = "ANNULUS_SIM_SEEDS";
 /// ```
 ///
 /// # Panics
-/// If the test fails for a seed; if nothing was disturbed and should have been; if there is no seed; or if one of these variables is no
-/// number, or zero seeds are to run.
+/// If the test fails for a seed; if nothing was disturbed and should have been; if the range is
+/// empty; if one of these variables is not a number; or if `ANNULUS_SIM_SEEDS` is zero.
 #[track_caller]
 pub fn check<E: fmt::Display>(seeds: Range<u64>, test: impl FnMut(u64) -> Result<(), E>) {
     let count = match number(SEEDS).filter(|_| !is_replay()) {
@@ -48,7 +50,8 @@ pub fn check<E: fmt::Display>(seeds: Range<u64>, test: impl FnMut(u64) -> Result
     }
 }
 
-/// As [`check`], for a test of such a test: the first seed that fails, of these. `ANNULUS_SIM_SEED=n` runs only the seed `n` here too.
+/// Like [`check`], but returns the first seed that fails instead of panicking, to test such a test.
+/// `ANNULUS_SIM_SEED=n` runs only the seed `n` here too.
 ///
 /// ```
 /// let failed = annulus::sim::find_failure(0..100, |seed| if seed < 17 { Ok(()) } else { Err("too large") });
@@ -56,7 +59,7 @@ pub fn check<E: fmt::Display>(seeds: Range<u64>, test: impl FnMut(u64) -> Result
 /// ```
 ///
 /// # Panics
-/// If nothing was disturbed and should have been, as `check`; or if the variable is no number.
+/// Like `check`, if nothing was disturbed and should have been; or if the variable is not a number.
 #[track_caller]
 pub fn find_failure<E: fmt::Display>(
     seeds: impl IntoIterator<Item = u64>,
@@ -99,7 +102,7 @@ fn failure<E: fmt::Display>(
     Some(FailedSeed { seed, message })
 }
 
-/// A seed for which a test has failed. It is displayed with the command that runs it again.
+/// A seed for which a test has failed. It is displayed with the command that replays it.
 ///
 /// ```
 /// use annulus::sim::{FailedSeed, find_failure};
@@ -129,7 +132,7 @@ impl fmt::Display for FailedSeed {
     }
 }
 
-/// Whether a single seed was asked for.
+/// Returns true if `ANNULUS_SIM_SEED` is set.
 pub(super) fn is_replay() -> bool {
     std::env::var_os(SEED).is_some()
 }

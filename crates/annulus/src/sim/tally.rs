@@ -1,4 +1,5 @@
-//! Counts of the disturbances of a thread's networks, for a sweep that asks whether there were any.
+//! Counts of the disturbances of a thread's networks, so that a sweep can tell whether there were
+//! any.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,18 +8,18 @@ thread_local! {
     static TALLY: Cell<Tally> = const { Cell::new(Tally::NONE) };
 }
 
-/// How far the disturbances of some runs have come.
+/// Counts of the disturbances of some runs.
 #[derive(Clone, Copy)]
 pub(super) struct Tally {
-    /// How often disturbances were asked for.
+    /// How often disturbances were requested.
     pub(super) asked: u64,
-    /// The shortest pause that was asked for.
+    /// The shortest pause that was requested.
     pub(super) first: Duration,
     /// How many have begun.
     pub(super) begun: u64,
-    /// How many were drawn that the hosts did not allow.
+    /// How many were drawn that were impossible with the given hosts.
     pub(super) impossible: u64,
-    /// The longest run.
+    /// The virtual time that the longest run took.
     pub(super) longest: Duration,
 }
 
@@ -26,7 +27,7 @@ impl Tally {
     const NONE: Self =
         Self { asked: 0, first: Duration::MAX, begun: 0, impossible: 0, longest: Duration::ZERO };
 
-    /// Runs something; with the tally of the disturbances of this thread's networks meanwhile.
+    /// Runs a closure. Returns its value and the tally of this thread's networks during that time.
     pub(super) fn of<T>(run: impl FnOnce() -> T) -> (T, Self) {
         let outer = TALLY.replace(Self::NONE);
         let value = run();
@@ -35,19 +36,19 @@ impl Tally {
         (value, inner)
     }
 
-    /// Notes something of a run.
+    /// Updates this thread's tally.
     pub(super) fn note(change: impl FnOnce(&mut Self)) {
         let mut tally = TALLY.get();
         change(&mut tally);
         TALLY.set(tally);
     }
 
-    /// Whether disturbances were asked for, and none has begun.
+    /// Returns true if disturbances were requested and none has begun.
     pub(super) fn is_in_vain(&self) -> bool {
         self.asked > 0 && self.begun == 0
     }
 
-    /// A remedy for disturbances that [never begin](Self::is_in_vain).
+    /// Returns a remedy for disturbances that [never begin](Self::is_in_vain).
     pub(super) fn remedy(&self) -> String {
         let Self { asked, first, impossible, longest, .. } = self;
         if *impossible > 0 {

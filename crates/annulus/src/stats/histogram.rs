@@ -1,18 +1,20 @@
-//! Durations by their logarithm.
+//! A histogram of durations with logarithmic buckets.
 
 use std::fmt;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// Bits of a duration below its highest that its bucket keeps: a bucket is at most an eighth as wide as its durations are long.
+/// Bits below a duration's highest bit that select its bucket: the width of a bucket is at most an
+/// eighth of its durations.
 const BITS: u32 = 3;
 const PARTS: usize = 1 << BITS;
-/// Nanoseconds, as a power of two, from which on durations share the last bucket: 18 minutes.
+/// Exponent of two at which the buckets end: 2⁴⁰ ns are 18 minutes. Longer durations are in the
+/// last bucket too.
 const MOST: u32 = 40;
 const BUCKETS: usize = (MOST - BITS + 1) as usize * PARTS;
 
-/// How many durations there were of each length, in 304 buckets of nanoseconds: single ones up to 7 ns, then eight buckets for each
-/// power of two, up to 18 minutes. It takes 2.4 KiB, however many durations it counts.
+/// Counts of durations, in 304 buckets: one per nanosecond up to 7 ns, then eight per power of two,
+/// up to 18 minutes. A histogram takes 2.4 KiB, however many durations it counts.
 ///
 /// ```
 /// use annulus::stats::Histogram;
@@ -40,7 +42,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a duration. Allocates nothing.
+    /// Counts a duration, without allocating.
     pub fn record(&mut self, duration: Duration) {
         self.counts[bucket(nanos(duration))] += 1;
         self.count += 1;
@@ -48,34 +50,35 @@ impl Histogram {
         self.max = self.max.max(duration);
     }
 
-    /// How many durations were counted.
+    /// Returns the number of durations that have been counted.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum.
+    /// Returns the sum of all durations.
     pub fn sum(&self) -> Duration {
         self.sum
     }
 
-    /// The longest; zero if there is none.
+    /// Returns the longest duration, or zero if the histogram is empty.
     pub fn max(&self) -> Duration {
         self.max
     }
 
-    /// Their mean; `None` if there is none.
+    /// Returns the mean duration, or `None` if the histogram is empty.
     pub fn mean(&self) -> Option<Duration> {
         let mean = self.sum.as_nanos().checked_div(self.count.into())?;
         Some(Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX)))
     }
 
-    /// A duration that so many percent of them do not exceed: at most an eighth above the least such one. `None` if there is none.
-    /// Below 0 and not a number count as 0, above 100 as 100.
+    /// Returns a duration that this percentage of all durations do not exceed, at most an eighth
+    /// above the shortest such duration. Returns `None` if the histogram is empty. Negative
+    /// percentages and NaN count as 0, and values above 100 as 100.
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         if self.count == 0 {
             return None;
         }
-        // The comparison is false for what is not a number.
+        // The comparison is false for NaN.
         let share = if percent > 0.0 { percent.min(100.0) / 100.0 } else { 0.0 };
         let rank = ((self.count as f64 * share).ceil() as u64).clamp(1, self.count);
         let reached = self.buckets().scan(0, |below, (bound, count)| {
@@ -86,15 +89,16 @@ impl Histogram {
         Some(found.map_or(self.max, |(bound, _)| bound.min(self.max)))
     }
 
-    /// The buckets that are not empty, shortest durations first: the longest duration that belongs to a bucket, and how many there
-    /// were. Durations above 18 minutes are in the last one, whose bound is [`Duration::MAX`].
+    /// Returns the buckets that are not empty, shortest durations first: the longest duration that
+    /// belongs in the bucket, and its count. Durations above 17 minutes are in the last bucket,
+    /// whose bound is [`Duration::MAX`].
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
         let counts = self.counts.iter().copied().enumerate();
         counts.filter(|(_, count)| *count > 0).map(|(bucket, count)| (bound(bucket), count))
     }
 }
 
-/// Adds the durations that another one has counted.
+/// Adds the counts of another histogram.
 impl AddAssign<&Self> for Histogram {
     fn add_assign(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&*other.counts) {
@@ -123,7 +127,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The bucket of a duration of `nanos` nanoseconds.
+/// Returns the bucket of a duration of `nanos` nanoseconds.
 #[inline]
 fn bucket(nanos: u64) -> usize {
     if nanos < PARTS as u64 {
@@ -134,7 +138,7 @@ fn bucket(nanos: u64) -> usize {
     ((shift as usize + 1) * PARTS + part).min(BUCKETS - 1)
 }
 
-/// The longest duration of a bucket.
+/// Returns the longest duration that belongs in a bucket.
 fn bound(bucket: usize) -> Duration {
     if bucket == BUCKETS - 1 {
         return Duration::MAX;

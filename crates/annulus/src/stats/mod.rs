@@ -1,6 +1,7 @@
 //! Statistics of a runtime: counters, queues, buffers, memory.
 //!
-//! [`Handle::stats`](crate::Handle::stats) asks for them from any thread, [`stats()`](crate::stats()) on the runtime's own.
+//! [`Handle::stats`](crate::Handle::stats) returns them on any thread, [`stats()`](crate::stats())
+//! on the runtime's own thread.
 //!
 //! ```
 //! use annulus::stats::Stats;
@@ -38,26 +39,27 @@ use std::time::Duration;
 
 /// The state and counters of a runtime.
 ///
-/// A snapshot that the runtime's thread takes between two polls of its tasks, so its values fit together. Exceptions are what other
-/// threads change meanwhile: [`Tasks::inbox`], and the counters `remote_wakes` and `wakeups`.
+/// The runtime's thread takes this snapshot between two polls of its tasks, so its values are
+/// consistent. The exceptions are values that other threads change: [`Tasks::inbox`], and the
+/// counters `remote_wakes` and `wakeups`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The driver that runs.
+    /// The driver in use.
     pub driver: DriverKind,
     /// Time since the runtime was built. On a simulated kernel, virtual time.
     pub uptime: Duration,
-    /// Turns of the loop so far.
+    /// Number of turns of the loop so far.
     pub turns: u64,
     /// Tasks.
     pub tasks: Tasks,
-    /// Sockets, files and timers that the runtime has.
+    /// The runtime's sockets, files and timers.
     pub resources: Resources,
-    /// Counts of the work that waits for the next turn.
+    /// Counts of work queued for the next turn.
     pub queues: Queues,
-    /// Buffers that streams receive into.
+    /// Receive buffers of streams.
     pub stream_buffers: Buffers,
-    /// Buffers that datagrams are received into; `None` before the first datagram socket.
+    /// Receive buffers of datagram sockets; `None` before the first datagram socket.
     pub datagram_buffers: Option<Buffers>,
     /// Memory of streams and datagram sockets.
     pub memory: Memory,
@@ -72,23 +74,25 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resources {
-    /// Streams, including dropped ones that still send what they had queued.
+    /// Streams, including dropped ones that are still sending queued bytes.
     pub streams: usize,
     /// Listeners.
     pub listeners: usize,
-    /// Connections that were accepted and that no `accept` has taken.
+    /// Accepted connections that no call of `accept` has taken yet.
     pub unclaimed: usize,
-    /// Datagram sockets, including dropped ones that still send.
+    /// Datagram sockets, including dropped ones that are still sending.
     pub datagram_sockets: usize,
-    /// Attempts to connect.
+    /// Connects in progress.
     pub connects: usize,
-    /// Descriptors that are polled for readiness; the runtime polls one itself, to be woken by other threads.
+    /// Descriptors that are polled for readiness. The runtime polls one itself, through which other
+    /// threads wake it.
     pub polls: usize,
     /// File calls off the loop.
     pub file_calls: usize,
-    /// Timers: of sleeps and time-outs, and the runtime's own.
+    /// Timers of sleeps and timeouts, and the runtime's own.
     pub timers: usize,
-    /// Operations that the driver has and whose last event has not come, such as receives that wait for bytes.
+    /// Operations of the driver whose last event has not arrived yet, such as receives that wait
+    /// for bytes.
     pub in_flight: usize,
 }
 
@@ -96,27 +100,29 @@ pub struct Resources {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Buffers {
-    /// How many there are.
+    /// Number of buffers in the pool.
     pub count: u32,
-    /// Bytes of each.
+    /// Bytes per buffer.
     pub size: u32,
-    /// Buffers that leases hold, or that wait in sockets to be received.
+    /// Buffers that are held by leases or that wait in sockets to be received.
     pub lent: u32,
-    /// Buffers that the kernel may fill; if the driver chooses buffers itself, the free ones.
+    /// Buffers that the kernel may fill. If the driver chooses the buffers itself, the free ones.
     pub with_kernel: u32,
-    /// Bytes of memory that the pool has: what receives have written and has not gone back to the system.
+    /// Bytes of the pool that are in memory: receives have written to them, and they have not been
+    /// returned to the system since.
     pub resident: usize,
 }
 
-/// The memory of a runtime's streams and datagram sockets, in bytes: what [`MemoryLimit`](crate::MemoryLimit) counts.
+/// The memory of a runtime's streams and datagram sockets, in bytes, as
+/// [`MemoryLimit`](crate::MemoryLimit) counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// All that this runtime holds.
+    /// All memory that this runtime's sockets hold.
     pub held: usize,
-    /// The part that is heap memory: unsent bytes, and received ones that lie in no buffer of a pool.
+    /// The part on the heap: unsent bytes, and received bytes outside the pools.
     pub heap: usize,
-    /// The limit, which runtimes can share; `None` is no limit.
+    /// The limit, which runtimes can share; `None` if there is no limit.
     pub limit: Option<usize>,
     /// Streams that the limit has paused.
     pub streams_paused: usize,

@@ -4,13 +4,15 @@ use super::{Buffers, Histogram, Stats};
 use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
-/// Powers of two, in nanoseconds, that bound the buckets of histograms: from a microsecond to 17 s.
+/// Exponents of two for the bounds of histogram buckets in nanoseconds: from 1 µs to 17 s.
 const BOUNDS: std::ops::RangeInclusive<u32> = 10..=34;
 
-/// The stats of several runtimes in the text format of Prometheus, version 0.0.4: each value with the label `shard`, whose value is given
-/// with the stats. To be served as `text/plain; version=0.0.4`. A monitor adds the shards up: `sum without (shard) (…)`.
+/// Formats the stats of several runtimes in the text format of Prometheus, version 0.0.4. Each
+/// sample has the label `shard`, whose value is given with the stats. Serve the text as
+/// `text/plain; version=0.0.4`. To add up the shards, query `sum without (shard) (…)`.
 ///
-/// Names begin with `annulus_`; those of counters end with `_total`. Times are in seconds. Each metric has its help and its type.
+/// All names begin with `annulus_`, and names of counters end with `_total`. Times are in seconds.
+/// Each metric has a help text and a type.
 ///
 /// ```
 /// annulus::run(async {
@@ -38,7 +40,7 @@ pub fn prometheus<'a>(runtimes: impl IntoIterator<Item = (&'a str, &'a Stats)>) 
     text.out
 }
 
-/// Writing to its string does not fail.
+/// The text so far, and the runtimes it describes. Writing to the string cannot fail.
 struct Text<'a> {
     out: String,
     runtimes: Vec<(&'a str, &'a Stats)>,
@@ -115,7 +117,7 @@ impl Text<'_> {
         self.gauge("streams_paused", help, |stats| stats.memory.streams_paused);
     }
 
-    /// The counters of the driver, but for those of memory, which are there already.
+    /// Adds the counters of the driver, except its gauges.
     fn counters(&mut self) {
         let Some((_, first)) = self.runtimes.first() else { return };
         let counters = first.counters.iter().enumerate();
@@ -157,7 +159,7 @@ impl Text<'_> {
         self.samples(&format!("{name}_total"), help, "counter", |stats| Some(value(stats)));
     }
 
-    /// A metric, with a sample for each runtime that has it.
+    /// Adds a metric with a sample for each runtime that has it.
     fn samples<V: Display>(
         &mut self,
         name: &str,
@@ -197,7 +199,7 @@ impl Text<'_> {
     }
 }
 
-/// The value of a label.
+/// The value of a label, escaped.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {

@@ -1,4 +1,5 @@
-//! The recorder of a runtime's turns: for its flight recorder always, and for histograms if they were asked for.
+//! Records a runtime's turns: always for its flight recorder, and for histograms if they were
+//! requested.
 
 use super::timings::{SlowPoll, Timings};
 use super::trace::{FlightRecorder, Trace, What};
@@ -12,53 +13,57 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The least time between two rounds of timed turns: it bounds what timing costs. The first turn after that time begins a round, so that a
-/// turn that follows a long pause is always timed.
+/// Minimum time between two rounds of timed turns, which bounds the cost of timing. The first turn
+/// after that time begins a round, so a turn that follows a long pause is always timed.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Turns of a round: two, since tasks that are woken by tasks run one turn later.
+/// Turns per round: two, since tasks that are woken by tasks run one turn later.
 const TIMED: u8 = 2;
-/// The least time that turns which are not timed share a record: below the tick of most kernels' coarse clock, 4 ms.
+/// Minimum time that a shared record of untimed turns covers: less than 4 ms, the tick of most
+/// kernels' coarse clock.
 const SHARED: Duration = Duration::from_millis(3);
-/// A turn that is not timed has a record of its own if it takes this long: longer than any tick of the coarse clock, 10 ms at most.
+/// An untimed turn that takes this long gets its own record. The value exceeds any tick of the
+/// coarse clock, which is at most 10 ms.
 const LONG: Duration = Duration::from_millis(12);
-/// Polls of a timed turn that are recorded, and how long one of the rest takes that is recorded, too.
+/// Number of polls that are recorded in each timed turn. Of the rest, only those of at least
+/// `LONG_POLL` are.
 const POLLS: u64 = 64;
 const LONG_POLL: Duration = Duration::from_millis(1);
-/// Slow polls that are kept.
+/// Number of slow polls that are kept.
 const KEPT: usize = 16;
-/// Marks of a turn: one for each poll, and a few.
+/// Capacity for the marks of a turn: one per poll, and some more.
 const MARKS: usize = 1100;
 
-/// Records turns and polls. Of turns that are not timed it only reads the coarse clock, twice.
+/// Records turns and polls. For an untimed turn it only reads the coarse clock twice.
 pub(crate) struct Recorder {
-    /// The clock.
     kernel: Rc<dyn Kernel>,
-    /// Counts the polls, and knows the places that spawned the tasks of the last ones.
+    /// Counts polls, and knows where the tasks polled last were spawned.
     run_queue: Rc<RunQueue>,
-    /// All turns are timed, and polls that take this long or longer are slow.
+    /// If set, all turns are timed, and polls that take at least this long are slow.
     slow_poll: Option<Duration>,
     /// When the runtime was built.
     began: Duration,
-    /// Turns of this round that are left, this one included; constant if all turns are timed.
+    /// Turns left in this round, including the current one; constant if all turns are timed.
     timed: Cell<u8>,
     /// When the next round begins.
     next_round: Cell<Duration>,
-    /// When the record that turns share is due, in nanoseconds; 0 in a timed turn.
+    /// When the shared record of untimed turns is due, in nanoseconds; 0 in a timed turn.
     due: Cell<u64>,
-    /// When that record or the timed turn began, the turns since, and all polls before.
+    /// When that record or the timed turn began. The next two fields hold the turns since then and
+    /// the polls before.
     turn_began: Cell<Duration>,
     turns: Cell<u32>,
     polls_before: Cell<u64>,
-    /// In a timed turn: the last reading.
+    /// The last reading of the clock in a timed turn.
     last: Cell<Duration>,
-    /// The last records, of which a trace is made.
+    /// The last records, from which traces are made.
     flight: RefCell<FlightRecorder>,
-    /// The histograms of [`Builder::measure`](crate::Builder::measure), and when tasks were woken; `None` if that is off.
+    /// The histograms, and when tasks were woken; `None` without
+    /// [`Builder::measure`](crate::Builder::measure) and `slow_poll`.
     measured: Option<RefCell<(Timings, WakeMarks)>>,
 }
 
 impl Recorder {
-    /// With `measures`, or a limit for polls, it has histograms.
+    /// Creates a recorder. It has histograms if `measures` is true or `slow_poll` is set.
     pub(crate) fn new(
         measures: bool,
         slow_poll: Option<Duration>,
@@ -88,17 +93,17 @@ impl Recorder {
         }
     }
 
-    /// The timings that were measured so far, if any are.
+    /// Returns the timings so far, if the recorder measures any.
     pub(crate) fn timings(&self) -> Option<Timings> {
         self.measured.as_ref().map(|measured| measured.borrow().0.clone())
     }
 
-    /// The turns of the last seconds.
+    /// Returns a trace of the last seconds.
     pub(crate) fn trace(&self) -> Trace {
         self.flight.borrow().trace()
     }
 
-    /// The next turn begins: the loop has looked for events.
+    /// Begins the next turn, after the loop has polled for events.
     #[inline]
     pub(crate) fn turn_begins(&self) {
         let now = self.kernel.tick();
@@ -108,7 +113,8 @@ impl Recorder {
         }
     }
 
-    /// Tasks go on before the loop looks for events. If turns are timed, that is the next one.
+    /// Called when tasks continue before the loop polls for events. In timed turns, this begins the
+    /// next turn.
     #[inline]
     pub(crate) fn turn_goes_on(&self, driver: &mut Driver) {
         if self.is_timed() {
@@ -117,12 +123,12 @@ impl Recorder {
         }
     }
 
-    /// The turn goes on after its thread did something else, as that of a guest does.
+    /// Resumes the turn after its thread has done other work, such as the host loop of a guest.
     pub(crate) fn turn_resumes(&self) {
         if self.is_timed() { self.begin(self.kernel.now()) } else { self.turn_begins() }
     }
 
-    /// A timed turn, or turns that share a record, begin.
+    /// Begins a timed turn or a shared record.
     fn begin(&self, now: Duration) {
         self.run_queue.set_time(now.as_nanos() as u64);
         self.turn_began.set(now);
@@ -136,7 +142,8 @@ impl Recorder {
         });
     }
 
-    /// The loop returns from the kernel after a timed turn, or when the record of turns is due.
+    /// Called when the loop returns from the kernel after a timed turn, or when the shared record
+    /// is due.
     #[cold]
     fn waited(&self) {
         let now = self.kernel.now();
@@ -155,7 +162,7 @@ impl Recorder {
         self.begin(now);
     }
 
-    /// The turn ends: the loop is about to look for events.
+    /// Ends the turn: the loop is about to poll for events.
     #[inline]
     pub(crate) fn turn_ends(&self, driver: &mut Driver) {
         self.turns.set(self.turns.get().wrapping_add(1));
@@ -164,7 +171,7 @@ impl Recorder {
         }
     }
 
-    /// A timed turn ends, or another one when the record of turns is due.
+    /// Ends a timed turn, or an untimed one at which the shared record is due.
     #[cold]
     fn turned(&self, driver: &mut Driver) {
         let now = self.kernel.now();
@@ -200,13 +207,13 @@ impl Recorder {
         self.flight.borrow_mut().push(what, began, ended.saturating_sub(began));
     }
 
-    /// Whether the exact clock is read in this turn.
+    /// Returns true if the exact clock is read in this turn.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         self.timed.get() > 0
     }
 
-    /// Reads the clock; the time since the last reading.
+    /// Reads the clock and returns the time since the last reading.
     #[inline]
     fn lap(&self) -> Duration {
         let now = self.kernel.now();
@@ -220,7 +227,7 @@ impl Recorder {
         }
     }
 
-    /// Notes a slow poll, in the log too, if there is one.
+    /// Records a slow poll, and logs it if the feature `tracing` is on.
     #[cold]
     fn slow(&self, spawned_at: Option<&'static Location<'static>>, took: Duration) {
         let ended = self.last.get().saturating_sub(self.began);
@@ -239,7 +246,7 @@ impl Recorder {
     }
 }
 
-/// The probe of a turn in which the clock is read.
+/// The probe for timed turns.
 impl Probe for Recorder {
     fn polls_begin(&self) {
         self.lap();

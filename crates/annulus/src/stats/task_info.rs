@@ -1,4 +1,4 @@
-//! The state of a task, as far as it is known.
+//! The known state of a task.
 
 use crate::tasks::Id;
 use std::fmt;
@@ -22,19 +22,21 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskInfo {
-    /// The id, as [`JoinHandle::id`](crate::JoinHandle::id) and [`task::id`](crate::task::id) return it.
+    /// The id that [`JoinHandle::id`](crate::JoinHandle::id) and [`task::id`](crate::task::id)
+    /// return.
     pub id: Id,
-    /// The place that spawned it.
+    /// The place that spawned the task.
     pub spawned_at: &'static Location<'static>,
-    /// The task was woken, and is to run.
+    /// Whether the task has been woken and waits to run.
     pub is_ready: bool,
-    /// The events it waits for, as far as the runtime knows: sockets, files, timers, signals. Empty if it waits for another task or
-    /// thread, or for nothing.
+    /// The events that the task waits for, as far as the runtime knows: sockets, files, timers,
+    /// signals. Empty if it waits for another task or thread, or for nothing.
     pub waits_for: Vec<String>,
-    /// How often it was polled.
+    /// How often the task has been polled.
     pub polls: u64,
-    /// How long ago it was polled last: a task that is not ready has waited for so long. Up to a few milliseconds too long, since the clock is
-    /// a coarse one. `None` before the first poll.
+    /// Time since the last poll. A task that is not ready has waited that long. The time may be a
+    /// few milliseconds too long, since it is measured with a coarse clock. `None` before the first
+    /// poll.
     pub last_poll: Option<Duration>,
 }
 

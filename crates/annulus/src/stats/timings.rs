@@ -1,15 +1,17 @@
-//! How long turns and polls take.
+//! Durations of turns and polls.
 
 use super::Histogram;
 use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-/// How long turns and polls took, and how long woken tasks waited: what a runtime built with
-/// [`Builder::measure`](crate::Builder::measure) or [`slow_poll`](crate::Builder::slow_poll) measures.
+/// How long turns and polls took, and how long woken tasks waited, as measured by a runtime that
+/// was built with [`Builder::measure`](crate::Builder::measure) or
+/// [`slow_poll`](crate::Builder::slow_poll).
 ///
-/// `measure` reads the clock in two turns every 100 ms, and the histograms count what happened in those: the first two after the 100 ms are
-/// over. So a turn that follows a pause counts, and of a burst only the first turns do. `slow_poll` reads it in all turns.
+/// With `measure`, the runtime reads the clock in the first two turns of every 100 ms, and the
+/// histograms count only those turns. So a turn that follows a pause counts, but of a burst only
+/// the first turns do. With `slow_poll`, the runtime reads the clock in all turns.
 ///
 /// ```
 /// use annulus::{Runtime, stats::Timings};
@@ -31,20 +33,23 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Timings {
-    /// From the return from a system call that waits for events to the next such call: how long further events had to wait.
+    /// Time from the return of a system call that waits for events to the next such call: how long
+    /// further events had to wait.
     pub turn: Histogram,
-    /// A poll of a task, or of the future that `block_on` runs: how long it kept the other tasks waiting.
+    /// Duration of a poll of a task, or of the future that `block_on` runs: how long it kept the
+    /// other tasks waiting.
     pub poll: Histogram,
-    /// From the wake of a task to its poll, with the time that the loop took to pass events on before. The wake counts from the last
-    /// reading of the clock before it: the return from the kernel, or the start of the poll that woke the task.
+    /// Time from the wake of a task to its poll, including the time that the loop took to deliver
+    /// events. It counts from the last reading of the clock before the wake: the return from the
+    /// kernel, or the start of the poll that woke the task.
     pub wake_to_poll: Histogram,
-    /// Polls that took as long as [`slow_poll`](crate::Builder::slow_poll) says, or longer.
+    /// Number of polls that took at least as long as [`slow_poll`](crate::Builder::slow_poll).
     pub slow_polls: u64,
-    /// The last 16 of them, oldest first.
+    /// The last 16 slow polls, oldest first.
     pub last_slow_polls: Vec<SlowPoll>,
 }
 
-/// A poll that held the loop for long.
+/// A poll that took at least as long as [`slow_poll`](crate::Builder::slow_poll).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlowPoll {
@@ -52,7 +57,8 @@ pub struct SlowPoll {
     pub spawned_at: Option<&'static Location<'static>>,
     /// How long the poll took.
     pub took: Duration,
-    /// When it ended, counted as [`Stats::uptime`](super::Stats::uptime).
+    /// When the poll ended, as time since the runtime was built, like
+    /// [`Stats::uptime`](super::Stats::uptime).
     pub ended: Duration,
 }
 

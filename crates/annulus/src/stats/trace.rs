@@ -5,28 +5,34 @@ use std::fmt::{self, Display, Formatter};
 use std::panic::Location;
 use std::time::Duration;
 
-/// Records that are kept, in 224 KiB, whose pages are in memory once they were used. There are at most 1,900 a second, if the coarse clock
-/// ticks every 4 ms and two turns in 100 ms are timed: of a loop that is never idle the last two seconds, or more.
+/// Number of records that are kept. They take 224 KiB, whose pages are in memory once they have
+/// been used. With a coarse clock that ticks every 4 ms and two timed turns per 100 ms, there are
+/// at most 1,900 records per second: enough for the last two seconds of a loop that is never idle.
 const KEPT: usize = 4096;
 const _: () = assert!(KEPT * size_of::<Record>() == 224 * 1024);
 
-/// The last seconds of a runtime: its turns, polls and waits, in up to 4,096 records, which every runtime makes.
-/// [`Handle::trace`](crate::Handle::trace) takes it.
+/// The last seconds of a runtime: up to 4,096 records of turns, polls and waits. Every runtime
+/// keeps them, and [`Handle::trace`](crate::Handle::trace) returns them.
 ///
-/// The text, as that of [`trace_events`] for several runtimes, is in the Trace Event Format, which `ui.perfetto.dev` and `chrome://tracing`
-/// open:
+/// A trace is displayed in the Trace Event Format, which `ui.perfetto.dev` and `chrome://tracing`
+/// can open. [`trace_events`] does the same for several runtimes. The events are:
 ///
-/// - *turn* and *wait*, exactly, of two turns every 100 ms: from the return from the kernel to the next entry, and the time in the kernel. In
-///   such a turn a poll is a span with the place that spawned the task, of the first 64 polls and of those that take 1 ms. With
-///   [`slow_poll`](crate::Builder::slow_poll) these are all turns and all polls.
-/// - *turns* and *turns, then wait*: some 4 ms of other turns, with the waits between and the numbers of turns and polls. In the second the
-///   loop was in the kernel at the end; so a long wait is one, too.
-/// - *turn*, and *polled* at its beginning: another turn that took 12 ms or longer, and the places that spawned the tasks which it polled, of
-///   the last 256. It begins up to a tick of the coarse clock too early (1 to 10 ms), and the *turns* before it count its polls.
-/// - *completions*: how many there were so far, and how many of them came late, for what was dropped.
+/// - *turn* and *wait*: two exactly timed turns per 100 ms, each from the return from the kernel to
+///   the next entry, and the time in the kernel. In such a turn, the first 64 polls and those of at
+///   least 1 ms are spans that tell where the task was spawned. With
+///   [`slow_poll`](crate::Builder::slow_poll), this applies to all turns and all polls.
+/// - *turns* and *turns, then wait*: about 4 ms of other turns, including the waits between them,
+///   with the numbers of turns and polls. The second kind ends with a wait in the kernel, which may
+///   be long.
+/// - *turn*, with *polled* events at its beginning: an untimed turn that took at least 12 ms, and
+///   the places that spawned the last 256 tasks it polled. It begins up to one tick of the coarse
+///   clock (1 to 10 ms) too early, and its polls are counted in the *turns* before it.
+/// - *completions*: the number of completions so far, and how many of them were late: for something
+///   that had been dropped.
 ///
-/// It makes no system call, and reads the coarse clock twice a turn: below 1 % of the CPU time of a small message. The records take up to
-/// 224 KiB a runtime, as far as they were used: of one that sleeps a page.
+/// Recording makes no system call and reads the coarse clock twice per turn, which is less than 1 %
+/// of the CPU time of a small message. The records take up to 224 KiB per runtime, as far as they
+/// have been used: a runtime that sleeps uses one page.
 ///
 /// ```
 /// use annulus::signal::{Signal, signals};
@@ -44,7 +50,7 @@ const _: () = assert!(KEPT * size_of::<Record>() == 224 * 1024);
 #[derive(Clone, Debug)]
 pub struct Trace(Vec<Record>);
 
-/// A record: what it was, when it began by the kernel's clock, and how long it took.
+/// What happened, when it began by the kernel's clock, and how long it took.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) what: What,
@@ -54,17 +60,17 @@ pub(super) struct Record {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    /// From the return from the kernel to the next entry.
+    /// A turn, from the return from the kernel to the next entry.
     Turn,
-    /// In the kernel.
+    /// A wait in the kernel.
     Wait,
-    /// A poll of the task spawned at this place; `None` is the future of `block_on`.
+    /// A poll of the task spawned at this place; `None` for the future of `block_on`.
     Poll(Option<&'static Location<'static>>),
-    /// The number of polls of tasks spawned at this place, at unknown times in the turn before.
+    /// The number of polls of tasks spawned at this place, at unknown times in the preceding turn.
     Polls(Option<&'static Location<'static>>, u32),
-    /// Several turns, with the waits between. It `waited` at the end.
+    /// Several turns, including the waits between them. If `waited`, it ends with a wait.
     Turns { turns: u32, polls: u32, waited: bool },
-    /// Completions so far, and of those the late ones.
+    /// The number of completions so far, and of late ones among them.
     Completions { all: u64, late: u64 },
 }
 
@@ -72,7 +78,7 @@ pub(super) enum What {
 pub(super) struct FlightRecorder(VecDeque<Record>);
 
 impl FlightRecorder {
-    /// With its memory, so that recording allocates nothing.
+    /// Creates a recorder with all its memory, so that recording does not allocate.
     pub(super) fn new() -> Self {
         Self(VecDeque::with_capacity(KEPT))
     }
@@ -84,7 +90,7 @@ impl FlightRecorder {
         self.0.push_back(Record { what, began, took });
     }
 
-    /// Notes one more poll of the turn that was recorded last and began then.
+    /// Adds a poll to the turn that was recorded last and that began at `began`.
     pub(super) fn add_poll(&mut self, place: Option<&'static Location<'static>>, began: Duration) {
         for record in self.0.iter_mut().rev() {
             match &mut record.what {
@@ -102,15 +108,17 @@ impl FlightRecorder {
 }
 
 impl Trace {
-    /// When the last turn ended that held the loop for `least` or longer, by the clock of the trace; `None` if none of its turns did. A later
-    /// time is another stall. If `least` is below 12 ms, only turns that were timed exactly are looked at.
+    /// Returns when the last turn that held the loop for at least `least` ended, by the clock of
+    /// the trace, or `None` if no turn did. A later result in a later trace means another stall.
+    /// Turns shorter than 12 ms are found only if they were timed exactly.
     pub fn last_stall(&self, least: Duration) -> Option<Duration> {
         let is_stall = |record: &&Record| matches!(record.what, What::Turn) && record.took >= least;
         self.0.iter().rev().find(is_stall).map(|stall| stall.began + stall.took)
     }
 }
 
-/// The traces of several runtimes as one, each with a name: a thread each in the viewer. The times are those of one clock.
+/// Combines the traces of several runtimes, each of which has a name and is a thread in the viewer.
+/// All traces must use the same clock.
 ///
 /// ```
 /// let mut runtime = annulus::Runtime::new()?;
@@ -138,7 +146,7 @@ impl Display for Trace {
 }
 
 impl Record {
-    /// The event of the format: times are in microseconds.
+    /// Returns the record as a trace event, with times in microseconds.
     fn event(&self, thread: usize) -> String {
         let micros = |time: Duration| time.as_nanos() as f64 / 1000.0;
         let (ts, dur) = (micros(self.began), micros(self.took));
@@ -168,7 +176,7 @@ impl Record {
     }
 }
 
-/// A string of JSON.
+/// Displays a JSON string.
 struct Quoted<'a>(&'a str);
 
 impl Display for Quoted<'_> {
