@@ -1,4 +1,4 @@
-//! Accepting connections, and waiting for their end.
+//! Accepts connections, and waits for them to end.
 
 use super::error::{OnError, ServeError};
 use super::open::OpenCount;
@@ -11,10 +11,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long a listener that has failed waits before it tries again.
+/// How long to wait after a listener error before accepting again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The listener, connections and signal that the server waits for until its end.
+/// What a running server waits for: the listener, its connections and the shutdown signal.
 pub(super) struct Accepting<'a, L: Listen> {
     pub(super) listener: &'a mut L,
     pub(super) limit: usize,
@@ -22,12 +22,12 @@ pub(super) struct Accepting<'a, L: Listen> {
     pub(super) signal: Option<Pin<Box<dyn Future<Output = ()>>>>,
     pub(super) connections: JoinSet<()>,
     pub(super) on_error: OnError<L::Peer>,
-    /// The pause after an error of the listener.
+    /// The pause after a listener error.
     pub(super) pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl<L: Listen> Accepting<'_, L> {
-    /// The next connection; `None` if the server is to end.
+    /// Returns the next connection, or `None` if the server has to shut down.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(L::Stream, L::Peer)>> {
         if let Some(signal) = &mut self.signal
             && signal.as_mut().poll(cx).is_ready()
@@ -55,12 +55,12 @@ impl<L: Listen> Accepting<'_, L> {
     }
 }
 
-/// Waits until all have ended, and drops those that do not within the limit.
+/// Waits until all connections have ended, and drops those that exceed the limit.
 pub(super) async fn drain(mut connections: JoinSet<()>, limit: Option<Duration>) {
     let all = async { while connections.join_next().await.is_some() {} };
     match limit {
         None => all.await,
-        // The connections that are left are dropped below.
+        // The remaining connections are dropped below.
         Some(limit) => _ = timeout(limit, all).await,
     }
     connections.shutdown().await;

@@ -1,4 +1,4 @@
-//! The activity of a connection: its requests in flight, and the bytes that it has moved.
+//! The activity of a connection: its requests in flight, and the bytes read and written.
 
 use annulus::time::Instant;
 use std::cell::{Cell, RefCell};
@@ -6,19 +6,21 @@ use std::rc::Rc;
 
 /// Shared by a connection, its stream and its requests, which in HTTP/2 are tasks of their own.
 pub(super) struct Activity {
-    /// Requests that have begun, ever.
+    /// Number of requests begun so far.
     pub(super) begun: Cell<u64>,
     in_flight: Cell<usize>,
     idle_since: Cell<Instant>,
     pub(super) read: Cell<u64>,
     pub(super) written: Cell<u64>,
-    /// Responses whose bodies have given a frame and were not polled since, by the numbers of their requests.
+    /// Responses whose bodies have yielded a frame and have not been polled since: the request's
+    /// number, and when the frame was yielded.
     unpolled: RefCell<Vec<(u64, Instant)>>,
-    /// Bytes of HTTP/1 were read that no request has begun with.
+    /// HTTP/1 bytes have been read that do not belong to a request that has begun.
     has_unparsed: Cell<bool>,
-    /// A response has ended, or bytes were written, after the last flush. hyper flushes the stream when it holds nothing itself.
+    /// A response has ended or bytes have been written since the last flush. hyper flushes the
+    /// stream only once its own buffer is empty.
     has_unflushed: Cell<bool>,
-    /// The last request has a body, and hyper does not show whether it was read to its end.
+    /// The last request has a body. hyper does not expose whether a body was read to its end.
     has_body: Cell<bool>,
 }
 
@@ -37,28 +39,30 @@ impl Activity {
         })
     }
 
-    /// Whether a request has begun, ever.
+    /// Returns true if at least one request has begun.
     pub(super) fn has_begun(&self) -> bool {
         self.begun.get() > 0
     }
 
-    /// Since when no request has been in flight; `None` while one is.
+    /// Returns when the last request in flight ended; `None` while one is in flight.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         (!self.is_handling()).then(|| self.idle_since.get())
     }
 
-    /// Whether a response has not ended.
+    /// Returns true while a response has not ended.
     pub(super) fn is_handling(&self) -> bool {
         self.in_flight.get() > 0
     }
 
-    /// Whether hyper holds nothing of HTTP/1 that matters: it waits for the first byte of the next request.
+    /// Returns true if hyper holds no HTTP/1 state that matters, because it is waiting for the
+    /// first byte of the next request.
     pub(super) fn is_idle(&self) -> bool {
         let is_busy = self.has_unparsed.get() || self.has_unflushed.get() || self.has_body.get();
         !is_busy && !self.is_handling()
     }
 
-    /// The time since when a response has waited for its connection to take more bytes.
+    /// Returns when the response that has waited longest began to wait for its connection to accept
+    /// more bytes.
     pub(super) fn unpolled_since(&self) -> Option<Instant> {
         self.unpolled.borrow().iter().map(|(_, since)| *since).min()
     }
@@ -96,14 +100,14 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// The body of the response is polled.
+    /// Records that the response body is being polled.
     pub(super) fn note_poll(&mut self) {
         if std::mem::take(&mut self.is_unpolled) {
             self.activity.unpolled.borrow_mut().retain(|(number, _)| *number != self.number);
         }
     }
 
-    /// The body of the response has given a frame.
+    /// Records that the response body has yielded a frame.
     pub(super) fn note_frame(&mut self) {
         self.is_unpolled = true;
         self.activity.unpolled.borrow_mut().push((self.number, Instant::now()));

@@ -26,7 +26,7 @@ pub(super) struct Settings {
     pub(super) http2: http2::Builder<Executor>,
     pub(super) versions: Versions,
     pub(super) limits: Limits,
-    /// Cancelled when connections are to end after their current requests.
+    /// Cancelled when connections must end after their current requests.
     pub(super) stop: CancellationToken,
 }
 

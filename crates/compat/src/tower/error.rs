@@ -5,8 +5,9 @@ use std::error::Error;
 use std::fmt;
 use std::rc::Rc;
 
-/// The error that a server reports to [`Serve::on_error`](super::Serve::on_error), with the peer of its connection. As text it is both, and
-/// [`source`](Error::source) is that of the error.
+/// An error that a server reports to [`Serve::on_error`](super::Serve::on_error), with the peer of
+/// its connection. `Display` shows both, and [`source`](Error::source) returns the inner error's
+/// source.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
@@ -30,7 +31,7 @@ use std::rc::Rc;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ServeError<'a, P> {
-    /// The other end of the connection; `None` for an error of the listener.
+    /// The peer of the connection; `None` for a listener error.
     pub peer: Option<&'a P>,
     /// The error itself.
     pub error: Box<dyn Error + Send + Sync>,
@@ -51,7 +52,7 @@ impl<P: fmt::Debug> Error for ServeError<'_, P> {
     }
 }
 
-/// The function that a user has given for errors.
+/// The user's error callback.
 pub(super) type OnError<P> = Rc<dyn Fn(ServeError<'_, P>)>;
 
 /// Reports the errors of one connection.
@@ -62,7 +63,7 @@ pub(super) fn of_peer<P: 'static>(on_error: &OnError<P>, peer: P) -> Report {
     Rc::new(move |error| on_error(ServeError { peer: Some(&peer), error }))
 }
 
-/// An error with its causes, for a report; hyper gets the error itself.
+/// Formats an error with its causes, for a report. hyper gets the error itself.
 pub(super) fn text_of(error: &(dyn Error + 'static)) -> BoxError {
     let causes = std::iter::successors(error.source(), |cause| (*cause).source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}")).into()

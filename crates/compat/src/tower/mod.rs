@@ -1,4 +1,5 @@
-//! A server of HTTP/1 and HTTP/2 for `tower` services, on annulus alone: axum's `Router`, gRPC services of tonic, services of hyper.
+//! An HTTP/1 and HTTP/2 server on annulus alone, for `tower` services: axum's `Router`, tonic's
+//! gRPC services, hyper services.
 //!
 //! ```
 //! use annulus::net::{TcpListener, TcpStream};
@@ -27,20 +28,22 @@
 //! # .unwrap();
 //! ```
 //!
-//! [`serve`] takes `tower` services, [`serve_hyper`] those of hyper (`service_fn`), and [`serve_with`] makes one for each connection, which
-//! therefore knows its peer. [`Serve`] has the settings; with feature `rustls` it serves over TLS too (`Serve::tls`).
+//! [`serve`] takes `tower` services, and [`serve_hyper`] takes hyper services (`service_fn`).
+//! [`serve_with`] creates a service for each connection, from its peer's address. [`Serve`] has the
+//! settings; with feature `rustls` it also serves over TLS (`Serve::tls`).
 //!
 //! # axum on annulus alone, or inside tokio
 //!
-//! axum asks its handlers for futures that are `Send`, but never sends them. Code that needs tokio's runtime panics on annulus alone, and
-//! `on_error` says what to do: call `with_tokio` (feature `with-tokio`) in the program, which has a runtime of tokio on a thread beside; or keep
-//! tokio, with annulus as its guest: `annulus-tokio`, with `axum::serve` and `Incoming` (feature `axum`), or with this server,
-//! which runs there too. The tests in `tests/with_tokio.rs` have each row:
+//! axum requires its handlers' futures to be `Send`, but never sends them to another thread. Code
+//! that needs tokio's runtime panics on annulus alone, and the error passed to `on_error` says how
+//! to fix it. Either call `with_tokio` (feature `with-tokio`), which runs tokio on a separate
+//! thread; or run annulus as a guest of tokio (`annulus-tokio`), with `axum::serve` and `Incoming`
+//! (feature `axum`) or with this server. `tests/with_tokio.rs` tests each row:
 //!
 //! | a handler or layer uses | alone | with `with_tokio` | as a guest |
 //! |---|---|---|---|
 //! | extractors, state, channels of `tokio::sync`, bodies, `Sse` without keep-alive | yes | yes | yes |
-//! | streams, files and timers of annulus, in an [`OnThread`](crate::OnThread) | yes | yes | yes |
+//! | annulus streams, files and timers, in an [`OnThread`](crate::OnThread) | yes | yes | yes |
 //! | [`TimeoutLayer`], [`Serve::request_timeout`] | yes | yes | yes |
 //! | `tower_http::services::ServeDir` over [`Files`](crate::Files) | yes | yes | yes |
 //! | `WebSocketUpgrade` of this module (feature `ws`) | yes | yes | yes |
@@ -48,10 +51,11 @@
 //! | `tower::buffer`, `tokio::spawn`, `tokio::fs`, `ServeDir::new`, `tokio::net`, reqwest, sqlx | no | yes | yes |
 //! | `axum::extract::WebSocketUpgrade` | no | no | yes |
 //!
-//! # A handler that panics
+//! # Handlers that panic
 //!
-//! before the head of its response is answered with `500 Internal Server Error` in HTTP/1, and one whose body panics ends its connection; in HTTP/2
-//! both end their stream. The server goes on, and calls [`Serve::on_error`].
+//! In HTTP/1, a handler that panics before the head of its response is answered with `500 Internal
+//! Server Error`, and a response body that panics ends its connection. In HTTP/2 both end their
+//! stream. The server keeps running, and calls [`Serve::on_error`].
 
 mod accepting;
 mod activity;

@@ -1,4 +1,4 @@
-//! How many connections are open, upgraded ones included.
+//! Counts open connections, including upgraded ones.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,13 +11,14 @@ pub(super) struct OpenCount {
 }
 
 impl OpenCount {
-    /// Counts a connection, until the result is dropped.
+    /// Counts a connection until the result is dropped.
     pub(super) fn add(self: &Rc<Self>) -> Open {
         self.count.update(|count| count + 1);
         Open(self.clone())
     }
 
-    /// Whether fewer than so many are open; if not, the task is woken at the next end of one.
+    /// Returns true if fewer than `limit` connections are open. Otherwise the task is woken when
+    /// the next one ends.
     pub(super) fn is_below(&self, limit: usize, cx: &Context<'_>) -> bool {
         let is_below = self.count.get() < limit;
         if !is_below {
@@ -27,7 +28,7 @@ impl OpenCount {
     }
 }
 
-/// A connection that is open.
+/// An open connection.
 pub(super) struct Open(Rc<OpenCount>);
 
 impl Drop for Open {

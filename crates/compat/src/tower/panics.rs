@@ -7,12 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A panic's payload.
 pub(super) type Payload = Box<dyn Any + Send>;
 
-/// Calls a function of which nothing is used after a panic.
+/// Calls a function whose state is not used after a panic.
 pub(super) fn catch<R>(call: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(call))
 }
 
-/// How the panics of tokio, and of sqlx, begin that look for a runtime, and what to do about them.
+/// How the panic messages of tokio and sqlx begin if no tokio runtime is found.
 const NO_TOKIO: [&str; 3] = [
     "there is no reactor running",
     "there is no timer running",
@@ -21,7 +21,7 @@ const NO_TOKIO: [&str; 3] = [
 const REMEDY: &str = "; it looks for a runtime of tokio: have one found, by annulus_compat::with_tokio() at the beginning of the program, \
 or run annulus inside one, by annulus_tokio::run";
 
-/// A panic as an error, with the panic's text.
+/// Converts a panic to an error with the panic's text.
 pub(super) fn error(payload: &Payload) -> BoxError {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));

@@ -1,4 +1,4 @@
-//! The version of HTTP that a connection speaks.
+//! Detects a connection's HTTP version and serves it.
 
 use super::activity::Activity;
 use super::connection::Settings;
@@ -12,10 +12,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// The first bytes of a connection of HTTP/2.
+/// The first bytes of an HTTP/2 connection.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The versions that a server takes.
+/// The versions that a server accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Versions {
     #[default]
@@ -24,7 +24,7 @@ pub(super) enum Versions {
     Http2,
 }
 
-/// A connection, once its first bytes say what it is.
+/// A connection, whose version is unknown until its first bytes have arrived.
 pub(super) enum Protocol<'a, T, S>
 where
     T: AsyncRecv + AsyncSend + Unpin,
@@ -32,7 +32,7 @@ where
 {
     Unknown(&'a Settings, T, S, Rc<Activity>),
     Http1(Releasable<'a, T, S>),
-    /// Boxed, so that connections of HTTP/1 do not have its size.
+    /// Boxed, so that it does not enlarge HTTP/1 connections.
     Http2(Pin<Box<http2::Connection<Io<T>, S, Executor>>>),
     Ended,
 }
@@ -72,7 +72,7 @@ where
         };
     }
 
-    /// Lets the connection end as its protocol does. It is to be polled afterwards.
+    /// Starts the protocol's graceful shutdown. The caller must poll the connection afterwards.
     pub(super) fn graceful_shutdown(&mut self) {
         match self {
             Self::Unknown(..) => *self = Self::Ended,
@@ -82,12 +82,12 @@ where
         }
     }
 
-    /// Whether [`release`](Self::release) would free something.
+    /// Returns true if [`release`](Self::release) would free memory.
     pub(super) fn is_releasable(&self) -> bool {
         matches!(self, Self::Http1(connection) if !connection.is_released() && connection.is_idle())
     }
 
-    /// Frees what hyper holds for an idle connection of HTTP/1.
+    /// Frees hyper's state of an idle HTTP/1 connection.
     pub(super) fn release(&mut self) {
         if let Self::Http1(connection) = self {
             connection.release();
@@ -95,7 +95,7 @@ where
     }
 }
 
-/// Looks at the first bytes, as many as are needed.
+/// Peeks at as many of the first bytes as it needs to tell.
 fn poll_is_http2(
     stream: &mut impl AsyncRecv,
     versions: Versions,

@@ -1,4 +1,4 @@
-//! A connection of HTTP/1 of which hyper's part can be freed while nothing is under way.
+//! An HTTP/1 connection whose hyper state can be freed while it is idle.
 
 use super::activity::Activity;
 use super::watched::Watched;
@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// It has no timers: what drives it says when it is to be released.
+/// It has no timers: its driver decides when to release it.
 pub(super) struct Releasable<'a, T, S: HttpService> {
     http: &'a Builder,
     activity: Rc<Activity>,
@@ -18,11 +18,11 @@ pub(super) struct Releasable<'a, T, S: HttpService> {
 }
 
 enum Phase<T, S: HttpService> {
-    /// hyper holds nothing, and the next byte is awaited.
+    /// hyper has no state, and the connection waits for its next byte.
     Released(Watched<T>, S),
-    /// Boxed, so that the task does not have its size while it is released.
+    /// Boxed, so that the task stays small while the connection is released.
     Served(Box<UpgradeableConnection<Watched<T>, S>>),
-    /// Nothing is under way, and the stream ends.
+    /// The connection is idle, and its stream is being shut down.
     Closing(Watched<T>),
     Ended,
 }
@@ -32,18 +32,18 @@ where
     T: AsyncRecv + AsyncSend + Unpin + 'static,
     S: HttpService,
 {
-    /// A connection that is released, until its first byte.
+    /// Creates a connection that stays released until its first byte.
     pub(super) fn new(http: &'a Builder, stream: T, service: S, activity: Rc<Activity>) -> Self {
         let phase = Phase::Released(Watched::new(stream, activity.clone()), service);
         Self { http, activity, phase, is_stopping: false }
     }
 
-    /// Serves it to its end, or until it is upgraded.
+    /// Serves the connection until it ends or is upgraded.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         loop {
             let ended = match &mut self.phase {
                 Phase::Released(stream, _) => {
-                    // An idle connection that breaks off has ended: for hyper, too, that is no error.
+                    // An error on an idle connection counts as its end, as it does for hyper.
                     let goes_on =
                         !self.is_stopping && ready!(stream.poll_has_bytes(cx)).unwrap_or(false);
                     self.leave_released(goes_on);
@@ -52,7 +52,7 @@ where
                 Phase::Served(connection) => {
                     ready!(Pin::new(&mut **connection).poll(cx)).map_err(Into::into)
                 }
-                // The peer may have gone.
+                // The peer may already be gone.
                 Phase::Closing(stream) => ready!(stream.poll_end(cx)).or(Ok(())),
                 Phase::Ended => Ok(()),
             };
@@ -74,7 +74,8 @@ where
         };
     }
 
-    /// Lets it end: after the response to the request that has begun, or with the next poll.
+    /// Ends the connection after the response to the current request, or at the next poll if it is
+    /// released.
     pub(super) fn graceful_shutdown(&mut self) {
         self.is_stopping = true;
         if let Phase::Served(connection) = &mut self.phase {
@@ -82,17 +83,18 @@ where
         }
     }
 
-    /// Whether hyper holds nothing for the connection.
+    /// Returns true if hyper has no state for the connection.
     pub(super) fn is_released(&self) -> bool {
         !matches!(self.phase, Phase::Served(_))
     }
 
-    /// Whether nothing is under way.
+    /// Returns true if the connection is idle.
     pub(super) fn is_idle(&self) -> bool {
         self.is_released() || self.activity.is_idle()
     }
 
-    /// Frees what hyper holds, if nothing is under way. It is to be polled afterwards.
+    /// Frees hyper's state if the connection is idle. The caller must poll the connection
+    /// afterwards.
     pub(super) fn release(&mut self) {
         if self.is_released() || !self.is_idle() {
             return;
@@ -100,7 +102,7 @@ where
         let Phase::Served(connection) = std::mem::replace(&mut self.phase, Phase::Ended) else {
             unreachable!("it is served")
         };
-        // There are none of a connection that was upgraded, which has ended.
+        // An upgraded connection has no parts, and has ended.
         let Some(Parts { io: mut stream, read_buf, service, .. }) = connection.into_parts() else {
             return;
         };

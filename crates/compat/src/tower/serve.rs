@@ -1,4 +1,4 @@
-//! The server: accepts connections, and drains them at its end.
+//! The server: accepts connections, and drains them when it shuts down.
 
 use super::accepting::{Accepting, drain};
 use super::connection::{self, Settings};
@@ -29,7 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Serves a `tower` service, such as axum's `Router`, to all connections of a listener. Awaiting the result runs the server.
+/// Serves a `tower` service, such as axum's `Router`, on all connections of a listener. Awaiting
+/// the result runs the server.
 ///
 /// Each request gets a clone of the service.
 ///
@@ -56,7 +57,7 @@ where
     serve_with(listener, move |_: &L::Peer| TowerToHyperService::new(service.clone()))
 }
 
-/// As [`serve`], for a service of hyper, of which each connection gets a clone.
+/// Like [`serve`], but for a hyper service. Each connection gets a clone.
 ///
 /// ```
 /// use annulus::net::TcpListener;
@@ -85,7 +86,7 @@ where
     serve_with(listener, move |_: &L::Peer| service.clone())
 }
 
-/// As [`serve_hyper`], with a service made for each connection from the address of its peer.
+/// Like [`serve_hyper`], but creates a service for each connection from its peer's address.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};
@@ -118,7 +119,8 @@ where
 /// # .unwrap();
 /// ```
 ///
-/// For handlers of axum that take `ConnectInfo<SocketAddr>`, `Extension` of axum is the layer (`tower::Layer`) around the `Router`:
+/// For axum handlers that take `ConnectInfo<SocketAddr>`, wrap the `Router` with axum's `Extension`
+/// as a layer (`tower::Layer`):
 /// `TowerToHyperService::new(Extension(ConnectInfo(*peer)).layer(router.clone()))`.
 pub fn serve_with<L, M, S>(listener: L, make: M) -> Plain<L, M>
 where
@@ -140,19 +142,21 @@ where
     }
 }
 
-/// A server without a handshake: it serves the stream as it was accepted.
+/// A server without a handshake: it serves the accepted stream directly.
 pub type Plain<L, M> = Serve<L, M, fn(Stream<L>) -> Ready<io::Result<(Stream<L>, Extensions)>>>;
 
 type Stream<L> = <L as Listen>::Stream;
 
-/// A server to be: see [`serve`]. Awaiting it runs it; the future is ready after a
-/// [graceful shutdown](Self::with_graceful_shutdown), and never without one.
+/// A configured server that is not running yet: see [`serve`]. Awaiting it runs it. The future
+/// completes after a [graceful shutdown](Self::with_graceful_shutdown), and never without one.
 ///
-/// Dropping the future closes the listener and drops the connections; with what was accepted for sending, the runtime deals as always.
-/// Upgraded connections belong to what was spawned for them, so neither a drop nor a graceful shutdown ends them.
+/// Dropping the future closes the listener and drops the connections; the runtime treats data
+/// already accepted for sending as for any dropped stream. Upgraded connections belong to the tasks
+/// spawned for them, so neither a drop nor a graceful shutdown ends them.
 ///
-/// There is no limit on the size of a request's body: a service that collects one sets it, as by `http_body_util::Limited` around the body.
-/// axum's extractors read 2 MB at most, which its `DefaultBodyLimit` changes.
+/// The size of request bodies is not limited. A service that collects a body should set a limit,
+/// for example with `http_body_util::Limited`. axum's extractors read at most 2 MB, unless
+/// `DefaultBodyLimit` changes that.
 ///
 /// ```
 /// use annulus::net::TcpListener;
@@ -188,76 +192,91 @@ pub struct Serve<L: Listen, M, H> {
 }
 
 impl<L: Listen, M, H> Serve<L, M, H> {
-    /// Ends the server once this future is ready: the listener is closed at once, connections without a request are closed, and the others
-    /// after the responses to the requests that they have begun. HTTP/2 asks the peer to end a connection; if it does not, the connection is
-    /// dropped 5 seconds after its last request, or later while the rest of a response is being sent.
+    /// Shuts the server down once this future completes. The listener and connections without a
+    /// request are closed at once, the others after the responses to their current requests. HTTP/2
+    /// asks the peer to end a connection. If the peer does not, the connection is dropped 5 seconds
+    /// after its last request, or later while the rest of a response is still being sent.
     pub fn with_graceful_shutdown(mut self, signal: impl Future<Output = ()> + 'static) -> Self {
         self.signal = Some(Box::pin(signal));
         self
     }
 
-    /// How long the last connections may take after that; then they are dropped. By default there is no limit, so that a request which takes
-    /// for ever, or whose body never comes, is waited for; see also [`request_timeout`](Self::request_timeout).
+    /// Sets how long a graceful shutdown waits for the remaining connections before it drops them.
+    /// There is no limit by default, so it waits forever for a request that never finishes or whose
+    /// body never arrives. See also [`request_timeout`](Self::request_timeout).
     pub fn drain_timeout(mut self, limit: Duration) -> Self {
         self.limits.drain = Some(limit);
         self
     }
 
-    /// How many connections may be open at once, upgraded ones included; others wait in the kernel's backlog. With 0 none is accepted. By
-    /// default there is no limit.
+    /// Sets how many connections may be open at once, including upgraded ones. More connections
+    /// wait in the kernel's backlog. With 0, none is accepted. There is no limit by default.
     pub fn max_connections(mut self, count: usize) -> Self {
         self.limits.connections = count;
         self
     }
 
-    /// How long the head of a request of HTTP/1 may take, from the end of the response before it; a [handshake](Self::handshake); and, from
-    /// then on, the first request of a connection, or the preface of HTTP/2. Then the connection is closed. 30 seconds by default; `None` for no limit.
+    /// Sets how long an HTTP/1 request head may take, counted from the end of the previous
+    /// response. The limit also applies to a [handshake](Self::handshake), and after it to a
+    /// connection's first request or HTTP/2 preface. After that the connection is closed. The
+    /// default is 30 seconds; `None` means no limit.
     pub fn header_read_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limits.header = limit.into();
         self
     }
 
-    /// How long a connection may have no request in flight, whatever bytes come: then it is closed as its protocol does (HTTP/2 sends
-    /// `GOAWAY`), and dropped if that takes as long again while nothing of a response is being sent. 60 seconds by default; `None` for no limit.
-    /// In HTTP/1, [`header_read_timeout`](Self::header_read_timeout) ends an idle connection too.
+    /// Sets how long a connection may have no request in flight, regardless of bytes received.
+    /// After that it is closed gracefully (HTTP/2 sends `GOAWAY`), and dropped if closing takes as
+    /// long again while no response data is being sent. The default is 60 seconds; `None` means no
+    /// limit. In HTTP/1, [`header_read_timeout`](Self::header_read_timeout) also ends idle
+    /// connections.
     pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limits.idle = limit.into();
         self
     }
 
-    /// How long the service may take until the head of its response, which includes what it reads of the request's body: then its future is
-    /// dropped, and the answer is `408 Request Timeout`. No limit by default, since a service may take its time; without one, a request whose
-    /// body never comes holds its connection, and a graceful shutdown without [`drain_timeout`](Self::drain_timeout), for ever.
+    /// Sets how long the service may take to produce the head of its response, including the time
+    /// it reads the request body. After that its future is dropped, and the response is `408
+    /// Request Timeout`. There is no limit by default. Without one, a request whose body never
+    /// arrives blocks its connection forever, and also a graceful shutdown without
+    /// [`drain_timeout`](Self::drain_timeout).
     pub fn request_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limits.request = limit.into();
         self
     }
 
-    /// How long a peer may not take what it is being sent. 60 seconds by default; `None` for no limit.
+    /// Sets how long a peer may fail to read what it is sent. The default is 60 seconds; `None`
+    /// means no limit.
     ///
-    /// A write that is not accepted for that long drops the connection, also an upgraded one. A stream accepts the next write once what it
-    /// holds has gone, so a peer must take the [send bound](annulus::Builder::send_bound) of its stream within this time: with the defaults, a
-    /// peer that is steady and slower than some kilobytes a second is dropped too. A smaller bound, or a longer limit, lets it go on.
+    /// A write that is not accepted within this time drops the connection, even an upgraded one. A
+    /// stream accepts the next write once its queued bytes have been sent, so a peer must read the
+    /// stream's [send bound](annulus::Builder::send_bound) within this time. With the defaults, a
+    /// peer that reads steadily but slower than a few kilobytes per second is also dropped. To
+    /// allow that, lower the bound or raise the limit.
     ///
-    /// If a response of HTTP/2 waits for that long for the window of its peer, and less than a kilobyte is sent on the connection meanwhile,
-    /// the connection is closed as its protocol does, and dropped if that goes on for as long again.
+    /// If an HTTP/2 response waits that long for its peer's window, and less than a kilobyte is
+    /// sent on the connection meanwhile, the connection is closed gracefully, and dropped if that
+    /// continues for as long again.
     ///
-    /// The bytes that wait for a peer are bounded by the send bound and hyper's buffer.
+    /// The send bound and hyper's buffer limit how many bytes are queued for a peer.
     pub fn write_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limits.write = limit.into();
         self
     }
 
-    /// How long a connection of HTTP/1 is idle before what hyper holds for it, two buffers of 8 KiB above all, is freed; its next byte makes that
-    /// anew, which takes some microseconds. One second by default; `None` to keep it. A connection whose last request had a body keeps it: hyper
-    /// does not show whether a body was read to its end.
+    /// Sets how long an HTTP/1 connection is idle before hyper's state for it, mainly two 8 KiB
+    /// buffers, is freed. The next byte recreates it within a few microseconds. The default is one
+    /// second; `None` keeps the state. A connection whose last request had a body also keeps it,
+    /// because hyper does not expose whether a body was read to its end.
     pub fn release_after(mut self, idle: impl Into<Option<Duration>>) -> Self {
         self.limits.release = idle.into();
         self
     }
 
-    /// Changes hyper's settings of HTTP/1: keep-alive, sizes. `half_close` is on: a client that ends its direction of the stream behind a request
-    /// gets its reply, and one that breaks off ends its handler. Timer and [limit on headers](Self::header_read_timeout) are set afterwards.
+    /// Changes hyper's HTTP/1 settings, such as keep-alive and sizes. `half_close` is on: a client
+    /// that shuts down its sending direction after a request still gets the response, and a
+    /// connection error ends the handler. The timer and the [header
+    /// timeout](Self::header_read_timeout) are set afterwards.
     pub fn configure_http1(
         mut self,
         change: impl FnOnce(&mut http1::Builder) -> &mut http1::Builder,
@@ -266,8 +285,9 @@ impl<L: Listen, M, H> Serve<L, M, H> {
         self
     }
 
-    /// Changes hyper's settings of HTTP/2: streams, windows, keep-alive, sizes. The timer is set afterwards. For no keep-alive, give hyper
-    /// `None` as its interval: with `Duration::MAX` it panics.
+    /// Changes hyper's HTTP/2 settings, such as streams, windows, keep-alive and sizes. The timer
+    /// is set afterwards. To turn keep-alive off, pass `None` as its interval: hyper panics with
+    /// `Duration::MAX`.
     pub fn configure_http2(
         mut self,
         change: impl FnOnce(&mut http2::Builder<Executor>) -> &mut http2::Builder<Executor>,
@@ -276,28 +296,31 @@ impl<L: Listen, M, H> Serve<L, M, H> {
         self
     }
 
-    /// Takes HTTP/1 only. By default a connection that begins with the preface of HTTP/2 is of HTTP/2, whatever ALPN has chosen.
+    /// Serves HTTP/1 only. By default, a connection that begins with the HTTP/2 preface is served
+    /// as HTTP/2, whatever ALPN has chosen.
     pub fn http1_only(mut self) -> Self {
         self.versions = Versions::Http1;
         self
     }
 
-    /// Takes HTTP/2 only.
+    /// Serves HTTP/2 only.
     pub fn http2_only(mut self) -> Self {
         self.versions = Versions::Http2;
         self
     }
 
-    /// Called with the error of each connection, and its peer: of a peer that breaks off or breaks the protocol, a time limit, a service's
-    /// error, a panic; and with those of the listener, which is asked again a second later. By default they are dropped.
+    /// Sets a callback for errors. It receives each connection's error with its peer: a connection
+    /// that breaks, a protocol violation, a timeout, a service error or a panic. It also receives
+    /// listener errors, after which the server waits a second and accepts again. Errors are dropped
+    /// by default.
     pub fn on_error(mut self, call: impl Fn(ServeError<'_, L::Peer>) + 'static) -> Self {
         self.on_error = Rc::new(call);
         self
     }
 
-    /// Makes the stream to serve of the one that was accepted, as TLS does, in the task of the connection, and within
-    /// [`header_read_timeout`](Self::header_read_timeout). An error ends the connection. Each request gets the extensions, for what the handshake
-    /// has found out about the client.
+    /// Converts each accepted stream to the stream to serve, as TLS does. The handshake runs in the
+    /// connection's task, within [`header_read_timeout`](Self::header_read_timeout). An error ends
+    /// the connection. Each request gets the returned extensions, which can describe the client.
     ///
     /// ```
     /// use annulus::io::AsyncRecv;
@@ -354,8 +377,10 @@ where
     L: Listen,
     L::Stream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
-    /// Serves over TLS: [`handshake`](Self::handshake), within the acceptor's limit as well. Offer `h2` and `http/1.1` by ALPN. Each request has
-    /// an `Arc<`[`TlsInfo`](crate::rustls::TlsInfo)`>` among its extensions: the client's certificates, the name that it has asked for, the protocol.
+    /// Serves over TLS as a [`handshake`](Self::handshake), to which the acceptor's limit also
+    /// applies. Offer `h2` and `http/1.1` by ALPN. Each request has an
+    /// `Arc<`[`TlsInfo`](crate::rustls::TlsInfo)`>` extension with the client's certificates, the
+    /// server name it requested, and the protocol.
     ///
     /// ```no_run
     /// use annulus::net::TcpListener;
@@ -383,7 +408,8 @@ where
     ) -> Serve<L, M, impl Fn(L::Stream) -> TlsHandshake<L::Stream>> {
         self.handshake(move |stream| -> TlsHandshake<L::Stream> {
             let acceptor = acceptor.clone();
-            // Boxed, so that the connection's task does not have its size once for each of its states.
+            // Boxed, because its size would otherwise count once for each state of the connection's
+            // task.
             Box::pin(async move {
                 let stream = acceptor.accept(stream).await?;
                 let mut known = Extensions::new();
@@ -413,7 +439,7 @@ where
     fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move {
             let stop = CancellationToken::new();
-            // hyper adds this to a moment, and panics if the sum is too far away.
+            // hyper adds this to an `Instant`, and panics on overflow.
             let header = self.limits.header.filter(|limit| *limit < NO_LIMIT);
             self.http1.timer(Timer::new()).header_read_timeout(header);
             self.http2.timer(Timer::new());

@@ -1,4 +1,4 @@
-//! A service whose requests are counted, and limited in time; its panics and errors are reported.
+//! A service that counts requests, limits their time, and reports panics and errors.
 
 use super::activity::{self, Activity};
 use super::error::{Report, text_of};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub(super) struct Counted<S> {
     pub(super) service: S,
-    /// The extensions that each request gets: the results of the handshake.
+    /// Extensions for each request: the results of the handshake.
     pub(super) known: Extensions,
     pub(super) activity: Rc<Activity>,
     pub(super) limit: Option<Duration>,
@@ -50,7 +50,7 @@ impl<S: HttpService> Service<Request<Incoming>> for Counted<S> {
 }
 
 pin_project! {
-    /// Until the response's head.
+    /// A request until the head of its response.
     pub(super) struct CountedFuture<F> {
         version: Version,
         request: Option<activity::Request>,
@@ -73,7 +73,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let version = *this.version;
-        // In HTTP/1 the connection ends with the error, and reports it.
+        // In HTTP/1 the error ends the connection, which reports it.
         let report = (version == Version::HTTP_2).then_some(&*this.report);
         let polled =
             this.future.as_mut().as_pin_mut().map(|future| panics::catch(|| future.poll(cx)));
@@ -98,7 +98,7 @@ where
                     (this.report)(panics::error(&panic));
                 }
                 this.future.set(None);
-                // For gRPC a reset of the stream is an internal error, and a status is not.
+                // gRPC maps a stream reset to an internal error, but not an HTTP status.
                 if version == Version::HTTP_2 {
                     return Poll::Ready(Err("the service has panicked".into()));
                 }
@@ -110,7 +110,8 @@ where
     }
 }
 
-/// The service had its time, or has panicked. The rest of the request's body is not read, so in HTTP/1 the connection ends.
+/// Returns the response after the service timed out or panicked. The rest of the request body is
+/// not read, so in HTTP/1 the connection is closed.
 fn without_service<B>(
     status: StatusCode,
     version: Version,
@@ -125,12 +126,13 @@ fn without_service<B>(
 }
 
 pin_project! {
-    /// A body of a response, empty without one of the service.
+    /// A response body; empty if the service returned none.
     pub(super) struct CountedBody<B> {
         #[pin]
         body: Option<B>,
         request: Option<activity::Request>,
-        // In HTTP/2, where the task of a stream polls it, and an error ends the stream alone.
+        // Set only in HTTP/2, where the body is polled by the stream's task and an error ends only
+        // the stream.
         report: Option<Report>,
     }
 }

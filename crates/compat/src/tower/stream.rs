@@ -1,4 +1,4 @@
-//! A stream whose bytes are counted, and whose peer must go on reading.
+//! A stream that counts bytes and limits how long the peer may not read.
 
 use super::activity::Activity;
 use super::open::Open;
@@ -11,13 +11,13 @@ use std::task::{Context, Poll};
 pub(super) struct CountedStream<S> {
     pub(super) stream: S,
     pub(super) activity: Rc<Activity>,
-    /// Counted until the stream is dropped, by what has upgraded it too.
+    /// Counts the connection as open until the stream is dropped, even after an upgrade.
     pub(super) _open: Open,
     pub(super) limit: WriteLimit,
 }
 
 impl<S> CountedStream<S> {
-    /// Counts what a call has written, within the limit.
+    /// Counts the bytes that a call has written, and applies the write limit.
     fn counted(
         &mut self,
         cx: &mut Context<'_>,

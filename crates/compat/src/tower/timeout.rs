@@ -1,4 +1,4 @@
-//! A limit of time for the requests of a route.
+//! A timeout for the requests of a route.
 
 use crate::OnThread;
 use annulus::time::{Sleep, sleep};
@@ -11,9 +11,10 @@ use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Answers a request whose response has not begun in time with a status, 408 unless another one is chosen: as the layer of this name of
-/// `tower-http`, with timers of annulus in place of those of tokio. [`Serve::request_timeout`](super::Serve::request_timeout) is the same
-/// for all requests of a server.
+/// Answers a request with a status, 408 by default, if its response does not begin in time. It is
+/// like the layer of this name in `tower-http`, but uses annulus timers instead of tokio's.
+/// [`Serve::request_timeout`](super::Serve::request_timeout) does the same for all requests of a
+/// server.
 ///
 /// ```
 /// use annulus_compat::tower::TimeoutLayer;
@@ -31,12 +32,12 @@ pub struct TimeoutLayer {
 }
 
 impl TimeoutLayer {
-    /// A limit for each request, after which the answer is 408.
+    /// Creates a layer that answers 408 after this time.
     pub fn new(limit: Duration) -> Self {
         Self::with_status_code(StatusCode::REQUEST_TIMEOUT, limit)
     }
 
-    /// A limit for each request, after which the answer has this status.
+    /// Creates a layer that answers with this status after this time.
     pub fn with_status_code(status: StatusCode, limit: Duration) -> Self {
         Self { status, limit }
     }
@@ -50,7 +51,7 @@ impl<S> Layer<S> for TimeoutLayer {
     }
 }
 
-/// A service whose requests have a limit: see [`TimeoutLayer`].
+/// A service with a timeout for each request: see [`TimeoutLayer`].
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout<S> {
     inner: S,
@@ -81,7 +82,7 @@ where
 }
 
 pin_project! {
-    /// A response, or the status behind the limit.
+    /// The service's response, or the status after the timeout.
     #[derive(Debug)]
     pub struct TimeoutFuture<F> {
         #[pin]

@@ -1,4 +1,4 @@
-//! When a connection has taken too long.
+//! Decides when a connection has taken too long.
 
 use super::activity::Activity;
 use super::protocol::PREFACE;
@@ -13,20 +13,21 @@ use std::time::Duration;
 /// How long a connection without a request may stay after a graceful shutdown has begun.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// Fewer bytes than that are no progress: what HTTP/2 itself answers is not the response.
+/// Fewer bytes written do not count as progress, because HTTP/2's own replies are not part of a
+/// response.
 const PROGRESS: u64 = 1024;
 
-/// The action on a connection that has taken too long.
+/// What to do with a connection that has taken too long.
 pub(super) enum Late {
-    /// Free what is held for it while it is idle.
+    /// Free hyper's state, because the connection is idle.
     Release,
-    /// End it as its protocol does.
+    /// Close it gracefully.
     Close,
-    /// Drop it.
+    /// Drop it and report the error.
     Drop(io::Error),
 }
 
-/// The event that a connection waits for.
+/// What a connection is waiting for.
 #[derive(Clone, Copy)]
 enum Wait {
     FirstRequest,
@@ -37,21 +38,21 @@ enum Wait {
     PeerToEnd,
 }
 
-/// Watches the time of one connection.
+/// Applies the time limits of one connection.
 pub(super) struct Timer {
     activity: Rc<Activity>,
     limits: Limits,
     begun: Instant,
-    /// When it was first asked to end, as its protocol does.
+    /// When a graceful close was first requested.
     closing_since: Option<Instant>,
-    /// When a graceful shutdown has begun.
+    /// When a graceful shutdown of the server began.
     stopping_since: Option<Instant>,
-    /// The bytes that were written when there was progress last, and when that was.
+    /// Bytes written in total at the last progress, and when that was.
     progress: (u64, Instant),
     is_releasable: bool,
-    /// How many requests had begun when it was released last.
+    /// Number of requests begun when it was last released.
     released_after: u64,
-    /// Never later than a limit's end: what begins to wait now need not set it.
+    /// Never fires later than the first limit ends, so a wait that begins now need not reset it.
     sleep: Pin<Box<Sleep>>,
 }
 
@@ -71,7 +72,7 @@ impl Timer {
         }
     }
 
-    /// A graceful shutdown has begun, and the connection was asked to end.
+    /// Records that a graceful shutdown has begun and the connection was asked to close.
     pub(super) fn stop(&mut self) {
         let now = Instant::now();
         self.stopping_since = Some(now);
@@ -79,7 +80,8 @@ impl Timer {
         self.sleep.as_mut().reset(now);
     }
 
-    /// The connection was polled: notes whether it has made progress, and whether it can be released.
+    /// Called after the connection was polled: records whether it has made progress, and whether it
+    /// can be released.
     pub(super) fn note(&mut self, is_releasable: bool) {
         let written = self.activity.written.get();
         if written - self.progress.0 >= PROGRESS {
@@ -99,7 +101,7 @@ impl Timer {
             let latest = now + shortest(&self.limits).min(self.stopping().unwrap_or(Duration::MAX));
             match first {
                 Some((end, wait)) if end <= now => {
-                    // Afterwards other limits count.
+                    // After this action, other limits apply.
                     self.sleep.as_mut().reset(now);
                     return Poll::Ready(self.late(wait, now));
                 }
@@ -114,7 +116,7 @@ impl Timer {
         self.stopping_since.map(|_| STOPPING)
     }
 
-    /// The limit that ends first of those that count now.
+    /// Returns the limit that ends first among those that apply now.
     fn first_to_end(&self) -> Option<(Instant, Wait)> {
         let Limits { header, idle, write, release, .. } = self.limits;
         let waits = [
@@ -130,37 +132,39 @@ impl Timer {
         ends.min_by_key(|(end, _)| *end)
     }
 
-    /// Neither a request nor the whole preface of HTTP/2 has come. To the preface the server answers, though in HTTP/2 alone it may write first.
+    /// Set if neither a request nor the whole HTTP/2 preface has arrived. The server answers the
+    /// preface; it may write before that only with `http2_only`.
     fn awaits_first(&self) -> Option<Instant> {
         let has_preface =
             self.activity.written.get() > 0 && self.activity.read.get() >= PREFACE.len() as u64;
         (!self.activity.has_begun() && !has_preface).then_some(self.begun)
     }
 
-    /// No request is in flight, and hyper holds buffers for the connection.
+    /// Set if no request is in flight and hyper holds buffers for the connection.
     fn releasable_since(&self) -> Option<Instant> {
         self.activity.idle_since().filter(|_| self.is_releasable)
     }
 
-    /// It was released, so that hyper does not count its time, and no request has begun since.
+    /// Set if the connection was released, so that hyper's header timeout does not run, and no
+    /// request has begun since.
     fn released_since(&self) -> Option<Instant> {
         let is_same = self.activity.has_begun() && self.activity.begun.get() == self.released_after;
         self.activity.idle_since().filter(|_| is_same && self.closing_since.is_none())
     }
 
-    /// No request is in flight. A part of the last response may not be sent yet.
+    /// Set if no request is in flight. Part of the last response may still be unsent.
     fn idle_since(&self) -> Option<Instant> {
         let since = self.activity.idle_since()?;
         Some(self.closing_since.map_or(since, |closing| since.max(closing).max(self.progress.1)))
     }
 
-    /// A response waits for its peer to take what was sent before.
+    /// Set if a response waits for its peer to read what was sent before.
     fn unread_since(&self) -> Option<Instant> {
         let since = self.activity.unpolled_since()?.max(self.progress.1);
         Some(self.closing_since.map_or(since, |closing| since.max(closing)))
     }
 
-    /// The server stops, and no request is in flight.
+    /// Set if the server is shutting down and no request is in flight.
     fn ending_since(&self) -> Option<Instant> {
         let stopping = self.stopping_since?;
         Some(self.activity.idle_since()?.max(stopping).max(self.progress.1))
@@ -187,13 +191,13 @@ impl Timer {
     }
 }
 
-/// The shortest of the limits that may begin to count while the connection is not polled.
+/// Returns the shortest limit that may start to apply while the connection is not polled.
 fn shortest(limits: &Limits) -> Duration {
     let limits = [limits.header, limits.idle, limits.write];
     limits.into_iter().flatten().min().unwrap_or(Duration::MAX)
 }
 
-/// The time-outs and the number of connections of a server.
+/// A server's timeouts and its maximum number of connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) connections: usize,

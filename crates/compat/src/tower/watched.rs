@@ -1,4 +1,4 @@
-//! A stream of which hyper can be asked back: what hyper does with it is noted.
+//! A stream that can be taken back from hyper, and that records what hyper does with it.
 
 use super::activity::Activity;
 use crate::OnThread;
@@ -11,13 +11,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// A stream whose reads and writes are noted. It is `Send`, as hyper asks of a stream that may be upgraded.
+/// A stream whose reads and writes are recorded. It is `Send`, which hyper requires of streams that
+/// may be upgraded.
 pub(super) struct Watched<T>(OnThread<Noted<T>>);
 
 struct Noted<T> {
     stream: T,
     activity: Rc<Activity>,
-    /// The bytes that hyper had read and not used: they come first.
+    /// Bytes that hyper had read but not used. They are read first.
     prefix: Bytes,
 }
 
@@ -34,10 +35,10 @@ impl<T: Unpin> Watched<T> {
 }
 
 impl<T: AsyncRecv + AsyncSend + Unpin> Watched<T> {
-    /// Lets these bytes come first.
+    /// Makes the next reads return these bytes first.
     pub(super) fn put_back(&mut self, unused: Bytes) -> io::Result<()> {
         let prefix = &mut self.noted()?.prefix;
-        // The rest of the prefix was read after them.
+        // The rest of the prefix comes after `unused` in the stream.
         *prefix = match (unused.is_empty(), prefix.is_empty()) {
             (true, _) => std::mem::take(prefix),
             (false, true) => unused,
@@ -46,7 +47,8 @@ impl<T: AsyncRecv + AsyncSend + Unpin> Watched<T> {
         Ok(())
     }
 
-    /// Whether a read would give bytes, once that is known; false at the end of the stream.
+    /// Waits until a read would return; true if it would return bytes, false at the end of the
+    /// stream.
     pub(super) fn poll_has_bytes(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let this = self.noted()?;
         if !this.prefix.is_empty() {
@@ -55,7 +57,7 @@ impl<T: AsyncRecv + AsyncSend + Unpin> Watched<T> {
         this.stream.poll_fill_buf(cx).map_ok(|bytes| !bytes.is_empty())
     }
 
-    /// Ends the sending direction.
+    /// Shuts down the sending direction.
     pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.noted()?.stream.poll_shutdown(cx)
     }
@@ -98,7 +100,8 @@ impl<T: AsyncRecv + AsyncSend + Unpin> Write for Watched<T> {
         let this = self.get_mut().noted()?;
         ready!(this.stream.poll_flush(cx))?;
         this.activity.note_unflushed(false);
-        // hyper does not read while a request is handled, and flushes with each poll. The end is a half-close; an error ends the request.
+        // hyper does not read while it handles a request, but it flushes on each poll, so check for
+        // errors here. The end of the stream is a half-close; an error ends the request.
         if this.activity.is_handling()
             && let Poll::Ready(Err(error)) = this.stream.poll_fill_buf(cx)
         {

@@ -1,4 +1,4 @@
-//! WebSockets by axum's extractor and tokio-tungstenite, without a runtime of tokio.
+//! WebSockets with axum's extractor and tokio-tungstenite, without a tokio runtime.
 
 use axum::extract::{self, FromRequestParts};
 use axum::http::{HeaderValue, StatusCode, Version, header, request::Parts};
@@ -14,8 +14,9 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 /// A session: a `Stream` and a `Sink` of tungstenite's `Message`.
 pub type WebSocket = WebSocketStream<TokioIo<Upgraded>>;
 
-/// axum's extractor of the same name, whose sessions are tasks of annulus: they need no runtime of tokio, need not be `Send`, and so may use
-/// anything of annulus. A request that axum's extractor refuses gets its answer; one that came over HTTP/2 gets 505, with the reason.
+/// Like axum's extractor of the same name, but sessions are annulus tasks. They need no tokio
+/// runtime and need not be `Send`, so they may use everything in annulus. A request that axum's
+/// extractor rejects gets axum's response; a request over HTTP/2 gets 505 with the reason.
 ///
 /// ```
 /// use annulus_compat::tower::WebSocketUpgrade;
@@ -63,13 +64,14 @@ impl<S: Send + Sync> FromRequestParts<S> for WebSocketUpgrade {
 }
 
 impl WebSocketUpgrade {
-    /// Limits of messages and frames, and sizes of buffers: 64 MiB a message and 16 MiB a frame by default.
+    /// Sets limits for messages and frames, and buffer sizes. The defaults are 64 MiB per message
+    /// and 16 MiB per frame.
     pub fn config(mut self, config: WebSocketConfig) -> Self {
         self.config = config;
         self
     }
 
-    /// Agrees on the first of these subprotocols that the client offers, if it offers one.
+    /// Selects the first of these subprotocols that the client offers, if any.
     pub fn protocols<I>(mut self, protocols: I) -> Self
     where
         I: IntoIterator<Item: Into<Cow<'static, str>>>,
@@ -78,13 +80,13 @@ impl WebSocketUpgrade {
         self
     }
 
-    /// The subprotocol that was agreed on.
+    /// Returns the selected subprotocol.
     pub fn selected_protocol(&self) -> Option<&HeaderValue> {
         self.request.selected_protocol()
     }
 
-    /// The response, which the handler must return. Once it was sent, `session` runs in a task of this thread's runtime; if the client has gone
-    /// before, it does not.
+    /// Returns the response, which the handler must return. Once it has been sent, `session` runs
+    /// in a task on this thread's runtime. It does not run if the client disconnects first.
     pub fn on_upgrade<F>(self, session: impl FnOnce(WebSocket) -> F + 'static) -> Response
     where
         F: Future<Output = ()> + 'static,
