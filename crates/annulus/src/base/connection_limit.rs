@@ -45,7 +45,9 @@ struct State {
     waiting: Vec<Waker>,
 }
 
-/// Counts one connection against a limit, until it is released or dropped.
+/// Counts one connection against a limit, until it is released or dropped. The default counts against
+/// no limit.
+#[derive(Default)]
 pub(crate) struct Permit(Option<Arc<Shared>>);
 
 impl ConnectionLimit {
@@ -94,6 +96,11 @@ impl Shared {
 }
 
 impl Permit {
+    /// Returns `None` if this counts against no limit.
+    pub(crate) fn counted(self) -> Option<Self> {
+        self.0.is_some().then_some(self)
+    }
+
     /// The connection has closed. Returns the tasks that the caller has to wake.
     pub(crate) fn release(mut self) -> Vec<Waker> {
         self.0.take().map(|limit| limit.release()).unwrap_or_default()

@@ -151,7 +151,7 @@ impl Streams {
         if let Some(key) = stream.tx.linger {
             io.timers.remove(key);
         }
-        io.close_accepted(stream.fd, stream.permit);
+        io.close_accepted(stream.fd, stream.permit.counted());
     }
 
     fn remove(&mut self, io: &mut Io, slot: u32) -> Stream {
@@ -186,7 +186,7 @@ impl Streams {
         io.after.drops.extend(stream.rx.waker.take());
         io.after.drops.extend(stream.tx.waker.take());
         io.release(stream.fd);
-        Poll::Ready(Ok((stream.fd, received, stream.permit)))
+        Poll::Ready(Ok((stream.fd, received, stream.permit.counted())))
     }
 
     /// Like [`poll_release`](Self::poll_release), but for a stream that will be closed: ready once
