@@ -1,4 +1,4 @@
-//! A test that runs again by a name that is gone.
+//! Tests that run themselves again in a child process fail if the name they give does not exist.
 
 use crate::common::again;
 

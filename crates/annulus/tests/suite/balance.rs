@@ -1,4 +1,5 @@
-//! Connections that move from a busy shard to an idle one: which do, that no byte is lost, and what it is worth.
+//! Connections move from a busy shard to an idle one: which ones move, that no byte is lost, and
+//! how much time it saves.
 
 use crate::common::drivers;
 use annulus::Runtime;
@@ -17,15 +18,15 @@ use std::thread;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Requests under way on a connection, so that some are read when it moves.
+/// Requests in flight per connection, so that some have been read when it moves.
 const DEPTH: u64 = 3;
 
-/// A service whose requests are numbers, which it sends back.
+/// A service that echoes its requests, which are numbers.
 #[derive(Clone)]
 struct Service {
     shards: Shard,
     balance: Option<Balance>,
-    /// Rounds of work for a request.
+    /// Rounds of work per request.
     work: u64,
     moves: Arc<AtomicUsize>,
 }
@@ -58,7 +59,8 @@ impl Service {
     }
 }
 
-/// Sends numbers, some ahead, until it is enough, and checks that all come back in their order. Returns how long each request took.
+/// Sends numbers, some ahead of their replies, until `is_enough` returns true, and checks that all
+/// come back in order. Returns how long each request took.
 fn client(address: SocketAddr, is_enough: impl Fn() -> bool) -> Vec<Duration> {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -85,7 +87,8 @@ fn client(address: SocketAddr, is_enough: impl Fn() -> bool) -> Vec<Duration> {
     took
 }
 
-/// Serves clients that are all accepted on shard 0 of two; returns how often connections moved, and how long each request took.
+/// Serves clients that are all accepted on shard 0 of two. Returns how often connections moved and
+/// how long each request took.
 fn skewed(
     shards: Shards,
     balanced: bool,
@@ -140,7 +143,8 @@ fn connections_of_the_busy_shard_move_and_lose_no_byte() {
     }
 }
 
-/// Connections of these shards, each served every 10 ms of virtual time for two seconds: where they are at the end, and how often they moved.
+/// Serves each of these shards' connections every 10 ms of virtual time for two seconds. Returns
+/// where they are at the end and how often they moved.
 fn settled(shards: usize, at: &[usize]) -> (Vec<usize>, usize) {
     let sim = Sim::builder(1).build();
     let settle = async {
@@ -172,7 +176,7 @@ fn they_settle_and_then_none_moves() {
     assert_eq!(settled(4, &[2; 16]), (vec![4; 4], 12));
 }
 
-/// With `--release --nocapture`, on two cores: rounds alternate.
+/// Run with `--release --nocapture` on two cores. Rounds alternate between balanced and unbalanced.
 #[test]
 #[ignore = "a figure, which says nothing while the machine does something else"]
 fn what_it_is_worth() {

@@ -1,5 +1,5 @@
-//! Descriptors that handles lend, and handles of descriptors from elsewhere, on both drivers. One test at a time, since one counts
-//! descriptors.
+//! Descriptors borrowed from handles, and handles made from descriptors of other code, on both
+//! drivers. Tests run one at a time, since one of them counts descriptors.
 
 use crate::common;
 
@@ -58,7 +58,7 @@ fn options_that_are_missing_here_are_set_on_the_descriptor() {
 
 #[test]
 fn a_descriptor_stays_open_while_it_is_borrowed_beyond_the_end() {
-    // Descriptors belong to the process.
+    // Descriptors belong to the whole process, so this test needs a process of its own.
     if !again::is_alone(again!(a_descriptor_stays_open_while_it_is_borrowed_beyond_the_end)) {
         return;
     }
@@ -73,12 +73,12 @@ fn a_descriptor_stays_open_while_it_is_borrowed_beyond_the_end() {
         runtime.block_on(async { assert!(touch(stream.recv()).is_none()) });
         let (borrowed, listening) = (stream.as_fd(), listener.as_fd());
         drop(runtime);
-        // Others that open descriptors do not get its number.
+        // Sockets opened now do not get its number.
         let others: Vec<_> = (0..8).map(|_| net::UdpSocket::bind(LOCAL).unwrap()).collect();
         assert_eq!(getsockname(borrowed).unwrap(), address.into());
         fcntl_getfd(listening).unwrap();
         assert_eq!(peer.read(&mut [0]).unwrap(), 0, "the peer sees the end");
-        // Borrowed from now on is one that cannot be used.
+        // A descriptor borrowed from now on is unusable.
         assert_eq!(getsockname(stream.as_fd()), Err(Errno::BADF));
         drop((stream, listener, others, peer));
         assert!(open_descriptors() <= before);

@@ -1,4 +1,5 @@
-//! Invariants 4 to 9: one receive, bounded memory, no stream starves, full queues are back pressure.
+//! Invariants 4 to 9: one receive per stream, bounded memory, no starving streams, and back
+//! pressure from full queues.
 
 use crate::common;
 
@@ -27,7 +28,8 @@ fn many_messages_take_one_receive() {
         }
         let after = counters().unwrap();
         let sends = 2000;
-        // Two streams, 1000 bytes each: no receive comes to its limit. Each ten seconds a timer is started that trims the pool.
+        // Two streams of 1000 bytes each: no receive reaches its limit. The timer that trims the
+        // pool starts every ten seconds.
         let timers = began.elapsed().as_secs().div_ceil(10);
         let others = after.sqes - before.sqes - sends - receives;
         assert!(others <= timers, "{others} other entries were submitted");
@@ -55,7 +57,7 @@ fn unread_bytes_are_bounded_and_none_is_lost() {
             let lease = stream.recv().await?.unwrap();
             assert!(lease.len() <= bound as usize);
             got.extend_from_slice(&lease);
-            // Some leases are held for some time: that pauses nothing.
+            // Some leases are held for a while, which pauses nothing.
             held.push(lease);
             held.truncate(50);
         }
@@ -67,7 +69,7 @@ fn unread_bytes_are_bounded_and_none_is_lost() {
 
 #[test]
 fn leases_held_never_keep_a_stream_from_receiving() {
-    // 8 buffers in all, and every one of 20 streams holds 20 leases.
+    // 8 buffers in all, and each of 20 streams holds 20 leases.
     run_on(Runtime::builder().recv_buffers(4096, 8), async {
         let mut held = Vec::new();
         let mut streams = Vec::new();
@@ -138,7 +140,7 @@ fn tiny_queues_are_back_pressure_only() {
     });
 }
 
-/// Only the ring has such queues.
+/// Only the ring has these queues.
 fn is_on_epoll() -> bool {
     std::env::var("ANNULUS_DRIVER").is_ok_and(|driver| driver == "epoll")
 }

@@ -1,4 +1,5 @@
-//! A task that always finds something ready delays another one by one budget at most, whatever it finds ready.
+//! A task that always finds something ready delays another one by at most one budget, whatever is
+//! ready.
 
 use crate::common;
 
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 const ITEMS: u32 = 300_000;
 
-/// Counts what a task has completed.
+/// Counts the operations that a task has completed.
 #[derive(Clone, Default)]
 struct Count(Rc<Cell<u32>>);
 
@@ -32,8 +33,9 @@ impl Count {
     }
 }
 
-/// Runs the drain beside a task that looks at the count each time it runs, which must not be raised by more than `limit` meanwhile: on
-/// this machine's kernel, and on a simulated one.
+/// Runs the drain beside a task that checks the count each time it runs. The count must not have
+/// grown by more than `limit` since its last run. Runs on this machine's kernel and on a simulated
+/// one.
 fn delays_by<F: Future<Output = ()> + 'static>(limit: u32, drain: impl Fn(Count) -> F) {
     let watched = async || {
         let count = Count::default();
@@ -83,7 +85,7 @@ fn sends_that_always_have_room() {
     });
 }
 
-/// Futures of other crates, which know no budget of this runtime.
+/// Futures of other crates, which do not know this runtime's budget.
 #[test]
 fn what_is_cooperative() {
     delays_by_one_budget(async |count| {
@@ -117,14 +119,14 @@ fn a_loop_of_the_programs_own() {
     });
 }
 
-/// It does not wait, so that no wake could make it go on later.
+/// It does not wait, so no wake could resume it later.
 #[test]
 fn a_finished_task_is_taken_from_its_set_whatever_is_left_of_the_budget() {
     let mut runtime = Runtime::builder().task_budget(1).build().unwrap();
     runtime.block_on(async {
         let mut set: JoinSet<_> = (0..3).map(|number| async move { number }).collect();
         while !set.is_empty() {
-            // Takes what there is.
+            // Takes whatever has finished.
             consume_budget().await;
             while set.try_join_next().is_some() {}
         }
@@ -201,7 +203,7 @@ fn names() {
     });
 }
 
-/// The entries of a directory are read by one call in a thousand of them.
+/// One system call reads a thousand directory entries.
 #[test]
 fn entries_of_a_directory() {
     delays_by_one_budget(async |count| {
@@ -219,7 +221,8 @@ fn entries_of_a_directory() {
     });
 }
 
-/// File calls on the loop have a budget of their own, of 100 µs a turn by their estimated cost, 400 ns for such a read.
+/// File calls on the loop have their own budget: 100 µs per turn by their estimated cost, which is
+/// 400 ns for such a read.
 #[test]
 fn reads_that_find_everything_in_memory() {
     delays_by(251, async |count| {
@@ -240,7 +243,7 @@ fn reads_that_find_everything_in_memory() {
     });
 }
 
-/// Connections that wait are bounded, so that accepting them takes no budget of its own.
+/// The queue of waiting connections is bounded, so accepting them needs no budget of its own.
 #[test]
 fn connections_that_wait() {
     delays_by(128, async |count| {
@@ -276,7 +279,7 @@ fn a_budget_of_one_works_and_of_zero_is_refused() {
     });
 }
 
-/// A byte at a time, of which the next one is always there; it takes every byte.
+/// A stream that always has its next byte ready and accepts every byte.
 struct AlwaysReady(u32);
 
 impl AlwaysReady {

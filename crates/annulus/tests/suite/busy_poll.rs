@@ -1,4 +1,4 @@
-//! Busy polling: it finds events that come soon, stops if none come, and misses no wake.
+//! Busy polling finds events that arrive soon, stops if none arrive, and misses no wake.
 
 use crate::common;
 
@@ -13,13 +13,14 @@ use std::time::Duration;
 
 const LOOK: Duration = Duration::from_micros(50);
 
-/// A network on which an answer takes so long.
+/// A network with this latency.
 fn network(latency: Duration) -> Rc<Sim> {
     let link = Link { latency, ..Link::default() };
     Sim::builder(1).link(link).build()
 }
 
-/// Asks questions, one after the other; returns the looks of the busy poll and its finds.
+/// Sends questions one after the other. Returns how often the busy poll looked and how often it
+/// found something.
 async fn ask(questions: usize) -> io::Result<(u64, u64)> {
     let (mut client, server) = pair().await?;
     spawn(echo(server));
@@ -40,7 +41,7 @@ fn asked_over(latency: Duration) -> (u64, u64) {
 #[test]
 fn what_comes_soon_is_found() {
     let (looks, finds) = asked_over(Duration::from_micros(10));
-    // A question and an answer, and hardly a sleep.
+    // A question and an answer each, and hardly any sleep.
     assert!(looks >= 1900 && finds >= looks - 10, "{finds} of {looks} looks found something");
 }
 

@@ -1,4 +1,4 @@
-//! The channel between shards: order, bounds, turns, and what each end's drop does.
+//! The channel between shards: order, bounds, fairness, and what dropping each end does.
 
 use crate::common;
 
@@ -33,7 +33,8 @@ fn ten_thousand_values_cross_in_order() {
     }
 }
 
-/// Receives so many values of each of these, each one's in order.
+/// Receives `each` values from each of these senders, and checks that each sender's values are in
+/// order.
 async fn in_order(
     mut receiver: Receiver<(usize, usize)>,
     senders: [usize; 2],
@@ -136,7 +137,7 @@ fn a_dropped_send_has_sent_nothing_and_passes_its_turn_on() {
         let second = sender.clone();
         let second = spawn(async move { second.send(2).await });
         annulus::yield_now().await;
-        // The first has been woken, and goes without having looked.
+        // The first sender has been woken, and is dropped before it is polled again.
         assert_eq!(receiver.recv().await, Some(0));
         assert_eq!(
             sender.try_send(3),

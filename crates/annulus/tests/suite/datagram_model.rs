@@ -1,6 +1,6 @@
-//! Random datagrams: each is known by its number and comes once, in order, and whole; and whatever can go on does, within seconds,
-//! however small the bounds, the buffers and the budget are. `ANNULUS_DATAGRAM_SEQUENCES` says how many conversations; a failure
-//! prints its seed.
+//! Random datagrams. Each has a number and arrives once, in order and whole. Whatever can make
+//! progress does so within seconds, however small the bounds, buffers and budget are.
+//! `ANNULUS_DATAGRAM_SEQUENCES` sets the number of conversations. A failure prints its seed.
 
 use crate::common::touch;
 use crate::sim::seeds::number;
@@ -21,23 +21,23 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Conversations of each mode, unless the variable says how many.
+/// Conversations per mode, unless the environment variable sets another number.
 const SEQUENCES: u64 = 80;
-/// Conversations that a runtime has at once.
+/// Concurrent conversations per runtime.
 const TOGETHER: u64 = 6;
-/// Datagrams that UDP has under way at once: what its receiver has no room for is lost.
+/// UDP datagrams in flight per direction, since those that the receiver has no room for are lost.
 const WINDOW: usize = 4;
-/// The most bytes of a datagram: over UDP so few that as many as are under way fit a socket's buffer.
+/// Maximum bytes per datagram. Over UDP, a full window must fit in a socket's buffer.
 const MOST_OF_UDP: usize = 20_000;
 const MOST_OF_UNIX: usize = 60_000;
-/// More than a buffer holds: received into memory of its own.
+/// More than a buffer holds, so that it is received on the heap.
 const MOST_ON_HEAP: usize = 120_000;
 
 fn seeds() -> u64 {
     number("ANNULUS_DATAGRAM_SEQUENCES", SEQUENCES) / TOGETHER
 }
 
-/// One direction: the length of each datagram, and what bounds how many are under way.
+/// One direction: the length of each datagram, and the limit on datagrams in flight.
 #[derive(Clone)]
 struct Way {
     lens: Rc<[usize]>,
@@ -58,19 +58,19 @@ impl Way {
         Self { lens: lens.into(), window }
     }
 
-    /// The bytes of a datagram.
+    /// Returns the bytes of a datagram.
     fn datagram(&self, number: usize) -> Vec<u8> {
         bytes(number * 7919, self.lens[number])
     }
 
-    /// Waits until another datagram may be under way.
+    /// Waits until another datagram may be in flight.
     async fn enter(&self) {
         if let Some(window) = &self.window {
             window.acquire().await.expect("it is not closed").forget();
         }
     }
 
-    /// A datagram has come.
+    /// Records that a datagram has arrived.
     fn leave(&self) {
         self.window.iter().for_each(|window| window.add_permits(1));
     }
@@ -132,7 +132,8 @@ impl Socket for UdpSocket {
     }
 }
 
-/// Sends all datagrams of a way; some futures are dropped as soon as they have to wait, and then have sent nothing.
+/// Sends all datagrams of a direction. Some futures are dropped as soon as they have to wait, and
+/// have then sent nothing.
 async fn send(socket: Rc<impl Socket>, way: Way, mut rng: Rng) -> io::Result<()> {
     for number in 0..way.lens.len() {
         way.enter().await;
@@ -154,7 +155,7 @@ async fn send(socket: Rc<impl Socket>, way: Way, mut rng: Rng) -> io::Result<()>
     if rng.bool() { socket.drain().await } else { Ok(()) }
 }
 
-/// Receives all datagrams of a way in every way, and compares.
+/// Receives all datagrams of a direction with every method, and compares them.
 async fn receive(socket: Rc<impl Socket>, way: Way, mut rng: Rng) -> io::Result<()> {
     for number in 0..way.lens.len() {
         let lease = loop {
@@ -182,7 +183,7 @@ async fn receive(socket: Rc<impl Socket>, way: Way, mut rng: Rng) -> io::Result<
     Ok(())
 }
 
-/// Both directions of both ends at once.
+/// Runs both directions on both ends at once.
 fn exchange<S: Socket + 'static>(
     tasks: &mut JoinSet<io::Result<()>>,
     ends: [S; 2],
@@ -204,7 +205,7 @@ async fn udp_pair() -> io::Result<[UdpSocket; 2]> {
     Ok([one, other])
 }
 
-/// One socket sends to several by their names; each gets its own, in order.
+/// One socket sends to several by name. Each receives its own datagrams, in order.
 async fn to_several(
     tasks: &mut JoinSet<io::Result<()>>,
     most: usize,
@@ -230,7 +231,7 @@ async fn to_several(
     Ok(())
 }
 
-/// A name that no other socket has.
+/// Returns a name that no other socket has.
 fn name() -> io::Result<SocketAddr> {
     // The sequences of one seed run on several drivers at once.
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -238,7 +239,7 @@ fn name() -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("annulus-model-{}-{number}", std::process::id()))
 }
 
-/// A blocking socket that sends so many datagrams back.
+/// Returns a socket whose peer, on a blocking thread, echoes `count` datagrams.
 fn with_a_std_echo(count: usize) -> io::Result<(UnixDatagram, JoinHandle<io::Result<()>>)> {
     let (ours, other) = StdUnixDatagram::pair()?;
     let echo = move || {
@@ -252,7 +253,7 @@ fn with_a_std_echo(count: usize) -> io::Result<(UnixDatagram, JoinHandle<io::Res
     Ok((UnixDatagram::from_std(ours)?, std::thread::spawn(echo)))
 }
 
-/// Conversations of any kind at once.
+/// Runs conversations of any kind at once.
 async fn traffic(mut rng: Rng, most: usize, has_threads: bool) -> io::Result<()> {
     let (mut tasks, mut threads) = (JoinSet::new(), Vec::new());
     for _ in 0..TOGETHER {

@@ -1,4 +1,5 @@
-//! Information that only Linux reports about datagrams, on both drivers: addresses, service classes, times, drops and coalesced datagrams.
+//! Information about datagrams that only Linux reports, on both drivers: addresses, service
+//! classes, times, drops and coalesced datagrams.
 
 use crate::common;
 
@@ -16,7 +17,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Runs a body on each driver that works here.
+/// Runs a body on each driver that works on this machine.
 fn on_each_driver<F: Future<Output = io::Result<()>>>(body: impl Fn() -> F) {
     run_on(Runtime::builder().driver(DriverChoice::Epoll), body());
     if annulus_ring::Features::detect().is_ok() {
@@ -46,7 +47,7 @@ fn a_datagram_has_its_destination_class_and_time() {
             );
             assert!(datagram.interface.is_some_and(|number| number > 0));
             assert!(datagram.timestamp.is_some_and(|at| at > past));
-            // The answer leaves from the address to which the datagram was sent.
+            // The answer leaves from the address that the datagram was sent to.
             receiver
                 .send_with(datagram.bytes, &Transmit::to(datagram.source).source(local))
                 .await?;
@@ -104,7 +105,7 @@ fn coalesced_datagrams_wake_a_task_for_each() {
     });
 }
 
-/// If the kernel refuses an address, that says nothing about the device.
+/// An address that the kernel refuses says nothing about the device.
 #[test]
 fn segments_refused_for_one_address_are_split_for_that_alone() {
     on_each_driver(|| async {
@@ -164,7 +165,8 @@ fn datagrams_that_a_slow_receiver_loses_are_counted() {
         }
         let dropped = receiver.dropped()?;
         assert!(got < sent && dropped > 0, "{got} of {sent} arrived, {dropped} were dropped");
-        // The slot holds 64, and up to 33 of a receive that was in flight; the kernel's buffer holds fewer.
+        // The slot holds 64 datagrams, plus up to 33 of a receive that was in flight. The kernel's
+        // buffer holds fewer.
         assert!(got < 2 * (64 + 33), "{got} were held");
         assert_eq!(u64::from(got) + dropped, u64::from(sent));
         assert_eq!(counters().expect("a runtime").dropped_datagrams, dropped);
@@ -209,14 +211,14 @@ fn an_unreachable_destination_is_an_error_of_its_own_sends() {
     });
 }
 
-/// A socket that is not read, with a full queue, and its address.
+/// Returns a socket with a full queue that nobody reads, and its address.
 fn full_reader() -> io::Result<(std::os::unix::net::UnixDatagram, SocketAddr)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = SocketAddr::from_abstract_name(format!("annulus-full-{}-{n}", std::process::id()))?;
     let reader = std::os::unix::net::UnixDatagram::bind_addr(&name)?;
     reader.set_nonblocking(true)?;
-    // Each sends until its own send buffer is full; the last one finds no space at all.
+    // Each sender sends until its own send buffer is full. The last one finds no space at all.
     loop {
         let filler = std::os::unix::net::UnixDatagram::unbound()?;
         filler.set_nonblocking(true)?;
@@ -228,7 +230,7 @@ fn full_reader() -> io::Result<(std::os::unix::net::UnixDatagram, SocketAddr)> {
     }
 }
 
-/// How often the loop enters the kernel while nothing can be sent.
+/// Returns how often the loop enters the kernel while nothing can be sent.
 async fn enters_of(pause: Duration) -> u64 {
     let before = counters().expect("a runtime").enters;
     sleep(pause).await;
@@ -267,7 +269,7 @@ fn deferred_datagrams_are_retried_with_longer_waits() {
         let (full, name) = full_reader()?;
         let sender = UnixOptions::new().unordered(true);
         let sender = sender.bind_addr(&SocketAddr::from_pathname("")?)?;
-        // At the bound the first deferred datagram is discarded, and a send returns its error.
+        // At the bound, the first deferred datagram is discarded, and a send returns its error.
         let mut deferred = 0u32;
         while sender.send_to_addr("x", &name).await.is_ok() {
             deferred += 1;
@@ -282,7 +284,8 @@ fn deferred_datagrams_are_retried_with_longer_waits() {
 
 #[test]
 fn sockets_that_end_with_their_runtime_leave_no_descriptor() {
-    // Descriptors belong to the process: they are counted in one that does nothing else.
+    // Descriptors belong to the whole process, so they are counted in a process that does nothing
+    // else.
     if !again::is_alone(again!(sockets_that_end_with_their_runtime_leave_no_descriptor)) {
         return;
     }

@@ -1,4 +1,5 @@
-//! System calls that a seccomp filter denies, though an older call does the same: files and sockets work all the same.
+//! Files and sockets keep working when a seccomp filter denies newer system calls that older ones
+//! can replace.
 #![allow(unsafe_code)]
 
 use crate::common::again::{again, assert_passes};
@@ -30,7 +31,7 @@ const CALLS: [(&str, libc::c_long); 14] = [
     ("renameat2", libc::SYS_renameat2),
     ("statx", libc::SYS_statx),
 ];
-/// The call and the error in the process with the filter.
+/// Carries the call and the error to the process with the filter.
 const DENIED: &str = "ANNULUS_TEST_DENIED";
 
 #[test]
@@ -55,11 +56,12 @@ fn in_spite_of_the_filter() {
     let (call, errno) = denied.split_once(' ').unwrap();
     let (call, errno) = (call.parse().unwrap(), errno.parse().unwrap());
     deny(call, errno);
-    // SAFETY: the arguments of all these calls are bad, whether the filter lets them through or not.
+    // SAFETY: the arguments are invalid for each of these calls, whether or not the filter lets it
+    // through.
     let answer = unsafe { libc::syscall(call, -1, -1, -1, -1, -1, -1) };
     let is_denied = Errno::from_io_error(&io::Error::last_os_error());
     assert_eq!((answer, is_denied), (-1, Some(Errno::from_raw_os_error(errno))), "it is denied");
-    // Each call twice: the second time the denial is known.
+    // Makes each call twice: the second time, the denial is known.
     everywhere(|place| async move {
         use_files(&place, "first").await?;
         use_files(&place, "second").await?;
@@ -78,7 +80,8 @@ async fn use_files(place: &Place, name: &str) -> io::Result<()> {
     let path = place.join(name);
     fs::write(&path, b"one two").await?;
     let known = fs::metadata(&path).await?;
-    // The standard library has found `statx` before the filter, and would not do without.
+    // The standard library detected `statx` before the filter was installed, and does not work
+    // without it.
     let expected = rustix::fs::stat(&path)?;
     assert!(known.is_file() && known.len() == 7 && known.ino() == expected.st_ino);
     let modified = Duration::new(expected.st_mtime as u64, expected.st_mtime_nsec as u32);

@@ -51,7 +51,7 @@ fn dropped_accepts_lose_no_connection() {
         let mut peers = Vec::new();
         for _ in 0..10 {
             peers.push(std::net::TcpStream::connect(address)?);
-            // Runs turns, so that the armed accept delivers while no future waits.
+            // Runs turns, so that the armed accept delivers connections while no future waits.
             sleep(Duration::from_millis(1)).await;
         }
         for _ in 0..10 {
@@ -129,7 +129,7 @@ fn an_aborted_stream_resets() {
 #[test]
 fn connecting_in_vain_times_out() {
     run(async {
-        // A listener whose backlog is full answers no more handshakes.
+        // A listener with a full backlog answers no more handshakes.
         let listener = annulus::net::ListenOptions::new().backlog(0).bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let _fill: Vec<_> = (0..4)

@@ -36,7 +36,7 @@ fn the_end_drops_every_waiting_task() {
         let counts = CountsDrop(dropped.clone());
         spawn(async move { _ = (std::future::pending::<()>().await, counts) });
         yield_now().await;
-        // Never polled before the end.
+        // Not polled before the end.
         let counts = CountsDrop(dropped.clone());
         spawn(async move { drop(counts) });
         Ok(())
@@ -110,7 +110,7 @@ fn runtimes_do_not_nest() {
                 assert!(message.contains(part), "no {part} in: {message}");
             }
         }
-        // The runtime that runs is not affected.
+        // The running runtime is not affected.
         pair().await.map(drop)
     });
 }
@@ -137,7 +137,7 @@ fn a_task_that_panics_ends_alone() {
         assert!(error.to_string().contains("on purpose"), "{error}");
         assert_eq!(error.into_panic().downcast_ref::<&str>(), Some(&"on purpose"));
         assert_eq!(fine.await.unwrap(), 7);
-        // A detached one, too.
+        // A detached task too.
         drop(spawn(async { panic!("on purpose, detached") }));
         yield_now().await;
         pair().await.map(drop)
@@ -159,7 +159,7 @@ fn an_aborted_task_is_dropped() {
         assert!(task.await.unwrap_err().is_cancelled());
         yield_now().await;
         assert_eq!(dropped.get(), 1);
-        // A finished one keeps its result.
+        // A finished task keeps its result.
         let done = spawn(async { 1 });
         yield_now().await;
         done.abort();
@@ -173,7 +173,8 @@ fn a_runtime_dropped_inside_another_ends_quietly() {
     run(async {
         let mut other = None;
         std::thread::scope(|scope| {
-            // One built on another thread cannot be moved here: runtimes are bound to their thread.
+            // A runtime built on another thread cannot be moved here, since runtimes are bound to
+            // their thread.
             scope.spawn(|| Runtime::new().unwrap().block_on(async {}));
         });
         other.replace(Runtime::new()?);
@@ -224,7 +225,7 @@ fn a_task_that_panics_in_its_drop_ends_alone() {
         let error = aborted.await.unwrap_err();
         assert!(error.is_panic() && !error.is_cancelled(), "{error}");
         assert!(error.to_string().contains("on purpose, in a drop"), "{error}");
-        // And one that is dropped at the end of the runtime.
+        // Another task's future is dropped at the end of the runtime.
         spawn(async {
             let _bomb = Bomb;
             std::future::pending::<()>().await;
@@ -260,7 +261,7 @@ fn a_runtime_in_a_thread_local_ends_with_its_thread() {
     let thread = std::thread::spawn(|| {
         RUNTIME.with_borrow_mut(|runtime| runtime.block_on(yield_now()));
     });
-    // A panic in a thread-local's drop would end the whole process.
+    // A panic while thread-local data is dropped would abort the whole process.
     thread.join().unwrap();
 }
 
@@ -279,7 +280,7 @@ fn a_runtime_in_a_destructor_of_thread_local_data_is_an_error() {
     thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
     let (sender, texts) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(|| {
-        // Set before the crate's own thread-local data, and so dropped after it.
+        // Set before the crate's own thread-local data, and therefore dropped after it.
         LAST.set(Some(Last(sender)));
         annulus::run(yield_now());
     });

@@ -1,4 +1,5 @@
-//! Tasks that wake one another run without system calls, and events wait for a bounded number of polls meanwhile.
+//! Tasks that wake each other run without system calls. Meanwhile, events wait for a bounded number
+//! of polls.
 
 use crate::common;
 
@@ -16,7 +17,7 @@ fn builders() -> [Builder; 2] {
     [DriverChoice::Uring, DriverChoice::Epoll].map(|choice| Runtime::builder().driver(choice))
 }
 
-/// System calls that turns make while two tasks pass a value to and fro.
+/// Returns the system calls made by turns while two tasks pass a value back and forth.
 fn calls_of_an_exchange(builder: Builder) -> u64 {
     run_on(builder, async {
         let (to, mut at) = mpsc::channel(1);
@@ -45,7 +46,8 @@ fn tasks_that_wake_one_another_make_few_system_calls() {
     }
 }
 
-/// Polls of a task that is always ready until another one has bytes that have arrived.
+/// Returns how often an always-ready task is polled before another task sees bytes that have
+/// arrived.
 fn polls_until_bytes_are_seen(builder: Builder) -> u32 {
     run_on(builder, async {
         let (ours, mut remote) = std::os::unix::net::UnixStream::pair()?;
@@ -62,7 +64,8 @@ fn polls_until_bytes_are_seen(builder: Builder) -> u32 {
         });
         let mut polls = 0;
         for count in 1..=2 {
-            // The bytes have arrived when the write returns. The second time, the receive is armed.
+            // The bytes have arrived by the time the write returns. The second time, the receive is
+            // armed.
             remote.write_all(b"bytes")?;
             polls = 0;
             while received.get() < count && polls < 10_000 {

@@ -1,5 +1,6 @@
-//! Calls that are ready at once, each time, in a task that makes no others: other tasks run all the same. Every `async` function of the
-//! crate is here, or in the list of those that cannot be ready for ever, with the reason.
+//! A task that makes only calls that are ready at once does not keep other tasks from running.
+//! Every `async` function of the crate is either in a loop here, or in the list of those that
+//! cannot always be ready, with the reason.
 
 use crate::common::pair;
 use annulus::fs::{self, File, FileCache};
@@ -15,10 +16,11 @@ use std::pin::Pin;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Makes a future that calls a function so many times.
+/// Creates a future that makes a call this many times.
 type Body = fn(u32) -> Pin<Box<dyn Future<Output = io::Result<()>>>>;
 
-/// Loops, each named by the function that it calls, as file and name, with what is made before.
+/// Loops, each named by the file and name of the function that it calls, with the code that
+/// prepares it.
 macro_rules! loops {
     ($($name:literal: { $($prepare:tt)* } $call:expr;)*) => {
         pub(crate) const LOOPS: &[(&str, Body)] = &[$(($name, |times| Box::pin(async move {
@@ -31,7 +33,7 @@ macro_rules! loops {
     };
 }
 
-/// A stream whose peer is gone, of which it knows.
+/// Returns a stream that has received its peer's end.
 async fn ended() -> io::Result<TcpStream> {
     let (mut stream, other) = pair().await?;
     drop(other);
@@ -39,7 +41,7 @@ async fn ended() -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// A stream on which nothing can be sent any more.
+/// Returns a stream on which sends fail.
 async fn failed() -> io::Result<TcpStream> {
     let (mut stream, other) = pair().await?;
     other.abort();
@@ -198,7 +200,7 @@ loops! {
     "fs/whole.rs set_permissions": {} fs::set_permissions("a\0b", std::os::unix::fs::PermissionsExt::from_mode(0o600)).await;
 }
 
-/// `async` functions that are not in a loop, with the reason.
+/// `async` functions that need no loop, with the reason.
 const OTHERS: &[(&str, &str)] = &[
     ("net/stream.rs", "connects by `net/connect.rs connect`"),
     ("net/unix/stream.rs connect", "connects by `net/unix/options.rs connect`"),
@@ -228,11 +230,11 @@ const OTHERS: &[(&str, &str)] = &[
     ("fs/whole.rs", "an open or another call on a path"),
 ];
 
-/// Runs a loop, and other tasks beside it.
+/// Runs a loop with other tasks beside it.
 fn run(driver: DriverChoice, name: &str, body: Body) -> io::Result<()> {
     Runtime::builder().driver(driver).build()?.block_on(async {
         let task = spawn(body(u32::MAX));
-        // So many pauses that a loop whose first calls wait has begun.
+        // Enough pauses that even a loop whose first calls wait has started.
         for _ in 0..50 {
             annulus::time::sleep(Duration::from_micros(20)).await;
         }
@@ -263,7 +265,7 @@ fn other_tasks_run_beside_a_loop_over_anything() {
     }
 }
 
-/// Each `pub async fn` of the sources.
+/// Finds each `pub async fn` in the sources.
 pub(crate) fn async_functions(dir: &Path, root: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(dir).expect("the sources") {
         let path = entry.expect("an entry").path();

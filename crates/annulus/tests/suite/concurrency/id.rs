@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-/// Notes the id of the task that drops it.
+/// Records the id of the task that drops it.
 struct Noted(Rc<Cell<Option<Id>>>);
 
 impl Drop for Noted {
@@ -23,7 +23,7 @@ fn a_task_has_one_id_that_no_other_has() {
         for _ in 0..100 {
             let task = spawn(async {
                 let first = id();
-                // Others run between.
+                // Other tasks run in between.
                 yield_now().await;
                 assert_eq!(try_id(), Some(first));
                 spawn(async move { assert_ne!(id(), first) }).await.unwrap();
@@ -76,7 +76,7 @@ fn a_task_that_ends_early_has_its_id_to_the_end() {
         assert!(task.await.unwrap_err().is_cancelled());
         assert_eq!(noted.get(), Some(known));
 
-        // The id after a panic, and that of a task of a `JoinSet`.
+        // The id after a panic, and the id of a task in a `JoinSet`.
         let panics = spawn(async {
             if true {
                 panic!("on purpose")

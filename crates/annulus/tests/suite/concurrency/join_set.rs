@@ -132,7 +132,7 @@ fn a_dropped_join_next_loses_nothing() {
     });
 }
 
-/// The waker of the task that polled last is woken, though another polled before.
+/// Wakes the task that polled last, although another one polled before.
 #[test]
 fn it_can_move_to_another_task() {
     run(async {
@@ -164,7 +164,8 @@ fn join_all_returns_all_or_the_first_panic() {
     });
 }
 
-/// The end of the runtime drops the tasks, and then the set in the root's future finds them ended.
+/// The end of the runtime drops the tasks, and the set in the root future then finds that they have
+/// ended.
 #[test]
 fn a_set_that_outlives_its_runtime_reports_its_tasks_as_cancelled() {
     let drops = Drops::default();

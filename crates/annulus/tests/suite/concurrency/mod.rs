@@ -12,7 +12,7 @@ use std::rc::Rc;
 struct Drops(Rc<Cell<usize>>);
 
 impl Drops {
-    /// Counts its own drop.
+    /// Returns a value that counts its own drop.
     fn counted(&self) -> Counted {
         Counted(self.0.clone())
     }

@@ -20,7 +20,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A counter that is read one by one.
+/// An event counter that each read lowers by one.
 fn counter() -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE)?)
 }
@@ -92,7 +92,7 @@ pub(crate) async fn what_was_read_in_part_is_ready_still() -> io::Result<()> {
     for _ in 0..3 {
         let mut guard = counter.readable().await?;
         guard.try_io(take).expect("a count is left")?;
-        // Too early for the first two: the next wait finds the rest.
+        // Too early the first two times: the next wait finds the rest.
         guard.clear_ready();
     }
     let mut guard = tokio::select! {
@@ -137,7 +137,7 @@ pub(crate) async fn the_directions_are_apart() -> io::Result<()> {
     }
     assert_eq!(written.await?, 4);
     drop(other);
-    // The remaining byte, then the end: a reset, since the other side has not read all.
+    // The remaining byte, then the end: a reset, since the other side has not read everything.
     assert_eq!(one.async_io(Interest::Readable, |mut fd| fd.read(&mut [0; 9])).await?, 1);
     let end = one.async_io(Interest::Readable, |mut fd| fd.read(&mut [0; 9])).await;
     assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
@@ -168,7 +168,7 @@ pub(crate) async fn every_task_that_waits_is_woken() -> io::Result<()> {
 
 pub(crate) async fn several_may_have_one_descriptor() -> io::Result<()> {
     let (mut one, other) = pair().await?;
-    // A descriptor of a stream, beside its own receive.
+    // Watches a stream's descriptor alongside the stream's own receive.
     let watch = AsyncFd::new(other.as_fd())?;
     let again = AsyncFd::new(&watch)?;
     let mut other =
@@ -203,13 +203,13 @@ pub(crate) async fn a_descriptor_that_was_replaced_is_closed_and_disturbs_no_oth
         _ = watch.readable() => panic!("nothing came"),
         () = yield_now() => {}
     }
-    // The number of the replaced descriptor is free, and goes to another.
+    // The number of the replaced descriptor is free, and another descriptor gets it.
     *watch.get_mut() = real_pair()?.0;
     let (mut stream, mut peer) = pair().await?;
     peer.send("to the stream").await?;
     assert_eq!(&*stream.recv_exact(13).await?, b"to the stream");
     drop(other);
-    // The end of the first.
+    // The first stream's end.
     watch.readable().await?.clear_ready();
     drop(watch.into_inner());
     peer.send("and again").await?;
@@ -236,7 +236,7 @@ pub(crate) async fn what_is_dropped_leaves_nothing() -> io::Result<()> {
     one.read_exact(&mut got)?;
     assert_eq!(&got, b"still open");
     drop(one);
-    // The poll of it holds it open until it has ended.
+    // The poll operation keeps it open until the operation has ended.
     let end = async {
         while other.read(&mut [0; 9]).is_err() {
             yield_now().await;
@@ -300,7 +300,7 @@ pub(crate) async fn timers_and_pipes_are_awaited() -> io::Result<()> {
     let watch = AsyncFd::new(reading)?;
     AsyncFd::new(writing.as_fd())?.writable().await?.clear_ready();
     drop(writing);
-    // The end, without anything to read.
+    // The end, with nothing to read.
     watch.readable().await?.clear_ready();
     let (_sender, receiver) = pipe::pipe()?;
     let watch = AsyncFd::new(receiver.as_fd())?;
@@ -312,7 +312,7 @@ pub(crate) async fn timers_and_pipes_are_awaited() -> io::Result<()> {
     Ok(())
 }
 
-/// `SOCK_SEQPACKET`, which has no type of its own here.
+/// `SOCK_SEQPACKET`, for which this crate has no type.
 pub(crate) async fn packets_of_a_connection_keep_their_ends() -> io::Result<()> {
     use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
     use rustix::net::{recv, send, socketpair};
@@ -329,7 +329,7 @@ pub(crate) async fn packets_of_a_connection_keep_their_ends() -> io::Result<()> 
             }
         }
     });
-    // More than the socket holds.
+    // More than the socket can hold.
     for len in 1..1500 {
         let packet = vec![7; len];
         let send = |fd: &OwnedFd| Ok(send(fd, &packet, SendFlags::NOSIGNAL)?);
@@ -341,7 +341,7 @@ pub(crate) async fn packets_of_a_connection_keep_their_ends() -> io::Result<()> 
 }
 
 pub(crate) async fn the_end_of_a_runtime_ends_a_wait() -> io::Result<()> {
-    // This is polled by a runtime: another one ends on a thread of its own.
+    // A runtime polls this future, so the other runtime ends on a thread of its own.
     let ended = annulus::spawn_blocking(|| {
         let (one, _other) = real_pair()?;
         let mut runtime = annulus::Runtime::new()?;
@@ -357,7 +357,7 @@ pub(crate) async fn the_end_of_a_runtime_ends_a_wait() -> io::Result<()> {
         let text = wait.map(drop).unwrap_err().to_string();
         assert!(text.contains("has ended"), "{text}");
         assert!(would_block(watch.try_io(Interest::Readable, |fd| take(fd))));
-        // The descriptor is as it was.
+        // The descriptor is unchanged.
         let mut polled = [PollFd::new(watch.get_ref(), PollFlags::OUT)];
         assert_eq!(poll(&mut polled, None)?, 1);
         assert_ne!(read(&*watch, &mut [0; 1]), Err(Errno::BADF));

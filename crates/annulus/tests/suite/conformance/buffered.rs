@@ -1,4 +1,4 @@
-//! Received bytes that are shown, consumed in part, gathered, and taken without waiting.
+//! Received bytes that are peeked, partly consumed, gathered, and taken without waiting.
 
 use crate::common::{pair, pattern, receive, touch};
 use annulus::io::{AsyncRecv, FromTokio};
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-/// Receives until so many bytes are shown in one piece by one call, and consumes all but those.
+/// Receives until one call shows `n` bytes in one piece, and leaves them unconsumed.
 async fn peek_all(stream: &mut TcpStream, n: usize) -> io::Result<Vec<u8>> {
     let shown = stream.peek(n).await?.to_vec();
     assert!(shown.len() >= n, "{} of {n} bytes", shown.len());
@@ -41,10 +41,10 @@ pub(crate) async fn shown_bytes_stay_until_they_are_consumed() -> io::Result<()>
     Ok(())
 }
 
-/// Looks often in one poll, for as many bytes as there are and for more. The budget of the task is 1.
+/// Peeks often in one poll, for as many bytes as exist and for more. The task's budget is 1.
 async fn look_often(from: &mut (impl AsyncRecv + Unpin), shown: &[u8]) -> io::Result<()> {
     poll_fn(|cx| {
-        // The last of these looks waits for the end.
+        // The last of these peeks waits for the end.
         for n in [1, shown.len(), shown.len() + 1] {
             let bytes = ready!(from.poll_peek(cx, n))?;
             assert_eq!(bytes, shown);
@@ -75,7 +75,7 @@ pub(crate) async fn a_look_that_was_ready_is_ready_again() -> io::Result<()> {
         look_often(&mut FromTokio::new(streams().await?), text.as_bytes()).await?;
         look_often(&mut Box::new(streams().await?), text.as_bytes()).await?;
     }
-    // An error, too, is there each time.
+    // An error is also reported every time.
     let (mut client, mut server) = pair().await?;
     client.send("some").await?;
     assert_eq!(server.peek(4).await?, b"some");
@@ -170,7 +170,7 @@ pub(crate) async fn dropped_peeks_lose_no_byte() -> io::Result<()> {
     sender.await.expect("no panic")
 }
 
-/// Takes what has been received, turn by turn.
+/// Takes what has been received, trying again every 100 µs.
 async fn poll_until_received(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     loop {
         match stream.try_recv() {
@@ -215,7 +215,8 @@ pub(crate) async fn taking_nothing_leaves_a_waiting_task_its_wake() -> io::Resul
     Ok(())
 }
 
-/// Halves, and a connection on another runtime, begin with what was shown and not consumed.
+/// Halves, and a connection on another runtime, start with the bytes that were shown but not
+/// consumed.
 pub(crate) async fn what_was_shown_goes_with_the_stream() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     client.send("0123456789").await?;
@@ -240,7 +241,8 @@ pub(crate) async fn what_was_shown_goes_with_the_stream() -> io::Result<()> {
     Ok(())
 }
 
-/// Gathered bytes come with the descriptors of all of them; descriptors of bytes that were consumed are closed.
+/// Gathered bytes keep the descriptors of all their messages. Descriptors of consumed bytes are
+/// closed.
 pub(crate) async fn descriptors_of_shown_bytes_stay() -> io::Result<()> {
     let (mut one, mut other) = UnixOptions::new().descriptors(true).pair()?;
     let null = || std::fs::File::open("/dev/null").map(OwnedFd::from);
@@ -264,7 +266,8 @@ pub(crate) async fn descriptors_of_shown_bytes_stay() -> io::Result<()> {
     Ok(())
 }
 
-/// A peek that is dropped while it waits changes nothing: each message comes with its own descriptors, or is taken without them.
+/// Dropping a peek that waits changes nothing: each message arrives with its own descriptors, or is
+/// taken without them.
 pub(crate) async fn descriptors_stay_with_their_bytes_if_a_peek_is_dropped() -> io::Result<()> {
     let (mut one, mut other) = UnixOptions::new().descriptors(true).pair()?;
     let (mut reader, writer) = std::io::pipe()?;
@@ -285,7 +288,7 @@ pub(crate) async fn descriptors_stay_with_their_bytes_if_a_peek_is_dropped() -> 
     one.send_with_descriptors("fourth", vec![null()?]).await?;
     one.drain().await?;
     for _ in 0..10 {
-        yield_now().await; // The fourth has come, and the peek does not gather it.
+        yield_now().await; // The fourth has arrived, and the peek does not gather it.
     }
     drop(waiting);
     for (wanted, count) in [(&b"third"[..], 2), (b"fourth", 1)] {

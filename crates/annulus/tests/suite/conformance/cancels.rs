@@ -1,4 +1,4 @@
-//! Futures that are dropped: unpolled, polled once, and at many times until they would have been ready.
+//! Futures that are dropped: unpolled, polled once, and at many points before they would be ready.
 
 use crate::common::{pair, pattern, receive, touch};
 use annulus::net::{TcpListener, TcpStream};
@@ -7,10 +7,10 @@ use annulus::{JoinHandle, spawn};
 use std::io;
 use std::time::Duration;
 
-/// Bytes that are sent: many times the bounds, and the buffers of the smallest network.
+/// Bytes to send: many times the bounds and the buffers of the smallest network.
 const LEN: usize = 300_000;
 
-/// Waits from none to longer than any operation takes.
+/// Waits from zero to longer than any operation takes.
 fn waits() -> impl Iterator<Item = Duration> + Clone {
     [0, 1, 5, 20, 50, 100, 300, 1000, 5000].into_iter().map(Duration::from_micros)
 }
@@ -80,7 +80,8 @@ pub(crate) async fn receives_lose_no_byte() -> io::Result<()> {
     sender.await.expect("no panic")
 }
 
-/// The listener accepts a dropped connect as a connection that ends or is reset without a byte.
+/// The listener accepts a dropped connect as a connection that ends or is reset without sending a
+/// byte.
 pub(crate) async fn dropped_connects_send_no_byte() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -115,7 +116,8 @@ pub(crate) async fn dropped_sends_are_sent_once_polled() -> io::Result<()> {
         drop(client.send("never polled, never sent"));
         match timeout(wait, client.send(piece.to_vec())).await {
             Ok(sent) => sent?,
-            // It fills the queue. The next send is accepted at once only if the queue is empty.
+            // The send fills the queue. The next send is accepted at once only if the queue is
+            // empty.
             Err(_elapsed) => client.drain().await?,
         }
     }

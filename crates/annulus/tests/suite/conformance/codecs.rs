@@ -1,4 +1,4 @@
-//! Messages by tokio-util, over the traits of tokio.
+//! Messages framed by tokio-util over tokio's traits.
 
 use crate::common::{pair, pattern, touch};
 use annulus::net::UnixStream;

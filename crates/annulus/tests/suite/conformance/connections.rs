@@ -44,12 +44,12 @@ pub(crate) async fn a_client_connects_from_the_address_it_names() -> io::Result<
     Ok(())
 }
 
-/// A reset crosses the network by itself. A connection that is accepted before its reset arrives has an address; then another
-/// one is tried.
+/// A reset crosses the network on its own. If a connection is accepted before its reset arrives, it
+/// has an address; the test then tries again with another one.
 pub(crate) async fn a_reset_before_the_accept_is_counted() -> io::Result<()> {
     let aborted = || counters().unwrap().aborted_accepts;
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    // The listener accepts connections from now on.
+    // From now on, the listener accepts connections.
     assert!(touch(listener.accept()).is_none());
     for _ in 0..100 {
         let before = aborted();
@@ -80,11 +80,11 @@ pub(crate) async fn a_refusal_names_the_address() -> io::Result<()> {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         assert!(error.to_string().contains(CLOSED), "{error}");
     }
-    // A listener is reached all the same.
+    // Listeners can be reached all the same.
     pair().await.map(drop)
 }
 
-/// Linux connects a socket to its own port, if nothing listens there.
+/// Linux connects a socket to its own port if nothing listens there.
 pub(crate) async fn a_connection_to_oneself_is_refused() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -129,7 +129,7 @@ pub(crate) async fn a_thousand_connections_echo() -> io::Result<()> {
     Ok(())
 }
 
-/// Clients that each wait for an answer and disconnect, at listeners that share a limit.
+/// Clients that each wait for an answer and disconnect, on listeners that share a limit.
 pub(crate) async fn a_limit_holds_over_several_listeners() -> io::Result<()> {
     let limit = ConnectionLimit::new(3);
     let mut clients = Vec::new();
@@ -155,14 +155,14 @@ pub(crate) async fn a_limit_holds_over_several_listeners() -> io::Result<()> {
     for client in clients {
         client.await.expect("no panic")?;
     }
-    // The servers receive the ends of the last connections.
+    // The servers receive the end of the last connections.
     while limit.open() > 0 {
         sleep(Duration::from_millis(1)).await;
     }
     Ok(())
 }
 
-/// While one connection is open, no other is accepted, even if accepts are dropped meanwhile.
+/// While one connection is open, no other is accepted, even if accepts are dropped in the meantime.
 pub(crate) async fn a_limit_counts_until_the_close() -> io::Result<()> {
     let limit = ConnectionLimit::new(1);
     let (process, thread) = (std::process::id(), std::thread::current().id());
@@ -210,7 +210,7 @@ pub(crate) async fn an_address_is_free_at_once_for_another_socket() -> io::Resul
     let mut socket = UdpSocket::bind("127.0.0.1:0")?;
     let (address, datagrams) = (listener.local_addr()?, socket.local_addr()?);
     for waits in [true, false, true] {
-        // In the same turn, and with an operation in flight from another one.
+        // In the same turn, and with an operation in flight from an earlier one.
         for later in [false, true] {
             assert!(touch(listener.accept()).is_none());
             assert!(touch(socket.recv_from()).is_none());
@@ -224,18 +224,20 @@ pub(crate) async fn an_address_is_free_at_once_for_another_socket() -> io::Resul
             (listener, socket) = (TcpListener::bind(address)?, UdpSocket::bind(datagrams)?);
         }
     }
-    // The new one serves.
+    // The new listener serves connections.
     let client = TcpStream::connect(address).await?;
     drop((client, listener.accept().await?));
     drop(listener);
-    // At the end of this turn; with a poller, once that thread has taken the cancel.
+    // It closes at the end of this turn or, with a polling kernel thread, once that thread has
+    // taken the cancel.
     while TcpStream::connect(address).await.is_ok() {
         sleep(Duration::from_millis(1)).await;
     }
     Ok(())
 }
 
-/// Connections that were accepted, connected and made as a pair, each as the standard streams of a child that cannot handle `EAGAIN`.
+/// Accepted, connected and paired sockets each become the standard streams of a child that cannot
+/// handle `EAGAIN`.
 pub(crate) async fn sockets_are_blocking_as_standard_streams_of_a_child() -> io::Result<()> {
     let (client, server) = pair().await?;
     let tcp = [(client, "connected"), (server, "accepted")];
@@ -252,7 +254,8 @@ pub(crate) async fn sockets_are_blocking_as_standard_streams_of_a_child() -> io:
         let flags = rustix::fs::fcntl_getfl(socket)?;
         assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK), "{what}");
     }
-    // A runtime takes it back, and a child inherits the other end: it waits for what is sent later.
+    // A runtime takes one end back, and a child inherits the other: the child waits for data that
+    // is sent later.
     let (mut near, far) = pair().await?;
     let near_parts = near.into_parts().await?;
     near = TcpStream::from_parts(near_parts)?;
@@ -260,7 +263,7 @@ pub(crate) async fn sockets_are_blocking_as_standard_streams_of_a_child() -> io:
     let mut command = Command::new("cat");
     command.stdin(Stdio::from(socket.try_clone()?)).stdout(Stdio::from(socket));
     let mut child = command.spawn()?;
-    // It holds the only descriptors of the child's end.
+    // The command holds the only descriptors of the child's end.
     drop(command);
     near.send("echo").await?;
     assert_eq!(&*near.recv_exact(4).await?, b"echo");
@@ -290,7 +293,8 @@ pub(crate) async fn a_connection_moves_with_what_it_had_received() -> io::Result
 
 /// Bytes received before the reset would look like a complete message.
 pub(crate) async fn a_connection_that_was_reset_does_not_move() -> io::Result<()> {
-    // Only the move itself shows that the reset has arrived. On a slow machine that takes long, so the wait grows.
+    // Only the move itself shows that the reset has arrived. That takes long on a slow machine, so
+    // the wait grows.
     for wait in [5, 50, 500, 5000].map(Duration::from_millis) {
         let (mut client, mut server) = pair().await?;
         client.send("half a message").await?;
@@ -306,7 +310,7 @@ pub(crate) async fn a_connection_that_was_reset_does_not_move() -> io::Result<()
     panic!("connections that were reset have moved");
 }
 
-/// A stream of the standard library gets the bytes that were not received here.
+/// A standard library stream gets the bytes that were not received here.
 pub(crate) async fn a_connection_goes_to_the_standard_library() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     client.send("to be read there").await?;
@@ -324,13 +328,13 @@ pub(crate) async fn a_connection_goes_to_the_standard_library() -> io::Result<()
     Ok(())
 }
 
-/// A close is ready once the descriptor is closed, and all that was accepted is with the kernel.
+/// A close is ready once the descriptor is closed and the kernel has everything that was accepted.
 pub(crate) async fn a_close_waits_for_what_was_sent() -> io::Result<()> {
     let streams = || annulus::stats().expect("in a runtime").resources.streams;
     let (mut one, mut other) = pair().await?;
     let before = streams();
     let bytes = pattern(1_000_000);
-    // Twice, dropped at its first poll: bytes that were accepted are sent all the same.
+    // The close is dropped at its first poll, twice: accepted bytes are sent all the same.
     _ = touch(one.send(bytes.clone()));
     let close = spawn(one.close());
     yield_now().await;
@@ -341,7 +345,7 @@ pub(crate) async fn a_close_waits_for_what_was_sent() -> io::Result<()> {
     assert!(other.recv().await?.is_none());
     let (one, other) = pair().await?;
     other.abort();
-    // The reset is seen by the receive that a close ends, or was not there yet.
+    // Either the receive that the close ends sees the reset, or the reset has not arrived yet.
     sleep(Duration::from_millis(5)).await;
     _ = one.close().await;
     let (mut one, other) = pair().await?;

@@ -10,13 +10,13 @@ use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// A stream to each of the two ends of a proxy, and the proxy's streams.
+/// A stream to each end of a proxy, and the proxy's two streams.
 async fn proxied() -> io::Result<((TcpStream, TcpStream), (TcpStream, TcpStream))> {
     let ((client, near), (far, server)) = (pair().await?, pair().await?);
     Ok(((client, server), (near, far)))
 }
 
-/// Holds back what it accepts until it is flushed, as a gathering writer does.
+/// Holds back accepted bytes until it is flushed, as a gathering writer does.
 struct Gathers<'a> {
     held: Vec<u8>,
     to: &'a mut TcpStream,
@@ -42,7 +42,8 @@ impl AsyncSend for Gathers<'_> {
     }
 }
 
-/// Bytes that a sink holds back leave while the source is quiet: the source's peer may send more only once they have arrived.
+/// Bytes that a sink holds back are sent while the source is quiet, since the source's peer may
+/// send more only once they have arrived.
 pub(crate) async fn a_quiet_source_does_not_hold_back_what_was_copied() -> io::Result<()> {
     let ((mut client, mut server), (mut near, mut far)) = proxied().await?;
     let copied = spawn(async move {
@@ -58,8 +59,8 @@ pub(crate) async fn a_quiet_source_does_not_hold_back_what_was_copied() -> io::R
     Ok(())
 }
 
-/// A small send settles by silence, and no other event comes: what a copy has queued behind it, with its task or over the link, must leave
-/// all the same.
+/// A small send is assumed complete without a completion, and no other event arrives. Bytes that a
+/// copy has queued after it, by its task or over the link, must leave all the same.
 pub(crate) async fn what_is_copied_behind_a_small_send_leaves_though_nothing_follows()
 -> io::Result<()> {
     let ((mut client, mut server), (mut near, mut far)) = proxied().await?;
@@ -68,7 +69,8 @@ pub(crate) async fn what_is_copied_behind_a_small_send_leaves_though_nothing_fol
         io::Result::Ok((first, receive(&mut server, 1).await?, server))
     });
     client.send("b").await?;
-    // The first bytes of the copy are there, and the server's receive is armed, so that no event of its own makes the loop turn.
+    // The copy's first bytes have arrived and the server's receive is armed, so none of its events
+    // makes the loop turn.
     near.readable().await?;
     let copied = spawn(async move {
         far.write(b"a").await?;
@@ -84,7 +86,8 @@ pub(crate) async fn what_is_copied_behind_a_small_send_leaves_though_nothing_fol
     Ok(())
 }
 
-/// A copy that waits takes nothing of its task's budget, and one with a busy direction serves the other one.
+/// A copy that waits uses none of its task's budget, and one with a busy direction still serves the
+/// other direction.
 pub(crate) async fn more_copies_than_a_task_has_budget_all_go_on() -> io::Result<()> {
     const COPIES: usize = 6;
     let (mut ends, mut copies) = (Vec::new(), Vec::new());
@@ -145,7 +148,7 @@ fn proxy(mut near: TcpStream, mut far: TcpStream) -> JoinHandle<io::Result<(u64,
     spawn(async move { copy_bidirectional(&mut near, &mut far).await })
 }
 
-/// Sends all of a text and the end, while it receives up to the end.
+/// Sends a whole text and the end while receiving up to the end.
 async fn exchange(stream: TcpStream, text: Vec<u8>) -> io::Result<Vec<u8>> {
     let (mut receiving, mut sending) = stream.split();
     let sends = spawn(async move {

@@ -23,7 +23,7 @@ async fn pair() -> io::Result<(UdpSocket, UdpSocket)> {
     Ok((one, other))
 }
 
-/// Echoes every datagram, at the address returned, while the runtime runs.
+/// Echoes every datagram while the runtime runs. Returns the server's address.
 fn echo_server(address: &str) -> io::Result<SocketAddr> {
     let socket = UdpSocket::bind(address)?;
     let bound = socket.local_addr()?;
@@ -114,7 +114,8 @@ pub(crate) async fn a_refusal_is_returned_by_a_receive_and_does_not_end_the_sock
     for _ in 0..3 {
         let error = loop {
             one.send("refused").await?;
-            // A kernel thread that takes submissions may close the socket later, so the first datagram may still find it.
+            // A kernel thread that takes submissions may close the socket later, so the first
+            // datagram may still reach it.
             if let Ok(answer) = timeout(Duration::from_secs(1), one.recv()).await {
                 break answer.unwrap_err();
             }
@@ -159,7 +160,7 @@ pub(crate) async fn dropped_receives_lose_no_datagram() -> io::Result<()> {
         one.send(vec![n]).await?;
         one.drain().await?;
         annulus::yield_now().await;
-        // A receive that is dropped when the datagram may have arrived already.
+        // Drops a receive when the datagram may have arrived already.
         if let Some(got) = touch(other.recv()) {
             assert_eq!(*got?, [n]);
         } else {
@@ -193,7 +194,7 @@ pub(crate) async fn segments_arrive_as_datagrams() -> io::Result<()> {
         got.extend_from_slice(&datagram);
     }
     assert!(got == text);
-    // As many sends as the payload needs.
+    // Takes as many sends as the payload needs.
     one.send_segments(text[..2000].to_vec(), 10, other.local_addr()?).await?;
     for piece in text[..2000].chunks(10) {
         assert_eq!(*other.recv().await?, *piece);
@@ -225,17 +226,18 @@ pub(crate) async fn try_send_copies() -> io::Result<()> {
     poll_fn(|cx| one.poll_send_ready(cx)).await
 }
 
-/// The ways in which a datagram is queued.
+/// How a datagram is queued.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Owned,
     Lease,
     Copied,
-    /// Large enough for a call of its own.
+    /// Large enough for its own system call.
     Direct,
 }
 
-/// The first send settles by silence, and no other event comes: what was queued behind it must leave all the same.
+/// The first send is assumed complete without a completion, and no other event arrives. Datagrams
+/// queued after it must leave all the same.
 pub(crate) async fn what_is_queued_behind_a_datagram_leaves_though_nothing_follows()
 -> io::Result<()> {
     const WAYS: [Way; 4] = [Way::Owned, Way::Lease, Way::Copied, Way::Direct];
@@ -255,7 +257,7 @@ pub(crate) async fn what_is_queued_behind_a_datagram_leaves_though_nothing_follo
                 let first = receiver.recv().await?.len();
                 io::Result::Ok([first, receiver.recv().await?.len()])
             });
-            // The receive is armed, and so no event of its own makes the loop turn.
+            // The receive is armed, so none of its events makes the loop turn.
             annulus::yield_now().await;
             for (way, lease) in [first, second].into_iter().zip(leases) {
                 match way {
@@ -277,7 +279,8 @@ pub(crate) async fn what_is_queued_behind_a_datagram_leaves_though_nothing_follo
     Ok(())
 }
 
-/// Large ones go to the kernel at once, and small ones with the turn: none overtakes another, whether something is queued or not.
+/// Large datagrams go to the kernel at once and small ones at the end of the turn. None overtakes
+/// another, whether or not something is queued.
 pub(crate) async fn borrowed_datagrams_of_all_sizes_keep_their_order() -> io::Result<()> {
     let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     let how = Transmit::to(receiver.local_addr()?).tos(0b10);
@@ -302,7 +305,8 @@ pub(crate) async fn borrowed_datagrams_of_all_sizes_keep_their_order() -> io::Re
     sender.drain().await
 }
 
-/// Each of the large ones leaves with its call, as long as no kernel thread and no other operations carry the bytes.
+/// Each large datagram leaves with its call, unless a kernel thread or other operations carry the
+/// bytes.
 pub(crate) async fn large_borrowed_datagrams_go_to_the_kernel_at_once() -> io::Result<()> {
     let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     let to = Transmit::to(receiver.local_addr()?);
@@ -320,7 +324,8 @@ pub(crate) fn went_directly(_: Mode, counters: &Counters) {
     assert_eq!(counters.direct_sends, 10);
 }
 
-/// A flood that is not read meanwhile: the kernel counts every datagram that it drops, and each of the others arrives once.
+/// A flood that nothing reads: the kernel counts every datagram that it drops, and each of the rest
+/// arrives once.
 pub(crate) async fn datagrams_dropped_in_a_flood_are_counted() -> io::Result<()> {
     let receiver = UdpOptions::new().recv_buffer(16 * 1024).bind("127.0.0.1:0")?;
     let sender = UdpSocket::bind("127.0.0.1:0")?;
@@ -367,7 +372,7 @@ pub(crate) async fn tasks_that_poll_for_space_and_for_a_drain_are_woken() -> io:
     Ok(())
 }
 
-/// A task may poll once and never again. Its wake is in addition to that of the task that waits.
+/// A task may poll once and never again. It is woken in addition to the task that waits.
 pub(crate) async fn a_task_that_polled_once_takes_no_wake() -> io::Result<()> {
     let (one, other) = pair().await?;
     let other = Rc::new(other);
@@ -378,7 +383,7 @@ pub(crate) async fn a_task_that_polled_once_takes_no_wake() -> io::Result<()> {
     one.send("for the waiting task").await?;
     let got = timeout(Duration::from_secs(20), waiting).await.expect("it is woken");
     assert_eq!(&*got.expect("no panic")?, b"for the waiting task");
-    // A task that polls, and still waits, is woken as one that awaits.
+    // A task that polls and still waits is woken like one that awaits.
     let (polls, awaits) = (other.clone(), other.clone());
     let tasks = [
         spawn(async move { poll_fn(|cx| polls.poll_recv_from(cx)).await.map(|(bytes, _)| bytes) }),

@@ -1,4 +1,4 @@
-//! Handles that are dropped while operations are in flight.
+//! Handles dropped while operations are in flight.
 
 use crate::common::{own_address, pair, pattern, receive, touch};
 use annulus::net::{TcpListener, TcpStream};
@@ -65,12 +65,12 @@ pub(crate) async fn a_dropped_listener_closes_unclaimed_connections() -> io::Res
     let mut unclaimed = TcpStream::connect(address).await?;
     assert!(touch(listener.accept()).is_none_or(|accepted| accepted.is_ok()));
     drop(listener);
-    // An unclaimed connection ends, or is reset.
+    // An unclaimed connection ends or is reset.
     match unclaimed.recv().await {
         Ok(end) => assert!(end.is_none()),
         Err(e) => assert_eq!(e.kind(), ErrorKind::ConnectionReset),
     }
-    // One that was accepted stays open, and the port is closed.
+    // An accepted one stays open, and the port is closed.
     server.send("alive").await?;
     assert_eq!(receive(&mut kept, 5).await?, b"alive");
     let error = TcpStream::connect(address).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! How runtimes end. That nothing is left is checked after every body: see `mode.rs`.
+//! How runtimes end. `mode.rs` checks after every body that nothing is left.
 
 use crate::common::{pair, pattern, receive, touch};
 use crate::conformance::mode::{Mode, nothing_left};

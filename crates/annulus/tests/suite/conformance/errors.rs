@@ -1,4 +1,4 @@
-//! Errors name the operation, and the peer or the path.
+//! Errors name the operation and the peer or path.
 
 use crate::common::pair;
 use annulus::io::os_error;
@@ -47,7 +47,7 @@ pub(crate) async fn errors_name_operation_and_path() -> io::Result<()> {
         Some(&*path)
     );
     assert_eq!((what.address(), os_error(&error)), (None, Some(2)));
-    // A peer without a name is left out.
+    // The address of an unnamed peer is left out.
     let (mut one, other) = UnixStream::pair()?;
     drop(other);
     let error = loop {

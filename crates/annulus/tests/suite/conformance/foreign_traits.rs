@@ -1,4 +1,5 @@
-//! Code that asks for the traits of tokio runs unchanged on our streams, and that for those of futures-io by `tokio_util::compat`.
+//! Code written for tokio's traits runs unchanged on this crate's streams, and code for the traits
+//! of futures-io runs through `tokio_util::compat`.
 
 use crate::common::{pair, pattern, touch};
 use annulus::net::{RecvHalf, SendHalf, TcpStream, UnixStream};
@@ -7,7 +8,7 @@ use annulus::{JoinHandle, spawn};
 use std::io;
 use std::time::Duration;
 
-/// Many times what the buffers of the smallest network and of the adapters hold.
+/// Many times the capacity of the smallest network's buffers and of the adapters.
 const LEN: usize = 200_000;
 
 /// Receives until the end of the stream.
@@ -40,7 +41,7 @@ pub(crate) mod futures {
         sender.await.expect("no panic")
     }
 
-    /// Copies back what comes, by either kind of copy.
+    /// Echoes received bytes, with either kind of copy.
     async fn serve<S: AsyncRead + AsyncBufRead + AsyncWrite>(
         stream: S,
         by_buffer: bool,
@@ -124,7 +125,7 @@ pub(crate) mod tokio {
         Ok(())
     }
 
-    /// Reads a line and as many bytes as it says, and answers with them.
+    /// Reads a line with a length, then that many bytes, and sends them back.
     async fn serve_lengths(
         mut stream: impl AsyncReadExt + AsyncBufReadExt + AsyncWrite + Unpin,
     ) -> io::Result<()> {
@@ -173,7 +174,7 @@ pub(crate) mod tokio {
         Ok(())
     }
 
-    /// Reads that are dropped take nothing: the next read has it.
+    /// Dropped reads take nothing: the next read gets the bytes.
     pub(crate) async fn dropped_reads_of_tokio_lose_no_byte() -> io::Result<()> {
         let (client, mut server) = pair().await?;
         let sent = pattern(30_000);
@@ -204,7 +205,7 @@ pub(crate) mod tokio {
         AsyncWriteExt::shutdown(&mut sending).await
     }
 
-    /// A writer waits while its peer does not read, and goes on once it does.
+    /// A writer waits while its peer does not read, and continues once it does.
     pub(crate) async fn writes_through_the_traits_are_bounded() -> io::Result<()> {
         let (mut client, mut server) = pair().await?;
         let chunk = pattern(64 << 10);

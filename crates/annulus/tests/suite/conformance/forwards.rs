@@ -1,4 +1,4 @@
-//! Copies between two sockets, whose bytes the runtime passes on while the task sleeps.
+//! Copies between two sockets: the runtime passes the bytes on while the task sleeps.
 
 use crate::common::{pair, pattern, receive, touch};
 use annulus::io::{copy, copy_at_most, copy_bidirectional};
@@ -13,12 +13,13 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Messages of a test.
+/// Messages per test.
 const MESSAGES: u64 = 100;
-/// Polls that a copy may take beside: its first, its last, and those after a receive that found no buffer.
+/// Extra polls that a copy may take: its first, its last, and those after a receive that found no
+/// buffer.
 const FEW: u64 = 10;
 
-/// Sends messages one by one, each answered.
+/// Sends messages one by one and waits for each answer.
 async fn talk(client: &mut TcpStream, server: &mut TcpStream) -> io::Result<()> {
     for number in 0..MESSAGES {
         client.send(number.to_le_bytes().to_vec()).await?;
@@ -134,7 +135,7 @@ pub(crate) async fn a_target_in_the_place_of_another_gets_nothing() -> io::Resul
     Ok(())
 }
 
-/// Uses up what the task may do in this poll, and goes on in it.
+/// Uses up the task's budget for this poll, and then continues within the same poll.
 async fn use_up_the_budget() {
     poll_fn(|cx| {
         while pin!(consume_budget()).poll(cx).is_ready() {}
@@ -148,7 +149,7 @@ pub(crate) async fn shown_bytes_are_not_overtaken() -> io::Result<()> {
     client.send("first, ").await?;
     assert_eq!(near.peek(7).await?, b"first, ");
     let copied = async {
-        // The copy has to wait for budget, and not for bytes.
+        // The copy has to wait for budget, not for bytes.
         use_up_the_budget().await;
         copy(&mut near, &mut far).await
     };
@@ -223,7 +224,7 @@ pub(crate) async fn a_copy_that_is_made_again_behind_its_limit_continues_the_oth
 -> io::Result<()> {
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     client.send("stays").await?;
-    // The first has passed the end of the direction on when it is dropped.
+    // The first copy has passed on the end of this direction by the time it is dropped.
     for message in [b"ab", b"cd", b"ef"] {
         let mut copy = copy_bidirectional(&mut near, &mut far).limits(0, u64::MAX);
         server.send(&message[..]).await?;
@@ -264,7 +265,8 @@ pub(crate) async fn a_chain_passes_bytes_and_ends() -> io::Result<()> {
     assert!(receive(&mut last, expected.len()).await? == expected);
     assert!(last.recv().await?.is_none());
     sent.await.expect("no panic")?;
-    // The other direction is open, and ends with an error that each proxy passes on as an end or an error of its own.
+    // The other direction is open, and ends with an error. Each proxy passes it on as an end or as
+    // an error of its own.
     drop(from_client);
     last.abort();
     for proxy in proxies {
@@ -278,10 +280,11 @@ pub(crate) async fn a_chain_passes_bytes_and_ends() -> io::Result<()> {
 pub(crate) async fn a_ring_of_copies_carries_a_message_round() -> io::Result<()> {
     let ((mut one, mut two), (mut three, mut four)) = (pair().await?, pair().await?);
     two.send("round").await?;
-    // From `one` to `three`, from `four` to `two`, and again, up to a limit.
+    // From `one` to `three`, from `four` to `two`, and round again, up to a limit.
     let there = spawn(async move {
         let copied = copy_bidirectional(&mut one, &mut three).limits(5000, 0).await;
-        // The last message comes round to `one`, in pieces perhaps: closed, it would refuse them.
+        // The last message comes round to `one`, perhaps in pieces. If `one` were closed, it would
+        // refuse them.
         (copied, one, three)
     });
     let back = spawn(async move { copy_bidirectional(&mut four, &mut two).await });
@@ -303,7 +306,7 @@ pub(crate) async fn a_target_that_does_not_read_stops_its_source() -> io::Result
         }
         to_near.shutdown().await
     });
-    // The answer passes meanwhile.
+    // The answer gets through in the meantime.
     server.send("the other way").await?;
     assert_eq!(&*from_near.recv_exact(13).await?, b"the other way");
     sleep(Duration::from_millis(20)).await;

@@ -1,4 +1,4 @@
-//! Frames, lines and delimiters, over streams whose bytes come in pieces of every size.
+//! Frames, lines and delimiters over streams whose bytes arrive in pieces of every size.
 
 use crate::common::{pair, pattern, touch};
 use annulus::io::{AsyncRecv, AsyncSend, AsyncStream, FromTokio};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, BufStream, ReadBuf};
 use tokio_util::compat::{FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
 
-/// Each read gets the next piece, and an empty one is an end for the time being.
+/// Each read gets the next piece. An empty piece is a temporary end of the stream.
 struct Pieces(std::vec::IntoIter<&'static [u8]>);
 
 impl AsyncRead for Pieces {
@@ -28,7 +28,7 @@ impl AsyncRead for Pieces {
     }
 }
 
-/// The length of a frame of a length in two bytes, and as many bytes.
+/// Returns the length of a frame: a length in two bytes, followed by that many bytes.
 fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
     Ok(bytes.first_chunk().map(|length| 2 + usize::from(u16::from_be_bytes(*length))))
 }
@@ -39,7 +39,7 @@ fn frame(len: usize) -> Vec<u8> {
     frame
 }
 
-/// Sends bytes in pieces of many sizes, some behind a pause, then ends the stream.
+/// Sends bytes in pieces of many sizes, some after a pause, then ends the stream.
 fn send_in_pieces(mut stream: TcpStream, bytes: Vec<u8>) -> JoinHandle<io::Result<()>> {
     spawn(async move {
         let (mut rest, mut sizes) =
@@ -89,7 +89,8 @@ pub(crate) async fn dropped_reads_of_frames_lose_none() -> io::Result<()> {
     sender.await.expect("no panic")
 }
 
-/// Every connection holds a part of a frame, more than the pool has buffers: the rest is received all the same.
+/// Every connection holds part of a frame, and together they exceed the pool's buffers. The rest is
+/// received all the same.
 pub(crate) async fn parts_that_wait_block_no_stream() -> io::Result<()> {
     let (mut clients, mut servers) = (Vec::new(), Vec::new());
     for len in 3000..3030 {
@@ -109,7 +110,7 @@ pub(crate) async fn parts_that_wait_block_no_stream() -> io::Result<()> {
     Ok(())
 }
 
-/// Each frame that is refused stays, so that the program can see what it was.
+/// A refused frame stays in the stream, so that the program can see what it was.
 pub(crate) async fn bad_frames_are_refused() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     client.send(frame(500)).await?;
@@ -199,7 +200,7 @@ pub(crate) async fn memory_of_the_caller_is_filled() -> io::Result<()> {
     sender.await.expect("no panic")
 }
 
-/// Sends frames back as they come.
+/// Echoes frames as they arrive.
 async fn echo_frames(mut stream: impl AsyncStream) -> io::Result<()> {
     while let Some(frame) = stream.read_frame(10_000, length).await? {
         stream.send(frame).await?;
@@ -213,7 +214,7 @@ pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
     let mut servers =
         vec![spawn(echo_frames(tcp_server)), spawn(echo_frames(Box::new(unix_server)))];
     let mut clients: Vec<Box<dyn AsyncStream>> = vec![Box::new(tcp_client), Box::new(unix_client)];
-    // Streams of others, as a TLS session is one: over ours, and within the program.
+    // Streams of other crates, such as a TLS session: over our streams, and within the program.
     let (client, server) = pair().await?;
     servers.push(spawn(echo_frames(FromTokio::new(BufStream::with_capacity(100, 100, server)))));
     let by_futures = BufReader::with_capacity(100, client.compat());
@@ -233,13 +234,13 @@ pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
     for server in servers {
         server.await.expect("no panic")?;
     }
-    // Bytes that were read ahead are not passed over by code that uses the foreign traits.
+    // Code that uses the foreign traits does not skip bytes that were read ahead.
     let mut ahead = FromTokio::new(&b"a line\nand more"[..]);
     assert_eq!(ahead.read_line(&mut String::new(), 10).await?, 7);
     let mut rest = String::new();
     tokio::io::AsyncReadExt::read_to_string(&mut ahead, &mut rest).await?;
     assert_eq!(rest, "and more");
-    // The end is looked at again: there may be more behind it.
+    // After an end, the next read tries again, since more bytes may follow.
     let mut grows = FromTokio::new(Pieces(vec![&b"one"[..], b"", b"more"].into_iter()));
     let mut memory = [0; 8];
     for wanted in [3, 0, 4, 0] {
@@ -252,7 +253,8 @@ pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a frame of 50 bytes, of which only 18 come before the peer ends or resets the connection. The budget of the task is 1.
+/// Reads a frame of 50 bytes, but only 18 arrive before the peer ends or resets the connection. The
+/// task's budget is 1.
 async fn read_a_part(mut from: impl AsyncRecv, end: impl FnOnce()) -> io::Result<ErrorKind> {
     assert_eq!(from.peek(18).await?.len(), 18);
     end();

@@ -1,4 +1,4 @@
-//! The last bytes before a close arrive, although the peer sends what nobody reads.
+//! The last bytes before a close arrive, although the peer sends bytes that nobody reads.
 
 use crate::common::{pair, pattern};
 use annulus::net::{ConnectionLimit, ListenOptions, TcpStream};
@@ -9,12 +9,13 @@ use std::time::Duration;
 
 const LEN: usize = 300_000;
 
-/// Reads to the end, slowly, and sends a few bytes before each read, also after the other side is gone.
+/// Reads to the end, slowly, and sends a few bytes before each read, even after the other side has
+/// closed.
 fn read_and_disturb(mut stream: TcpStream) -> JoinHandle<io::Result<Vec<u8>>> {
     spawn(async move {
         let mut got = Vec::new();
         loop {
-            // It fails once the connection is reset, and then the receive does, too.
+            // The send fails once the connection is reset, and then the receive fails too.
             _ = stream.send("nobody reads this").await;
             sleep(Duration::from_micros(50)).await;
             match stream.recv().await? {
@@ -61,7 +62,7 @@ pub(crate) async fn bytes_before_a_close_arrive() -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes that are dropped are bounded.
+/// The number of unread bytes that a closing stream discards is bounded.
 pub(crate) async fn a_peer_that_never_stops_sending_is_reset() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     server.send("enough").await?;
@@ -72,7 +73,7 @@ pub(crate) async fn a_peer_that_never_stops_sending_is_reset() -> io::Result<()>
     Ok(())
 }
 
-/// The wait is bounded, for a peer that neither sends nor closes.
+/// The wait is bounded, since a peer may neither send nor close.
 pub(crate) async fn a_silent_peer_keeps_no_descriptor() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     server.send("last").await?;
@@ -87,7 +88,7 @@ pub(crate) async fn a_silent_peer_keeps_no_descriptor() -> io::Result<()> {
     Ok(())
 }
 
-/// A connection counts against its limit until its descriptor is closed, and no longer.
+/// A connection counts towards its limit until its descriptor is closed, and no longer.
 pub(crate) async fn a_close_that_waits_keeps_its_place_in_a_limit() -> io::Result<()> {
     let limit = ConnectionLimit::new(1);
     let listener = ListenOptions::new().limit(&limit).bind("127.0.0.1:0")?;

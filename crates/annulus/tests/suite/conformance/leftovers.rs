@@ -1,5 +1,6 @@
-//! State that a forgotten or dropped future leaves in a stream, and everything that then frees its slot or gives it away: no byte reaches a
-//! connection that it was not sent on, and the slot's next stream works.
+//! State that a forgotten or dropped future leaves in a stream, combined with every call that then
+//! frees the stream's slot or hands it over. No byte reaches a connection that it was not sent on,
+//! and the slot's next stream works.
 
 use crate::common::{pair, receive, touch};
 use annulus::io::copy_bidirectional;
@@ -12,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// Far above what bounds and sockets hold.
+/// Far more than bounds and sockets hold.
 const MUCH: usize = 200_000;
 /// Bytes that the stream sends itself.
 const OWN: u8 = b'o';
@@ -21,7 +22,7 @@ const COPIED: u8 = b'c';
 /// Bytes of other connections.
 const FOREIGN: u8 = b'f';
 
-/// The operation that was begun on a stream, and waits.
+/// The operation that was started on a stream and is waiting.
 #[derive(Clone, Copy, Debug)]
 enum Begun {
     Nothing,
@@ -32,7 +33,7 @@ enum Begun {
     CopyFromIt,
 }
 
-/// The fate of the future.
+/// What happened to the future.
 #[derive(Clone, Copy, Debug)]
 enum Left {
     Forgotten,
@@ -63,7 +64,7 @@ const FREED: [Freed; 6] = [
 ];
 
 impl Left {
-    /// Polls a future once, which may wait.
+    /// Polls a future once, and then drops or forgets it.
     fn leave<F: Future>(self, future: F) {
         match self {
             Self::Dropped => drop(touch(future)),
@@ -76,7 +77,7 @@ impl Left {
     }
 }
 
-/// Lets the loop look at what came.
+/// Gives the loop turns to process incoming events.
 async fn a_few_turns() {
     for _ in 0..8 {
         yield_now().await;
@@ -121,7 +122,8 @@ async fn free(freed: Freed, mut stream: UnixStream) {
     }
 }
 
-/// New connections, which take the slots that are free: both directions carry what is sent, and nothing else.
+/// Checks that new connections, which take the free slots, carry what is sent in both directions,
+/// and nothing else.
 async fn others_work() -> io::Result<()> {
     for _ in 0..3 {
         let (mut one, mut other) = pair().await?;
@@ -135,10 +137,11 @@ async fn others_work() -> io::Result<()> {
     Ok(())
 }
 
-/// The future that frees a stream is polled once, and again after bytes for a copy to the stream have come, whose peer does not read yet.
-/// Or they have come before.
+/// The future that frees a stream is polled once, and again after bytes for a copy to the stream
+/// have arrived; the stream's peer does not read yet. If `before` is true, they have arrived before
+/// the first poll.
 async fn one_way(begun: Begun, left: Left, freed: Freed, before: bool) -> io::Result<()> {
-    // Little goes without a reader: what is sent is in flight for long.
+    // Little gets through without a reader, so sends stay in flight for long.
     let (mut stream, mut outside) = UnixOptions::new().send_buffer(10_000).pair()?;
     let (client, mut near) = pair().await?;
     begin(begun, left, &mut stream, &mut near).await;
@@ -159,7 +162,7 @@ async fn one_way(begun: Begun, left: Left, freed: Freed, before: bool) -> io::Re
     let reading = spawn(async move {
         let mut got = [0_usize; 256];
         while let Ok(Some(lease)) = outside.recv().await {
-            // A comparison of slices is fast in tests too.
+            // Comparing slices is fast even in a debug build.
             let is_one = lease.len() > 1 && lease[1..] == lease[..lease.len() - 1];
             let counted = if is_one { lease.len() } else { 1 };
             lease.iter().step_by(counted).for_each(|byte| got[usize::from(*byte)] += counted);
@@ -176,7 +179,7 @@ async fn one_way(begun: Begun, left: Left, freed: Freed, before: bool) -> io::Re
     assert_eq!(of(OWN) + of(COPIED), all, "bytes that nothing has sent");
     assert!(of(OWN) == 0 || matches!(begun, Begun::Send | Begun::Drain));
     assert!(of(COPIED) == 0 || matches!(begun, Begun::CopyToIt | Begun::CopyFromIt));
-    // The sender's error, if the connection was reset, is not tested here.
+    // This test ignores the sender's error, which occurs if the connection was reset.
     _ = sending.await.expect("no panic");
     Ok(())
 }
@@ -196,14 +199,15 @@ pub(crate) async fn every_way_to_free_a_stream_after_every_future_that_was_left(
     Ok(())
 }
 
-/// The runtime ends while everything is as it was left.
+/// The runtime ends with everything as it was left.
 pub(crate) async fn the_runtime_ends_after_every_future_that_was_left() -> io::Result<()> {
     for (begun, left) in BEGUN.into_iter().flat_map(|begun| LEFT.map(|left| (begun, left))) {
         let ((mut stream, outside), (mut client, mut near)) = (UnixStream::pair()?, pair().await?);
         begin(begun, left, &mut stream, &mut near).await;
         _ = touch(client.send(vec![COPIED; MUCH]));
         a_few_turns().await;
-        // Some handles outlive their runtime's last turn in a task, some are dropped, and some never are.
+        // Some handles outlive the runtime's last turn in a task, some are dropped, and some never
+        // are.
         match left {
             Left::Forgotten => std::mem::forget((stream, outside, client, near)),
             Left::Dropped => drop(spawn(async move {

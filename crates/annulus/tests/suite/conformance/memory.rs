@@ -1,4 +1,4 @@
-//! Invariant 23: at the memory limit streams are paused, and each byte arrives all the same.
+//! Invariant 23: streams are paused at the memory limit, and each byte arrives all the same.
 
 use crate::common::{pair, pattern, receive};
 use crate::conformance::mode::Mode;
@@ -8,7 +8,7 @@ use annulus::{Builder, Counters, MemoryLimit, counters, spawn};
 use std::io;
 use std::time::Duration;
 
-/// Streams that are read late, and how much is sent to each: together several times the limit.
+/// Streams that are read late, and the bytes sent to each: together several times the limit.
 const STREAMS: usize = 24;
 const BYTES: usize = 200_000;
 const PINGS: u8 = 20;
@@ -36,7 +36,7 @@ async fn write(client: TcpStream, stream: usize) -> io::Result<RecvHalf> {
     Ok(receiving)
 }
 
-/// Sends a text back while it comes, which is not what it is paused for.
+/// Echoes small texts on a stream that holds too little to be paused.
 async fn ping() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     for number in 0..PINGS {
@@ -48,7 +48,8 @@ async fn ping() -> io::Result<()> {
     Ok(())
 }
 
-/// Readers that come late find every byte, and a stream that holds nothing goes on meanwhile.
+/// Readers that start late find every byte, and a stream that holds nothing continues in the
+/// meantime.
 pub(crate) async fn streams_that_were_paused_go_on() -> io::Result<()> {
     let mut streams = Vec::new();
     for number in 0..STREAMS {
@@ -79,7 +80,8 @@ pub(crate) fn a_mebibyte(builder: Builder) -> Builder {
     builder.memory_limit(MemoryLimit::new(1 << 20))
 }
 
-/// Each end sends in a task and receives in another; their bytes to send are more than the limit leaves them.
+/// Each end sends in one task and receives in another. Their unsent bytes exceed what the limit
+/// leaves them.
 pub(crate) async fn ends_that_both_send_and_read_go_on() -> io::Result<()> {
     const PIECES: usize = 6;
     for (pairs, piece) in [(1, 30_000), (12, 30_000), (1, 2_000_000)] {
@@ -104,7 +106,8 @@ pub(crate) async fn ends_that_both_send_and_read_go_on() -> io::Result<()> {
     Ok(())
 }
 
-/// More than a stream may hold is asked for in one piece, while another stream holds memory and is not read.
+/// A reader asks for more in one piece than a stream may hold, while another stream holds memory
+/// that nobody reads.
 pub(crate) async fn pieces_above_the_allowance_come() -> io::Result<()> {
     let (mut idle, _is_not_read) = UnixStream::pair()?;
     spawn(async move { idle.send(vec![0; 700_000]).await });

@@ -1,5 +1,5 @@
-//! The same behaviour on every driver and every kernel. Each body is written once, over the public API, with client and server on
-//! one runtime, and runs in every mode.
+//! The same behaviour on every driver and every kernel. Each body is written once against the
+//! public API, with client and server on one runtime, and runs in every mode.
 
 mod async_fds;
 mod buffered;
@@ -74,7 +74,7 @@ macro_rules! suite {
     )*};
 }
 
-/// The same for features that only Linux has.
+/// Like `suite!`, for features that only Linux has.
 macro_rules! linux_suite {
     ($($module:ident::$body:ident;)*) => {$(
         mod $body {
@@ -96,7 +96,7 @@ macro_rules! linux_suite {
     )*};
 }
 
-/// The same for bodies that do not depend on the operations that carry the bytes of streams.
+/// Like `suite!`, for bodies that do not depend on which operations carry the bytes of streams.
 macro_rules! message_suite {
     ($($module:ident::$body:ident $(, with $settings:expr)? $(, then $check:expr)?;)*) => {$(
         mod $body {
@@ -255,7 +255,7 @@ suite! {
     ends::everything_may_be_in_flight;
 }
 
-/// Copies between two sockets, with a threshold so low that all that is long goes through pipes.
+/// Copies between two sockets, with such a low threshold that everything long goes through pipes.
 mod splicing {
     use super::*;
 
@@ -302,7 +302,7 @@ mod splicing {
     }
 }
 
-/// Bounds so small that everything waits.
+/// Bounds so small that every operation waits.
 fn small_bounds(builder: Builder) -> Builder {
     builder.recv_bound(4096).send_bound(4096)
 }

@@ -1,4 +1,4 @@
-//! Where a body runs.
+//! The modes in which a body runs.
 
 use crate::common::host::Host;
 use annulus::sim::{Link, Profile, Sim};
@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A driver and a kernel under it.
+/// A driver and the kernel under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Uring,
@@ -31,7 +31,7 @@ pub(crate) enum Mode {
     GuestOnEpoll,
 }
 
-/// How often a body runs in a mode of the simulated kernel, each time with another network.
+/// How often a body runs in a simulated mode, each time with another network.
 const SEEDS: u64 = 4;
 
 /// A body, to be run once per seed.
@@ -50,12 +50,13 @@ impl Case {
         Self { body, settings: |builder| builder, check: |_, _| (), link: |link| link }
     }
 
-    /// With settings for the runtime.
+    /// Applies these settings to the runtime.
     pub(crate) fn with(self, settings: fn(Builder) -> Builder) -> Self {
         Self { settings, ..self }
     }
 
-    /// On simulated networks that do not lose, duplicate or reorder datagrams, and whose buffers hold the largest.
+    /// Uses simulated networks that do not lose, duplicate or reorder datagrams, and whose buffers
+    /// hold the largest ones.
     pub(crate) fn in_order(self) -> Self {
         const LARGE: u32 = 1 << 20;
         let link = |link| Link {
@@ -70,7 +71,7 @@ impl Case {
         Self { link, ..self }
     }
 
-    /// With a check of the counters afterwards.
+    /// Checks the counters afterwards.
     pub(crate) fn then(self, check: fn(Mode, &Counters)) -> Self {
         Self { check, ..self }
     }
@@ -86,7 +87,7 @@ impl Mode {
         Self::SimulatedEpoll,
     ];
 
-    /// Those of the kernel below, which have peers outside the runtime.
+    /// Modes on the real kernel, which have peers outside the runtime.
     pub(crate) const OF_LINUX: [Self; 8] = [
         Self::Uring,
         Self::UringWithoutNewerFlags,
@@ -109,7 +110,7 @@ impl Mode {
         )
     }
 
-    /// Whether sends are not copied.
+    /// Returns true if sends are not copied.
     pub(crate) fn is_zero_copy(self) -> bool {
         matches!(self, Self::UringWithoutCopies | Self::SimulatedWithoutCopies)
     }
@@ -118,13 +119,13 @@ impl Mode {
         self.profile().is_some()
     }
 
-    /// The settings of this mode.
+    /// Applies the settings of this mode.
     fn tuned(self, builder: Builder) -> Builder {
         match self {
             Self::UringBusyPolling | Self::SimulatedBusyPolling => {
                 builder.busy_poll(Duration::from_micros(50))
             }
-            // Every single send.
+            // Every send.
             Self::UringWithoutCopies | Self::SimulatedWithoutCopies => {
                 builder.zero_copy_threshold(Some(1))
             }
@@ -132,7 +133,7 @@ impl Mode {
         }
     }
 
-    /// Whether it can run on this machine. Another test covers a blocked ring.
+    /// Returns true if the mode can run on this machine. Another test covers a blocked ring.
     pub(crate) fn is_available(self) -> bool {
         let real_ring = !self.is_epoll() && self.profile().is_none();
         let has_it = |features: Features| !self.is_zero_copy() || features.has("zero-copy sendmsg");
@@ -158,7 +159,7 @@ impl Mode {
         }
     }
 
-    /// A runtime of this mode, with its kernel if that is a simulated one.
+    /// Returns a runtime of this mode and its simulated kernel, if it has one.
     pub(crate) fn runtime(self) -> (Runtime, Option<Rc<Sim>>) {
         let sim = self.profile().map(|profile| simulation(1, profile(), |link| link));
         let builder = match &sim {
@@ -208,7 +209,7 @@ impl Mode {
         self.tuned(Runtime::builder()).driver(self.driver()).without(self.without())
     }
 
-    /// With deadlines long enough for the slowest network.
+    /// Uses deadlines that are long enough for the slowest network.
     fn on_simulated(self, sim: &Rc<Sim>) -> Builder {
         let long = Duration::from_secs(100_000);
         self.builder().kernel(sim.clone()).linger(long).shutdown_timeout(long)
@@ -248,7 +249,7 @@ fn simulation(seed: u64, profile: Profile, link: fn(Link) -> Link) -> Rc<Sim> {
     Sim::builder(seed).profile(profile).link(link).build()
 }
 
-/// The runtime has ended: nothing of it is left.
+/// Checks that nothing is left of a runtime that has ended.
 pub(crate) fn nothing_left(seed: u64, sim: &Sim) {
     sim.check();
     assert_eq!(sim.leftovers(), [""; 0], "seed {seed}");

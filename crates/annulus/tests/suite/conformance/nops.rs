@@ -25,7 +25,7 @@ pub(crate) async fn a_thousand_tasks_do_nops_at_once() -> io::Result<()> {
     Ok(())
 }
 
-/// Nops are dropped unpolled, pending and done, and their slots are used again.
+/// Nops are dropped unpolled, pending and done, and their slots are reused.
 pub(crate) async fn dropped_nops_leave_nothing() -> io::Result<()> {
     for _ in 0..100 {
         drop(nop());

@@ -1,4 +1,4 @@
-//! Socket options are read as they were set, and values that the system does not have are refused.
+//! Socket options read back the values that were set, and unsupported values are refused.
 
 use crate::common::own_address;
 use annulus::net::*;
@@ -102,7 +102,7 @@ pub(crate) async fn a_client_connects_with_options_from_a_port_it_names() -> io:
     let options = ConnectOptions::new().nodelay(false).reuse_address(true).tos(0x10).bind(free);
     let client = loop {
         match options.connect(listener.local_addr()?).await {
-            // The listener that had the port closes with its turn.
+            // The listener that had the port closes at the end of its turn.
             Err(error) if error.kind() == ErrorKind::AddrInUse => yield_now().await,
             outcome => break outcome?,
         }
@@ -124,7 +124,7 @@ pub(crate) async fn an_ipv6_listener_is_for_one_protocol_or_both() -> io::Result
     let client = TcpStream::connect(("127.0.0.1", port)).await?;
     let (server, peer) = both.accept().await?;
     assert_eq!(peer.ip().to_canonical(), client.local_addr()?.ip());
-    // The options of IPv4 are those of a connection over it, whatever its socket.
+    // A connection over IPv4 uses the options of IPv4, whatever its socket.
     server.set_ttl(5)?;
     assert_eq!(server.ttl()?, 5);
     let one = ListenOptions::new().only_v6(true).bind("[::]:0")?;

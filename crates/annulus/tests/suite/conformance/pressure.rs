@@ -1,4 +1,4 @@
-//! Short resources: readers, buffers, queue entries.
+//! Slow readers, and too few buffers or queue entries.
 
 use crate::common::{echo, pair, pattern, receive, touch};
 use crate::conformance::mode::Mode;
@@ -11,10 +11,10 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// More bytes than the socket buffers of both ends and the bounds together.
+/// More bytes than the bounds and the socket buffers of both ends hold together.
 const PLENTY: usize = 32 << 20;
 
-/// Writes `bytes` until a write has waited for long. Returns how many were accepted.
+/// Writes `bytes` until a write has waited for 200 ms. Returns how many bytes were accepted.
 async fn fill(sending: &mut SendHalf, bytes: &[u8]) -> io::Result<usize> {
     let mut at = 0;
     let deadline = Duration::from_millis(200);
@@ -48,14 +48,14 @@ pub(crate) async fn a_slow_reader_blocks_the_writer() -> io::Result<()> {
     Ok(())
 }
 
-/// Small, so that a socket holds many of them.
+/// Small, so that a socket holds many pages.
 const PAGE: u32 = 4096;
 
 pub(crate) fn pages(builder: Builder) -> Builder {
     builder.recv_bound(PAGE).recv_buffers(PAGE, 64)
 }
 
-/// Unread bytes are counted by polls in a row, between which nothing can arrive.
+/// Counts unread bytes with polls in a row, between which nothing can arrive.
 pub(crate) async fn unread_bytes_are_bounded() -> io::Result<()> {
     let (client, mut server) = pair().await?;
     let (_receiving, mut sending) = client.split();
@@ -74,7 +74,7 @@ pub(crate) async fn unread_bytes_are_bounded() -> io::Result<()> {
     Ok(())
 }
 
-/// Clients that each send bytes to an echo server and compare what comes back.
+/// Clients that each send bytes to an echo server and compare the echo.
 async fn run_clients(clients: usize, len: usize, rounds: usize) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -108,7 +108,7 @@ pub(crate) fn had_no_buffers(mode: Mode, counters: &Counters) {
     assert!(mode.is_epoll() || counters.enobufs > 0, "{mode:?}: {counters:?}");
 }
 
-/// Writers that never stop, and readers of which each must get its share.
+/// Writers that never stop, and readers that must each get their share.
 pub(crate) async fn a_pool_of_eight_is_shared_fairly() -> io::Result<()> {
     let enough = 100_000;
     let received: Vec<_> = (0..12).map(|_| Rc::new(Cell::new(0))).collect();

@@ -1,4 +1,4 @@
-//! Readiness of the sockets and pipes of this crate, and what can be done without waiting.
+//! Readiness of this crate's sockets and pipes, and calls that do not wait.
 
 use crate::common::{pair, pattern, touch};
 use annulus::net::{TcpStream, Transmit, UdpSocket, UnixStream};
@@ -14,7 +14,7 @@ fn would_block<T>(outcome: io::Result<T>) -> bool {
     matches!(outcome, Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-/// Sends all of `bytes` and reads as many, by readiness alone, in one task.
+/// Sends all of `bytes` and reads as many bytes, by readiness alone, in one task.
 macro_rules! exchange {
     ($stream:ident, $bytes:ident) => {{
         let (mut sent, mut got) = (0, Vec::new());
@@ -34,7 +34,7 @@ macro_rules! exchange {
                     assert!(count > 0);
                     sent += count;
                 }
-                // The waits are dropped now and then.
+                // Drops the waits now and then.
                 () = yield_now() => {}
             }
         }
@@ -70,7 +70,7 @@ pub(crate) async fn an_end_and_a_reset_are_ready() -> io::Result<()> {
     other.send("last").await?;
     other.shutdown().await?;
     one.readable().await?;
-    // Bytes that are shown are ready too.
+    // Peeked bytes still count as ready.
     assert_eq!(&one.peek(4).await?[..4], b"last");
     one.readable().await?;
     let mut memory = [0; 3];
@@ -178,7 +178,7 @@ pub(crate) async fn datagrams_are_taken_by_readiness() -> io::Result<()> {
             assert!(!std::mem::replace(&mut seen[n], true), "{n} twice");
         }
     }
-    // A datagram that stays wakes all tasks that wait.
+    // A datagram that nobody takes wakes all waiting tasks.
     client.try_send(b"stays", &Transmit::to(to))?;
     for task in waiting {
         task.await.expect("no panic")?;

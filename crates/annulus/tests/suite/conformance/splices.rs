@@ -1,4 +1,5 @@
-//! Copies between two sockets whose bytes go through a pipe of the kernel, since receives bring enough: here any number of bytes.
+//! Copies between two sockets that go through a kernel pipe once receives are large enough. In
+//! these tests, receives of any size are.
 
 use crate::common::{pair, pattern, receive};
 use crate::conformance::mode::Mode;
@@ -13,7 +14,8 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Bytes of a transfer: so many that some come after the receives that were armed before, and go through a pipe.
+/// Bytes per transfer: enough that some arrive after the receives that were already armed, and go
+/// through a pipe.
 const LONG: usize = 2 << 20;
 
 /// Checks that bytes have gone through pipes.
@@ -37,7 +39,7 @@ async fn send_all(to: &mut impl AsyncSend, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends bytes at one end while they are received at the other.
+/// Sends bytes at one end while receiving them at the other.
 async fn pass(from: &mut impl AsyncSend, to: &mut impl AsyncRecv, bytes: &[u8]) -> io::Result<()> {
     let (_, got) = try_join(send_all(from, bytes), receive(to, bytes.len())).await?;
     assert!(got == bytes);
@@ -115,7 +117,8 @@ fn more_than_fits() -> Vec<u8> {
     pattern(LONG).repeat(16)
 }
 
-/// Copies until nothing has gone for a moment: the server does not read. How many bytes have gone.
+/// Copies until nothing has moved for 40 ms, since the server does not read. Returns how many bytes
+/// were copied and the kind of the error.
 async fn copied_until_full(near: &mut TcpStream, far: &mut TcpStream) -> (u64, io::ErrorKind) {
     let mut copy = copy_bidirectional(near, far).idle_timeout(Duration::from_millis(40));
     let error = (&mut copy).await.expect_err("it never ends by itself");
@@ -126,13 +129,13 @@ pub(crate) async fn what_was_copied_is_sent_by_a_dropped_stream() -> io::Result<
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     let bytes = more_than_fits();
     let all = bytes.clone();
-    // This send ends with the reset of the proxy's end.
+    // This send fails when the proxy's end is reset.
     let sent = spawn(async move { send_all(&mut client, &all).await });
     let (copied, why) = copied_until_full(&mut near, &mut far).await;
     assert_eq!(why, io::ErrorKind::TimedOut);
     let copied = copied as usize;
     let last = async {
-        // These bytes are behind those in the pipe.
+        // These bytes are queued after those in the pipe.
         far.send("the last words").await?;
         drop((near, far));
         Ok(())
@@ -141,7 +144,7 @@ pub(crate) async fn what_was_copied_is_sent_by_a_dropped_stream() -> io::Result<
     assert_eq!(got.len(), copied + 14);
     assert!(got[..copied] == bytes[..copied]);
     assert_eq!(&got[copied..], b"the last words");
-    // It has failed, unless the buffers of this system hold all the rest.
+    // The send has failed, unless this system's buffers hold all the rest.
     _ = sent.await.expect("no panic");
     Ok(())
 }
@@ -197,13 +200,13 @@ pub(crate) async fn a_reset_of_the_target_ends_the_copy() -> io::Result<()> {
     pass(&mut client, &mut server, &pattern(LONG)).await?;
     let bytes = more_than_fits();
     let sent = spawn(async move { send_all(&mut client, &bytes).await });
-    // More is on its way, and mostly in the pipe.
+    // More is on its way, most of it in the pipe.
     receive(&mut server, 100_000).await?;
     server.abort();
     let error = copied.await.expect("no panic").unwrap_err();
     let kinds = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
     assert!(kinds.contains(&error.kind()), "{error}");
-    // It has failed, unless the buffers of this system hold all the rest.
+    // The send has failed, unless this system's buffers hold all the rest.
     _ = sent.await.expect("no panic");
     Ok(())
 }
@@ -223,12 +226,13 @@ pub(crate) async fn a_connection_moves_behind_what_is_in_its_pipe() -> io::Resul
     let ((), got) = try_join(moved, receive(&mut server, usize::MAX)).await?;
     assert!(got[..copied] == bytes[..copied]);
     assert_eq!(&got[copied..], b"moved");
-    // It has failed, unless the buffers of this system hold all the rest.
+    // The send has failed, unless this system's buffers hold all the rest.
     _ = sent.await.expect("no panic");
     Ok(())
 }
 
-/// Sends pieces of any size and the end, with pauses, while another task receives up to the end, with pauses.
+/// Sends pieces of any size and the end, with pauses, while another task receives to the end, with
+/// pauses.
 async fn talk(stream: TcpStream, bytes: Vec<u8>, seed: u64) -> io::Result<Vec<u8>> {
     let (mut from, mut to) = stream.split();
     let sent = spawn(async move {
@@ -257,7 +261,8 @@ async fn pause(random: &mut Random) {
     }
 }
 
-/// Waits for a part of so many microseconds, or until some more bytes have gone through a pipe, which takes longer on slower machines.
+/// Waits for a random time of less than `most` microseconds. Without `most`, waits until more bytes
+/// have gone through a pipe, which takes longer on slower machines.
 async fn cut(most: Option<u64>, random: &mut Random) {
     if let Some(most) = most {
         return sleep(Duration::from_micros(random.below(most))).await;
@@ -269,7 +274,7 @@ async fn cut(most: Option<u64>, random: &mut Random) {
     }
 }
 
-/// The bytes of both directions, over copies that are dropped and made again at any time.
+/// Compares the bytes of both directions over copies that are dropped and restarted at any time.
 pub(crate) async fn bytes_are_equal_whatever_the_cuts() -> io::Result<()> {
     for seed in 0..6 {
         let ((client, mut near), (mut far, server)) = (pair().await?, pair().await?);

@@ -25,7 +25,7 @@ pub(crate) async fn stats_count_what_is_open() -> io::Result<()> {
     let buffers = sockets.datagram_buffers.expect("the first socket makes the pool");
     assert!(buffers.count > 0 && buffers.size > 0 && buffers.lent == 0);
     drop((client, server, socket));
-    // Operations in flight are cancelled first. The listener of the pair was dropped, too.
+    // Operations in flight are cancelled first. The pair's listener was dropped too.
     let is_open = |Stats { resources, .. }: Stats| {
         resources.streams + resources.listeners + resources.datagram_sockets > 0
     };
@@ -42,7 +42,7 @@ pub(crate) async fn stats_count_tasks_and_timers() -> io::Result<()> {
     assert_eq!(spawned.tasks.alive, before.tasks.alive + 10);
     assert_eq!(spawned.tasks.ready, before.tasks.ready + 10);
     assert_eq!(spawned.tasks.spawned, before.tasks.spawned + 10);
-    // They run, and wait: but for the deadline of this test, nothing is ready.
+    // The tasks run and wait: nothing is ready except this test's deadline.
     let slept = timeout(Duration::from_secs(3600), sleep(Duration::from_millis(1))).await;
     slept.expect("a millisecond passes within an hour");
     let idling = stats().await?;
@@ -69,7 +69,8 @@ pub(crate) async fn polls_are_measured() -> io::Result<()> {
     }
     let measured = stats().await?;
     let timings = measured.timings.expect("it is measured");
-    // The task that answers; this test's own future is polled by the loop, or by another one whose guest the runtime is.
+    // The answering task's polls. The loop polls this test's own future, or the host loop does if
+    // the runtime is a guest.
     assert!(timings.poll.count() >= 20, "{timings:?}");
     assert!(timings.wake_to_poll.count() >= 20, "{timings:?}");
     assert_eq!(timings.turn.count(), measured.turns, "all turns are timed");
@@ -85,7 +86,7 @@ pub(crate) async fn stats_count_lent_buffers_and_bytes() -> io::Result<()> {
     server.send("7").await?;
     let lease = client.recv().await?.expect("a byte");
     let lent = stats().await?;
-    // A lease is copied out of a pool that is short.
+    // If the pool is short, a lease is copied to the heap.
     let is_on_heap = lent.memory.heap > rest.memory.heap;
     assert!(lent.stream_buffers.lent > rest.stream_buffers.lent || is_on_heap, "{lent:?}");
     assert!(lent.stream_buffers.resident <= lent.memory.held, "{lent:?}");

@@ -1,4 +1,4 @@
-//! Bytes, in order, to the end of the stream.
+//! Bytes arrive in order up to the end of the stream.
 
 use crate::common::{echo, pair, pattern, receive};
 use crate::conformance::mode::Mode;
@@ -16,7 +16,8 @@ pub(crate) async fn the_server_half_closes_and_still_receives() -> io::Result<()
     half_close(server, client).await
 }
 
-/// The first shuts its sending side down. The second receives the end, answers, and shuts down too.
+/// The first stream shuts down its sending side. The second receives the end, answers, and shuts
+/// down too.
 async fn half_close(mut first: TcpStream, mut second: TcpStream) -> io::Result<()> {
     first.send("the request").await?;
     first.shutdown().await?;
@@ -37,7 +38,7 @@ pub(crate) async fn a_reset_is_seen_and_stays() -> io::Result<()> {
     for _ in 0..3 {
         assert_eq!(server.recv().await.unwrap_err().kind(), ErrorKind::ConnectionReset);
     }
-    // Sends do not wait for an answer: a later one gets the error, which stays.
+    // Sends do not wait for the peer, so a later send gets the error, which stays.
     let error = loop {
         if let Err(error) = server.send("hello?").await {
             break error;
@@ -55,7 +56,8 @@ pub(crate) async fn a_reset_is_seen_and_stays() -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes and the end behind them arrive before the first receive, and a send has taken the error of the socket.
+/// Bytes and the end after them arrive before the first receive, and a send has already taken the
+/// socket's error.
 pub(crate) async fn an_end_behind_unread_bytes_is_received() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     client.send("the request").await?;
@@ -120,7 +122,7 @@ pub(crate) async fn halves_work_independently() -> io::Result<()> {
             for piece in sent.chunks(7919) {
                 sending.send(piece.to_vec()).await?;
             }
-            // The drop of this half shuts the sending side down.
+            // Dropping this half shuts down the sending side.
             sending.drain().await
         }));
         tasks.push(spawn(async move {
@@ -172,7 +174,8 @@ pub(crate) async fn several_chunks_are_sent_as_one() -> io::Result<()> {
     Ok(())
 }
 
-/// Sends were zero-copy in the modes for that. The loopback device of Linux copies them all the same.
+/// Sends were zero-copy in the modes that ask for it. Linux's loopback device copies them all the
+/// same.
 pub(crate) fn were_zero_copy(mode: Mode, counters: &Counters) {
     assert_eq!(counters.zero_copy_sends > 0, mode.is_zero_copy(), "{counters:?}");
     assert_eq!(counters.zero_copy_copied > 0, mode == Mode::UringWithoutCopies, "{counters:?}");

@@ -1,4 +1,4 @@
-//! Time.
+//! Timers, deadlines and clocks.
 
 use annulus::time::{Elapsed, Instant, sleep, sleep_until, timeout};
 use annulus::{spawn, yield_now};
@@ -10,13 +10,14 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Repeated if the machine was so slow that not all of them slept before the first was due.
+/// Retries if the machine was so slow that the first sleep was due before all sleepers had started.
 pub(crate) async fn sleeps_end_in_order() -> io::Result<()> {
     while !sleepers_end_in_order().await {}
     Ok(())
 }
 
-/// Whether all slept before the first was due; then the order was right.
+/// Returns true if all sleepers had started before the first sleep was due. The order has then been
+/// checked.
 async fn sleepers_end_in_order() -> bool {
     let order = Rc::new(RefCell::new(Vec::new()));
     let start = Instant::now();

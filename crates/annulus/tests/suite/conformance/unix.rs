@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Far longer than a datagram takes.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A path of the test's own, removed at the end.
+/// A path for this test only, removed at the end.
 pub(super) struct TestPath(pub(super) PathBuf);
 
 impl TestPath {
@@ -94,7 +94,7 @@ pub(crate) async fn streams_by_an_abstract_name_echo() -> io::Result<()> {
     let client = UnixStream::connect_addr(&name).await?;
     let (server, _) = listener.accept().await?;
     assert_eq!(server.local_addr()?.as_abstract_name(), name.as_abstract_name());
-    // A path that begins with a zero byte is the same name.
+    // A path that begins with a zero byte means the same name.
     let written = OsString::from_vec([&[0], path.0.as_os_str().as_bytes()].concat());
     let error = UnixListener::bind(&written).map(drop).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
@@ -126,7 +126,7 @@ pub(crate) async fn a_path_in_use_is_refused_and_a_stale_one_taken_over() -> io:
     let error = UnixDatagram::bind(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
     drop(listener);
-    // The listener closes within this turn.
+    // The listener closes at the end of this turn.
     annulus::yield_now().await;
     let error = UnixStream::connect(&path).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "its path was removed with it: {error}");
@@ -203,7 +203,7 @@ pub(crate) async fn a_slow_receiver_loses_no_datagram() -> io::Result<()> {
     Ok(())
 }
 
-/// One datagram leaves a turn, so at first all drains wait.
+/// One datagram leaves per turn, so at first all drains wait.
 pub(crate) async fn several_tasks_drain_one_socket() -> io::Result<()> {
     let (sender, reader) = UnixDatagram::pair()?;
     let sender = Rc::new(sender);
@@ -256,7 +256,7 @@ pub(crate) async fn every_path_has_its_own_failure() -> io::Result<()> {
         assert!(error.to_string().contains(&*path.0.to_string_lossy()), "{error}");
     }
     sender.drain().await?;
-    // More paths than failures are kept for: the others are counted.
+    // There are more paths than failures that are kept, so the rest are only counted.
     for path in &missing {
         sender.send_to("missing", path).await?;
     }
@@ -265,7 +265,7 @@ pub(crate) async fn every_path_has_its_own_failure() -> io::Result<()> {
     sender.drain().await
 }
 
-/// The kernel counts unread datagrams against the send buffer; these stay below any.
+/// The kernel counts unread datagrams against the send buffer. These stay below any limit.
 pub(crate) async fn receivers_that_do_not_read_block_no_other() -> io::Result<()> {
     const ROUNDS: u32 = 40;
     let paths: Vec<TestPath> = (0..5).map(|_| TestPath::new()).collect();
@@ -290,14 +290,14 @@ pub(crate) async fn receivers_that_do_not_read_block_no_other() -> io::Result<()
     let queue = std::fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").unwrap_or_default();
     let is_deep = queue.trim().parse().is_ok_and(|length: u32| length >= ROUNDS);
     assert!(discarded > 0 || is_deep, "the bound was never reached");
-    // The receivers close: their datagrams are refused, and nothing waits any more.
+    // The receivers close: their datagrams are refused, and nothing waits any longer.
     drop(receivers);
     annulus::yield_now().await;
     while sender.drain().await.is_err() {}
     Ok(())
 }
 
-/// Accepted and unsent datagrams are bounded. Sending goes on when the receiver reads.
+/// Accepted but unsent datagrams are bounded. Sending continues once the receiver reads.
 pub(crate) async fn a_slow_receiver_blocks_its_sender() -> io::Result<()> {
     let (sender, reader) = UnixDatagram::pair()?;
     let mut accepted = 0u32;
@@ -310,7 +310,7 @@ pub(crate) async fn a_slow_receiver_blocks_its_sender() -> io::Result<()> {
         }
         annulus::yield_now().await;
     }
-    // The kernel's queue of the receiver holds some hundreds at most, and the bound a few.
+    // The receiver's kernel queue holds at most some hundreds, and the bound a few.
     assert!((1..2000).contains(&accepted), "{accepted} were accepted");
     for n in 0..accepted {
         assert_eq!(*reader.recv().await?, n.to_ne_bytes());
@@ -336,18 +336,18 @@ pub(crate) async fn each_end_knows_the_process_of_the_other() -> io::Result<()> 
     Ok(())
 }
 
-/// Whether a descriptor is one of this process.
+/// Returns true if this process descriptor refers to the test's own process.
 fn names_this_process(process: &OwnedFd) -> io::Result<bool> {
     let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()))?;
     Ok(about.lines().any(|line| line == format!("Pid:\t{}", std::process::id())))
 }
 
-/// Two ends of a pipe.
+/// Returns the two ends of a pipe.
 fn pipe() -> io::Result<(io::PipeReader, io::PipeWriter)> {
     io::pipe()
 }
 
-/// Whether the passed descriptor is the writing end of this pipe.
+/// Returns true if the passed descriptor is the writing end of this pipe.
 fn is_writer_of(reader: &mut io::PipeReader, passed: OwnedFd) -> io::Result<bool> {
     let mut writer = std::fs::File::from(passed);
     writer.write_all(b"x")?;
@@ -376,7 +376,7 @@ pub(crate) async fn streams_pass_descriptors() -> io::Result<()> {
             assert!(is_writer_of(&mut readers.remove(0), passed)?);
         }
     }
-    // Bytes without descriptors pass as well.
+    // Bytes without descriptors are passed too.
     let text = pattern(100_000);
     one.send(text.clone()).await?;
     one.shutdown().await?;
@@ -385,7 +385,8 @@ pub(crate) async fn streams_pass_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// The system ends a receive behind the bytes that carry a descriptor; the bytes that follow are received as well.
+/// The kernel ends a receive after the bytes that carry a descriptor. The bytes that follow are
+/// received as well.
 pub(crate) async fn bytes_behind_a_descriptor_are_received() -> io::Result<()> {
     let path = TestPath::new();
     let listener = UnixListener::bind(&path)?;
@@ -399,7 +400,7 @@ pub(crate) async fn bytes_behind_a_descriptor_are_received() -> io::Result<()> {
     Ok(())
 }
 
-/// Sends bytes with a descriptor, as another program would.
+/// Sends bytes with a descriptor as another program would.
 fn pass(peer: &std::os::unix::net::UnixStream, bytes: &[u8]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -427,7 +428,8 @@ pub(crate) async fn descriptors_that_are_not_taken_are_closed() -> io::Result<()
         readers.push(reader);
         Ok(vec![writer.into()])
     };
-    // Received without asking for them, received and not taken, in flight, and at sockets without the option.
+    // Descriptors received by a plain receive, received but not taken, in flight, and sent to
+    // sockets without the option.
     let (mut one, mut other) = options.pair()?;
     one.send_with_descriptors("a", writer()?).await?;
     assert_eq!(&*other.recv().await?.expect("a byte"), b"a");
@@ -454,7 +456,7 @@ pub(crate) async fn descriptors_that_are_not_taken_are_closed() -> io::Result<()
     Ok(())
 }
 
-/// Waits until every copy of a pipe's writing end is closed; false if that does not happen.
+/// Waits until every copy of a pipe's writing end is closed. Returns false if that takes too long.
 async fn closes(reader: &io::PipeReader) -> bool {
     let closed = async {
         let mut poll = libc::pollfd { fd: reader.as_raw_fd(), events: 0, revents: 0 };
@@ -467,7 +469,8 @@ async fn closes(reader: &io::PipeReader) -> bool {
     timeout(DEADLINE, closed).await.is_ok()
 }
 
-/// The kernel opens no descriptor if the buffer has no space for it, whether the receive is armed before the send or after.
+/// If the buffer has no space for a descriptor, the kernel opens none, whether the receive is armed
+/// before or after the send.
 pub(crate) async fn datagrams_bring_no_descriptors_unless_asked_for() -> io::Result<()> {
     for options in [UnixOptions::new(), UnixOptions::new().credentials(true)] {
         let (one, other) = options.datagram_pair()?;

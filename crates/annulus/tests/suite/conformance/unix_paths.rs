@@ -9,12 +9,13 @@ use std::io::{self, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// A socket that is bound to a path of 108 bytes, all that `sun_path` has: the kernel takes it, the standard library does not.
+/// Binds a socket to a path of 108 bytes, the full length of `sun_path`. The kernel accepts it, but
+/// the standard library cannot express it.
 fn bound_to_the_longest_path(kind: libc::c_int) -> (OwnedFd, TestPath) {
     let short = TestPath::new();
     let mut path = short.0.as_os_str().as_bytes().to_vec();
     path.resize(108, b'x');
-    // SAFETY: the calls take numbers, and an address that outlives them, of the length that is given.
+    // SAFETY: the calls take numbers and an address that outlives them, whose length is given.
     let fd = unsafe {
         let mut address: libc::sockaddr_un = std::mem::zeroed();
         address.sun_family = libc::AF_UNIX as u16;

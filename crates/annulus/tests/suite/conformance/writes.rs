@@ -1,4 +1,4 @@
-//! Borrowed bytes: written, flushed and drained as in tokio.
+//! Borrowed bytes, written, flushed and drained as in tokio.
 
 use crate::common::{pair, pattern, receive, touch};
 use crate::conformance::mode::Mode;
@@ -6,7 +6,7 @@ use annulus::net::TcpStream;
 use annulus::{Counters, Lease, spawn};
 use std::io::{self, ErrorKind, IoSlice};
 
-/// More than the bound and the kernel take.
+/// More than the bound and the kernel can hold.
 const LARGE: usize = 8 << 20;
 
 pub(crate) async fn what_was_written_leaves_without_further_polls() -> io::Result<()> {
@@ -114,7 +114,8 @@ pub(crate) async fn nothing_is_written_after_a_shutdown() -> io::Result<()> {
     Ok(())
 }
 
-/// Each of these leaves with the write, as long as no kernel thread and no other operations carry the bytes.
+/// Each large write leaves with its call, unless a kernel thread or other operations carry the
+/// bytes.
 pub(crate) async fn large_writes_go_to_the_kernel_at_once() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     let text = pattern(12_000);
@@ -130,14 +131,14 @@ pub(crate) async fn large_writes_go_to_the_kernel_at_once() -> io::Result<()> {
 pub(crate) fn went_directly(mode: Mode, counters: &Counters) {
     let Counters { direct_sends, copied_bytes, .. } = *counters;
     if mode.is_simulated() {
-        // A simulated network may have buffers that hold less.
+        // A simulated network's buffers may hold less.
         assert!(direct_sends >= 10);
     } else {
         assert_eq!((direct_sends, copied_bytes), (10, 0), "the chunk before a write goes with it");
     }
 }
 
-/// The ways in which bytes are queued for sending.
+/// How bytes are queued for sending.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Owned,
@@ -159,7 +160,8 @@ fn queue(stream: &mut TcpStream, way: Way, byte: u8, lease: Lease) -> io::Result
     .expect("there is space")
 }
 
-/// The first send settles by silence, and no other event comes: what was queued behind it must leave all the same.
+/// The first send is assumed complete without a completion, and no other event arrives. Bytes
+/// queued after it must leave all the same.
 pub(crate) async fn what_is_queued_behind_a_small_send_leaves_though_nothing_follows()
 -> io::Result<()> {
     const WAYS: [Way; 4] = [Way::Owned, Way::Lease, Way::Borrowed, Way::Slices];
@@ -174,7 +176,7 @@ pub(crate) async fn what_is_queued_behind_a_small_send_leaves_though_nothing_fol
                 leases.extend(other.recv().await?);
             }
             let waits = spawn(async move { (receive(&mut server, 3).await, server) });
-            // The receive is armed, and so no event of its own makes the loop turn.
+            // The receive is armed, so none of its events makes the loop turn.
             annulus::yield_now().await;
             for (way, lease) in [first, second, third].into_iter().zip(leases) {
                 queue(&mut client, way, b'l', lease)?;

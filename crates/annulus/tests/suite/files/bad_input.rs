@@ -1,4 +1,4 @@
-//! Errors of wrong input name the path, the limit or the rule.
+//! Errors about invalid input name the path, the limit or the rule.
 
 use crate::files::mode::everywhere;
 use annulus::fs::{self, AlignedBuf, Alignment, File, IoBuf, OpenOptions};
@@ -103,7 +103,7 @@ fn direct_io_that_is_not_aligned_says_what_must_be() {
             file.read_at(buf(step), 1).await.0,
             file.write_at(whole.slice(1..=step), 0).await.0,
         ];
-        // A file system in memory takes anything.
+        // An in-memory file system accepts anything.
         for (refused, what) in odd.into_iter().zip(["lengths", "offsets", "addresses"]) {
             let Err(error) = refused else { continue };
             assert_eq!(error.kind(), ErrorKind::InvalidInput);

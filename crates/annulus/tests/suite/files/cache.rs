@@ -73,11 +73,11 @@ fn an_unchanged_file_stays_open_and_a_changed_one_is_opened_again() {
         assert!(Rc::ptr_eq(&files.open("file").await?, &first));
         assert_eq!(files.open("file").await?.file().as_raw_fd(), number);
         assert_eq!((files.stats().hits, files.stats().misses, files.stats().checks), (2, 1, 2));
-        // In place, of the same length: the change is seen by the time.
+        // Changed in place, with the same length: the modification time shows the change.
         write("two", 20)?;
         let second = files.open("file").await?;
         assert_eq!((content(&second).await?, second.metadata().modified()), ("two".into(), at(20)));
-        // In place, to another length, with the same time.
+        // Changed in place, to another length, with the same time.
         write("three", 20)?;
         assert_eq!(files.open("file").await?.metadata().len(), 5);
         assert_eq!(files.stats().misses, 3);
@@ -150,7 +150,7 @@ fn no_path_leads_out_of_the_directory() {
             assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{outside}: {error}");
             assert!(error.to_string().contains("leads out"), "{error}");
         }
-        // A link that is turned round between two uses.
+        // A link whose target changes between two uses.
         files.set_valid_for(Duration::ZERO);
         std::fs::remove_file(place.join("public/sub/in"))?;
         symlink("../../secret", place.join("public/sub/in"))?;
@@ -183,7 +183,7 @@ fn no_more_files_are_kept_open_than_may_be() {
     });
 }
 
-/// Runs a body on each driver, with opens that are in flight once they were polled.
+/// Runs a body on each driver, with opens that are in flight once they have been polled.
 fn off_the_loop<F: Future<Output = io::Result<()>>>(
     body: impl Fn(Place) -> F + Copy + Send + 'static,
 ) {
@@ -191,7 +191,7 @@ fn off_the_loop<F: Future<Output = io::Result<()>>>(
     modes.for_each(|mode| mode.run(body));
 }
 
-/// Polls an open that does not end at once, and lets it go on for some turns.
+/// Polls an open that does not finish at once, and then lets it run for some turns.
 async fn begin(
     open: Pin<&mut impl Future<Output = io::Result<Rc<CachedFile>>>>,
     turns: usize,
@@ -227,8 +227,8 @@ fn a_dropped_open_leaves_the_cache_as_it_was() {
     });
 }
 
-/// Replaces a file while it is being opened, after each of 20 numbers of turns, and does something before that open ends: the file that
-/// was found must not be in the cache then.
+/// Replaces a file while it is being opened, after each number of turns up to 20, and calls
+/// `meanwhile` before the open ends. The cache must then not hold the file that the open found.
 async fn replace_while_opening(
     place: Place,
     meanwhile: impl AsyncFn(&FileCache, usize) -> io::Result<()>,
@@ -275,7 +275,7 @@ fn take_descriptors() -> Vec<std::fs::File> {
     std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
 }
 
-/// A cache without a free descriptor finds the files that are open, and gives up one that is not used.
+/// A cache with no free descriptor finds files that are open, and closes an unused one.
 async fn without_descriptors(place: Place) -> io::Result<()> {
     for name in ["file", "other", "third"] {
         std::fs::write(place.join(name), name)?;
@@ -285,7 +285,7 @@ async fn without_descriptors(place: Place) -> io::Result<()> {
     let mut taken = take_descriptors();
     assert!(Rc::ptr_eq(&files.open("file").await?, &first), "it is open and unchanged");
     assert_eq!((files.len(), files.stats().hits), (2, 1));
-    // For another one it gives up one that is not used.
+    // To open another file, it closes an unused one.
     let third = files.open("third").await?;
     assert!(third.metadata().len() == 5 && files.len() <= 2, "{}", files.len());
     files.clear();
@@ -300,7 +300,7 @@ async fn without_descriptors(place: Place) -> io::Result<()> {
 
 #[test]
 fn files_that_are_open_are_found_without_a_free_descriptor() {
-    // In a process of its own: descriptors are the process's.
+    // Needs a process of its own, since descriptors belong to the whole process.
     if again::is_alone(again!(files_that_are_open_are_found_without_a_free_descriptor)) {
         with_few_descriptors(without_descriptors);
     }
@@ -324,7 +324,7 @@ fn with_few_descriptors<F: Future<Output = io::Result<()>>>(
     everywhere(body);
 }
 
-/// The first call of a runtime that a worker makes, at a cursor or not, takes no descriptor.
+/// A runtime's first call on a worker, at a cursor or not, needs no descriptor.
 async fn read_without_descriptors(place: Place) -> io::Result<()> {
     std::fs::write(place.join("file"), "its bytes")?;
     let mut file = File::from_std(std::fs::File::open(place.join("file"))?)?;
@@ -340,9 +340,9 @@ async fn read_without_descriptors(place: Place) -> io::Result<()> {
 /// A change of one of three files.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// Replaced by renaming.
+    /// Replaced by a rename.
     Replace(u8),
-    /// Written in place, always to another length.
+    /// Written in place, each time to another length.
     Write,
     Remove,
     Open,
@@ -358,8 +358,8 @@ fn changes() -> impl Strategy<Value = Vec<(u8, Change)>> {
     prop::collection::vec((0..3_u8, change), 1..60)
 }
 
-/// Makes changes, and checks that a cache that always checks shows what is there, and one that never does shows what was there when it
-/// opened the file.
+/// Makes changes. A cache that always checks must show the current file, and one that never checks
+/// must show the file as it was when opened.
 async fn check(place: Place, changes: Vec<(u8, Change)>) -> io::Result<()> {
     let (strict, lazy) = (cache(&place, Duration::ZERO).await?, cache(&place, LONG).await?);
     lazy.set_capacity(2);
@@ -382,7 +382,7 @@ async fn check(place: Place, changes: Vec<(u8, Change)>) -> io::Result<()> {
                     (Err(seen), Err(there)) => assert_eq!(seen.kind(), there.kind()),
                     (seen, there) => panic!("{seen:?} instead of {there:?}"),
                 }
-                // Whatever it has, it can be read.
+                // Whichever file the lazy cache has, it can be read.
                 if let Ok(seen) = lazy.open(&name).await {
                     content(&seen).await?;
                 }

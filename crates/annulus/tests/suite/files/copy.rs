@@ -122,7 +122,7 @@ fn a_reader_that_stalls_blocks_no_other_task() {
     everywhere(|place| async move {
         let (mut file, mut ours, remote) = set_up(&place).await?;
         let copied = spawn(async move { copy(&mut file, &mut ours).await });
-        // The peer does not read: the copy waits, and this task goes on.
+        // The peer does not read, so the copy waits while this task continues.
         for _ in 0..1000 {
             annulus::yield_now().await;
         }
@@ -151,7 +151,8 @@ fn a_file_to_a_file_from_where_they_stand() {
     });
 }
 
-/// Copies everything by copies that are dropped where they stand, each a bit later than the one before.
+/// Copies everything with copies that are dropped part-way, each slightly later than the one
+/// before.
 async fn copy_with_drops(from: &mut impl CopySource, to: &mut impl CopySink) -> io::Result<()> {
     let mut patience = Duration::ZERO;
     loop {
@@ -171,7 +172,7 @@ fn a_copy_into_a_file_goes_on_where_a_dropped_one_ended() {
         copy_with_drops(&mut remote, &mut into).await?;
         assert_eq!(sent.await.unwrap()?, LEN as u64);
         assert_eq!(into.seek(SeekFrom::Current(0)).await?, LEN as u64);
-        // A write that a dropped copy has begun may be done last.
+        // A write started by a dropped copy may finish last.
         while fs::read(place.join("to")).await? != pattern() {
             annulus::yield_now().await;
         }
@@ -199,7 +200,8 @@ fn a_copy_into_the_stream_of_a_file_goes_on_where_a_dropped_one_ended() {
     everywhere(|place| async move {
         let mut into = File::create(place.join("to")).await?.into_stream();
         let mut left = &pattern()[..300_000];
-        // With a write in flight nothing is taken from the source; without one all that is taken is accepted.
+        // While a write is in flight, nothing is taken from the source. Otherwise, everything that
+        // is taken is accepted.
         into.write_all(b"head").await?;
         while touch(copy(&mut left, &mut into)).transpose()?.is_none() {
             annulus::yield_now().await;
@@ -211,7 +213,7 @@ fn a_copy_into_the_stream_of_a_file_goes_on_where_a_dropped_one_ended() {
     });
 }
 
-/// A sink of a program's own: every other poll it accepts a few bytes.
+/// A program's own sink, which accepts a few bytes at every other poll.
 #[derive(Default)]
 struct Slow {
     got: Vec<u8>,
@@ -287,7 +289,8 @@ fn a_peer_that_is_gone_is_no_signal() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    // In a process of its own: signals are the process's, and other tests write to pipes without a reader.
+    // Needs a process of its own, since signals belong to the whole process and other tests write
+    // to pipes without a reader.
     if !again::is_alone(again!(a_peer_that_is_gone_is_no_signal)) {
         return;
     }
@@ -416,7 +419,8 @@ fn direct_files_are_copied_whatever_their_length() {
     });
 }
 
-/// A file of 32 MiB with a little data in the middle and before the end, and its bytes.
+/// Creates a file of 32 MiB with a little data in the middle and before the end, and returns its
+/// bytes.
 async fn sparse(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let file = File::create(path).await?;
     file.write_all_at(vec![7; 4096], 8 << 20).await.0?;
@@ -428,7 +432,7 @@ async fn sparse(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Checks a copy of a sparse file: its bytes, and that it takes no more space.
+/// Checks that a copy of a sparse file has its bytes and takes no more space.
 fn check_sparse(from: &Path, to: &Path, bytes: &[u8]) {
     assert!(std::fs::read(to).unwrap() == bytes);
     let [from, to] = [from, to].map(|path| std::fs::metadata(path).unwrap().blocks() * 512);
@@ -447,7 +451,7 @@ fn holes_stay_holes() {
         }
         assert_eq!(fs::copy(&from, &to).await?, len);
         check_sparse(&from, &to, &bytes);
-        // Where there is something else, it becomes a hole.
+        // Existing data becomes a hole.
         fs::write(&to, vec![1; 30 << 20]).await?;
         let target = OpenOptions::new().write(true).open(&to).await?;
         assert_eq!(File::open(&from).await?.copy_to(&target).await?, len);

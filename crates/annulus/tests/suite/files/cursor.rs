@@ -1,4 +1,5 @@
-//! Calls at the cursor: each byte that is acknowledged stands where it was written, whatever becomes of the calls before it.
+//! Calls at the cursor: each acknowledged byte is where it was written, whatever happened to the
+//! calls before it.
 
 use crate::common::again::{self, again};
 use crate::files::drops::begin;
@@ -52,7 +53,7 @@ fn records_of_clones_are_neither_lost_nor_torn() {
                 let mut file = file.try_clone().expect("a clone");
                 spawn(async move {
                     for number in 0..RECORDS {
-                        // Some are large enough to leave the loop, whatever the policy is.
+                        // Some writes are large enough to leave the loop under any policy.
                         let len = if number % 10 == 0 { 300_000 } else { 100 };
                         file.write_all(vec![b'a' + writer; len]).await.0?;
                     }
@@ -96,22 +97,23 @@ fn a_write_comes_behind_one_that_was_dropped() {
     });
 }
 
-/// The process that runs a test alone may have files of this length.
+/// Maximum file length in the process that runs a test alone.
 pub(crate) const LIMIT: u64 = 1 << 20;
 
-/// Whether this is the process that runs a test alone, with short files; if not, it has run.
+/// Runs the test alone in a process that limits file lengths. Returns true in that process, and
+/// false in the parent once the child has passed.
 pub(crate) fn with_short_files(test: std::process::Command) -> bool {
     if !again::is_alone(test) {
         return false;
     }
-    // Without a handler the signal would end the process, and the call would not fail.
+    // Without a handler, the signal would end the process before the call could fail.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Default::default()).expect("known");
     let maximum = getrlimit(Resource::Fsize).maximum;
     setrlimit(Resource::Fsize, Rlimit { current: Some(LIMIT), maximum }).expect("it is lower");
     true
 }
 
-/// Allows files of any length again.
+/// Removes the limit on file lengths.
 fn allow_long_files() {
     let maximum = getrlimit(Resource::Fsize).maximum;
     setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum }).expect("it is the maximum");
@@ -176,7 +178,7 @@ fn every_byte_that_a_stream_has_taken_is_written_once_there_is_space() {
             }
         }
         if failures == 0 {
-            // The last piece was taken, and not written.
+            // The last piece was accepted, but not written.
             stream.flush().await.expect_err("it does not fit");
             allow_long_files();
         }
@@ -260,7 +262,8 @@ fn pieces_are_read_and_written_at_the_cursor() {
         let total = 300_008;
         let (written, pieces) = file.write_vectored(pieces).await;
         assert_eq!((written?, pieces[3].as_slice()), (total, &b" two"[..]));
-        // Behind it, and dropped: the next call at the cursor comes after it.
+        // A call that starts after it and is dropped: the next call at the cursor takes effect
+        // after that one.
         begin(file.write_vectored(vec![large.clone()])).await;
         assert_eq!(file.write_vectored(vec!["end"]).await.0?, 3);
         let len = file.metadata().await?.len();
@@ -293,7 +296,7 @@ fn a_close_comes_after_what_was_dropped_and_returns_its_error() {
         file.close().await?;
         assert_eq!(std::fs::metadata(&path)?.len() % 300_000, 0);
         clone.close().await?;
-        // Other tests of this process open and close descriptors, but not of this file.
+        // Other tests of this process open and close descriptors, but not those of this file.
         let links = std::fs::read_dir("/proc/self/fd")?.flatten();
         let of_file =
             links.filter(|link| std::fs::read_link(link.path()).is_ok_and(|to| to == path));

@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 
 #[test]
 fn every_entry_is_returned_once() {
-    // More entries than one call returns, for all modes: to make them takes longest.
+    // More entries than one call returns. All modes share the directory, since creating it takes
+    // longest.
     static FULL: OnceLock<PathBuf> = OnceLock::new();
     let full = Place::new();
     for n in 0..1000 {
@@ -53,7 +54,7 @@ fn trees_are_made_and_removed_and_links_are_not_followed() {
         fs::remove_dir_all(place.join("tree")).await?;
         assert_eq!(fs::metadata(place.join("tree")).await.unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(fs::read(place.join("outside/file")).await?, b"stays");
-        // The removal of a link removes nothing behind it.
+        // Removing a link does not touch its target.
         fs::symlink("outside", place.join("link")).await?;
         fs::remove_dir_all(place.join("link")).await?;
         assert!(fs::symlink_metadata(place.join("link")).await.is_err());
@@ -90,7 +91,7 @@ fn a_directory_that_is_removed_while_it_is_read_has_ended() {
     });
 }
 
-/// Makes a tree of directories that each have files.
+/// Creates a tree of directories that each have files.
 fn make_tree(root: &Path) {
     for n in 0..27 {
         let deep = root.join(format!("{}/{}/{}/d/e", n / 9, n / 3 % 3, n % 3));
@@ -118,7 +119,7 @@ fn removers_of_the_same_tree_all_succeed() {
             for remover in removers {
                 match remover.await.unwrap() {
                     Ok(()) => removed += 1,
-                    // It began when the others were done.
+                    // This removal started after the others had finished.
                     Err(error) => assert!(is_missing(&error, &root), "{error}"),
                 }
             }
@@ -130,7 +131,7 @@ fn removers_of_the_same_tree_all_succeed() {
     });
 }
 
-/// Returns true if the error says that the root itself was not there.
+/// Returns true if the error says that the root itself did not exist.
 fn is_missing(error: &std::io::Error, root: &Path) -> bool {
     error.kind() == ErrorKind::NotFound
         && error.to_string().contains(&format!("`{}`", root.display()))
@@ -184,7 +185,7 @@ fn directories_have_the_mode_that_was_asked_for() {
         private.create(place.join("b/c")).await?;
         private.create(place.join("b/c")).await?;
         assert_eq!([mode("a"), mode("b"), mode("b/c")].map(|mode| mode & 0o777), [0o700; 3]);
-        // A link to nothing is nothing.
+        // A dangling link does not exist.
         fs::symlink("nowhere", place.join("link")).await?;
         assert!(!fs::try_exists(place.join("link")).await?);
         std::fs::write(place.join("file"), "")?;

@@ -1,4 +1,4 @@
-//! Futures that are dropped, at every moment.
+//! Futures that are dropped at any moment.
 
 use crate::common::again::{self, again};
 use crate::files::mode::{Mode, everywhere};
@@ -47,15 +47,16 @@ fn dropped_writes_leave_whole_bytes_and_dropped_opens_no_descriptor() {
     });
 }
 
-/// A kernel worker may keep a file for a moment after its completion. That was seen in 3 of 24,000 rounds; more by `ANNULUS_FILE_SEQUENCES`.
-/// Alone: a program that another test starts has all descriptors until it is executed.
+/// A kernel worker may keep a file for a moment after its completion. This was seen in 3 of 24,000
+/// rounds; `ANNULUS_FILE_SEQUENCES` runs more. The test runs alone, since a program that another
+/// test starts holds all descriptors until it is executed.
 #[test]
 fn nothing_holds_a_file_that_was_dropped() {
     if !again::is_alone(again!(nothing_holds_a_file_that_was_dropped)) {
         return;
     }
     everywhere(|place| async move {
-        // Busybox does what its name says.
+        // The copy must be called `true`, since Busybox runs the program that its name says.
         let path = place.join("true");
         std::fs::copy("/bin/true", &path)?;
         let bytes = std::fs::read(&path)?;
@@ -86,7 +87,7 @@ fn a_file_stays_open_for_the_calls_under_way() {
             let file = File::create(&path).await?;
             begin(file.write_at(vec![1; 100_000], 0)).await;
             drop(file);
-            // Whatever gets the number of its descriptor must not get its bytes.
+            // Another file that gets the same descriptor number must not get these bytes.
             let other = place.join(format!("other {n}"));
             let next = File::create(&other).await?;
             annulus::yield_now().await;
@@ -97,10 +98,11 @@ fn a_file_stays_open_for_the_calls_under_way() {
     });
 }
 
-/// Names the file whose descriptors are counted.
+/// The variable with the path of the file whose descriptors are counted.
 const COUNTED: &str = "ANNULUS_COUNTS_DESCRIPTORS";
 
-/// Descriptors are the process's: they are counted in one that runs this test alone. In there, the file to open.
+/// Descriptors belong to the whole process, so a process that runs this test alone counts them.
+/// Returns the file to open in that process, and `None` in the parent.
 fn alone(mut test: Command) -> Option<PathBuf> {
     if let Some(file) = std::env::var_os(COUNTED) {
         return Some(file.into());
@@ -109,7 +111,7 @@ fn alone(mut test: Command) -> Option<PathBuf> {
     None
 }
 
-/// An overlay flushes a file when it is closed, which the ring leaves to a worker.
+/// An overlay flushes a file when it is closed, so the ring hands the close to a worker.
 #[test]
 fn nothing_is_left_open_on_an_overlay() {
     let script = r#"
@@ -158,7 +160,7 @@ fn nothing_is_left_open() {
     }
 }
 
-/// A future, begun in its runtime.
+/// Polls a future once in its runtime, and returns it.
 async fn begun<T>(future: impl Future<Output = T> + 'static) -> Pin<Box<dyn Future<Output = T>>> {
     let mut future: Pin<Box<dyn Future<Output = T>>> = Box::pin(future);
     poll_fn(|cx| {
@@ -191,7 +193,7 @@ fn futures_that_outlive_their_runtime_leave_nothing_open() {
             drop(runtime);
             let mut cx = Context::from_waker(Waker::noop());
             for (open, read) in opens.iter_mut().zip(&mut reads).filter(|_| polled_after) {
-                // The operations of these futures are over, and so is their runtime.
+                // The operations of these futures have ended, and so has their runtime.
                 let (open, read) = (open.as_mut().poll(&mut cx), read.as_mut().poll(&mut cx));
                 assert!(matches!(open, Poll::Ready(Err(_))), "{mode:?}: {open:?}");
                 assert!(matches!(read, Poll::Ready(Err(_))), "{mode:?}: {read:?}");
@@ -225,7 +227,7 @@ fn the_end_waits_for_calls_under_way() {
     }
 }
 
-/// A loop of calls made at once does not keep the loop from the others.
+/// A loop of calls made inline does not keep other tasks from running.
 #[test]
 fn quick_calls_let_the_others_have_their_turn() {
     let mode = Mode { driver: annulus::DriverChoice::Auto, policy: Policy::Inline };

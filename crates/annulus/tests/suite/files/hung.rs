@@ -1,5 +1,5 @@
-//! A file system whose server no longer answers: calls on it wait for ever, and stop neither the loop, nor calls on other files, nor
-//! the end of the runtime.
+//! A file system whose server no longer answers. Calls on it wait for ever, but block neither the
+//! loop, nor calls on other files, nor the end of the runtime.
 
 use crate::common::fuse::{self, Mounted};
 use crate::common::pair;
@@ -66,7 +66,7 @@ fn every_call(path: PathBuf, local: PathBuf) -> Vec<JoinHandle<()>> {
     ]
 }
 
-/// Calls on local files and directories, in a directory that was not seen before.
+/// Uses local files and directories, in a directory that was not used before.
 async fn use_local_files(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir.join("new/dir")).await?;
     let file = dir.join("new/dir/file");
@@ -88,7 +88,7 @@ async fn use_local_files(dir: &Path) -> io::Result<()> {
     fs::remove_dir_all(dir.join("new")).await
 }
 
-/// The mount, and tasks each of which makes a call on it that hangs.
+/// Returns the mount and tasks that each make a call that hangs on it.
 async fn hung_calls(place: &Place) -> Option<(Mounted, Vec<JoinHandle<()>>)> {
     let mounted = Mounted::at(place.join("mount"))?;
     mounted.hang();
@@ -123,7 +123,7 @@ async fn hung_calls(place: &Place) -> Option<(Mounted, Vec<JoinHandle<()>>)> {
 #[test]
 fn a_hung_mount_stops_neither_the_loop_nor_calls_on_other_files() {
     everywhere(|place| async move {
-        // A directory that is known before something is mounted in it.
+        // The directory is known before anything is mounted in it.
         assert!(!fs::try_exists(place.join("mount/file")).await?);
         let Some((_mounted, _hung)) = hung_calls(&place).await else { return Ok(()) };
         let elsewhere = Place::new();
@@ -160,7 +160,7 @@ fn a_file_whose_server_stops_answering_stops_nothing_else() {
             _ = copy_range(&by_pages, ..fuse::LEN as u64, &mut client).await;
         }));
         yield_now().await;
-        // Its server is told of the close, and does not answer.
+        // The kernel reports the close to the server, which does not answer.
         drop(kept);
         let used = timeout(PATIENCE, use_local_files(place.path())).await;
         used.expect("local files can be used")?;
@@ -179,7 +179,7 @@ fn the_end_of_a_runtime_waits_for_no_call_that_hangs() {
         let Some((mounted, hung)) = runtime.block_on(hung_calls(&place)) else { return };
         let began = Linux.now();
         drop((hung, runtime));
-        // Cancelled operations that must end have two seconds for that.
+        // Cancelled operations that must end have two seconds.
         let took = Linux.now() - began;
         assert!(took < Duration::from_secs(2), "{mode:?}: {took:?}");
         drop(mounted);

@@ -1,4 +1,5 @@
-//! Leases on files (`fcntl(F_SETLEASE)`): an open that conflicts with one waits until it was given back.
+//! Leases on files (`fcntl(F_SETLEASE)`): a conflicting open waits until the lease has been given
+//! back.
 #![allow(unsafe_code)]
 
 use crate::files::mode::Mode;
@@ -10,25 +11,25 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Sets the signal that reports a conflict; without it SIGIO, which ends the process.
+/// Sets the signal that reports a conflict. The default, SIGIO, ends the process.
 const F_SETSIG: i32 = 10;
 
-/// A lease on reading a file, with a signal that is ignored by default where it is to be given back.
+/// A read lease on a file. A conflict raises a signal that is ignored by default.
 struct Leased(File);
 
 impl Leased {
-    /// `None` where the file system knows no leases.
+    /// Returns `None` if the file system does not support leases.
     fn new(path: &Path) -> Option<Self> {
         let file = File::open(path).unwrap();
         let command = |command: i32, argument: i32| {
-            // SAFETY: the descriptor is open, and the command names no memory.
+            // SAFETY: the descriptor is open, and the command takes no pointer.
             unsafe { libc::fcntl(file.as_raw_fd(), command, argument) }
         };
         assert_eq!(command(F_SETSIG, libc::SIGURG), 0);
         (command(libc::F_SETLEASE, libc::F_RDLCK) == 0).then_some(Self(file))
     }
 
-    /// An open waits for it.
+    /// Returns true if an open waits for the lease.
     fn is_asked_back(&self) -> bool {
         // SAFETY: as above.
         let held = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_GETLEASE) };
@@ -54,7 +55,7 @@ async fn open_against_a_lease(place: &Place) -> io::Result<()> {
 
 #[test]
 fn an_open_waits_for_a_lease_off_the_loop() {
-    // On the loop it would wait for this very thread.
+    // On the loop, it would wait for this very thread.
     for mode in Mode::all() {
         mode.run(|place| async move { open_against_a_lease(&place).await });
     }

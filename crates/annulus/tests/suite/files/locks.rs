@@ -1,5 +1,5 @@
-//! Locks that are left to the drop of a file, while a duplicate of the descriptor is open: as in a child of another thread that was forked
-//! and has not executed its program yet.
+//! Locks that are released by dropping the file while a duplicate of its descriptor is open, such
+//! as in a child that another thread has forked and that has not executed its program yet.
 #![allow(unsafe_code)]
 
 use crate::files::drops::begin;
@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
-/// The numbers of the descriptors of a file.
+/// Returns the numbers of a file's descriptors.
 fn descriptors(path: &Path) -> Vec<RawFd> {
     let path = path.canonicalize().unwrap();
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -18,10 +18,10 @@ fn descriptors(path: &Path) -> Vec<RawFd> {
     of_file.map(|link| link.file_name().into_string().unwrap().parse().unwrap()).collect()
 }
 
-/// Duplicates the descriptor of an open file, of which the file does not know.
+/// Duplicates the descriptor of an open file without the file's knowledge.
 fn duplicate(path: &Path) -> io::Result<OwnedFd> {
     let number = descriptors(path)[0];
-    // SAFETY: the caller has the file open, and nothing closes it meanwhile.
+    // SAFETY: the caller has the file open, and nothing closes it in the meantime.
     unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()
 }
 
@@ -57,7 +57,7 @@ fn a_lock_that_was_dropped_in_flight_is_released() {
         let held = duplicate(&path)?;
         begin(file.lock(Lock::Exclusive)).await;
         drop(file);
-        // The try in flight keeps the file until it is done.
+        // The attempt in flight keeps the file until it has finished.
         while descriptors(&path).len() > 1 {
             annulus::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! Files, by every way a call can be made: each body runs on both drivers, under every policy.
+//! Files, with every way to make a call: each body runs on both drivers, under every policy.
 
 mod bad_input;
 mod cache;

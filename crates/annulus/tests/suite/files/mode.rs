@@ -1,4 +1,4 @@
-//! Drivers and policies.
+//! Drivers and policies for file tests.
 
 use crate::files::place::Place;
 use annulus::fs::Policy;
@@ -9,7 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Longer than any body takes, on a slow machine and under a sanitizer.
+/// Longer than any body takes on a slow machine and under a sanitizer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A driver, and a policy for file calls.
@@ -20,7 +20,7 @@ pub(crate) struct Mode {
 }
 
 impl Mode {
-    /// All of them that work here.
+    /// Returns all modes that work on this machine.
     pub(crate) fn all() -> Vec<Self> {
         let drivers = [DriverChoice::Uring, DriverChoice::Epoll];
         let pairs = drivers.into_iter().flat_map(|driver| {
@@ -33,8 +33,8 @@ impl Mode {
         Runtime::builder().driver(self.driver).file_policy(self.policy).build()
     }
 
-    /// Runs a body in a directory and on a thread of its own: a loop that blocks cannot be timed out, but its thread can be left
-    /// behind, so that the test fails and does not hang.
+    /// Runs a body in a directory and on a thread of its own. A blocked loop cannot be timed out,
+    /// but its thread can be left behind, so that the test fails instead of hanging.
     pub(crate) fn run<F: Future<Output = io::Result<()>>>(
         self,
         body: impl FnOnce(Place) -> F + Send + 'static,
