@@ -1,4 +1,4 @@
-//! State that both drivers have: the kernel, the pools, the counters.
+//! State shared by both drivers: the kernel, the pools, the counters.
 
 use crate::counters::Counters;
 use crate::pool::Pool;
@@ -6,25 +6,27 @@ use annulus_kernel::Kernel;
 use std::fmt;
 use std::rc::Rc;
 
-/// State of either driver that the layers above ask for, with the memory that it receives into. It is the first field of each, of which `repr(C)`
-/// makes the first bytes, so that it is found without asking which driver it is.
+/// Driver state that the layers above read, including the receive memory. It is the first field of
+/// each driver, and `repr(C)` places it at offset zero, so it can be read without a branch on the
+/// driver.
 pub(crate) struct Common {
     pub(crate) kernel: Rc<dyn Kernel>,
     /// The pool that streams receive into.
     pub(crate) pool: Rc<Pool>,
-    /// Made with the first datagram socket.
+    /// Created with the first datagram socket.
     pub(crate) datagrams: Option<Rc<Pool>>,
     pub(crate) counters: Counters,
-    /// The pools were trimmed since the layer above last asked.
+    /// Whether the pools have been trimmed since the layer above last asked.
     pub(crate) trimmed: bool,
-    /// There is a [`SendToNow`](crate::MemoryOp::SendToNow).
+    /// Whether the driver supports [`SendToNow`](crate::MemoryOp::SendToNow).
     pub(crate) addresses_sends: bool,
-    /// A multishot receive can have a limit.
+    /// Whether a multishot receive can have a limit.
     pub(crate) limits_receives: bool,
 }
 
 impl Common {
-    /// For a driver that has every feature here; one that lacks some sets them to false.
+    /// Creates the state of a driver that has every feature; a driver that lacks one sets it to
+    /// false.
     pub(crate) fn new(kernel: Rc<dyn Kernel>, pool: Rc<Pool>) -> Self {
         Self {
             kernel,

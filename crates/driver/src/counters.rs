@@ -1,9 +1,9 @@
 //! The counters of a driver.
 
-/// Defines the counters, and the list of them, so that nothing that reports them forgets one.
+/// Defines the counters and their list, so that no report can miss one.
 macro_rules! counters {
     ($($(#[doc = $help:literal])+ pub $name:ident: u64,)+) => {
-        /// Counts since the driver was made.
+        /// Event counts since the driver was created, and a few gauges.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Counters {
@@ -11,7 +11,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// Every counter by its name, with what it counts and its value.
+            /// Iterates over all counters with their names, descriptions and values.
             pub fn iter(&self) -> impl Iterator<Item = Counter> {
                 [$(Counter {
                     name: stringify!($name),
@@ -27,16 +27,16 @@ macro_rules! counters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counter {
-    /// The name of its field.
+    /// The name of the field in [`Counters`].
     pub name: &'static str,
-    /// A description of what it counts: a sentence or two.
+    /// A description in one or two sentences.
     pub help: &'static str,
     /// The value.
     pub value: u64,
 }
 
 impl Counter {
-    /// Whether the value can fall: it is how much there is now, not a count of events.
+    /// Returns true if the value is a current amount, which can fall, instead of a count of events.
     pub fn is_gauge(&self) -> bool {
         matches!(self.name, "memory_held" | "memory_limit" | "streams_paused")
     }
@@ -61,24 +61,28 @@ counters! {
     pub late_completions: u64,
     /// Operations that found the submission queue full and waited for the next turn.
     pub queue_full: u64,
-    /// Receives served from the heap because the pool was empty, and leases copied out of a short pool.
+    /// Receives served from the heap because the pool was empty, and leases copied out of a short
+    /// pool.
     pub heap_receives: u64,
-    /// Sends of borrowed bytes that the kernel took when they were written, whole or in part: system calls beside `enters`. Sends that it
-    /// refused are not counted. Counted above the driver.
-    pub direct_sends: u64,
-    /// Bytes of streams that were copied to be sent: borrowed ones that did not go directly, and small chunks behind a send that waits for its
-    /// peer. Counted above the driver.
-    pub copied_bytes: u64,
-    /// Bytes that copies have moved from one stream to another through a pipe of the kernel, without a copy in the process. Counted above the
+    /// Sends of borrowed bytes that the kernel took when they were written, whole or in part:
+    /// system calls beside `enters`. Sends that it refused are not counted. Counted above the
     /// driver.
+    pub direct_sends: u64,
+    /// Bytes of streams that were copied to be sent: borrowed ones that did not go directly, and
+    /// small chunks behind a send that waits for its peer. Counted above the driver.
+    pub copied_bytes: u64,
+    /// Bytes that copies have moved from one stream to another through a pipe of the kernel,
+    /// without a copy in the process. Counted above the driver.
     pub spliced_bytes: u64,
     /// Zero-copy sends.
     pub zero_copy_sends: u64,
-    /// Zero-copy sends that the kernel reports to have copied, as it always does on the loopback. Reported from 6.2 on.
+    /// Zero-copy sends that the kernel reports to have copied, as it always does on the loopback.
+    /// Reported from 6.2 on.
     pub zero_copy_copied: u64,
     /// Times that a listener paused because there were no descriptors.
     pub accept_pauses: u64,
-    /// Connections that were reset, or failed, before they were accepted. Listeners skip them. Counted above the driver.
+    /// Connections that were reset, or failed, before they were accepted. Listeners skip them.
+    /// Counted above the driver.
     pub aborted_accepts: u64,
     /// File calls made on the loop.
     pub file_inline: u64,
@@ -100,7 +104,8 @@ counters! {
     pub streams_paused: u64,
     /// Wakes and spawns from other threads. Counted above the driver.
     pub remote_wakes: u64,
-    /// System calls that other threads made to wake the loop, because it slept. Counted above the driver.
+    /// System calls that other threads made to wake the loop, because it slept. Counted above the
+    /// driver.
     pub wakeups: u64,
 }
 

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// The drivers, one of which is chosen at run time. The methods are those that each driver must provide.
+/// One of the drivers, chosen at run time. Every driver provides these methods.
 #[derive(Debug)]
 pub enum Driver {
     /// io_uring.
@@ -44,8 +44,8 @@ impl Driver {
         }
     }
 
-    /// Queues an operation that names no memory; it starts with the next [`turn`](Self::turn) at the latest. It never fails: if there
-    /// is no space, operations wait in order.
+    /// Queues an operation that refers to no memory; it starts with the next [`turn`](Self::turn)
+    /// at the latest. It never fails: if the queue is full, operations wait in order.
     ///
     /// ```compile_fail,E0308
     /// use annulus_driver::{Driver, MemoryOp, Token};
@@ -63,14 +63,16 @@ impl Driver {
         }
     }
 
-    /// Queues an operation that names memory; otherwise as [`submit`](Self::submit).
+    /// Queues an operation that refers to memory, but otherwise works like
+    /// [`submit`](Self::submit).
     ///
     /// # Safety
-    /// Memory that the operation names must stay valid, unmoved and unused by other code until its terminal event was taken; for the
-    /// `…Now` sends, until that or until [`settled`](Self::settled) is true after all events were taken.
+    /// Memory that the operation refers to must stay valid, unmoved and unused by other code until
+    /// its terminal event has been taken. For the `…Now` sends it may end earlier: when
+    /// [`settled`](Self::settled) is true after all events have been taken.
     #[inline]
     pub unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
-        // SAFETY: both drivers demand what this function demands.
+        // SAFETY: the contracts of both drivers are the contract of this function.
         unsafe {
             match self {
                 Self::Uring(uring) => uring.submit_memory(token, op),
@@ -79,15 +81,16 @@ impl Driver {
         }
     }
 
-    /// Makes a file call off the loop: by the ring if it has the operation, else by a worker thread; one that may hang by a thread apart
-    /// from the others.
+    /// Makes a file call off the loop: on the ring if it has the operation, otherwise on a worker
+    /// thread. A call that may hang runs on a separate thread.
     ///
     /// # Safety
-    /// Memory that the call names must stay valid, unmoved and unused by other code until its terminal event was taken, and descriptors
-    /// open and the caller's to use.
+    /// Until the terminal event has been taken, memory that the call refers to must stay valid,
+    /// unmoved and unused by other code, and its descriptors must stay open and usable by the
+    /// caller.
     #[inline]
     pub unsafe fn submit_file(&mut self, token: Token, call: FileCall, start: FileStart) {
-        // SAFETY: a job demands what this function demands.
+        // SAFETY: the contract of a job is the contract of this function.
         let job = unsafe { Job::new(token, call) };
         match self {
             Self::Uring(uring) => uring.submit_job(job, start),
@@ -95,10 +98,10 @@ impl Driver {
         }
     }
 
-    /// Starts what was queued, and waits.
+    /// Starts the queued operations, and waits.
     ///
     /// # Errors
-    /// An error that no retry can mend: the driver cannot be used any more.
+    /// Returns an error that no retry can fix: the driver is no longer usable.
     #[inline]
     pub fn turn(&mut self, wait: Wait) -> io::Result<()> {
         match self {
@@ -107,12 +110,13 @@ impl Driver {
         }
     }
 
-    /// A descriptor that becomes readable when a turn has something to do while the driver is [armed](Self::arm): for an event loop
-    /// that waits for other things too, and watches it for edges. It is another descriptor of the given eventfd, which other threads may
-    /// write to as well, or of the epoll instance.
+    /// Returns a descriptor that becomes readable when a turn has something to do while the driver
+    /// is [armed](Self::arm). An event loop that also waits for other things watches it for edges.
+    /// It is a duplicate of the given eventfd, which other threads may also write to, or of the
+    /// epoll instance.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the system call.
     pub fn notifier(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         match self {
             Self::Uring(uring) => uring.notifier(eventfd),
@@ -120,8 +124,8 @@ impl Driver {
         }
     }
 
-    /// From now on the [notifier](Self::notifier) becomes readable when something happens. False if there is something to do already:
-    /// then take a turn instead of waiting.
+    /// Makes the [notifier](Self::notifier) readable when something happens from now on. Returns
+    /// false if there is something to do already: then take a turn instead of waiting.
     #[inline]
     pub fn arm(&mut self) -> bool {
         match self {
@@ -130,7 +134,7 @@ impl Driver {
         }
     }
 
-    /// Ends what [`arm`](Self::arm) has begun: for the time of a turn, whose events need no notice.
+    /// Reverses [`arm`](Self::arm) for the length of a turn, whose events need no notification.
     #[inline]
     pub fn disarm(&mut self) {
         if let Self::Uring(uring) = self {
@@ -138,7 +142,7 @@ impl Driver {
         }
     }
 
-    /// Takes the next event, if there is one. Take all of them after each turn.
+    /// Takes the next event, if any. The caller takes all events after each turn.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         match self {
@@ -147,7 +151,8 @@ impl Driver {
         }
     }
 
-    /// Tells the tokens of the events that come so many events `ahead` of the next one, as far as they are known already: hints.
+    /// Passes to `tell` the tokens of the events at the positions `ahead` of the next one, as far
+    /// as they are already known. The tokens are hints.
     #[inline]
     pub fn upcoming(&self, ahead: Range<u32>, tell: impl FnMut(Token)) {
         match self {
@@ -156,7 +161,7 @@ impl Driver {
         }
     }
 
-    /// True if every operation that was submitted has been started.
+    /// Returns true if every submitted operation has been started.
     pub fn is_clear(&self) -> bool {
         match self {
             Self::Uring(uring) => uring.is_clear(),
@@ -164,7 +169,8 @@ impl Driver {
         }
     }
 
-    /// True if a turn that does not wait would only look for events: nothing is queued to start, and nothing is left of the last turn.
+    /// Returns true if a turn that does not wait would only check for events: nothing is queued to
+    /// start, and nothing is left over from the last turn.
     #[inline]
     pub fn has_nothing_queued(&self) -> bool {
         match self {
@@ -173,8 +179,8 @@ impl Driver {
         }
     }
 
-    /// True if the last turn started everything that was submitted before it: memory that need outlive only the submission may be
-    /// freed.
+    /// Returns true if the last turn started everything that was submitted before it. Memory that
+    /// need only outlive the submission may then be freed.
     #[inline]
     pub fn all_taken(&self) -> bool {
         match self {
@@ -184,8 +190,9 @@ impl Driver {
         }
     }
 
-    /// True if, besides, every event so far was taken: a `…Now` send that was submitted before the last turn and has had no event
-    /// was sent whole.
+    /// Like [`all_taken`](Self::all_taken), but also requires that every event so far has been
+    /// taken. Then a `…Now` send that was submitted before the last turn and has had no event was
+    /// sent completely.
     #[inline]
     pub fn settled(&self) -> bool {
         match self {
@@ -194,20 +201,21 @@ impl Driver {
         }
     }
 
-    /// Whether [`MemoryOp::SendToNow`] is there: in io_uring since 6.1.
+    /// Returns true if [`MemoryOp::SendToNow`] is supported: on io_uring, since Linux 6.1.
     #[inline]
     pub fn addresses_sends(&self) -> bool {
         self.common().addresses_sends
     }
 
-    /// Whether `…Now` sends are made when they are submitted: then each that has had no event once the driver is
-    /// [settled](Self::settled) was sent whole, also before the next turn.
+    /// Returns true if `…Now` sends are made when they are submitted. Then each one without an
+    /// event was sent completely once the driver is [settled](Self::settled), even before the next
+    /// turn.
     pub fn sends_at_once(&self) -> bool {
         matches!(self, Self::Epoll(_))
     }
 
-    /// Publishes returned buffers, so that [`Pool::with_kernel`] is what the next operations will find. Call it once before each
-    /// turn.
+    /// Publishes returned buffers, so that the next operations find [`Pool::with_kernel`] buffers.
+    /// The caller calls it once before each turn.
     #[inline]
     pub fn refill(&mut self) {
         match self {
@@ -216,13 +224,14 @@ impl Driver {
         }
     }
 
-    /// True once after the pools were trimmed: the caller can free what it keeps for reuse.
+    /// Returns true once after the pools have been trimmed: the caller can free memory that it
+    /// keeps for reuse.
     #[inline]
     pub fn take_trimmed(&mut self) -> bool {
         std::mem::take(&mut self.common_mut().trimmed)
     }
 
-    /// Limits how much receives may bring before the next turn.
+    /// Limits the number of bytes received before the next turn.
     pub fn set_budget(&mut self, budget: Budget) {
         let share = if self.datagram_pool().is_some() && budget != Budget::NONE { 2 } else { 1 };
         let budget = Budget { bytes: budget.bytes / share, ..budget };
@@ -233,27 +242,28 @@ impl Driver {
         }
     }
 
-    /// Bytes of memory that the buffers of the pools have.
+    /// Returns the number of resident bytes in the buffers of all pools.
     #[inline]
     pub fn resident(&self) -> usize {
         self.pool().resident() + self.datagram_pool().map_or(0, |pool| pool.resident())
     }
 
-    /// The part of the resident memory that users have, as [`Pool::resident_lent`] knows it.
+    /// Returns the part of the resident memory that is lent, as estimated by
+    /// [`Pool::resident_lent`].
     pub fn resident_lent(&self) -> usize {
         self.pool().resident_lent() + self.datagram_pool().map_or(0, |pool| pool.resident_lent())
     }
 
-    /// The pool that streams receive into.
+    /// Returns the pool that streams receive into.
     #[inline]
     pub fn pool(&self) -> &Rc<Pool> {
         &self.common().pool
     }
 
-    /// Makes the pool that datagrams are received into, unless it exists.
+    /// Creates the pool that datagrams are received into, unless it exists.
     ///
     /// # Errors
-    /// `Unsupported` if the driver cannot receive messages; or the errors of [`Pool::new`].
+    /// Returns `Unsupported` if the driver cannot receive messages, or an error of [`Pool::new`].
     pub fn open_datagram_pool(&mut self, size: PoolSize) -> io::Result<()> {
         match self {
             Self::Uring(uring) => uring.open_datagram_pool(size),
@@ -261,26 +271,27 @@ impl Driver {
         }
     }
 
-    /// The pool that datagrams are received into, once it exists. Operations of [`Kind::RecvDatagram`](crate::Kind::RecvDatagram) receive into
-    /// its buffers, all others into those of [`pool`](Self::pool).
+    /// Returns the pool that datagrams are received into, once it exists. Operations of
+    /// [`Kind::RecvDatagram`](crate::Kind::RecvDatagram) receive into its buffers; all others use
+    /// [`pool`](Self::pool).
     #[inline]
     pub fn datagram_pool(&self) -> Option<&Rc<Pool>> {
         self.common().datagrams.as_ref()
     }
 
-    /// Whether a multishot receive can have a limit.
+    /// Returns true if a multishot receive can have a limit.
     #[inline]
     pub fn limits_receives(&self) -> bool {
         self.common().limits_receives
     }
 
-    /// Whether a multishot receive may miss a reset that comes together with data.
+    /// Returns true if a multishot receive may miss a reset that arrives together with data.
     pub fn loses_resets(&self) -> bool {
         matches!(self, Self::Uring(_)) && self.kernel().real_descriptors()
     }
 
-    /// Closes a descriptor that no operation in flight names, before it returns. [`Op::Close`] closes it with the turn, which costs
-    /// less.
+    /// Closes a descriptor before it returns. No operation in flight may refer to the descriptor.
+    /// [`Op::Close`] closes it with the turn, which costs less.
     pub fn close_now(&mut self, fd: Fd) {
         match self {
             Self::Uring(uring) => uring.common.kernel.close(fd),
@@ -288,8 +299,8 @@ impl Driver {
         }
     }
 
-    /// Closes a descriptor that no operation names on a thread apart from others, since the close may hang. Calls of one group, such as
-    /// those on one mount, hold up each other only.
+    /// Closes a descriptor on a separate thread, since the close may hang. No operation may refer
+    /// to the descriptor. Calls of one group, such as calls on one mount, delay only each other.
     pub fn close_apart(&mut self, group: u64, fd: Fd) {
         match self {
             Self::Uring(uring) => uring.close_apart(group, fd),
@@ -297,29 +308,31 @@ impl Driver {
         }
     }
 
-    /// Releases a descriptor that no operation in flight names. It stays open, and is used and closed elsewhere.
+    /// Releases a descriptor that no operation in flight refers to. It stays open, and is used and
+    /// closed elsewhere.
     pub fn release(&mut self, fd: Fd) {
         if let Self::Epoll(epoll) = self {
             epoll.release(fd);
         }
     }
 
-    /// The counters.
+    /// Returns the counters.
     #[inline]
     pub fn counters(&mut self) -> &mut Counters {
         &mut self.common_mut().counters
     }
 
-    /// The kernel, for direct calls.
+    /// Returns the kernel, for direct calls.
     #[inline]
     pub fn kernel(&self) -> &Rc<dyn Kernel> {
         &self.common().kernel
     }
 
-    /// Closes the driver. Afterwards the kernel uses none of the pools' memory.
+    /// Closes the driver. Afterwards the kernel no longer uses the pools' memory.
     ///
     /// # Errors
-    /// If a pool could not be unregistered. The caller must then leak what operations may still name.
+    /// Fails if a pool cannot be unregistered. The caller must then leak all memory that operations
+    /// may still refer to.
     pub fn close(self) -> io::Result<()> {
         match self {
             Self::Uring(uring) => uring.close(),

@@ -8,17 +8,17 @@ use rustix::io::Errno;
 pub struct Event {
     /// The token of the operation.
     pub token: Token,
-    /// A count, a descriptor, or the error. Only this type handles the sign of the errno.
+    /// A count, a descriptor, or an error. The sign of the errno is handled only in this type.
     pub result: Result<u32, Errno>,
-    /// More events of the same operation will follow. If false, this is the *terminal* one: the memory of the operation belongs
-    /// to the submitter again.
+    /// Whether more events of the same operation follow. If false, this is the *terminal* event:
+    /// the memory of the operation belongs to the submitter again.
     pub more: bool,
-    /// The buffer of the pool that was filled. The code that takes the event must give it back.
+    /// The pool buffer that was filled. Whoever takes the event must give it back.
     pub buffer: Option<u16>,
 }
 
 impl Event {
-    /// The value or the error in the result of a completion.
+    /// Splits the result of a completion into a value or an error.
     #[inline]
     pub(crate) fn outcome(answer: i32) -> Result<u32, Errno> {
         u32::try_from(answer).map_err(|_| Errno::from_raw_os_error(answer.wrapping_neg()))

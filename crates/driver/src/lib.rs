@@ -1,8 +1,8 @@
 //! Operations in, completions out.
 //!
-//! A driver takes operations, each with a [`Token`], and returns [`Event`]s with that token. It lends receive memory from a
-//! [`Pool`]. It knows no tasks, wakers or streams: the layer above decides when to arm, pause, coalesce or close, once for all
-//! drivers.
+//! A driver takes operations, each with a [`Token`], and returns [`Event`]s with that token. It
+//! lends receive memory from a [`Pool`]. It knows nothing about tasks, wakers or streams: the layer
+//! above decides when to arm, pause, coalesce or close, in one place for all drivers.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -3,7 +3,8 @@
 use crate::slots::Token;
 use annulus_kernel::Fd;
 
-/// An operation that names no memory of the submitter, as plain data: see [`Driver::submit`](crate::Driver::submit).
+/// An operation that names no memory of the submitter, as plain data: see
+/// [`Driver::submit`](crate::Driver::submit).
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     /// Does nothing, at the cost of an operation.
@@ -22,7 +23,8 @@ pub enum Op {
     RecvMulti {
         /// The socket.
         fd: Fd,
-        /// Ends after so many bytes, of which the last receive brings at most as many once more; zero is no limit. Only if [`Driver::limits_receives`](crate::Driver::limits_receives).
+        /// Ends after so many bytes, of which the last receive brings at most as many once more;
+        /// zero is no limit. Only if [`Driver::limits_receives`](crate::Driver::limits_receives).
         limit: u32,
     },
     /// Receives once into one of the pool's buffers.
@@ -70,9 +72,10 @@ pub enum MemoryOp {
         /// Most bytes to receive.
         len: u32,
     },
-    /// Receives messages until it ends, each into a buffer of the pool of its token's kind. A `struct msghdr`, which must outlive
-    /// the submission, gives the space for name and control messages; it names no vectors. A filled buffer has the layout of
-    /// [`annulus_kernel::Layout`], and the event's value counts from its beginning, so that it is never zero. An empty message
+    /// Receives messages until it ends, each into a buffer of the pool of its token's kind. A
+    /// `struct msghdr`, which must outlive the submission, gives the space for name and control
+    /// messages; it names no vectors. A filled buffer has the layout of [`annulus_kernel::Layout`],
+    /// and the event's value counts from its beginning, so that it is never zero. An empty message
     /// may end the operation.
     RecvMessages {
         /// The socket.
@@ -80,24 +83,25 @@ pub enum MemoryOp {
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// Receives one message into the memory that a `struct msghdr` names, as `recvmsg(2)` does. The event's value is the length of
-    /// the message, even if it was truncated.
+    /// Receives one message into the memory that a `struct msghdr` names, as `recvmsg(2)` does. The
+    /// event's value is the length of the message, even if it was truncated.
     RecvMessage {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *mut u8,
     },
-    /// Sends a message without blocking: no event if it was sent, else one with the error. The `struct msghdr` and all that it names
-    /// must outlive the operation.
+    /// Sends a message without blocking: no event if it was sent, else one with the error. The
+    /// `struct msghdr` and all that it names must outlive the operation.
     SendMessageNow {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// Sends one datagram of bytes to an address without blocking: as `SendMessageNow`, without a header. Bytes and address must
-    /// outlive the operation. Only if [`Driver::addresses_sends`](crate::Driver::addresses_sends) is true.
+    /// Sends one datagram of bytes to an address without blocking: as `SendMessageNow`, without a
+    /// header. Bytes and address must outlive the operation. Only if
+    /// [`Driver::addresses_sends`](crate::Driver::addresses_sends) is true.
     SendToNow {
         /// The socket.
         fd: Fd,
@@ -110,7 +114,8 @@ pub enum MemoryOp {
         /// The length of the destination's address.
         to_len: u16,
     },
-    /// Sends without blocking: no event if everything was sent, else one with the short count or the error.
+    /// Sends without blocking: no event if everything was sent, else one with the short count or
+    /// the error.
     SendNow {
         /// The socket.
         fd: Fd,
@@ -119,7 +124,8 @@ pub enum MemoryOp {
         /// How many bytes.
         len: u32,
     },
-    /// As `SendNow`, from the vectors of a `struct msghdr`. Header and vectors need outlive only the submission.
+    /// As `SendNow`, from the vectors of a `struct msghdr`. Header and vectors need outlive only
+    /// the submission.
     SendVectorNow {
         /// The socket.
         fd: Fd,
@@ -142,9 +148,10 @@ pub enum MemoryOp {
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// As `Send`, without a copy (`IORING_OP_SEND_ZC`): the kernel reads the memory until the terminal event. If the event with the
-    /// result has [`more`](crate::Event::more), the terminal one follows, and says only that the memory is free. `EOPNOTSUPP` if
-    /// the socket cannot. Only if the driver was [set up for it](crate::UringConfig::zero_copy).
+    /// As `Send`, without a copy (`IORING_OP_SEND_ZC`): the kernel reads the memory until the
+    /// terminal event. If the event with the result has [`more`](crate::Event::more), the terminal
+    /// one follows, and says only that the memory is free. `EOPNOTSUPP` if the socket cannot. Only
+    /// if the driver was [set up for it](crate::UringConfig::zero_copy).
     SendZeroCopy {
         /// The socket.
         fd: Fd,
@@ -153,7 +160,8 @@ pub enum MemoryOp {
         /// How many bytes.
         len: u32,
     },
-    /// As `SendZeroCopy`, from vectors. The `struct msghdr` is part of the memory that the kernel reads.
+    /// As `SendZeroCopy`, from vectors. The `struct msghdr` is part of the memory that the kernel
+    /// reads.
     SendVectorZeroCopy {
         /// The socket.
         fd: Fd,
@@ -178,7 +186,8 @@ pub enum FileStart {
     Later,
     /// Before the end of the turn, since it waits for a device, which then works while tasks run.
     Soon,
-    /// On a thread apart from others, since it may hang. Few calls of one group, such as those on one mount, are made at once.
+    /// On a thread apart from others, since it may hang. Few calls of one group, such as those on
+    /// one mount, are made at once.
     Apart {
         /// The group.
         group: u64,

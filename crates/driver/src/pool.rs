@@ -1,8 +1,9 @@
 //! Receive memory: buffers of one size in one reserved range.
 //!
-//! A buffer is in one of three states: *idle* in the pool, with the *kernel*, or *lent* to a user. The kernel has only as many
-//! as turns need (`depth`), those that were returned last first. The memory of buffers that were not needed for a while goes
-//! back to the system. The memory that buffers have is counted by what receives have written there.
+//! A buffer is in one of three states: *idle* in the pool, with the *kernel*, or *lent* to a user.
+//! The kernel has only as many as turns need (`depth`), those that were returned last first. The
+//! memory of buffers that were not needed for a while goes back to the system. The memory that
+//! buffers have is counted by what receives have written there.
 #![allow(unsafe_code)]
 
 mod budget;
@@ -30,8 +31,9 @@ const PERIOD: u32 = 4096;
 pub(crate) enum Trim {
     /// All memory that is not in use, after a time without receives.
     Everything,
-    /// Memory that was not needed since the last trim, however few turns that were: that of idle buffers that no turn used, and
-    /// of buffers that were once filled further than any receive has filled one since.
+    /// Memory that was not needed since the last trim, however few turns that were: that of idle
+    /// buffers that no turn used, and of buffers that were once filled further than any receive has
+    /// filled one since.
     Surplus,
 }
 
@@ -55,7 +57,8 @@ enum BufferState {
 /// The state of the buffers.
 struct Buffers {
     state: Box<[BufferState]>,
-    /// For each buffer, how many bytes receives have written since its memory was discarded, in whole pages.
+    /// For each buffer, how many bytes receives have written since its memory was discarded, in
+    /// whole pages.
     written: Box<[u32]>,
     /// The most bytes that a receive of this period brought.
     largest: u32,
@@ -100,12 +103,14 @@ impl Pool {
     /// Reserves the range.
     ///
     /// # Errors
-    /// `InvalidInput`, naming the size, if it is out of range; `OutOfMemory`, naming the limit, if it cannot be reserved.
+    /// `InvalidInput`, naming the size, if it is out of range; `OutOfMemory`, naming the limit, if
+    /// it cannot be reserved.
     pub fn new(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
         Self::of_purpose(size, kernel, Purpose::STREAMS)
     }
 
-    /// As [`new`](Self::new), with buffers that are never shortened, since that would truncate datagrams.
+    /// As [`new`](Self::new), with buffers that are never shortened, since that would truncate
+    /// datagrams.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -178,8 +183,8 @@ impl Pool {
         self.buffers.borrow().with_kernel
     }
 
-    /// How many buffers each of `streams` may take now so that all get some. No limit while the pool can give the kernel more
-    /// than it has.
+    /// How many buffers each of `streams` may take now so that all get some. No limit while the
+    /// pool can give the kernel more than it has.
     pub fn share(&self, streams: usize) -> u32 {
         let buffers = self.buffers.borrow();
         let at_its_limit =
@@ -188,21 +193,23 @@ impl Pool {
         if at_its_limit { share.max(1) } else { u32::MAX }
     }
 
-    /// Bytes of memory that the buffers have: memory that was written and has not gone back to the system.
+    /// Bytes of memory that the buffers have: memory that was written and has not gone back to the
+    /// system.
     #[inline]
     pub fn resident(&self) -> usize {
         self.resident.get()
     }
 
-    /// The part of [`resident`](Self::resident) that users have, if buffers have as much as one another: the rest is kept for receives
-    /// to come.
+    /// The part of [`resident`](Self::resident) that users have, if buffers have as much as one
+    /// another: the rest is kept for receives to come.
     pub fn resident_lent(&self) -> usize {
         let buffers = self.buffers.borrow();
         let with_memory = buffers.fresh as usize - buffers.cold.len();
         self.resident.get() / with_memory.max(1) * buffers.lent as usize
     }
 
-    /// Sets what receives may bring before the next turn. Buffers are shortened for it, except those of datagrams.
+    /// Sets what receives may bring before the next turn. Buffers are shortened for it, except
+    /// those of datagrams.
     #[inline]
     pub fn set_budget(&self, budget: Budget) {
         let buffers = &mut *self.buffers.borrow_mut();
@@ -227,8 +234,8 @@ impl Pool {
         self.buffers.borrow().is_short()
     }
 
-    /// True if `len` bytes in a lent buffer should be copied to the heap: the pool is short of buffers, or memory is short and the
-    /// buffer has much more of it than the bytes need.
+    /// True if `len` bytes in a lent buffer should be copied to the heap: the pool is short of
+    /// buffers, or memory is short and the buffer has much more of it than the bytes need.
     #[inline]
     pub fn wastes(&self, id: u16, len: u32) -> bool {
         let buffers = self.buffers.borrow();
@@ -253,8 +260,8 @@ impl Pool {
         buffers.note(id, bytes, self);
     }
 
-    /// Lends the buffer that was returned last, for a driver that chooses buffers itself: its id and its first byte. `None` if
-    /// all are lent.
+    /// Lends the buffer that was returned last, for a driver that chooses buffers itself: its id
+    /// and its first byte. `None` if all are lent.
     #[inline]
     pub(crate) fn lend(&self) -> Option<(u16, *mut u8)> {
         let mut buffers = self.buffers.borrow_mut();
@@ -314,7 +321,8 @@ impl Pool {
         }
     }
 
-    /// Since the last refill a buffer was taken, came back or was missed, or the budget has changed; or a period ends.
+    /// Since the last refill a buffer was taken, came back or was missed, or the budget has
+    /// changed; or a period ends.
     #[inline]
     fn has_changed(&self) -> bool {
         let buffers = &mut *self.buffers.borrow_mut();
@@ -417,7 +425,8 @@ impl Buffers {
         }
     }
 
-    /// Fits the depth to what the turns of the period took, and discards the memory of buffers that none of them used.
+    /// Fits the depth to what the turns of the period took, and discards the memory of buffers that
+    /// none of them used.
     fn shrink(&mut self, pool: &Pool) {
         self.depth.end_period();
         let Self { idle, cold, written, .. } = self;

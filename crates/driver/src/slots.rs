@@ -1,9 +1,11 @@
-//! Slots with generations, in fixed chunks that never move; and tokens: the names of operations in flight, of which each names a slot.
+//! Slots with generations, in fixed chunks that never move; and tokens: the names of operations in
+//! flight, of which each names a slot.
 
 use annulus_kernel::prefetch;
 use std::fmt;
 
-/// The kind of an operation, which determines what the slot of its token is an index into. The events of `Ignored` are dropped.
+/// The kind of an operation, which determines what the slot of its token is an index into. The
+/// events of `Ignored` are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -102,7 +104,8 @@ impl Token {
     }
 }
 
-/// The name of a slot in use: its index, and the generation, which distinguishes this use from others.
+/// The name of a slot in use: its index, and the generation, which distinguishes this use from
+/// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotId {
     /// Where it lies in its table.
@@ -164,7 +167,8 @@ impl<T> Slab<T> {
         self.insert_with(|_| value)
     }
 
-    /// Makes a value in a free slot, of which it is given the name, so that a large one is not moved.
+    /// Makes a value in a free slot, of which it is given the name, so that a large one is not
+    /// moved.
     #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce(SlotId) -> T) -> u32 {
         if self.free == END {

@@ -1,8 +1,10 @@
-//! Threads for file calls that io_uring cannot make: a system call that blocks holds up one of them, not the loop.
+//! Threads for file calls that io_uring cannot make: a system call that blocks holds up one of
+//! them, not the loop.
 //!
-//! They start when they are first needed, and only as many as there are calls. An eventfd, there from the start, signals to the driver
-//! that calls are done. Calls that may wait for another process, not for a device, go to a thread of their own: see `poll_thread`.
-//! So do calls that may hang: see `apart`.
+//! They start when they are first needed, and only as many as there are calls. An eventfd, there
+//! from the start, signals to the driver that calls are done. Calls that may wait for another
+//! process, not for a device, go to a thread of their own: see `poll_thread`. So do calls that may
+//! hang: see `apart`.
 #![allow(unsafe_code)]
 
 mod apart;
@@ -27,8 +29,9 @@ const MOST: usize = 4;
 /// Bytes of stack a thread: they make system calls and nothing else.
 const STACK: usize = 64 * 1024;
 
-/// The error of a call that needs a thread if none can be started. No file call fails with it otherwise; `EAGAIN`, which the
-/// system answers for threads, could be mistaken for a call that would block.
+/// The error of a call that needs a thread if none can be started. No file call fails with it
+/// otherwise; `EAGAIN`, which the system answers for threads, could be mistaken for a call that
+/// would block.
 pub const NO_THREAD: Errno = Errno::USERS;
 
 #[derive(Default)]
@@ -83,7 +86,8 @@ impl Workers {
 
     /// A descriptor that gets an edge each time calls are done.
     pub(crate) fn done_fd(&self) -> Fd {
-        // The driver that watches it owns the `Workers`, and drops them last or with its own ring or epoll instance.
+        // The driver that watches it owns the `Workers`, and drops them last or with its own ring
+        // or epoll instance.
         fd_of(&self.0.done_fd)
     }
 
@@ -258,7 +262,8 @@ mod tests {
 
     /// Submits a call on memory and descriptors of the test.
     pub(super) fn submit(workers: &Workers, slot: u32, call: FileCall) {
-        // SAFETY: each test keeps its buffers and files, and reads the buffers only after it has waited for the events.
+        // SAFETY: each test keeps its buffers and files, and reads the buffers only after it has
+        // waited for the events.
         let job = unsafe { Job::new(token(slot), call) };
         assert!(workers.submit(job, None).is_ok(), "a thread can be started");
     }

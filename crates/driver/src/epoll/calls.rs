@@ -1,4 +1,4 @@
-//! The system calls of operations that need more than the kernel's answer.
+//! System calls whose answers must be translated before an operation can report them.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Address, Fd, IoVec, Kernel, MsgHeader, SocketOption};
@@ -6,28 +6,28 @@ use rustix::event::PollFlags;
 use rustix::io::{Errno, Result};
 use std::{ptr, slice};
 
-/// 1 if a descriptor is ready, or has failed; else `EAGAIN`.
+/// Returns 1 if the descriptor is ready or has failed, otherwise `EAGAIN`.
 pub(super) fn is_ready(kernel: &dyn Kernel, fd: Fd, events: PollFlags) -> Result<u32> {
     if kernel.is_ready(fd, events)? { Ok(1) } else { Err(Errno::AGAIN) }
 }
 
-/// Whether a short receive means that there is no more. Not on a Unix stream: there a receive also ends after a descriptor that
-/// was passed, and before bytes of another sender.
+/// Returns true if a short receive means that the socket is empty. On a Unix stream it does not: a
+/// receive there also ends after a passed descriptor, and before bytes from another sender.
 #[cold]
 pub(super) fn is_tcp(kernel: &dyn Kernel, fd: Fd) -> bool {
     kernel.option(fd, SocketOption::Protocol).is_ok_and(|protocol| protocol == SocketOption::TCP)
 }
 
-/// Sends the parts that a header names, with its control messages.
+/// Sends the parts that a header refers to, with its control messages.
 ///
 /// # Safety
-/// The header and all that it names must be readable.
+/// The header and everything that it refers to must be readable.
 pub(super) unsafe fn send_vector(
     kernel: &dyn Kernel,
     fd: Fd,
     header: *const MsgHeader,
 ) -> Result<usize> {
-    // SAFETY: the header and all that it names are readable, which this function demands.
+    // SAFETY: the caller guarantees that the header and everything it refers to are readable.
     unsafe {
         match parts(header) {
             [part] if (*header).control_len == 0 => kernel.send(fd, *part, ptr::null(), 0),
@@ -36,16 +36,17 @@ pub(super) unsafe fn send_vector(
     }
 }
 
-/// The parts that a header names.
+/// Returns the parts that a header refers to.
 ///
 /// # Safety
 /// The header and its vectors must be readable as long as the slice is in use.
 pub(super) unsafe fn parts<'a>(header: *const MsgHeader) -> &'a [IoVec] {
-    // SAFETY: header and vectors are readable, which this function demands.
+    // SAFETY: the caller guarantees that the header and its vectors are readable.
     unsafe { slice::from_raw_parts((*header).vectors, (*header).vector_count) }
 }
 
-/// Connects a non-blocking socket. `AGAIN` until the outcome is known; calling again reports it.
+/// Connects a non-blocking socket. Returns `AGAIN` until the outcome is known; a later call reports
+/// it.
 ///
 /// # Safety
 /// `len` bytes from `address` must be a readable socket address.
@@ -55,7 +56,7 @@ pub(super) unsafe fn connect(
     address: *const u8,
     len: u32,
 ) -> Result<u32> {
-    // SAFETY: the address is readable, which this function demands.
+    // SAFETY: the caller guarantees that the address is readable.
     let address = Address::from_bytes(unsafe { slice::from_raw_parts(address, len as usize) });
     let outcome = kernel.connect(fd, &address).map_err(|error| Errno::from_io_error(&error));
     match outcome {

@@ -8,26 +8,28 @@ use annulus_kernel::{Fd, Layout, MsgHeader};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-/// One operation.
+/// An operation that waits for input.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Input {
-    /// Receives into the pool's buffers until so many bytes have come; without `multi`, once. The last receive may exceed the
-    /// limit, as a receive of the kernel's may: a shorter one would split what came together.
+    /// Receives into the pool's buffers until `left` bytes have arrived; without `multi`, once. No
+    /// receive exceeds `left`.
     Lent { left: u64, multi: bool },
     /// Receives into the submitter's memory, once.
     Own { buffer: *mut u8, len: u32 },
     /// Accepts; without `multi`, once.
     Accept { multi: bool },
-    /// Reports each edge. Without `multi` it reports once that the descriptor is readable now, and clears nothing.
+    /// Reports each edge. Without `multi`, reports once that the descriptor is readable now, and
+    /// does not clear its readiness.
     Readable { multi: bool },
     /// Receives messages into the pool's buffers.
     Messages { layout: Layout },
-    /// Receives one message into the memory that the submitter's header names.
+    /// Receives one message into the memory that the submitter's header refers to.
     Message { header: *mut MsgHeader },
 }
 
 impl Input {
-    /// Receives into the pool's buffers until so many bytes have come; zero is no limit.
+    /// Creates a receive into the pool's buffers that ends after `limit` bytes; zero means no
+    /// limit.
     pub(super) fn lent(limit: u32) -> Self {
         let left = if limit == 0 { u64::MAX } else { u64::from(limit) };
         Self::Lent { left, multi: true }
@@ -36,7 +38,8 @@ impl Input {
 
 impl Epoll {
     /// # Safety
-    /// Memory that the input names must stay valid and unused by other code until the terminal event was taken.
+    /// Memory that the input refers to must stay valid and unused by other code until the terminal
+    /// event has been taken.
     pub(super) unsafe fn start_input(&mut self, token: Token, fd: Fd, input: Input) {
         let watch = self.watches.get_or_insert(fd);
         if watch.input.is_some() {
@@ -56,11 +59,12 @@ impl Epoll {
         let (token, input) = watch.input?;
         match input {
             Input::Lent { left, multi } => self.receive_lent(fd, token, left, multi),
-            // SAFETY: the memory is the operation's until its terminal event, which `start_input` demands and this leads to.
+            // SAFETY: the caller of `start_input` guarantees that the memory belongs to the
+            // operation until its terminal event, which is not out yet.
             Input::Own { buffer, len } => unsafe { self.receive(fd, token, buffer, len) },
             Input::Accept { multi } => self.accept(fd, token, multi),
             Input::Messages { layout } => self.receive_messages(fd, token, layout),
-            // SAFETY: as for `Own`.
+            // SAFETY: the same as for `Own`.
             Input::Message { header } => unsafe { self.receive_message(fd, token, header) },
             Input::Readable { multi: true } => {
                 watch.readable = false;
@@ -78,7 +82,8 @@ impl Epoll {
         let Some((id, buffer)) = self.common.pool.lend() else { return self.starve(fd, token) };
         let most = u32::try_from(left).unwrap_or(u32::MAX);
         let len = self.common.pool.receive_len().min(most);
-        // SAFETY: the buffer is this driver's until it is given back, and at least `len` bytes long.
+        // SAFETY: the buffer belongs to this driver until it is given back, and is at least `len`
+        // bytes long.
         let result = unsafe { self.common.kernel.receive(fd, buffer, len) };
         let Ok(count @ 1..) = result else {
             self.common.pool.give_back(id);
@@ -92,7 +97,7 @@ impl Epoll {
         Some(Event { token, result: Ok(count), more, buffer: Some(id) })
     }
 
-    /// Records what a receive says about the readiness of its descriptor.
+    /// Updates the readiness of a descriptor, and the byte budget, after a receive.
     #[inline]
     fn received(&mut self, fd: Fd, count: u32, len: u32) {
         let watch = self.watches.known(fd);
@@ -110,9 +115,9 @@ impl Epoll {
     }
 
     /// # Safety
-    /// The memory must be writable, and no other code's.
+    /// The memory must be writable, and no other code may use it.
     unsafe fn receive(&mut self, fd: Fd, token: Token, buffer: *mut u8, len: u32) -> Option<Event> {
-        // SAFETY: it is the contract of this function.
+        // SAFETY: the caller guarantees the same.
         let result = unsafe { self.common.kernel.receive(fd, buffer, len) };
         if let Ok(count @ 1..) = result {
             self.received(fd, count, len);
@@ -129,7 +134,7 @@ impl Epoll {
         }
     }
 
-    /// The last event of an operation; `None` if it must wait for the next edge.
+    /// Ends an operation and returns its last event, or `None` if it must wait for the next edge.
     #[inline]
     pub(super) fn end_input(
         &mut self,

@@ -1,4 +1,5 @@
-//! Messages: datagrams, and bytes with control messages. Several are received at once, into buffers with io_uring's layout.
+//! Messages: datagrams, and bytes with control messages. One call receives several datagrams, into
+//! buffers with io_uring's layout.
 #![allow(unsafe_code)]
 
 use super::Epoll;
@@ -10,15 +11,16 @@ use rustix::io::Errno;
 use std::ptr;
 use std::rc::Rc;
 
-/// Most messages that one call receives.
+/// Maximum number of messages that one call receives.
 const MANY: usize = 32;
-/// How many are asked for if the last call did not fill every buffer. More than one, so that a single message leaves a buffer
-/// empty, which shows that there are no more.
+/// Number of messages requested if the last call did not fill every buffer. It is more than one, so
+/// that a single message leaves a buffer empty, which shows that the socket has no more.
 const FEW: usize = 4;
 
-/// The arguments of a receive of several messages. Slots point to vectors of the same batch.
+/// The arguments of a call that receives several messages. Slots point to vectors of the same
+/// batch.
 ///
-/// The first `len` slots point into buffers that were lent by a pool and not given back.
+/// The first `len` slots point into buffers that a pool has lent and that have not been given back.
 pub(super) struct Batch {
     len: usize,
     slots: [MessageSlot; MANY],
@@ -67,18 +69,19 @@ impl Batch {
         };
     }
 
-    /// Receives into the borrowed buffers; how many messages came.
+    /// Receives into the borrowed buffers, and returns the number of messages.
     fn receive(&mut self, kernel: &dyn Kernel, fd: Fd) -> Result<usize, Errno> {
         let (slots, vectors) = (&mut self.slots[..self.len], self.vectors.as_ptr());
         for (at, slot) in slots.iter_mut().enumerate() {
-            // Only now: a later use of the whole batch would end the pointer.
+            // Set only now: using the whole batch later would invalidate the pointer.
             slot.header.vectors = vectors.wrapping_add(at);
         }
-        // SAFETY: the slots point into buffers that are lent to this driver, and to vectors of this batch.
+        // SAFETY: the slots point into buffers that are lent to this driver, and to vectors of this
+        // batch.
         unsafe { kernel.receive_messages(fd, slots) }
     }
 
-    /// The head of a message that was received, which belongs at the beginning of its buffer.
+    /// Returns the head of a received message, which goes at the start of its buffer.
     fn head(&self, at: usize) -> Message {
         let MessageSlot { header, len } = &self.slots[at];
         Message {
@@ -91,7 +94,7 @@ impl Batch {
 }
 
 impl Epoll {
-    /// The pool whose buffers an operation fills.
+    /// Returns the pool whose buffers an operation fills.
     #[inline]
     pub(super) fn pool_of(&self, token: Token) -> &Rc<Pool> {
         let datagrams =
@@ -118,7 +121,7 @@ impl Epoll {
         let received = batch.receive(&*self.common.kernel, fd);
         let count = received.unwrap_or(0);
         let pool = self.pool_of(token);
-        // The one that was lent first is given back last, so that it is the next to be lent.
+        // The buffer that was lent first is given back last, so that it is lent next.
         batch.ids[count..borrowed].iter().rev().for_each(|id| pool.give_back(*id));
         let event = match received {
             Ok(_) => self.queue_messages(&batch, count, fd, token, layout),
@@ -133,7 +136,8 @@ impl Epoll {
         event
     }
 
-    /// Queues events for the messages received, and returns the first. An empty part of a stream is its end.
+    /// Queues an event for each received message, and returns the first. An empty part of a stream
+    /// means that the stream has ended.
     fn queue_messages(
         &mut self,
         batch: &Batch,
@@ -149,7 +153,8 @@ impl Epoll {
         for at in 0..count {
             let (id, head) = (batch.ids[at], batch.head(at));
             let payload = batch.vectors[at].len.min(head.payload_len as usize);
-            // SAFETY: the buffer is lent to this driver until its event was taken, and begins with space for the head.
+            // SAFETY: the buffer is lent to this driver until its event has been taken, and begins
+            // with space for the head.
             unsafe {
                 self.pool_of(token).address(id).cast::<[u8; Layout::HEAD]>().write(head.bytes())
             };
@@ -162,7 +167,8 @@ impl Epoll {
         self.done.pop_front()
     }
 
-    /// Ends a send that did not block. If there was no space, the socket is not writable before the next edge.
+    /// Ends a non-blocking send: an event only if it failed. If there was no space, the socket is
+    /// not writable until the next edge.
     pub(super) fn sent_message(&mut self, token: Token, fd: Fd, sent: Result<usize, Errno>) {
         let Err(errno) = sent else { return };
         if errno == Errno::AGAIN
@@ -174,14 +180,14 @@ impl Epoll {
     }
 
     /// # Safety
-    /// The header and all that it names must be writable, and no other code's.
+    /// The header and everything that it refers to must be writable, and no other code may use it.
     pub(super) unsafe fn receive_message(
         &mut self,
         fd: Fd,
         token: Token,
         header: *mut MsgHeader,
     ) -> Option<Event> {
-        // SAFETY: it is the contract of this function.
+        // SAFETY: the caller guarantees the same.
         let result = unsafe { self.common.kernel.receive_message(fd, header) };
         self.end_input(fd, token, result)
     }

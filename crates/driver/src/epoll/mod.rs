@@ -1,15 +1,20 @@
-//! The epoll driver: the same operations, each tried by a system call, and parked until an edge reports readiness.
+//! The epoll driver. It tries each operation with a system call, and parks it until an edge reports
+//! readiness.
 //!
-//! The states of an operation that may wait:
-//! - *submitted*: recorded with its descriptor, which is registered with epoll once, edge-triggered, for all events;
-//! - *parked*: until an edge comes, or at once if one came before;
-//! - *tried*, when the layer above asks for the next event: it brings an event, or is parked again.
+//! An operation that may wait goes through these states:
+//! - *submitted*: recorded with its descriptor, which is registered with epoll, edge-triggered;
+//!   once for all events, except that a datagram socket is registered for writability only while a
+//!   send waits;
+//! - *parked* until an edge arrives; if one arrived earlier, the descriptor is queued at once;
+//! - *tried* when the layer above asks for the next event: it produces an event, or is parked
+//!   again.
 //!
 //! A `…Now` send never waits: it is tried when it is submitted.
 //!
-//! A multishot operation runs for up to 32 rounds before other descriptors are served, as in the kernel. A descriptor has at
-//! most one operation in each direction; a second one fails with EBUSY. Listening and connecting sockets must be
-//! non-blocking, as the runtime makes them; others may be blocking.
+//! A multishot operation runs for up to 32 rounds before other descriptors are served, as in
+//! io_uring. A descriptor has at most one operation in each direction; a second one fails with
+//! EBUSY. Listening and connecting sockets must be non-blocking, as the runtime makes them; others
+//! may be blocking.
 #![allow(unsafe_code)]
 
 mod calls;
@@ -45,13 +50,15 @@ use std::time::Duration;
 use trim_timer::TrimTimer;
 use watch::Watches;
 
-/// Events that one descriptor may bring in a turn before the others are served.
+/// Number of events that one descriptor may produce before the next descriptor is served.
 const ROUNDS: u32 = 32;
 
-/// Bytes after which a turn receives no more, so that they are used or sent while they are in the cache.
+/// Bytes after which a turn stops receiving, so that they are used or sent while they are in the
+/// cache.
 const BUDGET: u32 = 256 * 1024;
 
-/// An epoll instance, the descriptors it watches, and those that are to be tried.
+/// The epoll driver: an epoll instance, the descriptors it watches, and the queue of descriptors to
+/// try.
 #[repr(C)]
 pub struct Epoll {
     pub(crate) common: Common,
@@ -60,11 +67,11 @@ pub struct Epoll {
     outputs: Outputs,
     /// Descriptors with something to try, oldest first.
     work: VecDeque<Fd>,
-    /// How many of these belong to this turn.
+    /// Number of descriptors at the front of `work` that belong to this turn.
     due: usize,
-    /// Events that the first of these may still bring in this turn.
+    /// Number of events that the first of them may still produce before the next one is served.
     rounds: u32,
-    /// Bytes that this turn may still receive, and that each turn may.
+    /// Bytes that this turn may still receive, and the bytes that each turn may receive.
     budget: u32,
     full_budget: u32,
     /// Events that are ready, oldest first.
@@ -72,16 +79,17 @@ pub struct Epoll {
     /// Reused by each receive of messages.
     batch: Option<Box<Batch>>,
     trim_timer: TrimTimer,
-    /// The trim to do.
+    /// The trim to carry out in this turn.
     trim: Option<Trim>,
     workers: Option<Workers>,
 }
 
 impl Epoll {
-    /// Makes the epoll instance and reserves receive memory.
+    /// Creates the epoll instance and reserves receive memory.
     ///
     /// # Errors
-    /// `InvalidInput` for a pool size out of range; the system's error, `EMFILE` or `ENOMEM`.
+    /// Returns `InvalidInput` if the pool size is out of range, or the error of a system call, such
+    /// as `EMFILE` or `ENOMEM`.
     pub fn new(kernel: Rc<dyn Kernel>, pool: PoolSize) -> io::Result<Self> {
         let (poller, trim_timer) = (Poller::new(&kernel)?, TrimTimer::new(&kernel)?);
         poller.add(trim_timer.fd(), EVERYTHING).map_err(named("epoll_ctl"))?;
@@ -102,7 +110,7 @@ impl Epoll {
             common: Common::new(kernel.clone(), Pool::new(pool, kernel.clone())?),
         };
         if kernel.real_descriptors() {
-            // A call must not fail later because no descriptor is left for the workers.
+            // Created now, so that a later file call does not fail because no descriptor is left.
             _ = epoll.workers();
         }
         Ok(epoll)
@@ -119,14 +127,14 @@ impl Epoll {
             Op::Readable { fd } => (fd, Input::Readable { multi: true }),
             Op::ReadableOnce { fd } => (fd, Input::Readable { multi: false }),
             Op::WritableOnce { fd } => {
-                // SAFETY: a wait names no memory.
+                // SAFETY: a wait refers to no memory.
                 return unsafe { self.start_output(token, fd, Work::AwaitWritable, &[]) };
             }
             Op::Nop => return self.end(token, Ok(0)),
             Op::Cancel { target } => return self.cancel(target),
             Op::Close { fd } => return self.close(fd),
         };
-        // SAFETY: none of these inputs names memory of the submitter.
+        // SAFETY: none of these inputs refers to memory of the submitter.
         unsafe { self.start_input(token, fd, input) };
     }
 
@@ -138,13 +146,14 @@ impl Epoll {
         match op {
             MemoryOp::SendNow { fd, buffer, len } => {
                 let bytes = IoVec { base: buffer, len: len as usize };
-                // SAFETY: the memory is valid during the submission, which `submit_memory` demands.
+                // SAFETY: the caller guarantees that the memory is valid during the submission.
                 let sent = unsafe { self.common.kernel.send(fd, bytes, ptr::null(), 0) };
                 self.sent_now(token, fd, sent, bytes.len);
             }
             MemoryOp::SendVectorNow { fd, header } => {
                 let header = header.cast();
-                // SAFETY: header, vectors and bytes are valid during the submission, which `submit_memory` demands.
+                // SAFETY: the caller guarantees that header, vectors and bytes are valid during the
+                // submission.
                 let (parts, sent) = unsafe {
                     (calls::parts(header), calls::send_vector(&*self.common.kernel, fd, header))
                 };
@@ -152,24 +161,26 @@ impl Epoll {
             }
             MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
                 let bytes = IoVec { base: buffer, len: len as usize };
-                // SAFETY: bytes and address are valid during the submission, which `submit_memory` demands.
+                // SAFETY: the caller guarantees that bytes and address are valid during the
+                // submission.
                 let sent = unsafe { self.common.kernel.send(fd, bytes, to, to_len) };
                 self.sent_message(token, fd, sent);
             }
             MemoryOp::SendMessageNow { fd, header } => {
-                // SAFETY: the header and all that it names are valid during the submission, which `submit_memory` demands.
+                // SAFETY: the caller guarantees that the header and everything it refers to are
+                // valid during the submission.
                 let sent = unsafe { self.common.kernel.send_message(fd, header.cast()) };
                 self.sent_message(token, fd, sent);
             }
             MemoryOp::Send { fd, buffer, len } => {
                 let bytes = IoVec { base: buffer, len: len as usize };
-                // SAFETY: the bytes are valid until the terminal event, which `submit_memory` demands.
+                // SAFETY: the caller guarantees that the bytes are valid until the terminal event.
                 unsafe { self.start_output(token, fd, Work::Send(MsgHeader::EMPTY), &[bytes]) };
             }
             MemoryOp::SendVector { fd, header } => {
                 let header: *const MsgHeader = header.cast();
-                // SAFETY: header and vectors are valid during the submission, and the bytes and control messages until the terminal
-                // event, which `submit_memory` demands.
+                // SAFETY: the caller guarantees that header and vectors are valid during the
+                // submission, and the bytes and control messages until the terminal event.
                 unsafe {
                     let (header, parts) = (header.read(), calls::parts(header));
                     self.start_output(token, fd, Work::Send(header), parts);
@@ -179,28 +190,33 @@ impl Epoll {
                 self.end(token, Err(Errno::OPNOTSUPP));
             }
             MemoryOp::Connect { fd, address, len } => {
-                // SAFETY: the address is valid until the terminal event, which `submit_memory` demands.
+                // SAFETY: the caller guarantees that the address is valid until the terminal event.
                 unsafe { self.start_output(token, fd, Work::Connect { address, len }, &[]) };
             }
             MemoryOp::Recv { fd, buffer, len } => {
-                // SAFETY: the memory is the operation's until the terminal event, which `submit_memory` demands.
+                // SAFETY: the caller guarantees that the memory belongs to the operation until the
+                // terminal event.
                 unsafe { self.start_input(token, fd, Input::Own { buffer, len }) };
             }
             MemoryOp::RecvMessages { fd, header } => {
-                // SAFETY: the header is a live `struct msghdr` during the submission, which `submit_memory` demands.
+                // SAFETY: the caller guarantees that the header is a live `struct msghdr` during
+                // the submission.
                 let header = unsafe { &*header.cast::<MsgHeader>() };
                 let layout = Layout { name: header.name_len as usize, control: header.control_len };
-                // SAFETY: of the header only the layout is used, and the buffers are the pool's.
+                // SAFETY: the operation keeps only the layout of the header, and the buffers belong
+                // to the pool.
                 unsafe { self.start_input(token, fd, Input::Messages { layout }) };
             }
             MemoryOp::RecvMessage { fd, header } => {
-                // SAFETY: the header and its memory are the operation's until the terminal event, which `submit_memory` demands.
+                // SAFETY: the caller guarantees that the header and its memory belong to the
+                // operation until the terminal event.
                 unsafe { self.start_input(token, fd, Input::Message { header: header.cast() }) };
             }
         }
     }
 
-    /// Has a worker make a file call. On a simulated kernel, which has one thread, it is made at once.
+    /// Passes a file call to a worker. On a simulated kernel, which has one thread, the call is
+    /// made at once.
     pub(crate) fn submit_job(&mut self, job: Job, group: Option<u64>) {
         if !self.common.kernel.real_descriptors() {
             self.common.counters.file_inline += 1;
@@ -241,7 +257,8 @@ impl Epoll {
         }
     }
 
-    /// Parks an operation until its descriptor is ready; if an edge came before, the descriptor is queued to be tried.
+    /// Parks an operation until its descriptor is ready. If an edge arrived earlier, the descriptor
+    /// is queued to be tried.
     fn park(&mut self, token: Token, fd: Fd) -> Result<(), Errno> {
         self.watches.set_fd(token, fd);
         let watch = self.watches.known(fd);
@@ -258,14 +275,14 @@ impl Epoll {
         Ok(())
     }
 
-    /// Ends an operation.
+    /// Queues the terminal event of an operation.
     fn end(&mut self, token: Token, result: Result<u32, Errno>) {
         self.done.push_back(Event { token, result, more: false, buffer: None });
     }
 
     fn cancel(&mut self, target: Token) {
         if let (Kind::File, Some(workers)) = (target.kind(), &self.workers) {
-            // A call that has begun ends by itself.
+            // A call that has started ends by itself.
             _ = workers.cancel(target);
         }
         let Some(fd) = self.watches.fd_of(target) else { return };
@@ -331,7 +348,7 @@ impl Epoll {
         self.poller.share()
     }
 
-    /// Everything that the last turn found is done, and it found all that there was.
+    /// Returns true if everything that the last turn found is done, and it found all edges.
     pub(crate) fn is_drained(&self) -> bool {
         self.done.is_empty() && self.work.is_empty() && self.poller.has_emptied()
     }
@@ -356,7 +373,7 @@ impl Epoll {
         }
     }
 
-    /// Tries descriptors until one brings an event, or none is due.
+    /// Tries descriptors until one produces an event, or none is due.
     #[inline]
     fn work(&mut self) -> Option<Event> {
         while self.due > 0 {
@@ -373,7 +390,8 @@ impl Epoll {
         None
     }
 
-    /// Goes on to the next descriptor. If the turn has no budget left, the others stay queued for the next turn.
+    /// Moves on to the next descriptor. If the turn has no budget left, the rest stay queued for
+    /// the next turn.
     #[inline]
     fn next_descriptor(&mut self, fd: Fd) {
         self.work.pop_front();
@@ -396,14 +414,16 @@ impl Epoll {
         if self.watches.known(fd).can_read() { self.attempt_input(fd) } else { None }
     }
 
-    /// The tokens of likely events, so many descriptors `ahead`.
+    /// Returns the tokens of likely events of the descriptors at the positions `ahead` in the
+    /// queue.
     #[inline]
     pub(crate) fn upcoming(&self, ahead: Range<u32>) -> impl Iterator<Item = Token> {
         let due = ahead.start as usize..self.due.min(ahead.end as usize);
         due.filter_map(|ahead| self.watches.reader(self.work[ahead]))
     }
 
-    /// True if nothing is left of what the last turn brought. A `…Now` send was tried when it was submitted.
+    /// Returns true if nothing that is due in this turn is left. A `…Now` send was already tried
+    /// when it was submitted.
     #[inline]
     pub(crate) fn settled(&self) -> bool {
         self.done.is_empty() && self.due == 0
@@ -418,7 +438,7 @@ impl Epoll {
         self.common.pools().for_each(|pool| pool.restock());
     }
 
-    /// Makes the pool that datagrams are received into, unless it exists.
+    /// Creates the pool that datagrams are received into, unless it exists.
     pub(crate) fn open_datagram_pool(&mut self, size: PoolSize) -> io::Result<()> {
         if self.common.datagrams.is_none() {
             self.common.datagrams = Some(Pool::of_datagrams(size, self.common.kernel.clone())?);

@@ -1,4 +1,5 @@
-//! Operations that wait for a descriptor to become writable: sends that found no space, and connects.
+//! Operations that wait for a descriptor to become writable: sends that found no space, and
+//! connects.
 #![allow(unsafe_code)]
 
 use super::poller::ARRIVALS;
@@ -9,13 +10,14 @@ use annulus_kernel::{Fd, IoVec, Kernel, MsgHeader};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-/// A send ends after so many bytes, so that its count fits an event.
+/// Bytes after which a send ends, so that its count fits an event.
 const MOST: usize = 1 << 30;
 
-/// The work of an operation.
+/// What an operation does.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
-    /// Sends parts with the name and the control messages of a header, both of which are valid until the end.
+    /// Sends parts with the name and the control messages of a header; both stay valid until the
+    /// operation ends.
     Send(MsgHeader),
     AwaitWritable,
     Connect {
@@ -24,15 +26,16 @@ pub(super) enum Work {
     },
 }
 
-/// One operation.
+/// An operation that waits for output.
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) token: Token,
     pub(super) fd: Fd,
     work: Work,
-    /// The vectors to be sent: a copy, since the submitter's are valid during the submission only.
+    /// The vectors to send: a copy, since the submitter's vectors are valid only during the
+    /// submission.
     parts: Vec<IoVec>,
-    /// How many of these were sent.
+    /// Number of parts that have been sent completely.
     parts_sent: usize,
     sent: usize,
 }
@@ -56,21 +59,23 @@ impl Output {
         self.parts.extend_from_slice(parts);
     }
 
-    /// Goes on as far as it can; `None` if it must wait.
+    /// Continues as far as possible, and returns `None` if the operation must wait.
     pub(super) fn attempt(&mut self, kernel: &dyn Kernel) -> Option<Result<u32, Errno>> {
         match self.work {
             Work::Send(header) => self.send(kernel, header),
-            // The last edge may be older than a write that was made without the driver, to a pipe.
+            // The last edge may be older than a write that bypassed the driver, to a pipe.
             Work::AwaitWritable => calls::is_ready(kernel, self.fd, PollFlags::OUT).ok().map(Ok),
             Work::Connect { address, len } => {
-                // SAFETY: the address is valid until the terminal event (`Driver::submit_memory`), which this call leads to.
+                // SAFETY: the address is valid until the terminal event (`Driver::submit_memory`),
+                // which is not out yet.
                 let outcome = unsafe { calls::connect(kernel, self.fd, address, len) };
                 (outcome != Err(Errno::AGAIN)).then_some(outcome)
             }
         }
     }
 
-    /// The result if the send fails or is cancelled now: bytes that were sent count.
+    /// Returns the result if the send fails or is cancelled now: the count of sent bytes, if any,
+    /// otherwise the error.
     pub(super) fn end_early(&self, errno: Errno) -> Result<u32, Errno> {
         if self.sent > 0 { Ok(self.sent as u32) } else { Err(errno) }
     }
@@ -80,7 +85,8 @@ impl Output {
         let (vectors, vector_count) = (rest.as_ptr(), rest.len());
         let control_len = if self.sent == 0 { header.control_len } else { 0 };
         let header = MsgHeader { vectors, vector_count, control_len, ..header };
-        // SAFETY: bytes and control messages are valid until the terminal event (`Driver::submit_memory`), which is to come.
+        // SAFETY: bytes and control messages are valid until the terminal event
+        // (`Driver::submit_memory`), which is not out yet.
         match unsafe { calls::send_vector(kernel, self.fd, &raw const header) } {
             Ok(count) => self.advance(count),
             Err(Errno::AGAIN) => return None,
@@ -105,7 +111,7 @@ impl Output {
     }
 }
 
-/// The operations in flight, in reused entries.
+/// The table of operations in flight. Entries are reused.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
     entries: Vec<Output>,
@@ -113,7 +119,7 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    /// The index of a free entry.
+    /// Returns the index of a free entry.
     fn allocate(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.entries.push(Output::empty());
@@ -139,10 +145,11 @@ impl Outputs {
 }
 
 impl Epoll {
-    /// Starts an operation; a send with the parts that it sends.
+    /// Starts an operation. `parts` are the bytes of a send, and empty otherwise.
     ///
     /// # Safety
-    /// Bytes that the parts name, and memory that the work names, must stay valid and unmodified until the terminal event was taken.
+    /// Memory that the parts and the work refer to must stay valid and unmodified until the
+    /// terminal event has been taken.
     pub(super) unsafe fn start_output(
         &mut self,
         token: Token,
@@ -158,7 +165,7 @@ impl Epoll {
         watch.output = Some(index);
         let output = self.outputs.get(index);
         output.reset(token, fd, work, parts);
-        // A connect starts with its first try; only then does readiness mean anything.
+        // A connect starts with its first try; readiness means nothing before.
         let starts = matches!(output.work, Work::Connect { .. });
         let outcome = if starts { output.attempt(&*self.common.kernel) } else { None };
         if let Some(result) = outcome.or_else(|| self.park(token, fd).err().map(Err)) {
@@ -181,14 +188,14 @@ impl Epoll {
         Some(Event { token, result, more: false, buffer: None })
     }
 
-    /// The operation of a descriptor has ended.
+    /// Removes the operation of a descriptor, which has ended.
     pub(super) fn end_output(&mut self, fd: Fd) {
         let watch = self.watches.known(fd);
         let Some(index) = watch.output.take() else { return };
         let of_datagrams = self.outputs.get(index).token.kind() == Kind::DatagramWritable;
         self.outputs.remove(index);
         if of_datagrams && watch.registered {
-            // Nothing waits to send. If the change fails, there are needless edges.
+            // No send waits. If the change fails, the only cost is needless edges.
             _ = self.poller.change(fd, ARRIVALS);
             watch.has_out_edges = false;
         }

@@ -1,4 +1,4 @@
-//! A descriptor of the driver's own.
+//! A descriptor that the driver owns.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Fd, Kernel};
@@ -14,16 +14,18 @@ pub(super) struct Owned {
 }
 
 impl Owned {
-    /// The descriptor that a call of the kernel makes.
+    /// Takes ownership of the descriptor that a kernel call creates.
     ///
     /// # Safety
-    /// The number that the call returns must be a descriptor of this kernel, open and without another owner.
+    /// The number that the call returns must be an open descriptor of this kernel without another
+    /// owner.
     pub(super) unsafe fn open(
         kernel: &Rc<dyn Kernel>,
         call: impl FnOnce(&dyn Kernel) -> io::Result<RawFd>,
     ) -> io::Result<Self> {
         let number = call(&**kernel)?;
-        // SAFETY: this function demands that the descriptor is open and has no other owner; the driver uses it as long as it has this value, which closes it.
+        // SAFETY: the caller guarantees that the descriptor is open and has no other owner; the
+        // driver uses it only while it holds this value, which closes it.
         Ok(Self { kernel: kernel.clone(), fd: unsafe { Fd::from_raw(number) } })
     }
 }

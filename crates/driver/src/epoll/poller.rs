@@ -10,21 +10,25 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Most edges that one wait returns; the next returns the rest. Few, so that what a receive brought into the cache is still
-/// there for the reply: with 1000 clients, a request cost 8 % less at 32 edges a wait than at 1024; 16 and 64 were no better.
+/// Maximum number of edges that one wait returns; the next wait returns the rest. It is small, so
+/// that received bytes are still in the cache for the reply. With 1000 clients, a request cost 8 %
+/// less at 32 edges per wait than at 1024; 16 and 64 were no better.
 const EDGES: usize = 32;
 
-/// The events that every descriptor is registered for, once. `EPOLLOUT` brings an edge only after a send that found no space, and
-/// `EPOLLRDHUP` only at the end of the stream: both cost nothing before, and save a second registration.
+/// The events that descriptors are registered for, once. `EPOLLOUT` causes an edge only after a
+/// send that found no space, and `EPOLLRDHUP` only at the end of the stream. Both are free until
+/// then, and save a second registration.
 ///
-/// Datagram sockets differ: every datagram that leaves brings an `EPOLLOUT` edge. They register for it only while a send waits.
+/// Datagram sockets differ: every sent datagram causes an `EPOLLOUT` edge. They are registered for
+/// it only while a send waits.
 pub(super) const EVERYTHING: EventFlags = ARRIVALS.union(EventFlags::OUT);
 
-/// The same without `EPOLLOUT`.
+/// Like [`EVERYTHING`], but without `EPOLLOUT`.
 pub(super) const ARRIVALS: EventFlags =
     EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::PRI).union(EventFlags::ET);
 
-/// `epoll_pwait` counts milliseconds. Longer waits than this are rounded up; shorter ones use the timer.
+/// `epoll_pwait` counts in milliseconds. Waits of at least this long are rounded up; shorter ones
+/// use the timer.
 const EXACT_BELOW: Duration = Duration::from_millis(20);
 
 /// An epoll instance.
@@ -37,7 +41,7 @@ pub(super) struct Poller {
 
 impl Poller {
     pub(super) fn new(kernel: &Rc<dyn Kernel>) -> io::Result<Self> {
-        // SAFETY: both calls make a new descriptor.
+        // SAFETY: both calls create a new descriptor.
         let (epoll, timer) = unsafe {
             let epoll = Owned::open(kernel, |kernel| kernel.epoll())?;
             (epoll, Owned::open(kernel, |kernel| kernel.timer())?)
@@ -47,16 +51,16 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Registers a descriptor; its present readiness is the first edge.
+    /// Registers a descriptor; its current readiness is the first edge.
     pub(super) fn add(&self, fd: Fd, interest: EventFlags) -> Result<(), Errno> {
         match self.control(Registration::Add(interest), fd) {
-            // Still registered. The change brings its readiness as an edge, too.
+            // It is still registered. The change also reports the current readiness as an edge.
             Err(Errno::EXIST) => self.change(fd, interest),
             outcome => outcome,
         }
     }
 
-    /// Registers a descriptor for other events; its present readiness is an edge.
+    /// Registers a descriptor for other events; its current readiness is reported as an edge.
     pub(super) fn change(&self, fd: Fd, interest: EventFlags) -> Result<(), Errno> {
         self.control(Registration::Modify(interest), fd)
     }
@@ -71,7 +75,7 @@ impl Poller {
         _ = self.control(Registration::Delete, fd);
     }
 
-    /// Waits for edges: one system call, and another to set the timer if the wait is short.
+    /// Waits for edges: one system call, and another that sets the timer if the wait is short.
     #[inline]
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.edges.clear();
@@ -84,27 +88,29 @@ impl Poller {
         }
     }
 
-    /// Another descriptor of the instance.
+    /// Returns a duplicate of the instance's descriptor.
     pub(super) fn share(&self) -> io::Result<OwnedFd> {
         self.epoll.kernel.share(self.epoll.fd)
     }
 
-    /// The last wait returned all edges that there were.
+    /// Returns true if the last wait returned all pending edges.
     pub(super) fn has_emptied(&self) -> bool {
         self.edges.len() < self.edges.capacity()
     }
 
-    /// The edges of the last wait.
+    /// Returns the edges of the last wait.
     #[inline]
     pub(super) fn edges(&self) -> impl Iterator<Item = (Fd, EventFlags)> {
-        // SAFETY: the number is that of an `Fd` that was added. If it was closed and a duplicate keeps the registration, an edge may
-        // still name it: callers only look it up among the descriptors that they watch, where a stale edge costs one try.
+        // SAFETY: the number belonged to an `Fd` that was added. If it was closed and a duplicate
+        // keeps the registration, an edge may still refer to it. Callers only look it up among the
+        // descriptors that they watch, where a stale edge costs one try.
         let fd = |number| unsafe { Fd::from_raw(number) };
         self.edges.iter().map(move |edge| (fd(edge.data.u64() as RawFd), edge.flags))
     }
 
-    /// Whether the timer ends the wait, because milliseconds are too coarse for it. If the wait ends earlier, the timer ends a
-    /// later one for nothing, which is harmless.
+    /// Sets the timer if milliseconds are too coarse for the wait, and returns true if the timer
+    /// ends the wait. If the wait ends earlier, the timer ends a later wait needlessly, which is
+    /// harmless.
     #[inline]
     fn is_timed(&self, left: Duration) -> bool {
         !left.is_zero() && left < EXACT_BELOW && self.set_timer(left).is_ok()

@@ -1,4 +1,5 @@
-//! Tests of what the driver records about a descriptor, and of the system calls that this saves.
+//! Tests of the readiness that the driver records for a descriptor, and of the system calls that
+//! this saves.
 
 use super::*;
 use annulus_kernel::epoll::EventFlags;
@@ -9,7 +10,7 @@ use std::os::fd::AsRawFd;
 
 const BUFFER: u32 = 4096;
 
-/// A driver with a receive armed, and the peer of its connection.
+/// A driver with an armed receive, and the peer of its connection.
 struct Fixture {
     epoll: Epoll,
     socket: TcpStream,
@@ -17,7 +18,7 @@ struct Fixture {
 }
 
 fn fd(socket: &TcpStream) -> Fd {
-    // SAFETY: the fixture keeps the socket open as long as the driver that uses the `Fd`.
+    // SAFETY: the fixture keeps the socket open as long as the driver uses the `Fd`.
     unsafe { Fd::from_raw(socket.as_raw_fd()) }
 }
 
@@ -33,7 +34,7 @@ impl Fixture {
         Self { epoll, socket, peer }
     }
 
-    /// The length of the next event; its buffer is given back.
+    /// Returns the length of the next receive, and gives its buffer back.
     fn receive(&mut self) -> u32 {
         while self.epoll.due == 0 {
             self.epoll.refill();
@@ -89,7 +90,8 @@ fn a_turn_ends_when_its_byte_budget_is_spent() {
     assert_eq!(fixture.receive(), BUFFER, "the next turn continues");
 }
 
-/// Another socket's edge can come under this number: that of one that was closed here, and lives on as a duplicate.
+/// An edge with this number can belong to another socket, which was closed here but lives on as a
+/// duplicate.
 #[test]
 fn a_stale_edge_does_not_hide_the_end() {
     let mut fixture = Fixture::new();

@@ -1,6 +1,7 @@
 //! The timer that trims the pools some time after receives.
 //!
-//! A timeout with every wait would cost every turn. A timer that is started again only while receives go on costs nothing.
+//! A timeout in every wait would cost something in every turn. A timer that is started again only
+//! after receives costs almost nothing.
 #![allow(unsafe_code)]
 
 use super::owned::Owned;
@@ -9,17 +10,17 @@ use annulus_kernel::{Fd, Kernel};
 use std::io;
 use std::rc::Rc;
 
-/// The timer, and what has happened since it was started.
+/// The timer, and the event count when it was started.
 #[derive(Debug)]
 pub(super) struct TrimTimer {
     timer: Owned,
-    /// Events counted at the start; `None` while it does not run.
+    /// Number of events at the start; `None` while the timer is not running.
     started_at: Option<u64>,
 }
 
 impl TrimTimer {
     pub(super) fn new(kernel: &Rc<dyn Kernel>) -> io::Result<Self> {
-        // SAFETY: the call makes a new descriptor.
+        // SAFETY: the call creates a new descriptor.
         let timer = unsafe { Owned::open(kernel, |kernel| kernel.timer())? };
         Ok(Self { timer, started_at: None })
     }
@@ -34,12 +35,13 @@ impl TrimTimer {
     }
 
     pub(super) fn start(&mut self, events: u64) {
-        // It fails for no valid time. If it did, the pools would keep their memory.
+        // No valid time makes this fail. If it did, the pools would keep their memory.
         _ = self.timer.kernel.set_timer(self.timer.fd, Trim::DELAY);
         self.started_at = Some(events);
     }
 
-    /// The timer has expired: the trim depends on whether an event has come since the start.
+    /// Handles the expiry of the timer, and returns the trim to carry out, which depends on whether
+    /// an event has arrived since the start.
     pub(super) fn expired(&mut self, events: u64) -> Option<Trim> {
         let started_at = self.started_at.take()?;
         Some(Trim::after(started_at == events))

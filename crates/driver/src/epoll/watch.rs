@@ -9,40 +9,43 @@ use annulus_kernel::epoll::EventFlags;
 const READ: EventFlags = EventFlags::IN.union(WARY);
 /// A write may succeed, or report an error.
 const WRITE: EventFlags = EventFlags::OUT.union(EventFlags::HUP).union(EventFlags::ERR);
-/// A receive may report more than bytes: an end, an error, an urgent mark that cuts it short.
+/// A receive may report more than bytes: the end, an error, or an urgent mark that cuts it short.
 const WARY: EventFlags =
     EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR).union(EventFlags::PRI);
 
 /// One descriptor.
 ///
-/// A readiness bit that is set may be stale: it leads to a try, and a try that finds nothing clears it. A bit that is clear is
-/// exact: bytes that come after such a try bring an edge.
+/// A readiness bit that is set may be stale: it leads to a try, and a try that finds nothing clears
+/// it. A clear bit is exact: bytes that arrive after such a try cause an edge.
 ///
-/// Each has a cache line of its own: with a thousand connections, a line has left the nearest cache by its next turn.
+/// Each has its own cache line: with a thousand connections, a line has left the nearest cache by
+/// its next turn.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Watch {
     pub(super) input: Option<(Token, Input)>,
-    /// Index of the operation that waits for a descriptor to become writable.
+    /// Index of the operation that waits for the descriptor to become writable.
     pub(super) output: Option<u32>,
     pub(super) registered: bool,
-    /// Registered for `EPOLLOUT`, too.
+    /// Also registered for `EPOLLOUT`.
     pub(super) has_out_edges: bool,
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// An edge has told of more than bytes: after a short receive there may be more to receive. Stays until a try finds nothing,
-    /// since another edge under this number may belong to a socket that was closed here and lives on as a duplicate.
+    /// An edge has reported more than bytes, so a short receive does not mean that the socket is
+    /// empty. It stays set until a try finds nothing, since an edge with this number may belong to
+    /// a socket that was closed here but lives on as a duplicate.
     wary: bool,
-    /// Whether that holds after each of its receives; `None` until one was short.
+    /// Whether no short receive means that the socket is empty; `None` until the first short
+    /// receive.
     pub(super) in_pieces: Option<bool>,
-    /// The last receive of messages filled every buffer: the next one gets more.
+    /// The last receive of messages filled every buffer, so the next one gets more buffers.
     pub(super) bulk: bool,
     /// In the queue of descriptors to try.
     pub(super) queued: bool,
 }
 
 impl Watch {
-    /// An edge came.
+    /// Records an edge.
     #[inline]
     fn note(&mut self, flags: EventFlags) {
         self.readable |= flags.intersects(READ);
@@ -50,13 +53,14 @@ impl Watch {
         self.wary |= flags.intersects(WARY);
     }
 
-    /// A try found nothing to read: what comes later brings an edge.
+    /// Records that a try found nothing to read: later bytes cause an edge.
     #[inline]
     pub(super) fn emptied(&mut self) {
         (self.readable, self.wary) = (false, false);
     }
 
-    /// A receive did not fill its buffer: bytes that come later bring an edge.
+    /// Records that a receive did not fill its buffer. Unless `wary` is set, later bytes cause an
+    /// edge.
     #[inline]
     pub(super) fn drained(&mut self) {
         self.readable = self.wary;
@@ -72,7 +76,8 @@ impl Watch {
         self.writable && self.output.is_some()
     }
 
-    /// True if it has something to try and is not queued: the caller queues it.
+    /// Marks the descriptor as queued if it has something to try and is not queued yet. Returns
+    /// true if so: the caller must then queue it.
     #[inline]
     fn enlist(&mut self) -> bool {
         let wanted = !self.queued && (self.can_read() || self.can_write());
@@ -85,30 +90,30 @@ impl Watch {
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     table: Vec<Watch>,
-    /// The descriptor of the last operation that waited, by kind and slot of its token.
+    /// The descriptor of the last operation that waited, by the kind and slot of its token.
     fds: [Vec<Fd>; Kind::ALL.len()],
 }
 
 impl Watches {
-    /// A descriptor that operations have named before.
+    /// Returns the state of a descriptor that an operation has used before.
     #[inline]
     pub(super) fn known(&mut self, fd: Fd) -> &mut Watch {
         &mut self.table[fd.raw() as usize]
     }
 
-    /// The operation that waits to read from a descriptor.
+    /// Returns the operation that waits to read from a descriptor.
     #[inline]
     pub(super) fn reader(&self, fd: Fd) -> Option<Token> {
         self.table[fd.raw() as usize].input.map(|(token, _)| token)
     }
 
-    /// A descriptor, unless it was never waited for.
+    /// Returns the state of a descriptor, or `None` if its number is beyond the table.
     #[inline]
     pub(super) fn find(&mut self, fd: Fd) -> Option<&mut Watch> {
         self.table.get_mut(usize::try_from(fd.raw()).ok()?)
     }
 
-    /// A descriptor that may be new.
+    /// Returns the state of a descriptor, which may be new.
     pub(super) fn get_or_insert(&mut self, fd: Fd) -> &mut Watch {
         let index = fd.raw() as usize;
         if index >= self.table.len() {
@@ -117,7 +122,7 @@ impl Watches {
         &mut self.table[index]
     }
 
-    /// Forgets a descriptor, whose number may be reused.
+    /// Resets the state of a descriptor, since its number may be reused.
     pub(super) fn forget(&mut self, fd: Fd) {
         if let Some(watch) = self.find(fd) {
             debug_assert!(
@@ -128,7 +133,7 @@ impl Watches {
         }
     }
 
-    /// Records an edge; true if the caller must queue the descriptor.
+    /// Records an edge. Returns true if the caller must queue the descriptor.
     #[inline]
     pub(super) fn note(&mut self, fd: Fd, flags: EventFlags) -> bool {
         self.find(fd).is_some_and(|watch| {
@@ -137,7 +142,8 @@ impl Watches {
         })
     }
 
-    /// True if a descriptor has something to try and is not queued: the caller queues it.
+    /// Marks a descriptor as queued if it has something to try and is not queued yet. Returns true
+    /// if so: the caller must then queue it.
     #[inline]
     pub(super) fn enlist(&mut self, fd: Fd) -> bool {
         self.known(fd).enlist()
@@ -153,7 +159,7 @@ impl Watches {
         fds[slot] = fd;
     }
 
-    /// The descriptor that an operation may be waiting for.
+    /// Returns the descriptor that an operation may be waiting for.
     pub(super) fn fd_of(&self, token: Token) -> Option<Fd> {
         self.fds[token.kind() as usize]
             .get(token.slot() as usize)
