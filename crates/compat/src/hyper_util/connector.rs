@@ -1,4 +1,4 @@
-//! Connecting to what a URI names.
+//! Connects to the host in a URI.
 
 use crate::OnThread;
 use crate::hyper::Io;
@@ -15,13 +15,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tower_service::Service;
 
-/// Connects to the host of a URI over TCP, for hyper-util's client and for whatever takes a `tower_service::Service<Uri>`.
+/// Connects to the host in a URI over TCP, for hyper-util's client and other users of a
+/// `tower_service::Service<Uri>`.
 ///
-/// It connects as [`TcpStream::connect`] does: the name is looked up off the loop, and the first of several addresses that answers wins.
-/// `TCP_NODELAY` is on.
+/// Like [`TcpStream::connect`], it looks names up on another thread, and uses the first of several
+/// addresses that answers. `TCP_NODELAY` is on.
 ///
-/// A server may answer and close before it has read the request, as with 413 for a body that is too large. The client then gets the answer,
-/// and not the error of the write that failed.
+/// A server may respond and close before it has read the whole request, such as with 413 for a body
+/// that is too large. The client then gets the response, not the error of the failed write.
 ///
 /// ```
 /// use annulus::net::{ConnectOptions, KeepAlive};
@@ -42,7 +43,8 @@ use tower_service::Service;
 /// # .unwrap();
 /// ```
 ///
-/// A [`Connecting`] that is dropped cancels its attempts and closes their sockets; a look-up that has begun goes on, and its answer is dropped.
+/// Dropping a [`Connecting`] cancels its attempts and closes their sockets. A lookup that has
+/// started continues, and its result is dropped.
 #[derive(Clone, Debug)]
 pub struct Connector {
     options: ConnectOptions,
@@ -63,37 +65,41 @@ impl Default for Connector {
 }
 
 impl Connector {
-    /// Default options of sockets, and only the system's time limit (minutes).
+    /// Creates a connector with default socket options, and with only the system's time limit
+    /// (minutes).
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Options of the sockets: the local address, keep-alive, buffers, and the `attempt_delay` between addresses. Their `timeout` holds for
-    /// the look-up and for each attempt.
+    /// Sets socket options: the local address, keep-alive, buffers, and the `attempt_delay` between
+    /// addresses. Their `timeout` applies to the lookup and to each attempt.
     pub fn options(mut self, options: ConnectOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Time allowed for the look-up and all attempts together. After it the error is `TimedOut`.
+    /// Sets the time allowed for the lookup and all attempts together. After that the error is
+    /// `TimedOut`.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// As [`Io::write_timeout`]: how long a server may not take what it is being sent, such as the body of a request. No limit by default.
+    /// Sets how long a server may fail to read what it is sent, such as a request body: see
+    /// [`Io::write_timeout`]. There is no limit by default.
     pub fn write_timeout(mut self, limit: Duration) -> Self {
         self.write_timeout = Some(limit);
         self
     }
 
-    /// As [`ConnectOptions::attempt_delay`], of the options that are set so far.
+    /// Sets [`ConnectOptions::attempt_delay`] in the current options.
     pub fn attempt_delay(mut self, delay: Duration) -> Self {
         self.options = self.options.attempt_delay(delay);
         self
     }
 
-    /// Whether a scheme other than `http` is an error, which is the default. A connector of TLS that wraps this one turns it off.
+    /// Sets whether a scheme other than `http` is an error, which is the default. A TLS connector
+    /// that wraps this one turns it off.
     pub fn enforce_http(mut self, on: bool) -> Self {
         self.enforce_http = on;
         self
@@ -105,19 +111,19 @@ impl Connector {
         Ok(self.io(stream))
     }
 
-    /// A stream as hyper takes it, with the limit on writes.
+    /// Wraps a stream for hyper, with the write timeout.
     pub(super) fn io<S>(&self, stream: S) -> Io<OnThread<S>> {
         Io::new(OnThread::new(stream)).write_timeout(self.write_timeout).await_early_answer()
     }
 
-    /// A stream to a port of a host.
+    /// Opens a stream to a port of a host.
     pub(super) async fn open(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let connect = self.options.connect((host, port));
         let text = |limit| format!("{host}:{port}: not connected within {limit:?}");
         within(self.timeout, connect, text).await
     }
 
-    /// The host and the port that a URI names.
+    /// Returns the host and port of a URI.
     pub(super) fn target(&self, uri: &Uri) -> io::Result<(String, u16)> {
         let scheme = uri.scheme_str();
         if self.enforce_http && scheme != Some("http") {
@@ -152,8 +158,8 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A connection in the making. Polled on another thread than the one that began it, it is an error; dropped before it is ready, it
-/// cancels the attempt.
+/// A pending connection. Polling it on a thread other than the one that created it is an error.
+/// Dropping it before it completes cancels the attempt.
 pub struct Connecting<S>(OnThread<Attempt<S>>);
 
 type Attempt<S> = dyn Future<Output = io::Result<Io<OnThread<S>>>>;
@@ -180,7 +186,7 @@ impl<S> fmt::Debug for Connecting<S> {
     }
 }
 
-/// The ends of the TCP connection that a response came over, among the extensions of the response.
+/// A response extension with the addresses of the TCP connection that the response arrived on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionInfo {
@@ -196,7 +202,8 @@ impl Connection for Io<OnThread<TcpStream>> {
     }
 }
 
-/// The addresses of both ends. A connection that has failed already has none, and its first use returns the error.
+/// Returns the addresses of both ends. A connection that has already failed has none, and its first
+/// use returns the error.
 pub(super) fn ends(stream: &TcpStream) -> Connected {
     match (stream.local_addr(), stream.peer_addr()) {
         (Ok(local_addr), Ok(peer_addr)) => {

@@ -1,4 +1,4 @@
-//! Connecting over TLS, or without it, as the URI says.
+//! Connects with or without TLS, depending on the URI.
 
 use super::connector::{Connecting, Connector, ends};
 use crate::OnThread;
@@ -12,8 +12,9 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 use tower_service::Service;
 
-/// Connects to `https://` URIs over TLS, and to `http://` ones without, unless that is [forbidden](Self::https_only). A server that chooses `h2`
-/// by ALPN, which the settings of TLS have to offer, is spoken to in HTTP/2.
+/// Connects to `https://` URIs over TLS, and to `http://` URIs without it, unless that is
+/// [forbidden](Self::https_only). It uses HTTP/2 if the TLS settings offer `h2` by ALPN and the
+/// server chooses it.
 ///
 /// ```no_run
 /// use annulus_compat::hyper::{Executor, Timer};
@@ -32,7 +33,8 @@ use tower_service::Service;
 /// }
 /// ```
 ///
-/// The limits of the two connectors follow each other: TCP, then the handshake. Dropping the future closes the connection.
+/// The timeouts of the two connectors apply one after the other: first TCP, then the handshake.
+/// Dropping the future closes the connection.
 #[derive(Clone, Debug)]
 pub struct HttpsConnector {
     tcp: Connector,
@@ -41,18 +43,18 @@ pub struct HttpsConnector {
 }
 
 impl HttpsConnector {
-    /// With these settings of TLS, and default ones of TCP.
+    /// Creates a connector with these TLS settings and default TCP settings.
     pub fn new(tls: TlsConnector) -> Self {
         Self { tcp: Connector::new().enforce_http(false), tls, https_only: false }
     }
 
-    /// Settings of TCP.
+    /// Sets the TCP connector.
     pub fn connector(mut self, tcp: Connector) -> Self {
         self.tcp = tcp.enforce_http(false);
         self
     }
 
-    /// Whether a URI of another scheme than `https` is an error. By default it is not.
+    /// Sets whether an `http` URI is an error. By default it is not.
     pub fn https_only(mut self, on: bool) -> Self {
         self.https_only = on;
         self
@@ -97,7 +99,7 @@ impl Service<Uri> for HttpsConnector {
 pub enum MaybeTls {
     /// Without TLS.
     Plain(TcpStream),
-    /// A session.
+    /// Over TLS.
     Tls(Box<TlsStream<TcpStream>>),
 }
 

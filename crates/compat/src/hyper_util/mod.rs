@@ -1,7 +1,9 @@
-//! hyper-util's pooled client on annulus: connectors for [`Client`](hyper_util::client::legacy::Client).
+//! hyper-util's pooled client on annulus: connectors for
+//! [`Client`](hyper_util::client::legacy::Client).
 //!
-//! The client runs on [`Executor`](crate::hyper::Executor) and [`Timer`](crate::hyper::Timer). Set the timer as the pool's too:
-//! without it, idle connections are not closed when their time is over.
+//! The client runs on [`Executor`](crate::hyper::Executor) and [`Timer`](crate::hyper::Timer). Also
+//! set it as the pool's timer: without that, idle connections are not closed when their timeout
+//! ends.
 //!
 //! ```
 //! use annulus_compat::hyper::{Executor, Timer};
@@ -37,13 +39,15 @@
 //! # .unwrap();
 //! ```
 //!
-//! With feature `rustls`, an `HttpsConnector` takes URIs of `https`, and speaks HTTP/2 if the server does. Other connections of HTTP/2 need
-//! `http2_only(true)`, since plain TCP does not negotiate the version.
+//! With feature `rustls`, an `HttpsConnector` accepts `https` URIs, and uses HTTP/2 if the server
+//! does. Other HTTP/2 connections need `http2_only(true)`, since plain TCP does not negotiate the
+//! version.
 //!
-//! The servers of hyper-util (`hyper_util::server::conn::auto`, `hyper_util::server::graceful`) take
-//! [`Io`](crate::hyper::Io), [`Executor`](crate::hyper::Executor) and [`Timer`](crate::hyper::Timer) as they are. Code that needs a `Send`
-//! stream, as `serve_connection_with_upgrades` does, gets `Io<OnThread<_>>`: [`OnThread`](crate::OnThread) has the traits of its stream.
-//! Feature `tower` has a whole server on top of them.
+//! The servers of hyper-util (`hyper_util::server::conn::auto`, `hyper_util::server::graceful`)
+//! take [`Io`](crate::hyper::Io), [`Executor`](crate::hyper::Executor) and
+//! [`Timer`](crate::hyper::Timer) as they are. For code that needs a `Send` stream, such as
+//! `serve_connection_with_upgrades`, use `Io<OnThread<_>>`: [`OnThread`](crate::OnThread)
+//! implements the traits of its stream. Feature `tower` has a complete server.
 
 mod connector;
 #[cfg(feature = "rustls")]

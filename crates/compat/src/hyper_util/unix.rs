@@ -1,4 +1,4 @@
-//! Connecting to a Unix socket, whatever the URI.
+//! Connects to a Unix socket, whatever the URI.
 
 use super::connector::Connecting;
 use crate::OnThread;
@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tower_service::Service;
 
-/// Connects to one Unix socket, for hyper-util's client: of the URI only the path and the host of the header are used.
+/// Connects to one Unix socket, for hyper-util's client. The URI only provides the path and the
+/// `host` header.
 ///
 /// ```
 /// use annulus_compat::hyper_util::UnixConnector;
@@ -33,7 +34,7 @@ use tower_service::Service;
 pub struct UnixConnector(Arc<PathBuf>);
 
 impl UnixConnector {
-    /// Connects to the socket at this path.
+    /// Creates a connector for the socket at this path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(Arc::new(path.into()))
     }

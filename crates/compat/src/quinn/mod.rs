@@ -1,8 +1,9 @@
 //! quinn 0.11, QUIC, on annulus: its tasks, timers and datagrams.
 //!
-//! [`server`] and [`client`] make quinn's own `Endpoint`; everything after that is quinn's API. quinn asks for `Send`, so its tasks
-//! are `Send` and run on the thread of the runtime that the endpoint was made in. Endpoints, connections and streams may be used from
-//! other threads, as with tokio: what they ask for is done on that thread.
+//! [`server`] and [`client`] create quinn's own `Endpoint`; everything after that is quinn's API.
+//! quinn requires `Send`, so its tasks are `Send`, but they run on the thread of the runtime in
+//! which the endpoint was created. As with tokio, other threads may use endpoints, connections and
+//! streams; the work is done on that thread.
 //!
 //! ```
 //! use annulus_compat::quinn::{client, server};
@@ -44,15 +45,17 @@
 //! # .unwrap();
 //! ```
 //!
-//! quinn's `ServerConfig::with_single_cert` and `ClientConfig::with_root_certificates` exist with its feature `rustls-ring`, which a program
-//! turns on: `quinn = { version = "0.11", default-features = false, features = ["rustls-ring"] }`.
+//! quinn's `ServerConfig::with_single_cert` and `ClientConfig::with_root_certificates` need its
+//! feature `rustls-ring`, which the program must turn on: `quinn = { version = "0.11",
+//! default-features = false, features = ["rustls-ring"] }`.
 //!
-//! Datagrams leave with the kernel's segmentation (`UDP_SEGMENT`) and arrive coalesced (`UDP_GRO`), with their congestion
-//! notification (ECN) and the local address they were sent to; none is fragmented. A datagram that the system refuses is lost, as on a
-//! network, and quinn sends its content again: no error of one destination ends an endpoint.
+//! Datagrams leave with the kernel's segmentation (`UDP_SEGMENT`) and arrive coalesced (`UDP_GRO`),
+//! with their congestion notification (ECN) and the local address they were sent to; none is
+//! fragmented. A datagram that the system rejects counts as lost on the network, and quinn resends
+//! its content, so an error for one destination does not end an endpoint.
 //!
-//! Under `annulus::sim` quinn's timers follow virtual time. quinn draws keys and connection ids from the system's random numbers, so
-//! a run is not the same bit for bit.
+//! Under `annulus::sim` quinn's timers follow virtual time. quinn takes keys and connection IDs
+//! from the system's random number generator, so runs are not identical bit for bit.
 
 mod runtime;
 mod socket;
@@ -66,28 +69,31 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// An endpoint that accepts connections at an address, and can also make some. For port 0 the system chooses a port.
+/// Creates an endpoint that accepts connections at an address and can also open them. For port 0,
+/// the system chooses a port.
 ///
 /// # Errors
-/// As [`UdpSocket::bind`]; outside a runtime.
+/// The same as [`UdpSocket::bind`], or if called outside a runtime.
 pub fn server(config: ServerConfig, address: SocketAddr) -> io::Result<Endpoint> {
     endpoint(EndpointConfig::default(), Some(config), UdpSocket::bind(address)?)
 }
 
-/// An endpoint that only makes connections, from this address. `[::]:0` reaches IPv6 and IPv4 peers, `0.0.0.0:0` those of IPv4.
+/// Creates an endpoint that only opens connections, from this address. `[::]:0` reaches IPv6 and
+/// IPv4 peers, `0.0.0.0:0` only IPv4 peers.
 ///
 /// # Errors
-/// As [`UdpSocket::bind`]; outside a runtime.
+/// The same as [`UdpSocket::bind`], or if called outside a runtime.
 pub fn client(address: SocketAddr) -> io::Result<Endpoint> {
     let options = UdpOptions::new();
     let options = if address.is_ipv6() { options.only_v6(false) } else { options };
     endpoint(EndpointConfig::default(), None, options.bind(address)?)
 }
 
-/// An endpoint on a socket that has options of its own, as large buffers in the kernel. The socket must not be connected.
+/// Creates an endpoint on an existing socket, for example one with large kernel buffers. The socket
+/// must not be connected.
 ///
 /// # Errors
-/// Outside a runtime, and as [`Socket::new`].
+/// The same as [`Socket::new`], or if called outside a runtime.
 pub fn endpoint(
     config: EndpointConfig,
     server: Option<ServerConfig>,

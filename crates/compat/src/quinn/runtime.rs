@@ -1,4 +1,4 @@
-//! The runtime that quinn asks for.
+//! quinn's runtime trait.
 
 use super::socket::Socket;
 use crate::clock::{self, Origin};
@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// The annulus runtime of a thread, as quinn asks for one.
+/// A thread's annulus runtime, as a quinn runtime.
 ///
-/// For `quinn::Endpoint::new` and `Endpoint::new_with_abstract_socket`, which have more parameters than the functions of this module:
+/// Use it with `quinn::Endpoint::new` and `Endpoint::new_with_abstract_socket`, which have more
+/// parameters than the functions of this module:
 ///
 /// ```
 /// use annulus_compat::quinn::Runtime;
@@ -36,28 +37,29 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// The runtime that runs on this thread.
+    /// Returns the runtime that is running on this thread.
     ///
     /// # Errors
-    /// Outside a runtime.
+    /// If called outside a runtime.
     pub fn new() -> io::Result<Self> {
         Ok(Self { handle: annulus::handle()?, origin: Origin::new() })
     }
 }
 
 impl quinn::Runtime for Runtime {
-    /// May be made on any thread, and is polled on the runtime's.
+    /// The timer may be created on any thread, and is polled on the runtime's thread.
     fn new_timer(&self, deadline: Instant) -> Pin<Box<dyn AsyncTimer>> {
         Box::pin(Timer::new(self.origin, deadline))
     }
 
-    /// Spawns on the runtime, from any thread. After its end the future is dropped.
+    /// Spawns on the runtime, from any thread. If the runtime has ended, the future is dropped.
     fn spawn(&self, future: Pin<Box<dyn Future<Output = ()> + Send>>) {
         _ = self.handle.spawn(future);
     }
 
     /// # Errors
-    /// On another thread than the runtime's; `Unsupported` under a simulated kernel: make an endpoint of a socket of annulus there.
+    /// On a thread other than the runtime's. `Unsupported` under a simulated kernel: create the
+    /// endpoint from an annulus socket there.
     fn wrap_udp_socket(&self, socket: std::net::UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
         Ok(Arc::new(Socket::new(UdpSocket::from_std(socket)?)?))
     }
@@ -67,7 +69,7 @@ impl quinn::Runtime for Runtime {
     }
 }
 
-/// A timer in quinn's moments.
+/// A timer that takes quinn's instants.
 #[derive(Debug)]
 struct Timer {
     origin: Origin,

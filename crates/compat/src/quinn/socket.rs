@@ -1,4 +1,4 @@
-//! A UDP socket as quinn asks for it.
+//! quinn's UDP socket trait.
 
 use crate::OnThread;
 use annulus::net::{Datagram, OpError, Transmit, UdpSocket};
@@ -11,15 +11,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Most datagrams of one send: what kernels before 6.9 take.
+/// Maximum datagrams per send, as accepted by kernels before 6.9.
 const MOST_SENT: usize = 64;
-/// Most datagrams that the kernel coalesces (`UDP_GRO_CNT_MAX`).
+/// Maximum datagrams that the kernel coalesces (`UDP_GRO_CNT_MAX`).
 const MOST_COALESCED: usize = 64;
 
-/// A UDP socket of annulus as quinn uses it, for `Endpoint::new_with_abstract_socket` and `Endpoint::rebind_abstract`.
+/// Adapts an annulus UDP socket to quinn, for `Endpoint::new_with_abstract_socket` and
+/// `Endpoint::rebind_abstract`.
 ///
-/// It sends and receives on the thread that made it, on which all of quinn's tasks run. On another one, calls are errors; dropped
-/// there, it is closed on its own.
+/// It sends and receives on the thread that created it, where all of quinn's tasks run. On other
+/// threads, calls return errors, and a drop closes the socket on its own thread.
 ///
 /// ```
 /// use annulus::net::{UdpOptions, UdpSocket};
@@ -35,18 +36,20 @@ const MOST_COALESCED: usize = 64;
 /// # .unwrap();
 /// ```
 pub struct Socket {
-    /// Always some, but in `drop`.
+    /// `None` only during `drop`.
     socket: Option<OnThread<UdpSocket>>,
     handle: annulus::Handle,
     may_fragment: bool,
 }
 
 impl Socket {
-    /// Takes a socket that is not connected, and sets what QUIC needs: coalescing, congestion notification, local addresses, no
-    /// fragments. Coalescing and fragmentation are left out where the system does not have them.
+    /// Takes an unconnected socket and sets the options that QUIC needs: coalescing, congestion
+    /// notification, local addresses, and no fragmentation. Coalescing and the ban on fragmentation
+    /// are optional: they are skipped if the system does not support them.
     ///
     /// # Errors
-    /// `InvalidInput` for a connected socket. Outside a runtime, or if the system refuses an option.
+    /// `InvalidInput` for a connected socket. Also outside a runtime, or if the system rejects
+    /// another option.
     pub fn new(socket: UdpSocket) -> io::Result<Self> {
         if let Ok(peer) = socket.peer_addr() {
             let text = format!(
@@ -75,11 +78,12 @@ impl AsyncUdpSocket for Socket {
         Box::pin(Poller(self))
     }
 
-    /// Errors of the network are swallowed: the datagram is lost, and quinn sends its content again.
+    /// Network errors are ignored: the datagram counts as lost, and quinn resends its content.
     fn try_send(&self, transmit: &udp::Transmit<'_>) -> io::Result<()> {
         let (socket, how) = (self.socket()?, transmit_of(transmit));
         let send = || socket.try_send(transmit.contents, &how);
-        // The first error may be that of an earlier datagram to the same address, instead of which this one is not sent.
+        // The error may be a pending one from an earlier datagram to the same address. This
+        // datagram was not sent then, so try again.
         match send().or_else(|error| if is_of_network(&error) { send() } else { Err(error) }) {
             Err(error) if !is_of_network(&error) && error.kind() != ErrorKind::InvalidInput => {
                 Err(error)
@@ -99,7 +103,7 @@ impl AsyncUdpSocket for Socket {
         while let Some((buf, meta)) = bufs.get_mut(count).zip(metas.get_mut(count)) {
             match socket.poll_recv_datagram(cx) {
                 Poll::Ready(Ok(datagram)) => count += usize::from(fill(buf, meta, &datagram)),
-                // The error is that of an earlier datagram, which is lost.
+                // The error belongs to an earlier datagram, which is lost.
                 Poll::Ready(Err(error)) if is_of_network(&error) => {}
                 Poll::Ready(Err(error)) if count == 0 => return Poll::Ready(Err(error)),
                 Poll::Pending if count == 0 => return Poll::Pending,
@@ -130,7 +134,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         let Some(socket) = self.socket.take() else { return };
         if socket.try_ref().is_err() {
-            // The socket's thread closes it. If the runtime has ended, it is closed already.
+            // Closes the socket on its own thread. If the runtime has ended, it is already closed.
             _ = self.handle.spawn(async move { drop(socket) });
         }
     }
@@ -142,7 +146,7 @@ impl fmt::Debug for Socket {
     }
 }
 
-/// Waits for space on behalf of one connection, whose task alone it wakes.
+/// Waits for send space on behalf of one connection, and wakes only that connection's task.
 #[derive(Debug)]
 struct Poller(Arc<Socket>);
 
@@ -152,12 +156,12 @@ impl UdpPoller for Poller {
     }
 }
 
-/// Whether an error is of a datagram or its way, not of the socket.
+/// Returns true if an error concerns a datagram or its route, not the socket.
 fn is_of_network(error: &io::Error) -> bool {
     OpError::of(error).is_some()
 }
 
-/// How annulus sends what quinn wants to be sent.
+/// Converts quinn's transmit parameters to annulus's.
 fn transmit_of(transmit: &udp::Transmit<'_>) -> Transmit {
     let mut how = Transmit::to(transmit.destination);
     let several = transmit.segment_size.filter(|size| *size < transmit.contents.len());
@@ -170,7 +174,8 @@ fn transmit_of(transmit: &udp::Transmit<'_>) -> Transmit {
     transmit.src_ip.map_or(how, |source| how.source(source))
 }
 
-/// Copies a datagram, or several that were coalesced, to where quinn wants it. False if it has no place there: it is then lost.
+/// Copies a datagram, or several coalesced ones, into quinn's buffer. Returns false if it does not
+/// fit or is truncated; it is then lost.
 fn fill(buf: &mut [u8], meta: &mut RecvMeta, datagram: &Datagram) -> bool {
     let len = datagram.bytes.len();
     let Some(space) = buf.get_mut(..len).filter(|_| !datagram.is_truncated()) else { return false };

@@ -11,7 +11,7 @@ use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Makes sessions of servers. A clone shares the settings.
+/// Performs server-side TLS handshakes. Clones share the settings.
 ///
 /// ```
 /// use annulus::io::{AsyncRecv, AsyncSend};
@@ -40,17 +40,19 @@ pub struct TlsAcceptor {
 }
 
 impl TlsAcceptor {
-    /// An acceptor with settings of rustls: certificates, ALPN, which clients to trust.
+    /// Creates an acceptor with rustls settings: certificates, ALPN, trusted clients.
     pub fn new(config: impl Into<Arc<ServerConfig>>) -> Self {
         Self { acceptor: config.into().into(), limit: HANDSHAKE_TIMEOUT }
     }
 
-    /// An acceptor for every client, with a chain of certificates, its own first, and their private key, both as PEM, and with the
-    /// protocols that it speaks, the preferred first: `&["h2", "http/1.1"]`, or none.
+    /// Creates an acceptor without client authentication from a PEM certificate chain (the server's
+    /// own certificate first) and its PEM private key. `alpn` lists the supported protocols in
+    /// order of preference, such as `&["h2", "http/1.1"]`, and may be empty.
     ///
     /// # Errors
-    /// `InvalidInput`, which says what is wrong, for PEM that is not valid or has no certificate or key, and for a key of another
-    /// certificate; and if the process has no provider of cryptography, and feature `rustls-ring`, whose is ring, is off.
+    /// `InvalidInput`, with the reason, if the PEM is invalid, if it has no certificate or key, or
+    /// if the key belongs to another certificate. Also if the process has no default crypto
+    /// provider and feature `rustls-ring`, which falls back to ring, is off.
     pub fn from_pem(certificates: &[u8], key: &[u8], alpn: &[&str]) -> io::Result<Self> {
         let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| invalid("certificates", text_of(&error)))?;
@@ -72,26 +74,27 @@ impl TlsAcceptor {
         Ok(Self::new(config))
     }
 
-    /// The settings of rustls.
+    /// Returns the rustls settings.
     pub fn config(&self) -> &Arc<ServerConfig> {
         self.acceptor.config()
     }
 
-    /// How long a handshake may take: 10 s by default. `None` is without limit.
+    /// Sets how long a handshake may take. The default is 10 s; `None` means no limit.
     #[must_use]
     pub fn handshake_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limit = limit.into();
         self
     }
 
-    /// Makes a session with a client.
+    /// Performs the handshake with a client.
     ///
     /// Dropping the future closes the stream.
     ///
     /// # Errors
-    /// `TimedOut` after the limit. `InvalidData` with a [`rustls::Error`] inside if the client does not speak TLS, refuses the certificate, or
-    /// has none that is trusted where one is asked for; the client gets an alert. `UnexpectedEof` if the stream ends in the
-    /// handshake. And those of the stream.
+    /// `TimedOut` after the limit. `InvalidData` with a [`rustls::Error`] inside if the client does
+    /// not speak TLS, rejects the certificate, or lacks a trusted certificate where one is
+    /// required; the client gets an alert. `UnexpectedEof` if the stream ends during the handshake.
+    /// Errors of the stream are passed on.
     ///
     /// [`rustls::Error`]: tokio_rustls::rustls::Error
     pub async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
@@ -103,7 +106,7 @@ impl TlsAcceptor {
     }
 }
 
-/// The cryptography that the program has chosen for the process.
+/// Returns the process's default crypto provider, or ring with feature `rustls-ring`.
 fn provider() -> io::Result<Arc<CryptoProvider>> {
     if let Some(chosen) = CryptoProvider::get_default() {
         return Ok(chosen.clone());
@@ -117,7 +120,8 @@ fn provider() -> io::Result<Arc<CryptoProvider>> {
     ))
 }
 
-/// The error in PEM, without text that might be of a key: if the key's line breaks were lost, the line and the label contain the whole key.
+/// Describes a PEM error without text that might belong to a key: if the key's line breaks were
+/// lost, the line and the label contain the whole key.
 fn text_of(error: &pem::Error) -> String {
     match error {
         pem::Error::MissingSectionEnd { end_marker } => {

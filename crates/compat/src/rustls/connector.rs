@@ -9,7 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// Makes sessions of clients. A clone shares the settings, and the tickets by which later sessions start faster.
+/// Performs client-side TLS handshakes. Clones share the settings, and the session tickets that
+/// speed up later handshakes.
 ///
 /// ```no_run
 /// use annulus::io::{AsyncRecv, AsyncSend};
@@ -32,31 +33,33 @@ pub struct TlsConnector {
 }
 
 impl TlsConnector {
-    /// A connector with settings of rustls: which roots to trust, ALPN, a certificate of the client.
+    /// Creates a connector with rustls settings: trusted roots, ALPN, a client certificate.
     pub fn new(config: impl Into<Arc<ClientConfig>>) -> Self {
         Self { connector: config.into().into(), limit: HANDSHAKE_TIMEOUT }
     }
 
-    /// The settings of rustls.
+    /// Returns the rustls settings.
     pub fn config(&self) -> &Arc<ClientConfig> {
         self.connector.config()
     }
 
-    /// How long a handshake may take: 10 s by default. `None` is without limit.
+    /// Sets how long a handshake may take. The default is 10 s; `None` means no limit.
     #[must_use]
     pub fn handshake_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.limit = limit.into();
         self
     }
 
-    /// Makes a session with a server, whose certificate must be for `name`: a DNS name or an address.
+    /// Performs the handshake with a server, whose certificate must be valid for `name`, a DNS name
+    /// or an IP address.
     ///
     /// Dropping the future closes the stream.
     ///
     /// # Errors
-    /// `InvalidInput`, naming it, for a name that is neither. `TimedOut` after the limit. `InvalidData` with a [`rustls::Error`] inside if
-    /// the server cannot be trusted, refuses this client, or does not speak TLS. `UnexpectedEof` if the stream ends in the handshake. And
-    /// those of the stream.
+    /// `InvalidInput` with the name if `name` is neither. `TimedOut` after the limit. `InvalidData`
+    /// with a [`rustls::Error`] inside if the server is not trusted, rejects this client, or does
+    /// not speak TLS. `UnexpectedEof` if the stream ends during the handshake. Errors of the stream
+    /// are passed on.
     ///
     /// [`rustls::Error`]: tokio_rustls::rustls::Error
     pub async fn connect<S>(&self, name: &str, stream: S) -> io::Result<TlsStream<S>>

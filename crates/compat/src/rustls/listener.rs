@@ -1,4 +1,4 @@
-//! Handshakes beside each other, behind one `accept`.
+//! A listener that runs handshakes concurrently.
 
 use super::{TlsAcceptor, TlsStream};
 use annulus::JoinSet;
@@ -8,15 +8,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
-/// The most handshakes under way, unless another limit is set.
+/// Default for the maximum number of concurrent handshakes.
 const HANDSHAKES: usize = 256;
 
 type Handshaken = (io::Result<TlsStream<TcpStream>>, SocketAddr);
 
-/// A listener whose connections have ended their handshake: for servers that accept in one place, as `axum::serve` does.
+/// A listener that returns connections after their handshake, for servers with a single accept
+/// loop, such as `axum::serve`.
 ///
-/// Each handshake is a task of its own, so that a slow client delays no other. A server that spawns a task for each connection needs
-/// only a [`TlsAcceptor`], which that task calls.
+/// Each handshake runs in its own task, so a slow client does not delay others. A server that
+/// spawns a task for each connection needs only a [`TlsAcceptor`], which that task calls.
 ///
 /// ```
 /// use annulus::io::{AsyncRecv, AsyncSend};
@@ -42,15 +43,16 @@ pub struct TlsListener {
 }
 
 impl TlsListener {
-    /// Accepts from a listener, and makes sessions by an acceptor.
+    /// Accepts connections from a listener and performs their handshakes with an acceptor.
     pub fn new(listener: TcpListener, acceptor: TlsAcceptor) -> Self {
         let failed = Box::new(|_, _| ());
         Self { listener, acceptor, handshakes: JoinSet::new(), limit: HANDSHAKES, failed }
     }
 
-    /// The most handshakes under way, those included that have ended and wait for `accept`; 256 by default. Above it no connection is
-    /// accepted. Each has a time limit of the acceptor, so this one bounds the memory of clients that are silent, and how many of them
-    /// delay the rest.
+    /// Sets the maximum number of concurrent handshakes, including finished ones that `accept` has
+    /// not returned yet. The default is 256. At the limit, no more connections are accepted. The
+    /// acceptor's timeout applies to each handshake. This limit bounds the memory that silent
+    /// clients use; when they reach it, other clients have to wait.
     ///
     /// # Panics
     /// If it is 0.
@@ -61,35 +63,38 @@ impl TlsListener {
         self
     }
 
-    /// Calls a function for each handshake that has failed, with the client's address. Otherwise the error is dropped with the connection.
+    /// Sets a callback for failed handshakes, which gets the client's address and the error.
+    /// Without it, errors are dropped.
     #[must_use]
     pub fn on_failure(mut self, failed: impl FnMut(SocketAddr, io::Error) + 'static) -> Self {
         self.failed = Box::new(failed);
         self
     }
 
-    /// The address it listens on.
+    /// Returns the address that the listener is bound to.
     ///
     /// # Errors
-    /// After the runtime's end.
+    /// If the runtime has ended.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// The next session, in the order in which handshakes end.
+    /// Returns the next session, in the order in which handshakes finish.
     ///
-    /// Cancel-safe: handshakes go on if the future is dropped. Dropping the listener closes the connections that were not returned.
+    /// Cancel-safe: handshakes continue if the future is dropped. Dropping the listener closes the
+    /// connections that have not been returned.
     ///
     /// # Errors
-    /// As [`TcpListener::accept`]. A handshake that fails is no error of this call: see [`on_failure`](Self::on_failure).
+    /// The same as [`TcpListener::accept`]. A failed handshake is not an error of this call: see
+    /// [`on_failure`](Self::on_failure).
     pub async fn accept(&mut self) -> io::Result<(TlsStream<TcpStream>, SocketAddr)> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
 
-    /// As [`accept`](Self::accept), by polling.
+    /// Polls for the next session, like [`accept`](Self::accept).
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// The same as [`accept`](Self::accept).
     pub fn poll_accept(
         &mut self,
         cx: &mut Context<'_>,
@@ -100,7 +105,7 @@ impl TlsListener {
                     return Poll::Ready(Ok((stream, peer)));
                 }
                 Poll::Ready(Some(Ok((Err(error), peer)))) => (self.failed)(peer, error),
-                // The handshake has panicked: its connection has ended.
+                // The handshake panicked, so its connection is gone.
                 Poll::Ready(Some(Err(_))) => {}
                 Poll::Pending if self.handshakes.len() >= self.limit => return Poll::Pending,
                 Poll::Ready(None) | Poll::Pending => {

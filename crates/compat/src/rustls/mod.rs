@@ -1,7 +1,8 @@
-//! TLS by rustls, for servers and clients.
+//! TLS with rustls, for servers and clients.
 //!
-//! tokio-rustls runs over streams of annulus as they are, and futures-rustls over `tokio_util::compat`. This module adds a time limit on
-//! handshakes, and a [`TlsStream`] that has the traits of [`annulus::io`] as well, so that code that is generic over streams runs over it.
+//! tokio-rustls runs directly over annulus streams, and futures-rustls runs over
+//! `tokio_util::compat`. This module adds handshake timeouts, and a [`TlsStream`] that also
+//! implements the [`annulus::io`] traits, so that generic stream code runs over it.
 //!
 //! ```
 //! use annulus::io::{AsyncRecv, AsyncSend};
@@ -36,33 +37,40 @@
 //! # .unwrap();
 //! ```
 //!
-//! # Other ways in
+//! # Other uses
 //!
-//! - What tokio-rustls makes becomes a [`TlsStream`] by `From`: a session of its `LazyConfigAcceptor`, which chooses certificates by the name
-//!   that the client asks for, or one with other limits.
-//! - Both directions in two tasks: `tokio::io::split`, and [`FromTokio`](annulus::io::FromTokio) around each half.
-//! - A server that accepts in one place: a [`TlsListener`], whose handshakes run beside each other; and with feature `axum` an `Incoming` around it,
-//!   for `axum::serve`. For HTTP/2 its acceptor must offer `h2` by ALPN, and axum have its feature `http2`.
-//! - hyper-util's pooled client, with feature `hyper-util`: its `HttpsConnector`. The server of feature `tower`: `Serve::tls`.
-//! - Libraries that ask for `Send`: an [`OnThread`](crate::OnThread), or with feature `send-stream` a `SendStream`, around the session.
-//! - Handshakes use the cryptography of the settings that they are made with. [`TlsAcceptor::from_pem`] takes that which the process has as
-//!   its default (`CryptoProvider::install_default`), and else, with feature `rustls-ring`, that of `ring`.
+//! - `From` converts a tokio-rustls session to a [`TlsStream`], for example one from
+//!   `LazyConfigAcceptor`, which chooses certificates by the requested server name, or one with
+//!   other limits.
+//! - To use both directions in two tasks, call `tokio::io::split` and wrap each half in
+//!   [`FromTokio`](annulus::io::FromTokio).
+//! - A server with a single accept loop uses a [`TlsListener`], which runs handshakes concurrently.
+//!   For `axum::serve`, wrap it in an `Incoming` (feature `axum`). For HTTP/2, the acceptor must
+//!   offer `h2` by ALPN, and axum needs its feature `http2`.
+//! - hyper-util's pooled client uses the `HttpsConnector` of feature `hyper-util`. The server of
+//!   feature `tower` uses `Serve::tls`.
+//! - For libraries that require `Send`, wrap the session in an [`OnThread`](crate::OnThread), or in
+//!   a `SendStream` (feature `send-stream`).
+//! - Handshakes use the crypto provider of their settings. [`TlsAcceptor::from_pem`] uses the
+//!   process default (`CryptoProvider::install_default`), or else `ring` with feature
+//!   `rustls-ring`.
 //!
-//! # What there is not
+//! # What is not supported
 //!
-//! The kernel neither encrypts nor decrypts (kernel TLS): rustls does, so a file that is copied to a session is read into memory first.
-//! Early data (0-RTT) is off; a session that tokio-rustls has made with it can be turned into a [`TlsStream`].
+//! Kernel TLS: rustls encrypts and decrypts in user space, so a file that is copied to a session is
+//! read into memory first. Early data (0-RTT) is off; a tokio-rustls session that uses it can be
+//! converted to a [`TlsStream`].
 //!
 //! # What dropping a future does
 //!
 //! | future | dropped before it is ready |
 //! |---|---|
 //! | `TlsAcceptor::accept`, `TlsConnector::connect` | the stream is closed |
-//! | `TlsListener::accept` | nothing is lost: handshakes go on, and the next call returns the session |
+//! | `TlsListener::accept` | nothing is lost: handshakes continue, and the next call returns the session |
 //! | `TlsStream`: `recv`, `fill_buf`, `peek`, `recv_exact`, `recv_until`, `read_frame`, `read_line` | nothing is lost |
 //! | `TlsStream`: `write`, `write_vectored` | nothing was accepted |
 //! | `TlsStream`: `send`, `write_all` | a part was accepted |
-//! | `TlsStream`: `flush`, `shutdown` | what was accepted stays, and leaves with the next call |
+//! | `TlsStream`: `flush`, `shutdown` | accepted data stays queued, and is sent by the next call |
 
 mod acceptor;
 mod connector;
@@ -76,7 +84,7 @@ pub use connector::TlsConnector;
 pub use listener::TlsListener;
 pub use stream::{TlsInfo, TlsStream};
 
-/// The limit of a handshake, unless another is set.
+/// The default handshake timeout.
 const HANDSHAKE_TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
 
 fn no_end_within(limit: Duration) -> String {

@@ -1,4 +1,4 @@
-//! A session over a stream.
+//! A TLS session over a stream.
 
 use annulus::Chunk;
 use annulus::io::{AsyncRecv, AsyncSend};
@@ -10,19 +10,25 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::rustls::{CommonState, Error, ProtocolVersion, pki_types::CertificateDer};
 
-/// A TLS session of either side, over a stream `S` of annulus or any other that has tokio's traits.
+/// A client or server TLS session over an annulus stream, or any other stream `S` that implements
+/// tokio's traits.
 ///
-/// It has the traits of [`annulus::io`], so code that is generic over [`AsyncStream`](annulus::io::AsyncStream) runs over TCP, Unix
-/// sockets and TLS; those of tokio; and with feature `hyper` it goes into a `hyper::Io`.
+/// It implements the [`annulus::io`] traits, so code that is generic over
+/// [`AsyncStream`](annulus::io::AsyncStream) runs over TCP, Unix sockets and TLS. It also
+/// implements tokio's traits, and with feature `hyper` it can be wrapped in a `hyper::Io`.
 ///
-/// - **Receiving** shows the plaintext of a record where rustls has decrypted it; what spans records is gathered.
-/// - **Sending** encrypts and passes on. If the stream below accepts no more, what is encrypted already, at most 64 KiB and a record, waits in
-///   the session, and leaves with the next write, `send`, receive by `AsyncRecv`, `flush` or `shutdown`. [`send`](AsyncSend::send) leaves none
-///   behind. After `write` call [`flush`](AsyncSend::flush), as over any stream that is not a bare socket.
-/// - **Ending**: [`shutdown`](AsyncSend::shutdown) sends `close_notify`, then ends the sending direction below; receiving goes on. A session
-///   that is dropped sends none, and its peer can distinguish that from the end.
-/// - **The end of the peer** is `None` only after its `close_notify`. If the stream below ends without one, the error is `UnexpectedEof`:
-///   what came may have been cut.
+/// - **Receiving** shows a record's plaintext in rustls's buffer; data that spans records is copied
+///   together.
+/// - **Sending** encrypts data and passes it on. If the underlying stream accepts no more,
+///   encrypted data (at most 64 KiB plus one record) is queued in the session. The next write,
+///   `send`, `flush`, `shutdown` or receive with `AsyncRecv` sends it. [`send`](AsyncSend::send)
+///   leaves nothing queued. After `write`, call [`flush`](AsyncSend::flush), as with any stream
+///   that is not a bare socket.
+/// - **Ending**: [`shutdown`](AsyncSend::shutdown) sends `close_notify`, then shuts down the
+///   sending direction of the underlying stream. Receiving continues. A dropped session sends no
+///   `close_notify`, so the peer can tell it from a proper end.
+/// - **The peer's end** is `None` only after its `close_notify`. If the underlying stream ends
+///   without one, the error is `UnexpectedEof`, because the received data may be truncated.
 ///
 /// ```
 /// use annulus::io::{AsyncRecv, AsyncSend, AsyncStream};
@@ -62,29 +68,30 @@ use tokio_rustls::rustls::{CommonState, Error, ProtocolVersion, pki_types::Certi
 /// ```
 pub struct TlsStream<S> {
     pub(super) session: tokio_rustls::TlsStream<S>,
-    /// Plaintext that was taken out of the session, since more was asked for than one record has.
+    /// Plaintext taken out of the session because a caller asked for more than one record holds.
     gathered: BytesMut,
-    /// After this no byte of the session can be trusted.
+    /// The error after which no byte of the session can be trusted.
     failed: Option<Error>,
 }
 
 impl<S> TlsStream<S> {
-    /// The protocol that both sides have agreed on by ALPN; `None` without ALPN.
+    /// Returns the protocol negotiated by ALPN; `None` without ALPN.
     pub fn alpn_protocol(&self) -> Option<&[u8]> {
         self.state().alpn_protocol()
     }
 
-    /// The version of TLS.
+    /// Returns the TLS version.
     pub fn protocol_version(&self) -> Option<ProtocolVersion> {
         self.state().protocol_version()
     }
 
-    /// The peer's chain of certificates, its own first; `None` if it has shown none.
+    /// Returns the peer's certificate chain, its own certificate first; `None` if it sent none.
     pub fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.state().peer_certificates()
     }
 
-    /// The name that the client has asked for (SNI); `None` on a client, and if it sent none.
+    /// Returns the server name that the client requested (SNI); `None` on a client, or if the
+    /// client sent none.
     pub fn server_name(&self) -> Option<&str> {
         match &self.session {
             tokio_rustls::TlsStream::Server(session) => session.get_ref().1.server_name(),
@@ -97,28 +104,30 @@ impl<S> TlsStream<S> {
         self.session.get_ref().0
     }
 
-    /// The stream below: for its settings. Bytes that are read or written there are missing in the session, which then fails.
+    /// Returns the underlying stream, for changing its settings. Reading or writing it directly
+    /// breaks the session.
     pub fn get_mut(&mut self) -> &mut S {
         self.session.get_mut().0
     }
 
-    /// The state of the session in rustls.
+    /// Returns the session's rustls state.
     pub fn state(&self) -> &CommonState {
         self.session.get_ref().1
     }
 }
 
-/// The results of a handshake: each request that `tower::Serve::tls` serves has an `Arc` of them among its extensions.
+/// The results of a handshake. Each request that `tower::Serve::tls` serves has them as an `Arc` in
+/// its extensions.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TlsInfo {
-    /// As [`TlsStream::alpn_protocol`].
+    /// See [`TlsStream::alpn_protocol`].
     pub alpn_protocol: Option<Vec<u8>>,
-    /// As [`TlsStream::protocol_version`].
+    /// See [`TlsStream::protocol_version`].
     pub protocol_version: Option<ProtocolVersion>,
-    /// As [`TlsStream::server_name`].
+    /// See [`TlsStream::server_name`].
     pub server_name: Option<String>,
-    /// As [`TlsStream::peer_certificates`].
+    /// See [`TlsStream::peer_certificates`].
     pub peer_certificates: Option<Vec<CertificateDer<'static>>>,
 }
 
@@ -133,7 +142,7 @@ impl<S> From<&TlsStream<S>> for TlsInfo {
     }
 }
 
-/// Without the plaintext.
+/// Does not show the plaintext.
 impl<S: fmt::Debug> fmt::Debug for TlsStream<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TlsStream").field(&self.session).finish()
@@ -163,7 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         Pin::new(&mut self.session)
     }
 
-    /// Whether the session can be read.
+    /// Returns the stored error if the session has failed.
     fn check(&self) -> io::Result<()> {
         match &self.failed {
             Some(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error.clone())),
@@ -171,19 +180,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         }
     }
 
-    /// Keeps what rustls has found wrong with what it received.
+    /// Stores the error if it is a rustls error about received data.
     fn note(&mut self, error: &io::Error) {
         self.failed = error.get_ref().and_then(|cause| cause.downcast_ref().cloned());
     }
 
-    /// Waits for plaintext in the session; how many bytes it shows, 0 at the end.
+    /// Waits for plaintext in the session, and returns how many bytes are available; 0 at the end.
     fn poll_plaintext(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.check()?;
         let polled = self.session().poll_fill_buf(cx).map_ok(<[u8]>::len);
         polled.map(|shown| shown.inspect_err(|error| self.note(error)))
     }
 
-    /// Passes on what waits in the session: answers to the peer too, such as a new key. The next write gets its error.
+    /// Sends data queued in the session, including protocol replies such as key updates. The next
+    /// write reports any error.
     fn pass_on(&mut self, cx: &mut Context<'_>) {
         if self.state().wants_write() {
             _ = self.session().poll_flush(cx);
@@ -195,7 +205,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRecv for TlsStream<S> {
     fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
         while self.gathered.len() < n.max(1) {
             let polled = self.poll_plaintext(cx);
-            // One task at a time has the stream, so this replaces no other's waker.
+            // Only one task uses the stream at a time, so this does not replace another task's
+            // waker.
             self.pass_on(cx);
             let shown = ready!(polled)?;
             if shown == 0 || (shown >= n && self.gathered.is_empty()) {
@@ -257,7 +268,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncSend for TlsStream<S> {
     }
 }
 
-// The traits of tokio. Halves of `tokio::io::split` are polled by two tasks, so receiving wakes none of those that send.
+// tokio's traits. Two tasks may poll the halves of `tokio::io::split`, so reading does not flush:
+// it would replace the writer's waker.
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
     fn poll_read(

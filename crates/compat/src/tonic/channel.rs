@@ -1,4 +1,4 @@
-//! The client's side: what clients of tonic send their calls over.
+//! The client side: the channel over which tonic clients send calls.
 
 use super::deadline::{Deadline, TIMEOUT, allowed, header};
 use super::received::{ReceivedBody, of_transport};
@@ -17,14 +17,15 @@ use tonic::Status;
 use tonic::body::Body;
 use tower_service::Service;
 
-/// How long connecting may take with the connector of this crate.
+/// Connect timeout of the default connector.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The channel of tonic's clients, on annulus alone: all calls share one connection of HTTP/2 to a server, made at the first call, and again
-/// at the next call after it was seen to have ended. Clones share it. A server that cannot be reached is the status `UNAVAILABLE`, and so are calls
-/// whose connection breaks off; they are not repeated, since the server may have begun them.
+/// A channel for tonic clients, on annulus alone. All calls share one HTTP/2 connection to a
+/// server. The first call opens it, and once it has ended, the next call opens another. Clones
+/// share it. Calls fail with the status `UNAVAILABLE` if the server cannot be reached or the
+/// connection breaks. They are not retried, since the server may have started them.
 ///
-/// A call whose future is dropped is cancelled, on the server too; so is one whose response is dropped.
+/// Dropping a call's future or its response cancels the call, also on the server.
 ///
 /// ```
 /// use annulus_compat::hyper_util::Connector;
@@ -50,10 +51,11 @@ pub struct Channel<C = Connector> {
 }
 
 impl Channel {
-    /// A channel to `http://host:port`. It connects at its first call, within 20 seconds.
+    /// Creates a channel to `http://host:port`. The first call connects, within 20 seconds.
     ///
     /// # Errors
-    /// `InvalidInput` for a URI without a scheme or a host, with a path, or with `https`, which takes a connector of TLS.
+    /// `InvalidInput` for a URI without a scheme or a host, with a path, or with `https`, which
+    /// needs a TLS connector.
     pub fn new(origin: Uri) -> io::Result<Self> {
         if origin.scheme_str() == Some("https") {
             let text = format!("{origin}: https takes Channel::with and an HttpsConnector");
@@ -64,7 +66,8 @@ impl Channel {
 }
 
 impl<C: Connect + Clone> Channel<C> {
-    /// As [`new`](Channel::new), with a connector, which may speak TLS or connect to a Unix socket, and settings of HTTP/2.
+    /// Like [`new`](Channel::new), but with HTTP/2 settings and a connector, which may use TLS or a
+    /// Unix socket.
     ///
     /// # Errors
     /// `InvalidInput` for a URI without a scheme or a host, or with a path.
@@ -85,8 +88,9 @@ impl<C: Connect + Clone> Channel<C> {
         Ok(Self { client, origin, timeout: None })
     }
 
-    /// How long a call may take that sets no deadline itself, from the call to the end of the response. The server gets it as
-    /// `grpc-timeout`. No limit by default.
+    /// Sets the timeout of calls that set no deadline of their own. It runs from the call to the
+    /// end of the response, and is sent to the server as `grpc-timeout`. There is no limit by
+    /// default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -119,7 +123,7 @@ where
     }
 }
 
-/// The URI of a call, whose client may know only the path.
+/// Returns a call's URI at the channel's origin; the client may know only the path.
 fn at_origin(origin: &Uri, uri: &Uri) -> Uri {
     let mut parts = origin.clone().into_parts();
     parts.path_and_query = uri.path_and_query().cloned();

@@ -12,7 +12,7 @@ use tonic::Status;
 
 pub(super) const TIMEOUT: &str = "grpc-timeout";
 
-/// The units of the header, with their nanoseconds, from the finest on.
+/// The header's units with their length in nanoseconds, finest first.
 const UNITS: [(char, u64); 6] = [
     ('n', 1),
     ('u', 1_000),
@@ -22,10 +22,10 @@ const UNITS: [(char, u64); 6] = [
     ('H', 3600 * 1_000_000_000),
 ];
 
-/// The most that the header's eight digits can say.
+/// The largest number that fits into the header's eight digits.
 const MAX_COUNT: u128 = 99_999_999;
 
-/// The end of a call.
+/// The deadline of a call.
 #[derive(Debug)]
 pub(super) struct Deadline {
     sleep: OnThread<Sleep>,
@@ -37,17 +37,17 @@ impl Deadline {
         Self { sleep: OnThread::new(sleep(limit)), limit }
     }
 
-    /// Ready once the deadline is reached, with the status of the call.
+    /// Completes at the deadline, with the status for the call.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
         let over = Pin::new(&mut self.sleep).poll(cx);
         over.map(|()| Status::deadline_exceeded(format!("not finished within {:?}", self.limit)))
     }
 }
 
-/// The time that the headers of a request allow; `None` without the header.
+/// Returns the time that a request's `grpc-timeout` header allows; `None` without the header.
 ///
 /// # Errors
-/// The status of a call whose header cannot be read.
+/// The status for a call whose header is invalid.
 pub(super) fn allowed(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     let Some(value) = headers.get(TIMEOUT) else { return Ok(None) };
     let read = value.to_str().ok().and_then(duration);
@@ -69,7 +69,8 @@ fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(*nanos) * count)
 }
 
-/// A limit as the header says it: in the finest unit that has digits enough, rounded up.
+/// Formats a limit for the header, in the finest unit in which it fits into eight digits, rounded
+/// up.
 pub(super) fn header(limit: Duration) -> HeaderValue {
     let count = |nanos: u64| limit.as_nanos().div_ceil(u128::from(nanos));
     let unit = UNITS.iter().find(|(_, nanos)| count(*nanos) <= MAX_COUNT);

@@ -1,4 +1,4 @@
-//! The server's side: services whose calls have deadlines.
+//! The server side: services whose calls have deadlines.
 
 use super::deadline::{Deadline, allowed};
 use crate::Listen;
@@ -16,8 +16,9 @@ use std::time::Duration;
 use tonic::Status;
 use tower_service::Service;
 
-/// Serves a service of tonic, or `tonic::service::Routes` of several, over HTTP/2, with [`Deadlines`]. Awaiting the result runs the server;
-/// its settings are those of [`tower::serve`]. Messages have tonic's limits of size (4 MB received), which a service changes.
+/// Serves a tonic service, or several as `tonic::service::Routes`, over HTTP/2 with [`Deadlines`].
+/// Awaiting the result runs the server, which has the settings of [`tower::serve`]. tonic's message
+/// size limits apply (4 MB received); each service can change them.
 ///
 /// ```standalone_crate
 /// use annulus::net::TcpListener;
@@ -50,13 +51,15 @@ where
     tower::serve(listener, Deadlines::new(service)).http2_only()
 }
 
-/// A service whose calls end at their deadline, as the header `grpc-timeout` says: its future, or the body of its response, is dropped, and the
-/// client gets the status `DEADLINE_EXCEEDED`. A header that cannot be read is `INVALID_ARGUMENT`.
+/// A service whose calls end at the deadline given by the `grpc-timeout` header. The call's future
+/// or its response body is then dropped, and the client gets the status `DEADLINE_EXCEEDED`. An
+/// invalid header gets `INVALID_ARGUMENT`.
 ///
-/// The body of a response looks at its deadline when it is polled, which hyper does not while the client gives no window of HTTP/2: then it ends
-/// with the next window, or with the connection, at [`Serve::write_timeout`].
+/// A response body checks its deadline when it is polled. hyper does not poll it while the client
+/// grants no HTTP/2 window. The body then ends when the client grants one, or when
+/// [`Serve::write_timeout`] ends the connection.
 ///
-/// [`serve`] wraps its service in one; for [`tower::serve`] it is wrapped by hand:
+/// [`serve`] wraps its service in it; for [`tower::serve`], wrap it yourself:
 ///
 /// ```standalone_crate
 /// use annulus_compat::tonic::Deadlines;
@@ -75,12 +78,12 @@ pub struct Deadlines<S> {
 }
 
 impl<S> Deadlines<S> {
-    /// Deadlines as clients set them.
+    /// Applies only the deadlines that clients set.
     pub fn new(service: S) -> Self {
         Self { service, limit: None }
     }
 
-    /// The most that a call may take, also if the client sets no deadline or a later one.
+    /// Sets the maximum time of a call, even if the client sets no deadline or a later one.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
@@ -150,7 +153,7 @@ fn only_a_status<B>(status: Status) -> Response<TimedBody<B>> {
 }
 
 pin_project! {
-    /// The body of a response of [`Deadlines`]: at the deadline it ends with the status in its trailers.
+    /// A response body of [`Deadlines`]. At the deadline it ends with the status in its trailers.
     pub struct TimedBody<B> {
         #[pin]
         body: Option<B>,

@@ -1,9 +1,11 @@
-//! gRPC by tonic 0.14, on annulus alone (feature `tonic`) or inside tokio (feature `tonic-transport`).
+//! gRPC with tonic 0.14, on annulus alone (feature `tonic`) or inside tokio (feature
+//! `tonic-transport`).
 //!
 //! # On annulus alone
 //!
-//! `tonic::transport` needs a runtime of tokio; services and clients of tonic, also generated ones, do not. [`serve`] serves the first over
-//! the server of [`tower`](crate::tower), and a [`Channel`] is what the second are made with:
+//! `tonic::transport` needs a tokio runtime, but tonic's services and clients, including generated
+//! ones, do not. [`serve`] runs services on the server of [`tower`](crate::tower), and clients are
+//! created with a [`Channel`]:
 //!
 //! ```standalone_crate
 //! use annulus::net::TcpListener;
@@ -24,8 +26,9 @@
 //! # .unwrap();
 //! ```
 //!
-//! Services and clients of a `.proto` file are generated as for tonic itself, by `tonic-prost-build`, but without the parts that name tonic's
-//! transport; `tonic_build::manual`, for messages written by hand, needs no `protoc`, and the same setting:
+//! Generate services and clients from a `.proto` file with `tonic-prost-build` as usual, but
+//! without the parts that refer to tonic's transport. `tonic_build::manual`, for hand-written
+//! messages, needs the same setting but no `protoc`:
 //!
 //! ```ignore
 //! // build.rs
@@ -34,23 +37,29 @@
 //! }
 //! ```
 //!
-//! Over TLS, with feature `rustls`: the server takes an acceptor that offers `h2`, by [`Serve::tls`](crate::tower::Serve::tls), and the channel
-//! a connector, `Channel::with(origin, HttpsConnector::new(TlsConnector::new(config)), |_| ())`, for an origin with `https`.
+//! For TLS (feature `rustls`), pass the server an acceptor that offers `h2` with
+//! [`Serve::tls`](crate::tower::Serve::tls). Create the channel with a connector and an `https`
+//! origin: `Channel::with(origin, HttpsConnector::new(TlsConnector::new(config)), |_| ())`.
 //!
-//! Several services are served as `tonic::service::Routes`; together with pages of axum, as the router that `Routes::into_axum_router` makes,
-//! in [`Deadlines`], by [`tower::serve`](crate::tower::serve). A deadline, which `tonic::Request::set_timeout` sets, is kept on both sides,
-//! and holds until the end of the response: a stream that takes longer ends with `DEADLINE_EXCEEDED`, and what made it is dropped. So it is
-//! if the client drops the call. While a client gives a response no window of HTTP/2, hyper asks for no more of it, so on the server the
-//! deadline takes effect once it does; [`Serve::write_timeout`](crate::tower::Serve::write_timeout) ends the connection of one that does not.
+//! To serve several services, use `tonic::service::Routes`. To serve them together with axum pages,
+//! wrap the router from `Routes::into_axum_router` in [`Deadlines`] and pass it to
+//! [`tower::serve`](crate::tower::serve). Both sides enforce a deadline set with
+//! `tonic::Request::set_timeout`, until the end of the response: a stream that takes longer ends
+//! with `DEADLINE_EXCEEDED`, and its source is dropped. The source is also dropped if the client
+//! drops the call. While a client grants a response no HTTP/2 window, hyper does not poll it, so
+//! the deadline takes effect on the server once the client grants one. If it never does,
+//! [`Serve::write_timeout`](crate::tower::Serve::write_timeout) ends the connection.
 //!
-//! The generated traits ask for futures and streams that are `Send`. A handler that uses streams, files or timers of annulus wraps them in an
-//! [`OnThread`](crate::OnThread), which is a future of a future, and a stream of a stream. Compression and interceptors are tonic's own.
+//! The generated traits require `Send` futures and streams. A handler that uses annulus streams,
+//! files or timers wraps them in an [`OnThread`](crate::OnThread), which implements `Future` and
+//! `Stream` if its content does. Compression and interceptors are tonic's own.
 //!
 //! # Inside tokio
 //!
-//! `tonic::transport::Server::serve_with_incoming` takes an `Incoming`, and `tonic::transport::Endpoint::connect_with_connector` takes the
-//! [`Connector`](crate::hyper_util::Connector) of feature `hyper-util`, in a runtime of `annulus-tokio`. All of tonic works there, also handlers
-//! that use tokio.
+//! `tonic::transport::Server::serve_with_incoming` takes an `Incoming`, and
+//! `tonic::transport::Endpoint::connect_with_connector` takes the
+//! [`Connector`](crate::hyper_util::Connector) of feature `hyper-util`, in an `annulus-tokio`
+//! runtime. All of tonic works there, including handlers that use tokio.
 
 #[cfg(feature = "tonic")]
 mod channel;

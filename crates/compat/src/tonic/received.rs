@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tonic::{Code, Status};
 
-/// The body of a response that came over a [`Channel`](super::Channel); at the call's deadline it is an error. Dropping it cancels the call.
+/// A response body received over a [`Channel`](super::Channel). It fails at the call's deadline.
+/// Dropping it cancels the call.
 #[derive(Debug)]
 pub struct ReceivedBody {
     body: Option<Incoming>,
@@ -30,7 +31,7 @@ impl Body for ReceivedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = self.get_mut();
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
-        // A frame that has come in time is passed on.
+        // Poll the body first, so that a frame that has already arrived is passed on.
         if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
             return Poll::Ready(frame.map(|frame| frame.map_err(|error| of_transport(&error))));
         }
@@ -48,7 +49,8 @@ impl Body for ReceivedBody {
     }
 }
 
-/// The status of a call whose connection or stream has failed, with the whole chain of causes as its text.
+/// Returns the status for a call whose connection or stream failed, with the whole chain of causes
+/// as its text.
 pub(super) fn of_transport(error: &(dyn Error + 'static)) -> Status {
     let mut text = error.to_string();
     let mut code = Code::Unavailable;
@@ -63,7 +65,7 @@ pub(super) fn of_transport(error: &(dyn Error + 'static)) -> Status {
     Status::new(code, text)
 }
 
-/// The gRPC code of a reset of HTTP/2.
+/// Returns the gRPC code for an HTTP/2 reset.
 fn of_reset(reason: h2::Reason) -> Code {
     match reason {
         h2::Reason::REFUSED_STREAM => Code::Unavailable,
