@@ -3,11 +3,11 @@
 use crate::slots::Token;
 use annulus_kernel::Fd;
 
-/// An operation that names no memory of the submitter, as plain data: see
+/// An operation that refers to no memory of the submitter, as plain data: see
 /// [`Driver::submit`](crate::Driver::submit).
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
-    /// Does nothing, at the cost of an operation.
+    /// Does nothing, but costs as much as an operation.
     Nop,
     /// Accepts connections until it ends; each event's value is a descriptor.
     AcceptMulti {
@@ -23,8 +23,9 @@ pub enum Op {
     RecvMulti {
         /// The socket.
         fd: Fd,
-        /// Ends after so many bytes, of which the last receive brings at most as many once more;
-        /// zero is no limit. Only if [`Driver::limits_receives`](crate::Driver::limits_receives).
+        /// Number of bytes after which the operation ends; zero means no limit. The last receive
+        /// may exceed it by at most as many bytes again. Requires
+        /// [`Driver::limits_receives`](crate::Driver::limits_receives).
         limit: u32,
     },
     /// Receives once into one of the pool's buffers.
@@ -37,30 +38,31 @@ pub enum Op {
         /// The socket.
         fd: Fd,
     },
-    /// Waits until the descriptor is readable, or has failed. The value means nothing.
+    /// Waits until the descriptor is readable, or has failed. The event's value is meaningless.
     ReadableOnce {
         /// The descriptor.
         fd: Fd,
     },
-    /// An event each time the descriptor becomes readable, until it ends.
+    /// Reports an event each time the descriptor becomes readable, until the operation ends.
     Readable {
         /// The descriptor.
         fd: Fd,
     },
-    /// Cancels an operation. The target still has its terminal event; the cancel has none.
+    /// Cancels an operation. The target still gets its terminal event; the cancel itself has no
+    /// event.
     Cancel {
         /// The target.
         target: Token,
     },
-    /// Closes a descriptor that no operation in flight names. No event.
+    /// Closes a descriptor that no operation in flight refers to. It has no event.
     Close {
         /// The descriptor.
         fd: Fd,
     },
 }
 
-/// An operation that names memory of the submitter, as plain data. The memory must outlive it: see
-/// [`Driver::submit_memory`](crate::Driver::submit_memory).
+/// An operation that refers to memory of the submitter, as plain data. The memory must outlive the
+/// operation: see [`Driver::submit_memory`](crate::Driver::submit_memory).
 #[derive(Clone, Copy, Debug)]
 pub enum MemoryOp {
     /// Receives once into the submitter's memory.
@@ -69,99 +71,100 @@ pub enum MemoryOp {
         fd: Fd,
         /// Where the bytes go.
         buffer: *mut u8,
-        /// Most bytes to receive.
+        /// Maximum number of bytes to receive.
         len: u32,
     },
     /// Receives messages until it ends, each into a buffer of the pool of its token's kind. A
-    /// `struct msghdr`, which must outlive the submission, gives the space for name and control
-    /// messages; it names no vectors. A filled buffer has the layout of [`annulus_kernel::Layout`],
-    /// and the event's value counts from its beginning, so that it is never zero. An empty message
-    /// may end the operation.
+    /// `struct msghdr`, which must outlive the submission, gives the space for the name and the
+    /// control messages; it has no vectors. A filled buffer has the layout of
+    /// [`annulus_kernel::Layout`], and the event's value counts from the start of the buffer, so it
+    /// is never zero. An empty message may end the operation.
     RecvMessages {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// Receives one message into the memory that a `struct msghdr` names, as `recvmsg(2)` does. The
-    /// event's value is the length of the message, even if it was truncated.
+    /// Receives one message into the memory that a `struct msghdr` refers to, like `recvmsg(2)`.
+    /// The event's value is the length of the message, even if it was truncated.
     RecvMessage {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *mut u8,
     },
-    /// Sends a message without blocking: no event if it was sent, else one with the error. The
-    /// `struct msghdr` and all that it names must outlive the operation.
+    /// Sends a message without blocking: no event if it was sent, otherwise an event with the
+    /// error. The `struct msghdr` and everything it refers to must outlive the operation.
     SendMessageNow {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// Sends one datagram of bytes to an address without blocking: as `SendMessageNow`, without a
-    /// header. Bytes and address must outlive the operation. Only if
-    /// [`Driver::addresses_sends`](crate::Driver::addresses_sends) is true.
+    /// Sends one datagram to an address without blocking: like `SendMessageNow`, but without a
+    /// header. Bytes and address must outlive the operation. Requires
+    /// [`Driver::addresses_sends`](crate::Driver::addresses_sends).
     SendToNow {
         /// The socket.
         fd: Fd,
         /// The bytes.
         buffer: *const u8,
-        /// How many bytes.
+        /// Number of bytes.
         len: u32,
         /// The destination, or null for the peer of a connected socket.
         to: *const u8,
         /// The length of the destination's address.
         to_len: u16,
     },
-    /// Sends without blocking: no event if everything was sent, else one with the short count or
-    /// the error.
+    /// Sends without blocking: no event if everything was sent, otherwise an event with the short
+    /// count or the error.
     SendNow {
         /// The socket.
         fd: Fd,
         /// The bytes.
         buffer: *const u8,
-        /// How many bytes.
+        /// Number of bytes.
         len: u32,
     },
-    /// As `SendNow`, from the vectors of a `struct msghdr`. Header and vectors need outlive only
-    /// the submission.
+    /// Like `SendNow`, but sends the vectors of a `struct msghdr`. Header and vectors need only
+    /// outlive the submission.
     SendVectorNow {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// Sends everything, and waits for space.
+    /// Sends everything, waiting for space.
     Send {
         /// The socket.
         fd: Fd,
         /// The bytes.
         buffer: *const u8,
-        /// How many bytes.
+        /// Number of bytes.
         len: u32,
     },
-    /// As `Send`, from vectors.
+    /// Like `Send`, but sends the vectors of a `struct msghdr`.
     SendVector {
         /// The socket.
         fd: Fd,
         /// The `struct msghdr`.
         header: *const u8,
     },
-    /// As `Send`, without a copy (`IORING_OP_SEND_ZC`): the kernel reads the memory until the
-    /// terminal event. If the event with the result has [`more`](crate::Event::more), the terminal
-    /// one follows, and says only that the memory is free. `EOPNOTSUPP` if the socket cannot. Only
-    /// if the driver was [set up for it](crate::UringConfig::zero_copy).
+    /// Like `Send`, but without a copy (`IORING_OP_SEND_ZC`): the kernel reads the memory until the
+    /// terminal event. If the event with the result has [`more`](crate::Event::more) set, the
+    /// terminal event follows, and only says that the memory is free. Fails with `EOPNOTSUPP` if
+    /// the socket does not support it. Requires a driver that was [set up for
+    /// it](crate::UringConfig::zero_copy).
     SendZeroCopy {
         /// The socket.
         fd: Fd,
         /// The bytes.
         buffer: *const u8,
-        /// How many bytes.
+        /// Number of bytes.
         len: u32,
     },
-    /// As `SendZeroCopy`, from vectors. The `struct msghdr` is part of the memory that the kernel
-    /// reads.
+    /// Like `SendZeroCopy`, but sends the vectors of a `struct msghdr`, which is part of the memory
+    /// that the kernel reads.
     SendVectorZeroCopy {
         /// The socket.
         fd: Fd,
@@ -179,15 +182,16 @@ pub enum MemoryOp {
     },
 }
 
-/// When and where a file call is made that leaves the loop.
+/// When and where a file call that leaves the loop is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileStart {
-    /// With the turn.
+    /// Submitted with the turn.
     Later,
-    /// Before the end of the turn, since it waits for a device, which then works while tasks run.
+    /// Submitted before the end of the turn, since the call waits for a device, which then works
+    /// while tasks run.
     Soon,
-    /// On a thread apart from others, since it may hang. Few calls of one group, such as those on
-    /// one mount, are made at once.
+    /// Made on a separate thread, since it may hang. Only a few calls of one group, such as calls
+    /// on one mount, run at once.
     Apart {
         /// The group.
         group: u64,
@@ -195,7 +199,7 @@ pub enum FileStart {
 }
 
 impl FileStart {
-    /// The group of a call that may hang.
+    /// Returns the group of a call that may hang.
     pub fn group(self) -> Option<u64> {
         match self {
             Self::Apart { group } => Some(group),

@@ -1,9 +1,9 @@
 //! Receive memory: buffers of one size in one reserved range.
 //!
 //! A buffer is in one of three states: *idle* in the pool, with the *kernel*, or *lent* to a user.
-//! The kernel has only as many as turns need (`depth`), those that were returned last first. The
-//! memory of buffers that were not needed for a while goes back to the system. The memory that
-//! buffers have is counted by what receives have written there.
+//! The kernel has only as many as turns need (`depth`); the buffer that was returned last is used
+//! first. The memory of buffers that have not been needed for a while goes back to the system.
+//! Resident memory is counted by the bytes that receives have written.
 #![allow(unsafe_code)]
 
 mod budget;
@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Refills after which the pool is fitted to what was needed.
+/// Number of refills after which the pool is fitted to recent demand.
 const PERIOD: u32 = 4096;
 
 /// The memory to give back to the system.
@@ -31,17 +31,18 @@ const PERIOD: u32 = 4096;
 pub(crate) enum Trim {
     /// All memory that is not in use, after a time without receives.
     Everything,
-    /// Memory that was not needed since the last trim, however few turns that were: that of idle
-    /// buffers that no turn used, and of buffers that were once filled further than any receive has
+    /// Memory that has not been needed since the last trim, however few turns that was: idle
+    /// buffers that no turn used, and buffers that were once filled further than any receive has
     /// filled one since.
     Surplus,
 }
 
 impl Trim {
-    /// How long after a receive the pools are trimmed.
+    /// Time from a receive to the trim of the pools.
     pub(crate) const DELAY: Duration = Duration::from_secs(10);
 
-    /// The trim after that time: of everything if nothing has happened in it, else of the surplus.
+    /// Returns the trim after that time: everything if nothing has happened meanwhile, otherwise
+    /// the surplus.
     pub(crate) fn after(has_rested: bool) -> Self {
         if has_rested { Self::Everything } else { Self::Surplus }
     }
@@ -57,30 +58,31 @@ enum BufferState {
 /// The state of the buffers.
 struct Buffers {
     state: Box<[BufferState]>,
-    /// For each buffer, how many bytes receives have written since its memory was discarded, in
-    /// whole pages.
+    /// Bytes of each buffer that receives have written since its memory was discarded, rounded up
+    /// to whole pages.
     written: Box<[u32]>,
-    /// The most bytes that a receive of this period brought.
+    /// Largest number of bytes that a receive has written since the last trim of the surplus.
     largest: u32,
     /// Bytes that receives may bring before the next turn.
     budget: Budget,
-    /// For a depth, how many buffers the budget allows the kernel; `None` until computed.
+    /// A depth, and the number of buffers that the budget allows the kernel at that depth; `None`
+    /// until computed.
     fitted: Option<(u32, u32)>,
-    /// With more buffers lent than this, a lease may have to own heap memory.
+    /// Number of lent buffers above which a lease may have to own heap memory.
     check_above: u32,
     /// Bytes of a buffer that the next receive into it may fill.
     len: u32,
     /// Buffers given back since the last refill; the last is the most likely to be cached.
     returned: Vec<u16>,
-    /// Idle, with memory.
+    /// Idle buffers with memory.
     idle: Vec<u16>,
-    /// Idle, without memory.
+    /// Idle buffers without memory.
     cold: Vec<u16>,
-    /// Ids from this one on were never used.
+    /// The first id that has never been used.
     fresh: u32,
     with_kernel: u32,
     lent: u32,
-    /// Taken since the last refill.
+    /// Buffers taken since the last refill.
     taken: u32,
     depth: Depth,
     least_idle: usize,
@@ -100,20 +102,20 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Reserves the range.
+    /// Creates a pool, and reserves its range of addresses.
     ///
     /// # Errors
-    /// `InvalidInput`, naming the size, if it is out of range; `OutOfMemory`, naming the limit, if
-    /// it cannot be reserved.
+    /// Returns `InvalidInput`, with the size, if the size is out of range, or `OutOfMemory`, with
+    /// the limit, if the range cannot be reserved.
     pub fn new(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
         Self::of_purpose(size, kernel, Purpose::STREAMS)
     }
 
-    /// As [`new`](Self::new), with buffers that are never shortened, since that would truncate
+    /// Like [`new`](Self::new), but the buffers are never shortened, since that would truncate
     /// datagrams.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// The same as for [`new`](Self::new).
     pub fn of_datagrams(size: PoolSize, kernel: Rc<dyn Kernel>) -> io::Result<Rc<Self>> {
         Self::of_purpose(size, kernel, Purpose::DATAGRAMS)
     }
@@ -150,41 +152,42 @@ impl Pool {
         Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, purpose, resident, buffers }))
     }
 
-    /// Bytes a buffer.
+    /// Returns the number of bytes per buffer.
     #[inline]
     pub fn buffer_size(&self) -> u32 {
         self.size.buffer
     }
 
-    /// The number of buffers.
+    /// Returns the number of buffers.
     pub fn capacity(&self) -> u32 {
         self.size.count
     }
 
-    /// The memory behind the buffers, to keep alive as long as any of them is in use.
+    /// Returns the memory of the buffers, which must be kept alive while any buffer is in use.
     #[inline]
     pub fn memory(&self) -> &Arc<PoolMemory> {
         &self.memory
     }
 
-    /// The first byte of a buffer.
+    /// Returns the address of a buffer.
     ///
     /// # Safety
-    /// As [`PoolMemory::address`].
+    /// The same as for [`PoolMemory::address`].
     #[inline]
     pub unsafe fn address(&self, id: u16) -> *mut u8 {
-        // SAFETY: the pool has handed the id out, which this function demands too.
+        // SAFETY: the caller guarantees that the pool has handed out the id.
         unsafe { self.memory.address(id) }
     }
 
-    /// Buffers with the kernel now; if the driver chooses buffers itself, the free ones.
+    /// Returns the number of buffers that the kernel has now, or the number of free buffers if the
+    /// driver itself chooses buffers.
     #[inline]
     pub fn with_kernel(&self) -> u32 {
         self.buffers.borrow().with_kernel
     }
 
-    /// How many buffers each of `streams` may take now so that all get some. No limit while the
-    /// pool can give the kernel more than it has.
+    /// Returns how many buffers each of `streams` may take now so that all of them get some. There
+    /// is no limit while the pool can still give the kernel more buffers.
     pub fn share(&self, streams: usize) -> u32 {
         let buffers = self.buffers.borrow();
         let at_its_limit =
@@ -193,23 +196,23 @@ impl Pool {
         if at_its_limit { share.max(1) } else { u32::MAX }
     }
 
-    /// Bytes of memory that the buffers have: memory that was written and has not gone back to the
+    /// Returns the number of resident bytes: memory that was written and has not gone back to the
     /// system.
     #[inline]
     pub fn resident(&self) -> usize {
         self.resident.get()
     }
 
-    /// The part of [`resident`](Self::resident) that users have, if buffers have as much as one
-    /// another: the rest is kept for receives to come.
+    /// Estimates the part of [`resident`](Self::resident) that is lent, as if all buffers with
+    /// memory had the same amount. The rest is kept for later receives.
     pub fn resident_lent(&self) -> usize {
         let buffers = self.buffers.borrow();
         let with_memory = buffers.fresh as usize - buffers.cold.len();
         self.resident.get() / with_memory.max(1) * buffers.lent as usize
     }
 
-    /// Sets what receives may bring before the next turn. Buffers are shortened for it, except
-    /// those of datagrams.
+    /// Sets how much may be received before the next turn. Buffers are shortened to fit, except
+    /// datagram buffers.
     #[inline]
     pub fn set_budget(&self, budget: Budget) {
         let buffers = &mut *self.buffers.borrow_mut();
@@ -217,35 +220,35 @@ impl Pool {
         (buffers.budget, buffers.fitted) = (budget, None);
     }
 
-    /// Bytes that a receive into a [lent](Self::lend) buffer may bring now.
+    /// Returns the maximum number of bytes for a receive into a [lent](Self::lend) buffer now.
     #[inline]
     pub(crate) fn receive_len(&self) -> u32 {
         self.buffers.borrow().len
     }
 
-    /// Buffers lent to users now.
+    /// Returns the number of buffers lent to users now.
     pub fn lent(&self) -> u32 {
         self.buffers.borrow().lent
     }
 
-    /// True if so many buffers are lent that the next leases should own heap memory.
+    /// Returns true if so many buffers are lent that the next leases should own heap memory.
     #[inline]
     pub fn is_short(&self) -> bool {
         self.buffers.borrow().is_short()
     }
 
-    /// True if `len` bytes in a lent buffer should be copied to the heap: the pool is short of
-    /// buffers, or memory is short and the buffer has much more of it than the bytes need.
+    /// Returns true if `len` bytes in a lent buffer should be copied to the heap: the pool is short
+    /// of buffers, or memory is short and the buffer has much more memory than the bytes need.
     #[inline]
     pub fn wastes(&self, id: u16, len: u32) -> bool {
         let buffers = self.buffers.borrow();
         buffers.lent > buffers.check_above && buffers.wastes(id, len.next_multiple_of(self.page()))
     }
 
-    /// A completion has named this buffer, filled with so many bytes: it is lent now.
+    /// Marks a buffer as lent after a completion has filled it with `bytes` bytes.
     ///
     /// # Panics
-    /// If the kernel did not have it: the memory would have two owners.
+    /// Panics if the kernel did not have the buffer: its memory would have two owners.
     #[inline]
     pub(crate) fn taken(&self, id: u16, bytes: u32) {
         let mut buffers = self.buffers.borrow_mut();
@@ -260,8 +263,8 @@ impl Pool {
         buffers.note(id, bytes, self);
     }
 
-    /// Lends the buffer that was returned last, for a driver that chooses buffers itself: its id
-    /// and its first byte. `None` if all are lent.
+    /// Lends the buffer that was returned last, for a driver that chooses buffers itself. Returns
+    /// its id and its address, or `None` if all buffers are lent.
     #[inline]
     pub(crate) fn lend(&self) -> Option<(u16, *mut u8)> {
         let mut buffers = self.buffers.borrow_mut();
@@ -270,17 +273,17 @@ impl Pool {
         buffers.with_kernel = buffers.with_kernel.saturating_sub(1);
         buffers.lent += 1;
         buffers.touched = true;
-        // SAFETY: `next` has handed the id out.
+        // SAFETY: `next` has handed out the id.
         Some((id, unsafe { self.memory.address(id) }))
     }
 
-    /// The first `bytes` bytes of a lent buffer were written to.
+    /// Records that the first `bytes` bytes of a lent buffer have been written.
     #[inline]
     pub fn filled(&self, id: u16, bytes: u32) {
         self.buffers.borrow_mut().note(id, bytes, self);
     }
 
-    /// Takes returned buffers back, for a driver that [`lend`](Self::lend)s them.
+    /// Takes returned buffers back, for a driver that [`lend`](Self::lend)s buffers itself.
     #[inline]
     pub(crate) fn restock(&self) {
         let mut buffers = self.buffers.borrow_mut();
@@ -299,13 +302,14 @@ impl Pool {
     /// Takes a buffer back from a user. It can go to the kernel with the next turn.
     ///
     /// # Panics
-    /// If it is not lent: it was given back twice.
+    /// Panics if the buffer is not lent: it was given back twice.
     #[inline]
     pub fn give_back(&self, id: u16) {
         self.buffers.borrow_mut().take_back(id);
     }
 
-    /// A receive found no buffer with the kernel, or was not armed because it would find none.
+    /// Records that a receive found no buffer with the kernel, or was not armed because it would
+    /// find none.
     #[inline]
     pub fn starved(&self) {
         let buffers = &mut *self.buffers.borrow_mut();
@@ -313,7 +317,7 @@ impl Pool {
         buffers.fitted = None;
     }
 
-    /// Takes returned buffers back, and passes those that the kernel gets now to `publish`.
+    /// Takes returned buffers back, and passes to `publish` those that the kernel gets now.
     #[inline]
     pub(crate) fn refill(&self, publish: impl FnMut(*mut u8, u32, u16)) {
         if self.has_changed() {
@@ -321,8 +325,8 @@ impl Pool {
         }
     }
 
-    /// Since the last refill a buffer was taken, came back or was missed, or the budget has
-    /// changed; or a period ends.
+    /// Counts a refill. Returns true if it has work: since the last one a buffer was taken,
+    /// returned or missing, or the budget has changed; or a period ends.
     #[inline]
     fn has_changed(&self) -> bool {
         let buffers = &mut *self.buffers.borrow_mut();
@@ -334,7 +338,7 @@ impl Pool {
             || self.memory.any_returned()
     }
 
-    /// Not inlined: a turn that receives nothing into the pool has none of its cost.
+    /// Not inlined, so that a turn that receives nothing into the pool does not pay for it.
     #[inline(never)]
     fn publish_idle(&self, mut publish: impl FnMut(*mut u8, u32, u16)) {
         let mut buffers = self.buffers.borrow_mut();
@@ -348,7 +352,7 @@ impl Pool {
             let Some(id) = buffers.next(self.size.count) else { break };
             buffers.state[usize::from(id)] = BufferState::Kernel;
             buffers.with_kernel += 1;
-            // SAFETY: `next` has handed the id out.
+            // SAFETY: `next` has handed out the id.
             publish(unsafe { self.memory.address(id) }, buffers.len, id);
         }
         let Buffers { idle, returned, .. } = &mut *buffers;
@@ -356,13 +360,13 @@ impl Pool {
         buffers.least_idle = buffers.least_idle.min(buffers.idle.len());
     }
 
-    /// Whether receives have touched memory since the last `trim`.
+    /// Returns true if receives have used buffers since the last trim of everything.
     #[inline]
     pub fn touched(&self) -> bool {
         self.buffers.borrow().touched
     }
 
-    /// Bytes a page of the system.
+    /// Returns the number of bytes per page of the system.
     #[inline]
     fn page(&self) -> u32 {
         self.memory.page as u32
@@ -370,7 +374,7 @@ impl Pool {
 }
 
 impl Buffers {
-    /// How many buffers may be lent before the pool is short.
+    /// Returns how many buffers may be lent before the pool is short.
     #[inline]
     fn short_above(&self) -> u32 {
         self.state.len() as u32 / 4 * 3
@@ -386,7 +390,7 @@ impl Buffers {
         self.is_short() || self.written[usize::from(id)] / 2 > used
     }
 
-    /// Records that a receive has written so many bytes to a buffer.
+    /// Records that a receive has written `bytes` bytes to a buffer.
     #[inline]
     fn note(&mut self, id: u16, bytes: u32, pool: &Pool) {
         self.largest = self.largest.max(bytes);
@@ -406,7 +410,8 @@ impl Buffers {
         self.returned.push(id);
     }
 
-    /// The next buffer to use: the last returned first, one that was never used last.
+    /// Returns the next buffer to use: the most recently returned one if any, and a fresh one only
+    /// as the last choice.
     #[inline]
     fn next(&mut self, most: u32) -> Option<u16> {
         self.returned.pop().or_else(|| self.idle.pop()).or_else(|| self.cold.pop()).or_else(|| {
@@ -425,8 +430,8 @@ impl Buffers {
         }
     }
 
-    /// Fits the depth to what the turns of the period took, and discards the memory of buffers that
-    /// none of them used.
+    /// Fits the depth to the buffers that the turns of the period took, and discards the memory of
+    /// buffers that none of them used.
     fn shrink(&mut self, pool: &Pool) {
         self.depth.end_period();
         let Self { idle, cold, written, .. } = self;

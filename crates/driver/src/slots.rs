@@ -1,10 +1,10 @@
-//! Slots with generations, in fixed chunks that never move; and tokens: the names of operations in
-//! flight, of which each names a slot.
+//! Slots with generations, in fixed chunks that never move; and tokens, which identify operations
+//! in flight and contain the slot.
 
 use annulus_kernel::prefetch;
 use std::fmt;
 
-/// The kind of an operation, which determines what the slot of its token is an index into. The
+/// The kind of an operation, which determines the table that the slot of its token belongs to. The
 /// events of `Ignored` are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -50,14 +50,14 @@ impl Kind {
     ];
 }
 
-/// 8 bits kind, 24 bits generation, 32 bits slot: the `user_data` of an entry.
+/// The `user_data` of an entry: 8 bits of kind, 24 bits of generation, 32 bits of slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token(u64);
 
 impl Token {
-    /// For operations whose events are dropped.
+    /// The token of operations whose events are dropped.
     pub const IGNORED: Self = Self(0);
-    /// For the operations of a driver itself: the layer above never sees their events.
+    /// Creates the token of a driver's own operation: the layer above never sees its events.
     pub(crate) const fn ignored(slot: u32) -> Self {
         Self(slot as u64)
     }
@@ -65,57 +65,57 @@ impl Token {
     /// The number of generations; they wrap.
     pub const GENERATIONS: u32 = 1 << 24;
 
-    /// A token; the generation is truncated to 24 bits.
+    /// Creates a token; the generation is truncated to 24 bits.
     #[inline]
     pub fn new(kind: Kind, generation: u32, slot: u32) -> Self {
         let generation = generation & (Self::GENERATIONS - 1);
         Self(u64::from(kind as u8) << 56 | u64::from(generation) << 32 | u64::from(slot))
     }
 
-    /// The token as a `user_data`.
+    /// Returns the token as a `user_data`.
     #[inline]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// The token that a `user_data` stands for; `None` for a kind that does not exist.
+    /// Returns the token with the given `user_data`, or `None` if its kind does not exist.
     #[inline]
     pub fn from_bits(bits: u64) -> Option<Self> {
         (((bits >> 56) as usize) < Kind::ALL.len()).then_some(Self(bits))
     }
 
-    /// The kind of the operation: it determines what the slot is an index into.
+    /// Returns the kind of the operation, which determines the table that the slot belongs to.
     #[inline]
     pub const fn kind(self) -> Kind {
         Kind::ALL[(self.0 >> 56) as usize]
     }
 
-    /// The slot, as its table knows it.
+    /// Returns the slot's index and generation.
     #[inline]
     pub fn id(self) -> SlotId {
         let generation = (self.0 >> 32) as u32 & (Self::GENERATIONS - 1);
         SlotId { index: self.slot(), generation }
     }
 
-    /// Index of the slot.
+    /// Returns the index of the slot.
     #[inline]
     pub fn slot(self) -> u32 {
         self.0 as u32
     }
 }
 
-/// The name of a slot in use: its index, and the generation, which distinguishes this use from
-/// others.
+/// The identity of a slot in use: its index, and the generation, which distinguishes this use from
+/// other uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotId {
-    /// Where it lies in its table.
+    /// The index of the slot in its table.
     pub index: u32,
-    /// How often the slot was reused, modulo 2^24.
+    /// How often the slot has been reused, modulo 2^24.
     pub generation: u32,
 }
 
 impl SlotId {
-    /// The name of an operation of this slot in flight: at most one of each kind.
+    /// Returns the token of an operation of this slot. At most one of each kind is in flight.
     #[inline]
     pub fn token(self, kind: Kind) -> Token {
         Token::new(kind, self.generation, self.index)
@@ -137,38 +137,38 @@ struct Slot<T> {
 
 /// A table of `T` by index. Indices are reused; the generation distinguishes one use from the next.
 ///
-/// The chunks never move, so that the kernel may be given addresses of values in them.
+/// The chunks never move, so the kernel may be given addresses of values in them.
 pub struct Slab<T> {
-    /// Arrays, not slices: an index within a chunk then needs no check.
+    /// Arrays, not slices, so that an index within a chunk needs no bounds check.
     chunks: Vec<Box<[Slot<T>; CHUNK]>>,
     free: u32,
     len: usize,
 }
 
 impl<T> Slab<T> {
-    /// An empty table, without memory until the first value.
+    /// Creates an empty table, which allocates with the first value.
     pub fn new() -> Self {
         Self { chunks: Vec::new(), free: END, len: 0 }
     }
 
-    /// How many slots are in use.
+    /// Returns the number of slots in use.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no slot is in use.
+    /// Returns true if no slot is in use.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Puts a value in a free slot.
+    /// Puts a value in a free slot, and returns the index of the slot.
     pub fn insert(&mut self, value: T) -> u32 {
         self.insert_with(|_| value)
     }
 
-    /// Makes a value in a free slot, of which it is given the name, so that a large one is not
-    /// moved.
+    /// Creates a value in a free slot, so that a large value is not moved. `make` receives the
+    /// slot's identity.
     #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce(SlotId) -> T) -> u32 {
         if self.free == END {
@@ -185,10 +185,10 @@ impl<T> Slab<T> {
         index
     }
 
-    /// Takes a value out. Tokens of the slot are late from now on.
+    /// Takes a value out. Events with existing tokens of the slot are late from now on.
     ///
     /// # Panics
-    /// If the slot is free.
+    /// Panics if the slot is free.
     pub fn remove(&mut self, index: u32) -> T {
         let next = self.free;
         let slot = self.slot_mut(index);
@@ -201,10 +201,10 @@ impl<T> Slab<T> {
         value
     }
 
-    /// Drops a value in place. Tokens of the slot are late from now on.
+    /// Drops a value in place. Events with existing tokens of the slot are late from now on.
     ///
     /// # Panics
-    /// If the slot is free.
+    /// Panics if the slot is free.
     #[inline]
     pub fn free(&mut self, index: u32) {
         let next = self.free;
@@ -216,14 +216,14 @@ impl<T> Slab<T> {
         self.len -= 1;
     }
 
-    /// The name of a slot in its present use.
+    /// Returns the identity of a slot in its current use.
     #[inline]
     pub fn id(&self, index: u32) -> SlotId {
         let slot = &self.chunks[index as usize / CHUNK][index as usize % CHUNK];
         SlotId { index, generation: slot.generation }
     }
 
-    /// The value that is named, unless it is gone.
+    /// Returns the value with this identity, unless it is gone.
     #[inline]
     pub fn find(&mut self, id: SlotId) -> Option<&mut T> {
         let SlotId { index, generation } = id;
@@ -242,19 +242,19 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The value in a slot that is known to be used.
+    /// Returns the value in a slot that is known to be in use.
     ///
     /// # Panics
-    /// If the slot is free: its owner has outlived it.
+    /// Panics if the slot is free: the code that uses the index has outlived its value.
     #[inline]
     pub fn get(&mut self, index: u32) -> &mut T {
         self.get_with_id(index).1
     }
 
-    /// As [`get`](Self::get), with the name of the slot.
+    /// Like [`get`](Self::get), but also returns the identity of the slot.
     ///
     /// # Panics
-    /// As [`get`](Self::get).
+    /// Panics if the slot is free.
     #[inline]
     pub fn get_with_id(&mut self, index: u32) -> (SlotId, &mut T) {
         let slot = self.slot_mut(index);
@@ -264,7 +264,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The value in a slot, if there is one.
+    /// Returns the value in a slot, if any.
     #[inline]
     pub fn peek(&mut self, index: u32) -> Option<&mut T> {
         let slot = &mut self.chunks.get_mut(index as usize / CHUNK)?[index as usize % CHUNK];
@@ -274,7 +274,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes everything out, by index.
+    /// Takes all values out, ordered by index.
     pub fn into_values(self) -> impl Iterator<Item = T> {
         let slots = self.chunks.into_iter().flat_map(|chunk| chunk as Box<[Slot<T>]>);
         slots.filter_map(|slot| match slot.entry {
@@ -283,7 +283,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// All values.
+    /// Returns all values, ordered by index.
     pub fn values(&mut self) -> impl Iterator<Item = &mut T> {
         self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut()).filter_map(|slot| match &mut slot
             .entry
@@ -293,7 +293,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// The indices in use.
+    /// Returns the indices in use.
     pub fn indices(&self) -> Vec<u32> {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
         let used = |(index, slot): (usize, &Slot<T>)| {

@@ -2,16 +2,18 @@
 
 use super::{BufferState, Buffers, Pool};
 
-/// Buffers that the kernel gets however small the budget; fewer of datagram buffers, which are not shortened.
+/// Number of buffers that the kernel gets however small the budget is. For datagram buffers, which
+/// are not shortened, it is smaller.
 pub(super) const LEAST: u32 = 16;
 pub(super) const LEAST_WHOLE: u32 = 4;
 
-/// How much receives may bring before the next turn.
+/// How much may be received before the next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Bytes, roughly: the kernel always has some buffers.
+    /// Approximate number of bytes: the kernel always has some buffers.
     pub bytes: usize,
-    /// Memory is short: idle buffers keep no memory.
+    /// Whether memory is short, so that idle buffers keep no more memory than the next receive may
+    /// fill.
     pub is_tight: bool,
 }
 
@@ -21,8 +23,8 @@ impl Budget {
 }
 
 impl Pool {
-    /// Fits the buffers to the budget: sets their length, and returns how many of `most` the kernel may have. Many short buffers
-    /// serve more streams than a few long ones.
+    /// Fits the buffers to the budget: sets their length, and returns how many of `most` buffers
+    /// the kernel may have. Many short buffers serve more streams than a few long ones.
     #[inline]
     pub(super) fn fit(&self, buffers: &mut Buffers, most: u32) -> u32 {
         match buffers.fitted {

@@ -1,49 +1,54 @@
-//! How many buffers the kernel has.
+//! The depth: how many buffers the kernel should have.
 //!
-//! A buffer ring is first-in first-out: the kernel cycles through all that it has, cached or not. So it gets what turns take and some
-//! to spare. If receives are large, it gets only as many as a turn can receive and send again while the bytes are in the
-//! cache: a receive that must be armed again costs less than copies from memory.
+//! A buffer ring is first in, first out: the kernel cycles through all the buffers that it has,
+//! cached or not. So it gets as many as turns take, and some spare ones. If receives are large, it
+//! gets only as many as a turn can receive and send on while the bytes are in the cache: arming a
+//! receive again costs less than copying from memory.
 
-/// Buffers at the start, and the fewest for small receives.
+/// Number of buffers at the start, and the minimum for small receives.
 const START: u32 = 16;
-/// Bytes of large receives that stay in the cache until the turn sends them, beside the kernel's copies.
+/// Bytes of large receives that stay in the cache, next to the kernel's copies, until the turn
+/// sends them.
 const WARM: u64 = 320 * 1024;
 
-/// The purpose of buffers, as far as it decides how many the kernel has, and how large they are.
+/// The purpose of buffers, which determines how many the kernel has and how large they are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Purpose {
-    /// A budget may shorten them.
+    /// Whether a budget may shorten the buffers.
     pub(super) shortens: bool,
-    /// Receives of more bytes are large: copying them costs more than arming a receive again.
+    /// Bytes above which a receive is large: copying it costs more than arming a receive again.
     pub(super) large_above: u32,
-    /// Buffers to spare for every four that a turn takes; by as much the depth grows if receives find none.
+    /// Spare buffers for every four that a turn takes. The depth grows by the same ratio if
+    /// receives find no buffer.
     spare: u32,
 }
 
 impl Purpose {
-    /// Each stream that finds no buffer must be armed again, so there are twice as many as turns take.
+    /// Each stream that finds no buffer must be armed again, so there are twice as many buffers as
+    /// turns take.
     pub(super) const STREAMS: Self = Self { shortens: true, large_above: 32 * 1024, spare: 4 };
-    /// Shorter buffers would truncate datagrams. The datagrams of a turn come through one receive, up to 33, so there is less to arm again:
-    /// fewer bytes are large, and fewer buffers stand by (42 for turns of 33).
+    /// Shorter buffers would truncate datagrams. One receive delivers up to 33 datagrams per turn,
+    /// so there is less to arm again. The threshold for large receives is therefore lower, and
+    /// there are fewer spare buffers (a depth of 42 for turns of 33).
     pub(super) const DATAGRAMS: Self = Self { shortens: false, large_above: 4 * 1024, spare: 1 };
 
-    /// A number of buffers, and those to spare.
+    /// Adds the spare buffers to a number of buffers.
     #[inline]
     pub(super) fn with_spare(self, buffers: u32) -> u32 {
         buffers + (buffers * self.spare).div_ceil(4)
     }
 }
 
-/// The depth, and what this turn and this period have taken.
+/// The depth, and the demand of this turn and this period.
 pub(super) struct Depth {
     now: u32,
     limit: u32,
     purpose: Purpose,
     /// Bytes of large receives in this turn.
     large: u64,
-    /// A receive found no buffer in this turn.
+    /// Whether a receive found no buffer in this turn.
     short: bool,
-    /// The most that a turn of this period took.
+    /// Largest number of buffers that a turn of this period took.
     most_taken: u32,
 }
 
@@ -62,7 +67,7 @@ impl Depth {
         self.now == self.limit
     }
 
-    /// A buffer was filled with so many bytes.
+    /// Records that a buffer was filled with `bytes` bytes.
     #[inline]
     pub(super) fn count(&mut self, bytes: u32) {
         if bytes > self.purpose.large_above {
@@ -70,13 +75,13 @@ impl Depth {
         }
     }
 
-    /// A receive found no buffer.
+    /// Records that a receive found no buffer.
     pub(super) fn fall_short(&mut self) {
         self.short = true;
     }
 
-    /// Fits the depth to the turn that ends, in which so many buffers were taken: adds what is to spare, or reduces it to what stays in the
-    /// cache.
+    /// Fits the depth to the turn that ends, in which `taken` buffers were taken: adds spare
+    /// buffers, or reduces the depth to what stays in the cache.
     #[inline]
     pub(super) fn end_turn(&mut self, taken: u32) {
         self.most_taken = self.most_taken.max(taken);
@@ -97,13 +102,14 @@ impl Depth {
         }
     }
 
-    /// Ends a period: the depth falls to the most that one of its turns took, and what is to spare.
+    /// Ends a period: the depth falls to the largest number of buffers that one of its turns took,
+    /// plus spare ones.
     pub(super) fn end_period(&mut self) {
         self.now = self.now.min(self.purpose.with_spare(self.most_taken).max(START));
         self.most_taken = 0;
     }
 
-    /// How many buffers stay in the cache, if they are filled as in this turn.
+    /// Returns how many buffers stay in the cache if they are filled as in this turn.
     fn warm(&self, taken: u32) -> u32 {
         match self.large {
             0 => self.limit,
@@ -116,7 +122,7 @@ impl Depth {
 mod tests {
     use super::*;
 
-    /// Turns in which each of `streams` receives `bytes`, as far as the kernel has buffers.
+    /// Runs turns in which each of `streams` receives `bytes`, as long as the kernel has buffers.
     fn run(depth: &mut Depth, turns: u32, streams: u32, bytes: u32) {
         for _ in 0..turns {
             let taken = streams.min(depth.now());

@@ -1,4 +1,4 @@
-//! The memory of a pool, its size, and the limits of that.
+//! The memory of a pool, its size, and the limits on its size.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Limit, Mapping, Resource};
@@ -9,33 +9,35 @@ use std::sync::{Mutex, PoisonError};
 /// The size of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
-    /// Bytes a buffer: a multiple of 4096.
+    /// Bytes per buffer: a multiple of 4096, at most 16 MiB.
     pub buffer: u32,
     /// The number of buffers: a power of two, at most 32,768.
     pub count: u32,
 }
 
 impl Default for PoolSize {
-    /// 1024 buffers of 256 KiB. Large buffers take fewer receives a message. They cost addresses, not memory: pages are allocated
-    /// when they are written to, and a small message costs one page.
+    /// Returns 1024 buffers of 256 KiB. Large buffers need fewer receives per message. They cost
+    /// address space, not memory: pages are allocated when they are written, and a small message
+    /// costs one page.
     fn default() -> Self {
         Self { buffer: 256 * 1024, count: 1024 }
     }
 }
 
 impl PoolSize {
-    /// Bytes of addresses that a pool of this size reserves.
+    /// Returns the bytes of address space that a pool of this size reserves.
     pub fn reserved(self) -> usize {
         self.stride() * self.count as usize
     }
 
-    /// Bytes from one buffer to the next one.
+    /// Returns the distance in bytes from one buffer to the next.
     pub(super) fn stride(self) -> usize {
         (self.buffer as usize).next_multiple_of(rustix::param::page_size())
     }
 }
 
-/// The error if the range could not be reserved: the limit that applies, and the remedy.
+/// Creates the error for a range that could not be reserved, with the limit that applies and the
+/// remedy.
 pub(super) fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
     let bound = match Limit::of(Resource::AddressSpace).soft {
         Some(limit) => format!(
@@ -53,7 +55,7 @@ pub(super) fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
 }
 
 /// # Errors
-/// `InvalidInput`, naming the size, if it is out of range.
+/// Returns `InvalidInput`, with the size, if the size is out of range.
 pub(super) fn check(size: PoolSize) -> io::Result<()> {
     let whole_pages = size.buffer.is_multiple_of(4096) && (4096..=1 << 24).contains(&size.buffer);
     let valid_count = size.count.is_power_of_two() && size.count <= 32_768;
@@ -67,10 +69,12 @@ pub(super) fn check(size: PoolSize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-/// The part of a pool that may outlive it: the memory, and the list through which other threads give buffers back.
+/// The part of a pool that may outlive the pool: the memory, and the list through which other
+/// threads give buffers back.
 pub struct PoolMemory {
     pub(super) mapping: Mapping,
-    /// Bytes from one buffer to the next one: whole pages of the system, so that each buffer can be discarded alone.
+    /// Distance in bytes from one buffer to the next: whole pages of the system, so that each
+    /// buffer can be discarded separately.
     pub(super) stride: usize,
     pub(super) page: usize,
     returned: Mutex<Vec<u16>>,
@@ -78,10 +82,11 @@ pub struct PoolMemory {
 }
 
 impl PoolMemory {
-    /// Reserves the range.
+    /// Reserves the range of addresses.
     ///
     /// # Errors
-    /// `OutOfMemory` if the range cannot be reserved, with the limit.
+    /// Returns the system's error, such as `OutOfMemory`, with the limit that applies, if the range
+    /// cannot be reserved.
     pub(super) fn reserve(size: PoolSize) -> io::Result<Self> {
         let mapping = Mapping::anonymous(size.reserved())
             .map_err(|error| cannot_reserve(size.reserved(), &error))?;
@@ -97,10 +102,11 @@ impl PoolMemory {
         })
     }
 
-    /// The first byte of a buffer.
+    /// Returns the address of a buffer.
     ///
-    /// The id is not checked here: `Pool::taken` and `Pool::lend` look each one up in the table of buffers, and a second check
-    /// costs a dozen instructions a datagram. So safe code cannot call it:
+    /// The id is not checked here: `Pool::taken` and `Pool::lend` look each id up in the table of
+    /// buffers, and a second check costs a dozen instructions per datagram. So safe code cannot
+    /// call it:
     ///
     /// ```compile_fail,E0133
     /// fn beyond(memory: &annulus_driver::PoolMemory) -> *mut u8 {
@@ -114,24 +120,26 @@ impl PoolMemory {
     pub unsafe fn address(&self, id: u16) -> *mut u8 {
         let offset = usize::from(id) * self.stride;
         debug_assert!(offset < self.mapping.len());
-        // SAFETY: the pool has handed the id out, so it is below `PoolSize::count`, and the mapping holds that many strides.
+        // SAFETY: the pool has handed out the id, so it is below `PoolSize::count`, and the mapping
+        // holds that many strides.
         unsafe { self.mapping.as_ptr().add(offset) }
     }
 
     /// Gives a buffer back from any thread. The pool takes it back at its next turn.
     pub fn give_back_remotely(&self, id: u16) {
         self.returned.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-        // Release pairs with the acquire swap in `take_returned`: a thread that sees the flag sees the list.
+        // Release pairs with the acquire swap in `take_returned`: a thread that sees the flag also
+        // sees the list.
         self.any_returned.store(true, Ordering::Release);
     }
 
-    /// Whether buffers were given back through the list.
+    /// Returns true if buffers have been given back through the list.
     #[inline]
     pub(super) fn any_returned(&self) -> bool {
         self.any_returned.load(Ordering::Relaxed)
     }
 
-    /// The buffers that were given back through the list since the last call.
+    /// Takes the buffers that have been given back through the list since the last call.
     #[cold]
     pub(super) fn take_returned(&self) -> Vec<u16> {
         self.any_returned.swap(false, Ordering::Acquire);

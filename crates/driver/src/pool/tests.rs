@@ -1,4 +1,4 @@
-//! The pool against a model of the owners of its buffers.
+//! Tests the pool against a model of its buffers' owners.
 
 use super::budget::{LEAST, LEAST_WHOLE};
 use super::*;
@@ -8,10 +8,10 @@ use std::collections::{BTreeSet, VecDeque};
 
 const MOST: u32 = 128;
 
-/// The state that the pool must agree with.
+/// The model: the state that the pool must agree with.
 #[derive(Default)]
 struct Model {
-    /// First in, first out, as a buffer ring.
+    /// First in, first out, like a buffer ring.
     kernel: VecDeque<u16>,
     lent: Vec<u16>,
 }
@@ -19,7 +19,7 @@ struct Model {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Refill,
-    /// The kernel fills so many.
+    /// The kernel fills this many buffers.
     Take(usize),
     GiveBack(usize),
     GiveBackRemotely(usize),
@@ -50,11 +50,11 @@ fn budgets() -> impl Strategy<Value = Budget> {
     prop_oneof![Just(Budget::NONE), some.prop_map(|(bytes, is_tight)| Budget { bytes, is_tight }),]
 }
 
-/// Bytes of the pool's range that have memory, as the system reports.
+/// Returns the resident bytes of the pool's range, as the system reports them.
 fn in_memory(pool: &Pool) -> usize {
     let (start, len) = (pool.memory.mapping.as_ptr(), pool.memory.mapping.len());
     let mut pages = vec![0; len / pool.memory.page];
-    // SAFETY: the range is the pool's mapping, and there is a byte for each of its pages.
+    // SAFETY: the range is the pool's mapping, and the vector has a byte for each of its pages.
     assert_eq!(unsafe { libc::mincore(start.cast(), len, pages.as_mut_ptr()) }, 0);
     pages.iter().filter(|page| **page & 1 == 1).count() * pool.memory.page
 }
@@ -90,7 +90,7 @@ impl Model {
 
     fn refill_with(&mut self, pool: &Pool) {
         pool.refill(|address, len, id| {
-            // SAFETY: the pool has handed the id out, to this closure.
+            // SAFETY: the pool has handed out the id to this closure.
             assert_eq!(address, unsafe { pool.address(id) });
             assert!((1..=pool.buffer_size()).contains(&len));
             assert!(u32::from(id) < pool.capacity());
@@ -101,7 +101,7 @@ impl Model {
     fn take(&mut self, pool: &Pool) {
         if let Some(id) = self.kernel.pop_front() {
             pool.taken(id, 1);
-            // SAFETY: the buffer is lent to this test, and has so many bytes.
+            // SAFETY: the buffer is lent to this test, and is at least this long.
             unsafe { pool.address(id).write(1) };
             self.lent.push(id);
         }
@@ -122,7 +122,7 @@ proptest! {
             prop_assert_eq!(pool.with_kernel() as usize, model.kernel.len());
             prop_assert_eq!(pool.resident(), in_memory(&pool));
         }
-        // A refill takes back what other threads gave back.
+        // A refill takes back the buffers that other threads have returned.
         model.refill(&pool);
         prop_assert_eq!(pool.lent() as usize, model.lent.len());
         let free = MOST as usize - model.lent.len();
@@ -183,7 +183,7 @@ fn sizes_out_of_range_are_named() {
     }
 }
 
-/// Steps of a driver that chooses buffers itself.
+/// The steps of a driver that chooses buffers itself.
 fn lending_steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         2 => Just(Step::Refill),
@@ -213,7 +213,7 @@ impl Model {
     fn borrow(&mut self, pool: &Pool) {
         if let Some((id, address)) = pool.lend() {
             assert!(!self.lent.contains(&id), "buffer {id} has two owners");
-            // SAFETY: the buffer is lent to this test, and holds a byte.
+            // SAFETY: the buffer is lent to this test, and holds at least a byte.
             unsafe { address.write(1) };
             pool.filled(id, 1);
             self.lent.push(id);
@@ -262,7 +262,8 @@ fn buffers_that_no_turn_used_for_a_period_lose_their_memory() {
     assert_eq!(pool.buffers.borrow().cold.len(), 97);
 }
 
-/// Large receives, then small ones: memory beyond what the small ones fill is given back, however few turns there are.
+/// After large receives, then small ones, memory beyond what the small ones fill goes back to the
+/// system, however few turns there are.
 #[test]
 fn small_receives_do_not_keep_the_memory_of_large_ones() {
     const LARGE: u32 = 64 * 1024;
@@ -273,7 +274,7 @@ fn small_receives_do_not_keep_the_memory_of_large_ones() {
         for _ in 0..count {
             let Some(id) = model.kernel.pop_front() else { break };
             pool.taken(id, bytes);
-            // SAFETY: the buffer is lent to this test, and has so many bytes.
+            // SAFETY: the buffer is lent to this test, and is at least this long.
             unsafe { pool.address(id).write_bytes(1, bytes as usize) };
             pool.give_back(id);
         }

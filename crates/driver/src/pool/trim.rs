@@ -1,11 +1,12 @@
-//! Gives memory of buffers back to the system.
+//! Gives the memory of buffers back to the system.
 #![allow(unsafe_code)]
 
 use super::{BufferState, Buffers, Pool, Trim};
 
 impl Pool {
-    /// Gives back memory of buffers that are not lent. With `all` also of buffers with the kernel, which is correct only if the
-    /// kernel fills them inside calls of this thread (deferred task work).
+    /// Gives back memory of idle buffers. With `all`, also gives back memory of buffers that the
+    /// kernel has, which is correct only if the kernel fills them inside system calls of this
+    /// thread (deferred task work).
     pub(crate) fn trim(&self, trim: Trim, all: bool) {
         let mut buffers = self.buffers.borrow_mut();
         match trim {
@@ -27,7 +28,8 @@ impl Pool {
         buffers.least_idle = buffers.least_idle.min(buffers.idle.len());
         buffers.shrink(self);
         let most = std::mem::take(&mut buffers.largest).next_multiple_of(self.page());
-        // The kernel cycles through its buffers: with few receives, most of them will not be used for a long time.
+        // The kernel cycles through its buffers: with few receives, most of them stay unused for a
+        // long time.
         let surplus = buffers.with_kernel > 2 * buffers.depth.now();
         self.discard_above(buffers, most, all);
         if surplus && all {
@@ -35,7 +37,8 @@ impl Pool {
         }
     }
 
-    /// Discards the memory of buffers that are not lent and have more than `most` bytes of it.
+    /// Discards the memory of idle buffers that have more than `most` bytes of it; with `all`, also
+    /// of buffers that the kernel has.
     fn discard_above(&self, buffers: &mut Buffers, most: u32, all: bool) {
         self.discard_where(buffers, |state, written| {
             written > most && (state == BufferState::Idle || all && state == BufferState::Kernel)
@@ -54,7 +57,8 @@ impl Pool {
         self.discard(&ids, written);
     }
 
-    /// Discards the memory of buffers, in ascending order of ids; adjacent ones with one call.
+    /// Discards the memory of the buffers `ids`, which are in ascending order. One call discards
+    /// adjacent buffers.
     pub(super) fn discard(&self, ids: &[u16], written: &mut [u32]) {
         for run in ids.chunk_by(|a, b| a + 1 == *b) {
             let bytes =
@@ -65,8 +69,9 @@ impl Pool {
                 continue;
             }
             let len = run.len() * self.memory.stride;
-            // SAFETY: the buffers are adjacent whole pages of the pool's mapping, and no code uses them: they are idle, or with a
-            // kernel that writes them only inside calls of this thread.
+            // SAFETY: the buffers are adjacent whole pages of the pool's mapping, and no code uses
+            // them: they are idle, or with a kernel that writes them only inside system calls of
+            // this thread.
             unsafe { self.kernel.discard(self.memory.address(run[0]), len) };
         }
     }

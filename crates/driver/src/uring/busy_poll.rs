@@ -1,8 +1,9 @@
-//! Busy polling: before it sleeps, the loop polls the ring for a moment, for as long as that pays.
+//! Busy polling: before it sleeps, the loop polls the ring for a moment, as long as that pays off.
 //!
-//! A poll that finds something saves a sleep and a wake-up; a poll in vain costs its whole length. The policy learns which of
-//! them is likely: credit rises with each hit, and falls faster with each miss. Without credit the loop sleeps at once, and
-//! polls only now and then, at growing distances, to notice when polling pays again. So an idle ring costs next to nothing.
+//! A poll that finds something saves a sleep and a wake-up; a poll that finds nothing costs its
+//! whole length. The policy learns which is likely: credit rises with each hit, and falls faster
+//! with each miss. Without credit the loop sleeps at once, and polls only occasionally, at growing
+//! intervals, to notice when polling pays off again. So an idle ring costs next to nothing.
 
 use super::Uring;
 use annulus_kernel::Kernel;
@@ -10,26 +11,27 @@ use annulus_ring::{Ring, Wait};
 use std::io;
 use std::time::Duration;
 
-/// Credit that a hit brings, that a miss costs, and the most there can be: polling goes on while more than four of five polls
-/// are hits.
+/// Credit that a hit adds, credit that a miss costs, and the maximum credit: polling continues
+/// while more than four of five polls are hits.
 const HIT: u32 = 1;
 const MISS: u32 = 4;
 const MOST: u32 = 32;
 
-/// Sleeps between two polls without credit, at first and at most.
+/// Number of sleeps between two polls without credit: the first value and the maximum.
 const FIRST_PAUSE: u32 = 16;
 const LONGEST_PAUSE: u32 = 1024;
 
-/// Tries between two readings of the clock.
+/// Number of tries between two readings of the clock.
 const TRIES: usize = 8;
 
-/// Whether to poll before a sleep.
+/// The policy that decides whether to poll before a sleep.
 #[derive(Debug)]
 pub(super) struct BusyPoll {
-    /// How long to poll; zero is never.
+    /// How long to poll; zero disables polling.
     limit: Duration,
     credit: u32,
-    /// Sleeps until the next poll without credit, and what that is set to then.
+    /// Number of sleeps until the next poll without credit, and the value that it gets after the
+    /// next miss.
     sleeps: u32,
     pause: u32,
 }
@@ -39,14 +41,16 @@ impl BusyPoll {
         Self { limit, credit: MISS, sleeps: 0, pause: FIRST_PAUSE }
     }
 
-    /// How long to poll before the sleep that is due now; `None` if it does not pay.
+    /// Returns how long to poll before the sleep that is due now, or `None` if polling does not pay
+    /// off.
     #[inline]
     pub(super) fn before_sleep(&mut self) -> Option<Duration> {
         if self.limit.is_zero() {
             return None;
         }
         if self.credit == 0 {
-            // A poll that was due may have been cut short before its outcome was known: it is still due.
+            // A poll that was due may have been cut short before its outcome was known; then it is
+            // still due.
             self.sleeps = self.sleeps.saturating_sub(1);
             if self.sleeps > 0 {
                 return None;
@@ -71,7 +75,8 @@ impl BusyPoll {
 }
 
 impl Uring {
-    /// Submits, and polls. `None` if completions were taken; else what is left of the timeout, if there is one.
+    /// Submits, and polls. Returns `None` if it found something, otherwise the rest of the timeout,
+    /// which is zero if there is no timeout.
     pub(super) fn poll_briefly(
         &mut self,
         limit: Duration,
@@ -95,7 +100,8 @@ impl Uring {
     }
 }
 
-/// Polls a ring until an enter would find something, or the time is up.
+/// Polls a ring until `io_uring_enter` would find something, or the time is up. Returns true if it
+/// would find something.
 fn poll(ring: &Ring, limit: Duration) -> bool {
     let kernel: &dyn Kernel = &**ring.kernel();
     let end = kernel.now() + limit;
@@ -118,7 +124,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_micros(20);
 
-    /// How many of so many sleeps had a poll before them.
+    /// Returns how many of `sleeps` sleeps had a poll before them.
     fn polls(policy: &mut BusyPoll, sleeps: usize, hit: bool) -> usize {
         let polled = |_: &usize| {
             let polls = policy.before_sleep().is_some();

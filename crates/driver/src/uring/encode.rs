@@ -12,15 +12,15 @@ use annulus_ring::{Entry, EntryFlags, SafeEntry};
 const NOW: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
 /// A send that blocks until all bytes were sent.
 const ALL: u32 = msg::WAITALL | msg::NOSIGNAL;
-/// A send of one datagram, which does not block: it is sent whole or not at all.
+/// A send of one datagram, which does not block: the datagram is sent whole or not at all.
 const WHOLE_NOW: u32 = msg::DONTWAIT | msg::NOSIGNAL;
-/// A receive that reports the whole length of a message that it truncates.
+/// A receive that reports the full length of a message that it truncates.
 const MESSAGE: u32 = msg::TRUNC | msg::CMSG_CLOEXEC;
 
 /// Encodes the operations of one driver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encoder {
-    /// The kernel reports which zero-copy sends it has copied.
+    /// Whether the kernel reports which zero-copy sends it has copied.
     pub(super) reports_copies: bool,
 }
 
@@ -87,7 +87,7 @@ impl Encoder {
     }
 }
 
-/// A datagram that is nothing but bytes and an address: the kernel need not read a header.
+/// Encodes a datagram that is only bytes and an address, so that the kernel need not read a header.
 #[inline]
 pub(super) fn send_to_now(
     fd: Fd,
@@ -99,7 +99,7 @@ pub(super) fn send_to_now(
     quiet(op::SendTo { fd, buffer, len, name, name_len, flags: WHOLE_NOW }.entry())
 }
 
-/// A datagram with a header, of which there is no event if it was sent.
+/// Encodes a message with a header; there is no event if it was sent.
 #[inline]
 pub(super) fn send_message_now(fd: Fd, header: *const u8) -> Entry {
     quiet(op::SendMsg { fd, header, flags: WHOLE_NOW }.entry())

@@ -1,7 +1,9 @@
-//! File calls: made by the ring if it has the operation, else by worker threads. Those too that use the position of a file, which no
-//! entry of the ring does right, and those for which the ring would keep the file beyond their completion.
+//! File calls, made by the ring if it has the operation, otherwise by worker threads. Worker
+//! threads also make calls that use the position of a file, which no entry handles correctly, and
+//! calls after whose completion the ring would still keep the file open.
 //!
-//! A locked-down ring has none of the operations: seccomp filters see the workers' system calls, and would not see entries.
+//! A locked-down ring has none of the file operations: seccomp filters see the workers' system
+//! calls, but would not see entries.
 #![allow(unsafe_code)]
 
 use super::Uring;
@@ -15,17 +17,18 @@ use annulus_ring::{Entry, Probe, SafeEntry};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// Calls that wait for a device are submitted before the end of the turn once so many are queued. With more in one batch the
-/// kernel would delay each until it has prepared them all.
+/// Number of queued calls that wait for a device at which they are submitted before the end of the
+/// turn. In a larger batch the kernel would delay each call until it has prepared all of them.
 const EARLY_BATCH: u32 = 2;
 
 /// How a call is made.
 enum Route {
     /// The ring makes the call.
     Ring(Entry),
-    /// A worker makes the call; the entry, if any, polls the eventfd of the workers.
+    /// A worker makes the call. The entry, if any, polls the workers' eventfd and must be
+    /// submitted.
     Worker(Option<SafeEntry>),
-    /// The call is done, or has failed.
+    /// The call has already ended or failed, and its event is queued.
     Done,
 }
 
@@ -35,9 +38,9 @@ pub(super) struct Files {
     probe: Probe,
     restricted: bool,
     workers: Option<Workers>,
-    /// The eventfd that the workers signal besides their own.
+    /// The eventfd that the workers also signal, until it is passed to them.
     notifier: Option<EventFd>,
-    /// The ring polls the workers' eventfd.
+    /// Whether the ring polls the workers' eventfd.
     polling: bool,
     done: VecDeque<Event>,
 }
@@ -47,7 +50,7 @@ impl Files {
     pub(super) const WORKERS_DONE: Token = Token::ignored(2);
 
     pub(super) fn new(probe: Probe, restricted: bool, kernel: &dyn Kernel) -> Self {
-        // A call must not fail later because no descriptor is left for the workers.
+        // Created now, so that a later call does not fail because no descriptor is left.
         let workers = kernel.real_descriptors().then(Workers::new);
         Self {
             probe,
@@ -92,7 +95,7 @@ impl Files {
         Ok(self.workers.as_ref().expect("made above"))
     }
 
-    /// From now on the workers signal this eventfd as well.
+    /// Makes the workers also signal this eventfd from now on.
     pub(super) fn set_notifier(&mut self, notifier: EventFd) {
         match &self.workers {
             Some(workers) => workers.set_notifier(notifier),
@@ -105,14 +108,15 @@ impl Files {
         Route::Done
     }
 
-    /// Takes the workers' events after a completion of the poll; the entry of the next poll if this one has ended.
+    /// Takes the workers' events after a completion of the poll. Returns the entry of the next poll
+    /// if this one has ended.
     pub(super) fn workers_done(&mut self, more: bool) -> Option<SafeEntry> {
         self.workers.as_ref()?.collect(&mut self.done);
         self.polling = more;
         self.poll_workers()
     }
 
-    /// The entry that polls the workers' eventfd, unless one is in flight.
+    /// Returns the entry that polls the workers' eventfd, unless a poll is in flight.
     fn poll_workers(&mut self) -> Option<SafeEntry> {
         let fd = self.workers.as_ref()?.done_fd();
         let polls = std::mem::replace(&mut self.polling, true);
@@ -127,7 +131,8 @@ impl Files {
         }
     }
 
-    /// Cancels a call that no worker has begun; false if the ring may have it.
+    /// Cancels a call that no worker has started. Returns false if there is none: the ring may have
+    /// the call.
     pub(super) fn cancel(&mut self, target: Token) -> bool {
         self.workers.as_ref().is_some_and(|workers| workers.cancel(target))
     }
@@ -148,7 +153,8 @@ impl Uring {
         match self.files.submit(job, start.group(), &*kernel) {
             Route::Ring(entry) => {
                 self.common.counters.file_ring += 1;
-                // SAFETY: the entry names what the call names, which belongs to the job until the terminal event (`Job::new`).
+                // SAFETY: the entry refers to the same memory and descriptors as the call, which
+                // belong to the job until the terminal event (`Job::new`).
                 unsafe { self.push_file(entry, start == FileStart::Soon) };
             }
             Route::Worker(poll) => {
@@ -166,7 +172,7 @@ impl Uring {
     /// # Safety
     /// See [`Ring::push_unchecked`](annulus_ring::Ring::push_unchecked).
     unsafe fn push_file(&mut self, entry: Entry, soon: bool) {
-        // SAFETY: this function demands what `push_unchecked` demands.
+        // SAFETY: the caller guarantees what `push_unchecked` requires.
         unsafe { self.push_unchecked(entry) };
         self.early += u32::from(soon);
         if self.early >= EARLY_BATCH {
@@ -191,7 +197,7 @@ mod tests {
         let mut files = Files::new(ring.probe().unwrap(), false, &Linux);
         let call = FileCall::Lock { fd: -1, operation: 0 };
         let token = Token::new(Kind::File, 1, 1);
-        // SAFETY: the call names no memory, and no descriptor: it fails with EBADF.
+        // SAFETY: the call refers to no memory and no descriptor: it fails with EBADF.
         let job = || unsafe { Job::new(token, call) };
         assert!(matches!(files.submit(job(), None, &Linux), Route::Worker(Some(_))));
         assert!(matches!(files.submit(job(), None, &Linux), Route::Worker(None)));
@@ -216,7 +222,8 @@ mod tests {
         ];
         for (slot, call) in (0..).zip(calls) {
             let token = Token::new(Kind::File, 1, slot);
-            // SAFETY: the bytes are static, and the file is open until the events of all calls were taken.
+            // SAFETY: the bytes are static, and the file stays open until the events of all calls
+            // have been taken.
             let job = unsafe { Job::new(token, call) };
             assert!(matches!(files.submit(job, None, &Linux), Route::Worker(_)), "{call:?}");
         }

@@ -32,24 +32,24 @@ use std::rc::Rc;
 use std::time::Duration;
 use trim_timer::TrimTimer;
 
-/// How to set the driver up.
+/// The configuration of the io_uring driver.
 #[derive(Clone)]
 pub struct UringConfig {
     /// The kernel under the ring.
     pub kernel: Rc<dyn Kernel>,
-    /// Entries of the submission queue.
+    /// Number of entries of the submission queue.
     pub sq_entries: u32,
-    /// Entries of the completion queue.
+    /// Number of entries of the completion queue.
     pub cq_entries: u32,
-    /// Receive memory of streams.
+    /// Size of the receive memory of streams.
     pub pool: PoolSize,
-    /// Set-up flags not to use, as on an older kernel.
+    /// Setup flags to leave out, as if the kernel were older.
     pub without: SetupFlags,
-    /// Whether the zero-copy operations will be asked for (6.1).
+    /// Whether zero-copy operations will be used (Linux 6.1).
     pub zero_copy: bool,
-    /// How long to poll for completions before a sleep, if it pays; zero is never.
+    /// How long to poll for completions before a sleep, if that pays off; zero disables polling.
     pub busy_poll: Duration,
-    /// Restrict the ring to the operations in use.
+    /// Whether to restrict the ring to the operations in use.
     pub restricted: bool,
 }
 
@@ -80,30 +80,31 @@ impl UringConfig {
     }
 }
 
-/// A ring, its buffer rings, and the operations that wait for space in it.
+/// The io_uring driver: a ring, its buffer rings, and the operations that wait for space in the
+/// ring.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Uring {
     pub(crate) common: Common,
     ring: Ring,
     streams: PoolRing,
-    /// Made with the first datagram socket.
+    /// Created with the first datagram socket.
     datagrams: Option<PoolRing>,
     /// Entries that found the submission queue full, oldest first.
     backlog: VecDeque<Entry>,
-    /// The last turn submitted everything.
+    /// Whether the last turn submitted everything.
     all_taken: bool,
-    /// Another event loop takes the turns, and is notified of completions.
+    /// Whether another event loop takes the turns, and is notified of completions.
     hosted: bool,
     trim_timer: TrimTimer,
     busy_poll: BusyPoll,
-    /// The trim to do once every completion has been taken.
+    /// The trim to carry out once every completion has been taken.
     trim: Option<Trim>,
     features: Features,
     encoder: Encoder,
     supported: Supported,
     files: Files,
-    /// File calls for a device that were queued since the last enter.
+    /// Number of file calls for a device that have been queued since the last `io_uring_enter`.
     early: u32,
 }
 
@@ -111,7 +112,7 @@ impl Uring {
     /// Sets up the ring and the pool of streams, for this thread.
     ///
     /// # Errors
-    /// [`SetupError`], which names the step that failed.
+    /// Returns a [`SetupError`] with the step that failed or the feature that is missing.
     pub fn new(config: UringConfig) -> Result<Self, SetupError> {
         let mut ring = config.ring()?;
         let features = Features::of(&mut ring)?;
@@ -123,7 +124,7 @@ impl Uring {
         }
         let streams = PoolRing::new(&ring, STREAMS, config.pool, config.kernel.clone())?;
         let common = Common {
-            // A SEND takes the address of its destination since 6.1, as there is SENDMSG_ZC.
+            // SEND accepts a destination address since Linux 6.1, which also added SENDMSG_ZC.
             addresses_sends: probe.has(opcode::SENDMSG_ZC),
             limits_receives: features.has("receive limit"),
             ..Common::new(config.kernel, streams.pool.clone())
@@ -147,12 +148,12 @@ impl Uring {
         })
     }
 
-    /// The features of the kernel under the ring.
+    /// Returns the features of the kernel under the ring.
     pub fn features(&self) -> &Features {
         &self.features
     }
 
-    /// The flags the ring was set up with.
+    /// Returns the flags that the ring was set up with.
     pub fn setup_flags(&self) -> SetupFlags {
         self.ring.setup_flags()
     }
@@ -173,10 +174,12 @@ impl Uring {
     /// See [`Driver::submit_memory`](crate::Driver::submit_memory).
     #[inline]
     pub(crate) unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
-        // SAFETY: `submit_memory` demands that all memory stays until the terminal event, as the ring needs.
+        // SAFETY: the caller guarantees that all memory stays valid until the terminal event, as
+        // the ring requires.
         unsafe {
             match op {
-                // Datagrams by themselves: so the entry is made in the queue, and not copied there.
+                // Datagrams have their own arms, so that the entry is built in the queue instead of
+                // being copied there.
                 MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
                     let entry = send_to_now(fd, buffer, len, to, to_len).user_data(token.bits());
                     self.push_unchecked(entry);
@@ -192,7 +195,7 @@ impl Uring {
 
     #[inline]
     fn push(&mut self, entry: SafeEntry) {
-        // SAFETY: a `SafeEntry` names no memory, and its descriptors are `Fd`s.
+        // SAFETY: a `SafeEntry` refers to no memory, and its descriptors are `Fd`s.
         unsafe { self.push_unchecked(entry.into()) };
     }
 
@@ -201,15 +204,16 @@ impl Uring {
     #[inline]
     unsafe fn push_unchecked(&mut self, entry: Entry) {
         self.common.counters.sqes += 1;
-        // SAFETY: this function demands of its caller what `Ring::push_unchecked` does.
+        // SAFETY: the caller guarantees what `Ring::push_unchecked` requires.
         if !self.backlog.is_empty() || unsafe { self.ring.push_unchecked(entry) }.is_err() {
-            // Not in a function of its own: an entry that is passed on lies in memory, and is copied from there to the queue.
+            // Not in a separate function: passing the entry on would force it into memory, and copy
+            // it from there to the queue.
             self.backlog.push_back(entry);
             self.make_space();
         }
     }
 
-    /// Makes the pool that datagrams are received into, unless it exists.
+    /// Creates the pool that datagrams are received into, unless it exists.
     pub(crate) fn open_datagram_pool(&mut self, size: PoolSize) -> io::Result<()> {
         if !self.supported.messages {
             let text = "this kernel's io_uring has no RECVMSG; use the epoll driver";
@@ -225,7 +229,7 @@ impl Uring {
         Ok(())
     }
 
-    /// The pool whose buffers an operation fills.
+    /// Returns the pool whose buffers an operation fills.
     #[inline]
     fn pool_of(&self, token: Option<Token>) -> &Pool {
         let datagrams = self.common.datagrams.as_ref();
@@ -233,7 +237,8 @@ impl Uring {
         datagrams.unwrap_or(&self.common.pool)
     }
 
-    /// The submission queue is full: submits without waiting. Entries that still find no space stay in the backlog.
+    /// Submits without waiting, since the submission queue is full. Entries that still find no
+    /// space stay in the backlog.
     #[cold]
     fn make_space(&mut self) {
         self.common.counters.queue_full += 1;
@@ -243,8 +248,8 @@ impl Uring {
 
     fn push_backlog(&mut self) {
         while let Some(&entry) = self.backlog.front() {
-            // SAFETY: the entry came from `push_unchecked`, whose caller keeps its memory until the terminal event, which cannot
-            // have come before the entry is submitted.
+            // SAFETY: the entry came from `push_unchecked`, whose caller keeps its memory until the
+            // terminal event, which cannot arrive before the entry is submitted.
             if unsafe { self.ring.push_unchecked(entry) }.is_err() {
                 break;
             }
@@ -280,7 +285,7 @@ impl Uring {
         }
     }
 
-    /// Submits, and waits for a completion or until the time is up. If it pays, polls first.
+    /// Submits, and waits for a completion or until the time is up. Polls first if that pays off.
     #[inline]
     fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let timeout = match self.busy_poll.before_sleep() {
@@ -293,7 +298,7 @@ impl Uring {
         self.enter(RingWait::For { completions: 1, timeout })
     }
 
-    /// One `io_uring_enter`, if the ring needs it.
+    /// Calls `io_uring_enter`, if the ring needs it.
     #[inline]
     pub(super) fn enter(&mut self, wait: RingWait) -> io::Result<()> {
         let entered = self.ring.enter(wait);
@@ -303,15 +308,15 @@ impl Uring {
         entered.map(drop).map_err(named("io_uring_enter"))
     }
 
-    /// Submits the queued entries, and takes no completions.
+    /// Submits the queued entries without taking completions.
     fn submit_queued(&mut self) {
         self.early = 0;
-        // An error returns at the end of the turn, where it is reported.
+        // An error occurs again at the end of the turn, where it is reported.
         _ = self.ring.enter(RingWait::No);
         self.common.counters.enters += 1;
     }
 
-    /// Whether everything that was submitted has been started.
+    /// Returns true if everything that was submitted has been started.
     pub(crate) fn is_clear(&self) -> bool {
         self.backlog.is_empty() && self.ring.pending() == 0
     }
@@ -345,7 +350,8 @@ impl Uring {
         known.filter_map(|completion| Token::from_bits(completion.user_data))
     }
 
-    /// The event of a completion; `None` if the operation was the driver's own, or its token is ignored.
+    /// Returns the event of a completion, or `None` if the operation was the driver's own or its
+    /// token is ignored.
     #[inline]
     fn event(&mut self, completion: Completion) -> Option<Event> {
         let token = Token::from_bits(completion.user_data);
@@ -398,7 +404,7 @@ impl Uring {
 
     pub(crate) fn close(self) -> io::Result<()> {
         let Self { ring, streams, datagrams, .. } = self;
-        // SAFETY: both were made for this ring, the only one of the driver.
+        // SAFETY: both were created for this ring, the driver's only one.
         let close = |pool_ring: PoolRing| unsafe { pool_ring.close(&ring) };
         let outcome = close(streams);
         datagrams.map_or(Ok(()), close).and(outcome)

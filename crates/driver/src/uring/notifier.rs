@@ -1,7 +1,7 @@
 //! An eventfd that signals to another event loop that the ring has something to do.
 //!
-//! Other threads write to it as well: the kernel signals the eventfd of a ring from within the wake-up of another eventfd only after a
-//! grace period of RCU, which takes milliseconds.
+//! Other threads also write to it: if the kernel signalled a ring's eventfd from within the wake-up
+//! of another eventfd, it would do so only after an RCU grace period, which takes milliseconds.
 
 use super::Uring;
 use annulus_kernel::{descriptor, named};
@@ -9,7 +9,8 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 impl Uring {
-    /// Has the ring signal this eventfd while it is armed; one a ring.
+    /// Makes the ring signal this eventfd while it is armed. Each ring has at most one. Returns a
+    /// duplicate of the eventfd.
     pub(crate) fn notifier(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         let (for_workers, notifier) =
             (descriptor::duplicate(eventfd)?, descriptor::duplicate(eventfd)?);
@@ -19,8 +20,8 @@ impl Uring {
         Ok(notifier)
     }
 
-    /// Whether a turn that does not wait may leave out its system call: another event loop is notified of what comes later, and no
-    /// entry, completion or file call is queued now.
+    /// Returns true if a turn that does not wait may skip its system call: another event loop is
+    /// notified of later events, and no entry, completed file call or deferred work is pending now.
     #[inline]
     pub(super) fn needs_no_enter(&self) -> bool {
         self.hosted && self.has_nothing_queued() && !self.ring.work_pending()
@@ -34,7 +35,8 @@ impl Uring {
     #[inline]
     pub(crate) fn arm(&mut self) -> bool {
         self.ring.notify(true);
-        // Completions came before it was on, or deferred work waits for an enter; neither is signalled again.
+        // Completions that arrived earlier, and deferred work that waits for `io_uring_enter`, are
+        // not signalled again.
         self.has_nothing_queued() && self.ring.ready() == 0 && !self.ring.work_pending()
     }
 

@@ -1,9 +1,10 @@
-//! The opcodes that the driver submits: those that a locked-down ring allows, and that a kernel must have.
+//! The opcodes that the driver submits: a locked-down ring allows them, and the kernel must have
+//! those that are not optional.
 
 use annulus_ring::opcode::{self, Memory, Need, OPERATIONS, Operation};
 use annulus_ring::{Entry, EntryFlags, Probe, SetupError};
 
-/// Whether the driver submits an operation.
+/// Returns true if the driver submits an operation.
 fn is_used(operation: &Operation, zero_copy: bool) -> bool {
     match operation.need {
         Need::Always | Need::Optional => true,
@@ -12,12 +13,13 @@ fn is_used(operation: &Operation, zero_copy: bool) -> bool {
     }
 }
 
-/// The opcodes in use, and no others.
+/// Returns exactly the opcodes in use.
 pub(super) fn in_use(zero_copy: bool) -> Vec<u8> {
     OPERATIONS.iter().filter(|row| is_used(row, zero_copy)).map(|row| row.opcode).collect()
 }
 
-/// Whether the row of an operation says that the driver submits it, and that it names memory of the submitter, or none.
+/// Returns true if the operation's row says that the driver submits it, and that its use of the
+/// submitter's memory is as given by `names_memory`.
 pub(super) fn is_listed(entry: &Entry, names_memory: bool) -> bool {
     let selects = entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0;
     opcode::operation(entry.opcode).is_some_and(|row| {
@@ -26,18 +28,19 @@ pub(super) fn is_listed(entry: &Entry, names_memory: bool) -> bool {
     })
 }
 
-/// The optional opcodes that the kernel has. Without TIMEOUT the pools keep their memory.
+/// The optional opcodes that the kernel has. Without TIMEOUT, which is not listed here, the pools
+/// keep their memory.
 #[derive(Debug)]
 pub(super) struct Supported {
-    /// If not, descriptors are closed by a system call.
+    /// If false, descriptors are closed by a system call.
     pub(super) close: bool,
-    /// If not, there are no datagram sockets, and opening one is an error.
+    /// If false, datagram sockets are unsupported, and opening one is an error.
     pub(super) messages: bool,
 }
 
 impl Supported {
     /// # Errors
-    /// [`SetupError::Lacks`] if one is missing that is not optional.
+    /// Returns [`SetupError::Lacks`] if a required opcode is missing.
     pub(super) fn of(probe: &Probe, zero_copy: bool) -> Result<Self, SetupError> {
         let is_needed = |row: &&Operation| is_used(row, zero_copy) && row.need != Need::Optional;
         let mut needed = OPERATIONS.iter().filter(is_needed);

@@ -15,16 +15,17 @@ use std::sync::Arc;
 pub(super) const STREAMS: u16 = 0;
 pub(super) const DATAGRAMS: u16 = 1;
 
-/// The group whose buffers an operation fills.
+/// Returns the group whose buffers an operation fills.
 #[inline]
 pub(super) fn group(token: Token) -> u16 {
     if token.kind() == Kind::RecvDatagram { DATAGRAMS } else { STREAMS }
 }
 
-/// A pool and its buffer ring, which have the same buffer ids.
+/// A pool and its buffer ring, which share the same buffer ids.
 ///
-/// The memory is leaked unless [`close`](Self::close) has unregistered the group: a driver that is dropped otherwise may have
-/// receives in flight, which can complete even after the ring's descriptor was closed.
+/// The memory is leaked unless [`close`](Self::close) has unregistered the group. A driver that is
+/// dropped without it may have receives in flight, which can complete even after the ring's
+/// descriptor has been closed.
 pub(super) struct PoolRing {
     buffers: BufferRing,
     pub(super) pool: Rc<Pool>,
@@ -35,7 +36,7 @@ impl PoolRing {
     /// Reserves memory and registers it as buffer group `group`.
     ///
     /// # Errors
-    /// [`SetupError::Step`].
+    /// Returns [`SetupError::Step`] with the step that failed.
     pub(super) fn new(
         ring: &Ring,
         group: u16,
@@ -57,8 +58,9 @@ impl PoolRing {
         let mut any = false;
         self.pool.refill(|address, len, id| {
             any = true;
-            // SAFETY: the pool's memory is kept until the group was unregistered (`memory`). A buffer in the pool's state
-            // `Kernel` is touched by the kernel alone, except that `trim` may discard its pages, and the ring has an entry for each buffer.
+            // SAFETY: the pool's memory is kept until the group has been unregistered (`memory`).
+            // Only the kernel touches a buffer in state `Kernel`, except that `trim` may discard
+            // its pages, and the ring has an entry for each buffer.
             unsafe { buffers.add(address, len, id) };
         });
         if any {
@@ -66,15 +68,16 @@ impl PoolRing {
         }
     }
 
-    /// Gives memory back. Every completion must have been taken: a buffer that the kernel has filled must not count as empty.
+    /// Gives memory back to the system. Every completion must have been taken: a buffer that the
+    /// kernel has filled must not count as empty.
     pub(super) fn trim(&self, trim: Trim, flags: SetupFlags) {
         self.pool.trim(trim, flags.contains(SetupFlags::DEFER_TASKRUN));
     }
 
     /// # Safety
-    /// `ring` must be the one that it was made for.
+    /// `ring` must be the ring that this was created for.
     pub(super) unsafe fn close(self, ring: &Ring) -> io::Result<()> {
-        // SAFETY: `ring` is the one that `new` registered the group with, which this function demands.
+        // SAFETY: the caller guarantees that `new` registered the group with this `ring`.
         unsafe { self.buffers.unregister(ring) }?;
         drop(ManuallyDrop::into_inner(self.memory));
         Ok(())
@@ -101,7 +104,7 @@ mod tests {
         let pool_ring = || PoolRing::new(&ring, STREAMS, size, Rc::new(Linux)).unwrap();
         let closed = pool_ring();
         let pool = closed.pool.clone();
-        // SAFETY: it was made for this ring.
+        // SAFETY: it was created for this ring.
         unsafe { closed.close(&ring) }.unwrap();
         assert_eq!(Arc::strong_count(pool.memory()), 1, "the pool's own");
         let dropped = pool_ring();

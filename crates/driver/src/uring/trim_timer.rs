@@ -1,8 +1,8 @@
-//! The timer that trims the pools some time after receives: all memory that is not in use if nothing has happened since, else
-//! what no turn has needed.
+//! The timer that trims the pools some time after receives: all unused memory if nothing has
+//! happened since, otherwise the memory that no turn has needed.
 //!
-//! A timeout with every wait would cost every turn. One timer in the kernel, started again only while receives go on, costs
-//! nothing, and an idle ring has none.
+//! A timeout in every wait would cost something in every turn. One kernel timer, started again only
+//! after receives, costs almost nothing, and an idle ring has no timer.
 
 use crate::pool::Trim;
 use crate::slots::Token;
@@ -10,18 +10,18 @@ use annulus_ring::SafeEntry;
 use annulus_ring::op::{TimeSpec, Timeout};
 use rustix::io::Errno;
 
-/// [`Trim::DELAY`], as the entry names it.
+/// [`Trim::DELAY`] in the form that the entry points to.
 static DELAY: TimeSpec = TimeSpec {
     seconds: Trim::DELAY.as_secs() as i64,
     nanoseconds: Trim::DELAY.subsec_nanos() as i64,
 };
 
-/// The timer, and what has happened since it was started.
+/// The timer, and the completion count when it was started.
 #[derive(Debug, Default)]
 pub(super) struct TrimTimer {
-    /// Completions counted at the start; `None` while it does not run.
+    /// Number of completions at the start; `None` while the timer is not running.
     started_at: Option<u64>,
-    /// The kernel has no timers.
+    /// Whether the kernel has no timers.
     unsupported: bool,
 }
 
@@ -33,23 +33,25 @@ impl TrimTimer {
         self.started_at.is_none() && !self.unsupported
     }
 
-    /// Starts the timer: the entry to submit.
+    /// Starts the timer, and returns the entry to submit.
     pub(super) fn start(&mut self, completions: u64) -> SafeEntry {
         self.started_at = Some(completions);
         Timeout { after: &DELAY }.entry().user_data(Self::TOKEN.bits())
     }
 
-    /// Whether a completion is the timer's.
+    /// Returns true if a completion belongs to the timer.
     #[inline]
     pub(super) fn owns(user_data: u64) -> bool {
         user_data == Self::TOKEN.bits()
     }
 
-    /// The timer has expired: the trim depends on whether another completion has come since the start.
+    /// Handles the timer's completion, and returns the trim to carry out, which depends on whether
+    /// another completion has arrived since the start. Any result but `ETIME` means that the kernel
+    /// has no timers.
     pub(super) fn expired(&mut self, result: Result<u32, Errno>, completions: u64) -> Option<Trim> {
         self.unsupported = result != Err(Errno::TIME);
         let started_at = self.started_at.take().filter(|_| !self.unsupported)?;
-        // The completion of the timer is one of those counted.
+        // The count includes the completion of the timer itself.
         Some(Trim::after(completions == started_at + 1))
     }
 }
