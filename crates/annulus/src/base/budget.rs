@@ -1,9 +1,11 @@
-//! The budget of a task: how many operations that are ready at once it may complete before the other tasks have their turn.
+//! The budget of a task: how many operations that are immediately ready it may complete before
+//! other tasks run.
 //!
-//! A task that always finds something ready never returns to the loop on its own: a channel that never runs empty, a peer that
-//! sends faster than it is read, a timer that is always due. Every such operation takes one unit of the budget, which is renewed
-//! each time the task is polled. At zero the operation answers `Pending` and wakes its task at once, so that the task runs again
-//! after the others. Nothing is lost: what was ready stays ready.
+//! A task that always finds something ready never returns to the loop on its own. Examples are a
+//! channel that never runs empty, a peer that sends faster than the task reads, and a timer that is
+//! always due. Every such operation takes one unit of the budget, which is renewed each time the
+//! task is polled. At zero, the operation returns `Pending` and wakes its task at once, so the task
+//! runs again after the others. Nothing is lost, since whatever was ready stays ready.
 //!
 //! Outside a runtime there is no budget.
 
@@ -11,19 +13,20 @@ use crate::unwind::contained;
 use std::cell::Cell;
 use std::task::{Context, Poll};
 
-/// The operations that a task may do each time it is polled, unless [`Builder::task_budget`](crate::Builder::task_budget) says otherwise.
+/// Number of operations that a task may complete per poll, unless
+/// [`Builder::task_budget`](crate::Builder::task_budget) changes it.
 pub(crate) const DEFAULT: u32 = 128;
 
-/// More than ever is taken.
+/// More units than any thread ever takes.
 const UNLIMITED: u64 = u64::MAX;
 
 thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(UNLIMITED) };
-    /// Called when nothing is left between the turns of a guest.
+    /// Called when the budget runs out between two turns of a guest.
     static SPENT: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
-/// A task is about to be polled.
+/// Renews the budget for a task that is about to be polled.
 #[inline]
 pub(crate) fn renew(budget: u32) {
     set(budget.into());
@@ -34,13 +37,14 @@ fn set(units: u64) {
     _ = LEFT.try_with(|left| left.set(units));
 }
 
-/// The tasks of a host are about to be polled, by another event loop, until the next turn. `spent` is called when the budget is used up.
+/// Renews the budget for tasks of the host loop, which it polls until the next turn. `spent` is
+/// called when the budget is used up.
 pub(crate) fn renew_for_host(budget: u32, spent: fn()) {
     renew(budget);
     _ = SPENT.try_with(|call| call.set(Some(spent)));
 }
 
-/// The loop of this thread no longer runs tasks.
+/// Removes the budget, since the loop of this thread no longer runs tasks.
 pub(crate) fn end() {
     set(UNLIMITED);
     _ = SPENT.try_with(|call| call.set(None));
@@ -55,19 +59,20 @@ fn spent(cx: &Context<'_>) {
     }
 }
 
-/// Takes one unit for an operation that is ready. At zero the task is woken, to go on after the others.
+/// Takes one unit for an operation that is ready. At zero, wakes the task, so that it continues
+/// after the others.
 #[inline]
 pub(crate) fn poll_take(cx: &Context<'_>) -> Poll<()> {
     poll_with(cx, || Poll::Ready(()))
 }
 
-/// Takes one unit. [`is_spent`] was false before.
+/// Takes one unit. [`is_spent`] must have returned false.
 #[inline]
 pub(crate) fn take() {
     _ = LEFT.try_with(|left| left.set(left.get().saturating_sub(1)));
 }
 
-/// Polls a part of an operation that takes its unit elsewhere.
+/// Polls part of an operation without a budget, since the operation takes its unit elsewhere.
 #[inline]
 pub(crate) fn poll_free<T>(operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
     struct Restored(u64);
@@ -82,13 +87,14 @@ pub(crate) fn poll_free<T>(operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
     operation()
 }
 
-/// Whether no unit is left.
+/// Returns true if no unit is left.
 #[inline]
 pub(crate) fn is_spent() -> bool {
     LEFT.try_with(Cell::get) == Ok(0)
 }
 
-/// Whether a unit is left, which this does not take. At zero the task is woken, to go on after the others.
+/// Returns `Ready` if a unit is left, without taking it. At zero, wakes the task, so that it
+/// continues after the others.
 #[inline]
 pub(crate) fn poll_left(cx: &Context<'_>) -> Poll<()> {
     if !is_spent() {
@@ -98,8 +104,8 @@ pub(crate) fn poll_left(cx: &Context<'_>) -> Poll<()> {
     Poll::Pending
 }
 
-/// Polls an operation, which takes one unit if it is ready. At zero it is not polled, and the task is woken, to go on after the
-/// others.
+/// Polls an operation, and takes one unit if it is ready. At zero, wakes the task instead, so that
+/// it continues after the others.
 #[inline]
 pub(crate) fn poll_with<T>(cx: &Context<'_>, operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
     if poll_left(cx).is_pending() {

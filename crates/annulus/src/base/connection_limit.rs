@@ -5,11 +5,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// How many accepted connections may be open at once, over all listeners that share this limit, on any number of threads.
+/// A limit on the accepted connections that are open at once. Any number of listeners and threads
+/// can share it.
 ///
-/// A listener with a limit accepts a connection only while a task waits for one and fewer than the limit are open; the others stay
-/// in the kernel's backlog. A connection counts from before it is accepted until its descriptor is closed, also while it is in
-/// transit to another shard. Such a listener accepts one connection at a time, which takes one more turn for each.
+/// A listener with a limit accepts a connection only while a task waits for one and the limit is
+/// not reached. Other connections stay in the kernel's backlog. A connection counts from before it
+/// is accepted until its descriptor is closed, including while it is in transit to another shard.
+/// Such a listener accepts one connection at a time, which takes one more turn per connection.
 ///
 /// Clones share the limit.
 ///
@@ -51,23 +53,24 @@ struct State {
 pub(crate) struct Permit(Option<Arc<Shared>>);
 
 impl ConnectionLimit {
-    /// A limit of `max` open connections; 0 accepts none.
+    /// Creates a limit of `max` open connections. With 0, no connection is accepted.
     pub fn new(max: usize) -> Self {
         Self(Arc::new(Shared { max, state: Mutex::default() }))
     }
 
-    /// Most connections open at once.
+    /// Returns the maximum number of open connections.
     pub fn max(&self) -> usize {
         self.0.max
     }
 
-    /// Connections open now.
+    /// Returns the number of open connections.
     pub fn open(&self) -> usize {
         self.0.state().open
     }
 
-    /// A permit. If the limit is reached, takes the waker, to wake it once a connection has closed; a waker that waits already is left
-    /// to the caller, which drops it while no lock is held.
+    /// Returns a permit. If the limit is reached, takes the waker instead, to wake it once a
+    /// connection has closed. A waker that is already waiting stays with the caller, who drops it
+    /// while no lock is held.
     pub(crate) fn take(&self, task: &mut Option<Waker>) -> Option<Permit> {
         let mut state = self.0.state();
         if state.open < self.0.max {
@@ -82,12 +85,13 @@ impl ConnectionLimit {
 }
 
 impl Shared {
-    /// Every change is one step, so the state is consistent even if a thread panicked with the lock.
+    /// Ignores poisoning: every change is a single step, so the state is consistent even if a
+    /// thread panicked while it held the lock.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one connection less; returns the tasks to wake.
+    /// Stops counting one connection. Returns the tasks to wake.
     fn release(&self) -> Vec<Waker> {
         let mut state = self.state();
         state.open -= 1;
@@ -101,7 +105,8 @@ impl Permit {
         self.0.is_some().then_some(self)
     }
 
-    /// The connection has closed. Returns the tasks that the caller has to wake.
+    /// Releases the permit of a connection that has closed. Returns the tasks that the caller must
+    /// wake.
     pub(crate) fn release(mut self) -> Vec<Waker> {
         self.0.take().map(|limit| limit.release()).unwrap_or_default()
     }

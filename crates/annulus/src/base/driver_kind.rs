@@ -1,4 +1,4 @@
-//! The drivers by name.
+//! The kinds of drivers.
 
 use std::fmt;
 

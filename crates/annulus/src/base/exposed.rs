@@ -12,7 +12,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 #[derive(Default)]
 pub(crate) struct Exposed {
     lent: BTreeSet<RawFd>,
-    /// The runtime ends.
+    /// Whether the runtime is ending, so that descriptors are kept instead of closed.
     pub(crate) keep: bool,
     pub(crate) kept: Vec<OwnedFd>,
 }
@@ -36,20 +36,21 @@ impl Exposed {
         self.lent.remove(&fd.raw())
     }
 
-    /// Takes a descriptor over, which the runtime no longer uses.
+    /// Takes over a descriptor that the runtime no longer uses.
     ///
     /// # Safety
-    /// It must be a real descriptor that the caller was to close, and does not. No copy of `fd` may be used afterwards.
+    /// `fd` must be a real descriptor that the caller would otherwise close, and no longer does. No
+    /// copy of `fd` may be used afterwards.
     pub(crate) unsafe fn keep(&mut self, fd: Fd) {
         // SAFETY: the caller guarantees that the descriptor is open and has no other owner.
         self.kept.push(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
     }
 }
 
-/// A descriptor of a handle, or if it has none that other code may use (after the runtime's end, in a simulation), a number on which
-/// every call fails with `EBADF`.
+/// Borrows the descriptor of a handle. If the handle has none that other code may use (after the
+/// runtime's end, or in a simulation), returns a number on which every call fails with `EBADF`.
 pub(crate) fn borrowed<'a>(fd: Option<Fd>) -> BorrowedFd<'a> {
-    // SAFETY: the number is not -1. No descriptor has it, now or later: the kernel's limit of them (`fs.nr_open`) is at most
-    // 2^31 - 64. So it is never one that other code owns.
+    // SAFETY: the number is not -1, and no descriptor ever has it, since the kernel's limit on
+    // descriptors (`fs.nr_open`) is at most 2^31 - 64. So no other code can own it.
     fd.map_or_else(|| unsafe { BorrowedFd::borrow_raw(RawFd::MAX) }, Linux::borrow)
 }

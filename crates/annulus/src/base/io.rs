@@ -1,7 +1,8 @@
-//! The state that all families of slots share: the driver, the timers, the wakers and values for after the borrow, and memory.
+//! The state that all families of slots share: the driver, the timers, deferred wakes and drops,
+//! and memory.
 //!
-//! A family's methods take `&mut Io` beside their own slots. Families do not know each other: what one causes in another is
-//! a note here, and the turn acts on it.
+//! A family's methods take `&mut Io` in addition to their own slots. Families do not know each
+//! other: if one affects another, it records that here, and the turn acts on it.
 
 use super::exposed::Exposed;
 use super::kernel_held::KernelHeld;
@@ -25,48 +26,52 @@ use std::time::Duration;
 /// Number of events ahead for which slots are prefetched.
 pub(crate) const AHEAD: u32 = 6;
 
-/// The settings of a runtime's streams, in bytes, but for the linger.
+/// The settings of a runtime's streams. All but the linger are in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Minimum bytes of a zero-copy send; `None` disables them.
+    /// Minimum bytes of a zero-copy send; `None` disables zero-copy sends.
     pub(crate) zero_copy_threshold: Option<usize>,
-    /// Bytes of a receive from which on a copy between two sockets goes through a pipe.
+    /// Minimum bytes of a receive with which a copy between two sockets switches to a pipe.
     pub(crate) splice_threshold: usize,
-    /// How long a dropped stream may go on sending what it had queued.
+    /// How long a dropped stream may continue to send its queue.
     pub(crate) linger: Duration,
 }
 
 /// The state that all families of slots share.
 pub(crate) struct Io {
-    /// The driver, which is freed only once the kernel uses none of its memory.
+    /// The driver, which is freed only once the kernel no longer uses its memory.
     pub(crate) driver: KernelHeld<Driver>,
-    /// The driver makes sends when they are submitted.
+    /// Whether the driver performs sends as soon as they are submitted.
     pub(crate) sends_at_once: bool,
     pub(crate) timers: Timers,
-    /// Wakers to wake and values to drop once nothing is borrowed, since both run foreign code.
+    /// Wakers to wake and values to drop once nothing is borrowed. Both run foreign code.
     pub(crate) after: After,
     /// Wait queues to check again in the next turn.
     pub(crate) rechecks: Rechecks<Recheck>,
     pub(crate) bounds: Bounds,
     /// The bytes that streams and datagram sockets hold, and how many each may hold.
     pub(crate) memory: Memory,
-    /// Buffers of the runtime's own for `poll_write`, to use again.
+    /// Spare buffers for `poll_write`.
     pub(crate) spares: Spares,
-    /// Operations whose terminal event has not come.
+    /// Number of operations whose terminal event has not arrived yet.
     pub(crate) in_flight: usize,
-    /// The last turn looked for events. The work that a turn may do without a look is bounded from one look to the next.
+    /// Whether the last turn polled for events. The work that turns may do between two such polls
+    /// is bounded.
     pub(crate) has_looked: bool,
-    /// The clock of a guest's host, if it is not the kernel's.
+    /// The clock of a guest's host, unless that is the kernel's clock.
     pub(crate) clock: Option<HostClock>,
-    /// Descriptors that handles have lent to other code, and that stay open as long as the handles.
+    /// Descriptors that handles have exposed to other code, and that stay open as long as the
+    /// handles.
     exposed: Exposed,
-    /// A descriptor was closed: listeners that had run out of descriptors may try again.
+    /// Whether a descriptor has been closed, so that listeners that had run out of descriptors may
+    /// try again.
     fd_closed: bool,
 }
 
 impl Io {
-    /// Whether a unit of the task's budget is left. At zero the task goes on after the others: it is woken behind the borrow, since a waker
-    /// is foreign code.
+    /// Returns `Ready` if a unit of the task's budget is left. Otherwise the task is woken, so that
+    /// it continues after the others. This happens after the borrow ends, since a waker is foreign
+    /// code.
     #[inline]
     pub(crate) fn poll_budget(&mut self, cx: &Context<'_>) -> Poll<()> {
         if !budget::is_spent() {
@@ -99,7 +104,8 @@ impl Io {
         Instant::since_origin(self.clock.map_or_else(kernel, HostClock::now))
     }
 
-    /// Sets the time within which what was dropped must have sent all it had queued, unless it is set.
+    /// Starts the timer within which a dropped socket must have sent its queue, unless it has been
+    /// started.
     pub(crate) fn start_linger(&mut self, timer: &mut Option<TimerKey>, action: TimerAction) {
         if timer.is_none() {
             *timer = Some(self.timers.insert(self.now() + self.bounds.linger, action));
@@ -113,7 +119,7 @@ impl Io {
         self.driver.submit(token, op);
     }
 
-    /// As [`start`](Self::start), of an operation that names memory.
+    /// Like [`start`](Self::start), but for an operation that refers to memory.
     ///
     /// # Safety
     /// See [`Driver::submit_memory`].
@@ -121,7 +127,7 @@ impl Io {
     #[inline]
     pub(crate) unsafe fn start_memory(&mut self, token: Token, op: MemoryOp) {
         self.in_flight += 1;
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees this function's contract, which is the same.
         unsafe { self.driver.submit_memory(token, op) };
     }
 
@@ -132,21 +138,22 @@ impl Io {
     #[allow(unsafe_code)]
     pub(crate) unsafe fn start_file(&mut self, token: Token, call: FileCall, start: FileStart) {
         self.in_flight += 1;
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees this function's contract, which is the same.
         unsafe { self.driver.submit_file(token, call, start) };
     }
 
-    /// Cancels an operation in flight; its own terminal event still comes.
+    /// Cancels an operation in flight. Its terminal event still arrives.
     pub(crate) fn cancel(&mut self, target: Token) {
         self.driver.submit(Token::IGNORED, Op::Cancel { target });
     }
 
-    /// A handle has lent its descriptor: it stays open as long as the handle, also beyond the end of the runtime.
+    /// Records that a handle has exposed its descriptor, which then stays open as long as the
+    /// handle, even if the runtime ends first.
     pub(crate) fn expose(&mut self, fd: Fd) {
         self.exposed.add(fd);
     }
 
-    /// The runtime ends: from here on, descriptors that were lent are kept.
+    /// Keeps exposed descriptors open from now on, since the runtime is ending.
     pub(crate) fn keep_exposed(&mut self) {
         self.exposed.keep = true;
     }
@@ -156,41 +163,45 @@ impl Io {
         self.exposed.contains(fd)
     }
 
-    /// Descriptors that were lent, to be kept until every handle is gone.
+    /// Takes the exposed descriptors that must stay open until every handle is gone.
     pub(crate) fn take_kept(&mut self) -> Vec<OwnedFd> {
         mem::take(&mut self.exposed.kept)
     }
 
-    /// Releases a descriptor of which nothing is in flight, which is used and closed elsewhere.
+    /// Releases a descriptor that has no operation in flight, to be used and closed elsewhere.
     pub(crate) fn release(&mut self, fd: Fd) {
         self.exposed.remove(fd);
         self.driver.release(fd);
     }
 
-    /// Releases a descriptor that was lent. At the end of the runtime, keeps it instead of closing it, and returns true. The peer sees what it would see of a close: the end, or a reset. A listener
-    /// is left as it is: its end would be that of its duplicates, to which a close does nothing.
+    /// Releases a descriptor if it is exposed. At the end of the runtime, also keeps it open
+    /// instead of letting the caller close it, and returns true. The peer sees what it would see
+    /// after a close: EOF or a reset. A listener is left as it is, since shutting it down would
+    /// also end its duplicates, which a close does not.
     #[cold]
     #[allow(unsafe_code)]
     fn keep_if_exposed(&mut self, fd: Fd) -> bool {
         if !self.exposed.remove(fd) {
             return false;
         }
-        // A duplicate may live on, and would keep the registration: its edges would name whatever has the number next.
+        // A duplicate may outlive the descriptor and keep its registration. Its edges would then
+        // refer to the next descriptor with this number.
         self.driver.release(fd);
         if !self.exposed.keep {
             return false;
         }
         let kernel = self.driver.kernel();
         if kernel.option(fd, SocketOption::Listens).ok() != Some(1) && !descriptor::reset(fd) {
-            // Fails for sockets without a peer, and for pipes.
+            // Fails for pipes and for sockets without a peer.
             _ = kernel.shutdown(fd, Shutdown::Both);
         }
-        // SAFETY: only real descriptors are lent. The callers were to close this one, and do not; the driver has released it.
+        // SAFETY: only real descriptors are exposed. The callers do not close this one if this
+        // function returns true, and the driver has released it.
         unsafe { self.exposed.keep(fd) };
         true
     }
 
-    /// Closes a descriptor of which nothing is in flight.
+    /// Closes a descriptor that has no operation in flight.
     pub(crate) fn close(&mut self, fd: Fd) {
         if !self.exposed.is_empty() && self.keep_if_exposed(fd) {
             return;
@@ -199,7 +210,7 @@ impl Io {
         self.note_closed();
     }
 
-    /// As [`close`](Self::close), before this returns.
+    /// Like [`close`](Self::close), but closes the descriptor before returning.
     pub(crate) fn close_now(&mut self, fd: Fd) {
         if !self.exposed.is_empty() && self.keep_if_exposed(fd) {
             return;
@@ -208,8 +219,8 @@ impl Io {
         self.note_closed();
     }
 
-    /// Closes a connection that was accepted. One that counts against a limit is closed before the next may be accepted, on
-    /// any thread.
+    /// Closes an accepted connection. If it counts against a limit, it is closed before any thread
+    /// may accept the next one.
     pub(crate) fn close_accepted(&mut self, fd: Fd, permit: Option<Permit>) {
         let Some(permit) = permit else { return self.close(fd) };
         self.close_now(fd);
@@ -221,18 +232,18 @@ impl Io {
         self.after.wakes.extend(permit.release());
     }
 
-    /// Notes that a descriptor was closed.
+    /// Records that a descriptor has been closed.
     pub(crate) fn note_closed(&mut self) {
         self.fd_closed = true;
     }
 
-    /// Whether a descriptor was closed since this was asked last.
+    /// Returns true if a descriptor has been closed since the last call.
     #[inline]
     pub(crate) fn take_closed(&mut self) -> bool {
         mem::take(&mut self.fd_closed)
     }
 
-    /// An event whose slot has moved on: counted, and what it carries reclaimed.
+    /// Counts a late event, and reclaims the buffer or connection that it carries.
     #[cold]
     #[allow(unsafe_code)]
     pub(crate) fn late(&mut self, event: Event) {
@@ -243,18 +254,19 @@ impl Io {
             pool.unwrap_or(self.driver.pool()).give_back(id);
         }
         if let (Kind::Accept, Ok(fd)) = (event.token.kind(), event.result) {
-            // SAFETY: the connection was made for this runtime, and nothing else knows the descriptor.
+            // SAFETY: the connection was accepted for this runtime, and nothing else knows the
+            // descriptor.
             self.close(unsafe { Fd::from_raw(fd as i32) });
         }
     }
 
-    /// Bytes that count against the memory limit.
+    /// Returns the bytes that count against the memory limit.
     #[inline]
     pub(crate) fn held(&self) -> usize {
         self.memory.meter.bytes() + self.driver.resident()
     }
 
-    /// The driver's counters, and the amounts held now.
+    /// Returns the driver's counters, with the current memory gauges.
     pub(crate) fn counters(&mut self) -> Counters {
         let limit = self.memory.limit().map_or(0, MemoryLimit::bytes);
         let mut counters = *self.driver.counters();
@@ -264,13 +276,14 @@ impl Io {
         counters
     }
 
-    /// The bound of a stream's unsent bytes, as far as there is memory.
+    /// Returns the bound of a stream's unsent bytes, given the memory that is available.
     #[inline]
     pub(crate) fn send_bound(&self) -> usize {
         self.memory.send_bound
     }
 
-    /// Compares the memory that is held with the limit, and sets what streams may hold until the next turn. True if their bounds have fallen.
+    /// Compares the held memory with the limit, and sets how much streams may hold until the next
+    /// turn. Returns true if their bounds have fallen.
     #[inline]
     pub(crate) fn update_bounds(&mut self) -> bool {
         let held = self.held();
@@ -288,7 +301,7 @@ impl Io {
         changed.have_fallen
     }
 
-    /// A lease's bytes on the heap, so that its buffer goes back.
+    /// Copies a lease's bytes to the heap, so that its buffer returns to the pool.
     #[cold]
     pub(crate) fn copied_out(&mut self, lease: Lease) -> Lease {
         self.driver.counters().heap_receives += 1;

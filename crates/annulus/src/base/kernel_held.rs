@@ -4,8 +4,9 @@
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-/// Owns memory that operations in flight may name. Dropping it leaks that memory, so that unwinding never frees it under the kernel.
-/// Only [`open`](Self::open) returns it, to be freed.
+/// Owns memory that operations in flight may use. Dropping it leaks that memory, so unwinding never
+/// frees memory that the kernel uses. Only [`open`](Self::open) and [`take`](Self::take) return the
+/// memory to be freed.
 pub(crate) struct KernelHeld<T>(ManuallyDrop<T>);
 
 impl<T> KernelHeld<T> {
@@ -16,15 +17,16 @@ impl<T> KernelHeld<T> {
     /// Returns the value, to be freed.
     ///
     /// # Safety
-    /// The kernel must no longer use its memory: every operation that named some has had its terminal event.
+    /// The kernel must no longer use the memory: every operation that refers to it has had its
+    /// terminal event.
     pub(crate) unsafe fn open(self) -> T {
         ManuallyDrop::into_inner(self.0)
     }
 
-    /// As [`open`](Self::open), in place.
+    /// Like [`open`](Self::open), but in place.
     ///
     /// # Safety
-    /// As [`open`](Self::open); and nothing may use the value through this any more.
+    /// Like [`open`](Self::open). In addition, the value must not be used through `self` again.
     pub(crate) unsafe fn take(&mut self) -> T {
         // SAFETY: the caller guarantees that the kernel no longer uses the memory, and that the value is not used again.
         unsafe { ManuallyDrop::take(&mut self.0) }
@@ -58,10 +60,10 @@ mod tests {
         _ = KernelHeld::new(value.clone());
         assert_eq!(Rc::strong_count(&value), 2);
         let held = KernelHeld::new(value.clone());
-        // SAFETY: no kernel knows it.
+        // SAFETY: no kernel uses the value.
         drop(unsafe { held.open() });
         assert_eq!(Rc::strong_count(&value), 2);
-        // SAFETY: the count that the first one leaked.
+        // SAFETY: this is the count that the first value leaked.
         unsafe { Rc::decrement_strong_count(Rc::as_ptr(&value)) };
     }
 }

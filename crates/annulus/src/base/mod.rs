@@ -1,4 +1,4 @@
-//! The base of every floor: types that slots and handles are given.
+//! Types that all other layers use, such as slots and handles.
 
 pub(crate) mod budget;
 pub(crate) mod connection_limit;

@@ -1,4 +1,4 @@
-//! Errors that name the operation that failed, and the address.
+//! Errors that tell which operation failed, and for which address.
 
 use crate::base::unix_address::to_std;
 use crate::error_text::WithText;
@@ -36,7 +36,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The phrases with and without an address behind them.
+    /// Returns the phrases for texts with and without an address.
     fn phrases(self) -> (&'static str, &'static str) {
         match self {
             Self::Bind => ("binding", "binding"),
@@ -54,9 +54,11 @@ impl fmt::Display for Operation {
     }
 }
 
-/// An error of a socket that names the operation and the address: `receiving from 127.0.0.1:5: Connection reset by peer (os error
-/// 104)`. It is inside an [`io::Error`] of the same kind. The standard library's errors have either a text or the system's number; so
-/// [`io::Error::raw_os_error`] of such an error is `None`, and [`os_error`](crate::io::os_error) is the number.
+/// A socket error that tells the operation and the address, such as `receiving from 127.0.0.1:5:
+/// Connection reset by peer (os error 104)`. It is wrapped in an [`io::Error`] of the same kind. An
+/// error of the standard library has either a text or an error number, so
+/// [`io::Error::raw_os_error`] returns `None` for such an error. Use
+/// [`os_error`](crate::io::os_error) to get the number.
 ///
 /// ```
 /// use annulus::net::{OpError, Operation, TcpListener, TcpStream};
@@ -83,7 +85,7 @@ pub struct OpError {
 }
 
 impl OpError {
-    /// An address that says nothing, that of an unnamed Unix socket, is left out.
+    /// Creates an error. The text does not show the address of an unnamed Unix socket.
     #[cold]
     pub(crate) fn new(operation: Operation, address: Option<Address>, error: io::Error) -> Self {
         let address = address.filter(|address| !matches!(address.to_unix(), Ok(UnixName::Unnamed)));
@@ -95,33 +97,35 @@ impl OpError {
         Self { operation, address, error, text }
     }
 
-    /// The error with a text of its own, which has that of the cause.
+    /// Replaces the text. The new text must include the cause.
     #[cold]
     pub(crate) fn with_text(self, text: String) -> Self {
         Self { text, ..self }
     }
 
-    /// The operation and the address that an error names, if it names them.
+    /// Returns the operation and the address of an error, if it has them.
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 
-    /// The operation that failed.
+    /// Returns the operation that failed.
     pub fn operation(&self) -> Operation {
         self.operation
     }
 
-    /// The internet address: the peer's, or the local one that was to be bound. `None` if it is not known any more.
+    /// Returns the internet address of the peer, or the local address to bind. Returns `None` for
+    /// other addresses, or if the address is no longer known.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address.as_ref()?.to_inet().ok()
     }
 
-    /// The Unix address, likewise; `None` if it has no name.
+    /// Returns the Unix address of the peer, or the local address to bind. Returns `None` for other
+    /// addresses, for unnamed sockets, or if the address is no longer known.
     pub fn unix_address(&self) -> Option<unix::net::SocketAddr> {
         to_std(self.address.as_ref()?).ok()
     }
 
-    /// The error without operation and address.
+    /// Returns the error without operation and address.
     pub fn error(&self) -> &io::Error {
         &self.error
     }
@@ -133,14 +137,14 @@ impl fmt::Display for OpError {
     }
 }
 
-// As `Display`: a program whose `main` returns an error prints this.
+// Same text as `Display`, since a program whose `main` returns an error prints this.
 impl fmt::Debug for OpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.text)
     }
 }
 
-// The text includes that of the cause, which is therefore not the source.
+// The cause is not the source, since the text already includes it.
 impl Error for OpError {}
 
 impl From<OpError> for io::Error {
@@ -149,8 +153,9 @@ impl From<OpError> for io::Error {
     }
 }
 
-/// The system's number of an error, also of one that names operation and address, the system call, a path or a program:
-/// [`io::Error::raw_os_error`] has none for these.
+/// Returns the operating system's number of an error. This includes errors with an operation and an
+/// address, a system call, a path or a program, for which [`io::Error::raw_os_error`] returns
+/// `None`.
 ///
 /// ```
 /// # annulus::run(async {

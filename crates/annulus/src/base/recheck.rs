@@ -1,5 +1,5 @@
-//! Wait queues to check again: something was available, and not all waiters were notified. The notified ones may be forgotten futures
-//! (see `waiters`).
+//! Wait queues to check again: something was available, and not all waiters were notified. The
+//! notified waiters may be futures that are never polled again (see `waiters`).
 
 use annulus_driver::SlotId;
 use std::rc::Weak;
@@ -7,12 +7,12 @@ use std::task::Waker;
 
 /// Queues to check once the tasks that were woken have run.
 ///
-/// A task that is woken while tasks run, or by an event of this turn, runs before the next turn. So what was pushed before the end
-/// of a turn is due in the next.
+/// A task that is woken while tasks run, or by an event of this turn, runs before the next turn. So
+/// entries that were pushed before the end of a turn are due in the next turn.
 #[derive(Debug)]
 pub(crate) struct Rechecks<T> {
     list: Vec<T>,
-    /// How many of them, from the first, are due.
+    /// Number of entries at the front that are due.
     due: usize,
 }
 
@@ -37,12 +37,12 @@ impl<T> Rechecks<T> {
         self.list.len()
     }
 
-    /// Takes out the entries that are due.
+    /// Removes and returns the entries that are due.
     pub(crate) fn take_due(&mut self) -> Vec<T> {
         self.list.drain(..std::mem::take(&mut self.due)).collect()
     }
 
-    /// A turn ends.
+    /// Makes all entries due, since a turn ends.
     #[inline]
     pub(crate) fn age(&mut self) {
         self.due = self.list.len();
@@ -51,17 +51,18 @@ impl<T> Rechecks<T> {
 
 /// A wait queue.
 pub(crate) enum Recheck {
-    /// The queue of accepts of a listener.
+    /// The accepts of a listener.
     Accept(SlotId),
-    /// The queue of receives of a datagram socket.
+    /// The receives of a datagram socket.
     Receive(SlotId),
-    /// The queue of a file's cursor.
+    /// Any other wait queue, such as that of a file's cursor.
     Queue(Weak<dyn RecheckQueue>),
 }
 
 /// An object with a wait queue of its own.
 pub(crate) trait RecheckQueue {
-    /// Notifies the next waiters of the items that the first have not taken. True if it has to be checked again.
+    /// Notifies further waiters of the items that notified ones have not taken. Returns true if the
+    /// queue must be checked again.
     fn recheck(&self, wakes: &mut Vec<Waker>) -> bool;
 }
 

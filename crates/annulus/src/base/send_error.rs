@@ -1,23 +1,24 @@
-//! Why a value was not sent.
+//! Errors for values that were not sent.
 
 use std::fmt;
 
-/// The receiver was dropped. Holds the value that was not sent.
+/// The error of a send whose receiver was dropped. Contains the value that was not sent.
 #[derive(PartialEq, Eq)]
 pub struct SendError<T>(pub T);
 
-/// Why [`Sender::try_send`](crate::shards::Sender::try_send) failed. Holds the value that was not sent.
+/// The error of [`Sender::try_send`](crate::shards::Sender::try_send). Contains the value that was
+/// not sent.
 #[derive(PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrySendError<T> {
-    /// There is no room, or other senders wait.
+    /// The channel is full, or other senders are waiting.
     Full(T),
     /// The receiver was dropped.
     Closed(T),
 }
 
 impl<T> TrySendError<T> {
-    /// The value that was not sent.
+    /// Returns the value that was not sent.
     pub fn into_value(self) -> T {
         match self {
             Self::Full(value) | Self::Closed(value) => value,

@@ -1,4 +1,4 @@
-//! Conversion between Unix addresses of the kernel and of the standard library.
+//! Conversions between the kernel's and the standard library's Unix addresses.
 
 use annulus_kernel::{Address, UnixName};
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;
 
-/// A path that begins with a zero byte is an abstract name, as the kernel has it.
+/// Converts a path. A path that begins with a zero byte is an abstract name, as in the kernel.
 pub(crate) fn of_path(path: &Path) -> io::Result<Address> {
     Address::unix(match path.as_os_str().as_bytes() {
         [0, name @ ..] => UnixName::Abstract(name),
@@ -24,13 +24,14 @@ pub(crate) fn of_std(address: &SocketAddr) -> io::Result<Address> {
     }
 }
 
-/// The longest path that [`SocketAddr`] can be made of. The kernel takes one byte more: a path that fills `sun_path`, without a zero
-/// behind it (unix(7), under *Bugs*).
+/// Length of the longest path that a [`SocketAddr`] can hold. The kernel accepts one byte more: a
+/// path that fills `sun_path` without a terminating zero (unix(7), under *Bugs*).
 const LONGEST: usize = 107;
 
-/// An address that a peer chose is no reason to fail: one that the standard library cannot hold becomes unnamed.
+/// Converts an address. A path that is too long for the standard library becomes unnamed, so that a
+/// peer cannot cause an error by its choice of address.
 pub(crate) fn to_std(address: &Address) -> io::Result<SocketAddr> {
-    // Datagrams of unnamed sockets come without an address.
+    // Datagrams from unnamed sockets have no address.
     if address.as_bytes().is_empty() {
         return SocketAddr::from_pathname("");
     }

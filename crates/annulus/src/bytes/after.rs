@@ -1,18 +1,18 @@
-//! Wakes and drops, which run foreign code: noted while the runtime is borrowed, done afterwards.
+//! Wakes and drops run foreign code, so they are deferred until the runtime is no longer borrowed.
 
 use crate::bytes::chunk::Chunk;
 use crate::unwind::dispose_each;
 use std::any::Any;
 use std::task::{Context, Waker};
 
-/// Wakers to be woken, and values to be dropped.
+/// Wakers to wake and values to drop.
 #[derive(Default)]
 pub(crate) struct After {
     pub(crate) wakes: Vec<Waker>,
     pub(crate) drops: Vec<Waker>,
     /// Arguments and descriptors of file calls whose futures are gone: dropping them may close a file.
     pub(crate) kept: Vec<Box<dyn Any>>,
-    /// Bytes of a foreign owner, sent or given up.
+    /// Chunks with a foreign owner that were sent or discarded.
     pub(crate) chunks: Vec<Chunk>,
 }
 
@@ -27,7 +27,7 @@ impl After {
         !self.drops.is_empty() || !self.kept.is_empty() || !self.chunks.is_empty()
     }
 
-    /// Drops everything, also the wakers to be woken. The runtime must not be borrowed.
+    /// Drops everything, including the wakers to wake. The runtime must not be borrowed.
     #[cold]
     pub(crate) fn discard(self) {
         let Self { wakes, drops, kept, chunks } = self;
@@ -38,7 +38,8 @@ impl After {
     }
 }
 
-/// Notes the waker of the task that polls. The previous one goes to `drops`, to be dropped outside the borrow.
+/// Stores the waker of the polling task. The previous waker goes to `drops`, to be dropped outside
+/// the borrow.
 #[inline]
 pub(crate) fn note_waker(place: &mut Option<Waker>, drops: &mut Vec<Waker>, cx: &Context<'_>) {
     if place.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {

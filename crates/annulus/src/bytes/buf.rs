@@ -1,11 +1,12 @@
-//! Owned memory for calls, which may go on after their future was dropped.
+//! Owned memory for calls that may continue after their future has been dropped.
 #![allow(unsafe_code)]
 
 use crate::bytes::lease::Lease;
 use std::ops::{Bound, RangeBounds};
 
-/// Owned bytes that can be written to a file, and sent: all of them become a [`Chunk`](crate::Chunk), by its `From` or by
-/// [`Chunk::from_buf`](crate::Chunk::from_buf), and a chunk can be written to a file.
+/// Owned bytes that can be written to a file or sent. They convert into a [`Chunk`](crate::Chunk),
+/// by `From` or by [`Chunk::from_buf`](crate::Chunk::from_buf), and a chunk can be written to a
+/// file, too.
 ///
 /// ```
 /// use annulus::fs::{self, File, IoBuf};
@@ -29,22 +30,22 @@ use std::ops::{Bound, RangeBounds};
 /// ```
 ///
 /// # Safety
-/// The `bytes_init` bytes from `as_ptr` on must be initialised, must not change while the value is not used, and must not move
-/// when the value itself is moved.
+/// The first `bytes_init` bytes at `as_ptr` must be initialised, must not change while the value is
+/// not used, and must not move when the value is moved.
 #[diagnostic::on_unimplemented(
     note = "pass owned memory, such as a `Vec<u8>`: it comes back with the result"
 )]
 pub unsafe trait IoBuf: Unpin + 'static {
-    /// The first byte.
+    /// Returns a pointer to the first byte.
     fn as_ptr(&self) -> *const u8;
 
-    /// How many bytes there are to write.
+    /// Returns the number of initialised bytes, which a write writes.
     fn bytes_init(&self) -> usize;
 
-    /// A part of it, without a copy.
+    /// Returns a part of the memory, without copying.
     ///
     /// # Panics
-    /// If the range begins behind the end, or ends before it begins.
+    /// If the range begins past the end, or ends before it begins.
     fn slice(self, range: impl RangeBounds<usize>) -> Slice<Self>
     where
         Self: Sized,
@@ -55,7 +56,8 @@ pub unsafe trait IoBuf: Unpin + 'static {
 
 /// Owned memory that a file can be read into.
 ///
-/// A read fills what is given, so a part that is to stay is left out by a [slice](IoBuf::slice):
+/// A read overwrites the memory from its beginning. To keep a part of it, pass a
+/// [slice](IoBuf::slice):
 ///
 /// ```
 /// use annulus::fs::{self, File, IoBuf};
@@ -75,25 +77,26 @@ pub unsafe trait IoBuf: Unpin + 'static {
 /// ```
 ///
 /// # Safety
-/// As [`IoBuf`]; and the `bytes_total` bytes from `as_mut_ptr` on must be writable, and no other code may use them.
+/// The requirements of [`IoBuf`] apply. In addition, the `bytes_total` bytes at `as_mut_ptr` must
+/// be writable, and no other code may use them.
 #[diagnostic::on_unimplemented(
     note = "pass owned memory, such as a `Vec<u8>`: it comes back with the result"
 )]
 pub unsafe trait IoBufMut: IoBuf {
-    /// The first byte, to write to.
+    /// Returns a pointer to the first byte, for writing.
     fn as_mut_ptr(&mut self) -> *mut u8;
 
-    /// How many bytes fit: of a `Vec` its capacity.
+    /// Returns the number of bytes that fit. For a `Vec`, this is its capacity.
     fn bytes_total(&mut self) -> usize;
 
-    /// Notes that the first `count` bytes are initialised, at most `bytes_total`. It never shortens.
+    /// Records that the first `count` bytes are initialised. It never shortens the value.
     ///
     /// # Safety
-    /// They must be initialised, and `count` at most `bytes_total`.
+    /// These bytes must be initialised, and `count` must be at most `bytes_total`.
     unsafe fn set_init(&mut self, count: usize);
 }
 
-// SAFETY: the vector alone owns its capacity, which is on the heap.
+// SAFETY: only the vector owns its capacity, which is on the heap.
 unsafe impl IoBufMut for Vec<u8> {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         Self::as_mut_ptr(self)
@@ -105,7 +108,8 @@ unsafe impl IoBufMut for Vec<u8> {
 
     unsafe fn set_init(&mut self, count: usize) {
         if count > self.len() {
-            // SAFETY: by the contract of `set_init` that many bytes are initialised, and within the capacity.
+            // SAFETY: the contract of `set_init` guarantees that these bytes are initialised and
+            // within the capacity.
             unsafe { self.set_len(count) };
         }
     }
@@ -113,7 +117,7 @@ unsafe impl IoBufMut for Vec<u8> {
 
 macro_rules! fixed_mut {
     ($($type:ty),*) => {$(
-        // SAFETY: the value alone owns these bytes, which are on the heap and initialised.
+        // SAFETY: only the value owns these bytes, which are on the heap and initialised.
         unsafe impl IoBufMut for $type {
             fn as_mut_ptr(&mut self) -> *mut u8 {
                 let bytes: &mut [u8] = self;
@@ -164,13 +168,13 @@ impl<B: IoBuf> Slice<B> {
         Self { buf, begin, end }
     }
 
-    /// The whole memory.
+    /// Returns the whole memory.
     pub fn into_inner(self) -> B {
         self.buf
     }
 }
 
-// SAFETY: it is a part of memory that fulfils the contract, within its bounds.
+// SAFETY: the slice is within the bounds of memory that fulfils the contract.
 unsafe impl<B: IoBuf> IoBuf for Slice<B> {
     fn as_ptr(&self) -> *const u8 {
         self.buf.as_ptr().wrapping_add(self.begin)
@@ -181,7 +185,7 @@ unsafe impl<B: IoBuf> IoBuf for Slice<B> {
     }
 }
 
-// SAFETY: it is a part of memory that fulfils the contract, within its bounds.
+// SAFETY: the slice is within the bounds of memory that fulfils the contract.
 unsafe impl<B: IoBufMut> IoBufMut for Slice<B> {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         self.buf.as_mut_ptr().wrapping_add(self.begin)
@@ -192,8 +196,8 @@ unsafe impl<B: IoBufMut> IoBufMut for Slice<B> {
     }
 
     unsafe fn set_init(&mut self, count: usize) {
-        // SAFETY: the bytes before `begin` were initialised when the slice was made and still are; the `count` bytes from there on are
-        // by the contract of `set_init`.
+        // SAFETY: the bytes before `begin` have been initialised since the slice was created, and
+        // the contract of `set_init` guarantees the next `count` bytes.
         unsafe { self.buf.set_init(self.begin + count) };
     }
 }
@@ -205,7 +209,7 @@ mod tests {
     /// Fills the memory as a read does.
     fn fill<B: IoBufMut>(mut buf: B, byte: u8) -> B {
         let count = buf.bytes_total();
-        // SAFETY: `bytes_total` bytes are writable, and all of them are written before they are called initialised.
+        // SAFETY: `bytes_total` bytes are writable, and all of them are written before `set_init`.
         unsafe {
             buf.as_mut_ptr().write_bytes(byte, count);
             buf.set_init(count);

@@ -14,14 +14,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The estimated memory of a queued chunk besides its bytes.
+/// Estimated memory of a queued chunk in addition to its bytes.
 const OVERHEAD: usize = 64;
 
-/// Owned bytes of any kind, to be sent or written to a file without a copy.
+/// Owned bytes of any kind that can be sent or written to a file without a copy.
 ///
-/// All that is sent becomes a chunk, and `send` takes what converts into one: a [`Lease`], [`SharedBytes`], vectors, strings, boxes,
-/// `Arc` and `Rc` of bytes or text, static bytes and text, `Cow` of these, `Bytes` (feature `bytes`), and the buffers of files. All of them
-/// are an [`IoBuf`](crate::fs::IoBuf), and so is the chunk: files write them as they are. Other types become chunks by [`from_owner`](Self::from_owner).
+/// Everything that is sent becomes a chunk, and `send` takes any type that converts into one: a
+/// [`Lease`], [`SharedBytes`], vectors, strings, boxes, `Arc` and `Rc` of bytes or text, static
+/// bytes and text, `Cow` of these, `Bytes` (feature `bytes`), and slices of file buffers. All of
+/// these are an [`IoBuf`](crate::fs::IoBuf), and so is the chunk itself, so files can write them,
+/// too. Other types become chunks by [`from_owner`](Self::from_owner).
 ///
 /// ```
 /// use annulus::Chunk;
@@ -33,9 +35,9 @@ const OVERHEAD: usize = 64;
 /// ```
 pub struct Chunk(pub(crate) Repr);
 
-/// A type that converts into a [`Chunk`], and can be sent so.
+/// A type that converts into a [`Chunk`] and so can be sent.
 ///
-/// Bytes that are borrowed do not: they might be gone when they are sent.
+/// Borrowed bytes do not, since they might no longer exist when they are sent.
 ///
 /// ```compile_fail,E0277
 /// async fn send(stream: &mut annulus::net::TcpStream, bytes: Vec<u8>) -> std::io::Result<()> {
@@ -72,7 +74,8 @@ impl<T: Into<Chunk>> IntoChunk for T {}
 
 pub(crate) enum Repr {
     Lease(Lease),
-    /// Boxed bytes, too: a chunk moves while it is sent, which a box in it would not allow.
+    /// Also for boxed bytes, since a chunk may move while it is being sent, and a box in it must
+    /// not.
     Vec(Vec<u8>),
     Static(&'static [u8]),
     Shared(SharedBytes),
@@ -80,9 +83,9 @@ pub(crate) enum Repr {
     Rc(Rc<[u8]>),
     #[cfg(feature = "bytes")]
     Foreign(bytes::Bytes),
-    /// Bytes of an owner whose drop may run foreign code.
+    /// Bytes whose owner may run foreign code in its destructor.
     Owned(OwnedPart),
-    /// Copied by `poll_write` into a buffer of the runtime.
+    /// Bytes that `poll_write` has copied into a buffer of the runtime.
     Copied(Vec<u8>),
     /// Bytes with descriptors.
     Passing(Box<Passing>),
@@ -91,18 +94,18 @@ pub(crate) enum Repr {
 /// Bytes with descriptors, which stay open until the chunk is dropped.
 pub(crate) struct Passing {
     bytes: Chunk,
-    /// The control message with the descriptors, as the kernel reads it.
+    /// The control message with the descriptors, in the kernel's format.
     control: Vec<u8>,
     #[expect(dead_code, reason = "held for its drop")]
     descriptors: Vec<OwnedFd>,
 }
 
 impl Chunk {
-    /// No bytes.
+    /// An empty chunk.
     pub(crate) const EMPTY: Self = Self(Repr::Static(&[]));
 
-    /// The bytes of memory that could be written to a file: a buffer of one, a part of it, or what a program has made. It costs an
-    /// allocation, and no copy.
+    /// Converts any memory that can be written to a file: a file buffer, a slice, or a type of the
+    /// program. This allocates, but does not copy the bytes.
     ///
     /// ```
     /// use annulus::Chunk;
@@ -117,8 +120,8 @@ impl Chunk {
         OwnedPart::of_buf(buf).map_or(Self::EMPTY, |part| Self(Repr::Owned(part)))
     }
 
-    /// The bytes of any value, which is asked for them once, and dropped when they have been sent. It costs an allocation, and no
-    /// copy.
+    /// Converts any value that has bytes. Its `as_ref` is called once, and it is dropped when the
+    /// bytes have been sent. This allocates, but does not copy the bytes.
     ///
     /// ```
     /// use annulus::Chunk;
@@ -140,15 +143,15 @@ impl Chunk {
         OwnedPart::of_owner(owner).map_or(Self::EMPTY, |part| Self(Repr::Owned(part)))
     }
 
-    /// Bytes that were copied into a buffer of the runtime.
+    /// Creates a chunk of bytes that were copied into a buffer of the runtime.
     pub(crate) fn copied(buffer: Vec<u8>) -> Self {
         Self(Repr::Copied(buffer))
     }
 
-    /// The same bytes, with descriptors.
+    /// Adds descriptors to the chunk.
     ///
     /// # Errors
-    /// `InvalidInput` for more descriptors than one message can carry.
+    /// Returns `InvalidInput` for more descriptors than one message can carry.
     pub(crate) fn with_descriptors(self, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         if descriptors.len() > MOST_DESCRIPTORS {
             let text = format!(
@@ -168,7 +171,7 @@ impl Chunk {
         Ok(Self(Repr::Passing(Box::new(Passing { bytes: self, control, descriptors }))))
     }
 
-    /// The control message.
+    /// Returns the control message, or an empty slice if the chunk has no descriptors.
     #[inline]
     pub(crate) fn control(&self) -> &[u8] {
         match &self.0 {
@@ -177,7 +180,7 @@ impl Chunk {
         }
     }
 
-    /// The buffer of copied bytes, to append to.
+    /// Returns the buffer of copied bytes, to append to.
     #[inline]
     pub(crate) fn copied_mut(&mut self) -> Option<&mut Vec<u8>> {
         match &mut self.0 {
@@ -186,8 +189,9 @@ impl Chunk {
         }
     }
 
-    /// Drops a chunk that was sent or discarded. A buffer of the runtime goes to `spares`. Bytes with a foreign owner go to `after`:
-    /// the drop of that owner runs foreign code, and `Inner` is borrowed here.
+    /// Drops a chunk that was sent or discarded. A buffer of the runtime goes to `spares`. Bytes
+    /// with a foreign owner go to `after`, since dropping the owner runs foreign code and the
+    /// runtime is borrowed here.
     #[inline]
     pub(crate) fn retire(self, spares: &mut Spares, after: &mut After) {
         match self.0 {
@@ -197,7 +201,8 @@ impl Chunk {
         }
     }
 
-    /// Bytes that a queued chunk adds to the memory meter. Leases are metered by themselves.
+    /// Returns the bytes that a queued chunk adds to the memory meter. Leases are metered
+    /// separately.
     #[inline]
     pub(crate) fn weight(&self) -> usize {
         if matches!(self.0, Repr::Lease(_)) { 0 } else { self.weight_of_other() }
@@ -208,7 +213,7 @@ impl Chunk {
         self.len() + OVERHEAD
     }
 
-    /// As [`retire`](Self::retire), for a queued chunk, whose weight is on the meter.
+    /// Like [`retire`](Self::retire), but for a queued chunk, whose weight is on the meter.
     #[inline]
     pub(crate) fn retire_queued(self, meter: &Meter, spares: &mut Spares, after: &mut After) {
         match self.0 {
@@ -217,7 +222,8 @@ impl Chunk {
         }
     }
 
-    /// As [`retire_queued`](Self::retire_queued), for a chunk that is dropped next: a lease is left to that, and not moved.
+    /// Like [`retire_queued`](Self::retire_queued), but for a chunk that is about to be dropped. A
+    /// lease is not moved, and is freed by that drop.
     #[inline]
     pub(crate) fn release_queued(&mut self, meter: &Meter, spares: &mut Spares, after: &mut After) {
         if !matches!(self.0, Repr::Lease(_)) {
@@ -248,7 +254,8 @@ impl Chunk {
         }
     }
 
-    /// Splits off the first `n` bytes, without a copy: for an [`AsyncSend`](crate::io::AsyncSend) that takes a part.
+    /// Splits off the first `n` bytes without a copy, for an [`AsyncSend`](crate::io::AsyncSend)
+    /// that takes only a part.
     ///
     /// ```
     /// use annulus::Chunk;
@@ -301,13 +308,13 @@ impl Chunk {
         }
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.as_ref().len()
     }
 
-    /// Whether there are no bytes.
+    /// Returns true if there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,4 +1,5 @@
-//! Conversions from and to `Bytes` of the crate `bytes`, without copying (feature `bytes`).
+//! Conversions between our types and `Bytes` of the crate `bytes`, without copying (feature
+//! `bytes`).
 #![allow(unsafe_code)]
 
 use crate::bytes::buf::IoBufMut;
@@ -8,7 +9,7 @@ use crate::bytes::shared::SharedBytes;
 use bytes::{Bytes, BytesMut};
 
 impl From<SharedBytes> for Bytes {
-    /// Without a copy: the memory returns to its pool with the last clone.
+    /// Converts without copying. The memory returns to its pool when the last clone is dropped.
     fn from(bytes: SharedBytes) -> Self {
         Self::from_owner(bytes)
     }
@@ -19,15 +20,15 @@ owned_bytes! {
     BytesMut: |it| it, |it| it.freeze().into();
 }
 
-// SAFETY: only this handle can use the capacity, which does not move with it.
+// SAFETY: only this handle can use the capacity, and the memory does not move with the handle.
 unsafe impl IoBufMut for BytesMut {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         let len = self.len();
-        // SAFETY: no byte is initialised in a length of 0.
+        // SAFETY: a length of 0 requires no initialised bytes.
         unsafe { self.set_len(0) };
-        // A pointer from the slice of the initialised bytes would be valid for these only.
+        // A pointer from the slice of initialised bytes would be valid only for these.
         let start = self.spare_capacity_mut().as_mut_ptr().cast();
-        // SAFETY: `len` bytes were initialised before, and are still.
+        // SAFETY: the first `len` bytes are still initialised.
         unsafe { self.set_len(len) };
         start
     }
@@ -38,7 +39,8 @@ unsafe impl IoBufMut for BytesMut {
 
     unsafe fn set_init(&mut self, count: usize) {
         if count > self.len() {
-            // SAFETY: by the contract of `set_init` that many bytes are initialised, and within the capacity.
+            // SAFETY: the contract of `set_init` guarantees that these bytes are initialised and
+            // within the capacity.
             unsafe { self.set_len(count) };
         }
     }
@@ -54,7 +56,8 @@ mod tests {
             let mut buf = BytesMut::with_capacity(16);
             buf.resize(len, 1);
             let total = buf.bytes_total();
-            // SAFETY: `bytes_total` bytes are writable, and all of them are written before they are called initialised.
+            // SAFETY: `bytes_total` bytes are writable, and all of them are written before
+            // `set_init`.
             unsafe {
                 buf.as_mut_ptr().write_bytes(7, total);
                 buf.set_init(total);

@@ -1,4 +1,4 @@
-//! Memory lent by the ring.
+//! Leases of received bytes.
 #![allow(unsafe_code)]
 
 use crate::bytes::shared::SharedBytes;
@@ -10,14 +10,17 @@ use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// Fewest bytes of memory in which leases are gathered, unless fewer are wanted.
+/// Minimum size of the memory in which received bytes are gathered, unless fewer bytes are needed.
 const GATHERED: usize = 4 * 1024;
 
-/// Received bytes in memory lent by the ring: they can be read, changed in place, sent, and kept.
+/// Received bytes in a buffer lent by the runtime. They can be read, changed in place, sent, and
+/// kept.
 ///
-/// A lease belongs to the thread of its runtime. Dropping it returns the memory with the next turn. It keeps its memory alive, also
-/// after the end of its stream and of its runtime. If the pool is short of buffers, a lease owns heap memory instead; nothing else
-/// changes. To move bytes to another thread, use [`into_shared`](Self::into_shared): a lease does not compile there, and the error says that.
+/// A lease belongs to the thread of its runtime. Dropping it returns the memory with the next turn.
+/// A lease keeps its memory alive, even after its stream or its runtime has ended. If the pool is
+/// short of buffers, a lease owns heap memory instead, and nothing else changes. To move bytes to
+/// another thread, use [`into_shared`](Self::into_shared). Sending a lease there does not compile,
+/// and the error suggests that method.
 ///
 /// ```compile_fail,E0277
 /// fn count(lease: annulus::Lease) -> std::thread::JoinHandle<usize> {
@@ -54,9 +57,9 @@ stays!(Send Lease);
 enum Hold {
     /// Only while a lease is being split.
     Nothing,
-    /// A buffer of the pool, whole or in part.
+    /// A buffer of the pool, or a part of one.
     Lent(Lent),
-    /// Shared with the other parts of a lease that was split.
+    /// Memory shared with the other parts of a lease that was split.
     Part(Rc<Hold>),
     /// Heap memory.
     Heap(Box<HeapMemory>),
@@ -76,7 +79,8 @@ impl Drop for Lent {
 }
 
 impl Lease {
-    /// The first `len` bytes of a buffer that was taken from `pool` and not returned.
+    /// Creates a lease of the first `len` bytes of a buffer that was taken from `pool` and not
+    /// returned.
     #[inline]
     pub(crate) fn lent(pool: Rc<Pool>, id: u16, len: usize) -> Self {
         debug_assert!(len <= pool.buffer_size() as usize);
@@ -86,24 +90,26 @@ impl Lease {
         Self { start, len, hold: Hold::Lent(Lent { pool, id }) }
     }
 
-    /// The first `len` bytes of heap memory that is not metered.
+    /// Creates a lease of the first `len` bytes of heap memory that is not metered.
     pub(crate) fn heap(bytes: Box<[u8]>, len: usize) -> Self {
         Self::of_heap(HeapMemory::new(bytes, None), len)
     }
 
-    /// The first `len` bytes of heap memory, which is metered until the lease is dropped.
+    /// Creates a lease of the first `len` bytes of heap memory, which may be metered.
     pub(crate) fn of_heap(memory: Box<HeapMemory>, len: usize) -> Self {
         let (start, len) = (memory.start(), len.min(memory.len()));
         Self { start, len, hold: Hold::Heap(memory) }
     }
 
-    /// A copy of the bytes, on the heap and not metered.
+    /// Copies bytes to heap memory that is not metered.
     pub(crate) fn copy_of(bytes: &[u8]) -> Self {
         Self::heap(Box::from(bytes), bytes.len())
     }
 
-    /// Copies bytes behind those that there are, of which `wanted` are wanted in the end: into what is free of its heap memory, or
-    /// both into new memory, which grows with what has come and not by what is wanted.
+    /// Appends a copy of `bytes`, given that `wanted` bytes are needed in the end. The copy goes
+    /// into free space of the lease's heap memory, if there is enough. Otherwise all bytes are
+    /// copied into new memory, whose size depends on the bytes received so far rather than on
+    /// `wanted`.
     pub(crate) fn append(&mut self, bytes: &[u8], wanted: usize, meter: &Meter) {
         let len = self.len + bytes.len();
         if let Hold::Heap(memory) = &mut self.hold {
@@ -120,13 +126,14 @@ impl Lease {
         *self = Self::of_heap(memory, len);
     }
 
-    /// Copies the bytes to the heap, and returns the buffer at once.
+    /// Copies the bytes to the heap, so that the buffer is returned at once.
     pub(crate) fn copied(self, meter: &Meter) -> Self {
         let len = self.len;
         Self::of_heap(HeapMemory::new(Box::from(&*self), Some(meter)), len)
     }
 
-    /// The number of bytes. (It makes no slice of them: while a lease is split, some belong to another part.)
+    /// Returns the number of bytes. (This creates no slice, since some bytes belong to another part
+    /// while a lease is being split.)
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a slice's `is_empty`, by `Deref`")]
     pub fn len(&self) -> usize {
@@ -172,8 +179,9 @@ impl Lease {
         self.len -= n;
     }
 
-    /// The same bytes, counted and read-only: `Send`, `Sync`, cloned without a copy. The memory is returned to the pool when the last
-    /// clone is dropped, on any thread; it outlives the runtime.
+    /// Converts the lease into reference-counted, read-only bytes, which are `Send` and `Sync`, and
+    /// which are cloned without a copy. The memory is returned to the pool when the last clone is
+    /// dropped, on any thread. It outlives the runtime.
     ///
     /// A lease that was split, or that owns heap memory, is copied.
     pub fn into_shared(self) -> SharedBytes {
@@ -181,7 +189,8 @@ impl Lease {
         match hold {
             Hold::Lent(lent) => {
                 let lent = std::mem::ManuallyDrop::new(lent);
-                // SAFETY: the `ManuallyDrop` is not used again, so the reference is moved out once; the buffer is not returned here.
+                // SAFETY: the `ManuallyDrop` is not used again, so the reference is moved out only
+                // once, and the buffer is not returned here.
                 let pool = unsafe { std::ptr::read(&raw const lent.pool) };
                 // SAFETY: `start` and `len` lie in buffer `id` of this memory, which was lent to this lease alone.
                 unsafe { SharedBytes::lent(pool.memory().clone(), lent.id, start, len) }
@@ -196,7 +205,8 @@ impl Lease {
         n
     }
 
-    /// The bytes of a range. It makes no slice of those around it, which may belong to another lease.
+    /// Returns the bytes of a range. This creates no slice of the bytes around it, which may belong
+    /// to another lease.
     #[inline]
     pub(crate) fn part(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
@@ -205,7 +215,8 @@ impl Lease {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(range.start), range.len()) }
     }
 
-    /// A second lease on the same bytes. Callers make the ranges disjoint before either lease is used.
+    /// Returns a second lease on the same bytes. Callers must make the ranges disjoint before
+    /// either lease is used.
     pub(crate) fn share(&mut self) -> Self {
         let whole = match std::mem::replace(&mut self.hold, Hold::Nothing) {
             Hold::Part(whole) => whole,

@@ -1,4 +1,4 @@
-//! Bytes on their way: lent ones, chunks to be sent, bytes that programs give, and their disposal behind the borrow of the runtime.
+//! Bytes that are received and sent: leases, chunks, owned buffers, and their deferred drops.
 
 pub(crate) mod after;
 pub(crate) mod buf;

@@ -1,4 +1,5 @@
-//! The kinds of owned bytes, listed once: each can be sent, as a [`Chunk`], and written to a file, as an [`IoBuf`].
+//! The kinds of owned bytes. Each can be sent, as a [`Chunk`], and written to a file, as an
+//! [`IoBuf`].
 #![allow(unsafe_code)]
 
 use crate::bytes::buf::{IoBuf, Slice};
@@ -11,7 +12,8 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// `TYPE: how its bytes are seen => how it becomes a chunk`, for types whose bytes are on the heap or static.
+/// `TYPE: how to get its bytes, how to convert it into a chunk`, for types whose bytes are on the
+/// heap or static.
 macro_rules! owned_bytes {
     ($($type:ty: |$seen:ident| $bytes:expr, |$given:ident| $chunk:expr;)*) => {$(
         impl From<$type> for $crate::Chunk {
@@ -21,8 +23,9 @@ macro_rules! owned_bytes {
             }
         }
 
-        // SAFETY: the bytes are on the heap or static, so they do not move with the handle; and no safe code changes them while it is
-        // not used, not even through another handle on them: they have no interior mutability, and a shared one is not changed.
+        // SAFETY: the bytes are on the heap or static, so they do not move with the handle. No safe
+        // code changes them while the handle is not used, not even through another handle: they
+        // have no interior mutability, and shared bytes are never changed.
         unsafe impl $crate::bytes::buf::IoBuf for $type {
             #[inline]
             fn as_ptr(&self) -> *const u8 {
@@ -89,8 +92,9 @@ unsafe impl<const N: usize> IoBuf for &'static [u8; N] {
     }
 }
 
-// SAFETY: whatever a chunk owns is on the heap or static, does not move with the chunk, and is not changed while the chunk is not used:
-// all that can become one is an `IoBuf`, or was asked for its bytes once and is not used again.
+// SAFETY: the bytes of a chunk are on the heap or static, do not move with the chunk, and do not
+// change while the chunk is not used. Everything that becomes a chunk is either an `IoBuf`, or its
+// `as_ref` was called once and it is not used again.
 unsafe impl IoBuf for Chunk {
     fn as_ptr(&self) -> *const u8 {
         self.as_ref().as_ptr()
@@ -107,7 +111,7 @@ impl<B: IoBuf> From<Slice<B>> for Chunk {
     }
 }
 
-/// Bytes, and the owner that keeps them where they are, whose drop may run foreign code.
+/// Bytes and the owner that keeps them in place, whose destructor may run foreign code.
 pub(crate) struct OwnedPart {
     start: NonNull<u8>,
     len: usize,
@@ -115,12 +119,12 @@ pub(crate) struct OwnedPart {
 }
 
 impl OwnedPart {
-    /// The bytes of memory for calls on files; `None` if there are none.
+    /// Creates a part of all bytes of a file buffer. Returns `None` if it has none.
     pub(crate) fn of_buf(buf: impl IoBuf) -> Option<Self> {
         Self::new(buf, |buf| (buf.as_ptr(), buf.bytes_init()))
     }
 
-    /// The bytes of any value; `None` if there are none.
+    /// Creates a part of all bytes of any value. Returns `None` if it has none.
     pub(crate) fn of_owner(owner: impl AsRef<[u8]> + 'static) -> Option<Self> {
         Self::new(owner, |owner| {
             let bytes = owner.as_ref();
@@ -128,7 +132,8 @@ impl OwnedPart {
         })
     }
 
-    /// Asks the owner for its bytes once it is where it stays: to move a box would end the pointers into it.
+    /// Asks the owner for its bytes only once it is in its final place, since moving a box would
+    /// invalidate pointers into it.
     fn new<T: 'static>(owner: T, bytes: impl FnOnce(&T) -> (*const u8, usize)) -> Option<Self> {
         let owner = Rc::new(owner);
         let (start, len) = bytes(&*owner);
@@ -138,8 +143,8 @@ impl OwnedPart {
 
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the owner was asked for these bytes on the heap, where it stays, and nothing uses it again but to drop it, which this
-        // prevents.
+        // SAFETY: the owner returned these bytes when it was already in its final place on the
+        // heap. Nothing uses the owner afterwards except to drop it, which `self` prevents.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 

@@ -1,4 +1,4 @@
-//! Values that own memory which operations in flight name.
+//! Values that own memory which operations in flight use.
 #![allow(unsafe_code)]
 
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -6,10 +6,12 @@ use std::ops::{Deref, DerefMut};
 
 /// A value that may be moved while the kernel, or another thread, uses memory that it owns.
 ///
-/// Moving a `Box` asserts that no other pointer to its content is in use, so a value with a box in it must not be moved while an
-/// operation names that content. `MaybeUninit` makes no such assertion about what is in it.
+/// Moving a `Box` asserts that no other pointer to its content is in use. So a value that contains
+/// a box must not be moved while an operation uses that content. `MaybeUninit` makes no such
+/// assertion about its content.
 ///
-/// Take the address of the memory through this value, not before: otherwise the move into it ends the pointer.
+/// Take the address of the memory through this value. A pointer taken before the move into it would
+/// be invalid.
 pub(crate) struct Parked<T>(MaybeUninit<T>);
 
 impl<T> Parked<T> {
@@ -18,7 +20,7 @@ impl<T> Parked<T> {
         Self(MaybeUninit::new(value))
     }
 
-    /// Returns the value. No operation may use its memory any more.
+    /// Returns the value. No operation may still use its memory.
     #[inline]
     pub(crate) fn into_inner(self) -> T {
         let this = ManuallyDrop::new(self);

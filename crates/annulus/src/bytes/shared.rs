@@ -1,4 +1,4 @@
-//! Bytes for all threads.
+//! Bytes that can be shared between threads.
 #![allow(unsafe_code)]
 
 use annulus_driver::PoolMemory;
@@ -7,10 +7,11 @@ use std::ops::{Deref, RangeBounds};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Counted, read-only bytes: `Send`, `Sync`, cloned and sliced without a copy.
+/// Reference-counted, read-only bytes. They are `Send` and `Sync`, and are cloned and sliced
+/// without a copy.
 ///
-/// The memory of bytes that came from a [`Lease`](crate::Lease) is returned to its pool when the last clone is dropped, on any thread,
-/// and outlives the runtime.
+/// Bytes from a [`Lease`](crate::Lease) return their memory to its pool when the last clone is
+/// dropped, on any thread. The memory outlives the runtime.
 ///
 /// ```
 /// use annulus::SharedBytes;
@@ -50,7 +51,8 @@ unsafe impl Sync for SharedBytes {}
 
 impl SharedBytes {
     /// # Safety
-    /// `start` and `len` must lie in buffer `id` of `memory`, which must be lent, and returned by this value only.
+    /// The `len` bytes at `start` must lie in buffer `id` of `memory`. The buffer must be lent, and
+    /// only this value may return it.
     pub(crate) unsafe fn lent(
         memory: Arc<PoolMemory>,
         id: u16,
@@ -60,15 +62,15 @@ impl SharedBytes {
         Self { start, len, owner: Arc::new(Owner::Lent { memory, id }) }
     }
 
-    /// A copy on the heap.
+    /// Copies bytes to the heap.
     pub fn copy_of(bytes: &[u8]) -> Self {
         Self::from(Box::<[u8]>::from(bytes))
     }
 
-    /// A part of the bytes, without a copy.
+    /// Returns a part of the bytes, without a copy.
     ///
     /// # Panics
-    /// If the range goes past the end, as slices do.
+    /// If the range goes past the end, like slices.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
         let part = &self[(range.start_bound().cloned(), range.end_bound().cloned())];
         Self { start: NonNull::from(part).cast(), len: part.len(), owner: self.owner.clone() }

@@ -1,4 +1,4 @@
-//! Buffers for copied bytes.
+//! Spare buffers for copied bytes.
 
 /// Buffers for copied bytes, kept for reuse.
 #[derive(Default)]
@@ -13,12 +13,12 @@ impl Spares {
         self.0.pop().unwrap_or_default()
     }
 
-    /// Frees them all.
+    /// Frees all buffers.
     pub(crate) fn clear(&mut self) {
         self.0 = Vec::new();
     }
 
-    /// Keeps a buffer, unless enough are kept or it is large.
+    /// Keeps a buffer, unless it is large or enough buffers are kept already.
     #[inline]
     pub(crate) fn keep(&mut self, mut buffer: Vec<u8>) {
         if self.0.len() < Self::MOST && buffer.capacity() <= Self::MOST_BYTES {

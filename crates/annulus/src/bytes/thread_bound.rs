@@ -1,9 +1,9 @@
-//! Why a type stays on its thread, in the words of the compiler.
+//! Compiler errors that explain why a type stays on its thread.
 //!
-//! Such a type is `Send` on a condition that never holds: so there is one error for it, with this trait's text, and not one for each
-//! thing in it that is not `Send`.
+//! Such a type is `Send` on a condition that never holds. So the compiler reports one error with
+//! this trait's text, instead of one error per field that is not `Send`.
 
-/// No type implements it.
+/// A trait that no type implements.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` stays on the thread of its runtime",
     label = "would take it to another thread",
@@ -12,10 +12,10 @@
 )]
 pub trait CrossesThreads {}
 
-/// The types that are `Send`, or `Sync`, if they cross threads. They never do.
+/// Makes types `Send` or `Sync` on the condition that they cross threads, which never holds.
 macro_rules! stays {
     ($($trait:ident $type:ident)+) => {$(
-        // SAFETY: no type implements the trait of the condition, so this makes nothing `Send` or `Sync`.
+        // SAFETY: no type implements `CrossesThreads`, so this makes nothing `Send` or `Sync`.
         unsafe impl $trait for $type where for<'a> $type: $crate::bytes::thread_bound::CrossesThreads {}
     )+};
 }

@@ -27,26 +27,27 @@ impl Meter {
     }
 }
 
-/// A boxed slice, by address: a `Box` that is moved would claim to be the only way to its bytes.
+/// A boxed slice, held by address. Moving a `Box` would assert that no other pointer to its bytes
+/// exists.
 pub(crate) struct HeapMemory {
     bytes: NonNull<[u8]>,
     meter: Option<Meter>,
 }
 
 impl HeapMemory {
-    /// Takes memory over, which counts on the meter until it is dropped.
+    /// Takes over memory, which counts on the meter until it is dropped.
     pub(crate) fn new(bytes: Box<[u8]>, meter: Option<&Meter>) -> Box<Self> {
         meter.inspect(|meter| meter.add(bytes.len()));
         let bytes = NonNull::new(Box::into_raw(bytes)).expect("a box is not at address zero");
         Box::new(Self { bytes, meter: meter.cloned() })
     }
 
-    /// Zeroed memory of `len` bytes.
+    /// Allocates `len` zeroed bytes.
     pub(crate) fn zeroed(len: usize, meter: &Meter) -> Box<Self> {
         Self::new(vec![0; len].into_boxed_slice(), Some(meter))
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.bytes.cast()
     }
@@ -56,7 +57,7 @@ impl Deref for HeapMemory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: made of a box in `new`, whose bytes are initialised.
+        // SAFETY: the pointer comes from a box in `new`, and the box's bytes are initialised.
         unsafe { self.bytes.as_ref() }
     }
 }
@@ -73,7 +74,7 @@ impl Drop for HeapMemory {
         if let Some(meter) = &self.meter {
             meter.sub(self.bytes.len());
         }
-        // SAFETY: made by `Box::into_raw` in `new`, and dropped once.
+        // SAFETY: the pointer comes from `Box::into_raw` in `new`, and is freed only here.
         drop(unsafe { Box::from_raw(self.bytes.as_ptr()) });
     }
 }

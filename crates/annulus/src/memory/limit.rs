@@ -1,4 +1,4 @@
-//! A limit on the memory of streams and datagram sockets, of one runtime or of many.
+//! A limit on the memory of streams and datagram sockets in one or several runtimes.
 
 use super::machine;
 use std::fmt;
@@ -6,16 +6,18 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// How far what a runtime has reported may be from what it holds, so that runtimes write to what they share now and then only.
+/// How far the amount that a runtime has reported may differ from the amount it holds, so that
+/// runtimes rarely write to shared memory.
 const GRAIN: usize = 64 * 1024;
 
-/// How many bytes runtimes may hold for their streams and datagram sockets, over all runtimes that share this limit, on any
-/// number of threads. Clones share it.
+/// A limit on the bytes that runtimes hold for their streams and datagram sockets. Any number of
+/// runtimes and threads can share it. Clones share the same limit.
 ///
-/// The limit counts the pools' buffers, as far as receives have filled them; received bytes that no task has taken; leases that own
-/// heap memory, wherever they are; bytes queued and not sent; datagrams both ways. Bytes that are
-/// shared count for each stream that is to send them. It does not count the memory of tasks themselves, about 2 KiB for each
-/// connection, files, and the memory that the kernel holds for sockets.
+/// The limit counts the pools' buffers, as far as receives have filled them; received bytes that no
+/// task has taken; leases that own heap memory, wherever they are; bytes that are queued to be
+/// sent; and datagrams in both directions. Shared bytes count once for each stream that sends them.
+/// The limit does not count the memory of tasks, about 2 KiB per connection, files, or the memory
+/// that the kernel holds for sockets.
 ///
 /// One limit for the runtimes of two threads:
 ///
@@ -39,13 +41,16 @@ const GRAIN: usize = 64 * 1024;
 /// ```
 ///
 /// # How it is reached
-/// As the limit comes near, each stream is allowed to hold less: an eighth of what is still free, of three quarters of the
-/// limit. A stream that holds more, undelivered and unsent bytes together, receives nothing more until it holds less, and
-/// its sends wait: so those that hold most stop first, and the others go on. The last quarter is for streams that hold little:
-/// 8 KiB each. Beyond the limit, a stream that holds nothing still makes one step at a time. Nothing is lost.
+/// As memory use approaches the limit, each stream may hold less: an eighth of what is still free
+/// of three quarters of the limit. Undelivered and unsent bytes count together. A stream that holds
+/// more receives nothing until it holds less, and its sends wait. So the streams that hold most
+/// stop first, and the others continue. The last quarter is for streams that hold little: up to 8
+/// KiB each. Beyond the limit, a stream that holds nothing still advances one step at a time.
+/// Nothing is lost.
 ///
-/// So what is held exceeds the limit at most by 4 KiB received and one chunk of the program's own for each stream, and by the
-/// 16 buffers of 4 KiB (of datagrams 4 of their full size) that the kernel always has.
+/// So the memory held exceeds the limit by at most 4 KiB of received bytes and one chunk of the
+/// program per stream, plus the 16 buffers of 4 KiB (for datagrams, 4 buffers of full size) that
+/// the kernel always has.
 #[derive(Clone)]
 pub struct MemoryLimit(Arc<Shared>);
 
@@ -54,27 +59,28 @@ struct Shared {
     source: String,
     /// The bytes that runtimes have reported as held.
     held: AtomicUsize,
-    /// Their streams that are paused.
+    /// Number of paused streams in these runtimes.
     streams_paused: AtomicUsize,
 }
 
 impl MemoryLimit {
-    /// The least limit that a runtime accepts: 1 MiB.
+    /// The minimum limit that a runtime accepts: 1 MiB.
     pub const LEAST: usize = 1 << 20;
 
     /// The [source](Self::source) of a limit that the program gave.
     pub const GIVEN: &'static str = "as given";
 
-    /// A limit of so many bytes. [`check`](Self::check) verifies that a runtime accepts it.
+    /// Creates a limit of `bytes` bytes. [`check`](Self::check) verifies that a runtime accepts it.
     pub fn new(bytes: usize) -> Self {
         Self::of(bytes, Self::GIVEN.into())
     }
 
-    /// Whether a runtime accepts it; [`Builder::build`](crate::Builder::build) answers the same. On a simulated kernel, only
-    /// the least limit counts.
+    /// Checks that a runtime accepts the limit, as [`Builder::build`](crate::Builder::build) does.
+    /// On a simulated kernel, the builder only checks the minimum.
     ///
     /// # Errors
-    /// `InvalidInput` if it is below [`LEAST`](Self::LEAST), or above what the process may use at most.
+    /// Returns `InvalidInput` if the limit is below [`LEAST`](Self::LEAST) or above what the
+    /// process may use.
     pub fn check(&self) -> io::Result<()> {
         self.check_with(machine::memory)
     }
@@ -101,12 +107,14 @@ impl MemoryLimit {
         Ok(())
     }
 
-    /// The limit that all runtimes of this process share unless they were given another: a quarter of what the process may
-    /// use at most. That is the least of the memory of the machine and the limits of the process's control group and all
-    /// above it (`memory.max` and `memory.high`, or `memory.limit_in_bytes`) when this is first called.
+    /// Returns the limit that all runtimes of this process share by default: a quarter of the
+    /// memory that the process may use. That is the memory of the machine, or the lowest limit of
+    /// the process's control group and its ancestors (`memory.max` and `memory.high`, or
+    /// `memory.limit_in_bytes`), if that is lower. It is read on the first call.
     ///
-    /// The rest is for the program, and for what the kernel holds for sockets: that counts in a control group, too, and is
-    /// bounded by `net.ipv4.tcp_rmem` and `tcp_wmem` for each socket and by `tcp_mem` for all.
+    /// The rest is for the program and for the memory that the kernel holds for sockets. The latter
+    /// counts in a control group too. It is bounded by `net.ipv4.tcp_rmem` and `tcp_wmem` for each
+    /// socket, and by `tcp_mem` for all sockets.
     pub fn of_process() -> Self {
         static PROCESS: OnceLock<MemoryLimit> = OnceLock::new();
         let limit = || {
@@ -121,24 +129,25 @@ impl MemoryLimit {
         Self(Arc::new(Shared { bytes, source, held, streams_paused }))
     }
 
-    /// The limit.
+    /// Returns the limit in bytes.
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }
 
-    /// Where it comes from, in a few words.
+    /// Describes where the limit comes from.
     pub fn source(&self) -> &str {
         &self.0.source
     }
 
-    /// Bytes held now, as the runtimes have reported in their last turns: up to 64 KiB off for each.
+    /// Returns the bytes that the runtimes hold, as reported in their last turns. The result may be
+    /// off by up to 64 KiB per runtime.
     #[inline]
     pub fn held(&self) -> usize {
         self.0.held.load(Relaxed)
     }
 
-    /// Streams that are paused now: they hold more than what is free leaves each of them, so they receive nothing and their
-    /// sends wait.
+    /// Returns the number of paused streams. These hold more than the free memory allows, so they
+    /// receive nothing and their sends wait.
     pub fn streams_paused(&self) -> usize {
         self.0.streams_paused.load(Relaxed)
     }
@@ -151,11 +160,12 @@ impl MemoryLimit {
         self.0.streams_paused.fetch_sub(count, Relaxed);
     }
 
-    /// A runtime whose last report was `reported` holds `held` now. Returns the bytes that all runtimes hold.
+    /// Reports that a runtime holds `held` bytes and updates `reported`, its last report. Returns
+    /// the bytes that all runtimes hold.
     #[inline]
     pub(crate) fn report(&self, reported: &mut usize, held: usize) -> usize {
         let change = held.wrapping_sub(*reported);
-        // Below the grain either way.
+        // The change is below the grain in either direction.
         if change.wrapping_add(GRAIN) < 2 * GRAIN {
             return self.held().wrapping_add(change);
         }
@@ -163,7 +173,7 @@ impl MemoryLimit {
         self.0.held.fetch_add(change, Relaxed).wrapping_add(change)
     }
 
-    /// A runtime whose last report was `reported` has ended.
+    /// Removes the last report of a runtime that has ended.
     pub(crate) fn end(&self, reported: usize) {
         self.0.held.fetch_sub(reported, Relaxed);
     }

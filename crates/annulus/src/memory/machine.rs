@@ -1,4 +1,4 @@
-//! How much memory this process may use: its control groups' limits, or the machine's memory.
+//! The memory that this process may use: the limits of its control groups, or the machine's memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The memory assumed if nothing can be read: 1 GiB.
 const UNKNOWN: usize = 1 << 30;
 
-/// The least of all limits, and which one that is.
+/// Returns the lowest of all limits and describes which one it is.
 pub(crate) fn memory() -> (usize, String) {
     least(Path::new("/proc"))
 }
@@ -20,7 +20,7 @@ fn least(proc: &Path) -> (usize, String) {
     known.unwrap_or_else(|| (UNKNOWN, format!("{}, since nothing tells", size(UNKNOWN))))
 }
 
-/// Bytes in words, rounded down.
+/// Formats a number of bytes with a unit, rounded down.
 fn size(bytes: usize) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(shift, _)| bytes >= 10 << shift);
@@ -28,14 +28,15 @@ fn size(bytes: usize) -> String {
     format!("{} {name}", bytes >> shift)
 }
 
-/// The machine's memory.
+/// Returns the machine's memory.
 fn total(proc: &Path) -> Option<usize> {
     let text = fs::read_to_string(proc.join("meminfo")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
 }
 
-/// The limits of the process's control groups of memory, from its own to the topmost that can be seen.
+/// Returns the memory limits of the process's control groups, from its own to the topmost visible
+/// one.
 fn groups(proc: &Path) -> Vec<(usize, String)> {
     let read = |name| fs::read_to_string(proc.join("self").join(name)).unwrap_or_default();
     let (groups, mounts) = (read("cgroup"), read("mountinfo"));
@@ -45,7 +46,7 @@ fn groups(proc: &Path) -> Vec<(usize, String)> {
 
 /// A mounted hierarchy of control groups.
 struct Mount {
-    /// The group that stands at the mount point.
+    /// The group that is mounted at `point`.
     root: PathBuf,
     point: PathBuf,
     version: Version,
@@ -58,7 +59,7 @@ enum Version {
 }
 
 impl Version {
-    /// The files that contain the limits.
+    /// Returns the names of the files that contain limits.
     fn files(self) -> &'static [&'static str] {
         match self {
             Self::One => &["memory.limit_in_bytes"],
@@ -68,7 +69,7 @@ impl Version {
 }
 
 impl Mount {
-    /// Reads a line of `mountinfo`; `None` unless memory groups are mounted there.
+    /// Parses a line of `mountinfo`. Returns `None` unless it is a mount of memory control groups.
     fn parse(line: &str) -> Option<Self> {
         let (place, kind) = line.split_once(" - ")?;
         let mut place = place.split(' ').skip(3);
@@ -83,14 +84,14 @@ impl Mount {
     }
 }
 
-/// A group that the process is in.
+/// A control group that the process is in.
 struct Membership {
     version: Version,
     path: PathBuf,
 }
 
 impl Membership {
-    /// Reads a line of `cgroup`; `None` for hierarchies without memory.
+    /// Parses a line of `cgroup`. Returns `None` for hierarchies that do not control memory.
     fn parse(line: &str) -> Option<Self> {
         let mut fields = line.splitn(3, ':');
         let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -102,7 +103,7 @@ impl Membership {
         Some(Self { version, path: path.into() })
     }
 
-    /// The limits of the group and of those above it.
+    /// Returns the limits of the group and its ancestors.
     fn limits(&self, mounts: &[Mount]) -> Vec<(usize, String)> {
         let Some(mount) = mounts.iter().find(|mount| mount.version == self.version) else {
             return Vec::new();
@@ -120,9 +121,9 @@ impl Membership {
     }
 }
 
-/// A limit in a file; `None` if there is none.
+/// Reads a limit from a file. Returns `None` if the file has no limit.
 fn limit(file: &Path) -> Option<usize> {
-    // The first version says "none" by a number that no machine has.
+    // Version 1 represents "no limit" by a number that exceeds the memory of any machine.
     let none = |bytes: &usize| *bytes < usize::MAX / 4;
     fs::read_to_string(file).ok()?.trim().parse().ok().filter(none)
 }
@@ -131,7 +132,7 @@ fn limit(file: &Path) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A `/proc`, and the hierarchies that it speaks of, in a directory of its own.
+    /// A fake `/proc` and the hierarchies that it refers to, in a temporary directory.
     struct Machine(PathBuf);
 
     impl Machine {
@@ -153,7 +154,7 @@ mod tests {
             least(&self.0.join("proc"))
         }
 
-        /// The machine of a process in these groups, with a hierarchy mounted.
+        /// Creates the machine of a process in these groups, with these mounts.
         fn of(name: &str, groups: &str, mount: &str) -> Self {
             let machine = Self::new(name);
             machine.write("proc/self/cgroup", groups);

@@ -1,15 +1,19 @@
-//! The memory that streams and datagram sockets hold, measured once a turn, and the amount that each stream may hold in return.
+//! The memory that streams and datagram sockets hold, measured once per turn, and how much each
+//! stream may therefore hold.
 //!
-//! Sums are kept where bytes are counted anyway: the pools count what receives have written to their buffers, a [`Meter`]
-//! the heap memory. From the sum and the limit follow a stream's *allowance*, and the *budget* of the turn's receives.
-//! A stream above its allowance arms no receive, and its sends wait: it is *paused*, on a list that is looked
-//! through as the allowance rises.
+//! Sums are kept where bytes are counted anyway: the pools count the bytes that receives have
+//! written to their buffers, and a [`Meter`] counts heap memory. The sum and the limit determine a
+//! stream's *allowance* and the *budget* of the turn's receives. A stream above its allowance is
+//! *paused*: it arms no receive, and its sends wait. Paused streams are in a list, which is
+//! searched when the allowance rises.
 //!
-//! Long before that, the bounds of each stream are lowered. A stream that receives and sends fast gains by large bounds. If many do so at
-//! once, or if peers read nothing, the sum of large bounds is what the process holds. So above a mark the bounds are [`LOWERED`]: that of
-//! undelivered bytes for every stream, that of unsent ones for streams whose peer makes no room, since the others pass on what they queue. A
-//! stream at a lowered bound waits for its own task or peer as it would at any other, so nothing has to be looked at when the bounds rise
-//! again. Receives that were armed before they fell may still bring more: those are armed anew, see `Streams::shorten_receives`.
+//! Long before that, the bounds of each stream are lowered. Large bounds make fast streams faster.
+//! But if many streams are fast, or if peers do not read, the process holds the sum of these
+//! bounds. So above a mark the bounds are [`LOWERED`]. For undelivered bytes this applies to every
+//! stream, and for unsent bytes only to streams whose peer makes no room, since other streams pass
+//! on what they queue. A stream at a lowered bound waits for its own task or peer, as at any other
+//! bound, so nothing has to be done when the bounds rise again. Receives that were armed before the
+//! bounds fell could still deliver more, so they are armed again (see `Streams::shorten_receives`).
 
 mod heap;
 mod limit;
@@ -20,70 +24,71 @@ pub use limit::MemoryLimit;
 
 use annulus_driver::Budget;
 
-/// Bytes that a stream may hold whatever the others do, up to the limit. Beyond it, one that holds nothing goes on.
+/// Bytes that each stream may hold as long as the limit is not exceeded. Beyond the limit, only
+/// streams that hold nothing continue.
 const FLOOR: usize = 8 * 1024;
-/// The part of the limit that is for streams that hold little.
+/// One part in this many of the limit is reserved for streams that hold little.
 const RESERVE: usize = 4;
-/// The part of the free memory that a single stream may hold.
+/// A single stream may hold one part in this many of the free memory.
 const SHARE: usize = 8;
-/// The budget that receives have however little is free: bytes.
+/// Minimum budget of receives in bytes, however little memory is free.
 const LEAST: usize = 64 * 1024;
 
-/// Bytes in use by the sockets of a runtime above which the bounds of each stream are lowered.
+/// Bytes in use by a runtime's sockets above which the bounds of each stream are lowered.
 const MARK: usize = 6 << 20;
-/// The bounds above the mark.
+/// The bounds that apply above the mark.
 const LOWERED: StreamBounds = StreamBounds { receive: 16 << 10, send: 4 << 10 };
 
-/// How many bytes a stream may hold.
+/// The bytes that a stream may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamBounds {
-    /// Undelivered.
+    /// Undelivered bytes.
     pub(crate) receive: u32,
-    /// Queued and unsent; beyond it a send waits.
+    /// Queued and unsent bytes. Beyond this bound, a send waits.
     pub(crate) send: usize,
 }
 
 impl StreamBounds {
-    /// The lesser of each.
+    /// Returns the lower bound of each kind.
     pub(crate) fn min(self, other: Self) -> Self {
         Self { receive: self.receive.min(other.receive), send: self.send.min(other.send) }
     }
 }
 
-/// A runtime's part in the limit.
+/// The memory accounting of a runtime.
 pub(crate) struct Memory {
     /// Counts the heap memory of streams and sockets.
     pub(crate) meter: Meter,
-    /// The limit that this runtime shares, or has alone; `None` is no limit.
+    /// The limit, which other runtimes may share; `None` if there is no limit.
     limit: Option<MemoryLimit>,
     /// Bytes that this runtime has reported to the limit.
     reported: usize,
-    /// Bytes, undelivered and unsent, beyond which a stream is paused.
+    /// Bytes, undelivered and unsent together, beyond which a stream is paused.
     pub(crate) allowance: usize,
-    /// The bounds of a stream while little is held.
+    /// The bounds of a stream while little memory is held.
     pub(crate) most: StreamBounds,
-    /// The bound of a stream's undelivered bytes now.
+    /// The current bound of a stream's undelivered bytes.
     pub(crate) recv_bound: u32,
-    /// The bound of a stream's unsent bytes, as far as there is memory.
+    /// The current bound of a stream's unsent bytes.
     pub(crate) send_bound: usize,
-    /// The same while the peer makes no room.
+    /// The same for streams whose peer makes no room.
     pub(crate) waiting_bound: usize,
     /// Half of the limit.
     half: usize,
-    /// Bytes that may be in use before the bounds are lowered.
+    /// Bytes in use above which the bounds are lowered.
     mark: usize,
-    /// From this sum on something is to be set.
+    /// The sum from which on the allowance or bounds must be set.
     much: usize,
-    /// More than the mark is in use, so that the bounds of each stream are lowered.
+    /// Whether the bounds of each stream are lowered.
     is_lowered: bool,
-    /// More than half of the limit is in use.
+    /// Whether more than half of the limit is in use.
     is_tight: bool,
-    /// Streams that are paused.
+    /// Number of paused streams.
     streams_paused: usize,
 }
 
 impl Memory {
-    /// `most` are the bounds of a stream while little is held.
+    /// `most` are the bounds of a stream while little memory is held.
     pub(crate) fn new(limit: Option<MemoryLimit>, most: StreamBounds) -> Self {
         let bytes = limit.as_ref().map(MemoryLimit::bytes);
         let allowance = bytes.map_or(usize::MAX, |bytes| allowance(bytes, bytes / 2));
@@ -108,45 +113,46 @@ impl Memory {
         memory
     }
 
-    /// How much receives may bring in a turn while less than half of the limit is held.
+    /// Returns the budget of a turn's receives while at most half of the limit is held.
     pub(crate) fn first_budget(&self) -> Budget {
         self.limit.as_ref().map_or(Budget::NONE, |limit| budget(limit.bytes(), limit.bytes() / 2))
     }
 
-    /// The limit, if there is one.
+    /// Returns the limit, if there is one.
     pub(crate) fn limit(&self) -> Option<&MemoryLimit> {
         self.limit.as_ref()
     }
 
-    /// Streams that are paused now.
+    /// Returns the number of paused streams.
     pub(crate) fn streams_paused(&self) -> usize {
         self.streams_paused
     }
 
-    /// Records that another stream is paused.
+    /// Counts a stream that is paused.
     pub(crate) fn add_paused(&mut self) {
         self.streams_paused += 1;
         self.limit.iter().for_each(MemoryLimit::add_paused);
     }
 
-    /// Records that a stream is no longer paused.
+    /// Stops counting a stream that is no longer paused.
     pub(crate) fn sub_paused(&mut self) {
         self.streams_paused -= 1;
         self.limit.iter().for_each(|limit| limit.sub_paused(1));
     }
 
-    /// More than half of the limit is in use.
+    /// Returns true if more than half of the limit is in use.
     #[inline]
     pub(crate) fn is_tight(&self) -> bool {
         self.is_tight
     }
 
-    /// Bytes of a receive into heap memory.
+    /// Returns the size of a receive into heap memory.
     pub(crate) fn piece(&self, most: u32) -> u32 {
         if self.is_tight { most.min(4096) } else { most }
     }
 
-    /// The bytes that all runtimes of the limit hold, now that this one holds `held`. `None` if nothing is to be set for that sum.
+    /// Reports that this runtime holds `held` bytes. Returns the bytes that all runtimes of the
+    /// limit hold, or `None` if nothing has to be set for that sum.
     #[inline]
     pub(crate) fn update_held(&mut self, held: usize) -> Option<usize> {
         let total =
@@ -154,10 +160,11 @@ impl Memory {
         (total >= self.much).then_some(total)
     }
 
-    /// Sets the amounts that streams may hold until the next time, if `total` is held, and `in_use` here. Returns the changes.
+    /// Sets how much streams may hold if all runtimes hold `total` bytes and this one uses
+    /// `in_use`. Returns the changes.
     pub(crate) fn allow(&mut self, total: usize, in_use: usize) -> Changed {
         let was_lowered = self.is_lowered;
-        // They rise again once there is some room: else they would fall and rise again and again.
+        // The bounds rise only at half the mark. Otherwise they would keep falling and rising.
         self.is_lowered = in_use > if was_lowered { self.mark / 2 } else { self.mark };
         let restricts = total > self.half || self.is_tight;
         let limit = self.limit.as_ref().map(MemoryLimit::bytes).filter(|_| restricts);
@@ -166,7 +173,7 @@ impl Memory {
         Changed { budget, have_fallen: self.is_lowered && !was_lowered }
     }
 
-    /// Sets the values that follow from the allowance, and from whether the bounds are lowered.
+    /// Sets the values that depend on the allowance and on whether the bounds are lowered.
     fn set_bounds(&mut self) {
         let Self { most, allowance, .. } = *self;
         let bounds = if self.is_lowered { most.min(LOWERED) } else { most };
@@ -176,24 +183,25 @@ impl Memory {
         self.much = if self.is_lowered || self.is_tight { 0 } else { self.mark + 1 };
     }
 
-    /// Sets the allowance.
+    /// Sets the allowance, and returns the budget of receives.
     fn restrict(&mut self, limit: usize, total: usize) -> Budget {
-        // Below half of it, all is as in the beginning.
+        // Below half of the limit, the values are those of the beginning.
         let total = total.max(limit / 2);
         let budget = budget(limit, total);
         self.is_tight = budget.is_tight;
-        // Beyond the limit it stays until there is some room below: else all would go on and stop, again and again.
+        // Once the limit has been exceeded, the allowance stays zero until there is some room.
+        // Otherwise all streams would keep stopping and continuing.
         let margin = if self.is_tight && self.allowance == 0 { limit / 16 } else { 0 };
         self.allowance = allowance(limit, total + margin);
         budget
     }
 }
 
-/// The changes that another sum has caused.
+/// The changes that a new sum has caused.
 pub(crate) struct Changed {
-    /// The budget of receives.
+    /// The new budget of receives, if it changes.
     pub(crate) budget: Option<Budget>,
-    /// The bounds of streams have fallen.
+    /// Whether the bounds of streams have fallen.
     pub(crate) have_fallen: bool,
 }
 
@@ -206,13 +214,14 @@ impl Drop for Memory {
     }
 }
 
-/// The bytes that a stream may hold if `total` of the limit is held.
+/// Returns the bytes that a stream may hold if `total` bytes of the limit are held.
 fn allowance(limit: usize, total: usize) -> usize {
     let free = (limit - limit / RESERVE).saturating_sub(total);
     if total > limit { 0 } else { (free / SHARE).max(FLOOR) }
 }
 
-/// The bytes that receives may bring until the next measurement: half of the free ones, since others take memory, too.
+/// Returns the bytes that receives may deliver until the next measurement: half of the free bytes,
+/// since other things take memory, too.
 fn budget(limit: usize, total: usize) -> Budget {
     let bytes = (limit.saturating_sub(total) / 2).max(LEAST);
     Budget { bytes, is_tight: total > limit / 2 }

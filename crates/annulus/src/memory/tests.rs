@@ -1,4 +1,4 @@
-//! Invariant 23: the bytes held, and by which stream, against small limits.
+//! Invariant 23: small limits bound the bytes held, and the streams that hold most stop first.
 #![cfg(feature = "sim")]
 
 use super::*;
@@ -14,13 +14,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const LIMIT: usize = 16 << 20;
-/// Most bytes of a chunk that a peer sends.
+/// Maximum bytes per chunk that a peer sends.
 const CHUNK: usize = 4000;
-/// Peers that do not read, and peers that do.
+/// Number of peers that do not read. The next constant is the number of peers that do.
 const CROWD: usize = 100;
 const READERS: usize = 5;
 
-/// The bytes held now.
+/// Returns the bytes that the runtime holds.
 fn held() -> usize {
     counters().expect("in a runtime").memory_held as usize
 }
@@ -31,7 +31,7 @@ async fn pair(listener: &TcpListener) -> io::Result<(TcpStream, TcpStream)> {
     Ok((client, server))
 }
 
-/// Sends back the bytes that come.
+/// Sends received bytes back.
 async fn echo(mut stream: TcpStream) -> io::Result<()> {
     while let Some(lease) = stream.recv().await? {
         stream.send(lease).await?;
@@ -39,14 +39,14 @@ async fn echo(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends for good, and reads nothing.
+/// Sends forever and reads nothing.
 async fn flood(mut stream: TcpStream, size: usize) -> io::Result<()> {
     loop {
         stream.send(vec![7; size]).await?;
     }
 }
 
-/// Pings, of which each must be answered in time.
+/// Sends pings, each of which must be answered in time.
 async fn ping(mut stream: TcpStream, answered: Rc<Cell<u64>>) -> io::Result<()> {
     loop {
         stream.send("ping").await?;
@@ -60,7 +60,8 @@ async fn ping(mut stream: TcpStream, answered: Rc<Cell<u64>>) -> io::Result<()> 
     }
 }
 
-/// The most that was held while a crowd flooded; every reader went on to the end.
+/// Returns the maximum number of bytes held while a crowd floods the runtime. Checks that every
+/// reader makes progress until the end.
 async fn most_held(seed: u64) -> io::Result<usize> {
     let mut random = Random::new(seed);
     let listener = TcpListener::bind("127.0.0.1:7000")?;
@@ -105,7 +106,8 @@ fn on_seed(seed: u64, limit: Option<MemoryLimit>) -> usize {
     run_on(&sim, Runtime::builder().memory_limit(limit), most_held(seed)).unwrap()
 }
 
-/// No more than this limit is held, and nothing once the runtime has ended.
+/// Checks that the bytes held stay within the limit, except for the allowed overshoot, and that
+/// nothing is held once the runtime has ended.
 fn holds_at_most(bytes: usize, seed: u64) {
     // Both sides of each connection are streams of this runtime.
     let streams = 2 * (CROWD + READERS);
@@ -118,19 +120,20 @@ fn holds_at_most(bytes: usize, seed: u64) {
     assert_eq!(left, (0, 0), "seed {seed}: the runtime has ended");
 }
 
-/// The limit is so large that most streams may hold more than the floor.
+/// With this limit, most streams may hold more than the floor.
 #[test]
 fn a_large_limit_is_kept_and_every_reader_goes_on() {
     holds_at_most(LIMIT, 0);
 }
 
-/// With a seed that has no peer which sends single bytes: it takes that one half a million turns to fill the kernels' buffers.
+/// The seed has no peer that sends single bytes, which would take half a million turns to fill the
+/// kernel's buffers.
 #[test]
 fn a_limit_in_between_is_kept_and_every_reader_goes_on() {
     holds_at_most(4 << 20, 3);
 }
 
-/// The limit is so small that no stream may hold more than the floor.
+/// With this limit, no stream may hold more than the floor.
 #[test]
 fn a_small_limit_is_kept_and_every_reader_goes_on() {
     holds_at_most(1 << 20, 2);
@@ -164,14 +167,14 @@ fn those_that_hold_most_are_paused_first_and_go_on_when_there_is_memory() {
             }
         }
         sleep(Duration::from_secs(10)).await;
-        // No transfer that has come whole is larger than one that was paused on the way.
+        // No complete transfer is larger than one that was paused.
         let (whole, part): (Vec<_>, Vec<_>) =
             readers.iter().partition(|(_, writer, _)| writer.is_finished());
         let most = whole.iter().map(|(_, _, bytes)| *bytes).max().expect("some came whole");
         let least = part.iter().map(|(_, _, bytes)| *bytes).min().expect("some are paused");
         assert!(most <= least, "{most} bytes came whole, and {least} did not");
         assert!(counters().unwrap_or_default().memory_pauses > 0);
-        // All of it arrives once it is read.
+        // Everything arrives once it is read.
         for (mut server, writer, mut left) in readers {
             while left > 0 {
                 let lease = timeout(Duration::from_secs(60), server.recv()).await;
@@ -219,7 +222,7 @@ fn a_limit_that_no_runtime_accepts_is_named_with_the_bound() {
     assert_eq!(default.bytes(), MemoryLimit::of_process().bytes());
 }
 
-/// A flood whose reader is slow, and then a minute in which a few bytes come each second.
+/// A flood with a slow reader, followed by a minute in which a few bytes arrive each second.
 #[test]
 fn what_a_flood_took_goes_back_within_a_minute_of_light_load() {
     let sim = Sim::builder(1).build();
@@ -258,15 +261,15 @@ fn what_a_flood_took_goes_back_within_a_minute_of_light_load() {
     assert!(left <= 256 * 1024, "{left} of {flooded} bytes are left");
 }
 
-/// Bytes that a peer sends which reads nothing.
+/// Bytes that a peer that reads nothing sends.
 const SENT: usize = 64 << 10;
 
-/// One stream holds `held` unsent bytes, another `hoarded`, and neither has a peer that reads: the first receives all that its own peer
-/// sends, since it reads.
+/// Two streams whose peers do not read hold `held` and `hoarded` unsent bytes. Checks that the
+/// first stream still receives everything that its peer sends, since its own task reads.
 fn receives(held: usize, hoarded: usize) {
     let sim = Sim::builder(1).build();
     let limit = MemoryLimit::new(LIMIT);
-    // A receive is armed anew after these few bytes.
+    // The small bound makes the receive be armed again after few bytes.
     let builder = Runtime::builder().recv_bound(4096).send_bound(1 << 20);
     let ran = run_on(&sim, builder.memory_limit(limit.clone()), async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
@@ -321,7 +324,7 @@ fn bounds_are_lowered_above_the_mark_and_rise_at_half_of_it() {
     {
         let mut memory = Memory::new(limit.map(MemoryLimit::new), most);
         let fell = |memory: &mut Memory, in_use: usize| {
-            // Little is held of what is in use elsewhere: what is in use here decides.
+            // No other runtime holds anything, so only the bytes in use here matter.
             let changed = memory.update_held(in_use).map(|total| memory.allow(total, in_use));
             let have_fallen = changed.is_some_and(|changed| changed.have_fallen);
             (have_fallen, memory.recv_bound, memory.waiting_bound)
@@ -344,7 +347,7 @@ fn bounds_are_lowered_above_the_mark_and_rise_at_half_of_it() {
     }
 }
 
-/// Memory that is freed without an event: the sender that it lets go on runs before the loop sleeps.
+/// Memory is freed without an event, and the sender that may continue runs before the loop sleeps.
 #[test]
 fn a_sender_that_goes_on_runs_before_the_loop_sleeps() {
     let sim = Sim::builder(1).build();
@@ -375,7 +378,7 @@ fn a_sender_that_goes_on_runs_before_the_loop_sleeps() {
         });
         sleep(Duration::from_secs(1)).await;
         assert!(counters().unwrap_or_default().memory_pauses > 0, "nothing is paused");
-        // The permit that its earlier sends have left.
+        // Takes the permit that earlier sends have stored.
         went.notified().await;
         drop(leases);
         let dropped = Instant::now();

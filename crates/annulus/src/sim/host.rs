@@ -142,7 +142,8 @@ impl Running {
         Ok(is_idle)
     }
 
-    /// Delivers a signal. Returns false if the program does not catch it.
+    /// Delivers a signal. Returns false if the program does not catch it, or if it ends the program
+    /// anyway.
     pub(super) fn signal(&self, signal: Signal) -> bool {
         let core = self.runtime.core();
         core.arrivals.deliver(signal.number(), core.kernel.now())

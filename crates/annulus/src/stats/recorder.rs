@@ -25,7 +25,7 @@ const SHARED: Duration = Duration::from_millis(3);
 /// coarse clock, which is at most 10 ms.
 const LONG: Duration = Duration::from_millis(12);
 /// Number of polls that are recorded in each timed turn. Of the rest, only those of at least
-/// `LONG_POLL` are.
+/// `LONG_POLL` are, unless `slow_poll` is set.
 const POLLS: u64 = 64;
 const LONG_POLL: Duration = Duration::from_millis(1);
 /// Number of slow polls that are kept.
