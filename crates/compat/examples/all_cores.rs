@@ -1,9 +1,12 @@
-//! The program to start a service from: axum on all cores, on annulus alone. A runtime a core, state that they share, a pool of connections to
-//! PostgreSQL for each, limits, metrics for Prometheus. On SIGINT or SIGTERM it accepts no more, and ends once the requests that have begun are
-//! answered, within ten seconds. Without PostgreSQL it runs, says so, and answers what needs it with 503.
+//! A template for a service: axum on all cores, on annulus alone. It has one runtime and one
+//! PostgreSQL connection pool per core, shared state, limits, and Prometheus metrics. On SIGINT or
+//! SIGTERM it stops accepting, and exits within ten seconds, once the requests in progress have
+//! been answered. Without PostgreSQL it reports that and keeps running, and requests that need it
+//! get 503.
 //!
-//! `cargo run --manifest-path crates/compat/Cargo.toml --example all_cores -- 127.0.0.1:8080 /var/run/postgresql/.s.PGSQL.5432 $USER`, then
-//! `curl 127.0.0.1:8080`, `curl -X PUT -d text 127.0.0.1:8080/notes/one`, and of `/notes/one`, `/square/7`, `/metrics`.
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example all_cores -- 127.0.0.1:8080
+//! /var/run/postgresql/.s.PGSQL.5432 $USER`, then `curl 127.0.0.1:8080`, `curl -X PUT -d text
+//! 127.0.0.1:8080/notes/one`, and GET `/notes/one`, `/square/7` and `/metrics`.
 
 use annulus::Handle;
 use annulus::net::{ConnectionLimit, KeepAlive, ListenOptions, TcpStream, UnixStream};
@@ -24,16 +27,16 @@ use tokio_postgres::{Client, Config, NoTls};
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
 
-/// How long a request may take, and the last ones at the end.
+/// Timeout of a request, and of the remaining requests at shutdown.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// Detects a vanished client after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// The state of the handlers of a shard.
+/// The state of one shard's handlers.
 #[derive(Clone)]
 struct App {
     index: usize,
@@ -57,7 +60,7 @@ impl Shared {
     }
 }
 
-/// Requests of a shard, in a cache line of their own: no core waits for another.
+/// Number of a shard's requests, in its own cache line so that cores do not contend.
 #[derive(Default)]
 #[repr(align(64))]
 struct Count(AtomicU64);
@@ -69,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let user = arguments.next().unwrap_or("postgres".into());
     let cores = annulus::affinity::allowed()?.len();
     let (shared, stop) = (Shared::new(cores, socket, user), CancellationToken::new());
-    // One limit for all: shard 0 accepts for the others, too.
+    // One limit is enough: shard 0 accepts for all shards.
     let options = ListenOptions::new().limit(&ConnectionLimit::new(10_000)).keepalive(KEEP_ALIVE);
     let listener = ShardedListener::bind(&*address, &options, cores, Spread::LeastConnections)?;
     println!("listening on {}", listener.local_addr());
@@ -80,7 +83,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     .map(drop)?)
 }
 
-/// Serves on one shard, until all are to stop.
+/// Serves on one shard until `stop` is cancelled.
 pub(crate) async fn serve<L>(
     listener: L,
     index: usize,
@@ -124,7 +127,7 @@ fn router(app: App) -> Router {
 }
 
 async fn hello(State(app): State<App>, ConnectInfo(peer): ConnectInfo<SocketAddr>) -> String {
-    // A listener for both families shows an IPv4 address as ::ffff:192.0.2.1.
+    // A dual-stack listener reports IPv4 addresses as ::ffff:192.0.2.1.
     let (ip, port) = (peer.ip().to_canonical(), peer.port());
     format!("hello, {}, from shard {}\n", SocketAddr::new(ip, port), app.index)
 }
@@ -149,7 +152,7 @@ fn unavailable(error: impl Display) -> Unavailable {
     (StatusCode::SERVICE_UNAVAILABLE, format!("PostgreSQL: {error}\n"))
 }
 
-/// The metrics of all runtimes, and of this program.
+/// Returns the metrics of all runtimes and of this program.
 async fn metrics(State(app): State<App>) -> String {
     let (mut stats, mut own) = (Vec::new(), "# TYPE http_requests_total counter\n".to_owned());
     for (shard, (handle, count)) in app.runtimes.iter().zip(&app.shared.requests).enumerate() {
@@ -160,7 +163,7 @@ async fn metrics(State(app): State<App>) -> String {
     annulus::stats::prometheus(stats.iter().map(|(shard, stats)| (&**shard, stats))) + &own
 }
 
-/// Where the database is.
+/// How to reach the database.
 #[derive(Clone)]
 struct Postgres {
     socket: String,

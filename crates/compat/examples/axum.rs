@@ -1,8 +1,10 @@
-//! An axum program on sockets of annulus: what differs from one on tokio alone is `main`, and the listener.
+//! An axum program on annulus sockets. Only `main` and the listener differ from a program on tokio
+//! alone.
 //!
-//! `cargo run --manifest-path crates/compat/Cargo.toml --example axum -- 127.0.0.1:8080`, then `curl 127.0.0.1:8080/hello/you`.
-//! Limits: those of `axum::serve`, which has none on clients and their time; on annulus alone `tower::serve` has. Ctrl-c and SIGTERM end
-//! it once the requests that have begun are answered.
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example axum -- 127.0.0.1:8080`, then
+//! `curl 127.0.0.1:8080/hello/you`. `axum::serve` limits neither the number of clients nor their
+//! time; `tower::serve`, on annulus alone, does. On ctrl-c or SIGTERM it exits once the requests in
+//! progress have been answered.
 
 use annulus::net::{KeepAlive, ListenOptions};
 use annulus_compat::Incoming;
@@ -12,7 +14,7 @@ use std::time::Duration;
 use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// Detects a vanished client after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
@@ -34,7 +36,7 @@ async fn hello(Path(name): Path<String>) -> String {
     format!("hello, {name}\n")
 }
 
-/// Ctrl-c, or a signal to end.
+/// Waits for ctrl-c or SIGTERM.
 async fn stop() {
     let mut end = signal(SignalKind::terminate()).expect("signals can be caught");
     tokio::select! {

@@ -1,10 +1,11 @@
-//! An axum program over TLS: HTTP/1 and HTTP/2 on one port, which the client chooses by ALPN. At ctrl-c or SIGTERM it accepts no more, and ends
-//! once the requests that have begun are answered. Limits: ten seconds for a handshake, and else those of `axum::serve`, which has none on
-//! clients and their time; the example `https` has all.
+//! An axum program over TLS, with HTTP/1 and HTTP/2 on one port; the client chooses by ALPN. On
+//! ctrl-c or SIGTERM it stops accepting, and exits once the requests in progress have been
+//! answered. A handshake may take ten seconds. `axum::serve` has no other limits on the number of
+//! clients or their time; the example `https` has them.
 //!
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example axum_tls -- 127.0.0.1:8443`, then
-//! `curl --insecure https://127.0.0.1:8443/hello/you`. `--cert FILE --key FILE` name a certificate and its key, as PEM; otherwise one is
-//! made.
+//! `curl --insecure https://127.0.0.1:8443/hello/you`. `--cert FILE --key FILE` use a PEM
+//! certificate and key; otherwise one is generated.
 
 mod arguments;
 mod certificate;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// Detects a vanished client after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
@@ -43,7 +44,7 @@ async fn hello(Path(name): Path<String>) -> String {
     format!("hello, {name}\n")
 }
 
-/// Ctrl-c, or a signal to end.
+/// Waits for ctrl-c or SIGTERM.
 async fn stop() {
     let mut end = signal(SignalKind::terminate()).expect("signals can be caught");
     tokio::select! {

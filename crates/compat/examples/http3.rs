@@ -1,9 +1,11 @@
-//! A server of HTTP/3: an axum router behind `h3`, over quinn on annulus. On SIGINT or SIGTERM it takes no more requests, and ends once those
-//! that have begun are answered and the clients have closed their connections, within ten seconds.
+//! An HTTP/3 server: an axum router behind `h3`, over quinn on annulus. On SIGINT or SIGTERM it
+//! rejects new requests, and exits within ten seconds, once the requests in progress have been
+//! answered and the clients have closed their connections.
 //!
-//! `cargo run --manifest-path crates/compat/Cargo.toml --example http3 -- 127.0.0.1:4433 /tmp/http3.der`. It writes its certificate, which it has
-//! signed itself, to the file. Limits: those of quinn's configuration, which are 30 idle seconds, 100 requests at once and 1.25 MB of window a
-//! request; none on clients.
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example http3 -- 127.0.0.1:4433
+//! /tmp/http3.der`. It writes its self-signed certificate to the file. Its limits are quinn's
+//! defaults: 30 s of idle time, 100 concurrent requests, and a window of 1.25 MB per request. The
+//! number of clients is not limited.
 
 use annulus::signal::{Signal, signals};
 use annulus::task::JoinSet;
@@ -29,7 +31,7 @@ use tower::ServiceExt;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// How long clients may take for their last requests, and to close their connections.
+/// Time at shutdown for the remaining requests, and for clients to close their connections.
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn main() -> Outcome {
@@ -80,7 +82,8 @@ async fn serve(address: &str, certificate: &str) -> Outcome {
     Ok(())
 }
 
-/// Until the client closes the connection. Once the server is to stop, later requests are rejected, and the client may try them elsewhere.
+/// Serves until the client closes the connection. After `stop`, new requests are rejected, and the
+/// client may retry them elsewhere.
 async fn serve_connection(incoming: Incoming, router: Router, stop: CancellationToken) -> Outcome {
     let mut connection = Connection::new(h3_quinn::Connection::new(incoming.await?)).await?;
     let mut is_stopping = false;
@@ -102,7 +105,7 @@ async fn serve_connection(incoming: Incoming, router: Router, stop: Cancellation
     }
 }
 
-/// Both bodies are passed on as they come.
+/// Streams both bodies.
 async fn answer(request: RequestResolver<h3_quinn::Connection, Bytes>, router: Router) -> Outcome {
     let (request, stream) = request.resolve_request().await?;
     let (mut send, receive) = stream.split();

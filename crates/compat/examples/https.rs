@@ -1,10 +1,12 @@
-//! A server of HTTP/1 and HTTP/2 over TLS, by hyper and rustls on annulus; the client chooses by ALPN. Limits: 10,000 connections, others wait;
-//! ten seconds for a handshake and the head of a request, a minute without a request and for a client that does not read. On SIGINT or SIGTERM
-//! it accepts no more, and ends once the requests that have begun are answered, within ten seconds.
+//! An HTTP/1 and HTTP/2 server over TLS, with hyper and rustls on annulus; the client chooses by
+//! ALPN. It allows 10,000 connections at once (more have to wait), ten seconds for a handshake or a
+//! request head, and a minute for an idle connection or a client that does not read. On SIGINT or
+//! SIGTERM it stops accepting, and exits within ten seconds, once the requests in progress have
+//! been answered.
 //!
-//! `cargo run --manifest-path crates/compat/Cargo.toml --example https -- 127.0.0.1:8443`, then `curl --insecure https://127.0.0.1:8443`.
-//! `--cert FILE --key FILE` name a certificate and its key, as PEM; otherwise one is made. `--plain ADDRESS` serves both versions
-//! without TLS as well.
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example https -- 127.0.0.1:8443`, then
+//! `curl --insecure https://127.0.0.1:8443`. `--cert FILE --key FILE` use a PEM certificate and
+//! key; otherwise one is generated. `--plain ADDRESS` also serves both versions without TLS.
 
 mod arguments;
 mod certificate;
@@ -23,12 +25,12 @@ use std::io;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How long a handshake, the head of a request, and the last requests may take once the server ends.
+/// Timeout of a handshake, of a request head, and of the remaining requests at shutdown.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long a connection may have no request, and how long a client may not read.
+/// How long a connection may be idle, and how long a client may fail to read.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// Detects a vanished client after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
@@ -55,7 +57,7 @@ async fn stop_on_signal(stop: CancellationToken) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves until the stop, with limits.
+/// Serves with limits until `stop` is cancelled.
 async fn serve(
     address: &str,
     acceptor: Option<TlsAcceptor>,
@@ -69,7 +71,7 @@ async fn serve(
         .header_read_timeout(LIMIT)
         .idle_timeout(IDLE)
         .write_timeout(IDLE)
-        // It ends the connection, and is the peer's in most cases.
+        // An error ends the connection. The peer causes most of them.
         .on_error(|error| eprintln!("{error}"))
         .with_graceful_shutdown(stop.clone().cancelled_owned())
         .drain_timeout(LIMIT);

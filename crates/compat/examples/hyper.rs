@@ -1,8 +1,10 @@
-//! A server of HTTP/1 by hyper on annulus.
+//! An HTTP/1 server with hyper on annulus.
 //!
-//! `cargo run --manifest-path crates/compat/Cargo.toml --example hyper -- 127.0.0.1:8080`, then `curl 127.0.0.1:8080`.
-//! Limits: as many clients as descriptors, others wait; 30 seconds for the head of a request and until the next one, and 400 KiB of it; no
-//! time for one that does not read. SIGINT and SIGTERM end it, and cut requests; `tower::serve_hyper`, as in `https`, lets them end.
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example hyper -- 127.0.0.1:8080`, then
+//! `curl 127.0.0.1:8080`. Descriptors limit the number of clients; more have to wait. A request
+//! head, including the wait for it, may take 30 seconds and 400 KiB. There is no time limit for
+//! clients that do not read. SIGINT and SIGTERM abort requests; `tower::serve_hyper`, as in
+//! `https`, lets them finish.
 
 use annulus::net::{KeepAlive, ListenOptions};
 use annulus::signal::until_terminated;
@@ -15,7 +17,7 @@ use hyper::{Request, Response, body::Incoming};
 use std::convert::Infallible;
 use std::time::Duration;
 
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// Detects a vanished client after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
@@ -28,7 +30,7 @@ fn main() -> std::io::Result<()> {
         server.timer(Timer::new()).pipeline_flush(true).half_close(true);
         loop {
             let (stream, _) = listener.accept().await?;
-            // An error ends the connection; it is the peer's in most cases.
+            // An error ends the connection. The peer causes most of them.
             annulus::spawn(server.serve_connection(Io::new(stream), service_fn(hello)));
         }
     }))

@@ -1,9 +1,11 @@
-//! A server and its clients in one runtime, for `cargo xtask instructions --beside-tokio` to count the instructions of a request: of annulus on the
-//! simulated kernel, and of tokio on Linux.
-//! `cargo run --release --manifest-path crates/compat/Cargo.toml --example instructions -- tokio-hyper 50 16 10000`
+//! A server and its clients in one runtime. `cargo xtask instructions --beside-tokio` uses it to
+//! count the instructions per request: for annulus on the simulated kernel, and for tokio on Linux.
+//! `cargo run --release --manifest-path crates/compat/Cargo.toml --example instructions --
+//! tokio-hyper 50 16 10000`
 //!
-//! The words: `hyper`, `hyper-timers` or `copy`, which echoes by reads and writes, with `tokio-` in front for tokio; connections; requests that
-//! each sends at once; requests in all.
+//! The arguments are: `hyper`, `hyper-timers` or `copy` (an echo by reads and writes), with the
+//! prefix `tokio-` for tokio; the number of connections; the number of requests that each sends at
+//! once; the total number of requests.
 
 use annulus::sim::{Sim, run_on};
 use annulus::{MemoryLimit, Runtime};
@@ -21,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 const USAGE: &str =
     "usage: instructions [tokio-]hyper|hyper-timers|copy CONNECTIONS REQUESTS_AT_ONCE REQUESTS";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n!";
-/// The last byte of each answer, which is nowhere else in an answer.
+/// The last byte of each response, which occurs nowhere else in it.
 const END: u8 = b'!';
 
 #[derive(Clone, Copy, PartialEq)]
@@ -75,7 +77,7 @@ fn usage() -> ExitCode {
 
 impl Plan {
     fn on_annulus(self) -> io::Result<()> {
-        // A limit that is never reached: outside of simulations there is one, unless the program says otherwise.
+        // A limit that is never reached, because outside simulations there is one by default.
         let builder = Runtime::builder().memory_limit(MemoryLimit::new(1 << 30));
         run_on(&Sim::builder(1).build(), builder, async move {
             let listener = annulus::net::TcpListener::bind("127.0.0.1:7000")?;
@@ -137,7 +139,7 @@ impl Plan {
         server
     }
 
-    /// Sends this connection's part of the requests, and reads the answers.
+    /// Sends this connection's share of the requests, and reads the responses.
     async fn ask(self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
         let request = if self.way == Way::Copy { REQUEST } else { &REQUEST[..REQUEST.len() - 1] };
         let requests = request.repeat(self.at_once);

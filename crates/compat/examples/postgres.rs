@@ -1,7 +1,9 @@
-//! A client of PostgreSQL by tokio-postgres, on annulus alone: `connect_raw` takes a stream of annulus as it is.
+//! A PostgreSQL client with tokio-postgres, on annulus alone: `connect_raw` takes an annulus stream
+//! directly.
 //!
-//! `cargo run --manifest-path crates/compat/Cargo.toml --example postgres -- /var/run/postgresql/.s.PGSQL.5432 $USER`, with the server's Unix socket
-//! and the name of a user that it lets in.
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example postgres --
+//! /var/run/postgresql/.s.PGSQL.5432 $USER`, with the server's Unix socket and the name of a user
+//! that it accepts.
 
 use annulus::net::UnixStream;
 use std::error::Error;
@@ -16,13 +18,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The server's version, and the answer of a query.
+/// Returns the server's version and the result of a query.
 pub(crate) fn ask(socket: &str, user: &str) -> Result<(String, i32), Box<dyn Error>> {
     annulus::run(async {
         let stream = UnixStream::connect(socket).await?;
         let (client, connection) =
             Config::new().user(user).dbname("postgres").connect_raw(stream, NoTls).await?;
-        // It moves the bytes, and ends once the client is gone.
+        // The connection task transfers the bytes, and ends once the client is dropped.
         let connection = annulus::spawn(connection);
         let row = client.query_one("SELECT version(), 6 * $1::int4", &[&7_i32]).await?;
         drop(client);

@@ -1,5 +1,6 @@
-//! Bytes over one stream of QUIC, from a client to a server that verifies them; on annulus, or with `--runtime tokio` on quinn's own
-//! runtime for tokio, to compare. Each end prints its CPU time and how many datagrams it sent and received.
+//! Sends bytes over one QUIC stream from a client to a server that verifies them. It runs on
+//! annulus, or with `--runtime tokio` on quinn's own tokio runtime for comparison. Each end prints
+//! its CPU time and how many datagrams it sent and received.
 //!
 //! ```sh
 //! cargo build --release --manifest-path crates/compat/Cargo.toml --all-features --example quic_bulk
@@ -7,7 +8,8 @@
 //! quic_bulk send --certificate /tmp/quic.der 127.0.0.1:4433 1000000000
 //! ```
 //!
-//! The server ends after one connection. It writes its certificate to the file, which the client trusts.
+//! The server exits after one connection. It writes its certificate to the file, which the client
+//! trusts.
 
 use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::PrivatePkcs8KeyDer;
@@ -23,7 +25,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 const USAGE: &str =
     "usage: quic_bulk serve|send [--runtime annulus|tokio] --certificate FILE ADDRESS [BYTES]";
-/// Bytes of the pattern that is sent again and again. It is prime, so that misplaced bytes differ.
+/// Length of the pattern that is sent repeatedly. It is prime, so that misplaced bytes differ.
 const PATTERN: usize = 1_048_573;
 
 fn main() -> Outcome {
@@ -96,7 +98,7 @@ impl Arguments {
     }
 }
 
-/// Receives one stream of one connection, verifies it, and answers with its length.
+/// Receives one stream on one connection, verifies it, and replies with its length.
 async fn serve(arguments: &Arguments) -> Outcome {
     let identity = rcgen::generate_simple_self_signed(vec!["localhost".into()])?;
     let key = PrivatePkcs8KeyDer::from(identity.signing_key.serialize_der());

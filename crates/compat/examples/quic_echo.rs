@@ -1,4 +1,4 @@
-//! An echo of QUIC streams: each stream that a client opens comes back on itself.
+//! A QUIC echo server and client: the server sends each stream's bytes back on the same stream.
 //!
 //! ```sh
 //! cargo build --manifest-path crates/compat/Cargo.toml --all-features --example quic_echo
@@ -6,9 +6,11 @@
 //! quic_echo echo 127.0.0.1:4433 /tmp/quic.der 1000 1000000
 //! ```
 //!
-//! The server writes its certificate, which it has signed itself, to the file; the client trusts that. The client sends a stream of
-//! each size, all at once, and compares what comes back. Ctrl-C or SIGTERM closes the server with a reason that its clients get.
-//! Limits: those of quinn's configurations, which are 30 idle seconds, 100 streams and 1.25 MB of window a stream; none on clients.
+//! The server writes its self-signed certificate to the file, and the client trusts it. The client
+//! sends one stream of each size, all at once, and verifies the bytes that return. On Ctrl-C or
+//! SIGTERM the server closes, and its clients get the reason. The limits are quinn's defaults: 30 s
+//! of idle time, 100 streams, and a window of 1.25 MB per stream. The number of clients is not
+//! limited.
 
 use annulus::signal::{Signal, signals};
 use annulus_compat::quinn::{client, server};
@@ -65,7 +67,7 @@ async fn accept(endpoint: Endpoint) {
     }
 }
 
-/// Until the client closes the connection or is gone.
+/// Serves until the client closes the connection or disappears.
 async fn serve_connection(incoming: Incoming) -> Outcome {
     let connection = incoming.await?;
     loop {
@@ -98,12 +100,13 @@ async fn echo(address: SocketAddr, certificate: &str, sizes: Vec<usize>) -> Outc
     Ok(())
 }
 
-/// Sends so many bytes and compares what comes back.
+/// Sends `size` bytes and verifies the bytes that return.
 async fn exchange(connection: Connection, size: usize) -> Outcome<usize> {
     let (mut send, mut recv) = connection.open_bi().await?;
     let bytes: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
     let expected = bytes.clone();
-    // Beside the receive: a stream has a window, and the server sends back as it receives.
+    // Send and receive concurrently: the server echoes while it receives, and the stream's window
+    // is limited.
     let sending = annulus::spawn(async move {
         send.write_all(&bytes).await?;
         send.finish()?;

@@ -1,6 +1,8 @@
-//! A client of Redis by the crate redis, on annulus alone: its multiplexed connection takes a stream of annulus in a `SendStream`.
+//! A Redis client with the crate redis, on annulus alone: its multiplexed connection takes an
+//! annulus stream in a `SendStream`.
 //!
-//! `cargo run --manifest-path crates/compat/Cargo.toml --example redis_client -- 127.0.0.1:6379`, beside `redis-server`.
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example redis_client -- 127.0.0.1:6379`,
+//! with `redis-server` running.
 
 use annulus::net::TcpStream;
 use annulus_compat::SendStream;
@@ -15,11 +17,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A greeting of the server, and how often this was called.
+/// Returns a greeting stored in the server, and how often this was called.
 pub(crate) fn greet(address: &str) -> Result<(String, u64), Box<dyn Error>> {
     annulus::run(async {
         let stream = SendStream::new(TcpStream::connect(address).await?);
-        // The client's own time limits would need tokio's timers: use `annulus::time::timeout`.
+        // The client's own timeouts would need tokio's timers; use `annulus::time::timeout`
+        // instead.
         let config =
             AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let info = RedisConnectionInfo::default();

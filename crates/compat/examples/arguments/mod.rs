@@ -1,4 +1,4 @@
-//! The command line of an example that serves TLS.
+//! The command line of the TLS server examples.
 
 use std::process::exit;
 
@@ -6,14 +6,15 @@ use std::process::exit;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     pub(crate) address: String,
-    /// The files of the certificate and of its key.
+    /// The certificate and key files.
     pub(crate) files: Option<(String, String)>,
     #[allow(dead_code, reason = "not every example has it")]
     pub(crate) plain: Option<String>,
 }
 
 impl Arguments {
-    /// The arguments of this process. If they are not understood, the process ends with an error and status 2.
+    /// Parses the arguments of this process. If they are invalid, prints an error and exits with
+    /// status 2.
     pub(crate) fn of_process(has_plain: bool) -> Self {
         Self::parse(std::env::args().skip(1), has_plain).unwrap_or_else(|text| {
             let plain = if has_plain { " [--plain ADDRESS]" } else { "" };

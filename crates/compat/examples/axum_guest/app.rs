@@ -1,5 +1,5 @@
-//! An axum program as it was written for tokio: shared state, a task in the background, timers, blocking calls, and a graceful end. The
-//! listener is the only thing that it does not name.
+//! An axum program written for tokio: shared state, a background task, timers, blocking calls, and
+//! a graceful shutdown. Only the listener's type is generic.
 
 use axum::extract::{Path, State};
 use axum::serve::Listener;
@@ -14,11 +14,11 @@ use tokio::sync::watch;
 #[derive(Clone)]
 struct Counts {
     requests: Arc<AtomicU64>,
-    /// As of the last tick of the task in the background.
+    /// Number of requests at the last tick of the background task.
     published: watch::Receiver<u64>,
 }
 
-/// Serves until `stop` is ready, then finishes the requests that have begun.
+/// Serves until `stop` completes, then finishes the requests in progress.
 pub(crate) async fn serve<L>(
     listener: L,
     stop: impl Future<Output = ()> + Send + 'static,
@@ -41,7 +41,7 @@ fn router() -> Router {
         .with_state(Counts { requests, published })
 }
 
-/// Until all routers are gone.
+/// Runs until all routers have been dropped.
 async fn publish_each_tick(requests: Arc<AtomicU64>, publish: watch::Sender<u64>) {
     let mut tick = tokio::time::interval(Duration::from_millis(10));
     while publish.send(requests.load(Ordering::Relaxed)).is_ok() {
@@ -58,7 +58,7 @@ async fn count(State(counts): State<Counts>) -> String {
     counts.published.borrow().to_string()
 }
 
-/// Computes on a thread of tokio's pool.
+/// Computes on tokio's blocking pool.
 async fn digest(Path(number): Path<u64>) -> String {
     let digest =
         move || (0..number).fold(0_u64, |sum, each| sum.wrapping_mul(31).wrapping_add(each));

@@ -1,5 +1,5 @@
-//! An existing axum program, turned to guest mode: its sockets are of annulus, and all the rest goes on as it was. Only
-//! `main` has changed; `app.rs` was not touched:
+//! An existing axum program converted to guest mode: it uses annulus sockets, and everything else
+//! stays the same. Only `main` has changed, not `app.rs`:
 //!
 //! ```diff
 //! -#[tokio::main]
@@ -17,8 +17,9 @@
 //! +}
 //! ```
 //!
-//! `cargo run --manifest-path crates/compat/Cargo.toml --example axum_guest -- 127.0.0.1:8080`, then `curl 127.0.0.1:8080/hello/you`.
-//! Limits and the end at ctrl-c and SIGTERM are those of `axum::serve`, as before.
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example axum_guest -- 127.0.0.1:8080`,
+//! then `curl 127.0.0.1:8080/hello/you`. Limits and the shutdown on ctrl-c and SIGTERM are still
+//! those of `axum::serve`.
 
 mod app;
 
@@ -29,7 +30,7 @@ use std::time::Duration;
 use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// Detects a vanished client after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
@@ -45,7 +46,7 @@ fn address() -> String {
     std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into())
 }
 
-/// Ctrl-c, or a signal to end.
+/// Waits for ctrl-c or SIGTERM.
 async fn stop() {
     let mut end = signal(SignalKind::terminate()).expect("signals can be caught");
     tokio::select! {

@@ -1,10 +1,11 @@
-//! The certificate of an example: that of the command line, or one that is made and signed by itself.
+//! The certificate of an example: the one given on the command line, or a generated self-signed
+//! one.
 
 use annulus_compat::rustls::TlsAcceptor;
 use std::io;
 
-/// An acceptor with the files that `--cert` and `--key` name, or, without them, with a certificate for localhost that clients have no
-/// reason to trust (`curl --insecure`).
+/// Creates an acceptor with the `--cert` and `--key` files. Without them it generates a self-signed
+/// certificate for localhost, which clients do not trust (`curl --insecure`).
 pub(crate) fn acceptor(files: Option<(String, String)>, alpn: &[&str]) -> io::Result<TlsAcceptor> {
     let (certificate, key) = match files {
         Some((certificate, key)) => (read(&certificate)?, read(&key)?),

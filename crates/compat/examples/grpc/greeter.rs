@@ -1,4 +1,5 @@
-// A service and its client, as tonic's generator makes them from a description, by hand and shorter:
+// A service and its client, written by hand but similar to what tonic generates from this
+// description:
 //
 // ```proto
 // package hello;
@@ -35,7 +36,7 @@ pub(crate) struct HelloReply {
     pub(crate) message: String,
 }
 
-/// Greets.
+/// Sends greetings.
 #[derive(Clone, Debug)]
 pub(crate) struct Greeter;
 
@@ -51,7 +52,7 @@ impl Greeter {
         greet(request.into_inner()).map(Response::new)
     }
 
-    /// Three greetings.
+    /// Sends three greetings.
     async fn say_many(
         request: Request<HelloRequest>,
     ) -> Result<Response<BoxStream<HelloReply>>, Status> {
@@ -61,7 +62,7 @@ impl Greeter {
         Ok(Response::new(Box::pin(tonic::codegen::tokio_stream::iter(replies))))
     }
 
-    /// One greeting for all.
+    /// Sends one greeting for all names.
     async fn gather(
         request: Request<Streaming<HelloRequest>>,
     ) -> Result<Response<HelloReply>, Status> {
@@ -73,7 +74,7 @@ impl Greeter {
         greet(HelloRequest { name: names.join(" and ") }).map(Response::new)
     }
 
-    /// A greeting for each, as they come.
+    /// Sends a greeting for each name as it arrives.
     async fn chat(
         request: Request<Streaming<HelloRequest>>,
     ) -> Result<Response<BoxStream<HelloReply>>, Status> {
@@ -120,7 +121,7 @@ where
     }
 }
 
-/// A function as the method of a service.
+/// Adapts a function to a service method.
 pub(crate) struct Method<F>(pub(crate) F);
 
 impl<F, Fut, Q, R> UnaryService<Q> for Method<F>
@@ -195,7 +196,7 @@ where
         Self { grpc: tonic::client::Grpc::new(channel) }
     }
 
-    /// Messages above this size are an error of the call.
+    /// A larger message fails the call.
     pub(crate) fn max_decoding_message_size(mut self, bytes: usize) -> Self {
         self.grpc = self.grpc.max_decoding_message_size(bytes);
         self
@@ -235,7 +236,7 @@ where
         self.grpc.streaming(requests, path, ProstCodec::default()).await
     }
 
-    /// The path of a method, once the channel takes calls.
+    /// Waits until the channel accepts calls, and returns the method's path.
     async fn ready(&mut self, path: &'static str) -> Result<PathAndQuery, Status> {
         self.grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
         Ok(PathAndQuery::from_static(path))

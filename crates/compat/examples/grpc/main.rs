@@ -1,9 +1,10 @@
-//! A gRPC service and its client by tonic, on annulus alone.
+//! A gRPC service and its client with tonic, on annulus alone.
 //!
-//! `cargo run --manifest-path crates/compat/Cargo.toml --example grpc -- server 127.0.0.1:50051`, and in another terminal
-//! `… --example grpc -- client http://127.0.0.1:50051 you them`.
-//! Limits: those of `tonic::serve`, which has none on clients; a call has the deadline of its client. SIGINT and SIGTERM end the server once
-//! its calls have ended, within ten seconds.
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example grpc -- server 127.0.0.1:50051`,
+//! and in another terminal `… --example grpc -- client http://127.0.0.1:50051 you them`. The limits
+//! are those of `tonic::serve`, which does not limit the number of clients. Each call has its
+//! client's deadline. On SIGINT or SIGTERM the server exits once its calls have ended, within ten
+//! seconds.
 
 mod greeter;
 
@@ -17,7 +18,7 @@ use tonic::codegen::tokio_stream;
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// Detects a vanished client after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 

@@ -14,13 +14,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A body that is passed on as it comes, or none. If nothing comes for too long while the other side waits for it, it is an error.
+/// A body that is streamed through, or no body. It fails if no data arrives for too long while the
+/// receiver waits.
 #[derive(Default)]
 pub(crate) struct Passed {
     body: Option<Incoming>,
     limit: Duration,
     waits: Option<OnThread<Sleep>>,
-    /// Ready once the upstream wants a body that it was asked about, and an error if it has answered without one.
+    /// For a body that needs the upstream's consent: completes once the upstream wants it, and
+    /// fails if the upstream has responded without it.
     wanted: Option<oneshot::Receiver<()>>,
     /// Dropped with the body.
     _held: Option<Box<dyn Send>>,
@@ -32,8 +34,8 @@ impl Passed {
         Self { body: Some(body), limit, waits: None, wanted: None, _held: Some(held) }
     }
 
-    /// Waits until the upstream wants the body, so that the client sends nothing before. After `patience` it is sent all the same, for an
-    /// upstream that does not know of this.
+    /// Delays the body until the upstream wants it, so that the client does not send it earlier.
+    /// After `patience` it is sent anyway, in case the upstream does not support `Expect`.
     pub(crate) fn once_wanted(self, wanted: oneshot::Receiver<()>, patience: Duration) -> Self {
         let waits = Some(OnThread::new(sleep(patience)));
         Self { waits, wanted: Some(wanted), ..self }
@@ -54,7 +56,7 @@ impl Passed {
     }
 }
 
-/// A body that has ended too early, and the status for a client whose body it is.
+/// A body that ended too early, with the status to return to the client that sent it.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) status: StatusCode,

@@ -1,5 +1,5 @@
-//! Informational responses, such as 103 Early Hints, on a connection of HTTP/1. hyper's server cannot send any, so the stream sends them
-//! between two flushes.
+//! Informational responses, such as 103 Early Hints, on HTTP/1 connections. hyper's server cannot
+//! send them, so the stream sends them during flushes.
 
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// The most bytes that wait for a client that does not read; further responses are dropped.
+/// Maximum bytes queued for a client that does not read. Further responses are dropped.
 const MAX_WAITING: usize = 64 << 10;
 
 /// Responses that wait for the next flush of their connection.
@@ -20,13 +20,14 @@ const MAX_WAITING: usize = 64 << 10;
 pub(crate) struct Early(Rc<RefCell<Vec<u8>>>);
 
 impl Early {
-    /// The early responses to one request.
+    /// Returns the early responses to one request.
     pub(crate) fn of_request(&self) -> EarlyOfRequest {
         EarlyOfRequest(self.clone())
     }
 }
 
-/// The early responses to one request. What was not sent when this is dropped is discarded, since it must not follow the final response.
+/// Returns the early responses to one request. What was not sent when this is dropped is discarded,
+/// since it must not follow the final response.
 pub(crate) struct EarlyOfRequest(Early);
 
 impl EarlyOfRequest {
@@ -49,7 +50,7 @@ impl Drop for EarlyOfRequest {
     }
 }
 
-/// An informational response as it is sent.
+/// Encodes an informational response.
 pub(crate) fn encode(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {status}\r\n").into_bytes();
     for (name, value) in headers {
@@ -59,7 +60,7 @@ pub(crate) fn encode(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     text
 }
 
-/// The client of a connection.
+/// The client of a connection, and its early responses.
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
     pub(crate) early: Early,
@@ -80,7 +81,7 @@ impl Listen for Clients {
 
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(ClientStream, Client)>> {
         let (stream, mut address) = ready!(self.0.poll_accept(cx))?;
-        // A listener for both families shows an IPv4 address as ::ffff:192.0.2.1.
+        // A dual-stack listener reports IPv4 addresses as ::ffff:192.0.2.1.
         address.set_ip(address.ip().to_canonical());
         let early = Early::default();
         let client = Client { address, early: early.clone() };
@@ -92,11 +93,12 @@ impl Listen for Clients {
     }
 }
 
-/// A stream that sends early responses when hyper flushes it: then hyper holds no bytes of an earlier response.
+/// A stream that sends early responses when hyper flushes it, because hyper then holds no bytes of
+/// an earlier response.
 pub(crate) struct ClientStream {
     stream: TcpStream,
     early: Early,
-    /// What is left of responses that are being sent.
+    /// Unsent bytes of the responses that are being sent.
     begun: Vec<u8>,
 }
 

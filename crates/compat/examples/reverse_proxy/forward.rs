@@ -10,7 +10,8 @@ use std::net::IpAddr;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Headers that concern one connection (RFC 9110, 7.6.1), besides those that `Connection` lists.
+/// Headers that concern a single connection (RFC 9110, 7.6.1), in addition to those listed in
+/// `Connection`.
 const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -22,10 +23,12 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-/// The only protocol that is passed on. Another one, as `h2c`, would hide requests from the proxy.
+/// The only upgrade protocol that is forwarded. Others, such as `h2c`, would hide requests from the
+/// proxy.
 const WEBSOCKET: &str = "websocket";
 
-/// Removes what concerns the connection that the headers came over; returns whether they ask for an upgrade to WebSocket, or grant it.
+/// Removes the headers that concern only the connection they arrived on. Returns true if they
+/// request or accept an upgrade to WebSocket.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
     let listed: Vec<HeaderName> =
         list(headers, CONNECTION).filter_map(|name| name.parse().ok()).collect();
@@ -36,7 +39,8 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
             .is_some_and(|one| one.as_bytes().eq_ignore_ascii_case(WEBSOCKET.as_bytes()));
         first && protocols.next().is_none() && listed.contains(&UPGRADE)
     };
-    // The length of a body in chunks is not in it, and a client that believed it would cut the body there (RFC 9112, 6.3).
+    // `Content-Length` is not the length of a chunked body; a client that trusted it would truncate
+    // the body (RFC 9112, 6.3).
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
@@ -46,12 +50,12 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) -> bool {
     is_websocket
 }
 
-/// Returns true if a client takes trailers. It must be asked before hop-by-hop headers are removed.
+/// Returns true if a client accepts trailers. Must be called before hop-by-hop headers are removed.
 pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
     list(headers, TE).any(|coding| coding.eq_ignore_ascii_case("trailers"))
 }
 
-/// Asks the upstream for trailers, which the proxy passes on.
+/// Asks the upstream for trailers, which the proxy forwards.
 pub(crate) fn ask_for_trailers(headers: &mut HeaderMap) {
     headers.insert(CONNECTION, HeaderValue::from_static("te"));
     headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -63,23 +67,24 @@ pub(crate) fn expects_continue<B>(request: &Request<B>) -> bool {
         && list(request.headers(), EXPECT).any(|it| it.eq_ignore_ascii_case("100-continue"))
 }
 
-/// The elements of a header that is a list, in all its lines.
+/// Returns the elements of a list header, from all its lines.
 fn list(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     let lines = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(str::trim)
 }
 
-/// Asks for an upgrade to WebSocket, or grants it.
+/// Requests or accepts an upgrade to WebSocket.
 pub(crate) fn set_upgrade(headers: &mut HeaderMap) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static(WEBSOCKET));
 }
 
-/// The one host that a request is for: that of its URI if it has one, as in HTTP/2, whatever the header says (RFC 9112, 3.2.2). `None` in
-/// HTTP/1.0, which need not name one.
+/// Returns the host of a request. A host in the URI, as in HTTP/2, takes precedence over the header
+/// (RFC 9112, 3.2.2). `None` if an HTTP/1.0 request has no host.
 ///
 /// # Errors
-/// If the header is missing in HTTP/1.1, is there twice, or is no host: servers behind the proxy might each take another one.
+/// If the header is missing in HTTP/1.1, occurs twice, or is not a valid host: servers behind the
+/// proxy might each choose a different one.
 pub(crate) fn host_of<B>(request: &Request<B>) -> Result<Option<HeaderValue>, &'static str> {
     let mut lines = request.headers().get_all(HOST).iter();
     let (line, another) = (lines.next(), lines.next());
@@ -102,7 +107,7 @@ pub(crate) fn host_of<B>(request: &Request<B>) -> Result<Option<HeaderValue>, &'
     HeaderValue::try_from(authority.as_str()).map(Some).map_err(|_| "Host is no host with a port")
 }
 
-/// Makes one line of the cookies, which come in several in HTTP/2 and may not in HTTP/1 (RFC 9113, 8.2.3).
+/// Joins the cookies into one line: HTTP/2 allows several lines, HTTP/1 only one (RFC 9113, 8.2.3).
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     let lines: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if lines.len() > 1 {
@@ -111,7 +116,8 @@ pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Adds the name of this proxy, and the version of HTTP in which it has received the message (RFC 9110, 7.6.3).
+/// Adds this proxy's name and the HTTP version in which it received the message to `Via` (RFC 9110,
+/// 7.6.3).
 pub(crate) fn add_via(headers: &mut HeaderMap, version: Version, name: &str) {
     let version = match version {
         Version::HTTP_2 => "2",
@@ -122,12 +128,12 @@ pub(crate) fn add_via(headers: &mut HeaderMap, version: Version, name: &str) {
     headers.append(VIA, via);
 }
 
-/// Returns true if a message has come through the proxy of this name before.
+/// Returns true if a message has already passed through the proxy with this name.
 pub(crate) fn is_loop(headers: &HeaderMap, name: &str) -> bool {
     list(headers, VIA).any(|hop| hop.split_whitespace().nth(1) == Some(name))
 }
 
-/// Adds the client's address to those that the request names already.
+/// Appends the client's address to the request's `X-Forwarded-For`.
 pub(crate) fn add_forwarded_for(headers: &mut HeaderMap, client: IpAddr) {
     let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
     let mut all: Vec<String> = before.map(str::to_owned).collect();

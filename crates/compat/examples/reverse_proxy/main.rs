@@ -1,12 +1,16 @@
-//! A reverse proxy: passes requests of HTTP/1 and HTTP/2 on to one upstream, over pooled connections of HTTP/1, and upgraded connections
-//! (WebSockets) too. Limits: 10,000 connections, further ones wait in the backlog; the times of `Limits` and those of `tower::serve`; bodies
-//! are passed on as they come, so a request holds some 512 KiB at most. SIGINT and SIGTERM end it once its requests are answered, within
-//! 30 seconds.
+//! A reverse proxy. It forwards HTTP/1 and HTTP/2 requests to one upstream over pooled HTTP/1
+//! connections, and also forwards upgraded connections (WebSockets). It serves 10,000 connections
+//! at once; more wait in the backlog. The timeouts of `Limits` and `tower::serve` apply. Bodies are
+//! streamed, so a request uses about 512 KiB at most. On SIGINT or SIGTERM it exits once its
+//! requests have been answered, within 30 seconds.
 //!
-//! Trailers pass if the message declares them and the client takes them (`TE`), and informational responses pass to clients of HTTP/1.1. A client
-//! that expects `100 Continue` gets it once the upstream wants the body. A request that comes back is refused with 508.
+//! Trailers are forwarded if the message declares them and the client accepts them (`TE`).
+//! Informational responses are forwarded to HTTP/1.1 clients. A client that expects `100 Continue`
+//! gets it once the upstream wants the body. A request that loops back to the proxy is rejected
+//! with 508.
 //!
-//! `cargo run --manifest-path crates/compat/Cargo.toml --example reverse_proxy -- 127.0.0.1:8000 http://127.0.0.1:8080`
+//! `cargo run --manifest-path crates/compat/Cargo.toml --example reverse_proxy -- 127.0.0.1:8000
+//! http://127.0.0.1:8080`
 
 mod body;
 mod early;

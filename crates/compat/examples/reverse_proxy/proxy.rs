@@ -1,4 +1,4 @@
-//! The way of a request to the upstream, and of its response back.
+//! Forwards requests to the upstream, and responses back.
 
 use super::body::{Broken, Passed};
 use super::early::{self, Client as Peer, EarlyOfRequest};
@@ -34,21 +34,21 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 type Answer = Response<http_body_util::Either<Passed, Full<Bytes>>>;
 
-/// The most headers of a message.
+/// Maximum number of headers in a message.
 pub(crate) const MAX_HEADERS: usize = 1_000;
-/// The most informational responses that wait to be passed on; further ones are dropped.
+/// Maximum number of queued informational responses. More are dropped.
 const MAX_EARLY: usize = 8;
-/// A peer that has vanished is noticed after 25 seconds without a byte.
+/// Detects a vanished peer after 25 seconds without a byte.
 pub(crate) const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
-/// Passes requests on to one upstream.
+/// Forwards requests to one upstream.
 pub(crate) struct Proxy {
-    /// What `Via` calls this proxy, and no other: a request with this name has gone in a circle.
+    /// This proxy's unique name in `Via`. A request that already contains it is in a loop.
     name: String,
     upstream: Uri,
     client: Client<Connector, Passed>,
-    /// Takes a new connection for each request.
+    /// Opens a new connection for each request.
     unpooled: Client<Connector, Passed>,
     limits: Limits,
     /// One permit for each tunnel.
@@ -58,16 +58,17 @@ pub(crate) struct Proxy {
 /// A request for the upstream.
 struct Rewritten {
     request: Request<Passed>,
-    /// The client's upgrade, if it asks for one.
+    /// The client's upgrade, if it requested one.
     upgrade: Option<OnUpgrade>,
-    /// Ready when the body was sent.
+    /// Completes when the body has been sent.
     sent: oneshot::Receiver<()>,
-    /// Informational responses of the upstream, as they are sent.
+    /// Encoded informational responses of the upstream.
     early: mpsc::Receiver<Vec<u8>>,
     expect: Option<Arc<Expect>>,
 }
 
-/// A body that waits for the upstream's consent. If all are dropped, it was not wanted.
+/// A body that waits for the upstream's consent. If all references are dropped first, the body is
+/// not wanted.
 struct Expect(Mutex<Option<oneshot::Sender<()>>>);
 
 impl Expect {
@@ -82,22 +83,22 @@ impl Expect {
     }
 }
 
-/// How long the upstream may take, and how many connections may be upgraded.
+/// Timeouts, and the maximum number of upgraded connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// To accept a connection.
     pub(crate) connect: Duration,
-    /// To consent to a body that waits for this (`Expect`). Then the body is sent all the same.
+    /// To accept a body that waits for consent (`Expect`). After that the body is sent anyway.
     pub(crate) consent: Duration,
     /// From the end of a request to the head of its response.
     pub(crate) response: Duration,
     /// For each part of a body, in either direction.
     pub(crate) progress: Duration,
-    /// Without a request, until a connection is closed.
+    /// Until a connection without requests is closed.
     pub(crate) idle: Duration,
-    /// Without a byte in either direction, until an upgraded connection is closed.
+    /// Until an upgraded connection without traffic in either direction is closed.
     pub(crate) tunnel_idle: Duration,
-    /// Most upgraded connections at a time.
+    /// Maximum number of upgraded connections at once.
     pub(crate) tunnels: usize,
 }
 
@@ -140,7 +141,7 @@ impl Proxy {
         Ok(Self { name, upstream, client, unpooled, limits, permits })
     }
 
-    /// The service of a connection from this peer.
+    /// Creates the service for a connection from this peer.
     pub(crate) fn service(
         proxy: &Rc<Self>,
         peer: &Peer,
@@ -197,20 +198,21 @@ impl Proxy {
             }
         };
         if !early.is_empty() {
-            // The connection flushes before it polls again.
+            // The connection flushes before it polls this future again.
             yield_now().await;
         }
         match answered {
             Ok(response) => self.passed_back(response, version, upgrade.zip(permit), expect),
             Err(error) => {
-                // The error's text has addresses, which are not the client's business.
+                // Do not send the error to the client: its text contains addresses.
                 eprintln!("{peer}: {}", text_of(&error));
                 refuse(status_of(&error), "the upstream has failed")
             }
         }
     }
 
-    /// The response of the upstream. It may have closed a connection of the pool just now: then what is safe to ask twice is asked again.
+    /// Sends a request to the upstream. If the upstream has just closed the pooled connection, a
+    /// request that is safe to repeat is sent again.
     async fn ask(&self, request: Request<Passed>) -> Result<Response<Incoming>, Error> {
         let is_repeatable = is_repeatable(&request);
         let (head, body) = request.into_parts();
@@ -223,16 +225,16 @@ impl Proxy {
         }
     }
 
-    /// The request for the upstream.
+    /// Rewrites a request for the upstream.
     ///
     /// # Errors
-    /// A fault of the client's request, as a text.
+    /// What is wrong with the client's request.
     fn rewritten(
         &self,
         mut request: Request<Incoming>,
         peer: SocketAddr,
     ) -> Result<Rewritten, &'static str> {
-        // Before headers are removed: `Connection` may name this one.
+        // Must come before headers are removed, because `Connection` may list `Host`.
         let host = host_of(&request)?;
         let is_one = request.version() == Version::HTTP_11;
         let has_trailers = takes_trailers(request.headers());
@@ -269,7 +271,8 @@ impl Proxy {
         Ok(Rewritten { request, upgrade, sent, early, expect })
     }
 
-    /// The informational responses to a request: `100 Continue` grants its body, and others are for the client.
+    /// Receives the informational responses to a request: `100 Continue` grants its body, and
+    /// others are for the client.
     fn informational(
         &self,
         request: &mut Request<Passed>,
@@ -301,10 +304,10 @@ impl Proxy {
         let version = response.version();
         add_via(response.headers_mut(), version, &self.name);
         if client == Version::HTTP_11 && expect.as_ref().is_some_and(|it| !it.is_granted()) {
-            // Nobody knows whether the client sends the body now.
+            // It is unknown whether the client will still send the body.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        // The upstream's is that of another connection.
+        // The upstream's version belongs to another connection.
         *response.version_mut() = Version::HTTP_11;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let (Some((client, permit)), true) = (upgrade, is_websocket) else {
@@ -333,21 +336,23 @@ fn refuse(status: StatusCode, text: &str) -> Answer {
     response
 }
 
-/// GET and HEAD change nothing, so that it does not matter whether the upstream has seen the first one.
+/// Returns true for GET and HEAD without a body: they change nothing, so it does not matter if the
+/// upstream has seen the first attempt.
 fn is_repeatable(request: &Request<Passed>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
         && request.body().is_end_stream()
         && !request.headers().contains_key(UPGRADE)
 }
 
-/// Whether the upstream has closed the connection that the request went over.
+/// Returns true if the upstream closed the connection that carried the request.
 fn has_broken_off(error: &Error) -> bool {
     let of_hyper =
         |cause: &Cause| cause.downcast_ref().is_some_and(hyper::Error::is_incomplete_message);
     !error.is_connect() && causes(error).any(|cause| cause.is::<io::Error>() || of_hyper(cause))
 }
 
-/// The status that the client's body has failed with, if it has; 504 if the upstream took too long, and 502 for anything else.
+/// Returns the status of the client's body if that failed, 504 if the upstream took too long, and
+/// 502 otherwise.
 fn status_of(error: &Error) -> StatusCode {
     let status = causes(error).find_map(|cause| {
         let is_late = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
@@ -358,7 +363,7 @@ fn status_of(error: &Error) -> StatusCode {
     status.unwrap_or(StatusCode::BAD_GATEWAY)
 }
 
-/// The error with its causes.
+/// Formats the error with its causes.
 fn text_of(error: &Error) -> String {
     causes(error).fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

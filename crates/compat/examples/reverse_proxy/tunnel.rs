@@ -1,4 +1,4 @@
-//! Connections that were upgraded.
+//! Upgraded connections.
 
 use annulus::io::{FromTokio, copy_bidirectional};
 use annulus::time::timeout;
@@ -7,7 +7,8 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use std::time::Duration;
 
-/// Passes bytes on in both directions, until both have ended or nothing has gone for too long. `_held` is dropped at the end.
+/// Copies bytes in both directions until both have ended or have been idle for too long. `_held` is
+/// dropped at the end.
 pub(crate) async fn tunnel(
     client: OnUpgrade,
     server: OnUpgrade,
@@ -18,7 +19,7 @@ pub(crate) async fn tunnel(
         return;
     };
     let (mut client, mut server) = (stream(client), stream(server));
-    // An error of one side ends both, and there is no message in which to report it.
+    // An error on one side ends both, and there is no message to report it in.
     _ = copy_bidirectional(&mut client, &mut server).idle_timeout(idle).await;
 }
 
