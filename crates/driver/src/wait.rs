@@ -7,6 +7,6 @@ use std::time::Duration;
 pub enum Wait {
     /// Not at all.
     No,
-    /// Until something happens or the time is up; `None` is no limit.
+    /// Until something happens or the time is up; `None` means no limit.
     UpTo(Option<Duration>),
 }

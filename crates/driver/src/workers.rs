@@ -1,10 +1,10 @@
-//! Threads for file calls that io_uring cannot make: a system call that blocks holds up one of
-//! them, not the loop.
+//! Threads for file calls that io_uring cannot make: a system call that blocks holds up one thread,
+//! not the loop.
 //!
-//! They start when they are first needed, and only as many as there are calls. An eventfd, there
-//! from the start, signals to the driver that calls are done. Calls that may wait for another
-//! process, not for a device, go to a thread of their own: see `poll_thread`. So do calls that may
-//! hang: see `apart`.
+//! Threads start when they are first needed, and no more of them than calls. An eventfd, which
+//! exists from the start, signals to the driver that calls have ended. Calls that may wait for
+//! another process instead of a device go to a separate thread: see `poll_thread`. Calls that may
+//! hang go to other threads: see `apart`.
 #![allow(unsafe_code)]
 
 mod apart;
@@ -24,14 +24,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Most calls at once: io_uring's own workers are limited likewise.
+/// Maximum number of calls at once. io_uring's own workers are limited in the same way.
 const MOST: usize = 4;
-/// Bytes of stack a thread: they make system calls and nothing else.
+/// Bytes of stack per thread. The threads only make system calls.
 const STACK: usize = 64 * 1024;
 
-/// The error of a call that needs a thread if none can be started. No file call fails with it
-/// otherwise; `EAGAIN`, which the system answers for threads, could be mistaken for a call that
-/// would block.
+/// The error of a call that needs a thread when none can be started. No file call fails with it
+/// otherwise. `EAGAIN`, which the system returns if it cannot create a thread, could be mistaken
+/// for a call that would block.
 pub const NO_THREAD: Errno = Errno::USERS;
 
 #[derive(Default)]
@@ -39,9 +39,9 @@ struct State {
     jobs: VecDeque<Job>,
     done: Vec<Event>,
     threads: Vec<JoinHandle<()>>,
-    /// Threads that are in a call.
+    /// Number of threads that are in a call.
     busy: usize,
-    /// Threads that wait for one, and have not been woken.
+    /// Number of threads that wait for a call and have not been woken.
     idle: usize,
     pending: Vec<PendingCall>,
     poll_thread: Option<JoinHandle<()>>,
@@ -52,11 +52,11 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     work: Condvar,
-    /// For the threads of calls that may hang.
+    /// Wakes the threads for calls that may hang.
     apart_work: Condvar,
-    /// Readable once calls are done.
+    /// Readable once calls have ended.
     done_fd: EventFd,
-    /// Signalled as well, if another event loop waits for the driver.
+    /// Also signalled if another event loop waits for the driver.
     notifier: OnceLock<EventFd>,
     /// Wakes the poll thread.
     wake_fd: EventFd,
@@ -66,7 +66,7 @@ struct Shared {
 pub(crate) struct Workers(Arc<Shared>);
 
 impl Workers {
-    /// Starts no thread yet.
+    /// Creates the eventfds, but starts no thread yet.
     pub(crate) fn new() -> Result<Self, Errno> {
         let (done_fd, wake_fd) = (EventFd::new()?, EventFd::new()?);
         Ok(Self(Arc::new(Shared {
@@ -79,22 +79,24 @@ impl Workers {
         })))
     }
 
-    /// Signals this eventfd, too, each time calls are done. If several are set, the first stays.
+    /// Makes the workers also signal this eventfd when calls end. If several are set, the first
+    /// stays.
     pub(crate) fn set_notifier(&self, notifier: EventFd) {
         _ = self.0.notifier.set(notifier);
     }
 
-    /// A descriptor that gets an edge each time calls are done.
+    /// Returns a descriptor that gets an edge when calls end.
     pub(crate) fn done_fd(&self) -> Fd {
-        // The driver that watches it owns the `Workers`, and drops them last or with its own ring
-        // or epoll instance.
+        // The driver that watches the descriptor owns the `Workers`, and drops them last or
+        // together with its ring or epoll instance.
         fd_of(&self.0.done_fd)
     }
 
-    /// Queues a call, with its group if it may hang.
+    /// Queues a call. A call that may hang has a group.
     ///
     /// # Errors
-    /// The event of the job, with [`NO_THREAD`], if there is no thread and none can be started.
+    /// Returns the event of the job, with [`NO_THREAD`], if there is no thread and none can be
+    /// started.
     pub(crate) fn submit(&self, job: Job, group: Option<u64>) -> Result<(), Event> {
         match (PendingCall::new(job, group.is_some()), group) {
             (Ok(call), _) => self.submit_pending(call),
@@ -122,7 +124,7 @@ impl Workers {
         Ok(())
     }
 
-    /// The call is made when its descriptor is ready.
+    /// Queues a call that is made when its descriptor is ready.
     fn submit_pending(&self, call: PendingCall) -> Result<(), Event> {
         let mut state = self.0.state();
         if state.poll_thread.is_none() {
@@ -143,7 +145,7 @@ impl Workers {
         thread.spawn(move || main(&shared)).map_err(|_| NO_THREAD)
     }
 
-    /// Cancels a call that has not begun; false if there is none.
+    /// Cancels a call that has not started. Returns false if there is none.
     pub(crate) fn cancel(&self, target: Token) -> bool {
         let mut state = self.0.state();
         if state.cancel_pending(target) {
@@ -164,7 +166,7 @@ impl Workers {
         true
     }
 
-    /// Takes the events of calls that are done.
+    /// Takes the events of calls that have ended.
     pub(crate) fn collect(&self, events: &mut VecDeque<Event>) {
         self.0.done_fd.clear();
         events.extend(std::mem::take(&mut self.0.state().done));
@@ -172,7 +174,7 @@ impl Workers {
 }
 
 impl Drop for Workers {
-    /// Ends the threads, and joins them if none is in a call: a call cannot be interrupted.
+    /// Ends the threads, and joins them if none is in a call, since a call cannot be interrupted.
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.closed = true;
@@ -204,7 +206,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls are done.
+    /// Signals that calls have ended.
     fn notify_done(&self) {
         self.done_fd.signal();
         self.notifier.get().into_iter().for_each(EventFd::signal);
@@ -216,7 +218,7 @@ impl Shared {
             let result = job.run();
             let mut state = self.state();
             state.busy -= 1;
-            // If others are not taken yet, neither is their signal.
+            // If earlier events have not been taken yet, neither has their signal.
             let signals = state.done.is_empty();
             state.done.push(job.end(result));
             drop(state);
@@ -242,9 +244,9 @@ impl Shared {
     }
 }
 
-/// The descriptor of an eventfd that is to be watched as long as [`Shared`] has it.
+/// Returns the descriptor of an eventfd, to watch while [`Shared`] owns it.
 fn fd_of(eventfd: &EventFd) -> Fd {
-    // SAFETY: it is open as long as `Shared`, which outlives each watch and each poll of it.
+    // SAFETY: it is open as long as `Shared` exists, which outlives each watch and each poll of it.
     unsafe { Fd::from_raw(eventfd.as_fd().as_raw_fd()) }
 }
 
@@ -260,7 +262,7 @@ mod tests {
         Token::new(Kind::File, 1, slot)
     }
 
-    /// Submits a call on memory and descriptors of the test.
+    /// Submits a call that uses memory and descriptors of the test.
     pub(super) fn submit(workers: &Workers, slot: u32, call: FileCall) {
         // SAFETY: each test keeps its buffers and files, and reads the buffers only after it has
         // waited for the events.
@@ -299,7 +301,7 @@ mod tests {
     #[test]
     fn a_call_that_has_not_begun_can_be_cancelled() {
         let workers = Workers::new().unwrap();
-        // Waits for a lock occupy every thread.
+        // Calls that wait for a lock occupy every thread.
         let path = std::env::temp_dir().join(format!("annulus-workers-{}", std::process::id()));
         let held = std::fs::File::create(&path).unwrap();
         rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
@@ -319,15 +321,15 @@ mod tests {
         assert!(wait_for(&workers, MOST).iter().all(|event| event.result == Ok(0)));
     }
 
-    /// Submits a wait for a lock that the test holds, as a call that may hang.
+    /// Submits a call that locks the given file, as a call that may hang.
     fn submit_hanging(workers: &Workers, group: u64, slot: u32, lock: &std::fs::File) {
         let call = FileCall::Lock { fd: lock.as_raw_fd(), operation: 2 };
-        // SAFETY: each test keeps its files until all events have come.
+        // SAFETY: each test keeps its files open as long as calls may use them.
         let job = unsafe { Job::new(token(slot), call) };
         assert!(workers.submit(job, Some(group)).is_ok(), "a thread can be started");
     }
 
-    /// A lock that is held, and another file that is to be locked.
+    /// Returns a file that holds a lock, and another open of the file, whose lock would wait.
     fn held_lock(name: &str) -> (std::fs::File, std::fs::File) {
         let path = std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));
         let held = std::fs::File::create(&path).unwrap();
@@ -365,7 +367,7 @@ mod tests {
         let writer = unsafe { Fd::from_raw(std::os::fd::IntoRawFd::into_raw_fd(writer)) };
         workers.close_apart(2, writer);
         drop(workers);
-        // Threads may still be about to wait for it.
+        // Threads may still be about to lock it.
         std::mem::forget(wanted);
         assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0), "the writing end was closed");
         rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();

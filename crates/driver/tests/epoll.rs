@@ -13,7 +13,8 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Most events of one descriptor before others are served: the rounds, and the last may fill several buffers.
+/// Maximum number of events of one descriptor before others are served: the rounds, and a few more
+/// because the last one may fill several buffers.
 const SHARE: usize = 32 + 8;
 
 #[test]
@@ -24,7 +25,7 @@ fn a_flood_does_not_delay_other_descriptors() {
     let flooding = rig.start(Kind::Recv, Op::RecvMulti { fd: loud, limit: 0 });
     let waiting = rig.start(Kind::Recv, Op::RecvMulti { fd: quiet, limit: 0 });
     rig.expect_silence();
-    // More than the share of one turn, present at once.
+    // More than one turn's share is available at once.
     write(&mut flood, &pattern(300_000));
     write(&mut peer, b"me too");
     let (mut before, mut after, mut heard) = (0, 0, false);
@@ -61,10 +62,10 @@ fn a_second_operation_of_a_direction_fails_with_busy() {
     rig.close(fd);
 }
 
-/// A new connection with a descriptor number that only this test uses.
+/// Creates a connection with a descriptor number that only this test uses.
 fn connection_with_number(number: RawFd) -> (Fd, TcpStream) {
     let (fd, peer) = pair();
-    // SAFETY: `pair` made the descriptor for this test, and this owner closes it once.
+    // SAFETY: `pair` created the descriptor for this test, and this owner closes it once.
     let first = unsafe { OwnedFd::from_raw_fd(fd.raw()) };
     let copy = rustix::io::fcntl_dupfd_cloexec(first, number).unwrap().into_raw_fd();
     assert_eq!(copy, number, "the number was free");
@@ -94,7 +95,7 @@ fn a_released_descriptor_can_be_used_elsewhere() {
     write(&mut peer, b"one");
     assert_eq!(rig.receive(fd, 3), b"one");
     rig.driver.release(fd);
-    // Another driver uses it, as a runtime of another thread would.
+    // Another driver uses it, like a runtime on another thread.
     let mut other = Rig::epoll();
     write(&mut peer, b"two");
     assert_eq!(other.receive(fd, 3), b"two");

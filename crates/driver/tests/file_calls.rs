@@ -1,4 +1,4 @@
-//! File calls, on each driver.
+//! File calls on each driver.
 
 mod common;
 

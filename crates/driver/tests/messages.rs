@@ -1,4 +1,5 @@
-//! Messages, on each driver: datagrams arrive with the same layout, and are sent whole or not at all.
+//! Messages on each driver: datagrams arrive with the same layout, and are sent whole or not at
+//! all.
 #![allow(unsafe_code)]
 
 mod common;
@@ -17,7 +18,7 @@ use std::ptr;
 const DATAGRAM_POOL: PoolSize = PoolSize { buffer: 8192, count: 8 };
 const LAYOUT: Layout = Layout { name: 32, control: 80 };
 
-/// The header of a receive of several messages.
+/// The header for receiving several messages.
 const HEADER: &MsgHeader =
     &MsgHeader { name_len: LAYOUT.name as u32, control_len: LAYOUT.control, ..MsgHeader::EMPTY };
 
@@ -100,7 +101,7 @@ fn a_burst_of_datagrams_arrives_in_order() {
         let (fd, peer) = socket();
         let mut token = open(rig, fd);
         for round in 0..3 {
-            // More than there are buffers.
+            // More datagrams than buffers.
             (0..20).for_each(|n| assert_eq!(peer.send(&[round, n]).unwrap(), 2));
             for n in 0..20 {
                 let mut event = rig.event(token);
@@ -270,7 +271,7 @@ fn a_socket_is_reported_writable() {
     });
 }
 
-/// Receives one message by a system call.
+/// Receives one message with a system call.
 fn receive(fd: Fd, buffer: &mut [u8]) -> &[u8] {
     use rustix::net::{RecvFlags, recv};
     let (_, len) = recv(Linux::borrow(fd), &mut *buffer, RecvFlags::DONTWAIT).unwrap();

@@ -178,7 +178,8 @@ fn a_limit_ends_a_receive_and_the_next_gets_the_rest() {
         let sent = pattern(5 * POOL.buffer as usize);
         write(&mut peer, &sent);
         let mut got = Vec::new();
-        // The receive that reaches the limit is the last one; it may exceed the limit, but brings no more than that itself.
+        // The receive that reaches the limit is the last one. It may exceed the limit, but by
+        // itself returns no more bytes than the limit.
         for limit in [POOL.buffer + 1, 1, 2 * POOL.buffer, 7] {
             let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit });
             let (before, mut more) = (got.len(), true);
@@ -387,7 +388,7 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
             (Kind::Poll, Any::Plain(Op::Readable { fd: owned(counter.as_raw_fd()) })),
         ];
         for (kind, op) in operations {
-            // The operation is cancelled before it has started, and after.
+            // The operation is cancelled before and after it has started.
             for turns in [0, 1] {
                 let token = match op {
                     Any::Plain(op) => rig.start(kind, op),
@@ -396,7 +397,7 @@ fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
                 (0..turns).for_each(|_| rig.expect_silence());
                 rig.cancel(token);
                 let event = rig.event(token);
-                // If a waiting send has sent some bytes, the result is their count.
+                // If a waiting send has already sent some bytes, the result is their count.
                 let short = kind == Kind::Send && event.result.is_ok_and(|count| count < 1 << 20);
                 assert!(short || event.result == Err(Errno::CANCELED), "{op:?}: {event:?}");
                 assert!(!event.more);
@@ -416,7 +417,7 @@ fn a_cancelled_send_reports_how_much_was_sent() {
         let sent = fill(rig, fd, &bytes);
         let op = MemoryOp::Send { fd, buffer: bytes[sent..].as_ptr(), len: 2 << 20 };
         let token = rig.start_memory(Kind::Send, op);
-        // More than the fill: the excess is of this send.
+        // More than the bytes that filled the socket: the excess comes from this send.
         let reader = read_later(peer.try_clone().unwrap(), sent + 100_000);
         while !reader.is_finished() {
             let events = rig.turn(Wait::UpTo(Some(Duration::from_millis(1))));
@@ -437,7 +438,7 @@ fn a_cancelled_send_reports_how_much_was_sent() {
 #[test]
 fn a_connect_in_flight_can_be_cancelled() {
     on_each_driver(|rig| {
-        // A listener with a full backlog completes no more handshakes.
+        // A listener with a full backlog no longer completes handshakes.
         let listener = socket();
         let local = Address::from("127.0.0.1:0".parse::<SocketAddr>().unwrap());
         use annulus_kernel::{Kernel, Linux};

@@ -1,6 +1,7 @@
-//! Threads for calls that may hang: those on mounts whose server may no longer answer, and never will. The calls of one mount are a
-//! *group*. A few calls of a group run at once and the others wait, so that a server that hangs stops no other group, and no call on
-//! a local file, which has threads of its own.
+//! Threads for calls that may hang: calls on mounts whose server may never answer. The calls on one
+//! mount are a *group*. A few calls of a group run at once and the rest wait, so that a server that
+//! hangs does not stop other groups. It does not stop calls on local files either, which have their
+//! own threads.
 
 use super::{Job, Shared, Workers};
 use crate::event::Event;
@@ -10,21 +11,22 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::PoisonError;
 use std::thread::JoinHandle;
 
-/// Most calls of one group at once.
+/// Maximum number of calls of one group at once.
 const MAX_RUNNING_PER_GROUP: usize = 8;
-/// Most threads of all groups.
+/// Maximum number of threads for all groups.
 const MAX_THREADS: usize = 512;
-/// Threads that wait for more calls. Others end.
+/// Maximum number of threads that wait for more calls. The rest end.
 const MAX_IDLE_THREADS: usize = 4;
 
-/// What a thread does.
+/// A unit of work for a thread.
 pub(super) enum Work {
     Call(Job),
-    /// Closes a descriptor that no other code uses: some file systems tell the server, and wait for its answer.
+    /// Closes a descriptor that no other code uses. Some file systems notify the server, and wait
+    /// for its answer.
     Close(Fd),
 }
 
-/// Calls that run, of those that wait for them to end.
+/// One group: the number of running calls, and the calls that wait for one of them to end.
 #[derive(Default)]
 struct Group {
     running: usize,
@@ -36,12 +38,12 @@ struct Group {
 pub(super) struct Apart {
     /// Groups with calls.
     groups: HashMap<u64, Group>,
-    /// Calls that the next free threads make. They count as running.
+    /// Calls that the next free threads will make. They already count as running.
     ready: VecDeque<(u64, Work)>,
     threads: Vec<JoinHandle<()>>,
-    /// Threads that have not ended.
+    /// Number of threads that have not ended.
     alive: usize,
-    /// Threads that wait for a call, and have not been woken.
+    /// Number of threads that wait for a call and have not been woken.
     idle: usize,
 }
 
@@ -56,7 +58,7 @@ impl Apart {
         }
     }
 
-    /// A call of a group has ended, so that the next may begin.
+    /// Records that a call of a group has ended, so that the next one may start.
     fn ended(&mut self, group: u64) {
         let Some(calls) = self.groups.get_mut(&group) else { return };
         match calls.waiting.pop_front() {
@@ -68,7 +70,7 @@ impl Apart {
         }
     }
 
-    /// Takes a call that has not begun.
+    /// Removes and returns a call that has not started.
     pub(super) fn withdraw(&mut self, target: Token) -> Option<Job> {
         let is_target = |work: &Work| matches!(work, Work::Call(job) if job.token() == target);
         let found = if let Some(at) = self.ready.iter().position(|(_, work)| is_target(work)) {
@@ -87,12 +89,13 @@ impl Apart {
         }
     }
 
-    /// Whether no thread is in a call.
+    /// Returns true if no call is running or waiting.
     pub(super) fn is_quiet(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// Drops the calls that have not begun. The descriptors that are to be closed remain.
+    /// Drops the calls that have not started, and returns the threads to join. Descriptors that are
+    /// queued to be closed remain.
     pub(super) fn close(&mut self) -> Vec<JoinHandle<()>> {
         let closes = |work: &Work| matches!(work, Work::Close(_));
         self.groups.values_mut().for_each(|calls| calls.waiting.retain(closes));
@@ -109,7 +112,7 @@ impl Workers {
     /// Queues a call of a group.
     ///
     /// # Errors
-    /// The event of the job, if there is no thread and none can be started.
+    /// Returns the event of the job if there is no thread and none can be started.
     pub(super) fn submit_apart(&self, group: u64, job: Job) -> Result<(), Event> {
         match self.start_for_apart() {
             Ok(()) => {
@@ -120,8 +123,8 @@ impl Workers {
         }
     }
 
-    /// Closes a descriptor of a group, that no other code uses. If there is no thread and none can be started, it stays open: a close
-    /// here might not return.
+    /// Closes a descriptor of a group that no other code uses. If there is no thread and none can
+    /// be started, the descriptor stays open: a close here might not return.
     pub(crate) fn close_apart(&self, group: u64, fd: Fd) {
         if self.start_for_apart().is_ok() {
             self.add_apart(group, Work::Close(fd));
@@ -133,7 +136,7 @@ impl Workers {
         self.0.wake_apart();
     }
 
-    /// Starts a thread unless one is idle, or there are enough.
+    /// Starts a thread, unless one is idle or the maximum is reached.
     fn start_for_apart(&self) -> Result<(), rustix::io::Errno> {
         let mut state = self.0.state();
         let apart = &mut state.apart;
@@ -154,7 +157,7 @@ impl Workers {
 }
 
 impl Shared {
-    /// Wakes an idle thread, if there is one. The others look for calls by themselves.
+    /// Wakes an idle thread, if any. The rest check for calls by themselves.
     fn wake_apart(&self) {
         let mut state = self.state();
         if state.apart.idle > 0 && !state.apart.ready.is_empty() {
@@ -164,7 +167,7 @@ impl Shared {
         }
     }
 
-    /// The main function of a thread.
+    /// The main function of a thread for calls that may hang.
     fn run_apart(&self) {
         while let Some((group, work)) = self.next_apart() {
             let event = match work {

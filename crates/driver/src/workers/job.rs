@@ -17,21 +17,22 @@ const CURRENT: u32 = 1;
 
 /// A file call and the token of its event.
 ///
-/// Until that event was taken, what the call names belongs to the job: [`new`](Self::new) demands it, so that making the call
-/// is safe. A job is not `Clone`, and its event is made only when it has ended.
+/// Until that event has been taken, everything that the call refers to belongs to the job. The
+/// caller of [`new`](Self::new) guarantees this, so making the call is safe. A job is not `Clone`,
+/// and its event is created only when it has ended.
 pub(crate) struct Job {
     token: Token,
     call: FileCall,
 }
 
-// SAFETY: the pointers of the call are to memory that belongs to the job (`Job::new`), and are used on one thread at a time:
-// a job has one owner.
+// SAFETY: the pointers of the call point to memory that belongs to the job (`Job::new`), and are
+// used on one thread at a time, since a job has one owner.
 unsafe impl Send for Job {}
 
 impl Job {
     /// # Safety
-    /// Until the event of `token` was taken, the memory that the call names must stay valid and unmoved, no other code may use
-    /// it, and the descriptors must stay open.
+    /// Until the event of `token` has been taken, the memory that the call refers to must stay
+    /// valid and unmoved, no other code may use it, and the descriptors must stay open.
     pub(crate) unsafe fn new(token: Token, call: FileCall) -> Self {
         Self { token, call }
     }
@@ -40,33 +41,40 @@ impl Job {
         self.token
     }
 
-    /// The descriptor at whose cursor the call is made, and the readiness that it may wait for.
+    /// Returns the descriptor at whose cursor the call is made, and the readiness that it may wait
+    /// for.
     pub(super) fn awaits(&self) -> Option<(Fd, PollFlags)> {
         let cursor = self.call.operation().cursor?;
-        // SAFETY: the descriptor stays open until the job's event was taken (`Job::new`). The poll thread, which keeps the number
-        // beside the job, produces that event itself, and then polls it no more.
+        // SAFETY: the descriptor stays open until the job's event has been taken (`Job::new`). The
+        // poll thread, which keeps the number next to the job, produces that event itself, and no
+        // longer polls the descriptor afterwards.
         Some((unsafe { Fd::from_raw(cursor.fd) }, cursor.ready))
     }
 
-    /// Whether the call is made at the position of a file that can seek. The ring does not make such calls right: its `off = -1` moves
-    /// the position only if the call ends within the submission, not for direct I/O nor for what a worker of the ring does, and takes no
-    /// lock on the position, so that two calls may use the same (Linux 6.18, `io_kiocb_update_pos`).
+    /// Returns true if the call is made at the position of a file that can seek. The ring does not
+    /// handle such calls correctly (Linux 6.18, `io_kiocb_update_pos`). Its `off = -1` moves the
+    /// position only if the call ends within the submission, not for direct I/O or for calls made
+    /// by a worker of the ring. It also takes no lock on the position, so two calls may use the
+    /// same one.
     pub(crate) fn moves_position(&self, kernel: &dyn Kernel) -> bool {
         let Some(cursor) = self.call.operation().cursor else { return false };
         let mut position = 0;
         let call =
             FileCall::Seek { fd: cursor.fd, offset: 0, origin: CURRENT, position: &mut position };
-        // SAFETY: the position outlives the call, and the descriptor stays open until the job's event was taken (`Job::new`).
+        // SAFETY: the position outlives the call, and the descriptor stays open until the job's
+        // event has been taken (`Job::new`).
         unsafe { kernel.file(&call) }.is_ok()
     }
 
-    /// Whether the ring would keep the file open after it has completed the call. Threads close it before they report the call.
+    /// Returns true if the ring would keep the file open after it has completed the call. Threads
+    /// release it before they report the call.
     pub(crate) fn outlives_its_completion(&self) -> bool {
         match self.call.operation().lingers {
             Lingers::No => false,
             Lingers::Yes => true,
             Lingers::UnlessDirect(fd) => {
-                // SAFETY: the descriptor stays open until the job's event was taken (`Job::new`).
+                // SAFETY: the descriptor stays open until the job's event has been taken
+                // (`Job::new`).
                 let fd = unsafe { Fd::from_raw(fd) };
                 let flags = descriptor::flags(Linux::borrow(fd));
                 !flags.is_ok_and(|flags| flags.contains(OFlags::DIRECT))
@@ -74,22 +82,24 @@ impl Job {
         }
     }
 
-    /// Makes the call; it blocks as long as the call does.
+    /// Makes the call, and blocks as long as the call does.
     pub(super) fn run(&self) -> Result<u32, Errno> {
         self.make(self.call, &Linux)
     }
 
-    /// Makes the call on another kernel.
+    /// Makes the call on the given kernel.
     pub(crate) fn run_on(&self, kernel: &dyn Kernel) -> Result<u32, Errno> {
         self.make(self.call, kernel)
     }
 
-    /// Makes as much of the call as does not block on a ready descriptor. If another process takes what was ready, the call
-    /// blocks only on descriptors that know no `RWF_NOWAIT`: named pipes and terminals.
+    /// Makes the part of the call that does not block on a ready descriptor. If another process
+    /// takes the bytes or the space first, the call blocks only on descriptors that do not support
+    /// `RWF_NOWAIT`: named pipes and terminals.
     pub(super) fn run_ready(&self) -> Result<u32, Errno> {
         let part = match self.call.operation().cursor.map_or(self.call, |cursor| cursor.part) {
             FileCall::WriteVector { fd, vectors, count, offset } => {
-                // SAFETY: the vectors belong to the job until its event was taken (`Job::new`), and are only read.
+                // SAFETY: the vectors belong to the job until its event has been taken
+                // (`Job::new`), and are only read.
                 let vectors = unsafe { slice::from_raw_parts(vectors, count as usize) };
                 let first = vectors.iter().find(|vector| vector.len > 0);
                 let Some(&IoVec { base: buffer, len }) = first else { return self.run() };
@@ -98,26 +108,27 @@ impl Job {
             part => part,
         };
         match self.make(part, &Linux) {
-            // The file, the kernel or a filter has no reads that fail instead of waiting.
+            // The file, the kernel or a filter does not support reads that fail instead of waiting.
             Err(errno) if may_be_refusal(errno) => self.run(),
             result => result,
         }
     }
 
-    /// `call` is the job's own, or names a part of its memory.
+    /// Makes `call`, which is the job's own call or refers to a part of its memory.
     fn make(&self, call: FileCall, kernel: &dyn Kernel) -> Result<u32, Errno> {
-        // SAFETY: memory and descriptors belong to the job until its event was taken (`Job::new`). The event is made from this
-        // result, and the borrow of the only `Job` rules a second call at the same time out.
+        // SAFETY: memory and descriptors belong to the job until its event has been taken
+        // (`Job::new`). The event is created from this result, and the borrow of the only `Job`
+        // rules out a second call at the same time.
         errno(unsafe { kernel.file(&call) })
     }
 
-    /// The call as an entry of a ring, if the ring has the operation.
+    /// Returns the call as an entry, if the ring has the operation.
     pub(crate) fn entry(&self, probe: &Probe) -> Option<Entry> {
         let entry = file_entry(&self.call).filter(|entry| probe.has(entry.opcode));
         entry.map(|entry| entry.user_data(self.token.bits()))
     }
 
-    /// The event of a job that has ended.
+    /// Returns the event of a job that has ended.
     pub(crate) fn end(self, result: Result<u32, Errno>) -> Event {
         Event { token: self.token, result, more: false, buffer: None }
     }

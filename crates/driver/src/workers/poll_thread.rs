@@ -1,8 +1,10 @@
-//! One thread that polls the descriptors of calls that wait for another process: the other end of a pipe, a terminal. Such a
-//! wait may never end, and on a worker thread it would hold up the calls on other files.
+//! A thread that polls the descriptors of calls that wait for another process, such as the other
+//! end of a pipe or a terminal. Such a wait may never end, and on a worker thread it would hold up
+//! calls on other files.
 //!
-//! A call is *pending* until its descriptor is ready, *running* while the thread makes it, and then done; or pending again, if
-//! another reader or writer was quicker. Until it is done it can be cancelled.
+//! A call is *pending* until its descriptor is ready, and *running* while the thread makes it. Then
+//! it is done, or pending again if another reader or writer was faster. It can be cancelled until
+//! it is done.
 
 use super::{Job, Shared, State, fd_of};
 use crate::slots::Token;
@@ -25,9 +27,9 @@ pub(super) struct PendingCall {
 
 impl PendingCall {
     /// # Errors
-    /// The job, if it waits for nothing, or for a device.
+    /// Returns the job if it waits for nothing, or for a device.
     pub(super) fn new(job: Job, may_hang: bool) -> Result<Self, Job> {
-        // A file system that hangs would not say what the file is.
+        // If the file system hangs, asking for the type of the file would hang too.
         let waits = |fd| match may_hang {
             true => !job.moves_position(&Linux),
             false => waits_for_a_process(fd),
@@ -40,7 +42,7 @@ impl PendingCall {
         }
     }
 
-    /// The job of a call that is not running.
+    /// Returns the job of a call that is not running.
     pub(super) fn into_job(self) -> Job {
         self.job.expect("the call is not running")
     }
@@ -50,8 +52,8 @@ impl PendingCall {
     }
 }
 
-/// Whether readiness depends on another process. If `fstat` fails, it does not: the call itself then reports what is wrong.
-/// `Unknown` is an anonymous file, such as an eventfd.
+/// Returns true if readiness depends on another process. If `fstat` fails, returns false: the call
+/// itself then reports the error. `Unknown` is an anonymous file, such as an eventfd.
 fn waits_for_a_process(fd: Fd) -> bool {
     use FileType::{CharacterDevice, Fifo, Socket, Unknown};
     let kind = descriptor::file_type(Linux::borrow(fd));
@@ -68,14 +70,14 @@ impl State {
         self.done.push(job.end(result));
     }
 
-    /// Cancels a call; false if there is none. The poll thread ends it, once it no longer polls its descriptor: from its event on,
-    /// the descriptor may be closed.
+    /// Cancels a call. Returns false if there is none. The poll thread ends the call once it no
+    /// longer polls the descriptor, since the descriptor may be closed after the event.
     pub(super) fn cancel_pending(&mut self, token: Token) -> bool {
         let call = self.pending(token).filter(|call| !call.cancelled);
         call.map(|call| call.cancelled = true).is_some()
     }
 
-    /// Ends the calls that were cancelled and are not running. True if there were any.
+    /// Ends the calls that were cancelled and are not running. Returns true if there were any.
     fn end_cancelled(&mut self) -> bool {
         let cancelled = self.pending.iter_mut().filter(|call| call.cancelled);
         let jobs: Vec<Job> = cancelled.filter_map(|call| call.job.take()).collect();
@@ -95,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// The calls that wait; `None` once the workers are closed.
+    /// Returns the descriptors of the pending calls, or `None` once the workers are closed.
     fn poll_set(&self) -> Option<PollSet> {
         let mut state = self.state();
         if state.closed {
@@ -134,10 +136,10 @@ impl Shared {
     }
 }
 
-/// Descriptors to poll, each once: `poll` refuses more entries than the process may have descriptors, and many calls may wait for
-/// one pipe.
+/// The descriptors to poll, each once. `poll` rejects more entries than the process may have
+/// descriptors, and many calls may wait for one pipe.
 struct PollSet {
-    /// The descriptors by number, with the events that any of their calls waits for.
+    /// The descriptors by number, with the events that any of their calls wait for.
     fds: BTreeMap<RawFd, (Fd, PollFlags)>,
     calls: Vec<(Token, RawFd, PollFlags)>,
 }
@@ -153,7 +155,8 @@ impl PollSet {
         Self { fds, calls }
     }
 
-    /// Waits for one of them or the eventfd. Returns the calls whose descriptors are ready; none if polling fails.
+    /// Waits for one of the descriptors or the eventfd. Returns the calls whose descriptors are
+    /// ready, or none if polling fails.
     fn poll(&self, wake_fd: Fd) -> Vec<Token> {
         let mut polled: Vec<(Fd, PollFlags)> = self.fds.values().copied().collect();
         polled.push((wake_fd, PollFlags::IN));
@@ -199,7 +202,8 @@ mod tests {
         assert_eq!((bytes[3], bytes.iter().sum::<u8>()), (0, 2 * MOST as u8 - 1));
     }
 
-    /// More calls on a pipe than the process may have descriptors: `poll` refuses an entry each.
+    /// There are more calls on a pipe than the process may have descriptors, so `poll` would reject
+    /// one entry per call.
     #[test]
     fn many_calls_on_a_descriptor_are_polled_as_one() {
         use rustix::process::{Resource, getrlimit};

@@ -1,4 +1,4 @@
-//! A driver alone: submits, turns, and sorts events by token.
+//! A rig for a driver alone: it submits operations, takes turns, and sorts events by token.
 #![allow(unsafe_code)]
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -16,13 +16,13 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// A longer wait is a failure.
+/// Maximum time to wait for an event; a longer wait fails the test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Small, so that a test can exhaust it.
 pub(crate) const POOL: PoolSize = PoolSize { buffer: 4096, count: 4 };
 
-/// Runs a body on every driver that the system has.
+/// Runs `body` on every driver that the system supports.
 pub(crate) fn on_each_driver(body: impl Fn(&mut Rig)) {
     body(&mut Rig::epoll());
     if let Some(mut rig) = Rig::uring() {
@@ -34,7 +34,7 @@ pub(crate) fn on_each_driver(body: impl Fn(&mut Rig)) {
 pub(crate) struct Rig {
     pub(crate) driver: Driver,
     slots: u32,
-    /// Events that came while the test waited for another.
+    /// Events that arrived while the test waited for another event.
     early: Vec<Event>,
 }
 
@@ -44,7 +44,7 @@ impl Rig {
         Self::of(Driver::Epoll(Box::new(epoll)))
     }
 
-    /// `None` if io_uring is blocked.
+    /// Returns `None` if io_uring is blocked.
     fn uring() -> Option<Self> {
         let config = UringConfig { pool: POOL, ..UringConfig::default() };
         Uring::new(config).ok().map(|uring| Self::of(Driver::Uring(Box::new(uring))))
@@ -61,10 +61,11 @@ impl Rig {
         token
     }
 
-    /// Starts an operation that names memory, with a new token.
+    /// Starts an operation that refers to memory, with a new token.
     pub(crate) fn start_memory(&mut self, kind: Kind, op: MemoryOp) -> Token {
         let token = self.token(kind);
-        // SAFETY: each test keeps the memory that its operations name, and closes its descriptors, after their terminal events.
+        // SAFETY: each test keeps the memory that its operations refer to until their terminal
+        // events, and closes its descriptors only afterwards.
         unsafe { self.driver.submit_memory(token, op) };
         token
     }
@@ -72,7 +73,7 @@ impl Rig {
     /// Starts a file call, with a new token.
     pub(crate) fn start_file(&mut self, call: FileCall, start: FileStart) -> Token {
         let token = self.token(Kind::File);
-        // SAFETY: as there.
+        // SAFETY: the same as in `start_memory`.
         unsafe { self.driver.submit_file(token, call, start) };
         token
     }
@@ -90,7 +91,7 @@ impl Rig {
         self.driver.submit(Token::IGNORED, Op::Close { fd });
     }
 
-    /// One turn, and all its events.
+    /// Takes one turn, and returns all its events.
     pub(crate) fn turn(&mut self, wait: Wait) -> Vec<Event> {
         self.driver.refill();
         self.driver.turn(wait).expect("a turn succeeds");
@@ -99,7 +100,7 @@ impl Rig {
         events
     }
 
-    /// The next event of an operation.
+    /// Waits for the next event of an operation.
     pub(crate) fn event(&mut self, token: Token) -> Event {
         let deadline = now() + PATIENCE;
         let mut wait = Wait::No;
@@ -114,7 +115,7 @@ impl Rig {
         }
     }
 
-    /// Turns until everything has settled, without an event.
+    /// Takes a few turns, and fails if there is an event.
     pub(crate) fn expect_silence(&mut self) {
         for _ in 0..3 {
             let events = self.turn(Wait::No);
@@ -123,7 +124,7 @@ impl Rig {
         assert!(self.driver.settled());
     }
 
-    /// The bytes of a lent buffer, which is given back.
+    /// Returns the bytes of a lent buffer, and gives the buffer back.
     pub(crate) fn take(&mut self, event: Event) -> Vec<u8> {
         let id = event.buffer.expect("a receive into the pool names its buffer");
         let bytes = self.peek(event);
@@ -131,7 +132,7 @@ impl Rig {
         bytes
     }
 
-    /// The bytes of a lent buffer.
+    /// Returns the bytes of a lent buffer.
     pub(crate) fn peek(&self, event: Event) -> Vec<u8> {
         let id = event.buffer.expect("a receive into the pool names its buffer");
         let len = event.result.expect("a filled buffer has a length") as usize;
@@ -139,7 +140,8 @@ impl Rig {
         unsafe { std::slice::from_raw_parts(self.driver.pool().address(id), len).to_vec() }
     }
 
-    /// Receives into the pool until so many bytes have come, armed again as often as necessary.
+    /// Receives into the pool until `len` bytes have arrived, and starts receives as often as
+    /// necessary.
     pub(crate) fn receive(&mut self, fd: Fd, len: usize) -> Vec<u8> {
         let mut got = Vec::new();
         while got.len() < len {
@@ -151,13 +153,14 @@ impl Rig {
     }
 }
 
-/// A descriptor that a test has opened, or got from an event.
+/// Wraps a descriptor that a test has opened, or received from an event.
 pub(crate) fn owned(number: RawFd) -> Fd {
     // SAFETY: the test owns the descriptor, and closes it once, after its last operation.
     unsafe { Fd::from_raw(number) }
 }
 
-/// An address of the loopback, with any port, that no other test uses: ports that were bound at it and closed are free from then on.
+/// Returns a loopback address, with any port, that no other test uses, so ports that were bound at
+/// it stay free once they are closed.
 pub(crate) fn own_address() -> SocketAddr {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -165,7 +168,8 @@ pub(crate) fn own_address() -> SocketAddr {
     ([127, 64 + number % 128, high, low], 0).into()
 }
 
-/// A connection with small buffers: a descriptor for the driver, and a blocking socket as the peer.
+/// Creates a connection with small buffers: a descriptor for the driver, and a blocking socket as
+/// the peer.
 pub(crate) fn pair() -> (Fd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -177,7 +181,7 @@ pub(crate) fn pair() -> (Fd, TcpStream) {
     (owned(ours.into_raw_fd()), peer)
 }
 
-/// Sends through the driver until the socket takes no more; how many bytes it took.
+/// Sends through the driver until the socket is full, and returns the number of bytes sent.
 pub(crate) fn fill(rig: &mut Rig, fd: Fd, bytes: &[u8]) -> usize {
     let mut sent = 0;
     loop {
@@ -203,7 +207,7 @@ pub(crate) fn fill(rig: &mut Rig, fd: Fd, bytes: &[u8]) -> usize {
     }
 }
 
-/// Reads exactly so many bytes on another thread.
+/// Reads exactly `len` bytes on another thread.
 pub(crate) fn read_later(mut peer: TcpStream, len: usize) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut got = vec![0; len];
@@ -212,12 +216,12 @@ pub(crate) fn read_later(mut peer: TcpStream, len: usize) -> std::thread::JoinHa
     })
 }
 
-/// Bytes in which a shift, a swap or a loss is detected.
+/// Returns bytes in which a shift, a swap or a loss can be detected.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 % 251) as u8 ^ (i >> 12) as u8).collect()
 }
 
-/// Monotonic time.
+/// Returns the monotonic time.
 pub(crate) fn now() -> Duration {
     Linux.now()
 }
