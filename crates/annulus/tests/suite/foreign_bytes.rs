@@ -1,4 +1,4 @@
-//! Bytes with an owner of the program's: its drop may run any code, and may use the runtime.
+//! Bytes whose owner is a type of the program: its drop may run any code, and may use the runtime.
 
 use crate::common;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Asks the runtime something when it goes.
+/// Queries the runtime when it is dropped.
 struct Asking(Vec<u8>, Arc<AtomicUsize>);
 
 impl AsRef<[u8]> for Asking {
@@ -27,11 +27,12 @@ impl Drop for Asking {
     }
 }
 
-/// Makes a chunk of a value.
+/// Converts a value to a chunk.
 type Maker = fn(Asking) -> Chunk;
 
-/// Runs a body on each driver, with each kind of bytes; it is given so many bytes each time it asks. All of them are dropped in the
-/// end, and what it returns only after the runtime.
+/// Runs a body on each driver with each kind of bytes. The body calls a function for bytes of a
+/// given length. All of them are dropped in the end, and the body's result is dropped only after
+/// the runtime.
 fn dropped_in_the_end<T>(body: impl AsyncFn(&dyn Fn(usize) -> Chunk) -> io::Result<T>) {
     let makers: [Maker; 2] = [|asking| Bytes::from_owner(asking).into(), Chunk::from_owner];
     for driver in [DriverChoice::Epoll, DriverChoice::Uring] {

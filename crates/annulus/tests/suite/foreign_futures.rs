@@ -1,4 +1,5 @@
-//! Futures and streams of other crates work here as elsewhere, with values that are not `Send` too.
+//! Futures and streams of other crates work here as elsewhere, even with values that are not
+//! `Send`.
 
 use crate::common::run;
 use annulus::spawn;

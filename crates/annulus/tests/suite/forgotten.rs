@@ -1,6 +1,6 @@
-//! Futures that were polled and then forgotten (`mem::forget`): the event that they were woken for still reaches others that wait. And
-//! tasks that poll without a future: each of them is woken. On the simulated kernel, where a lost wake is a deadlock that is
-//! reported.
+//! Futures that were polled and then forgotten (`mem::forget`): an event that wakes one of them
+//! still reaches the other waiters. Tasks that poll without a future are each woken. The tests use
+//! the simulated kernel, which reports a lost wake as a deadlock.
 
 use annulus::fs::{OpenOptions, Policy};
 use annulus::net::{TcpListener, TcpStream, Transmit, UdpSocket};
@@ -14,7 +14,7 @@ use std::task::{Context, Waker};
 
 fn simulate(future: impl Future<Output = io::Result<()>>) {
     let sim = Sim::builder(1).build();
-    // Small, so that a queue fills soon.
+    // Small, so that queues fill up soon.
     run_on(&sim, Runtime::builder().send_bound(4096), future).unwrap();
 }
 
@@ -25,7 +25,7 @@ fn forget<F: Future>(future: F) {
     std::mem::forget(future);
 }
 
-/// Starts a task, and lets it run until it waits.
+/// Spawns a task and lets it run until it waits.
 async fn start<T: 'static>(future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
     let task = spawn(future);
     yield_now().await;

@@ -1,4 +1,5 @@
-//! Frames that are sent in pieces of any size come whole, each a lease on what was received if it lies in one piece.
+//! Frames sent in pieces of any size arrive whole. A frame that lies in one piece is a lease on the
+//! received bytes.
 
 use annulus::io::AsyncRecv;
 use annulus::net::UnixStream;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 const LIMIT: usize = 40_000;
 
-/// A frame is a length in three bytes, and as many bytes.
+/// Returns the length of a frame: a length in three bytes, followed by that many bytes.
 fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
     let Some(&[a, b, c]) = bytes.first_chunk() else { return Ok(None) };
     Ok(Some(3 + usize::from(a) * 65_536 + usize::from(b) * 256 + usize::from(c)))
@@ -22,7 +23,8 @@ fn frame(number: usize, len: usize) -> Vec<u8> {
     head.into_iter().chain((0..len).map(|at| (at * 7 + number) as u8)).collect()
 }
 
-/// Sends the frames in such pieces, over and over, with a pause behind each that lets the reader take it.
+/// Sends the frames in pieces of these sizes, cyclically. A pause after each piece lets the reader
+/// take it.
 async fn send(mut stream: UnixStream, frames: Vec<Vec<u8>>, pieces: Vec<usize>) -> io::Result<()> {
     let bytes = frames.concat();
     let (mut rest, mut sizes) = (&bytes[..], pieces.into_iter().cycle());
@@ -35,7 +37,7 @@ async fn send(mut stream: UnixStream, frames: Vec<Vec<u8>>, pieces: Vec<usize>) 
     stream.shutdown().await
 }
 
-/// Receives the frames, with a wait for each that ends early so many times.
+/// Receives the frames. The first waits end early, after these many microseconds.
 async fn receive(stream: &mut UnixStream, waits: Vec<u64>) -> io::Result<Vec<Vec<u8>>> {
     let mut waits = waits.into_iter();
     let mut got = Vec::new();
@@ -66,7 +68,8 @@ proptest! {
     ) {
         let frames: Vec<_> = lens.iter().enumerate().map(|(at, len)| frame(at, *len)).collect();
         let sent = frames.clone();
-        // A long transfer in tiny pieces takes long, and shows nothing that a short one does not.
+        // A long transfer in tiny pieces takes long, and shows nothing that a short one does not
+        // show.
         let total: usize = frames.iter().map(Vec::len).sum();
         prop_assume!(total / (pieces.iter().sum::<usize>() / pieces.len()).max(1) < 5_000);
         let got = run_on(&Sim::builder(1).build(), Runtime::builder(), async move {

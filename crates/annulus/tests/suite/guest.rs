@@ -1,4 +1,4 @@
-//! A runtime as the guest of another event loop: what the conformance tests do not show.
+//! A runtime as the guest of another event loop, where the conformance tests do not cover it.
 
 use crate::common;
 
@@ -28,7 +28,7 @@ impl Wake for Wakes {
     }
 }
 
-/// Takes turns until there is nothing left to do, and returns what the last one said.
+/// Takes turns until nothing is left to do. Returns the timeout of the last turn.
 fn settle(guest: &mut Guest, waker: &Waker) -> Option<Duration> {
     for _ in 0..100 {
         if let GuestNext::Wait(timeout) = guest.turn(waker).unwrap() {
@@ -67,14 +67,15 @@ fn a_wake_by_another_thread_ends_the_wait() {
         let (host, handle) = (Host::of(&guest), guest.runtime().handle());
         let (sender, receiver) = std::sync::mpsc::channel();
         let other = std::thread::spawn(move || {
-            // Once the host has said that it waits.
+            // Waits until the host polls the future below.
             receiver.recv().unwrap();
             handle.spawn(async { std::thread::current().id() }).unwrap()
         });
         let here = std::thread::current().id();
         let spawned = host.run(&mut guest, async {
             sender.send(()).unwrap();
-            // Without the wake this timer would end the test late, but not wrongly: the deadline is the test below.
+            // Without the wake, this timer would end the test late but not fail it. The test below
+            // checks the deadline.
             while !other.is_finished() {
                 sleep(Duration::from_millis(1)).await;
             }
@@ -147,7 +148,7 @@ fn a_thread_has_one_runtime() {
     let nested = Runtime::new().unwrap().try_block_on(async {}).unwrap_err().to_string();
     assert!(nested.contains("running on this thread already"), "{nested}");
     drop(guest);
-    // From now on there is none.
+    // No runtime exists from now on.
     assert!(annulus::handle().is_err());
     Runtime::new().unwrap().block_on(async {});
 }

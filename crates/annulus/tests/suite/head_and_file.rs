@@ -1,4 +1,5 @@
-//! A head that was queued, and a file behind it: both leave at once and together, and the head alone if there are no pages.
+//! A queued head with a file after it: both leave at once, in one send. The head leaves alone if
+//! the file has no pages in memory.
 #![allow(unsafe_code)]
 
 use crate::common;
@@ -16,7 +17,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A file of this test's own, removed at its end.
+/// A file for one test, removed at its end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -35,7 +36,8 @@ impl Drop for Scratch {
     }
 }
 
-/// A file that is read on the loop. By default a device that was slow lately, as on a busy machine, is read off it.
+/// Opens a file that is read on the loop. By default, a device that was slow lately, as on a busy
+/// machine, is read off the loop.
 async fn open(path: impl AsRef<Path>) -> io::Result<File> {
     OpenOptions::new().read(true).policy(Policy::Inline).open(path).await
 }
@@ -43,7 +45,7 @@ async fn open(path: impl AsRef<Path>) -> io::Result<File> {
 /// Longer than any body takes.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Runs a body on each driver that works here.
+/// Runs a body on each driver that works on this machine.
 fn on_each_driver(body: impl AsyncFn() -> io::Result<()>) {
     for driver in [DriverChoice::Epoll, DriverChoice::Uring] {
         match Runtime::builder().driver(driver).build() {
@@ -55,7 +57,7 @@ fn on_each_driver(body: impl AsyncFn() -> io::Result<()>) {
     }
 }
 
-/// Bytes that the kernel has taken and not sent yet.
+/// Returns the number of bytes that the kernel has accepted but not sent yet.
 fn unsent(stream: &TcpStream) -> i32 {
     let mut count = 0;
     // SAFETY: the call writes an integer, and the descriptor is open.
@@ -110,7 +112,7 @@ fn a_head_leaves_with_a_few_bytes_in_one_send() {
             client.drain().await?;
             let after = counters().expect("a runtime");
             assert_eq!(after.direct_sends, before.direct_sends);
-            // The first rounds start receives, too, and where each receive is a single one, all do.
+            // The first rounds also start receives. With single receives, every round does.
             let sent = after.sqes - before.sqes;
             assert!(round < 2 || (1..=most).contains(&sent), "one send, not {sent} entries");
             assert!(receive(&mut server, HEAD.len() + 12_000).await? == [HEAD, &text].concat());
@@ -142,14 +144,14 @@ fn a_file_that_has_grown_or_shrunk_is_sent_as_it_is() {
 /// More than the socket buffers of both ends hold.
 const MUCH: usize = 12_000_000;
 
-/// A client whose copy of a long file was dropped while its socket was full.
+/// Returns a client whose copy of a long file was dropped while its socket was full.
 async fn dropped_when_full() -> io::Result<(TcpStream, TcpStream)> {
     let scratch = Scratch::new(&pattern(MUCH))?;
     let file = open(&scratch.0).await?;
     let (mut client, server) = pair().await?;
     {
         let mut copied = pin!(copy_range(&file, .., &mut client));
-        // A turn sends at least a page, if there is space; and most turns a MiB.
+        // A turn sends at least one page if there is space, and usually 1 MiB.
         for _ in 0..100 {
             assert!(touch(copied.as_mut()).is_none(), "it waits for space");
             yield_now().await;
@@ -158,7 +160,7 @@ async fn dropped_when_full() -> io::Result<(TcpStream, TcpStream)> {
     Ok((client, server))
 }
 
-/// Receives all, which must be a part of the file from its start on, and then this.
+/// Receives everything, which must be the beginning of the file followed by `rest`.
 async fn check(mut server: TcpStream, rest: &[u8]) -> io::Result<()> {
     let all = receive(&mut server, usize::MAX).await?;
     let sent = all.len() - rest.len();
@@ -279,7 +281,7 @@ fn a_head_leaves_if_the_copy_is_dropped() {
         let scratch = Scratch::new(&pattern(40_000))?;
         let file = open(&scratch.0).await?;
         let (mut client, mut server) = pair().await?;
-        // Until the turn has made so many calls that the next waits for another turn.
+        // Until the turn has made so many calls that the next one waits for another turn.
         while let Some((read, _)) = touch(file.read_at(vec![0; 40_000], 0)) {
             read?;
         }

@@ -1,4 +1,4 @@
-//! The time-out of a copy in both directions, in virtual time.
+//! The idle timeout of a copy in both directions, in virtual time.
 
 use crate::common;
 
@@ -24,7 +24,7 @@ fn simulate(program: impl AsyncFnOnce() -> io::Result<()>) {
     simulate_on(Link::default(), Runtime::builder(), program);
 }
 
-/// A stream that is not known to be one of the runtime's.
+/// Hides from the runtime that the stream is one of its own.
 struct Foreign(TcpStream);
 
 impl AsyncRecv for Foreign {
@@ -51,10 +51,10 @@ impl AsyncSend for Foreign {
     }
 }
 
-/// The result of a copy, and the time at which it ended.
+/// The result of a copy, and when it ended.
 type End = (io::Result<(u64, u64)>, Instant);
 
-/// A task that copies, with the limit, and returns the streams.
+/// Spawns a task that copies with the limit and returns the streams.
 fn proxy<S: AsyncRecv + AsyncSend + 'static>(
     mut near: S,
     mut far: S,
@@ -65,7 +65,8 @@ fn proxy<S: AsyncRecv + AsyncSend + 'static>(
     })
 }
 
-/// Checks that the copy ended by the time-out, with these bytes copied, not before the limit and at most a quarter after it.
+/// Checks that the copy timed out with these bytes copied, not before the limit and at most a
+/// quarter of it later.
 fn assert_timed_out((end, at): End, copied: (u64, u64), last: Instant) {
     let error = end.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -76,7 +77,7 @@ fn assert_timed_out((end, at): End, copied: (u64, u64), last: Instant) {
     assert!(idle >= LIMIT && idle <= LIMIT + LIMIT / 4 + SECOND / 100, "{idle:?}");
 }
 
-/// Messages of one direction, with pauses shorter than the limit; then silence.
+/// Messages in one direction, with pauses shorter than the limit, and then silence.
 async fn messages_then_silence<S: AsyncRecv + AsyncSend + 'static>(
     wrap: impl Fn(TcpStream) -> S,
 ) -> io::Result<()> {
@@ -90,7 +91,7 @@ async fn messages_then_silence<S: AsyncRecv + AsyncSend + 'static>(
         }
         let last = Instant::now();
         let (end, _near, _far) = copied.await.expect("no panic");
-        // The last message has arrived a little later than it went.
+        // The last message arrived slightly after it was sent.
         assert_timed_out(end, (0, 60), last - SECOND / 100);
     }
     Ok(())
@@ -181,7 +182,7 @@ fn a_reader_that_takes_what_was_queued_is_not_silent() {
         client.send(text.clone()).await?;
         client.shutdown().await?;
         let mut got = Vec::new();
-        // All of it was accepted when the first part is read.
+        // Everything had been accepted when the first part is read.
         for part in [4000, 4000] {
             sleep(LIMIT * 8 / 10).await;
             got.extend_from_slice(&server.recv_exact(part).await?);

@@ -1,4 +1,5 @@
-//! Tests of this crate that need no process of their own, as one program: each program more is linked for itself.
+//! Tests of this crate that need no process of their own, in one program, since each program must
+//! be linked separately.
 
 #[path = "../common/mod.rs"]
 mod common;

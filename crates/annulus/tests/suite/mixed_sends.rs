@@ -1,5 +1,5 @@
-//! Sends of every kind on one stream, in any order, over a simulated network with faults: the bytes arrive exactly in order, and of
-//! a stream that was reset a prefix of them.
+//! Sends of every kind on one stream, in any order, over a simulated network with faults. The bytes
+//! arrive exactly in order; if the stream was reset, a prefix of them arrives.
 
 use crate::common;
 
@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::io::{self, IoSlice, SeekFrom};
 use std::rc::Rc;
 
-/// Bytes of the file that is sent from.
+/// Bytes of the file that is sent.
 const FILE: usize = 50_000;
 const SEEDS: u64 = 150;
 
@@ -24,12 +24,13 @@ struct Sender {
     stream: TcpStream,
     file: File,
     text: Vec<u8>,
-    /// All that was to be sent so far.
+    /// Everything that has been sent so far.
     sent: Rc<RefCell<Vec<u8>>>,
 }
 
 impl Sender {
-    /// A piece of any size, from a few bytes to more than any bound, noted as sent.
+    /// Returns a piece of any size, from a few bytes to more than any bound, and records it as
+    /// sent.
     fn piece(&mut self) -> Vec<u8> {
         let most = self.random.pick(&[16, 1000, 9000, 20_000, 150_000]);
         let len = self.random.between(1, most) as usize;
@@ -61,7 +62,7 @@ impl Sender {
         }
     }
 
-    /// Sends the end of the file.
+    /// Sends the file from a random offset to its end.
     async fn send_file(&mut self) -> io::Result<()> {
         let at = self.random.below(FILE as u64);
         self.sent.borrow_mut().extend(&self.text[at as usize..FILE]);
@@ -69,7 +70,7 @@ impl Sender {
         copy(&mut self.file, &mut self.stream).await.map(drop)
     }
 
-    /// Writes a piece in three slices, as often as it takes.
+    /// Writes a piece in slices, with as many calls as it takes.
     async fn write_slices(&mut self) -> io::Result<()> {
         let piece = self.piece();
         let mut rest = &piece[..];
@@ -82,7 +83,7 @@ impl Sender {
     }
 }
 
-/// Runs a sender to its end, perhaps with an error; returns the bytes that it sent, and those that arrived.
+/// Runs a sender to its end or its error. Returns the bytes that it sent and those that arrived.
 async fn exchange(random: Random, sim: Rc<Sim>, faults: Faults) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let text = pattern(200_000);
     fs::write("/file", text[..FILE].to_vec()).await?;
@@ -108,14 +109,14 @@ async fn exchange(random: Random, sim: Rc<Sim>, faults: Faults) -> io::Result<(V
     Ok((sent.take(), received.take()))
 }
 
-/// The settings of a run: small bounds or the usual ones, copies or none.
+/// Chooses the settings of a run: small or usual bounds, and zero-copy or copied sends.
 fn settings(random: &mut Random) -> Builder {
     let builder = Runtime::builder().send_bound(random.pick(&[1000, 30_000, 256 * 1024]));
     let threshold = random.pick(&[None, None, Some(1), Some(10_000)]);
     builder.zero_copy_threshold(threshold)
 }
 
-/// Runs many seeds; the sends that went directly.
+/// Runs many seeds. Returns the number of direct sends.
 fn run_all(faults: impl Fn(&mut Random) -> Faults, check: impl Fn(u64, &[u8], &[u8])) -> u64 {
     let mut direct = 0;
     for seed in 0..SEEDS {

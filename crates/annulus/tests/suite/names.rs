@@ -1,4 +1,4 @@
-//! Names of hosts, looked up beside the loop by a resolver of the test's own.
+//! Host names, looked up beside the loop by the test's own resolver.
 
 use crate::common;
 
@@ -16,10 +16,10 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(5);
-/// The addresses of a name that has two; no other test listens at them.
+/// The addresses of a name that has two. No other test listens on them.
 const TWO: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 9), Ipv4Addr::new(127, 0, 0, 10)];
 
-/// Knows these names, and what it was asked on which thread.
+/// Knows some names, and records which names it was asked for and on which thread.
 #[derive(Clone, Default)]
 struct Hosts {
     asked: Arc<Mutex<Vec<(String, ThreadId)>>>,
@@ -32,7 +32,7 @@ impl Hosts {
             asked.lock().unwrap().push((name.into(), thread::current().id()));
             match name {
                 "here" => Ok(vec![Ipv4Addr::LOCALHOST.into()]),
-                // The first refuses what only the second accepts.
+                // The first address refuses what only the second accepts.
                 "two" => Ok(TWO.map(IpAddr::from).into()),
                 "none" => Ok(Vec::new()),
                 "panics" => std::panic::resume_unwind(Box::new("on purpose")),
@@ -42,7 +42,7 @@ impl Hosts {
     }
 }
 
-/// A resolver that answers nothing before the sender is dropped.
+/// A resolver that answers nothing until the sender is dropped.
 fn silent() -> (Sender<()>, Builder) {
     let (leave, left) = channel::<()>();
     let left = Mutex::new(left);
@@ -91,7 +91,7 @@ fn the_first_address_that_accepts_is_taken() {
         let (mut server, _) = listener.accept().await?;
         server.send("hello").await?;
         assert_eq!(receive(&mut client, 5).await?, b"hello");
-        // The error names all that were tried.
+        // The error names all addresses that were tried.
         drop((listener, server, client));
         yield_now().await;
         let error = TcpStream::connect(("two", port)).await.unwrap_err();
@@ -162,7 +162,7 @@ fn a_resolver_that_never_answers_is_timed_out_and_left() {
         assert_eq!(error.to_string(), format!("looking up \"silent\": no answer within {SOON:?}"));
         let options = ConnectOptions::new().timeout(SOON);
         assert!(options.connect("silent:1").await.is_err());
-        // A future of one's own can be dropped.
+        // A lookup's own future can be dropped.
         assert!(timeout(SOON, lookup_host("silent:1")).await.is_err());
         Ok(())
     });
@@ -180,7 +180,7 @@ fn udp_sends_to_a_name() {
     });
 }
 
-/// The same seed gives the same run: the machine is not asked.
+/// The same seed gives the same run, since the machine's resolver is not used.
 #[test]
 fn a_simulated_network_has_the_names_it_is_given() {
     sim::run(1, async {

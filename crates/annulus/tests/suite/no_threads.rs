@@ -1,4 +1,5 @@
-//! Threads that cannot be started: an error that says so, and no panic. Work that needs no thread goes on.
+//! If threads cannot be started, calls return an error that says so instead of panicking. Work that
+//! needs no thread continues.
 
 use crate::common;
 use crate::common::denied;
@@ -11,7 +12,7 @@ use denied::deny;
 use std::io;
 use std::thread;
 
-/// Runs a body on a thread that can start no other.
+/// Runs a body on a thread that cannot start other threads.
 fn without_threads(body: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(|| {
         [libc::SYS_clone, libc::SYS_clone3].into_iter().for_each(|call| deny(call, libc::EAGAIN));
@@ -42,7 +43,7 @@ fn shards_that_cannot_start_are_an_error() {
     });
 }
 
-/// Files whose calls need a thread: every one on epoll.
+/// Sends every file call on epoll to a thread.
 fn offloading(driver: DriverChoice) -> Builder {
     Runtime::builder().driver(driver).file_policy(Policy::Offload)
 }
@@ -54,7 +55,7 @@ fn a_call_on_a_file_that_needs_a_thread_is_an_error() {
             let error = File::open("/proc/self/exe").await.unwrap_err();
             says_what_to_do(&error);
             assert!(error.to_string().contains("/proc/self/exe"), "{error}");
-            // Where none is needed, all is well.
+            // Calls that need no thread work.
             OpenOptions::new().read(true).policy(Policy::Inline).open("/proc/self/exe").await?;
             let (mut client, server) = pair().await?;
             annulus::spawn(echo(server));
@@ -65,7 +66,7 @@ fn a_call_on_a_file_that_needs_a_thread_is_an_error() {
     });
 }
 
-/// A lock that is not asked for is no lock that others have.
+/// Failing to try for a lock does not mean that another process holds it.
 #[test]
 fn a_lock_that_needs_a_thread_is_an_error() {
     if offloading(DriverChoice::Uring).build().is_err() {
@@ -73,7 +74,7 @@ fn a_lock_that_needs_a_thread_is_an_error() {
     }
     without_threads(|| {
         run_on(offloading(DriverChoice::Uring), async {
-            // The ring opens it, and has no operation that locks.
+            // The ring can open the file, but has no operation for locks.
             let file = File::open("/proc/self/exe").await?;
             says_what_to_do(&file.try_lock(Lock::Shared).await.unwrap_err());
             says_what_to_do(&file.lock(Lock::Shared).await.unwrap_err());

@@ -1,4 +1,5 @@
-//! A task budget of 1: every asynchronous function gets done, although an operation that needs two units can never have both in one poll.
+//! With a task budget of 1, every asynchronous function finishes, although an operation that needs
+//! two units never gets both in one poll.
 
 use crate::common::pair;
 use crate::fairness::{LOOPS, async_functions};
@@ -21,14 +22,14 @@ use std::time::Duration;
 
 /// Calls of each function in a row.
 const CALLS: u32 = 3;
-/// A deadline that only turns a hang into a failure: a task that spins lets timers fire.
+/// Only turns a hang into a failure, since timers still fire when a task spins.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn builder(driver: DriverChoice) -> Builder {
     Runtime::builder().driver(driver).task_budget(1)
 }
 
-/// The drivers that work here.
+/// Returns the drivers that work on this machine.
 fn drivers() -> Vec<DriverChoice> {
     let all = [DriverChoice::Uring, DriverChoice::Epoll];
     all.into_iter().filter(|driver| builder(*driver).build().is_ok()).collect()
@@ -37,7 +38,7 @@ fn drivers() -> Vec<DriverChoice> {
 /// A loop whose first call never returns, whatever the budget.
 const NEVER_READY: &str = "io/async_fd.rs async_io, of what always would block";
 
-/// A directory of this test and driver, which is removed with it.
+/// A directory for this test and driver, removed with this value.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -61,7 +62,7 @@ impl Drop for Scratch {
 
 type Body = fn() -> Pin<Box<dyn Future<Output = io::Result<()>>>>;
 
-/// What no loop in `fairness` calls: files, with the functions that the body covers.
+/// Functions that no loop in `fairness` calls: files, with the functions that each body covers.
 const BODIES: &[(&str, Body)] = &[
     (
         "io/framing.rs: next_line; io/recv.rs: recv recv_exact recv_until read_frame read read_exact read_until read_line \
@@ -107,7 +108,7 @@ fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
     Ok(bytes.first_chunk().map(|length| 2 + usize::from(u16::from_be_bytes(*length))))
 }
 
-/// `0 5 hello`, with a part of the frame behind the first one, and then the end.
+/// Receives `0 5 hello`, part of the next frame, and then the end.
 async fn receive_from(mut from: impl AsyncRecv) -> io::Result<()> {
     assert_eq!(from.read_frame(99, length).await?.as_deref(), Some(&b"\0\x05hello"[..]));
     assert_eq!(&*from.recv_exact(2).await?, b"12");
@@ -134,7 +135,7 @@ async fn receive_from(mut from: impl AsyncRecv) -> io::Result<()> {
 
 const SENT: &str = "\0\x05hello12345\nabc\ndef\nghi\njkl\n\0\x30?rest";
 
-/// One side of a Unix stream whose other side has sent everything and ended.
+/// Returns one end of a Unix stream whose other end has sent everything and ended.
 async fn sent() -> io::Result<UnixStream> {
     let (mut client, server) = UnixStream::pair()?;
     client.send(SENT).await?;
@@ -361,7 +362,7 @@ fn shards_get_everything_done() {
     }
 }
 
-/// Functions of traits, beside those that `async_functions` finds.
+/// Finds functions of traits, which `async_functions` does not.
 fn trait_functions(file: &str, found: &mut BTreeSet<String>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
     let text = std::fs::read_to_string(path).expect("the source");

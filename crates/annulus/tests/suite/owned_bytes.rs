@@ -1,4 +1,4 @@
-//! One notion of owned bytes: each kind is sent and written to a file, on each driver, and nothing copies them.
+//! All kinds of owned bytes are sent and written to a file on each driver, and nothing copies them.
 
 use crate::common;
 
@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Runs a body on each driver that works here.
+/// Runs a body on each driver that works on this machine.
 fn on_each_driver(body: impl AsyncFn() -> io::Result<()>) {
     for driver in [DriverChoice::Epoll, DriverChoice::Uring] {
         match Runtime::builder().driver(driver).build() {
@@ -29,7 +29,7 @@ fn counted() -> Counters {
     counters().expect("a runtime")
 }
 
-/// A file of this test's own, removed at its end.
+/// A file for one test, removed at its end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -49,7 +49,8 @@ impl Drop for Scratch {
 
 const TEXT: &str = "owned bytes of one kind";
 
-/// Sends the bytes, and writes them to a file: the chunk has the memory of the value, and none of it is copied.
+/// Sends the bytes and writes them to a file. The chunk uses the value's memory, and none of it is
+/// copied.
 async fn goes_everywhere<B>(made: impl Fn() -> B) -> io::Result<()>
 where
     B: IoBuf + Into<Chunk>,
@@ -139,7 +140,7 @@ fn values_without_bytes_send_none() {
     });
 }
 
-/// Receives so many bytes as leases.
+/// Receives `len` bytes as leases.
 async fn leases(stream: &mut TcpStream, len: usize) -> io::Result<Vec<Lease>> {
     let (mut leases, mut count) = (Vec::new(), 0);
     while count < len {
@@ -181,20 +182,21 @@ fn leases_are_sent_and_written_without_a_copy() {
 #[test]
 fn pages_of_a_file_are_sent_without_a_copy() {
     on_each_driver(async || {
-        // More than what is read and queued, and as much as the socket takes at once.
+        // More than is read and queued, and as much as the socket accepts at once.
         const LEN: usize = 40_000;
         let text = pattern(LEN);
         let scratch = Scratch::new();
         std::fs::write(&scratch.0, &text)?;
         let (mut client, mut server) = pair().await?;
-        // On the loop, also if the device was slow lately.
+        // Read on the loop, even if the device was slow lately.
         let inline = OpenOptions::new().read(true).policy(Policy::Inline);
         let mut file = inline.open(&scratch.0).await?;
         let before = counted();
         assert_eq!(copy(&mut file, &mut client).await?, LEN as u64);
         let after = counted();
         assert_eq!(after.copied_bytes, before.copied_bytes);
-        // The pages, and what finds the end: nothing is read, and nothing sent besides.
+        // One call sends the pages and one finds the end. Nothing is read, and nothing else is
+        // sent.
         assert_eq!(after.file_inline - before.file_inline, 2);
         assert_eq!(after.sqes, before.sqes);
         assert!(receive(&mut server, LEN).await? == text);

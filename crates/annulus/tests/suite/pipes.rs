@@ -15,13 +15,13 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Tests run one at a time, since one counts descriptors.
+/// Tests run one at a time, since one of them counts descriptors.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The drivers.
+/// Returns a builder for each driver.
 fn builders() -> Vec<Builder> {
     let epoll = Runtime::builder().driver(DriverChoice::Epoll);
     if annulus_ring::Features::detect().is_err() {
@@ -63,7 +63,7 @@ fn four_mebibytes_pass_a_pipe_in_order() {
         let text = pattern(4 << 20);
         let sent = text.clone();
         let writer = spawn(async move {
-            // Chunks of many sizes: larger than the pipe, and more than one write takes.
+            // Chunks of many sizes, some larger than the pipe and than one write takes.
             let mut rest = &sent[..];
             for size in (1..).map(|n| n * n % 150_000 + 1) {
                 let Some((chunk, after)) = rest.split_at_checked(size) else { break };
@@ -209,7 +209,7 @@ fn what_is_no_such_end_is_refused() {
     });
 }
 
-/// A named pipe, removed on drop.
+/// A named pipe that is removed when it is dropped.
 struct Named(PathBuf);
 
 impl Named {
@@ -252,7 +252,7 @@ fn named_pipes_are_opened_without_waiting() {
         let text = error.to_string();
         assert!(text.contains("named-pipe") && text.contains("os error 6"), "{text}");
         let mut receiver = OpenOptions::new().open_receiver(&named.0)?;
-        // No writer has come yet: that is not the end.
+        // No writer has opened the pipe yet, which is not the end.
         for _ in 0..10 {
             assert!(touch(receiver.recv()).is_none());
             yield_now().await;
@@ -273,12 +273,12 @@ fn named_pipes_are_opened_without_waiting() {
 
 #[test]
 fn pipes_that_are_dropped_in_use_leave_nothing_open() {
-    // Descriptors belong to the process.
+    // Descriptors belong to the whole process.
     if !again::is_alone(again!(pipes_that_are_dropped_in_use_leave_nothing_open)) {
         return;
     }
     on_each(|| async {
-        // Once before, so that lazily opened descriptors are there.
+        // Creates one pipe first, so that lazily opened descriptors already exist.
         drop(pipe()?);
         yield_now().await;
         let before = open_descriptors();
@@ -297,7 +297,7 @@ fn pipes_that_are_dropped_in_use_leave_nothing_open() {
 
 #[test]
 fn a_runtime_ends_with_pipes_in_use() {
-    // Descriptors belong to the process.
+    // Descriptors belong to the whole process.
     if !again::is_alone(again!(a_runtime_ends_with_pipes_in_use)) {
         return;
     }

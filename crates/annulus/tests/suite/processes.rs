@@ -39,7 +39,7 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// Whether a process runs, or is a zombie.
+/// Returns true if a process runs or is a zombie.
 fn exists(process: u32) -> bool {
     Path::new(&format!("/proc/{process}")).exists()
 }
@@ -53,7 +53,8 @@ async fn until_gone(process: u32) {
 #[test]
 fn output_is_collected_from_both_streams_at_once() {
     on_each(|| async {
-        // More than a pipe holds, of one stream after the other: reading them in turn would wait for ever.
+        // Each stream carries more than a pipe holds. Reading one stream to its end before the
+        // other would wait for ever.
         let script = "i=0; while [ $i -lt 30 ]; do
             head -c 10000 /dev/zero | tr '\\0' e >&2; head -c 10000 /dev/zero | tr '\\0' o; i=$((i+1)); done; exit 3";
         let output = shell(script).output().await?;
@@ -117,7 +118,7 @@ fn a_wait_ends_a_child_that_reads_to_the_end() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn()?;
         assert!(child.try_wait()?.is_none());
         for _ in 0..3 {
-            // A wait that is dropped loses nothing.
+            // Dropping a wait loses nothing.
             _ = touch(child.wait());
             yield_now().await;
         }
@@ -151,7 +152,8 @@ fn a_child_is_killed_on_drop_if_asked_for() {
         assert!(exists(id));
         drop(child);
         until_gone(id).await;
-        // A child is killed, too, if the future of its output is dropped: its end of the pipe closes with the child.
+        // A child is also killed if the future of its output is dropped: its end of the pipe closes
+        // with the child.
         let (mut reading, writing) = io::pipe()?;
         let mut command = Command::new("sleep");
         command.arg("1000").kill_on_drop(true).stdout(writing);
@@ -224,7 +226,7 @@ fn a_command_starts_children_of_every_kind() {
         assert!(child.wait().await?.success() && command.status().await?.success());
         command.env_remove("QUIET");
         assert_eq!(command.output().await?.stdout.len(), 100_000);
-        // The child's pipes are closed: it ends, though nothing reads.
+        // The child's pipes are closed, so it ends although nothing reads.
         command.stdout(Stdio::piped()).stdin(Stdio::piped()).status().await?;
         assert_eq!(command.output().await?.stdout.len(), 100_000);
         Ok(())
@@ -233,7 +235,7 @@ fn a_command_starts_children_of_every_kind() {
 
 #[test]
 fn fifty_children_end_at_once_and_leave_nothing_open() {
-    // Descriptors belong to the process.
+    // Descriptors belong to the whole process.
     if !again::is_alone(again!(fifty_children_end_at_once_and_leave_nothing_open)) {
         return;
     }

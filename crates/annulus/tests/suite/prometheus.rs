@@ -1,4 +1,4 @@
-//! The text for Prometheus, read as its format says.
+//! The text for Prometheus, parsed according to its format.
 
 use crate::common;
 
@@ -17,7 +17,8 @@ struct Metric {
     samples: BTreeMap<String, f64>,
 }
 
-/// Parses the text, and checks that it is well-formed: help and type first, all samples of a metric together and once.
+/// Parses the text and checks that it is well-formed: help and type come first, and all samples of
+/// a metric are together and unique.
 fn parse(text: &str) -> BTreeMap<String, Metric> {
     assert!(text.ends_with('\n'));
     let (mut metrics, mut current) = (BTreeMap::<String, Metric>::new(), String::new());
@@ -49,7 +50,7 @@ fn parse(text: &str) -> BTreeMap<String, Metric> {
     metrics
 }
 
-/// The statistics of a runtime with a socket, with tasks that have ended, and with one that waits.
+/// Returns the statistics of a runtime with a socket, tasks that have ended, and one that waits.
 fn busy(measures: bool) -> Stats {
     run_on(Runtime::builder().measure(measures), async {
         let _socket = UdpSocket::bind("127.0.0.1:0")?;

@@ -1,4 +1,4 @@
-//! Invariant 18, and the memory that goes back in quiet times: seconds of them, in virtual time.
+//! Invariant 18, and memory that is given back in quiet times: seconds of them, in virtual time.
 
 use crate::common;
 
@@ -26,7 +26,7 @@ fn closed_streams_leave_no_timers() {
         }
         sleep(Duration::from_millis(50)).await;
         let before = counters().unwrap().enters;
-        // Longer than a linger: a timer each would go off in here.
+        // Longer than a linger: if each stream had a timer, they would all fire within this time.
         sleep(Duration::from_secs(60)).await;
         let enters = counters().unwrap().enters - before;
         assert!(enters <= 5, "{enters} wake-ups of an idle runtime");
@@ -42,11 +42,11 @@ fn memory_that_goes_back_is_not_what_has_just_come() {
         let (mut stream, mut peer) = pair().await?;
         peer.send("first").await?;
         stream.recv().await?;
-        // The loop sleeps, so that the kernel's timer is set; ten seconds later it goes off.
+        // The loop sleeps, so the kernel's timer is set and fires ten seconds later.
         sleep(Duration::from_millis(9_900)).await;
         peer.send("second").await?;
         sleep(Duration::from_millis(20)).await;
-        // A task that computes: the timer's event and the bytes are then found together.
+        // A task computes, so that the timer's event and the bytes are found together.
         sim.compute(Duration::from_secs(1));
         assert_eq!(&*stream.recv().await?.unwrap(), b"second");
         Ok(())

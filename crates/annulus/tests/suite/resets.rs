@@ -1,5 +1,7 @@
-//! Connections that send something and are reset at once: nothing of them stays. The kernel loses the end of some of them on io_uring
-//! (39 of 504,411 on Linux 6.18; see `tools/peers/lost-wake-up.c`), so that few connections show little: `ANNULUS_RESETS` says how many.
+//! Connections that send something and are reset at once leave nothing behind. On io_uring the
+//! kernel loses the end of a few of them (39 of 504,411 on Linux 6.18; see
+//! `tools/peers/lost-wake-up.c`), so a short run shows little. `ANNULUS_RESETS` sets the number of
+//! connections.
 
 use crate::common::echo;
 use crate::sim::seeds::number;
@@ -15,9 +17,9 @@ use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
-/// Connections, unless `ANNULUS_RESETS` says how many.
+/// Connections, unless `ANNULUS_RESETS` sets another number.
 const CONNECTIONS: u64 = 2000;
-/// How long the last of them may take to go.
+/// How long the last connections may take to close.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn connections() -> u64 {
@@ -34,7 +36,7 @@ async fn send_and_reset(address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves until the clients have ended and no connection has come for a while.
+/// Serves until the clients have ended and no connection has arrived for a while.
 async fn serve(listener: TcpListener, have_ended: impl Fn() -> bool) -> io::Result<()> {
     let (mut echoes, mut has_served) = (JoinSet::new(), false);
     loop {

@@ -1,4 +1,5 @@
-//! Segmentation that is refused, by a device that cannot and by a way that is too narrow; and sends at once of what is borrowed.
+//! Segmentation that is refused by a device without support or by a path with a small MTU, and
+//! immediate sends of borrowed bytes.
 #![allow(unsafe_code)]
 
 use crate::common;
@@ -15,7 +16,7 @@ use std::time::Duration;
 /// Far longer than a datagram takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Sends segments that all must arrive, in order, although the device refuses them.
+/// Sends segments that must all arrive in order, although the device refuses them.
 async fn transfer(size: usize) -> io::Result<()> {
     let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     for round in 0..5 {
@@ -25,7 +26,7 @@ async fn transfer(size: usize) -> io::Result<()> {
             let came = timeout(PATIENCE, receiver.recv()).await;
             assert!(*came.expect("a datagram in time")? == *piece, "round {round}");
         }
-        // Borrowed, which the system is asked to take at once.
+        // Borrowed bytes, which the system is asked to take at once.
         let how = Transmit::to(receiver.local_addr()?).segment_size(size as u16);
         sender.try_send(&text, &how)?;
         for piece in text.chunks(size) {
@@ -43,7 +44,7 @@ fn a_device_that_cannot_cut_costs_no_datagram() {
     annulus::sim::run_on(&sim, Runtime::builder(), transfer(1200)).unwrap();
 }
 
-/// A send that the system refuses at once is queued, and not counted as taken.
+/// A send that the system refuses at once is queued, and not counted as direct.
 #[test]
 fn a_refused_direct_send_is_not_counted() {
     for (refused, direct) in [(1000, 0), (0, 1)] {
@@ -65,7 +66,7 @@ fn a_refused_direct_send_is_not_counted() {
     }
 }
 
-/// Sockets that take everything at once do not keep a turn going: the rest is queued.
+/// Sockets that accept everything at once do not prolong a turn: the rest is queued.
 #[test]
 fn a_turn_sends_a_mebibyte_directly_and_the_rest_at_its_end() {
     let sim = Sim::builder(1).build();
@@ -78,7 +79,7 @@ fn a_turn_sends_a_mebibyte_directly_and_the_rest_at_its_end() {
             for sender in &senders {
                 sender.try_send(&[7; 60_000], &how)?;
             }
-            // The 18th begins below the limit.
+            // The 18th send starts below the limit.
             assert_eq!(annulus::counters().expect("a runtime").direct_sends, turn * 18);
             for sender in &senders {
                 sender.drain().await?;
@@ -89,7 +90,8 @@ fn a_turn_sends_a_mebibyte_directly_and_the_rest_at_its_end() {
     annulus::sim::run_on(&sim, Runtime::builder(), sends).unwrap();
 }
 
-/// Linux refuses segments that do not fit the MTU, where it would send the same datagrams one by one, in fragments.
+/// Linux refuses segments that do not fit the MTU, although it would send the same datagrams one by
+/// one in fragments.
 #[test]
 fn segments_wider_than_the_way_arrive_in_fragments() {
     const MTU: i32 = 1500;
@@ -107,17 +109,17 @@ fn segments_wider_than_the_way_arrive_in_fragments() {
     narrow.join().unwrap();
 }
 
-/// Gives the calling thread a network in which there is only a loopback of this MTU.
+/// Gives the calling thread its own network, with only a loopback device of this MTU.
 fn own_network(mtu: i32) -> io::Result<()> {
-    // SAFETY: it concerns the network of this thread alone.
+    // SAFETY: the call affects only the network of this thread.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
     let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
-    // SAFETY: an all-zero request is one.
+    // SAFETY: an all-zero `ifreq` is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     request.ifr_name[0] = b'l' as libc::c_char;
     request.ifr_name[1] = b'o' as libc::c_char;
     request.ifr_ifru.ifru_mtu = mtu;
-    // SAFETY: the descriptor is open, and the request lives through the call.
+    // SAFETY: the descriptor is open, and the request outlives the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFMTU as _, &raw const request) })?;
     request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
     // SAFETY: as above.

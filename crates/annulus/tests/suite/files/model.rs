@@ -1,4 +1,4 @@
-//! Random calls on a file, each compared with a model of it: its bytes and its cursor.
+//! Random calls on a file, each compared with a model of its bytes and its cursor.
 
 use crate::common::again::again;
 use crate::files::cursor::{LIMIT, with_short_files};
@@ -14,11 +14,11 @@ use std::io::{self, ErrorKind, SeekFrom};
 use std::path::{Path, PathBuf};
 
 const BLOCK: usize = 4096;
-/// Bytes of a file to copy from.
+/// Bytes of the file to copy from.
 const SOURCE_LEN: usize = 500_000;
-/// Random sequences of each mode, unless `ANNULUS_FILE_SEQUENCES` says how many.
+/// Random sequences per mode, unless `ANNULUS_FILE_SEQUENCES` sets another number.
 const SEQUENCES: u64 = 6;
-/// Calls of a sequence.
+/// Calls per sequence.
 const STEPS: u32 = 30;
 
 /// How the file is opened.
@@ -43,13 +43,13 @@ impl Kind {
         }
     }
 
-    /// Direct calls are of whole blocks, and at whole blocks.
+    /// Direct calls use whole blocks at block boundaries.
     fn rounded(self, count: usize) -> usize {
         if self == Self::Direct { count / BLOCK * BLOCK } else { count }
     }
 }
 
-/// The two handles of a file, and what it should be.
+/// The two handles of a file, and the model of it.
 struct Sequence {
     kind: Kind,
     rng: Rng,
@@ -57,13 +57,13 @@ struct Sequence {
     clone: File,
     bytes: Vec<u8>,
     cursor: usize,
-    /// A file to copy from, and its bytes.
+    /// The file to copy from, and its bytes.
     source: File,
     source_bytes: Vec<u8>,
 }
 
 impl Sequence {
-    /// Makes random calls, unless the disk is too full for a file or knows no direct I/O.
+    /// Makes random calls, unless the disk is too full for a file or does not support direct I/O.
     async fn run(path: PathBuf, kind: Kind, seed: u64) -> io::Result<()> {
         let file = match kind.options().open(&path).await {
             Err(error) if kind == Kind::Direct || is_full(&error) => return Ok(()),
@@ -119,7 +119,7 @@ impl Sequence {
             }
             6 => {
                 match self.file.set_len(at as u64).await {
-                    // A file system that writes elsewhere needs space for that, too.
+                    // A file system that writes to new blocks needs space even for this.
                     Err(error) if is_full(&error) => {}
                     set => set.map(|()| self.bytes.resize(at, 0))?,
                 }
@@ -128,7 +128,7 @@ impl Sequence {
             7 => self.copy(len).await,
             8 => self.begin_copy(len).await,
             9 => self.copy_file(len).await,
-            // Otherwise a copy goes to offsets, and a call of it may be made after it was dropped.
+            // Other copies go to offsets, and a dropped copy may still make one of its calls.
             10..=12 if self.kind == Kind::Append => self.begin_copy_file(len).await,
             _ => self.begin_write(len).await,
         }
@@ -144,7 +144,7 @@ impl Sequence {
         let (bytes, expected) = self.filled(len)?;
         match self.file.write_all_at(bytes, at as u64).await.0 {
             Err(error) if is_full(&error) => {
-                // How much of it fitted, the file itself has to say.
+                // Only the file itself can tell how much of it fitted.
                 let (read, got) = self.file.read_at(self.buffer(len)?, at as u64).await;
                 let got = &got.into_inner()[..read?];
                 let fitted = got.iter().zip(&expected).take_while(|(got, it)| got == it).count();
@@ -164,7 +164,7 @@ impl Sequence {
         self.written(&expected, copied.map(|count| count as usize)).await
     }
 
-    /// A copy that is dropped, then finished by another.
+    /// Drops a copy, and finishes it with another one.
     async fn begin_copy(&mut self, len: usize) -> io::Result<()> {
         let (_, expected) = self.filled(len)?;
         let mut source = &expected[..];
@@ -177,14 +177,15 @@ impl Sequence {
         self.written(&expected, copied).await
     }
 
-    /// A copy of a part of another file.
+    /// Copies a part of another file.
     async fn copy_file(&mut self, len: usize) -> io::Result<()> {
         let at = self.rng.usize(..SOURCE_LEN - len);
         self.source.seek(SeekFrom::Start(at as u64)).await?;
         self.finish_copy_file(at, at + len).await
     }
 
-    /// A copy of a part of another file that is dropped, then finished by another. The source's cursor says how much it has taken.
+    /// Copies a part of another file, drops the copy, and finishes it with another one. The
+    /// source's cursor shows how much the first copy took.
     async fn begin_copy_file(&mut self, len: usize) -> io::Result<()> {
         let at = self.rng.usize(..SOURCE_LEN - len);
         self.source.seek(SeekFrom::Start(at as u64)).await?;
@@ -199,7 +200,8 @@ impl Sequence {
         self.finish_copy_file(taken, at + len).await
     }
 
-    /// Copies from the source's cursor to an offset. Afterwards both cursors are behind the bytes that were copied.
+    /// Copies from the source's cursor to the file. Afterwards, both cursors are after the copied
+    /// bytes.
     async fn finish_copy_file(&mut self, from: usize, to: usize) -> io::Result<()> {
         let expected = self.source_bytes[from..to].to_vec();
         let copied = copy_at_most(&mut self.source, &mut self.file, expected.len() as u64).await;
@@ -214,7 +216,8 @@ impl Sequence {
         Ok(self.source.seek(SeekFrom::Current(0)).await? as usize)
     }
 
-    /// A write that is dropped. It is made or not; the simulated disk may take a part, as any write may.
+    /// Drops a write, which may or may not take place. The simulated disk may take part of it, as
+    /// with any write.
     async fn begin_write(&mut self, len: usize) -> io::Result<()> {
         let (bytes, expected) = self.filled(len)?;
         begin(self.file.write(bytes)).await;
@@ -231,7 +234,8 @@ impl Sequence {
         }
     }
 
-    /// Bytes were written at the cursor, or all that fitted; then the cursor says how many.
+    /// Records bytes that were written at the cursor. If not all of them fitted, the cursor shows
+    /// how many did.
     async fn written(&mut self, expected: &[u8], written: io::Result<usize>) -> io::Result<()> {
         let end = self.end();
         let count = match written {
@@ -246,7 +250,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// Where the next write at the cursor goes.
+    /// The position of the next write at the cursor.
     fn end(&self) -> usize {
         if self.kind == Kind::Append { self.bytes.len() } else { self.cursor }
     }
@@ -259,7 +263,7 @@ impl Sequence {
         }
     }
 
-    /// A read may be short, but empty only at the end.
+    /// A read may be short, but it is empty only at the end.
     fn compare(&self, at: usize, got: &[u8], len: usize) {
         let expected = self.bytes.get(at..).unwrap_or_default();
         let expected = &expected[..len.min(expected.len())];
@@ -275,7 +279,7 @@ impl Sequence {
         Ok(AlignedBuf::new(len.max(1), BLOCK)?.slice(..len))
     }
 
-    /// Bytes to write, and a copy of them.
+    /// Returns bytes to write and a copy of them.
     fn filled(&mut self, len: usize) -> io::Result<(Slice<AlignedBuf>, Vec<u8>)> {
         let mut buffer = AlignedBuf::new(len.max(1), BLOCK)?;
         buffer.fill(self.rng.u8(1..));
@@ -284,7 +288,8 @@ impl Sequence {
     }
 }
 
-/// A file with a hole in its middle, and its bytes; `None` if the disk is too full. It has no name, so nothing is left of it.
+/// Returns a file with a hole in its middle, and its bytes, or `None` if the disk is too full. The
+/// file has no name, so nothing is left of it.
 async fn source(path: &Path, rng: &mut Rng) -> io::Result<Option<(File, Vec<u8>)>> {
     let path = path.with_extension("source");
     let options = OpenOptions::new().read(true).write(true).create(true).truncate(true);
@@ -304,7 +309,7 @@ async fn source(path: &Path, rng: &mut Rng) -> io::Result<Option<(File, Vec<u8>)
     Ok(Some((file, bytes)))
 }
 
-/// Whether a write failed because it did not fit.
+/// Returns true if a write failed because it did not fit.
 fn is_full(error: &io::Error) -> bool {
     use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), FileTooLarge | StorageFull | QuotaExceeded)
@@ -314,8 +319,8 @@ pub(crate) fn sequences() -> u64 {
     number("ANNULUS_FILE_SEQUENCES", SEQUENCES)
 }
 
-/// Where file systems differ: in what waits, in what the ring leaves to its workers. More of them by `ANNULUS_FILE_DIRECTORIES`, with
-/// colons between; they may be full.
+/// File systems differ in which calls wait and which the ring leaves to its workers.
+/// `ANNULUS_FILE_DIRECTORIES` adds directories, separated by colons; they may be full.
 fn directories() -> Vec<PathBuf> {
     let more = std::env::var("ANNULUS_FILE_DIRECTORIES").unwrap_or_default();
     let more = more.split(':').filter(|it| !it.is_empty()).map(PathBuf::from);

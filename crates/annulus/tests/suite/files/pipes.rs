@@ -1,4 +1,5 @@
-//! Named pipes and other files whose calls wait for another process: such a call blocks no other call, whatever the policy.
+//! Named pipes and other files whose calls wait for another process. Such a call blocks no other
+//! call under any policy.
 
 use crate::files::mode::{Mode, everywhere};
 use crate::files::place::Place;
@@ -12,7 +13,7 @@ use std::pin::pin;
 use std::process::Command;
 use std::time::Duration;
 
-/// Longer than any open takes that does not wait.
+/// Longer than an open that does not have to wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// More than a pipe holds.
 const LEN: usize = 200_000;
@@ -44,12 +45,14 @@ fn both_ends_on_one_loop() {
     }
 }
 
-/// The same path by way of `/proc`, whose links no look-up in memory alone can follow: each open goes off the loop.
+/// Returns the same path through `/proc`. A look-up in memory alone cannot follow its links, so
+/// each open leaves the loop.
 fn uncached(path: &Path) -> PathBuf {
     Path::new("/proc/self/root").join(path.strip_prefix("/").unwrap())
 }
 
-/// Whether reads and writes of the file wait, by its status flags as the kernel shows them.
+/// Returns true if reads and writes of the file block, according to the status flags that the
+/// kernel shows.
 fn waits(file: &File) -> bool {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).unwrap();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
@@ -79,7 +82,7 @@ fn an_open_off_the_loop_waits_for_no_other_end() {
     }
 }
 
-/// Six of them: a driver has fewer threads for its files.
+/// Opens six pipes: more than the driver has threads for files.
 async fn waits_block_no_file(place: &Place) -> io::Result<()> {
     let moment = Duration::from_millis(5);
     let mut pipes = Vec::new();
@@ -88,7 +91,7 @@ async fn waits_block_no_file(place: &Place) -> io::Result<()> {
         make_pipe(&path);
         let reader = File::open(&path).await?;
         let writer = OpenOptions::new().write(true).open(&path).await?;
-        // Both ends are open, so that this waits for none.
+        // Both ends are open, so this open does not wait.
         pipes.push((reader, writer, std::fs::File::open(&path)?));
     }
     for (reader, _, _) in &mut pipes {
@@ -96,7 +99,7 @@ async fn waits_block_no_file(place: &Place) -> io::Result<()> {
     }
     for (_, writer, pipe) in &mut pipes {
         let mut write = pin!(writer.write_all(vec![1; LEN]));
-        // The time may be too short for the first bytes.
+        // The timeout may be too short for the first bytes.
         while rustix::io::ioctl_fionread(&*pipe)? == 0 {
             assert!(timeout(moment, &mut write).await.is_err(), "the pipe is not read");
         }

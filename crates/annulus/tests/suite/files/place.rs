@@ -1,4 +1,4 @@
-//! A directory of a test's own, removed when the test ends.
+//! A directory for one test, removed when the test ends.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

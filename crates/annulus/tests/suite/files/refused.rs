@@ -1,5 +1,5 @@
-//! Copies for which the kernel's calls are refused, or return 0 before the end: all bytes arrive. Each test is a process of its own: a
-//! seccomp filter stays for good.
+//! Copies whose system calls are refused, or return 0 before the end: all bytes arrive. Each test
+//! needs a process of its own, since a seccomp filter is permanent.
 
 use crate::common::again::{self, again};
 use crate::common::denied::{deny, deny_with, deny_without};
@@ -10,7 +10,8 @@ use annulus::io::{copy, copy_at_most, copy_bidirectional, copy_range};
 use annulus::{Runtime, spawn};
 use std::io;
 
-/// The codes with which such calls are refused. 0 is no error: the call does nothing and returns 0.
+/// The error codes with which calls are refused. 0 is not an error: the call does nothing and
+/// returns 0.
 const REFUSALS: [i32; 9] = [
     0,
     libc::EPERM,
@@ -167,7 +168,7 @@ fn bytes_in_a_pipe_that_cannot_be_spliced_out_are_sent() {
         return;
     }
     for errno in [libc::EPERM, libc::EINVAL, libc::ENOSYS, libc::EOVERFLOW] {
-        // Into the pipe goes what it holds, 1 MiB, and less comes out.
+        // The pipe's capacity of 1 MiB goes in, and less comes out.
         deny_without(libc::SYS_splice, errno, 4, MIB as u32);
         assert!(proxy_on_both_drivers() > 0, "the pipe is used");
     }

@@ -1,5 +1,5 @@
-//! Files whose reads are short before their end, and files that end sooner than they did: copies to streams are complete, and wait for
-//! no peer.
+//! Files with short reads before their end, and files that have shrunk: copies to streams are
+//! complete, and do not wait for a peer.
 
 use crate::common::{pattern, receive};
 use crate::files::mode::{Mode, everywhere};
@@ -11,7 +11,7 @@ use rustix::fs::{Advice, fadvise};
 use std::io;
 use std::path::Path;
 
-/// Leaves only the first page of a file in memory, if its file system keeps it on a device.
+/// Keeps only the first page of a file in memory, if its file system stores it on a device.
 fn keep_first_page(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::FileExt;
 
@@ -58,13 +58,14 @@ fn a_file_whose_reads_are_short_is_sent_up_to_the_end_of_the_range() {
     });
 }
 
-/// A copy of a file that was longer once, of which the peer reads nothing.
+/// Copies a file that has shrunk. The peer reads nothing while the copy runs.
 async fn copy_of_shrunk(place: Place) -> io::Result<()> {
     let path = place.join("file");
     fs::write(&path, pattern(400_000)).await?;
     let file = File::open(&path).await?;
     let (mut client, mut server) = UnixStream::pair()?;
-    // From the first use on its length is known. The byte stays in the socket: a stream that has received once goes on.
+    // The file's length is known from its first use. The byte stays in the socket, since a stream
+    // that has received once continues to receive.
     assert_eq!(copy_range(&file, 399_999.., &mut client).await?, 1);
     std::fs::File::options().write(true).open(&path)?.set_len(150_000)?;
     assert_eq!(copy_range(&file, .., &mut client).await?, 150_000);
@@ -76,7 +77,7 @@ async fn copy_of_shrunk(place: Place) -> io::Result<()> {
 
 #[test]
 fn a_copy_of_a_file_that_has_shrunk_waits_for_no_peer() {
-    // Off the loop, pieces are read and queued, and the last waits for space.
+    // Off the loop, pieces are read and queued, and the last one waits for space.
     let modes = Mode::all().into_iter().filter(|mode| mode.policy != Policy::Offload);
     modes.for_each(|mode| mode.run(copy_of_shrunk));
 }

@@ -1,4 +1,5 @@
-//! Files as streams of bytes: read ahead, written behind, and by the traits of futures-io and tokio.
+//! Files as streams of bytes: reading ahead, writing behind, and the traits of futures-io and
+//! tokio.
 
 use crate::common::{pattern, touch};
 use crate::files::mode::{Mode, everywhere};
@@ -15,7 +16,7 @@ use std::process::Command;
 use std::time::Duration;
 use tokio_util::compat::TokioAsyncReadCompatExt;
 
-/// Several times what is read ahead.
+/// Several times the read-ahead.
 const LEN: usize = 300_000;
 
 async fn both_ways(place: &Place, name: &str) -> io::Result<FileStream> {
@@ -53,13 +54,13 @@ async fn write_and_read(place: Place) -> io::Result<()> {
     assert!(*file.recv_exact(20).await? == text[10..30]);
     assert_eq!(file.seek(SeekFrom::Current(-5)).await?, 25, "from what was consumed");
     assert!(*file.recv_exact(5).await? == text[25..30]);
-    // Behind the last byte that was consumed, not behind what was read ahead.
+    // After the last byte that was consumed, not after the read-ahead.
     file.write_all(b"here").await?;
     assert!(*file.recv_exact(6).await? == text[34..40]);
     let error = file.seek(SeekFrom::Current(-41)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "before the start");
     assert!(*file.recv_exact(1).await? == text[40..41], "it stays at its place");
-    // A seek that is dropped ends with the next call; a pending one has not moved anything yet.
+    // A dropped seek ends with the next call. While it is pending, it has moved nothing yet.
     _ = touch(file.seek(SeekFrom::Start(7)));
     assert_eq!(file.seek(SeekFrom::Start(41)).await?, 41);
     _ = touch(file.seek(SeekFrom::Start(41)));
@@ -86,7 +87,7 @@ async fn drop_all(place: Place) -> io::Result<()> {
     drop(file);
     let mut reader = File::open(place.join("a")).await?.into_stream();
     let mut got = Vec::new();
-    // The end is not for good: the last piece may be written still.
+    // The end is not final: the last piece may not have been written yet.
     while got.len() < LEN {
         _ = touch(reader.peek(200_000));
         _ = touch(reader.recv_exact(usize::MAX));
@@ -238,7 +239,7 @@ fn the_end_of_the_runtime_does_not_wait_for_ever() {
         let mut runtime = builder.shutdown_timeout(Duration::from_millis(10)).build().unwrap();
         let reader = runtime.block_on(async {
             let mut pipe = OpenOptions::new().read(true).write(true).open(&path).await?;
-            // More than it holds, which is never read.
+            // More than the pipe holds, and nobody reads it.
             let reader = pipe.try_clone()?;
             pipe.write(vec![0; 65_536]).await.0?;
             assert_eq!(pipe.into_stream().write(b"waits").await?, 5);
@@ -334,11 +335,11 @@ fn the_halves_of_a_stream_may_be_in_two_tasks() {
     everywhere(split);
 }
 
-/// A block device on a file, until it is dropped.
+/// A block device backed by a file, until it is dropped.
 struct Device(String);
 
 impl Device {
-    /// `None` without the right to make one.
+    /// Returns `None` without permission to create one.
     fn on(image: &std::path::Path) -> Option<Self> {
         let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output().ok()?;
         let name = String::from_utf8(output.stdout).ok()?;

@@ -1,4 +1,4 @@
-//! Reading and writing.
+//! Reading and writing files.
 
 use crate::files::mode::everywhere;
 use annulus::fs::{self, Advice, File, IoBuf, Lock, OpenOptions};
@@ -32,7 +32,7 @@ fn offsets_cursors_and_ends() {
         );
         assert_eq!(bytes[150..], [1; 50], "what was not read stays");
         assert_eq!(file.read_at(vec![0; 9], 1100).await.0?, 0);
-        // The cursor is where it was.
+        // The cursor has not moved.
         assert_eq!(file.write(b"abc").await.0?, 3);
         assert_eq!(file.write(b"def").await.0?, 3);
         let (read, bytes) = file.read(Vec::with_capacity(4)).await;
@@ -145,7 +145,7 @@ fn copies_are_whole_and_keep_permissions() {
         assert_eq!(fs::metadata(&fresh).await?.mode() & 0o777, 0o640);
         assert_eq!(fs::copy(&from, &from).await.unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(fs::read(&from).await?, bytes, "and it is still there");
-        // A file that the kernel does not copy is copied all the same: one that reports no length.
+        // A file that reports no length, which the kernel does not copy, is copied all the same.
         assert!(fs::copy("/proc/self/status", &fresh).await? > 100);
         Ok(())
     });
@@ -198,7 +198,7 @@ fn copies_give_what_was_there_before_their_permissions_too() {
     everywhere(|place| async move {
         let (from, to) = (place.join("from"), place.join("to"));
         fs::write(&from, b"all").await?;
-        // More than a umask would leave.
+        // More than a umask would allow.
         fs::set_permissions(&from, PermissionsExt::from_mode(0o666)).await?;
         fs::write(&to, b"before").await?;
         fs::set_permissions(&to, PermissionsExt::from_mode(0o600)).await?;

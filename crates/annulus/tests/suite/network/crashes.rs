@@ -1,4 +1,4 @@
-//! Data in flight at a crash: at the device, and as datagrams.
+//! Data in flight at a crash: on its way to the device, and in datagrams.
 
 use super::SECOND;
 use annulus::Runtime;
@@ -46,7 +46,7 @@ fn a_crash_takes_no_time_of_others_and_ends_what_is_at_the_device() -> io::Resul
     Ok(())
 }
 
-/// Sends a datagram when it starts, and keeps the first bytes of what arrives.
+/// Sends a datagram when it starts, and records the first byte of each datagram that arrives.
 async fn exchange(client: std::net::IpAddr, arrived: Rc<RefCell<Vec<u8>>>) -> io::Result<()> {
     let socket = UdpSocket::bind("0.0.0.0:9")?;
     socket.send_to("start", (client, 9).into()).await?;
@@ -67,7 +67,7 @@ fn datagrams_in_flight_are_lost_in_a_crash_in_both_directions() -> io::Result<()
         let socket = UdpSocket::bind("0.0.0.0:9")?;
         socket.send_to("1", (server, 9).into()).await?;
         sleep(SECOND / 2).await;
-        // The first start's datagram has come half of its way too.
+        // The datagram of the first start is halfway too.
         faults.bounce("server")?;
         sleep(SECOND / 10).await;
         let second = Instant::now();

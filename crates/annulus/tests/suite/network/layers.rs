@@ -1,4 +1,4 @@
-//! Disturbances are on top of what a test has asked for, and leave it as it was.
+//! Disturbances come on top of the settings of a test, and leave them as they were.
 
 use super::{SECOND, echo, ping};
 use annulus::net::TcpStream;
@@ -11,13 +11,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Disturbances of one kind.
+/// Returns disturbances of these kinds.
 fn often(kinds: &'static [Disturbance], pause: Duration, length: Duration) -> Disturbances {
     let about = |time: Duration| -> Range<Duration> { time..time + Duration::from_millis(1) };
     Disturbances { kinds, pause: about(pause), length: about(length) }
 }
 
-/// A server and a client that disturbs them.
+/// Runs a server and a client that disturbs it.
 fn with_echo<F: Future<Output = io::Result<()>> + 'static>(
     client: impl FnOnce(Network) -> F,
 ) -> io::Result<()> {
@@ -27,7 +27,7 @@ fn with_echo<F: Future<Output = io::Result<()>> + 'static>(
     network.run()
 }
 
-/// How long the server takes over a new connection. None if longer than ten seconds.
+/// Returns how long the server takes for a new connection, or `None` after an error or ten seconds.
 async fn asked() -> Option<Duration> {
     let ping = async { ping(&mut TcpStream::connect("server:7").await?).await };
     timeout(10 * SECOND, ping).await.ok()?.ok()
@@ -80,7 +80,7 @@ fn of_two_partitions_the_last_end_counts() -> io::Result<()> {
     })
 }
 
-/// A host that counts how often it has started, and whether it runs.
+/// Counts how often a host has started, and knows whether it runs.
 struct Counted {
     starts: Cell<u32>,
     runs: Cell<bool>,
@@ -112,7 +112,7 @@ fn with_counted<F: Future<Output = io::Result<()>> + 'static>(
     network.run()
 }
 
-/// Disturbs the network by crashes of half a second, and waits for the first.
+/// Disturbs the network with crashes of half a second, and waits for the first one.
 async fn until_crash(network: &Network, server: &Counted) {
     network.disturb(often(&[Disturbance::Crash], SECOND, SECOND / 2));
     sleep(SECOND / 10).await;

@@ -1,4 +1,5 @@
-//! Hosts on one simulated network: their addresses and names, and every fault that a program of a test can ask for.
+//! Hosts on one simulated network: their addresses and names, and every fault that a test can ask
+//! for.
 #![cfg(feature = "sim")]
 
 mod crashes;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Echoes what connections send, and passes the end on.
+/// Echoes what connections send, and passes on their end.
 async fn echo() -> io::Result<()> {
     let listener = TcpListener::bind("0.0.0.0:7")?;
     loop {
@@ -45,7 +46,7 @@ async fn ping(stream: &mut TcpStream) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// A network with an echo server, and a client that may disturb it.
+/// Runs a network with an echo server and a client that may disturb it.
 fn with_echo<F: Future<Output = io::Result<()>> + 'static>(
     client: impl FnOnce(Network) -> F,
 ) -> io::Result<Network> {
@@ -56,7 +57,8 @@ fn with_echo<F: Future<Output = io::Result<()>> + 'static>(
     Ok(network)
 }
 
-/// Tells connections the addresses of both ends. The listener has the same address on each host, and it is that of no other.
+/// Sends each connection the addresses of both its ends. The listener has the same address on each
+/// host, and no other host's address.
 async fn greet(name: &str) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:80")?;
     let elsewhere = TcpListener::bind("10.0.0.3:80").expect_err("another host's");
@@ -250,7 +252,7 @@ fn tasks_of_one_host_wake_those_of_another() -> io::Result<()> {
     Ok(())
 }
 
-/// The error of a run whose client does not end.
+/// Returns the error of a run whose client does not end.
 fn hangs(client: impl Future<Output = io::Result<()>> + 'static) -> io::Error {
     let network = Network::new(3);
     network.host("server", echo).unwrap();
@@ -314,7 +316,8 @@ fn failures_name_their_host_and_bad_names_are_errors() -> io::Result<()> {
     Ok(())
 }
 
-/// The observations of a client on a disturbed network: times and outcomes, the trace, and how often it failed or took long.
+/// Returns what a client observes on a disturbed network: times and outcomes, the trace, and how
+/// often it failed or took long.
 fn disturbed(seed: u64, kinds: &'static [Disturbance]) -> (Vec<String>, u64, u32) {
     let sim = Sim::builder(seed).build();
     let network = Network::on(&sim, seed, Runtime::builder());
@@ -338,7 +341,7 @@ fn disturbed(seed: u64, kinds: &'static [Disturbance]) -> (Vec<String>, u64, u32
                 u32::from(!matches!(outcome, Ok(Ok(took)) if took < SECOND / 1000));
         }
         faults.calm();
-        // From here on everything works.
+        // From here on, everything works.
         for name in ["server", "other"] {
             sleep(SECOND).await;
             ping(&mut TcpStream::connect((name, 7)).await?).await?;
@@ -366,7 +369,7 @@ fn every_kind_disturbs_and_all_of_it_ends() {
     }
 }
 
-/// A proxy, whose copies are dropped and made again after random times.
+/// A proxy whose copies are dropped and restarted after random times.
 async fn restless_proxy(seed: u64) -> io::Result<()> {
     let listener = TcpListener::bind("0.0.0.0:8")?;
     let mut micros = seed;
@@ -386,7 +389,8 @@ async fn restless_proxy(seed: u64) -> io::Result<()> {
     }
 }
 
-/// Sends `len` bytes and the end, while it receives the echo, always a beginning of the bytes sent: an error unless it is whole.
+/// Sends `len` bytes and the end while receiving the echo, which must be a prefix of the bytes
+/// sent. Returns an error unless it is complete.
 async fn echoed_in_order(len: usize) -> io::Result<usize> {
     let (mut receiving, mut sending) = TcpStream::connect("proxy:8").await?.split();
     let byte = |index: usize| (index * 7 + index / 251) as u8;

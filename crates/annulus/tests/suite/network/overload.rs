@@ -1,4 +1,5 @@
-//! A server past its capacity, as the examples are built: so many connections are served, and others are refused at once.
+//! A server past its capacity, built like the examples: it serves a fixed number of connections,
+//! and refuses the rest at once.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Link, Sim, run_on};
@@ -10,13 +11,13 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// How long a request takes. One is worked on at a time.
+/// How long a request takes. The server handles one at a time.
 const WORK: Duration = Duration::from_millis(1);
 /// The time between two clients at 1.2 times the capacity.
 const PAUSE: Duration = Duration::from_micros(833);
 const CLIENTS: usize = 1200;
 
-/// Serves `most` connections at a time: a byte is answered with another.
+/// Serves at most `most` connections at a time. Each sends one byte and receives one.
 async fn serve(listener: TcpListener, most: usize) -> io::Result<()> {
     let worker = Rc::new(Mutex::new(()));
     loop {
@@ -33,7 +34,7 @@ async fn serve(listener: TcpListener, most: usize) -> io::Result<()> {
     }
 }
 
-/// Whether a request was served, and how long its answer took.
+/// Returns whether the request was served, and how long the answer took.
 async fn ask(address: SocketAddr) -> io::Result<(bool, Duration)> {
     let start = Instant::now();
     let mut stream = TcpStream::connect(address).await?;
@@ -42,7 +43,8 @@ async fn ask(address: SocketAddr) -> io::Result<(bool, Duration)> {
     Ok((served, start.elapsed()))
 }
 
-/// How many of the clients were served, the longest wait of these, and the longest of the others.
+/// Returns how many clients were served, their longest wait, and the longest wait of the refused
+/// clients.
 async fn overload(most: usize) -> io::Result<(usize, Duration, Duration)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -75,7 +77,7 @@ fn past_its_capacity_a_server_with_a_limit_answers_in_time() {
     assert!(longest > 100 * WORK, "{longest:?}: it is not past its capacity");
 
     let (served, longest, refused) = overloaded(10);
-    // A request that is served waits for nine others, and each for the network.
+    // A request that is served waits for nine others, plus the network.
     let network = WORK;
     assert!(longest <= 10 * WORK + network, "{longest:?}");
     assert!(refused <= network, "{refused:?}");

@@ -1,4 +1,5 @@
-//! Panics of tasks: those that a program takes are its own, and others fail the run.
+//! Panics of tasks: those whose error the program takes are its own business, and all others fail
+//! the run.
 
 use super::{SECOND, echo};
 use annulus::sim::{Network, Sim, find_failure, run_on};
@@ -16,14 +17,14 @@ async fn fails() {
     panic!("number {}", 4);
 }
 
-/// The message of a run that panics.
+/// Returns the message of a run that panics.
 fn panic_of<T>(run: impl FnOnce() -> io::Result<T>) -> String {
     let run = AssertUnwindSafe(|| run().map(drop));
     let panic = catch_unwind(run).expect_err("a panic");
     panic.downcast_ref::<String>().expect("a message").clone()
 }
 
-/// A run of a server, and a client that waits for two seconds.
+/// Runs a server, and a client that waits for two seconds.
 fn with_server<F: Future<Output = io::Result<()>> + 'static>(
     server: impl FnMut() -> F + 'static,
 ) -> io::Result<()> {
@@ -36,7 +37,7 @@ fn with_server<F: Future<Output = io::Result<()>> + 'static>(
     network.run()
 }
 
-/// A report, but for the fraction of its time.
+/// Returns the expected report, without the fraction of its time.
 fn report(host: &str, line: u32) -> String {
     format!("{host}number 4\n  panic of the task spawned at {}:{line}, at 1", file!())
 }

@@ -1,4 +1,4 @@
-//! Programs that use their network, fail, and panic; and what is left of a run.
+//! Programs that use their network, fail or panic, and what remains of a run.
 
 use super::{SECOND, echo};
 use annulus::Runtime;
@@ -16,7 +16,7 @@ thread_local! {
     static RUNNING: RefCell<Option<Network>> = const { RefCell::new(None) };
 }
 
-/// An error that looks at the network when it is displayed.
+/// An error that inspects the network when it is displayed.
 #[derive(Debug)]
 struct Curious;
 
@@ -90,7 +90,7 @@ fn the_error_of_a_run_keeps_that_of_the_program() {
     assert_eq!(network.run().expect_err("the client's").kind(), ErrorKind::BrokenPipe);
 }
 
-/// The message of a run that panics, all of whose hosts must have been stopped.
+/// Returns the message of a run that panics, after checking that all its hosts were stopped.
 fn panic_of(network: &Network) -> String {
     let panic = catch_unwind(AssertUnwindSafe(|| network.run())).expect_err("a panic");
     assert_eq!((network.sim().open_descriptors(), network.sim().pending_operations()), (0, 0));
@@ -110,7 +110,7 @@ fn a_panic_names_its_host_and_stops_all() -> io::Result<()> {
         format!("client: on purpose\n  panic of the task spawned at {}:{line}, at 1", file!());
     let panic = panic_of(&network);
     assert!(panic.starts_with(&expected), "{panic}");
-    // The kernel is no host's any more.
+    // The kernel no longer belongs to any host.
     let sim = network.sim();
     annulus::sim::run_on(sim, Runtime::builder(), async {
         annulus::net::TcpListener::bind("10.0.0.77:80").map(drop)

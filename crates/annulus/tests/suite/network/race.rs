@@ -1,4 +1,4 @@
-//! Several addresses of a host, of which one does not answer.
+//! Several addresses for one host, one of which does not answer.
 
 use super::{SECOND, echo, ping};
 use annulus::net::{ConnectOptions, TcpStream};
@@ -14,7 +14,7 @@ const DELAY: Duration = Duration::from_millis(250);
 /// Far longer than a round trip, and far shorter than the delay.
 const SOON: Duration = Duration::from_millis(100);
 
-/// Runs a client with the addresses of a host that does not answer, and of a server.
+/// Runs a client with the address of a host that does not answer and the address of a server.
 fn run<F: Future<Output = io::Result<()>> + 'static>(
     client: impl FnOnce(SocketAddr, SocketAddr) -> F,
 ) -> io::Result<()> {
@@ -71,7 +71,7 @@ fn the_limit_holds_for_each_attempt_and_the_error_names_all() -> io::Result<()> 
         let start = Instant::now();
         let options = ConnectOptions::new().timeout(SECOND);
         let error = options.connect(&[silent, closed, silent][..]).await.unwrap_err();
-        // The third attempt begins when the second is refused.
+        // The third attempt starts when the second is refused.
         let took = start.elapsed();
         assert!((SECOND + DELAY..SECOND + DELAY + SOON).contains(&took), "{took:?}");
         let text = error.to_string();

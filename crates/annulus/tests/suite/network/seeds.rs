@@ -1,4 +1,5 @@
-//! The variables that choose seeds, in a process of their own; and sweeps that disturb nothing.
+//! The environment variables that choose seeds, in a child process, and sweeps whose disturbances
+//! never occur.
 
 use super::SECOND;
 use crate::common::again::{self, again};
@@ -9,14 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-/// Set in the process that runs the tests below, of which each is a sweep.
+/// Set in the child process that runs the tests below, each of which is a sweep.
 const CHILD: &str = "ANNULUS_TEST_SEEDS_CHILD";
 
 fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// Fails from seed 4 on.
+/// Fails for seeds from 4.
 fn run(seed: u64) -> Result<(), String> {
     println!("seed {seed} runs;");
     if seed < 4 { Ok(()) } else { Err("too large".to_owned()) }
@@ -43,7 +44,7 @@ fn child_that_passes() {
     }
 }
 
-/// Runs such a test with a variable; returns its output and its status.
+/// Runs a test with a variable set, and returns its output and status.
 fn with(mut child: Command, variable: &str, value: &str) -> Output {
     child.env(CHILD, "1");
     child.env_remove("ANNULUS_SIM_SEED").env_remove("ANNULUS_SIM_SEEDS").env(variable, value);
@@ -109,12 +110,12 @@ fn no_seeds_and_no_numbers_are_refused_with_the_remedy() {
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn message(panic: &(dyn std::any::Any + Send)) -> &str {
     panic.downcast_ref::<String>().expect("a message")
 }
 
-/// A run of two clients, the longest of which takes so long, with disturbances of a kind after 100 ms.
+/// Runs two clients, the longer of which takes this long, with disturbances of a kind after 100 ms.
 fn disturbed(kind: &'static [Disturbance], took: Duration) -> io::Result<()> {
     let network = Network::new(1);
     for time in [took, took / 2] {
@@ -156,7 +157,7 @@ fn one_disturbance_of_many_seeds_is_enough_and_one_seed_needs_none() {
     assert_eq!(find_failure(0..3, |seed| disturbed(RESETS, times[seed as usize])), None);
     assert_eq!(find_failure([7], |_| disturbed(RESETS, SECOND / 50)), None);
     assert_eq!(find_failure(0..3, |_| Ok::<_, String>(())), None, "none was asked for");
-    // A sweep within a test counts as a part of the test.
+    // A sweep within a test counts as part of the test.
     let nested = |_| -> io::Result<()> {
         assert_eq!(find_failure(0..2, |_| disturbed(RESETS, SECOND)), None);
         disturbed(RESETS, SECOND / 50)

@@ -1,4 +1,5 @@
-//! Signals on a simulated network: caught ones, those that end a program, and a graceful shutdown under faults, by the example.
+//! Signals on a simulated network: caught signals, signals that end a program, and the example's
+//! graceful shutdown under faults.
 
 #[path = "../../../examples/shutdown.rs"]
 #[expect(dead_code, reason = "its `main` is the test")]
@@ -64,7 +65,7 @@ fn a_signal_that_is_not_caught_ends_the_program_until_it_is_started_again() -> i
         stream.send("y").await?;
         assert_eq!(&*stream.recv_exact(1).await?, b"y");
         sends.signal("server", Signal::SIGTERM)?;
-        // Closed by its kernel: no half-open connection, as after a crash.
+        // The host's kernel closes the connection, so that none stays half-open as after a crash.
         assert!(
             stream.recv().await.is_ok_and(|lease| lease.is_none()) || stream.recv().await.is_err()
         );
@@ -96,7 +97,7 @@ fn until_terminated_ends_also_for_what_asks_later() -> io::Result<()> {
         io::Result::Ok(())
     })?;
     network.run()?;
-    // Without a network no signal comes, and what waits for one is named.
+    // Without a network, no signal arrives, and the error names the task that waits for one.
     let sim = annulus::sim::Sim::builder(1).build();
     let waits = run_on(&sim, Runtime::builder(), async {
         spawn(until_terminated(pending())).await.expect("no panic")
@@ -107,7 +108,8 @@ fn until_terminated_ends_also_for_what_asks_later() -> io::Result<()> {
     Ok(())
 }
 
-/// The second signal ends a host whose shutdown takes for ever, unless its program waits for that signal.
+/// The second signal ends a host whose shutdown takes for ever, unless its program waits for that
+/// signal.
 #[test]
 fn a_second_signal_ends_a_host_that_is_shutting_down() -> io::Result<()> {
     for catches in [false, true] {
@@ -148,7 +150,8 @@ fn a_second_signal_ends_a_host_that_is_shutting_down() -> io::Result<()> {
     Ok(())
 }
 
-/// A line that the server has received before the signal is answered, whatever the network does to what is under way.
+/// A line that the server received before the signal is answered, whatever the network does to the
+/// bytes in flight.
 #[test]
 fn a_graceful_shutdown_loses_no_line_under_faults() {
     check(0..100, |seed| {

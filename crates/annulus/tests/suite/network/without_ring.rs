@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use std::io;
 use std::rc::Rc;
 
-/// A client that needs twenty answers, however often its connection breaks, on a network that is disturbed.
+/// Runs a client on a disturbed network until it has twenty answers, however often its connection
+/// breaks.
 fn run(sim: &Rc<Sim>, choice: DriverChoice, seed: u64) -> io::Result<u64> {
     let network = Network::on(sim, seed, Runtime::builder().driver(choice));
     network.host("server", echo)?;
