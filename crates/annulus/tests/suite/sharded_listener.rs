@@ -1,4 +1,4 @@
-//! One port for several shards: which shard gets which connection.
+//! One port for several shards, and which shard gets which connection.
 
 use crate::common;
 
@@ -20,7 +20,7 @@ fn bind(count: usize, spread: Spread) -> ShardedListener {
     ShardedListener::bind("127.0.0.1:0", &ListenOptions::new(), count, spread).unwrap()
 }
 
-/// A connection, and the shard that serves it.
+/// A connection and the shard that serves it.
 struct Client {
     stream: TcpStream,
     shard: usize,
@@ -37,7 +37,7 @@ impl Client {
         Self::greet(TcpStream::connect(address).unwrap())
     }
 
-    /// Closes, and waits until the server has closed too.
+    /// Closes the connection, and waits until the server has closed it too.
     fn leave(mut self) {
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
         assert_eq!(self.stream.read(&mut [0]).unwrap(), 0);
@@ -51,7 +51,7 @@ impl Client {
     }
 }
 
-/// Sends each client the index of its shard, then echoes; until it is stopped.
+/// Sends each client the index of its shard, and then echoes, until the listener is stopped.
 async fn serve(mut listener: ShardListener, shard: Shard) -> io::Result<()> {
     while let Some((mut stream, _)) = listener.accept().await? {
         let name = [shard.index() as u8];
@@ -63,7 +63,7 @@ async fn serve(mut listener: ShardListener, shard: Shard) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves while `clients` runs on a thread of its own.
+/// Serves connections while `clients` runs on a thread of its own.
 fn serving(
     shards: Shards,
     listener: &ShardedListener,
@@ -106,7 +106,7 @@ fn least_connections_is_even_in_a_burst() {
     for shards in drivers() {
         let listener = bind(3, Spread::LeastConnections);
         let address = listener.local_addr();
-        // All connect before a shard accepts.
+        // All clients connect before a shard accepts.
         let early: Vec<_> = (0..30).map(|_| TcpStream::connect(address).unwrap()).collect();
         serving(shards(3), &listener, move |_| {
             let clients: Vec<_> = early.into_iter().map(Client::greet).collect();
@@ -147,7 +147,8 @@ fn the_kernel_spreads_and_every_client_is_served() {
     }
 }
 
-/// The kernel prefers the shard on the CPU that receives; on loopback that is the client's.
+/// The kernel prefers the shard on the CPU that receives the connection, which on loopback is the
+/// client's CPU.
 #[test]
 fn connections_follow_their_cpu() {
     let cpus = affinity::allowed().unwrap();

@@ -1,4 +1,4 @@
-//! Several runtimes at once: how they start, what crosses between them, and how they end.
+//! Several runtimes at once: how they start, what moves between them, and how they end.
 
 use crate::common;
 
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-/// Runs a check with shards on each driver that works here.
+/// Runs a check with shards on each driver that works on this machine.
 fn on_each_driver(check: impl Fn(fn(usize) -> Shards)) {
     for shards in drivers() {
         check(shards);
@@ -84,7 +84,8 @@ fn a_panicking_task_ends_alone() {
     });
 }
 
-/// Runs three shards, the culprit's runtime being made by `make`; returns the error, and how many mains ran.
+/// Runs three shards, and builds the culprit's runtime with `make`. Returns the error and how many
+/// main functions ran.
 fn spoiled(make: fn() -> annulus::Builder, culprit: usize) -> (ShardError<io::Error>, usize) {
     let ran = AtomicUsize::new(0);
     let shards = Shards::new(3)
@@ -164,7 +165,7 @@ fn what_is_spawned_on_a_shard_is_made_and_ends_there() {
         let done: Outcome<()> = shards(3).run(async |shard| {
             for to in 0..3 {
                 let home = shard.spawn_on(to, || async {
-                    // Neither of these is `Send`.
+                    // Neither the `Rc` nor the future is `Send`.
                     let kept = Rc::new(thread::current().id());
                     yield_now().await;
                     *kept
@@ -177,14 +178,14 @@ fn what_is_spawned_on_a_shard_is_made_and_ends_there() {
             assert_eq!(panic.into_panic().downcast_ref(), Some(&"away"));
             let missing = shard.spawn_on(3, async || ()).unwrap_err();
             assert_eq!(missing.to_string(), "no shard 3: there are 3, from 0 on");
-            // All stay until the others no longer spawn on them.
+            // Every shard stays until no other shard spawns on it any longer.
             gather(&shard, &here).await
         });
         done.unwrap();
     });
 }
 
-/// Waits until every shard has come to this place.
+/// Waits until every shard has reached this point.
 async fn gather(shard: &Shard, here: &AtomicUsize) -> io::Result<()> {
     here.fetch_add(1, Ordering::AcqRel);
     while here.load(Ordering::Acquire) < shard.count() {
@@ -193,7 +194,7 @@ async fn gather(shard: &Shard, here: &AtomicUsize) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends the thread on which it is dropped, when it is dropped.
+/// When dropped, sends the ID of the thread that drops it.
 struct DropNote(mpsc::Sender<thread::ThreadId>);
 
 impl Drop for DropNote {
@@ -278,7 +279,7 @@ fn a_connection_moves_from_shard_to_shard_while_its_peer_sends() {
     });
 }
 
-/// Echoes some bytes, and goes on on the other shard; after the last hop, the rest.
+/// Echoes some bytes and continues on the other shard. After the last hop, echoes the rest.
 fn travel(
     shard: Shard,
     mut stream: annulus::net::TcpStream,
@@ -293,13 +294,13 @@ fn travel(
         }
         let next = hops % shard.count();
         let onward = shard.clone();
-        // The rest is served there, and waited for here.
+        // The other shard serves the rest, and this task waits for it.
         let moved = shard.move_stream(stream, next, move |stream| travel(onward, stream, hops - 1));
         moved.await?.await.expect("it neither panics nor is aborted")
     })
 }
 
-/// The state of a thread as the system shows it: `S` for one that sleeps.
+/// Returns the state of a thread as the system shows it: `S` if it sleeps.
 fn state(thread: rustix::process::Pid) -> char {
     let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
     let stat = std::fs::read_to_string(path).unwrap();
@@ -318,7 +319,7 @@ fn a_sleeping_shard_is_woken_by_one_system_call_a_value() {
             move || {
                 let thread = thread.recv().unwrap();
                 for round in 0..ROUNDS {
-                    // The loop sleeps only in the kernel's wait, when it counts as parked.
+                    // The loop sleeps only in the kernel's wait, where it counts as parked.
                     wait_until(|| seen.load(Ordering::Acquire) == round && state(thread) == 'S');
                     sender.try_send(round).unwrap();
                 }
@@ -337,7 +338,8 @@ fn a_sleeping_shard_is_woken_by_one_system_call_a_value() {
         });
         outside.join().unwrap();
         let (wakes, calls) = done.unwrap()[0];
-        // The last wake is for the channel's end; the loop may not have slept again by then.
+        // The last wake is for the end of the channel. The loop may not have gone back to sleep by
+        // then.
         assert!((ROUNDS as u64..=ROUNDS as u64 + 1).contains(&wakes), "{wakes} wakes");
         assert!((ROUNDS as u64..=ROUNDS as u64 + 1).contains(&calls), "{calls} system calls");
     });
@@ -367,7 +369,7 @@ fn a_shard_that_is_awake_is_woken_without_a_system_call() {
             }
             let mut receiver = receiver.lock().unwrap().take().unwrap();
             let before = counters().unwrap().wakeups;
-            // Another task keeps the loop awake, while this one waits for every value.
+            // Another task keeps the loop awake while this one waits for each value.
             let busy = spawn(async {
                 loop {
                     yield_now().await;
@@ -385,7 +387,7 @@ fn a_shard_that_is_awake_is_woken_without_a_system_call() {
     });
 }
 
-/// The request path touches no other shard.
+/// Handling a request involves no other shard.
 #[test]
 fn requests_cross_nothing() {
     on_each_driver(|shards| {

@@ -1,4 +1,4 @@
-//! Calls that concern all shards: inputs, values to all, and a common stop.
+//! Calls that involve all shards: inputs, values sent to all, and a common stop.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 type Outcome<T> = Result<Vec<T>, ShardError<io::Error>>;
 
-/// Runs a body on shards of each driver that works here.
+/// Runs a body with shards on each driver that works on this machine.
 fn on_each_driver(body: impl Fn(fn(usize) -> Shards)) {
     drivers().into_iter().for_each(body);
 }
@@ -40,13 +40,13 @@ fn inputs_for_more_or_fewer_shards_are_refused() {
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
             assert!(error.to_string().contains(said), "{error}");
         }
-        // An endless source of them too.
+        // An endless source of inputs is refused too.
         let done: Outcome<()> = shards(1).run_with(0.., async |_, _| Ok(()));
         assert!(done.is_err());
     });
 }
 
-/// An input that no shard took is dropped, once.
+/// An input that no shard took is dropped once.
 #[test]
 fn inputs_are_dropped_if_the_shards_cannot_start() {
     let input = std::sync::Arc::new(());
@@ -128,7 +128,7 @@ fn what_is_sent_by_one_task_arrives_in_order_and_without_receivers_comes_back() 
     });
 }
 
-/// Each finishes the connections that it has, and none is cut.
+/// Each shard finishes its existing connections, and cuts none off.
 #[test]
 fn all_stop_gracefully_when_one_asks() {
     on_each_driver(|shards| {
@@ -150,7 +150,7 @@ fn all_stop_gracefully_when_one_asks() {
                 served.set(served.get() + 1);
             }
             drop(listener);
-            // A shard that was asked before its connection came has closed it.
+            // A shard that was stopped before it accepted its connection has closed it.
             let answer = client.await?;
             let is_served = answer.is_ok_and(|answer| answer == b"served to the end");
             assert_eq!(is_served, served.get() == 1);

@@ -1,5 +1,6 @@
-//! What is queued behind something that settles by silence, if nothing else happens: the peers are threads with sockets of the standard
-//! library, since a peer in the runtime would have the loop turn by its events.
+//! Data queued after a send that is assumed complete without a completion must leave even if no
+//! other event arrives. The peers are threads with sockets of the standard library, since the
+//! events of a peer in the runtime would make the loop turn.
 
 use crate::common;
 use crate::conformance::mode::{Case, Mode};
@@ -19,8 +20,9 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram as StdUnixDatagram, UnixListener};
 use std::time::Duration;
 
-/// A test for each way, which runs in every mode of Linux: with busy polling, as a guest, and with sends that are not copied, too. Behind a
-/// body, perhaps with a setting, a check that bytes went the way that is meant.
+/// Creates a test for each way of sending. It runs in every mode on the real kernel, including busy
+/// polling, as a guest and with zero-copy sends. A body may be followed by a setting, and by a
+/// check that the bytes went the intended way.
 macro_rules! ways {
     ($($name:ident: $body:ident $(, with $setting:ident($value:expr))? $(, then $check:expr)?;)*) => {$(
         #[test]
@@ -48,7 +50,8 @@ fn have_spliced(_: Mode, counters: &Counters) {
     assert!(counters.spliced_bytes > 0);
 }
 
-/// Queues sends, without waiting, while a thread waits for what they bring, and returns that.
+/// Queues sends without waiting while a thread reads from the peer. Returns what the thread
+/// received.
 async fn brought(
     read: impl FnOnce() -> io::Result<Vec<u8>> + Send + 'static,
     queue: impl Future<Output = io::Result<()>>,
@@ -56,23 +59,23 @@ async fn brought(
     let reads = spawn_blocking(read);
     yield_now().await;
     queue.await?;
-    // Its timer is the only other event.
+    // The deadline's timer is the only other event.
     timeout(Duration::from_secs(20), reads).await.expect("a part has never left").expect("no panic")
 }
 
-/// A send that is queued when it is polled first.
+/// Polls a send once, which must queue it.
 fn queued<T>(send: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     touch(send).expect("there is space")
 }
 
-/// As many bytes as this.
+/// Reads exactly `count` bytes.
 fn read_exact(mut from: impl Read, count: usize) -> io::Result<Vec<u8>> {
     let mut got = vec![0; count];
     from.read_exact(&mut got)?;
     Ok(got)
 }
 
-/// A send carries 64 chunks: these take two.
+/// One send carries 64 chunks, so these take two sends.
 async fn many_chunks() -> io::Result<()> {
     let (mut stream, peer) = half_pair().await?;
     let bytes = pattern(300);
@@ -95,7 +98,7 @@ async fn tcp() -> io::Result<()> {
     Ok(())
 }
 
-/// The first goes at once for its size, the second since it is large; what is queued in front goes with each.
+/// Large writes go to the kernel at once, together with the bytes queued before them.
 async fn direct_writes() -> io::Result<()> {
     let (mut stream, peer) = half_pair().await?;
     let bytes = pattern(100_000);
@@ -130,8 +133,9 @@ async fn pages() -> io::Result<()> {
     Ok(())
 }
 
-/// Behind bytes that the target has queued, each piece is passed on and received before the next is sent. They are as many as are needed for
-/// some to come after the receives that were armed before, which go through a pipe.
+/// Each piece is forwarded, after bytes that the target has already queued, and received before the
+/// next one is sent. There are enough pieces that some arrive after the receives that were already
+/// armed, and go through a pipe.
 async fn forwards() -> io::Result<()> {
     let (mut near, mut client) = half_pair().await?;
     let (mut far, server) = half_pair().await?;
@@ -154,7 +158,7 @@ async fn forwards() -> io::Result<()> {
     Ok(())
 }
 
-/// One of them leaves a turn.
+/// One send with descriptors leaves per turn.
 async fn descriptors() -> io::Result<()> {
     let address = SocketAddr::from_abstract_name(format!("silence-{}", std::process::id()))?;
     let listener = UnixListener::bind_addr(&address)?;
@@ -183,7 +187,7 @@ async fn pipe() -> io::Result<()> {
     Ok(())
 }
 
-/// One of them leaves a turn.
+/// One datagram leaves per turn.
 async fn unix_datagrams() -> io::Result<()> {
     let (socket, peer) = StdUnixDatagram::pair()?;
     let socket = UnixDatagram::try_from(socket)?;
@@ -198,7 +202,7 @@ async fn unix_datagrams() -> io::Result<()> {
     Ok(())
 }
 
-/// The third is large enough to go at once, if nothing were queued.
+/// The third datagram is large enough to go to the kernel at once if nothing were queued.
 async fn udp() -> io::Result<()> {
     let peer = net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let to = peer.local_addr()?;

@@ -1,4 +1,4 @@
-//! Other threads ask a runtime about itself.
+//! Other threads query the statistics of a runtime.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ use std::sync::mpsc::channel as std_channel;
 use std::thread;
 use std::time::Duration;
 
-/// Awaits on a runtime of another thread.
+/// Awaits a future on another thread's runtime.
 async fn elsewhere<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
     let (sender, mut receiver) = channel(1);
     let thread = thread::spawn(move || {
@@ -32,7 +32,7 @@ fn another_thread_gets_the_stats() {
         yield_now().await;
         let handle = annulus::handle()?;
         let stats = elsewhere(async move { handle.stats().await }).await?;
-        // The task that asks is one more.
+        // The asking task counts too.
         assert_eq!(stats.tasks.alive, 3);
         assert!(stats.turns > 0);
         assert_eq!(stats.counters.enters, stats.counters.iter().next().unwrap().value);
@@ -44,7 +44,7 @@ fn another_thread_gets_the_stats() {
 fn after_the_end_there_are_no_stats() {
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle();
-    // Asked before the end, and never answered.
+    // Asked at about the time of the end, so the answer is an error.
     let (sender, receiver) = std_channel();
     let asking = {
         let handle = handle.clone();
@@ -61,7 +61,7 @@ fn after_the_end_there_are_no_stats() {
     assert!(annulus::stats().is_none());
 }
 
-/// The information about the only task that was spawned at a line of this file.
+/// Returns the information about the only task spawned at a line of this file.
 fn at(tasks: &[TaskInfo], line: u32) -> &TaskInfo {
     let mut found = tasks.iter().filter(|task| task.spawned_at.line() == line);
     let task = found.next().unwrap_or_else(|| panic!("none at line {line}: {tasks:?}"));
@@ -112,7 +112,7 @@ fn the_last_poll_of_each_task_is_known() {
         let after = annulus::handle()?.tasks().await?;
         assert_eq!(at(&after, line).polls, 3);
         let last = at(&after, line).last_poll.expect("it has run");
-        // The clock of a turn is coarse, and never ahead.
+        // The clock of a turn is coarse, but never ahead.
         assert!(last > Duration::ZERO, "{last:?}");
         assert!(at(&after, line).to_string().contains("; polled 3 ×, last "));
         drop(task);

@@ -1,4 +1,4 @@
-//! Standard input and output, in a process of their own: this test program again.
+//! Standard input and output, in a child process that runs this test program again.
 
 use annulus::fs::File;
 use annulus::io::{AsyncRecv, AsyncSend, stderr, stdin, stdout};
@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 const CHILD: &str = "ANNULUS_TEST_STDIO";
 
-/// Each line of the input with its number, under waits that are dropped all the time.
+/// Prints each line of the input with its number, while waits are dropped all the time.
 fn child(driver: DriverChoice) {
     let mut runtime = Runtime::builder().driver(driver).build().unwrap();
     let echo = async {
@@ -57,7 +57,8 @@ fn lines_pass_standard_input_and_output() {
     }
 }
 
-/// Other processes move the cursors too, so a copy must not write at offsets, as between other files.
+/// Other processes move the cursors too, so a copy must not write at offsets as it does between
+/// other files.
 #[test]
 fn a_copy_of_standard_streams_goes_by_their_shared_cursors() {
     Runtime::new()

@@ -1,5 +1,6 @@
-//! Random traffic on streams: each byte is known by its position, and whatever can go on does, within seconds, however small the bounds
-//! and the budget are. `ANNULUS_STREAM_SEQUENCES` says how many connections; a failure prints its seed.
+//! Random traffic on streams. Each byte is determined by its position, and whatever can make
+//! progress does so within seconds, however small the bounds and the budget are.
+//! `ANNULUS_STREAM_SEQUENCES` sets the number of connections. A failure prints its seed.
 
 use crate::common::{pair, touch};
 use crate::sim::seeds::number;
@@ -13,15 +14,15 @@ use fastrand::Rng;
 use std::io;
 use std::time::Duration;
 
-/// Connections of each mode, unless the variable says how many.
+/// Connections per mode, unless the environment variable sets another number.
 const SEQUENCES: u64 = 48;
-/// Connections that a runtime has at once.
+/// Concurrent connections per runtime.
 const TOGETHER: u64 = 6;
 fn seeds() -> u64 {
     number("ANNULUS_STREAM_SEQUENCES", SEQUENCES) / TOGETHER
 }
 
-/// Sends so many bytes in pieces of any size, then ends the direction.
+/// Sends `total` bytes in pieces of any size, and then ends the direction.
 async fn send(mut to: impl AsyncSend, total: usize, mut rng: Rng) -> io::Result<()> {
     let mut sent = 0;
     while sent < total {
@@ -45,7 +46,7 @@ async fn send(mut to: impl AsyncSend, total: usize, mut rng: Rng) -> io::Result<
     to.shutdown().await
 }
 
-/// Receives to the end in every way, and compares.
+/// Receives to the end with every method, and compares the bytes.
 async fn receive(mut from: impl AsyncRecv, total: usize, mut rng: Rng) -> io::Result<()> {
     let mut at = 0;
     let check = |at: &mut usize, got: &[u8]| {
@@ -98,7 +99,7 @@ async fn receive(mut from: impl AsyncRecv, total: usize, mut rng: Rng) -> io::Re
     Ok(())
 }
 
-/// Both directions of both ends at once; the tasks end with all bytes.
+/// Runs both directions on both ends at once. The tasks end once all bytes have arrived.
 fn exchange<S: AsyncStreamHalves>(
     tasks: &mut JoinSet<io::Result<()>>,
     ends: [S; 2],
@@ -133,14 +134,14 @@ impl AsyncStreamHalves for UnixStream {
     }
 }
 
-/// Two ends with a proxy between them.
+/// Returns two ends with a proxy between them.
 async fn through_a_proxy(tasks: &mut JoinSet<io::Result<()>>) -> io::Result<[TcpStream; 2]> {
     let ((one, mut near), (mut far, other)) = (pair().await?, pair().await?);
     tasks.spawn(async move { copy_bidirectional(&mut near, &mut far).await.map(drop) });
     Ok([one, other])
 }
 
-/// One end; the other is a blocking socket that sends everything back.
+/// Connects a blocking socket that echoes everything.
 fn with_a_std_echo(address: std::net::SocketAddr) -> std::thread::JoinHandle<io::Result<()>> {
     std::thread::spawn(move || {
         let mut stream = std::net::TcpStream::connect(address)?;
@@ -150,7 +151,7 @@ fn with_a_std_echo(address: std::net::SocketAddr) -> std::thread::JoinHandle<io:
     })
 }
 
-/// Connections of any kind at once.
+/// Runs connections of any kind at once.
 async fn traffic(mut rng: Rng, most: usize, has_threads: bool) -> io::Result<()> {
     let (mut tasks, mut threads) = (JoinSet::new(), Vec::new());
     for _ in 0..TOGETHER {

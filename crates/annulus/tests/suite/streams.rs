@@ -41,7 +41,7 @@ fn a_stream_is_terminated_only_once_it_gives_nothing_more() {
     });
 }
 
-/// A stream that waits is woken by what comes, and by the end.
+/// A waiting stream is woken by new values and by the end.
 #[test]
 fn streams_wait_for_what_comes() {
     run(async {
@@ -68,7 +68,7 @@ fn intervals_tick_as_a_stream() {
     .unwrap();
 }
 
-/// As the documentation shows it.
+/// As shown in the documentation.
 #[test]
 fn connections_come_as_a_stream() {
     run(async {
@@ -93,7 +93,7 @@ fn signals_come_as_a_stream() {
     });
 }
 
-/// As the guide shows it: a loop over several sources, which ends when its token is cancelled.
+/// As shown in the guide: a loop over several sources, which ends when its token is cancelled.
 #[test]
 fn select_of_futures_over_streams_futures_and_a_token() {
     run(async {
@@ -144,7 +144,7 @@ fn a_select_over_streams_that_have_ended_completes() {
     });
 }
 
-/// It needs neither fused futures nor a runtime of tokio's.
+/// It needs neither fused futures nor a tokio runtime.
 #[test]
 fn select_and_join_of_tokio() {
     run(async {

@@ -1,4 +1,4 @@
-//! TCP through the public API, against the standard library's blocking sockets.
+//! TCP through the public API, tested against the standard library's blocking sockets.
 
 use annulus::net::{TcpListener, TcpStream};
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ async fn echo(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs an echo server for one connection, and `client` against it on another thread.
+/// Runs an echo server for one connection, with `client` on another thread.
 fn with_echo(client: impl FnOnce(std::net::TcpStream) + Send + 'static) {
     let client = annulus::run(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;

@@ -1,4 +1,4 @@
-//! Invariants 13 and 14: what may cross threads, and how.
+//! Invariants 13 and 14: what may move between threads, and how.
 
 use crate::common;
 
@@ -28,7 +28,7 @@ const _: () =
 
 #[test]
 fn shared_bytes_come_back_from_another_thread() {
-    // 4 buffers, and far more messages than that: they must all come back.
+    // 4 buffers, and far more messages: all buffers must come back.
     common::run_on(Runtime::builder().recv_buffers(4096, 4), async {
         let (mut client, mut server) = pair().await?;
         let (sender, receiver) = mpsc::channel::<SharedBytes>();
@@ -79,7 +79,7 @@ fn a_handle_spawns_from_another_thread_and_its_result_is_awaited_here() {
     });
 }
 
-/// Everything another thread sends, without blocking the runtime's.
+/// Collects everything that another thread sends, without blocking the runtime's thread.
 async fn collect<T>(receiver: mpsc::Receiver<T>) -> Vec<T> {
     let mut all = Vec::new();
     loop {
@@ -106,7 +106,7 @@ fn a_wake_from_another_thread_reaches_a_sleeping_loop() {
     });
 }
 
-/// A one-value channel whose receiver is woken by a foreign thread.
+/// A channel for one value, whose receiver is woken by a foreign thread.
 fn futures_channel() -> (Sender, Receiver) {
     let slot = std::sync::Arc::new(std::sync::Mutex::new((None, None)));
     (Sender(slot.clone()), Receiver(slot))
@@ -196,7 +196,7 @@ fn a_connection_whose_peer_is_silent_moves_too() {
         let (mut stream, mut peer) = half_pair().await?;
         peer.write_all(b"x")?;
         stream.recv().await?;
-        // A receive is armed and nothing comes.
+        // A receive is armed, and no bytes arrive.
         assert!(timeout(Duration::from_millis(1), stream.recv()).await.is_err());
         let parts =
             timeout(Duration::from_secs(60), stream.into_parts()).await.expect("no hang")?;
@@ -221,7 +221,7 @@ fn no_stop_is_lost() {
     });
     for round in 0..20_000 {
         sender.send(round).unwrap();
-        // Were a stop lost, this would never return.
+        // If a stop were lost, this call would never return.
         assert!(runtime.try_block_on(std::future::pending::<()>()).is_err());
     }
     drop(sender);
@@ -236,7 +236,7 @@ fn a_thread_without_a_runtime_blocks_on_one_of_another() {
         run(async {
             ready.send(annulus::handle()?).expect("a receiver");
             stopped.await.expect("a sender");
-            // A blocking call is refused where it would hold up a loop.
+            // A blocking call is refused if it would hold up a loop.
             let error = annulus::handle()?.block_on(|| async {}).unwrap_err();
             assert!(error.to_string().contains("would hold up the loop"), "{error}");
             Ok(())
@@ -246,7 +246,7 @@ fn a_thread_without_a_runtime_blocks_on_one_of_another() {
     let echoed = handle.block_on(|| async {
         let (mut one, mut other) = pair().await?;
         one.send("over there").await?;
-        // Not `Send`, and made there.
+        // The lease is not `Send`, and is created on the runtime's thread.
         let lease: Lease = other.recv_exact(10).await?;
         annulus::time::sleep(Duration::from_millis(2)).await;
         io::Result::Ok(lease.to_vec())

@@ -65,7 +65,7 @@ fn a_sleep_of_ever_does_not_overflow() {
     });
 }
 
-/// On a simulated clock, which moves only while nothing is ready.
+/// Runs a program on a simulated clock, which advances only while nothing is ready.
 fn simulate(program: impl AsyncFnOnce() -> io::Result<()>) {
     let sim = Sim::builder(1).build();
     let mut runtime = Runtime::builder().kernel(sim).build().unwrap();
@@ -110,7 +110,8 @@ fn a_deadline_ends_a_future_that_always_finds_something_ready() {
         };
         let ended: Result<(), _> = timeout_at(deadline, busy).await;
         assert!(ended.is_err() && Instant::now() >= deadline);
-        // The loop above has left no budget: the deadline is looked at again a turn later, whenever that is.
+        // The loop above has used up the budget, so the deadline is not checked again until a later
+        // turn.
         let late = timeout_at(deadline, std::future::pending::<()>()).await;
         assert!(late.is_err(), "a moment that is past");
         Ok(())
@@ -150,10 +151,10 @@ fn an_interval_that_is_later_than_it_can_count_keeps_its_rhythm() {
     let late: io::Result<()> = simulate_on(&sim, Runtime::builder(), async {
         let mut ticks = interval(MS).missed_ticks(MissedTicks::Skip);
         let first = ticks.tick().await;
-        // Late by u32::MAX periods, and then by more.
+        // Late by `u32::MAX` periods, and then by more.
         for periods in [u64::from(u32::MAX), 1 << 33] {
             let now = Instant::now();
-            // One more: the tick after the last one was not late yet.
+            // One more period, since the tick after the last one was not late yet.
             sleep(Duration::from_millis(periods + 1)).await;
             ticks.tick().await;
             let next = ticks.tick().await;
@@ -168,7 +169,7 @@ fn an_interval_that_is_later_than_it_can_count_keeps_its_rhythm() {
 
 #[test]
 fn signals_are_awaited() {
-    // The smallest budget, with which every other wait has to get done, too.
+    // The smallest budget, with which every other wait has to finish too.
     run_on(Runtime::builder().task_budget(1), async {
         let mut caught = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
         for (send, expected) in [(15, Signal::SIGTERM), (2, Signal::SIGINT), (15, Signal::SIGTERM)]
@@ -184,7 +185,8 @@ fn signals_are_awaited() {
         raise(15);
         assert_eq!(waits.await.unwrap()?, Signal::SIGTERM);
         drop(caught);
-        // From the call on, not only once it is polled. In the same test, since signals are the whole process's.
+        // The signal counts from the call on, not only from the first poll. This is part of the
+        // same test, since signals belong to the whole process.
         let pressed = annulus::signal::ctrl_c();
         raise(2);
         timeout(PATIENCE, pressed).await.unwrap()?;
@@ -195,7 +197,7 @@ fn signals_are_awaited() {
             future::pending().await
         };
         timeout(PATIENCE, until_terminated(served)).await.unwrap()?;
-        // A future that begins later is ended by the same signal, too.
+        // The same signal also ends a future that starts later.
         timeout(PATIENCE, until_terminated(future::pending())).await.unwrap()
     });
 }
@@ -212,7 +214,7 @@ fn any_signal_that_can_be_caught_is_delivered_to_all_that_catch_it() {
                 assert_eq!(timeout(PATIENCE, caught.recv()).await.unwrap()?, signal);
             }
         }
-        // Many of one kind hide no other.
+        // Many signals of one kind do not hide another kind.
         raise(Signal::SIGHUP.number());
         raise(Signal::SIGWINCH.number());
         let first = timeout(PATIENCE, two.recv()).await.unwrap()?;
@@ -243,6 +245,6 @@ fn a_simulation_has_the_signals_of_its_network_alone() {
 
 #[allow(unsafe_code)]
 fn raise(signal: i32) {
-    // SAFETY: the signal is caught by the handler that the test has installed.
+    // SAFETY: the test has installed a handler that catches the signal.
     assert_eq!(unsafe { libc::raise(signal) }, 0);
 }

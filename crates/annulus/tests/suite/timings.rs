@@ -13,13 +13,13 @@ use tokio::sync::Notify;
 
 const LIMIT: Duration = Duration::from_millis(5);
 
-/// A builder for each driver that works here.
+/// Returns a builder for each driver that works on this machine.
 fn builders() -> Vec<Builder> {
     let choices = [DriverChoice::Epoll, DriverChoice::Auto];
     choices.map(|choice| Runtime::builder().driver(choice)).to_vec()
 }
 
-/// Holds the loop for at least this long, by the clock that measures it.
+/// Holds the loop for at least this long, according to the clock that measures it.
 fn hold(time: Duration) {
     let began = Instant::now();
     while began.elapsed() < time {}
@@ -71,12 +71,13 @@ fn two_turns_of_every_tenth_of_a_second_are_timed() {
                     break timings;
                 }
             };
-            // The first round was at once. Both ends of a period are read from a clock that is a few milliseconds late at most.
+            // The first round took place at once. Both ends of a period come from a clock that is
+            // at most a few milliseconds late.
             let least = (ROUNDS - 1) as u32 * Duration::from_millis(90);
             assert!(began.elapsed() >= least, "{:?}", began.elapsed());
             let timed = timings.turn.count();
             assert!(timings.poll.count() > 5 * timed, "{timings:?}");
-            // Tasks that wake themselves: known in the second of two turns.
+            // These tasks wake themselves, which the second of two timed turns measures.
             assert!(timings.wake_to_poll.count() > 2 * timed, "{timings:?}");
             assert_eq!(timings.slow_polls, 0);
             Ok(())
@@ -140,7 +141,7 @@ fn the_last_sixteen_slow_polls_are_kept_and_all_are_counted() {
     for builder in builders() {
         run_on(builder.slow_poll(limit), async {
             for _ in 0..20 {
-                // The future of block_on.
+                // The root future is polled in these turns.
                 hold(limit);
                 yield_now().await;
             }
@@ -164,7 +165,7 @@ fn a_limit_of_nothing_is_refused() {
     assert!(refused.to_string().contains("slow_poll of 0"), "{refused}");
 }
 
-/// The events of a trace, a line each: name, kind, begin and length in nanoseconds.
+/// Returns the events of a trace, one per line: name, kind, start and length in nanoseconds.
 fn events(trace: &annulus::stats::Trace) -> Vec<(String, String, u64, u64)> {
     let text = trace.to_string();
     let lines = text.lines().filter(|line| line.starts_with("{\"name\""));
@@ -190,7 +191,7 @@ fn a_trace_has_each_poll_within_its_turn_and_the_waits_between() {
             let is_long =
                 |event: &(String, String, u64, u64)| event.0 == "wait" && event.3 >= least;
             let mut events = Vec::new();
-            // A loop that is late need not wait.
+            // A loop that is late does not have to wait.
             for _ in 0..100 {
                 annulus::time::sleep(2 * LIMIT).await;
                 yield_now().await;
@@ -207,7 +208,7 @@ fn a_trace_has_each_poll_within_its_turn_and_the_waits_between() {
                 name == "turn" && *began <= poll.2 && poll.2 + poll.3 <= began + took
             };
             assert_eq!(events.iter().filter(holds).count(), 1, "{events:?}");
-            // Turns and waits follow one another, without overlap.
+            // Turns and waits follow one another without overlapping.
             let of_loop =
                 |event: &&(String, String, u64, u64)| event.0 == "turn" || event.0 == "wait";
             let spans: Vec<_> = events.iter().filter(of_loop).collect();
@@ -226,7 +227,7 @@ fn a_stall_of_a_runtime_that_measures_nothing_is_in_its_trace_with_the_tasks_tha
             let holding = || spawn(async { hold(4 * LIMIT) });
             let polled = format!("polled {}:{line}", file!());
             let mut known = None;
-            // Two turns of each tenth of a second are timed, and have the poll itself.
+            // Two turns in each tenth of a second are timed, and record the poll itself.
             let events = loop {
                 annulus::time::sleep(LIMIT).await;
                 holding().await.expect("no panic");
@@ -260,7 +261,7 @@ fn a_trace_is_bounded() {
             for _ in 0..6000 {
                 yield_now().await;
             }
-            // One more names the thread.
+            // One more event names the thread.
             assert_eq!(events(&annulus::handle()?.trace().await?).len(), 4096 + 1);
             Ok(())
         });

@@ -1,5 +1,5 @@
-//! Helpers that the models of streams and of datagrams share: bytes that are known by their position, settings from the least to the usual
-//! ones, and the time within which everything must come to its end.
+//! Helpers shared by the models of streams and datagrams: bytes determined by their position,
+//! settings from the smallest to the usual ones, and the time limit for everything.
 
 use annulus::sim::{Sim, run_on};
 use annulus::task::JoinSet;
@@ -10,10 +10,10 @@ use std::io;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The time within which all work of a runtime must end, also under emulation.
+/// Time limit for all work of a runtime, even under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The byte at a position.
+/// Returns the byte at a position.
 pub(crate) fn byte(at: usize) -> u8 {
     (at * 31 % 251) as u8 ^ (at >> 10) as u8
 }
@@ -22,7 +22,8 @@ pub(crate) fn bytes(from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(byte).collect()
 }
 
-/// Settings from the least to the usual ones, and the most bytes of a direction: few, if they come one by one.
+/// Returns settings from the smallest to the usual ones, and the maximum bytes per direction, which
+/// is small if they arrive one by one.
 pub(crate) fn settings(rng: &mut Rng) -> (Builder, usize) {
     let (mut builder, mut most) = (Runtime::builder(), 400_000);
     if rng.bool() {
@@ -49,7 +50,7 @@ pub(crate) fn settings(rng: &mut Rng) -> (Builder, usize) {
     (builder, most)
 }
 
-/// Waits until all tasks and threads have ended well, but not for ever.
+/// Waits until all tasks and threads have succeeded, up to the time limit.
 pub(crate) async fn end(
     mut tasks: JoinSet<io::Result<()>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -67,7 +68,8 @@ pub(crate) async fn end(
     threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
 }
 
-/// Runs traffic of so many seeds on a driver: it is given its randomness, and the most bytes of a direction.
+/// Runs traffic with this many seeds on a driver. `traffic` gets its random generator and the
+/// maximum bytes per direction.
 pub(crate) fn on_driver<F: Future<Output = io::Result<()>>>(
     driver: DriverChoice,
     seeds: u64,
@@ -85,7 +87,7 @@ pub(crate) fn on_driver<F: Future<Output = io::Result<()>>>(
     }
 }
 
-/// As [`on_driver`], under simulation.
+/// Like [`on_driver`], but simulated.
 pub(crate) fn simulated<F: Future<Output = io::Result<()>>>(
     seeds: u64,
     traffic: impl Fn(Rng, usize) -> F,

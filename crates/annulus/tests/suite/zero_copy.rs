@@ -1,6 +1,7 @@
-//! Invariant 1 of sends that are not copied: their memory comes back with the notification, not with the outcome, and whatever becomes of
-//! stream and runtime, it is not touched before. The simulated kernel looks; under Linux the loopback copies, but the
-//! memory of what a peer does not read stays away all the same.
+//! Invariant 1 for zero-copy sends: their memory comes back with the notification, not with the
+//! result, and is not touched before, whatever happens to the stream and the runtime. The simulated
+//! kernel checks this. On Linux, the loopback device copies, but memory that a peer has not read
+//! yet is kept back all the same.
 
 use crate::common;
 
@@ -15,7 +16,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Every send.
+/// Makes every send zero-copy.
 fn lending() -> Builder {
     Runtime::builder().zero_copy_threshold(Some(1))
 }
@@ -28,7 +29,7 @@ fn simulated<T>(sim: &Rc<Sim>, body: impl Future<Output = io::Result<T>>) -> T {
     simulate_on(sim, lending(), body).unwrap()
 }
 
-/// Where this Linux cannot do it, nothing.
+/// Does nothing if this Linux does not support it.
 fn on_linux<T: 'static>(
     builder: Builder,
     body: impl Future<Output = io::Result<T>> + 'static,
@@ -40,7 +41,8 @@ fn on_linux<T: 'static>(
     Some(run_on(builder.driver(DriverChoice::Uring), body))
 }
 
-/// Invariant 19: a default is the setting that has won by measurement, and these have not.
+/// Invariant 19: a default is the setting that measurements have shown to be better, and for these
+/// none have.
 #[test]
 fn what_has_not_won_is_off_by_default() {
     let sim = Sim::builder(1).build();
@@ -64,7 +66,7 @@ fn what_has_not_won_is_off_by_default() {
 
 #[test]
 fn the_next_send_does_not_wait_for_the_memory_of_the_last() {
-    // A notification takes up to 5 ms, an echo hardly any time.
+    // A notification takes up to 5 ms, and an echo hardly any time.
     let link = Link { latency: Duration::ZERO, ..Link::default() };
     let sim = Sim::builder(1).link(link).build();
     let took = simulated(&sim, async {
@@ -109,7 +111,7 @@ fn an_abort_leaves_the_memory_alone() {
         let sim = Sim::builder(seed).build();
         let late = simulated(&sim, async {
             for round in 0..10 {
-                // Some of these sends find no room, and are cancelled.
+                // Some of these sends find no space, and are cancelled.
                 let (mut client, mut server) = pair().await?;
                 let send = client.send(pattern(if round % 2 == 0 { 1000 } else { 1 << 20 }));
                 _ = timeout(Duration::from_millis(1), send).await;
@@ -164,7 +166,7 @@ fn a_linger_that_is_shorter_than_the_memory_is_away_leaves_it_alone() {
     }
 }
 
-/// Fills a connection whose peer does not read, up to the last byte that fits its sockets' buffers.
+/// Fills a connection whose peer does not read, until no more bytes fit in its sockets' buffers.
 async fn fill(stream: &mut TcpStream) -> io::Result<u64> {
     let before = counted().zero_copy_sends;
     loop {
@@ -198,7 +200,8 @@ fn the_runtime_ends_in_time_if_memory_does_not_come_back() {
         Ok((stream, peer, Instant::now()))
     });
     if let Some((stream, peer, began)) = kept {
-        // `run_on` has ended the runtime: within the grace and a reset, not the linger.
+        // `run_on` has ended the runtime, within the grace period and a reset, and without the
+        // linger.
         assert!(began.elapsed() < Duration::from_secs(20));
         drop((stream, peer));
     }

@@ -1,4 +1,5 @@
-//! A kernel that reports a lack of buffers although all are published. Linux 6.1 does so, since each waiting read keeps a buffer.
+//! A kernel that reports a lack of buffers although all are published. Linux 6.1 does this, since
+//! each waiting read holds a buffer.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Fault, Faults, Sim, run_on};

@@ -1,6 +1,6 @@
-//! Datagrams: UDP clients send to a server that echoes, over links that lose, duplicate and reorder. A client may receive any
-//! number of datagrams, but only ones that it has sent, unchanged. Between Unix sockets every datagram arrives, once and in
-//! order.
+//! UDP clients send datagrams to an echo server, over links that lose, duplicate and reorder them.
+//! A client may receive any number of datagrams, but only ones that it has sent, unchanged. Between
+//! Unix sockets, every datagram arrives once and in order.
 
 use crate::sim::faulty::send_faulty;
 use crate::sim::reader::pattern;
@@ -14,35 +14,35 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Longer than any datagram is under way.
+/// Longer than any datagram is in flight.
 const QUIET: Duration = Duration::from_secs(5);
 /// A datagram's key, number and length, eight bytes each.
 const HEAD: usize = 24;
-/// Every network's send buffer holds so many bytes.
+/// Every network's send buffer holds at least this many bytes.
 const LONGEST_UNIX: u64 = 1000;
 
 /// The datagrams that one client sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DatagramPlan {
-    /// Seeds the payload.
+    /// Seed of the payload.
     pub(crate) key: u64,
     pub(crate) count: u64,
-    /// Most bytes behind the head.
+    /// Maximum bytes after the head.
     pub(crate) most: u64,
 }
 
-/// Sends everything back, without copying it.
+/// Echoes everything without copying it.
 pub(crate) async fn echo(run: Run, socket: UdpSocket) -> io::Result<()> {
     loop {
         match run.insist(async || socket.recv_from().await).await {
-            // An error of the send is not the server's.
+            // The server ignores errors of its sends.
             Ok((datagram, from)) => drop(socket.send_to(datagram, from).await),
             Err(_) => run.pause().await,
         }
     }
 }
 
-/// Sends, and receives meanwhile, until everything was sent and nothing comes back any more.
+/// Sends and receives at the same time, until everything has been sent and nothing more arrives.
 pub(crate) async fn run_udp_client(
     run: Run,
     plan: DatagramPlan,
@@ -90,7 +90,8 @@ async fn send_all(
             _ = send_faulty(&run, bytes, |bytes| socket.send_to(bytes, server)).await;
         } else {
             let size = HEAD as u64 + run.between(0, plan.most);
-            // If the send is dropped before it is ready, nothing is sent; it counts as sent all the same.
+            // If the send is dropped before it is ready, nothing is sent, but it still counts as
+            // sent.
             _ = run.give_up(socket.send_to(datagram(plan.key, first, size), server)).await;
         }
         run.pause().await;
@@ -99,14 +100,14 @@ async fn send_all(
     Ok(())
 }
 
-/// The nth datagram of a client.
+/// Returns the nth datagram of a client.
 fn datagram(key: u64, nth: u64, size: u64) -> Vec<u8> {
     let head = [key, nth, size].map(u64::to_le_bytes);
     let payload = pattern(key, nth * 1000, size - HEAD as u64);
     [head.as_flattened(), &payload].concat()
 }
 
-/// A datagram must be empty, or one of those sent by now, unchanged.
+/// Checks that a datagram is empty, or unchanged and among those sent so far.
 fn check(bytes: &[u8], is_expected: bool, plan: DatagramPlan, sent: u64) -> io::Result<()> {
     let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let is_known = match (word(0), word(8), word(16)) {
@@ -125,7 +126,7 @@ fn check(bytes: &[u8], is_expected: bool, plan: DatagramPlan, sent: u64) -> io::
     Err(io::Error::other(format!("a datagram of {len} bytes that client {key} never sent")))
 }
 
-/// A socket, as soon as there is a descriptor for one.
+/// Opens a socket as soon as a descriptor is available.
 pub(crate) async fn open(run: &Run) -> UdpSocket {
     loop {
         match UdpSocket::bind("127.0.0.1:0") {
@@ -138,7 +139,7 @@ pub(crate) async fn open(run: &Run) -> UdpSocket {
     }
 }
 
-/// Datagrams between Unix sockets: each arrives, once and in order.
+/// Sends datagrams between Unix sockets. Each arrives once and in order.
 pub(crate) async fn run_unix_pair(run: Run, plan: DatagramPlan) -> io::Result<()> {
     let (receiver, sender) = pair(&run).await;
     let sending = run.clone();
@@ -160,7 +161,7 @@ pub(crate) async fn run_unix_pair(run: Run, plan: DatagramPlan) -> io::Result<()
     Ok(())
 }
 
-/// Two connected sockets, as soon as there are descriptors for them.
+/// Opens two connected sockets as soon as descriptors are available.
 async fn pair(run: &Run) -> (UnixDatagram, UnixDatagram) {
     loop {
         match UnixDatagram::pair() {

@@ -1,4 +1,4 @@
-//! Deadlocks of a simulated host, and short resources that come back.
+//! Deadlocks of a simulated host, and resources that run short and become available again.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Fault, Faults, Sim, run, run_on};
@@ -63,8 +63,9 @@ fn a_dropped_stream_gives_up_if_memory_stays_short() {
     ran.unwrap();
 }
 
-/// Clients that connect all at once and stay for some time. They are fewer than there are descriptors, but each needs a second
-/// one on the server. Returns how often the listener paused.
+/// Runs clients that all connect at once and stay for some time. There are fewer of them than
+/// descriptors, but each needs a second descriptor on the server. Returns how often the listener
+/// paused.
 async fn connect_all(clients: u32) -> io::Result<u64> {
     let listener = TcpListener::bind("127.0.0.1:7000")?;
     let answered = Rc::new(Cell::new(0));
@@ -76,7 +77,7 @@ async fn connect_all(clients: u32) -> io::Result<u64> {
             spawn(async move {
                 stream.send("welcome").await?;
                 count.set(count.get() + 1);
-                // Until the client leaves.
+                // Waits until the client leaves.
                 stream.recv().await
             });
         }
@@ -91,7 +92,7 @@ async fn connect_all(clients: u32) -> io::Result<u64> {
     Ok(counters().unwrap_or_default().accept_pauses)
 }
 
-/// Stays a second, so that many are connected at once.
+/// Stays for a second, so that many clients are connected at once.
 async fn connect_and_stay() -> io::Result<()> {
     let mut stream = loop {
         match TcpStream::connect("127.0.0.1:7000").await {

@@ -1,5 +1,5 @@
-//! Foreign code that panics during a run: wakers, values, payloads of panics, owners of bytes. Nothing else is lost by it, and
-//! each of these is dropped once (invariant 15).
+//! Foreign code that panics during a run: wakers, values, panic payloads and owners of bytes.
+//! Nothing else is lost because of it, and each of these is dropped once (invariant 15).
 
 use crate::sim::foreign::{Bomb, Here, waker_of};
 use crate::sim::run::Run;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::panicking;
 
-/// How many faulty values and wakers a run has made, and how many of them were dropped.
+/// Counts the faulty values and wakers that a run has created, and those that were dropped.
 #[derive(Default)]
 pub(crate) struct Tally {
     made: Cell<u64>,
@@ -36,7 +36,8 @@ impl Tally {
     }
 }
 
-/// A value whose drop panics if it is armed, unless the thread unwinds already: a second panic would abort the process.
+/// A value whose drop panics if it is armed, unless the thread is already unwinding, since a second
+/// panic would abort the process.
 pub(crate) struct FaultyValue {
     tally: Rc<Tally>,
     armed: Cell<bool>,
@@ -58,7 +59,7 @@ impl Drop for FaultyValue {
     }
 }
 
-/// Wakes a task. Either its wake panics afterwards, or its drop.
+/// Wakes a task. Then either its wake or its drop panics.
 struct FaultyWaker {
     task: Waker,
     wake_panics: bool,
@@ -88,13 +89,13 @@ pub(crate) fn poll_faultily<T>(
     let polled = poll(&mut Context::from_waker(&waker));
     drop(waker);
     if Arc::strong_count(&faulty) == 1 {
-        // The runtime has kept no clone: the test itself drops the value.
+        // The runtime has kept no clone, so the test itself drops the value.
         faulty.value.0.armed.set(false);
     }
     polled
 }
 
-/// Bytes whose owner's drop panics, unless they are disarmed.
+/// Bytes whose owner panics when it is dropped, unless it is disarmed.
 pub(crate) struct FaultyBytes {
     bytes: Vec<u8>,
     value: Here<FaultyValue>,
@@ -113,7 +114,7 @@ impl Drop for FaultyBytes {
     }
 }
 
-/// Sends bytes whose owner's drop panics once the runtime has them.
+/// Sends bytes whose owner panics when the runtime drops it.
 pub(crate) async fn send_faulty<F: Future<Output = io::Result<()>>>(
     run: &Run,
     bytes: Vec<u8>,
@@ -129,8 +130,8 @@ pub(crate) async fn send_faulty<F: Future<Output = io::Result<()>>>(
     Ok(())
 }
 
-/// Disarms bytes that a stream has refused, or has not accepted when the task is aborted: they are still with the future, which the test itself
-/// drops afterwards.
+/// Disarms bytes that a stream has refused, or has not accepted by the time the task is aborted.
+/// They are still in the future, which the test itself drops afterwards.
 struct Disarm(Option<Arc<AtomicBool>>);
 
 impl Drop for Disarm {
@@ -139,7 +140,7 @@ impl Drop for Disarm {
     }
 }
 
-/// Tasks that panic or are dropped with a value that panics, at any time.
+/// Runs tasks that panic, or are dropped with a value that panics, at any time.
 pub(crate) async fn run_faulty_tasks(run: Run, server: SocketAddr) {
     for _ in 0..run.plan().faulty_tasks {
         run.pause().await;
@@ -159,7 +160,7 @@ pub(crate) async fn run_faulty_tasks(run: Run, server: SocketAddr) {
     }
 }
 
-/// Waits for a task that panics. If nothing took its panic, the run would fail.
+/// Waits for a task that panics, and takes its panic. Otherwise, the run would fail.
 async fn take_panic(task: JoinHandle<()>) {
     match task.await {
         Err(error) => forget(error.into_panic()),
@@ -167,7 +168,7 @@ async fn take_panic(task: JoinHandle<()>) {
     }
 }
 
-/// Ends with a panic whose payload panics; its value is dropped while that unwinds.
+/// Ends with a panic whose payload panics too. The value is dropped during unwinding.
 async fn end_with(value: FaultyValue) {
     let _value = value;
     panic_any(Bomb);
@@ -178,10 +179,10 @@ async fn hold(value: FaultyValue) {
     drop(value);
 }
 
-/// Waits for a datagram that never arrives, and leaves a stream whose waker owns another stream. The runtime drops that one while
-/// it ends, and then the value beside it panics.
+/// Waits for a datagram that never arrives, and leaves behind a stream whose waker owns another
+/// stream. The runtime drops the other stream while it ends, and then the value next to it panics.
 async fn leave_behind(run: Run, value: FaultyValue, server: SocketAddr) -> io::Result<()> {
-    // Until the waker owns it, the test itself drops it.
+    // Until the waker owns the value, the test itself drops it.
     value.armed.set(false);
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     let (mut stream, other) =

@@ -123,7 +123,8 @@ fn a_file_is_a_stream_of_bytes() {
     }
 }
 
-/// Replaces a file so that a power cut leaves the old or the new one: writes another, syncs it, renames it, syncs the directory.
+/// Replaces a file so that a power cut leaves either the old or the new one: writes another file,
+/// syncs it, renames it, and syncs the directory.
 async fn replace(text: &'static str) -> io::Result<()> {
     let mut file = File::create("/new").await?;
     file.write(text).await.0?;
@@ -163,7 +164,7 @@ fn a_file_that_is_replaced_is_the_old_or_the_new_one_after_a_power_cut() {
     assert_eq!(seen, [true; 2]);
 }
 
-/// Copies are dropped, and fail: the next one goes on after what was written.
+/// After a copy that is dropped or fails, the next one continues after the bytes that were written.
 #[test]
 fn copies_that_are_dropped_or_fail_lose_nothing_that_was_written() {
     for policy in policies() {
@@ -195,7 +196,7 @@ fn copies_that_are_dropped_or_fail_lose_nothing_that_was_written() {
     }
 }
 
-/// How long an echo takes at most while files are synced beside it.
+/// Returns the longest time that an echo takes while files are being synced.
 fn slowest_echo(policy: Policy) -> Duration {
     let device = Device { sync: Duration::from_millis(100), ..Device::default() };
     let sim = Sim::builder(1).disk(Disk::new(device)).build();
@@ -240,7 +241,7 @@ fn a_slow_device_stalls_no_echo_unless_calls_are_made_on_the_loop() {
     assert!(slowest_echo(Policy::Inline) >= Duration::from_millis(100));
 }
 
-/// Reads of one page each, from the first on.
+/// Reads single pages, from the first page onwards.
 async fn read_pages(file: &File, count: u64) -> io::Result<()> {
     for page in 0..count {
         let (read, _) = file.read_exact_at(vec![0; 4096], page % 64 * 4096).await;
@@ -346,7 +347,7 @@ fn an_open_file_is_looked_for_again_when_its_time_is_over() {
             sleep(Duration::from_millis(100)).await;
             assert_eq!(files.open("page").await?.metadata().len(), 5);
             assert_eq!(first.metadata().len(), 3);
-            // Found unchanged, it is good for as long again.
+            // The file was found unchanged, so the result stays valid for the same time again.
             sleep(Duration::from_secs(5)).await;
             for _ in 0..2 {
                 assert_eq!(files.open("page").await?.metadata().len(), 5);
@@ -355,7 +356,7 @@ fn an_open_file_is_looked_for_again_when_its_time_is_over() {
             assert!(files.open("sub/../page").await.is_ok());
             let error = files.open("../new").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::PermissionDenied);
-            // Files that are not used go as another comes.
+            // Unused files are closed when another file is opened.
             sleep(Duration::from_secs(61)).await;
             assert!(files.open("sub").await?.metadata().is_dir());
             assert_eq!(files.len(), 1);

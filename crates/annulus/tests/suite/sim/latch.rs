@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Poll, Waker};
 
-/// Opens when the count has reached zero, or something has failed.
+/// Opens when the count has reached zero or something has failed.
 #[derive(Default)]
 pub(crate) struct Latch {
     left: Cell<usize>,
@@ -18,7 +18,7 @@ impl Latch {
         Self { left: Cell::new(count), ..Self::default() }
     }
 
-    /// One event less to wait for.
+    /// Lowers the count by one.
     pub(crate) fn count_down(&self) {
         self.left.set(self.left.get().checked_sub(1).expect("no part counts twice"));
         self.wake();

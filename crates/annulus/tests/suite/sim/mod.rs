@@ -1,12 +1,14 @@
-//! Programs on the simulated kernel: a mixed workload under faults, for any number of seeds, and the errors that a user of
-//! `annulus::sim` sees.
+//! Programs on the simulated kernel: a mixed workload under faults with any number of seeds, and
+//! the errors that a user of `annulus::sim` sees.
 //!
-//! `chaos` and `cancels` show invariant 1: the simulated kernel seals the memory that an operation names, and panics if it changes before the
-//! terminal completion, whatever was dropped, cancelled or ended meanwhile. `one_seed_is_one_run` shows invariant 12: a clock of the machine
-//! or a random number of another generator would make two runs of a seed differ.
+//! `chaos` and `cancels` show invariant 1. The simulated kernel seals the memory that an operation
+//! refers to, and panics if it changes before the terminal completion, whatever is dropped,
+//! cancelled or ended in the meantime. `one_seed_is_one_run` shows invariant 12: two runs of a seed
+//! would differ if they used the machine's clock or another random generator.
 //!
-//! `ANNULUS_SIM_SEEDS=N` runs the seeds 0 to N-1 (20 by default), and a tenth of them twice. `ANNULUS_SIM_SEED=n` runs only
-//! that one. `ANNULUS_SIM_CANCELS=N` runs until N waits were dropped. A failure prints the command that replays it.
+//! `ANNULUS_SIM_SEEDS=N` runs the seeds 0 to N-1 (20 by default), and a tenth of them twice.
+//! `ANNULUS_SIM_SEED=n` runs only that seed. `ANNULUS_SIM_CANCELS=N` runs until N waits have been
+//! dropped. A failure prints the command that replays it.
 
 mod buffers;
 mod datagrams;

@@ -1,4 +1,5 @@
-//! Partitions of the simulated network: datagrams are lost, connections stall and lose nothing, and others are not concerned.
+//! Partitions of the simulated network: datagrams are lost, connections stall but lose nothing, and
+//! other hosts are not affected.
 
 use annulus::net::{ConnectOptions, TcpListener, TcpStream, UdpSocket};
 use annulus::sim::{Link, Sim, run_on};
@@ -26,7 +27,7 @@ fn simulated<F: Future<Output = io::Result<()>>>(future: impl FnOnce(Rc<Sim>) ->
     run_on(&sim, Runtime::builder(), future(sim.clone())).expect("the test's steps succeed");
 }
 
-/// Both ends of a connection from one address to another.
+/// Returns both ends of a connection between two addresses.
 async fn connected(from: IpAddr, to: IpAddr) -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind(at(to))?;
     let client = ConnectOptions::new().source(from).connect(at(to)).await?;
@@ -35,7 +36,7 @@ async fn connected(from: IpAddr, to: IpAddr) -> io::Result<(TcpStream, TcpStream
     Ok((client, server))
 }
 
-/// The time that it takes until so many bytes have come.
+/// Receives exactly these bytes, and returns how long that took.
 async fn all(stream: &mut TcpStream, expected: &[u8]) -> io::Result<Duration> {
     let (start, mut got) = (Instant::now(), Vec::new());
     while got.len() < expected.len() {
@@ -91,7 +92,7 @@ fn a_connection_stalls_and_loses_nothing() {
         server.send("back").await?;
         let mut client = sent.await.expect("no panic")?;
         assert!(all(&mut client, b"back").await? < SECOND);
-        // A closed end remains until the other has heard of it, and that only behind the partition.
+        // A closed end remains until the other end learns of it, which is only after the partition.
         sim.partition(A, B);
         drop((client, server, other, other_server));
         sleep(SECOND).await;
@@ -134,7 +135,7 @@ fn only_the_last_of_several_partitions_lets_through() {
         client.send("hello").await?;
         sim.repair(A, C);
         assert!(timeout(SECOND, server.recv()).await.is_err(), "still cut off");
-        // Segments that are due when the partition ends were held too, and stay in order.
+        // Segments that were due by the end of the partition were held as well, and stay in order.
         client.send(" world").await?;
         client.drain().await?;
         sim.compute(SECOND);

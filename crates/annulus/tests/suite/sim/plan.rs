@@ -1,4 +1,4 @@
-//! The decisions that a seed makes before the run.
+//! The decisions that a seed makes before its run.
 
 use crate::sim::datagrams::DatagramPlan;
 use annulus::sim::{Profile, Sim};
@@ -8,20 +8,20 @@ use rustix::io::Errno;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The way in which client and server use one connection.
+/// How client and server use one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exchange {
-    /// The server sends back the leases that it receives.
+    /// The server echoes the leases that it receives.
     Echo,
-    /// Both send a payload of their own at once, and end after it.
+    /// Both sides send their own payload at the same time, and end after it.
     Both,
-    /// The client sends a piece, and waits for its echo before it sends the next.
+    /// The client sends a piece and waits for its echo before it sends the next one.
     Pieces,
     /// The client sends its payload and drops the stream.
     SendOnly,
-    /// The client resets the connection at some byte of its payload.
+    /// The client resets the connection somewhere in its payload.
     Reset,
-    /// The client's task is aborted at some time.
+    /// The client's task is aborted at some point.
     AbortTask,
 }
 
@@ -29,21 +29,21 @@ impl Exchange {
     const ALL: [Self; 6] =
         [Self::Echo, Self::Both, Self::Pieces, Self::SendOnly, Self::Reset, Self::AbortTask];
 
-    /// Whether the server receives the whole payload.
+    /// Returns true if the server receives the whole payload.
     pub(crate) fn is_complete(self) -> bool {
         !matches!(self, Self::Reset | Self::AbortTask)
     }
 }
 
-/// One connection.
+/// The plan of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamPlan {
     pub(crate) exchange: Exchange,
-    /// Seeds the payload: the server's key differs from the client's in the lowest bit.
+    /// Seed of the payload. The server's key differs from the client's in the lowest bit.
     pub(crate) key: u64,
     /// Bytes that the client sends.
     pub(crate) up: u64,
-    /// Bytes that the server sends, if it has a payload of its own.
+    /// Bytes that the server sends, if it has its own payload.
     pub(crate) down: u64,
 }
 
@@ -54,15 +54,15 @@ pub(crate) struct Plan {
     pub(crate) streams: Vec<StreamPlan>,
     pub(crate) udp_clients: Vec<DatagramPlan>,
     pub(crate) unix_pairs: Vec<DatagramPlan>,
-    /// How often, at most, a wait is dropped and started again.
+    /// Maximum number of times that a wait is dropped and restarted.
     pub(crate) cancels: u64,
     /// Polls per thousand that get a waker that panics.
     pub(crate) panics: u64,
     /// Tasks that panic, or are dropped with a value that panics.
     pub(crate) faulty_tasks: u64,
-    /// The root future panics after everything else.
+    /// Whether the root future panics after everything else.
     pub(crate) root_panics: bool,
-    /// Most bytes of one write.
+    /// Maximum bytes per write.
     pub(crate) write: u64,
     pub(crate) backlog: u32,
     profile: Profile,
@@ -70,12 +70,12 @@ pub(crate) struct Plan {
     buffers: u32,
     bounds: (u32, usize),
     busy_poll: Duration,
-    /// Sends of this many bytes or more are not copied.
+    /// Sends of at least this many bytes are zero-copy.
     zero_copy_threshold: Option<usize>,
 }
 
 impl Plan {
-    /// The plan of a seed.
+    /// Returns the plan of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         // The simulation draws other numbers from the same seed.
         let random = &mut Random::new(seed ^ 0x5EED_0F7A_1C5A_11E5);
@@ -101,12 +101,12 @@ impl Plan {
         }
     }
 
-    /// The same, but every wait is dropped and started again many times.
+    /// Changes the plan so that every wait is dropped and restarted many times.
     pub(crate) fn with_many_cancels(self) -> Self {
         Self { cancels: 100, ..self }
     }
 
-    /// The same on a machine without io_uring.
+    /// Changes the plan to a machine without io_uring.
     pub(crate) fn without_ring(self) -> Self {
         Self { profile: self.profile.refusing(Errno::PERM), ..self }
     }
@@ -115,9 +115,9 @@ impl Plan {
         Sim::builder(self.seed).chaos().profile(self.profile.clone()).build()
     }
 
-    /// The runtime's settings: small pools, small queues, small bounds.
+    /// Returns the runtime's settings: small pools, queues and bounds.
     pub(crate) fn runtime(&self) -> Builder {
-        // Long enough for the slowest network: a stream is cut off by its own client only.
+        // Long enough for the slowest network, so that only its own client cuts off a stream.
         let long = Duration::from_secs(3600);
         let has_ring = self.profile.refusal.is_none();
         // An old kernel does not report copies.
@@ -144,7 +144,7 @@ fn stream_plan(random: &mut Random, number: u64, most: u64) -> StreamPlan {
     }
 }
 
-/// Clients that send datagrams: often none.
+/// Returns the clients that send datagrams, often none.
 fn datagram_plans(random: &mut Random) -> Vec<DatagramPlan> {
     let clients = random.pick(&[0, 0, 1, 3]);
     let plan = |key| DatagramPlan {
@@ -155,7 +155,8 @@ fn datagram_plans(random: &mut Random) -> Vec<DatagramPlan> {
     (0..clients).map(plan).collect()
 }
 
-/// Entries of the submission queue, and of the completion queue, which is no smaller.
+/// Returns the entries of the submission queue and of the completion queue, which is at least as
+/// large.
 fn queues(random: &mut Random) -> (u32, u32) {
     let entries = random.pick(&[1, 2, 8, 256]);
     (entries, random.pick(&[2, 8, 4096]).max(entries))

@@ -7,12 +7,12 @@ use annulus::io::copy_at_most;
 use annulus::net::RecvHalf;
 use std::io;
 
-/// The byte of a pattern at an offset. Bytes that are lost, moved or exchanged differ from it.
+/// Returns the byte of a pattern at an offset. Lost, moved or swapped bytes differ from it.
 pub(crate) fn byte(key: u64, at: u64) -> u8 {
     ((at + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15 ^ key << 17) >> 40) as u8
 }
 
-/// A part of a pattern.
+/// Returns a part of a pattern.
 pub(crate) fn pattern(key: u64, from: u64, len: u64) -> Vec<u8> {
     (from..from + len).map(|at| byte(key, at)).collect()
 }
@@ -24,13 +24,13 @@ pub(crate) enum End {
     Reset,
 }
 
-/// A receiving half, and what it received.
+/// A receiving half and the leases that it has received.
 pub(crate) struct Reader {
     run: Run,
     half: RecvHalf,
-    /// Bytes received behind the number.
+    /// Bytes received after the number.
     rest: Option<Lease>,
-    /// Leases that are kept for some time, with the offset of their bytes.
+    /// Leases that are kept for some time, with the offsets of their bytes.
     held: Vec<(u64, Lease)>,
 }
 
@@ -39,7 +39,7 @@ impl Reader {
         Self { run: run.clone(), half, rest: None, held: Vec::new() }
     }
 
-    /// The next bytes, after receives that were dropped.
+    /// Receives the next bytes, after some receives that are dropped.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Lease>> {
         if let Some(lease) = self.rest.take() {
             return Ok(Some(lease));
@@ -52,7 +52,8 @@ impl Reader {
         Ok(lease)
     }
 
-    /// Passes everything on up to the end, by copies with a limit or without, some of which are dropped.
+    /// Passes on everything up to the end with copies, some of which have a limit and some of which
+    /// are dropped.
     pub(crate) async fn copy_to(&mut self, writer: &mut Writer) -> io::Result<()> {
         if let Some(lease) = self.rest.take() {
             writer.send(lease).await?;
@@ -68,7 +69,7 @@ impl Reader {
         }
     }
 
-    /// The number of the client, four bytes; `None` if the stream ends before.
+    /// Receives the client's number of four bytes. Returns `None` if the stream ends before it.
     pub(crate) async fn number(&mut self) -> io::Result<Option<u32>> {
         let mut number = Vec::new();
         while number.len() < 4 {
@@ -92,7 +93,8 @@ impl Reader {
         Err(io::Error::other(format!("payload {key}: {received} of {len} bytes, then {end:?}")))
     }
 
-    /// Receives a payload from an offset to another one at least, or to the end of the stream. Returns how far it came.
+    /// Receives a payload from one offset to at least another one, or to the end of the stream.
+    /// Returns how far it got.
     pub(crate) async fn up_to(
         &mut self,
         key: u64,
@@ -116,7 +118,7 @@ impl Reader {
         Ok((at, End::Clean))
     }
 
-    /// Compares a lease, and may keep it: its bytes must be the same later.
+    /// Compares a lease, and may keep it to compare it again later.
     fn take(&mut self, key: u64, at: u64, lease: Lease) -> io::Result<()> {
         compare(key, at, &lease)?;
         self.run.count_bytes(lease.len());

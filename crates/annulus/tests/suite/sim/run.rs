@@ -1,4 +1,5 @@
-//! State that all tasks of a run share: its random numbers, its waits that are dropped, its counts, and the latch that ends it.
+//! State that all tasks of a run share: its random numbers, its dropped waits, its counts, and the
+//! latch that ends it.
 
 use crate::sim::faulty::{Tally, poll_faultily};
 use crate::sim::latch::Latch;
@@ -14,14 +15,14 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A run. Clones are the same one.
+/// A run. Clones share the same state.
 #[derive(Clone)]
 pub(crate) struct Run(Rc<Shared>);
 
 struct Shared {
     plan: Plan,
     random: RefCell<Random>,
-    /// Counts the clients, and the connections on the server, that are not done yet.
+    /// Counts the unfinished clients, and the unfinished connections on the server.
     latch: Latch,
     bytes: Cell<u64>,
     datagrams: Cell<u64>,
@@ -29,7 +30,7 @@ struct Shared {
     tally: Rc<Tally>,
     /// Streams that outlive the runtime.
     kept: RefCell<Vec<TcpStream>>,
-    /// The root future is done, but for a panic that was planned.
+    /// Whether the root future has finished, apart from a planned panic.
     finished: Cell<bool>,
 }
 
@@ -70,7 +71,7 @@ impl Run {
         self.0.random.borrow_mut().between(low, high)
     }
 
-    /// A duration: zero, about a turn, about the latency of the network, or longer.
+    /// Returns a duration: zero, about a turn, about the network's latency, or longer.
     pub(crate) fn some_time(&self) -> Duration {
         let most = self.0.random.borrow_mut().pick(&[0, 2_000, 100_000, 2_000_000, 50_000_000]);
         Duration::from_nanos(self.between(0, most))
@@ -102,17 +103,17 @@ impl Run {
         self.0.cancels.get()
     }
 
-    /// The values of this run that panic.
+    /// Returns the count of this run's values that panic.
     pub(crate) fn tally(&self) -> &Rc<Tally> {
         &self.0.tally
     }
 
-    /// Keeps a stream until the runtime is gone.
+    /// Keeps a stream until after the runtime has ended.
     pub(crate) fn keep(&self, stream: TcpStream) {
         self.0.kept.borrow_mut().push(stream);
     }
 
-    /// Drops what was kept.
+    /// Drops the streams that were kept.
     pub(crate) fn drop_kept(&self) {
         drop(self.0.kept.take());
     }
@@ -125,7 +126,7 @@ impl Run {
         self.0.finished.get()
     }
 
-    /// Awaits a future, in some polls with a waker that panics.
+    /// Awaits a future. Some polls use a waker that panics.
     async fn await_faultily<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         poll_fn(|cx| {
@@ -138,14 +139,14 @@ impl Run {
         .await
     }
 
-    /// Awaits a future for some time, then drops it.
+    /// Awaits a future for some time, and then drops it.
     pub(crate) async fn give_up<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let outcome = timeout(self.some_time(), self.await_faultily(future)).await.ok();
         self.0.cancels.set(self.0.cancels.get() + u64::from(outcome.is_none()));
         outcome
     }
 
-    /// Awaits the future of `again`, after dropping a few of them unfinished.
+    /// Awaits a future of `again`, after dropping a few unfinished ones.
     pub(crate) async fn insist<T>(&self, mut again: impl AsyncFnMut() -> T) -> T {
         for _ in 0..self.below(self.plan().cancels + 1) {
             if let Some(value) = self.give_up(again()).await {
@@ -165,7 +166,7 @@ impl Run {
     }
 }
 
-/// The result of a task; a panic is an error.
+/// Returns the result of a task. A panic is an error.
 pub(crate) async fn joined(task: JoinHandle<io::Result<()>>) -> io::Result<()> {
     task.await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())))
 }

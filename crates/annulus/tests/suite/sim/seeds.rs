@@ -1,4 +1,4 @@
-//! Running many seeds on all cores, and printing how to run one again.
+//! Runs many seeds on all cores, and prints how to replay one.
 
 use crate::sim::foreign::is_foreign;
 use annulus::time::Instant;
@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 
-/// The sums over all runs.
+/// Sums over all runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) runs: u64,
@@ -34,11 +34,11 @@ impl AddAssign for Totals {
 }
 
 thread_local! {
-    /// The test and the seed that this thread runs.
+    /// The test and seed that this thread is running.
     static CURRENT: Cell<Option<(&'static str, u64)>> = const { Cell::new(None) };
 }
 
-/// The number in an environment variable.
+/// Returns the number in an environment variable.
 pub(crate) fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| match text.parse() {
         Ok(number) => number,
@@ -46,7 +46,7 @@ pub(crate) fn number(variable: &str, default: u64) -> u64 {
     })
 }
 
-/// Whether a single seed was asked for.
+/// Returns true if a single seed was asked for.
 pub(crate) fn only_one() -> bool {
     std::env::var_os("ANNULUS_SIM_SEED").is_some()
 }
@@ -93,7 +93,7 @@ pub(crate) fn each(
     totals
 }
 
-/// The next seed of the range.
+/// Returns the next seed of the range.
 fn take(next: &AtomicU64, end: u64) -> Option<u64> {
     let seed = next.fetch_add(1, Ordering::Relaxed);
     (seed < end).then_some(seed)

@@ -1,4 +1,4 @@
-//! Simulated kernels that refuse a ring, or lack newer features.
+//! Simulated kernels that refuse a ring or lack newer features.
 
 use annulus::net::{TcpListener, TcpStream, UnixDatagram};
 use annulus::sim::{Profile, Sim, run_on};
@@ -45,7 +45,7 @@ fn epoll_runs_where_it_is_demanded_or_a_ring_is_refused() {
     }
 }
 
-/// The descriptor's number would name nothing in the simulation, or another socket.
+/// In the simulation, the descriptor's number would refer to nothing or to another socket.
 #[test]
 fn a_real_descriptor_is_not_sent_into_a_simulation() {
     let sent = run_on(&Sim::builder(1).build(), Runtime::builder(), async {

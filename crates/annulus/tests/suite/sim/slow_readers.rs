@@ -1,4 +1,5 @@
-//! The example `static_files` in virtual time: a client that does not read loses its place, one that reads slowly does not.
+//! The example `static_files` in virtual time: a client that does not read loses its connection,
+//! and a slow reader does not.
 
 #[path = "../../../examples/static_files.rs"]
 #[expect(dead_code, reason = "its `main` is the test")]
@@ -16,14 +17,14 @@ const SERVER: &str = "10.0.0.1:80";
 const SECOND: Duration = Duration::from_secs(1);
 const LENGTH: usize = 8 << 20;
 
-/// A client that has asked for a file.
+/// Returns a client that has asked for a file.
 async fn ask(target: &str) -> io::Result<TcpStream> {
     let mut client = TcpStream::connect(SERVER).await?;
     client.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n")).await?;
     Ok(client)
 }
 
-/// The first line of a reply.
+/// Returns the first line of a reply.
 async fn status(client: &mut TcpStream) -> io::Result<String> {
     let line = client.recv_until(b'\n', 1000).await?.expect("a reply");
     Ok(String::from_utf8_lossy(&line).into_owned())
@@ -51,7 +52,7 @@ fn a_client_that_does_not_read_loses_its_place_and_a_slow_one_does_not() -> io::
         drop(silent);
         sleep(SECOND).await;
 
-        // A step of a few KiB a second: each mebibyte takes less than its minute.
+        // A few KiB per second, so each mebibyte takes less than the minute allowed for it.
         let mut slow = ask("/big").await?;
         assert!(status(&mut slow).await?.contains("200"));
         let (mut read, began) = (0, Instant::now());

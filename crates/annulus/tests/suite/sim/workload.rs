@@ -1,4 +1,4 @@
-//! The workload of a run: a server, its clients, and what each of them does.
+//! The workload of a run: a server and its clients, and what each of them does.
 
 use crate::sim::datagrams;
 use crate::sim::faulty::run_faulty_tasks;
@@ -16,7 +16,7 @@ use std::mem::forget;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 
-/// Runs a plan, checks that nothing is left of it, and returns the hash of its trace.
+/// Runs a plan, checks that it leaves nothing behind, and returns the hash of its trace.
 pub(crate) fn run(plan: &Plan, totals: &mut Totals) -> u64 {
     let sim = plan.sim();
     let run = Run::new(plan);
@@ -67,7 +67,7 @@ async fn main(run: &Run) -> io::Result<()> {
     Ok(())
 }
 
-/// A server of datagrams and its clients, and pairs of Unix sockets.
+/// Starts a datagram server and its clients, and pairs of Unix sockets.
 async fn start_datagrams(run: &Run) -> io::Result<()> {
     let server = datagrams::open(run).await;
     let address = server.local_addr()?;
@@ -81,7 +81,7 @@ async fn start_datagrams(run: &Run) -> io::Result<()> {
     Ok(())
 }
 
-/// A listener that is dropped at some time while clients connect.
+/// Drops a listener at some point while clients connect.
 async fn drop_listener(run: Run) -> io::Result<()> {
     let listener = listen(&run).await;
     let address = listener.local_addr()?;
@@ -93,7 +93,7 @@ async fn drop_listener(run: Run) -> io::Result<()> {
     Ok(())
 }
 
-/// A listener, as soon as there is a descriptor for one.
+/// Opens a listener as soon as a descriptor is available.
 async fn listen(run: &Run) -> TcpListener {
     let options = ListenOptions::new().backlog(run.plan().backlog);
     loop {
@@ -111,11 +111,11 @@ async fn serve(run: Run, listener: TcpListener) -> io::Result<()> {
     }
 }
 
-/// The server's end of a connection.
+/// Runs the server's end of a connection.
 async fn serve_one(run: Run, stream: TcpStream) -> io::Result<()> {
     let (half, other) = stream.split();
     let (mut reader, writer) = (Reader::new(&run, half), Writer::new(&run, other));
-    // There is no number if the client gave up connecting, or was aborted before it sent one.
+    // No number arrives if the client gave up connecting or was aborted before it sent one.
     let Ok(Some(number)) = reader.number().await else { return Ok(()) };
     let plan = run.stream_plan(number as usize);
     match plan.exchange {
@@ -137,7 +137,7 @@ async fn serve_one(run: Run, stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends back what comes: lease by lease, or by copies.
+/// Echoes the received bytes, lease by lease or with copies.
 async fn echo(run: &Run, mut reader: Reader, mut writer: Writer) -> io::Result<()> {
     if run.below(2) == 0 {
         reader.copy_to(&mut writer).await?;
@@ -149,7 +149,7 @@ async fn echo(run: &Run, mut reader: Reader, mut writer: Writer) -> io::Result<(
     writer.end().await
 }
 
-/// Sends and receives at once.
+/// Sends and receives at the same time.
 async fn answer(
     run: &Run,
     mut reader: Reader,
@@ -165,7 +165,7 @@ async fn answer(
     joined(sends).await
 }
 
-/// A client, until it has done its part or its task was aborted.
+/// Runs a client until it has done its part or its task has been aborted.
 async fn run_client(run: Run, number: usize, address: SocketAddr) -> io::Result<()> {
     let client = client(run.clone(), number, address);
     match run.stream_plan(number).exchange {
@@ -176,7 +176,7 @@ async fn run_client(run: Run, number: usize, address: SocketAddr) -> io::Result<
     Ok(())
 }
 
-/// The client's end of a connection.
+/// Runs the client's end of a connection.
 async fn client(run: Run, number: usize, address: SocketAddr) -> io::Result<()> {
     let plan = run.stream_plan(number);
     let mut stream = connect(&run, address).await;
@@ -196,7 +196,7 @@ async fn client(run: Run, number: usize, address: SocketAddr) -> io::Result<()> 
     }
 }
 
-/// A connection, as soon as memory and descriptors suffice for one.
+/// Connects as soon as enough memory and descriptors are available.
 async fn connect(run: &Run, address: SocketAddr) -> TcpStream {
     loop {
         match run.insist(async || TcpStream::connect(address).await).await {
@@ -206,7 +206,7 @@ async fn connect(run: &Run, address: SocketAddr) -> TcpStream {
     }
 }
 
-/// Sends a payload, and receives another one meanwhile.
+/// Sends a payload while receiving another one.
 async fn exchange(
     mut reader: Reader,
     mut writer: Writer,
@@ -219,8 +219,9 @@ async fn exchange(
     joined(receives).await
 }
 
-/// Sends a piece, and receives it again before it sends the next. A piece fits the buffers of the smallest network: a client
-/// that only sends, to a server that only sends it back, would wait for ever.
+/// Sends a piece and receives its echo before sending the next one. A piece fits in the buffers of
+/// the smallest network: a client that only sends, to a server that only echoes, would wait for
+/// ever.
 async fn exchange_pieces(
     run: &Run,
     mut reader: Reader,
@@ -240,7 +241,7 @@ async fn exchange_pieces(
     Ok(())
 }
 
-/// Resets the connection at some byte.
+/// Resets the connection somewhere in the payload.
 async fn reset(run: &Run, mut stream: TcpStream, plan: StreamPlan) -> io::Result<()> {
     _ = run.give_up(stream.send(pattern(plan.key, 0, plan.up))).await;
     run.pause().await;
@@ -248,7 +249,7 @@ async fn reset(run: &Run, mut stream: TcpStream, plan: StreamPlan) -> io::Result
     Ok(())
 }
 
-/// Aborts a client's task at some time.
+/// Aborts a client's task at some point.
 async fn abort(run: &Run, task: JoinHandle<io::Result<()>>) -> io::Result<()> {
     run.pause().await;
     task.abort();

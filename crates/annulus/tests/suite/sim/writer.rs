@@ -1,4 +1,5 @@
-//! Sending: a payload in pieces of any size, by every method there is; some sends are dropped before they are ready.
+//! Sending: a payload in pieces of any size, with every method. Some sends are dropped before they
+//! are ready.
 
 use crate::sim::faulty::send_faulty;
 use crate::sim::reader::pattern;
@@ -11,7 +12,8 @@ use std::io::{self, IoSlice};
 pub(crate) struct Writer {
     run: Run,
     half: SendHalf,
-    /// A dropped send may still fill the queue. A second send that is dropped then sends nothing.
+    /// Whether a dropped send may still fill the queue. Dropping a second send would then send
+    /// nothing.
     full: bool,
 }
 
@@ -35,7 +37,7 @@ impl Writer {
         &mut self.half
     }
 
-    /// Sends what was received, without copying it.
+    /// Sends received bytes without copying them.
     pub(crate) async fn send(&mut self, chunk: impl Into<Chunk>) -> io::Result<()> {
         self.half.send(chunk).await
     }
@@ -50,7 +52,7 @@ impl Writer {
         }
     }
 
-    /// Sends a piece, by one of the methods.
+    /// Sends a piece with one of the methods.
     pub(crate) async fn write(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         match self.run.below(5) {
             0 => self.copy(&bytes).await?,
@@ -69,7 +71,8 @@ impl Writer {
         Ok(())
     }
 
-    /// A send that may be dropped before it is ready: bytes that it has accepted are sent all the same.
+    /// Starts a send that may be dropped before it is ready. Bytes that the stream has accepted are
+    /// sent all the same.
     async fn send_and_drop(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         let Self { run, half, full } = self;
         if *full {
@@ -80,7 +83,7 @@ impl Writer {
         outcome.unwrap_or(Ok(()))
     }
 
-    /// Copies as much at a time as there is space for, of one slice or of two.
+    /// Copies as many bytes at a time as there is space for, from one slice or two.
     async fn copy(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let Self { run, half, .. } = self;
         while !bytes.is_empty() {

@@ -1,4 +1,5 @@
-//! `Bytes` whose owner is the program's own: its drop uses streams, and finds the runtime free for it, running or not.
+//! `Bytes` with an owner of the program's own. Dropping the owner uses streams, which must be
+//! possible whether or not the runtime is running.
 
 use crate::common::{pair, touch};
 use crate::unwinding::foreign::{Count, Here, PanicsOnDrop};
@@ -11,7 +12,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// Uses a stream in its drop, and counts whether the runtime was free for that use.
+/// Uses a stream when it is dropped, and counts whether the runtime allowed that.
 struct Owner {
     bytes: Vec<u8>,
     stream: Option<TcpStream>,
@@ -51,7 +52,8 @@ fn bytes(len: usize, stream: TcpStream, drops: &Drops) -> Bytes {
     Bytes::from_owner(Owned(Here(owner)))
 }
 
-/// Runs a test; what it sends is dropped once in the end, and not under a borrow of the runtime's inside.
+/// Runs a test, and checks that each value it sent was dropped once, and never while the runtime's
+/// state was borrowed.
 fn dropped_freely(mut stage: Stage, test: impl FnOnce(&mut Stage, &Drops) -> u32) {
     let drops = Drops::default();
     let made = test(&mut stage, &drops);
@@ -59,7 +61,7 @@ fn dropped_freely(mut stage: Stage, test: impl FnOnce(&mut Stage, &Drops) -> u32
     assert_eq!((drops.badly.get(), drops.well.get()), (0, made));
 }
 
-/// Runs a body that ends at once, by a panic or by `Handle::stop`; returns the value that outlives it.
+/// Runs a body that ends at once by a panic or `Handle::stop`. Returns the value that outlives it.
 fn left_behind<T>(stage: &mut Stage, panics: bool, run: impl AsyncFnOnce() -> io::Result<T>) -> T {
     let left = RefCell::new(None);
     let handle = stage.runtime.handle();
@@ -145,7 +147,7 @@ fn of_datagrams_sent_and_given_up() {
             stage.play(async {
                 let (one, other) = UnixDatagram::pair()?;
                 let mut made = 0;
-                // The peer does not read until there is no space left.
+                // The peer does not read, so the loop goes on until no space is left.
                 loop {
                     let (owned, _other) = pair().await?;
                     made += 1;

@@ -1,4 +1,4 @@
-//! The end comes to an end.
+//! The end of a runtime terminates.
 
 use crate::common::pair;
 use crate::unwinding::foreign::{OnDrop, poll_with, waker_of};
@@ -44,7 +44,7 @@ impl Drop for Again {
 
 #[test]
 fn futures_that_spawn_themselves_again_end() {
-    // A finite number instead of none, so that this fails and does not hang.
+    // Finite, so that a failure does not hang.
     const MANY: u64 = 1_000_000;
     for at_once in [1, 2] {
         everywhere(|mut stage| {
@@ -60,7 +60,7 @@ fn futures_that_spawn_themselves_again_end() {
     }
 }
 
-/// A task that is spawned at the end is dropped there and then, and its joiner gets an error.
+/// A task spawned during the end is dropped at once, and its joiner gets an error.
 #[test]
 fn what_is_spawned_at_the_end_is_dropped_at_once() {
     everywhere(|mut stage| {
@@ -90,7 +90,7 @@ fn what_is_spawned_at_the_end_is_dropped_at_once() {
     });
 }
 
-/// Spawns through a handle, whatever that answers.
+/// Spawns through a handle, and ignores the result.
 struct ByHandle(Handle, std::sync::Arc<std::sync::atomic::AtomicU64>);
 
 impl Future for ByHandle {
@@ -126,7 +126,7 @@ fn futures_that_spawn_themselves_again_through_a_handle_end() {
     });
 }
 
-/// A waker whose drop makes another one of its kind: the loop still turns.
+/// A waker whose drop creates another one of its kind does not keep the loop from turning.
 #[test]
 fn wakers_that_make_wakers_do_not_keep_the_loop() {
     fn next(left: Rc<Cell<u64>>) -> Waker {
@@ -156,7 +156,7 @@ fn wakers_that_make_wakers_do_not_keep_the_loop() {
     });
 }
 
-/// As long as a task holds another's handle, and each waits for the other.
+/// A task's send waits for another task, which holds the other end and never reads.
 #[test]
 fn the_end_takes_no_longer_than_its_deadlines() {
     everywhere(|mut stage| {

@@ -1,4 +1,5 @@
-//! Buffers whose drop panics, in calls on files whose futures are gone: the runtime drops them when the calls come back.
+//! Buffers whose drop panics, in file calls whose futures have been dropped. The runtime drops the
+//! buffers when the calls return.
 
 use crate::common::touch;
 use crate::unwinding::foreign::{Count, PanicsOnDrop, poll_with, waker_of};
@@ -11,7 +12,7 @@ use std::task::Waker;
 
 struct PanickingBuf(Vec<u8>, #[expect(dead_code, reason = "held for its drop")] PanicsOnDrop);
 
-// SAFETY: the bytes are the vector's own, and do not move with it.
+// SAFETY: the vector owns the bytes, which stay in place when it moves.
 unsafe impl IoBuf for PanickingBuf {
     fn as_ptr(&self) -> *const u8 {
         self.0.as_ptr()
@@ -35,7 +36,7 @@ unsafe impl IoBufMut for PanickingBuf {
     unsafe fn set_init(&mut self, _: usize) {}
 }
 
-/// A file whose calls all leave the loop.
+/// Opens a file whose calls all leave the loop.
 async fn file(name: &str) -> io::Result<File> {
     let options = OpenOptions::new().read(true).write(true).create(true).policy(Policy::Offload);
     let path = std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));

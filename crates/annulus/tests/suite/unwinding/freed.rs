@@ -1,4 +1,5 @@
-//! Memory that was lent to the kernel stays, whatever panics: the kernel would send the peer whatever the heap puts there next.
+//! Memory lent to the kernel stays allocated, whatever panics. Otherwise, the kernel would send the
+//! peer whatever the heap puts there next.
 
 use crate::common::half_pair;
 use crate::unwinding::foreign::{PanicsOnDrop, poll_with, waker_of};
@@ -12,24 +13,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::time::Duration;
 
-/// The byte that is sent, and the byte of memory that was used again.
+/// The byte that is sent, and the byte written to reused memory.
 const SENT: u8 = 0x11;
 const REUSED: u8 = 0xEE;
-/// Small enough to come from the heap, and not from a mapping of its own.
+/// Small enough to come from the heap and not from a mapping of its own.
 const PIECE: usize = 64 << 10;
 
-/// Sends to a peer that does not read until no more is accepted.
+/// Sends to a peer that does not read, until nothing more is accepted.
 async fn fill(stream: &mut TcpStream) -> io::Result<()> {
     let full = Duration::from_millis(300);
     while timeout(full, stream.send(vec![SENT; PIECE])).await.is_ok() {}
     Ok(())
 }
 
-/// The bytes that a peer reads up to the end of a connection.
+/// Returns the bytes that a peer reads up to the end of a connection.
 fn read_all(mut peer: std::net::TcpStream) -> Vec<u8> {
     peer.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     let (mut all, mut some) = (Vec::new(), vec![0; PIECE]);
-    // A reset is an end as good as any.
+    // A reset counts as the end too.
     while let Ok(count) = peer.read(&mut some)
         && count > 0
     {
@@ -38,7 +39,8 @@ fn read_all(mut peer: std::net::TcpStream) -> Vec<u8> {
     all
 }
 
-/// Ends a runtime whose sends were not copied, after `prepare` has hidden something in it that panics.
+/// Ends a runtime whose sends were zero-copy, after `prepare` has hidden something in it that
+/// panics.
 fn end_with<T>(prepare: impl AsyncFn(TcpStream) -> T) {
     let drivers = [DriverChoice::Uring, DriverChoice::Epoll];
     let lends = |features: Features| features.has("zero-copy sendmsg");
@@ -89,7 +91,7 @@ fn a_waker_whose_drop_panics_frees_nothing_that_the_kernel_reads() {
         let waker = waker_of(PanicsOnDrop::default());
         assert!(poll_with(pin!(stream.recv()), &waker).is_pending());
         drop(waker);
-        // Outlives the runtime, so that the waker goes at the very end.
+        // Outlives the runtime, so that the waker is dropped at the very end.
         stream
     });
 }

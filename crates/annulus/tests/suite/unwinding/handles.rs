@@ -1,4 +1,5 @@
-//! Handles that foreign code drops while the runtime ends: their slots are gone, or another's by then.
+//! Handles that foreign code drops while the runtime ends, when their slots are gone or belong to
+//! another handle.
 
 use crate::common::pair;
 use crate::unwinding::foreign::{OnDrop, poll_with, waker_of};
@@ -10,10 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 
-/// The result of the action in the drop of a waker; `None` if it has not run.
+/// The result of the action in a waker's drop, or `None` if it has not run.
 type Outcome = Rc<RefCell<Option<Result<(), String>>>>;
 
-/// A waker whose drop does something, once.
+/// Returns a waker whose drop runs an action once, and the action's result.
 fn doing(act: impl FnOnce() -> Result<(), String> + 'static) -> (std::task::Waker, Outcome) {
     let outcome = Outcome::default();
     let (result, mut act) = (outcome.clone(), Some(act));
@@ -25,7 +26,7 @@ fn doing(act: impl FnOnce() -> Result<(), String> + 'static) -> (std::task::Wake
     (waker, outcome)
 }
 
-/// Ends a runtime with a stream that outlives it and keeps a waker, in whose drop `act` runs.
+/// Ends a runtime with a stream that outlives it and keeps a waker whose drop runs the action.
 fn as_it_ends<F>(mut stage: Stage, act: impl AsyncFnOnce() -> io::Result<F>)
 where
     F: FnOnce() -> Result<(), String> + 'static,
@@ -66,7 +67,8 @@ fn a_handle_dropped_while_the_runtime_ends_closes_no_other() {
         as_it_ends(stage, async || {
             let listener = TcpListener::bind("127.0.0.1:0")?;
             Ok(move || {
-                // Not taken in any more; before, it got the slot of the one that goes next.
+                // Registering the new listener fails. Otherwise, it could get the slot of the
+                // listener that is dropped next.
                 let newer = TcpListener::bind("127.0.0.1:0");
                 drop(listener);
                 match newer.map(|newer| newer.local_addr()) {

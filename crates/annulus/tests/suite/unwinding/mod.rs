@@ -1,5 +1,6 @@
-//! Foreign code that panics wherever it runs: in drops, in wakers, in the drops of what it panicked with. The runtime ends in
-//! order all the same, and no memory goes that the kernel may still read or write.
+//! Foreign code that panics wherever it runs: in drops, in wakers, and in drops of panic payloads.
+//! The runtime ends in order all the same, and frees no memory that the kernel may still read or
+//! write.
 #![allow(unsafe_code)]
 
 mod bytes;

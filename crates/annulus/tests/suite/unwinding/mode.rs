@@ -1,4 +1,4 @@
-//! Where a test runs: on io_uring, on epoll, on the simulated kernel.
+//! The drivers and kernels that a test runs on: io_uring, epoll and the simulated kernel.
 
 use annulus::sim::Sim;
 use annulus::{Builder, DriverChoice, Runtime};
@@ -8,7 +8,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A runtime, with the kernel it stands on if that is a simulated one.
+/// A runtime, and its kernel if that is simulated.
 pub(crate) struct Stage {
     pub(crate) runtime: Runtime,
     sim: Option<Rc<Sim>>,
@@ -20,7 +20,7 @@ impl Stage {
         self.runtime.block_on(future).expect("the test's own steps")
     }
 
-    /// Ends the runtime: everything was given back.
+    /// Ends the runtime, and checks that everything was given back.
     pub(crate) fn end(self) {
         let Self { runtime, sim } = self;
         drop(runtime);
@@ -32,7 +32,7 @@ impl Stage {
     }
 }
 
-/// Checks that nothing of an ended runtime is left in a simulated kernel.
+/// Checks that an ended runtime has left nothing in a simulated kernel.
 pub(crate) fn nothing_left(sim: Option<&Sim>) {
     if let Some(sim) = sim {
         sim.check();
@@ -41,13 +41,13 @@ pub(crate) fn nothing_left(sim: Option<&Sim>) {
     }
 }
 
-/// Runs a test on each driver and kernel there is.
+/// Runs a test on each driver and kernel.
 pub(crate) fn everywhere(test: impl Fn(Stage)) {
     on_rings(Runtime::builder, &test);
     test(Stage { runtime: build(Runtime::builder().driver(DriverChoice::Epoll)), sim: None });
 }
 
-/// Runs a test with these settings on io_uring, and on the simulated kernel.
+/// Runs a test with these settings on io_uring and on the simulated kernel.
 pub(crate) fn on_rings(settings: impl Fn() -> Builder, test: impl Fn(Stage)) {
     let builder = || settings().driver(DriverChoice::Uring);
     if Features::detect().is_ok_and(|features| features.has("zero-copy sendmsg")) {

@@ -1,4 +1,4 @@
-//! Panics whose payload panics again when it is dropped.
+//! Panics whose payload panics when it is dropped.
 
 use crate::common::pair;
 use crate::unwinding::foreign::{Bomb, Count, PanicsOnDrop};
@@ -12,7 +12,7 @@ fn a_task_may_panic_with_anything() {
     everywhere(|mut stage| {
         stage.play(async {
             drop(spawn(async { panic_any(Bomb) }));
-            // The task's result is dropped unclaimed, with the handle and without one.
+            // The task's result is dropped unclaimed, once with a handle and once without.
             let finished = spawn(async { PanicsOnDrop::default() });
             drop(spawn(async { PanicsOnDrop::default() }));
             yield_now().await;
@@ -54,7 +54,8 @@ async fn hold(value: PanicsOnDrop) {
     drop(value);
 }
 
-/// The end runs while the thread unwinds already: a panic that got out of it would abort the process.
+/// The runtime ends while the thread is already unwinding. A panic that escaped would abort the
+/// process.
 #[test]
 fn a_panicking_root_ends_its_runtime_in_order() {
     everywhere(|stage| {
@@ -79,7 +80,7 @@ fn a_panicking_root_ends_its_runtime_in_order() {
     });
 }
 
-/// The payload of a panic reaches the task's joiner, and goes on from there.
+/// The payload of a panic reaches the task's joiner, who can resume the panic.
 #[test]
 fn a_payload_reaches_its_joiner() {
     everywhere(|mut stage| {

@@ -1,4 +1,4 @@
-//! Foreign wakers: in one turn, several panic.
+//! Foreign wakers, several of which panic in one turn.
 
 use crate::common::pair;
 use crate::unwinding::foreign::{
@@ -28,7 +28,7 @@ fn waker_drops_that_panic_in_one_turn_are_all_kept_in() {
                 let waker = waker_of(PanicsOnDrop(count.clone()));
                 assert!(poll_with(pin!(stream.recv()), &waker).is_pending());
             }
-            // Both wakers go with the streams.
+            // Both wakers are dropped with the streams.
             drop((one, other));
             yield_now().await;
             Ok(())
@@ -93,7 +93,7 @@ fn wakers_of_everything_go_one_by_one_at_the_end() {
     });
 }
 
-/// Listing what tasks wait for runs no code of a foreign waker: it neither clones nor drops it.
+/// Listing what tasks wait for runs no code of a foreign waker: it neither clones nor drops one.
 #[test]
 fn the_wakers_of_timers_are_not_cloned_to_list_what_waits() {
     everywhere(|mut stage| {
@@ -124,7 +124,7 @@ fn joiners_wakers_that_panic_are_kept_in() {
             // Replaces the first waker.
             assert!(poll_with(pin!(&mut task), &fault()).is_pending());
             assert_eq!(count.get(), 1);
-            // Drops the second, while a panic of the dropping task's unwinds.
+            // Drops the second waker while a panic of the dropping task unwinds.
             let dropping = spawn(async move {
                 let _task = task;
                 panic!("while it unwinds, the handle goes");
@@ -160,7 +160,8 @@ fn timers_wakers_that_panic_are_kept_in() {
     });
 }
 
-/// The wakers that sends and receives wake are foreign code, and so are the values that are dropped when a channel closes.
+/// The wakers that sends and receives wake are foreign code, and so are values dropped when a
+/// channel closes.
 #[test]
 fn channels_keep_in_what_wakers_and_values_do() {
     let count = Count::default();
@@ -178,11 +179,11 @@ fn channels_keep_in_what_wakers_and_values_do() {
     drop(waker);
     drop(receiver);
     assert_eq!(count.get(), 5, "three values, and the second waker");
-    // The drop of the value to be sent panics, here as anywhere.
+    // Dropping the value to be sent panics here too.
     forget(catch_unwind(AssertUnwindSafe(|| drop(waits))));
 }
 
-/// Several shards panic at once: the first panic is reported, and the others end there.
+/// Several shards panic at once: the first panic is reported, and the rest are contained.
 #[test]
 fn shards_keep_in_what_further_panics_leave_behind() {
     let ran = Shards::new(3).pinning(Pinning::None).run(async |_| {
@@ -196,7 +197,8 @@ fn shards_keep_in_what_further_panics_leave_behind() {
     forget(error);
 }
 
-/// The clone of a waker is foreign code as well. It runs while a future is polled, and never in the loop's own time.
+/// Cloning a waker also runs foreign code. That happens while a future is polled, and never in the
+/// loop itself.
 #[test]
 fn an_accepts_waker_is_not_cloned_by_the_loop() {
     everywhere(|mut stage| {
@@ -217,7 +219,7 @@ fn an_accepts_waker_is_not_cloned_by_the_loop() {
     });
 }
 
-/// Nor if the listener has a limit, and the loop is what finds it reached.
+/// The same with a listener that has a limit, which the loop finds reached.
 #[test]
 fn a_limited_accepts_waker_is_not_cloned_by_the_loop() {
     everywhere(|mut stage| {
@@ -232,7 +234,7 @@ fn a_limited_accepts_waker_is_not_cloned_by_the_loop() {
             assert!(poll_with(accepts.as_mut(), &foreign).is_pending());
             waker_whose_clone_panics(true);
             let _second = TcpStream::connect(address).await?;
-            // The loop learns that a connection is there, and may not accept it.
+            // The loop learns of a connection that it may not accept.
             sleep(Duration::from_millis(20)).await;
             waker_whose_clone_panics(false);
             assert!(poll_with(accepts.as_mut(), &foreign).is_pending(), "above the limit");

@@ -23,7 +23,8 @@ impl Wake for Count {
     }
 }
 
-/// A cancelled operation that makes a descriptor succeeded all the same, and the descriptor was never closed.
+/// A cancelled operation that creates a descriptor succeeded all the same, and the descriptor was
+/// never closed.
 #[test]
 fn tokio_7979_a_cancelled_open_leaks_descriptors() {
     for seed in 0..40 {
@@ -39,7 +40,7 @@ fn tokio_7979_a_cancelled_open_leaks_descriptors() {
             }
             drop(listener);
             sleep(Duration::from_secs(60)).await;
-            // Long after: the ring is all that is open.
+            // Long afterwards, only the ring is open.
             assert_eq!(sim.open_descriptors(), 1, "seed {seed}: {:?}", sim.leftovers());
             Ok(())
         });
@@ -83,13 +84,14 @@ fn compio_746_cancel_loses_the_provided_buffer() {
 }
 
 async fn lose_buffers(sim: &Sim) -> std::io::Result<()> {
-    // Each round at most one buffer a pair is on its way while its receive is cancelled.
+    // In each round, at most one buffer per pair is in flight while its receive is cancelled.
     for round in 0..50 {
         let (mut stream, mut peer) = pair().await?;
         assert!(touch(stream.recv()).is_none());
         peer.send(pattern(3000)).await?;
         let wait = Duration::from_micros(round * 7 % 150);
-        // Some are dropped before the bytes arrive, some while they do, some afterwards.
+        // Some receives are dropped before the bytes arrive, some while they arrive, and some
+        // afterwards.
         match round % 2 {
             0 => sleep(wait).await,
             _ => drop(timeout(wait, stream.recv()).await),
@@ -101,7 +103,7 @@ async fn lose_buffers(sim: &Sim) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A wake that came while its task was being polled, or while the loop went to sleep, was lost.
+/// A wake was lost if it arrived while its task was being polled or while the loop went to sleep.
 #[test]
 fn compio_948_a_lost_wake_strands_a_task() {
     run(async {
@@ -114,7 +116,7 @@ fn compio_948_a_lost_wake_strands_a_task() {
     });
 }
 
-/// Another thread's wake begins and ends before this poll returns.
+/// Another thread's wake starts and ends before this poll returns.
 async fn woken_while_polled() {
     let mut polls = 0;
     poll_fn(|cx| {
@@ -122,7 +124,7 @@ async fn woken_while_polled() {
         let waker = cx.waker().clone();
         match polls {
             1 => std::thread::spawn(move || waker.wake()).join().unwrap(),
-            // This one comes at any time from now on, also while the loop sleeps.
+            // This wake arrives at any time from now on, perhaps while the loop sleeps.
             2 => drop(std::thread::spawn(move || waker.wake())),
             _ => return Poll::Ready(()),
         }

@@ -1,4 +1,4 @@
-//! Datagrams with lost senders, buffers or bytes.
+//! Datagrams that lost their sender, their buffer or some bytes.
 
 use crate::common::{pattern, run_on, touch};
 use crate::users_bugs::{simulate, unkind};
@@ -10,7 +10,7 @@ use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-/// Runs a body on a simulated kernel, and on each driver that works here.
+/// Runs a body on a simulated kernel and on each driver that works on this machine.
 fn everywhere<F: Future<Output = io::Result<()>>>(
     settings: fn(Builder) -> Builder,
     body: impl Fn() -> F,
@@ -23,7 +23,8 @@ fn everywhere<F: Future<Output = io::Result<()>>>(
     }
 }
 
-/// There was no way to receive a datagram together with its sender's address. Here each comes with its own, in any order.
+/// A datagram could not be received together with its sender's address. Here, each datagram arrives
+/// with its own sender, in any order.
 #[test]
 fn liburing_397_recvfrom() {
     everywhere(
@@ -47,8 +48,9 @@ fn liburing_397_recvfrom() {
     );
 }
 
-/// A datagram that was cut consumed more of the buffer ring than it had filled, and the following ones were garbled. Here each has
-/// a buffer of its own, cut or not, through all buffers many times.
+/// A truncated datagram used more of the buffer ring than it filled, and the following datagrams
+/// were garbled. Here, each datagram has its own buffer, truncated or not, and all buffers are used
+/// many times.
 #[test]
 fn liburing_1619_msg_trunc_over_consumes() {
     everywhere(
@@ -70,8 +72,9 @@ fn liburing_1619_msg_trunc_over_consumes() {
     );
 }
 
-/// A multishot receive of messages failed with EFAULT once it had filled a part of the buffers. Many more datagrams than
-/// buffers come through one receive, held and dropped in turn.
+/// A multishot receive of messages failed with EFAULT once it had filled some of the buffers. Here,
+/// one receive delivers many more datagrams than there are buffers, which are held and dropped in
+/// turn.
 #[test]
 fn liburing_1433_recvmsg_multishot_fails_in_mid_ring() {
     everywhere(
@@ -95,7 +98,8 @@ fn liburing_1433_recvmsg_multishot_fails_in_mid_ring() {
     );
 }
 
-/// As `compio_746_cancel_loses_the_provided_buffer`, for datagrams: sockets go while their receives bring something.
+/// Like `compio_746_cancel_loses_the_provided_buffer`, but for datagrams: sockets are dropped while
+/// their receives deliver something.
 #[test]
 fn compio_746_cancel_loses_a_datagrams_buffer() {
     for seed in 0..20 {
@@ -127,7 +131,7 @@ fn compio_746_cancel_loses_a_datagrams_buffer() {
     }
 }
 
-/// One datagram that failed ended the socket, or its error was returned for another datagram.
+/// One failed datagram ended the socket, or its error was returned for another datagram.
 #[test]
 fn an_error_belongs_to_its_datagram() {
     let sim = unkind(7);

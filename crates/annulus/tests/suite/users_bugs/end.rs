@@ -24,11 +24,12 @@ fn tokio_uring_102_shutdown_hangs_on_a_pending_accept() {
     runtime.block_on(settle);
     let waiting = runtime.waiting().join("\n");
     assert!(waiting.contains("to accept"), "{waiting}");
-    // It returns. That the accept comes back, and not only the time that it may take, is a unit test of the shutdown.
+    // The drop returns. A unit test of the shutdown checks that the accept itself ends, rather than
+    // the deadline.
     drop(runtime);
 }
 
-/// As above, in virtual time and with everything else in flight too.
+/// Like the test above, in virtual time and with everything else in flight too.
 #[test]
 fn tokio_uring_102_shutdown_hangs_on_anything_pending() {
     for seed in 0..40 {
@@ -45,10 +46,10 @@ fn tokio_uring_102_shutdown_hangs_on_anything_pending() {
     }
 }
 
-/// The values that outlive a runtime, in the order of their drop.
+/// The values that outlive a runtime, in the order in which they are dropped.
 type Rest = (TcpStream, Lease, TcpListener, TcpStream);
 
-/// The ring went before what stood on it, and what stood on it then reached for the ring.
+/// The ring was dropped before the values that depend on it, which then accessed it.
 #[test]
 fn kimojio_rs_40_teardown_order() {
     for order in 0..4 {
@@ -67,7 +68,7 @@ fn kimojio_rs_40_teardown_order() {
     }
 }
 
-/// Builds a runtime, and ends it with a receive, a send and an accept in flight.
+/// Builds a runtime and ends it with a receive, a send and an accept in flight.
 fn end_before(sim: &Rc<Sim>) -> Rest {
     let kernel = sim.clone();
     let builder = Runtime::builder().driver(DriverChoice::Uring).kernel(kernel);
@@ -86,7 +87,7 @@ fn end_before(sim: &Rc<Sim>) -> Rest {
     rest.unwrap()
 }
 
-/// The same on Linux, one end after the other.
+/// The same on Linux, one after the other.
 #[test]
 fn kimojio_rs_40_teardown_order_on_linux() {
     let (stream, lease) = run(async {

@@ -1,4 +1,4 @@
-//! Linux, but for one answer that a test cannot get from the machine.
+//! Linux, except for one answer that a test cannot get from the machine.
 
 use annulus_kernel::epoll::{Edge, Registration};
 use annulus_kernel::file::FileCall;
@@ -12,21 +12,21 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// The way in which this kernel differs from Linux.
+/// How this kernel differs from Linux.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bent {
-    /// `io_uring_setup` answers this errno.
+    /// `io_uring_setup` returns this errno.
     Refuses(i32),
-    /// A wait is iowait, as it is on kernels before 6.15.
+    /// A wait counts as iowait, as on kernels before 6.15.
     WaitsLoudly,
 }
 
-// SAFETY: it is Linux, but for calls that it refuses.
+// SAFETY: every call is passed to Linux unless it is refused.
 unsafe impl Kernel for Bent {
     unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
         match self {
             Self::Refuses(errno) => Err(io::Error::from_raw_os_error(*errno)),
-            // SAFETY: the caller's promise, passed on.
+            // SAFETY: the caller guarantees what `Linux` requires.
             Self::WaitsLoudly => unsafe { Linux.setup(entries, params) },
         }
     }
@@ -40,7 +40,7 @@ unsafe impl Kernel for Bent {
         arg: EnterArg,
     ) -> io::Result<u32> {
         let flags = flags - EnterFlags::NO_IOWAIT;
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees what `Linux` requires.
         unsafe { Linux.enter(ring, to_submit, min_complete, flags, arg) }
     }
 
@@ -51,7 +51,7 @@ unsafe impl Kernel for Bent {
         arg: *mut u8,
         count: u32,
     ) -> io::Result<u32> {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees what `Linux` requires.
         unsafe { Linux.register(ring, what, arg, count) }
     }
 
@@ -60,7 +60,7 @@ unsafe impl Kernel for Bent {
     }
 
     unsafe fn unmap(&self, address: *mut u8, len: usize) {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees what `Linux` requires.
         unsafe { Linux.unmap(address, len) }
     }
 
@@ -109,27 +109,27 @@ unsafe impl Kernel for Bent {
     }
 
     unsafe fn receive(&self, fd: Fd, buffer: *mut u8, len: u32) -> Result<u32, Errno> {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees what `Linux` requires.
         unsafe { Linux.receive(fd, buffer, len) }
     }
 
     unsafe fn receive_message(&self, fd: Fd, header: *mut MsgHeader) -> Result<u32, Errno> {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees what `Linux` requires.
         unsafe { Linux.receive_message(fd, header) }
     }
 
     unsafe fn receive_messages(&self, fd: Fd, slots: &mut [MessageSlot]) -> Result<usize, Errno> {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees what `Linux` requires.
         unsafe { Linux.receive_messages(fd, slots) }
     }
 
     unsafe fn send(&self, fd: Fd, bytes: IoVec, to: *const u8, len: u16) -> Result<usize, Errno> {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees what `Linux` requires.
         unsafe { Linux.send(fd, bytes, to, len) }
     }
 
     unsafe fn send_message(&self, fd: Fd, header: *const MsgHeader) -> Result<usize, Errno> {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees what `Linux` requires.
         unsafe { Linux.send_message(fd, header) }
     }
 
@@ -191,7 +191,7 @@ unsafe impl Kernel for Bent {
     }
 
     unsafe fn file(&self, call: &FileCall) -> io::Result<u32> {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller guarantees what `Linux` requires.
         unsafe { Linux.file(call) }
     }
 }

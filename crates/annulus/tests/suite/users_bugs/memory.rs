@@ -1,4 +1,4 @@
-//! Memory that the kernel used after its owner was gone.
+//! Memory that the kernel used after its owner had freed it.
 
 use crate::common::{half_pair, pair, pattern, receive, run, run_on, touch};
 use crate::users_bugs::{simulate, unkind};
@@ -11,8 +11,8 @@ use std::io::{Read, Write};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// A buffer was freed with its stream while the kernel still wrote to it. The simulated kernel panics where memory it
-/// was lent has changed hands.
+/// A buffer was freed with its stream while the kernel still wrote to it. The simulated kernel
+/// panics if memory that was lent to it has changed owner.
 #[test]
 fn glommio_52_buffers_against_drop() {
     for seed in 0..40 {
@@ -33,7 +33,8 @@ fn glommio_52_buffers_against_drop() {
     }
 }
 
-/// A read handed out memory that the runtime went on using. A lease borrows nothing, and the runtime never writes to it.
+/// A read handed out memory that the runtime continued to use. A lease borrows nothing, and the
+/// runtime never writes to it.
 #[test]
 fn glommio_118_borrowed_read_unsound() {
     fn owns<T: 'static>(value: T) -> T {
@@ -43,7 +44,7 @@ fn glommio_118_borrowed_read_unsound() {
         let (mut stream, mut peer) = pair().await?;
         peer.send("kept").await?;
         let kept: Lease = owns(stream.recv().await?.expect("bytes"));
-        // Far more than the pool has: every other buffer is used again and again.
+        // Far more than the pool holds: every other buffer is reused many times.
         let rest = pattern(1 << 20);
         let sender = spawn({
             let rest = rest.clone();
@@ -65,11 +66,12 @@ fn foyer_1286_rio_1_use_after_free_on_drop() {
     run(async {
         let (mut stream, mut peer) = half_pair().await?;
         let sent = pattern(8 << 20);
-        // The peer does not read: the send waits in the kernel when its future and its stream are dropped.
+        // The peer does not read, so the send waits in the kernel when its future and its stream
+        // are dropped.
         assert!(touch(stream.send(sent.clone())).is_none());
         sleep(Duration::from_millis(5)).await;
         drop(stream);
-        // Memory that was freed would be handed out here, and overwritten.
+        // Freed memory would be allocated again here, and overwritten.
         let scribbled: Vec<Vec<u8>> = (0..4).map(|_| black_box(vec![0xA5; 8 << 20])).collect();
         let reader = std::thread::spawn(move || {
             let mut got = Vec::new();
@@ -84,7 +86,7 @@ fn foyer_1286_rio_1_use_after_free_on_drop() {
     });
 }
 
-/// A function returned early, and the kernel read an address, or vectors, from its stack frame.
+/// A function returned early, and the kernel read an address or vectors from its stack frame.
 #[test]
 fn photonlibos_1270_use_after_free_on_early_return() {
     for seed in 0..40 {
@@ -104,7 +106,8 @@ fn photonlibos_1270_use_after_free_on_early_return() {
             while whole < 10 {
                 let (mut stream, _) = listener.accept().await?;
                 let got = receive(&mut stream, usize::MAX).await;
-                // Connects that were dropped early may have succeeded; they sent nothing, or were reset.
+                // Connects that were dropped early may have succeeded. They sent nothing or were
+                // reset.
                 whole += usize::from(got.is_ok_and(|bytes| bytes == b"one, two, three"));
             }
             Ok(())
@@ -112,19 +115,19 @@ fn photonlibos_1270_use_after_free_on_early_return() {
     }
 }
 
-/// The address lives in this frame alone.
+/// The address exists only in this stack frame.
 fn return_early(address: std::net::SocketAddr) {
     let address = black_box(address);
     assert!(touch(TcpStream::connect(address)).is_none());
 }
 
-/// The list of chunks lives in this frame alone.
+/// The list of chunks exists only in this stack frame.
 fn send_and_return_early(client: &mut TcpStream) {
     let chunks = [b"one, ".to_vec(), b"two, ".to_vec(), b"three".to_vec()];
     drop(touch(client.send_vectored(chunks)));
 }
 
-/// `mem::forget` kept a guard's destructor from running, and the kernel wrote into memory that was free.
+/// `mem::forget` kept a guard's destructor from running, and the kernel wrote to freed memory.
 #[test]
 fn openvmm_3271_mem_forget_defeats_guards() {
     for seed in 0..40 {
@@ -146,16 +149,17 @@ fn openvmm_3271_mem_forget_defeats_guards() {
     }
 }
 
-/// Polls a future once, frees its memory, and runs none of its destructors.
+/// Polls a future once, and then frees its memory without running its destructor.
 fn forget_polled<F: Future>(future: F) {
     let mut place = Box::pin(std::mem::ManuallyDrop::new(future));
-    // SAFETY: the inner future stays where it is until it is forgotten; that its memory goes without its drop is what
-    // the pin's promise forbids, and what this test is about: these futures must not rely on it.
+    // SAFETY: the inner future stays in place until it is forgotten. Freeing its memory without
+    // dropping it violates the contract of `Pin`. That is what this test is about: these futures
+    // must not rely on that contract.
     let inner = unsafe { place.as_mut().map_unchecked_mut(|held| &mut **held) };
     _ = inner.poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// The same on Linux: forgotten futures, a peer that writes, and bytes that are whole.
+/// The same on Linux: forgotten futures, a peer that writes, and bytes that must arrive whole.
 #[test]
 fn openvmm_3271_mem_forget_defeats_guards_on_linux() {
     run(async {

@@ -1,6 +1,8 @@
-//! Faults that users of other runtimes reported, each as a test by the name of its thread: project, number, symptom.
+//! Bugs that users of other runtimes reported. Each test is named after its thread: project,
+//! number, symptom.
 //!
-//! The tests of `liburing#1627` (file locks that outlive the process) come with files: nothing here opens one.
+//! The tests of `liburing#1627` (file locks that outlive the process) are among those of files,
+//! since nothing here opens one.
 #![allow(unsafe_code)]
 
 mod cancel;
@@ -18,8 +20,8 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Runs a future on a simulated kernel, whole runtime included, and looks at how that ends and what it leaves behind: at
-/// once, and nothing.
+/// Runs a future and a whole runtime on a simulated kernel, and checks that the runtime ends at
+/// once and leaves nothing behind.
 fn simulate<T>(sim: &Rc<Sim>, future: impl Future<Output = io::Result<T>>) -> T {
     let builder = Runtime::builder().shutdown_timeout(Duration::from_millis(100));
     let timed = async { future.await.map(|value| (value, sim.now())) };
@@ -35,7 +37,7 @@ fn simulate<T>(sim: &Rc<Sim>, future: impl Future<Output = io::Result<T>>) -> T 
     value
 }
 
-/// A kernel whose cancels and completions come in unkind orders.
+/// Returns a kernel whose cancels and completions arrive in unfavourable orders.
 fn unkind(seed: u64) -> Rc<Sim> {
     let faults = [Fault::CancelLost, Fault::CancelSecond, Fault::Defer, Fault::Shuffle];
     let all = faults.into_iter().fold(Faults::none(), |all, fault| all.with(fault, 300));

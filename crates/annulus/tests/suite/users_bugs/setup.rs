@@ -1,4 +1,4 @@
-//! Rings that cannot be had, or lack something; and rings that look busy.
+//! Rings that are refused or lack a feature, and rings that look busy.
 
 use crate::common::{echo, pair, receive, run_on};
 use crate::users_bugs::kernel::Bent;
@@ -14,10 +14,10 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Completions overflowed at 3000 connections, and some of the connections stood still from then on.
+/// Completions overflowed at 3000 connections, and some of the connections stalled from then on.
 #[test]
 fn io_uring_302_cq_overflow_at_3000_connections() {
-    // The older kernel posts completions as they come, not as they are asked for.
+    // The older kernel posts completions as they occur, and not only when it is asked for them.
     let overflows = [Profile::old(), Profile::current()].map(|profile| {
         let sim = Sim::builder(302).profile(profile).poison(0).build();
         simulate_on(&sim, tiny_queues(), echo_3000()).unwrap()
@@ -35,12 +35,12 @@ fn io_uring_302_cq_overflow_at_3000_connections_on_linux() {
     run_on(tiny_queues().without(SetupFlags::DEFER_TASKRUN), echo_3000());
 }
 
-/// A far too small completion queue.
+/// Settings with a completion queue that is far too small.
 fn tiny_queues() -> Builder {
     Runtime::builder().sq_entries(64).cq_entries(64).recv_buffers(4096, 4096)
 }
 
-/// Echoes on 3000 connections at once; returns how often the completion queue overflowed.
+/// Echoes on 3000 connections at once. Returns how often the completion queue overflowed.
 async fn echo_3000() -> io::Result<u64> {
     let listener = ListenOptions::new().backlog(3000).bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -66,7 +66,7 @@ async fn three_rounds(server: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// ENOMEM at set-up (memlock) ended the program, although another driver was there.
+/// ENOMEM at set-up (memlock) ended the program, although another driver was available.
 #[test]
 fn compio_458_no_fallback_on_enomem_at_setup() {
     let short = Rc::new(Bent::Refuses(libc::ENOMEM));
@@ -88,7 +88,8 @@ fn compio_458_no_fallback_on_enomem_at_setup() {
     assert!(text.contains("memlock") && text.contains("ulimit -l"), "{text}");
 }
 
-/// Nothing can stand in for these: without them the ring is refused, by name, and `auto` takes epoll.
+/// Nothing can replace these operations. Without them, the ring is refused with the operation's
+/// name, and `auto` uses epoll.
 const NEEDED: [u8; 7] = [
     opcode::POLL_ADD,
     opcode::SENDMSG,
@@ -99,10 +100,10 @@ const NEEDED: [u8; 7] = [
     opcode::RECV,
 ];
 
-/// Operations without which the ring works on.
+/// Operations without which the ring still works.
 const REPLACED: [u8; 2] = [opcode::TIMEOUT, opcode::CLOSE];
 
-/// An operation that the kernel did not have was a panic without a name.
+/// An operation missing from the kernel caused a panic that did not name it.
 #[test]
 fn iggy_3589_an_opaque_panic_on_a_missing_opcode() {
     let all = NEEDED.map(|code| (code, false)).into_iter();
@@ -120,18 +121,19 @@ fn iggy_3589_an_opaque_panic_on_a_missing_opcode() {
     }
 }
 
-/// It was refused at the start, in one line that says what is missing and what to do.
+/// Checks that the ring was refused at the start, in one line that says what is missing and what to
+/// do.
 fn assert_names(error: &io::Error, operation: &str) {
     let text = error.to_string();
     assert_eq!(error.kind(), io::ErrorKind::Unsupported, "without {operation}: {text}");
     let said = text.contains("lacks ") && text.contains("epoll");
-    // Without accept and receive, the feature that is missed first has a longer name.
+    // Without accept or receive, the first missing feature that is found has a longer name.
     let named = text.to_lowercase().contains(&operation.to_lowercase()[..4]);
     assert!(said && named, "without {operation}: {text}");
     assert_eq!(text.lines().count(), 1, "without {operation}: {text}");
 }
 
-/// Uses all that a program may want of a ring.
+/// Uses everything that a program may need from a ring.
 async fn everything() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     spawn(echo(server));
@@ -146,7 +148,8 @@ async fn everything() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether within `patience` there was a time without iowait while `waits` held.
+/// Returns true if, within `patience`, nothing was in iowait at some moment while `waits` returned
+/// true.
 fn is_quiet(patience: Duration, waits: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     let mut quiet = false;
@@ -156,14 +159,15 @@ fn is_quiet(patience: Duration, waits: impl Fn() -> bool) -> bool {
     quiet
 }
 
-/// Tasks of the machine that sleep in iowait now.
+/// Returns the number of the machine's tasks that are in iowait now.
 fn in_iowait() -> u64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("procs_blocked ")).unwrap();
     line.trim().parse().unwrap()
 }
 
-/// Whether within `patience` there was a time without iowait although an idle runtime waited on its ring.
+/// Returns true if, within `patience`, nothing was in iowait at some moment while an idle runtime
+/// waited on its ring.
 fn waits_quietly(kernel: fn() -> Rc<dyn Kernel>, patience: Duration) -> bool {
     let (ready, is_ready) = mpsc::channel();
     let idle = std::thread::spawn(move || {
@@ -182,7 +186,7 @@ fn waits_quietly(kernel: fn() -> Rc<dyn Kernel>, patience: Duration) -> bool {
     quiet
 }
 
-/// An idle ring looked like a machine that waits for its disks all the time.
+/// An idle ring made the machine look as if it were always waiting for its disks.
 #[test]
 fn libxev_216_fake_iowait() {
     let Ok(features) = annulus_ring::Features::detect() else {
@@ -191,10 +195,11 @@ fn libxev_216_fake_iowait() {
     if !features.has("honest iowait") {
         return eprintln!("skipped: this kernel cannot leave a wait out of iowait");
     }
-    // The gauge itself: a ring that does not ask for it is seen.
+    // Checks the gauge itself: a ring that does not ask for quiet waits shows up.
     let loud = !waits_quietly(|| Rc::new(Bent::WaitsLoudly), Duration::from_millis(300));
     assert!(loud, "procs_blocked counts a ring's wait");
-    // Other processes may wait for their disks, but hardly all the time; if they do, the gauge does not show the ring's part.
+    // Other processes may wait for their disks, but hardly all the time. If they do, the gauge does
+    // not show the ring's share.
     let patience = Duration::from_secs(20);
     if !waits_quietly(|| Rc::new(Linux), patience) {
         assert!(!is_quiet(patience, || true), "an idle ring counts as iowait");
