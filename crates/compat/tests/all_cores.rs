@@ -1,5 +1,5 @@
-//! Servers over several threads: on shards of annulus, and on runtimes of tokio that each have annulus as their guest. Then the other
-//! listeners that `Incoming` takes.
+//! Servers on several threads: on annulus shards, and on tokio runtimes that each have annulus as a
+//! guest. Also tests the other listeners that `Incoming` accepts.
 
 use crate::common;
 use crate::servers::Directory;
@@ -36,10 +36,10 @@ use tonic::transport::Server;
 use tonic::{Request, Status};
 use tower::Layer;
 
-/// Connections before a thread that gets none is a failure: the kernel spreads them by chance.
+/// Connections after which every thread must have got one. The kernel distributes them at random.
 const ENOUGH: usize = 1000;
 
-/// A listener that counts what it accepts.
+/// A listener that counts accepted connections.
 struct Counted<L>(L, Arc<AtomicUsize>);
 
 impl<L: Listen> Listen for Counted<L> {
@@ -59,13 +59,13 @@ impl<L: Listen> Listen for Counted<L> {
     }
 }
 
-/// Pages, one of which shows its client's address, and a service of gRPC.
+/// A gRPC service, and a page that shows the client's address.
 fn router() -> Router {
     let show = async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string();
     Routes::new(Greeter).into_axum_router().route("/", get(show))
 }
 
-/// A call over a connection of its own.
+/// Makes a call over its own connection.
 async fn call(address: SocketAddr) -> Result<Channel, Failure> {
     let channel = Channel::new(format!("http://{address}").parse()?)?;
     let reply = Client::new(channel.clone()).say(hello("you")).await?;
@@ -73,7 +73,7 @@ async fn call(address: SocketAddr) -> Result<Channel, Failure> {
     Ok(channel)
 }
 
-/// A page over a connection of its own, which has the client's address.
+/// Requests the page over its own connection, and checks that it shows the client's address.
 async fn page(address: SocketAddr) -> Result<TcpStream, Failure> {
     let mut stream = TcpStream::connect(address).await?;
     stream.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await?;
@@ -85,7 +85,7 @@ async fn page(address: SocketAddr) -> Result<TcpStream, Failure> {
     Ok(stream)
 }
 
-/// Runs clients on a thread of their own, then stops the server, also if they fail.
+/// Runs clients on a separate thread, then stops the server, even if they fail.
 fn with_clients<F: Future<Output = Outcome>>(
     stop: &CancellationToken,
     clients: impl FnOnce() -> F + Send,
@@ -132,7 +132,7 @@ fn axum_and_tonic_over_shards() {
     }
 }
 
-/// Serves on a thread for each CPU, and asks until each has accepted a connection.
+/// Serves on one thread per CPU, and sends requests until each has accepted a connection.
 fn on_guests<S: Future<Output = Outcome>, C: Future<Output = Outcome>>(
     server: impl Fn(Incoming<Counted<TcpListener>>, CancellationToken) -> S + Sync,
     client: impl Fn(SocketAddr) -> C + Send,
@@ -143,7 +143,7 @@ fn on_guests<S: Future<Output = Outcome>, C: Future<Output = Outcome>>(
     let (listening, listen) = mpsc::channel::<SocketAddr>();
     let counts = &accepted;
     let clients = move || async move {
-        // Ends if a thread fails.
+        // The iterator ends early if a thread fails.
         let addresses: Vec<_> = listen.iter().take(count).collect();
         let mut asked = 0;
         while counts.iter().any(|count| count.load(Ordering::Relaxed) == 0) {
@@ -223,7 +223,7 @@ fn both_over_a_unix_socket() {
     });
 }
 
-/// axum asks for state that is `Clone`, `Send` and `Sync`.
+/// axum requires state to be `Clone`, `Send` and `Sync`.
 #[test]
 fn state_that_stays_on_its_thread() {
     everywhere(async || {

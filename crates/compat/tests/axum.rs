@@ -1,4 +1,4 @@
-//! axum 0.8, unpatched, in a runtime of tokio that has annulus as its guest, on io_uring and on epoll.
+//! Unpatched axum 0.8 in a tokio runtime that has annulus as its guest, on io_uring and on epoll.
 
 use crate::common;
 
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
-/// `/slow` says that it has begun, and ends when it may.
+/// Notifies when `/slow` has begun, and lets it end.
 #[derive(Clone, Default)]
 struct Slow {
     begun: Arc<Notify>,
@@ -53,7 +53,7 @@ async fn upgrade(upgrade: WebSocketUpgrade) -> Response {
     })
 }
 
-/// One request over a connection of tokio's own; the whole answer.
+/// Sends one request over a tokio connection, and returns the whole response.
 async fn ask(address: SocketAddr, request: &str) -> std::io::Result<String> {
     let mut stream = tokio::net::TcpStream::connect(address).await?;
     stream.write_all(request.as_bytes()).await?;
@@ -83,7 +83,7 @@ fn requests_are_answered() {
     });
 }
 
-/// As `nc -N` does: the end of the client's direction comes right behind the request.
+/// Like `nc -N`, the client shuts down its sending direction right after the request.
 #[test]
 fn a_client_that_ends_its_direction_gets_its_reply() {
     as_guests(async || {
@@ -127,7 +127,7 @@ fn a_graceful_shutdown_finishes_what_has_begun() {
     });
 }
 
-/// axum's task waits for connections after the guest's end, and ends when it is asked to.
+/// After the guest has ended, axum's task keeps waiting for connections, and ends on request.
 #[test]
 fn a_graceful_shutdown_works_after_the_end_of_the_guest() {
     let host = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -142,7 +142,7 @@ fn a_graceful_shutdown_works_after_the_end_of_the_guest() {
         let mut served = tokio::spawn(async move { serve.await });
         ask(address, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
         drop(guest);
-        // Whatever the end has woken runs now.
+        // Runs everything that the end of the guest has woken.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -159,7 +159,7 @@ fn a_websocket_echoes() {
         let incoming = Incoming::bind("127.0.0.1:0")?;
         let address = incoming.local_addr()?;
         tokio::spawn(async move { axum::serve(incoming, router()).await });
-        // The client's socket is annulus's, too.
+        // The client also uses an annulus socket.
         let stream = SendStream::new(annulus::net::TcpStream::connect(address).await?);
         let url = format!("ws://{address}/ws");
         let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await?;

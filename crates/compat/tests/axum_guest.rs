@@ -1,4 +1,5 @@
-//! The existing axum program of the example: under the same clients, on a listener of tokio alone, and on one of annulus as its guest.
+//! The existing axum program of the example, with the same clients: on tokio alone, and with
+//! annulus as its guest.
 
 #[path = "../examples/axum_guest/app.rs"]
 mod app;
@@ -29,11 +30,11 @@ where
     assert!(hellos.iter().enumerate().all(|(number, text)| *text == format!("hello, {number}\n")));
     let digests = try_join_all((0..20).map(|_| ask("/digest/3".into()))).await?;
     assert!(digests.iter().all(|digest| *digest == (31 + 2).to_string()));
-    // Once the task in the background has had its tick.
+    // Wait for the background task's tick.
     while ask("/count".into()).await? != "100" {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // A request that has begun is finished; the end comes while it waits.
+    // A request in progress is finished, although the shutdown begins while it waits.
     let slow = ask("/slow".into());
     let end = async {
         ask("/hello/last".into()).await?;

@@ -1,4 +1,4 @@
-//! Peers and services of hyper that misbehave, in virtual time.
+//! Misbehaving peers and hyper services, in virtual time.
 
 use crate::common;
 
@@ -25,11 +25,12 @@ const HEADER: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(30);
 const GET: &str = "GET /1 HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// How many bodies broke off, as the server saw them.
+/// Number of truncated bodies that the server saw.
 #[derive(Clone, Default)]
 struct Seen(Rc<Cell<u32>>);
 
-/// Answers `/panic` by a panic, `/ignore` without its body, `/slow` late, `/N` with a body of so many bytes, and a POST with its own.
+/// Panics for `/panic`, ignores the body for `/ignore`, delays `/slow`, answers `/N` with N bytes,
+/// and echoes other POST bodies.
 async fn answer(
     seen: Seen,
     request: Request<Incoming>,
@@ -49,7 +50,7 @@ async fn answer(
     Ok(Response::new(Full::new(body)))
 }
 
-/// Serves connections, each of which holds a clone of what is returned.
+/// Serves connections. Each one holds a clone of the returned `Rc`.
 fn serve(listener: TcpListener, seen: Seen) -> Rc<()> {
     let open = Rc::new(());
     let counted = open.clone();
@@ -64,7 +65,7 @@ fn serve(listener: TcpListener, seen: Seen) -> Rc<()> {
     open
 }
 
-/// An answer whose body has so many bytes.
+/// Reads a response with a body of `size` bytes.
 async fn response(stream: &mut TcpStream, size: usize) -> std::io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     loop {
@@ -78,7 +79,7 @@ async fn response(stream: &mut TcpStream, size: usize) -> std::io::Result<Vec<u8
     }
 }
 
-/// The rest of a stream, and how long it took to end.
+/// Reads the rest of a stream, and returns how long it took to end.
 async fn end(stream: &mut TcpStream) -> Duration {
     let start = Instant::now();
     while let Ok(Some(_)) = stream.recv().await {}
@@ -90,7 +91,7 @@ fn on_simulation<F: Future<Output = Outcome>>(body: impl FnOnce(Seen) -> F) {
         let seen = Seen::default();
         let open = serve(TcpListener::bind("10.0.0.1:80")?, seen.clone());
         body(seen).await?;
-        // The server lives, whatever has become of its connections.
+        // The server still works, whatever happened to its connections.
         let mut stream = TcpStream::connect("10.0.0.1:80").await?;
         stream.send(GET).await?;
         assert_eq!(response(&mut stream, 1).await?, b"x");
@@ -120,7 +121,8 @@ fn a_body_that_breaks_off_is_an_error_of_its_handler() {
     });
 }
 
-/// The rest of a body whose handler does not read it comes after the answer, and looks like a request.
+/// The handler does not read the body, whose rest arrives after the response and looks like a
+/// request.
 #[test]
 fn the_rest_of_an_ignored_body_is_no_request() {
     on_simulation(async |seen| {
@@ -160,7 +162,7 @@ fn a_panic_ends_its_connection() {
     });
 }
 
-/// A peer that sends a byte of its header a second, on a connection that is new, was used, or was released.
+/// A peer that sends one header byte per second, on a connection that is new, used or released.
 #[test]
 fn a_slow_header_is_cut_off_at_its_limit() {
     on_simulation(async |_| {
@@ -175,7 +177,7 @@ fn a_slow_header_is_cut_off_at_its_limit() {
             }
             for byte in GET.as_bytes().iter().take(20) {
                 _ = stream.send(vec![*byte]).await;
-                // The server answers, ends the connection or resets it.
+                // The server responds, closes the connection or resets it.
                 if annulus::time::timeout(SECOND, stream.recv()).await.is_ok() {
                     break;
                 }
@@ -206,7 +208,7 @@ fn a_connection_without_a_request_is_closed_at_the_limit_of_a_head() {
     });
 }
 
-/// Limits that nothing was said about.
+/// The default limits.
 #[test]
 fn silent_and_idle_connections_are_closed_by_default() {
     simulated(async |_| {
@@ -227,7 +229,7 @@ fn silent_and_idle_connections_are_closed_by_default() {
     });
 }
 
-/// A stream that a library has moved to another thread, against what it was made for: errors, and nothing is lost at home.
+/// A stream moved to another thread returns errors there, and loses nothing on its own thread.
 #[test]
 fn a_stream_on_the_wrong_thread_is_an_error_there_and_works_at_home() {
     annulus::run(async {

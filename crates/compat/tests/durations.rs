@@ -1,5 +1,5 @@
-//! `Duration::MAX` and `Duration::ZERO`, wherever a program gives a duration: the longest is no limit, zero is over at once. Nothing
-//! panics or hangs. A `header_read_timeout` of `Duration::MAX` made every connection panic.
+//! `Duration::MAX` and `Duration::ZERO` for every duration that a program can set: the maximum
+//! means no limit, and zero ends at once. Nothing may panic or hang.
 
 #[path = "../../annulus/tests/common/durations.rs"]
 mod sources;
@@ -62,7 +62,7 @@ fn router() -> Router {
     Router::new().route("/", get(async || "hello"))
 }
 
-/// How many of three requests over one connection are answered before it ends.
+/// Sends three requests over one connection, and returns how many are answered before it ends.
 async fn answers(address: SocketAddr) -> usize {
     let mut received = Vec::new();
     let ask = async {
@@ -72,7 +72,7 @@ async fn answers(address: SocketAddr) -> usize {
             let head = stream.recv_until(b'o', 4096).await?;
             let Some(head) = head else { break };
             received.extend_from_slice(&head);
-            // The rest of this answer.
+            // Read the rest of this response.
             while !received.ends_with(b"hello") {
                 let Some(more) = stream.recv().await? else { return io::Result::Ok(()) };
                 received.extend_from_slice(&more);
@@ -80,7 +80,7 @@ async fn answers(address: SocketAddr) -> usize {
         }
         io::Result::Ok(())
     };
-    // An end or a reset, where no time is allowed.
+    // With a limit of zero, the connection ends or is reset.
     _ = timeout(Duration::from_secs(20), ask).await.expect("an answer or the end");
     received.windows(12).filter(|window| *window == b"HTTP/1.1 200").count()
 }
@@ -141,7 +141,7 @@ fn a_limit_for_each_route_takes_both() {
                 let listener = TcpListener::bind("127.0.0.1:0")?;
                 let address = listener.local_addr()?;
                 annulus::spawn(serve(listener, router().layer(layer)).into_future());
-                // An answer that is there at once is in time.
+                // A response that is ready immediately is in time.
                 assert_eq!(answers(address).await, 3);
             }
         }

@@ -1,4 +1,4 @@
-//! The examples of gRPC and of a reverse proxy, run as processes.
+//! The server examples, such as gRPC and the reverse proxy, run as processes.
 
 use crate::programs;
 
@@ -34,7 +34,7 @@ fn the_client_of_grpc_is_answered_and_the_server_ends_at_a_signal() {
     }
 }
 
-/// Answers one request with its head.
+/// Answers one request with its own head.
 fn upstream() -> (String, thread::JoinHandle<io::Result<()>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -71,7 +71,8 @@ fn the_reverse_proxy_passes_a_request_on_and_ends_at_a_signal() {
     }
 }
 
-/// Returns true if the kernel will probe the server's end of a connection: then its timer in `/proc/net/tcp` is of the second kind.
+/// Returns true if the kernel will probe the connection from the server's end, which timer kind 2
+/// in `/proc/net/tcp` shows.
 fn is_probed(server: SocketAddrV4, client: SocketAddrV4) -> bool {
     let hex = |address: SocketAddrV4| {
         format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
@@ -84,7 +85,7 @@ fn is_probed(server: SocketAddrV4, client: SocketAddrV4) -> bool {
     })
 }
 
-/// A client that vanishes without a word would otherwise hold its place for ever.
+/// Otherwise a client that vanishes would hold its connection forever.
 #[test]
 fn every_server_probes_silent_clients() {
     let any = "127.0.0.1:0";

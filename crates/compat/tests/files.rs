@@ -1,4 +1,4 @@
-//! `ServeDir` of tower-http over files of annulus, without tokio and as a guest of it.
+//! tower-http's `ServeDir` over annulus files, without tokio and as a guest of tokio.
 
 use crate::common::{Outcome, as_guest, on_drivers};
 use crate::servers::Directory;
@@ -10,23 +10,23 @@ use std::future::IntoFuture;
 use std::net::SocketAddr;
 use tower_http::services::ServeDir;
 
-/// More than is read at a time.
+/// More than a single read returns.
 const SIZE: usize = 300_000;
 
-/// An answer.
+/// A response.
 struct Answer {
     head: String,
     body: Vec<u8>,
 }
 
 impl Answer {
-    /// The value of a field.
+    /// Returns the value of a header.
     fn field(&self, name: &str) -> &str {
         let line = self.head.lines().find(|line| line.starts_with(&format!("{name}: ")));
         line.unwrap_or_else(|| panic!("no {name} in {}", self.head)).split_once(": ").unwrap().1
     }
 
-    /// Checks its status and its body.
+    /// Checks the status and body.
     #[track_caller]
     fn is(&self, status: u16, body: &[u8]) {
         assert!(self.head.starts_with(&format!("HTTP/1.1 {status} ")), "{}", self.head);

@@ -1,4 +1,4 @@
-//! The examples that serve HTTPS, run as processes, under clients that were written elsewhere: curl, and `openssl s_client`.
+//! The HTTPS examples, run as processes, with independent clients: curl and `openssl s_client`.
 
 use crate::programs;
 
@@ -13,7 +13,7 @@ fn examples() -> &'static PathBuf {
     programs::examples()
 }
 
-/// A certificate for localhost, signed by itself, and its key: the paths of both.
+/// Returns the paths of a self-signed certificate for localhost and its key.
 fn certificate() -> &'static (String, String) {
     static PATHS: OnceLock<(String, String)> = OnceLock::new();
     PATHS.get_or_init(|| {
@@ -28,7 +28,7 @@ fn certificate() -> &'static (String, String) {
     })
 }
 
-/// A program that serves, until it is dropped.
+/// A server program that is killed when this is dropped.
 struct Server {
     program: Program,
     port: u16,
@@ -39,19 +39,20 @@ impl Server {
         let (certificate, key) = certificate();
         let mut program = Command::new(examples().join(name));
         program.args(["127.0.0.1:0", "--cert", certificate, "--key", key]).args(options);
-        // The errors of clients that are hostile on purpose.
+        // Hides the errors caused by the deliberately hostile clients.
         program.env("ANNULUS_DRIVER", driver).stderr(Stdio::null());
         let mut server = Self { program: Program::start(&mut program), port: 0 };
         server.port = server.listens("https");
         server
     }
 
-    /// The port of the next line, which names a scheme.
+    /// Reads the port from the next line, which must have this scheme.
     fn listens(&mut self, scheme: &str) -> u16 {
         self.program.listens(&format!("{scheme}://127.0.0.1:")).parse().unwrap()
     }
 
-    /// Asks by curl, which trusts the certificate: version and body.
+    /// Sends a request with curl, which trusts the certificate. Returns the body and the HTTP
+    /// version.
     fn ask(&self, path: &str, version: &str) -> String {
         let url = format!("https://localhost:{}{path}", self.port);
         let asked = curl(&["--cacert", &certificate().0, version, "-w", "%{http_version}", &url]);
@@ -59,7 +60,7 @@ impl Server {
         String::from_utf8(asked.stdout).unwrap()
     }
 
-    /// Ends it as ctrl-c does.
+    /// Ends the program like ctrl-c.
     fn interrupt(self) {
         self.program.ends_by("INT");
         assert!(TcpStream::connect(("127.0.0.1", self.port)).is_err(), "nothing listens any more");
@@ -72,7 +73,8 @@ fn curl(arguments: &[&str]) -> Output {
     curl.output().expect("curl runs")
 }
 
-/// Whether a client is there; if not, a line says what was skipped, past the capture of a test's output.
+/// Returns true if a client is installed. Otherwise prints what is skipped, bypassing the test's
+/// output capture.
 fn has(client: &str, version: &str) -> bool {
     let found = Command::new(client).arg(version).output().is_ok();
     if !found {
@@ -81,7 +83,7 @@ fn has(client: &str, version: &str) -> bool {
     found
 }
 
-/// Checks the answers that every program must give.
+/// Checks the responses that every program must send.
 fn check(name: &str, driver: &str, path: &str, [two, one]: [&str; 2]) {
     if !has("curl", "--version") {
         return;
@@ -90,14 +92,14 @@ fn check(name: &str, driver: &str, path: &str, [two, one]: [&str; 2]) {
     assert_eq!(server.ask(path, "--http2"), format!("{two}\n2"));
     assert_eq!(server.ask(path, "--http1.1"), format!("{one}\n1.1"));
 
-    // A client that has no reason to trust it ends the handshake; the server goes on.
+    // A client that does not trust the certificate aborts the handshake; the server keeps running.
     let url = format!("https://localhost:{}{path}", server.port);
     assert_eq!(
         curl(&[&url]).status.code(),
         Some(60),
         "its code for a certificate it does not trust"
     );
-    // A client that speaks no TLS fails, too, and one that says nothing holds up no other.
+    // A client without TLS also fails, and a silent client does not delay others.
     let plain = format!("http://127.0.0.1:{}{path}", server.port);
     assert!(!curl(&[&plain]).status.success());
     let silent = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
@@ -109,7 +111,7 @@ fn check(name: &str, driver: &str, path: &str, [two, one]: [&str; 2]) {
     server.interrupt();
 }
 
-/// The handshake by a second implementation.
+/// Handshakes with a second implementation.
 fn by_openssl(server: &Server) {
     let target = format!("127.0.0.1:{}", server.port);
     for (version, alpn, says) in

@@ -1,4 +1,5 @@
-//! hyper 1, unpatched: servers and clients of HTTP/1 and HTTP/2, on io_uring, on epoll, as a guest of tokio and on a simulated kernel.
+//! Unpatched hyper 1: HTTP/1 and HTTP/2 servers and clients, on io_uring, on epoll, as a guest of
+//! tokio and on a simulated kernel.
 
 use crate::common;
 
@@ -20,7 +21,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Bytes of the large body.
+/// Size of the large body.
 const LARGE: usize = 3_000_000;
 
 #[derive(Clone, Copy)]
@@ -29,7 +30,8 @@ enum Version {
     Two,
 }
 
-/// Echoes a body of a POST, answers a GET with a large one, and everything else with 404.
+/// Echoes the body of `POST /echo`, answers `GET /large` with a large body, and everything else
+/// with 404.
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let body = match (&method, path.as_str()) {
@@ -66,7 +68,7 @@ fn serve(version: Version, listener: TcpListener) {
     });
 }
 
-/// A client of either version.
+/// A client for either version.
 enum Client {
     One(hyper::client::conn::http1::SendRequest<Full<Bytes>>),
     Two(hyper::client::conn::http2::SendRequest<Full<Bytes>>),
@@ -134,7 +136,7 @@ fn http_2() {
     everywhere(|| converse(Version::Two, "127.0.0.1:0"));
 }
 
-/// The conversation must succeed: there are no faults.
+/// There are no faults, so the conversation must succeed.
 #[test]
 fn both_on_simulated_networks() {
     for version in [Version::One, Version::Two] {
@@ -142,7 +144,7 @@ fn both_on_simulated_networks() {
     }
 }
 
-/// hyper's header time-out follows virtual time: an hour of slow peers takes no time.
+/// hyper's header timeout follows virtual time.
 #[test]
 fn a_peer_that_never_ends_its_header_is_cut_off() {
     let sim = Sim::builder(1).build();
@@ -157,7 +159,7 @@ fn a_peer_that_never_ends_its_header_is_cut_off() {
             }
             sleep(Duration::from_secs(1)).await;
         }
-        // The server answers with 408 or closes.
+        // The server responds with 408 or closes.
         while let Ok(Some(_)) = slow.recv().await {}
         std::io::Result::Ok(start.elapsed())
     });
@@ -188,7 +190,7 @@ fn a_handler_that_panics_ends_its_connection_only() {
     });
 }
 
-/// A handler that answers at once, without hyper's `half_close`.
+/// The handler answers at once, and hyper's `half_close` is off.
 #[test]
 fn a_client_that_ends_its_direction_gets_its_reply() {
     everywhere(async || {
@@ -222,7 +224,8 @@ fn a_connection_dropped_in_the_middle_of_a_body_is_an_error() {
     });
 }
 
-/// hyper sets its timer anew for each request: that takes no memory, and the time is that of the last setting.
+/// hyper resets its timer for each request: that must not allocate, and the last deadline must
+/// apply.
 #[test]
 fn a_timer_that_is_set_anew_stays_where_it_is() {
     simulated(async |_| {
@@ -247,7 +250,8 @@ fn a_timer_that_is_set_anew_stays_where_it_is() {
     });
 }
 
-/// A server that has answered and closed with the request unread: what comes after the head cannot be written, and the answer is seen then.
+/// A stream to a server that has responded and closed without reading the request: writes after the
+/// head fail, and only then the response arrives.
 #[derive(Default)]
 struct Refusing {
     written: usize,

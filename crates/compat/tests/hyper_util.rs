@@ -1,4 +1,5 @@
-//! hyper-util, unpatched: its pooled client, its server of both versions, and its graceful shutdown.
+//! Unpatched hyper-util: its pooled client, its server for both versions, and its graceful
+//! shutdown.
 
 use crate::common;
 
@@ -45,7 +46,7 @@ async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper
     Ok(Response::new(Full::new(body)))
 }
 
-/// Echoes over both versions; counts the connections that were accepted, and those that are open.
+/// Echoes over both versions, and counts accepted and open connections.
 fn serve(listener: TcpListener) -> Rc<(Cell<usize>, Cell<usize>)> {
     let counts = Rc::new((Cell::new(0), Cell::new(0)));
     let counted = counts.clone();
@@ -83,9 +84,9 @@ async fn requests_in_turn_share_a_connection(address: &str) -> Outcome {
         let version = ask(&client, &uri, &vec![round; 5_000 * usize::from(round)]).await?;
         assert_eq!(version, Version::HTTP_11);
     }
-    // A second one is begun if the first is not back in the pool yet.
+    // The client may open a second connection if the first is not back in the pool yet.
     assert!(counts.0.get() <= 2, "{}", counts.0.get());
-    // Five at once need a connection each.
+    // Five concurrent requests need a connection each.
     let responses = join_all((0..5).map(|_| ask(&client, &uri, b"at once"))).await;
     assert!(responses.iter().all(Result::is_ok));
     assert!((2..=6).contains(&counts.0.get()), "{}", counts.0.get());
@@ -194,7 +195,7 @@ fn an_address_that_refuses_is_followed_by_the_next() {
 fn all_failures_are_named() {
     let mut runtime = hosts(&["127.0.0.3", "127.0.0.4"]).build().unwrap();
     runtime.block_on(async {
-        // A port at which nothing listens.
+        // A port without a listener.
         let uri = "http://two.example:1/".parse().unwrap();
         let error = Connector::new().call(uri).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
@@ -205,7 +206,8 @@ fn all_failures_are_named() {
     });
 }
 
-/// Connects from an address that cannot reach the first of two; returns the result, and how long it took.
+/// Connects to a host with two addresses, with no route to the `silent` ones. Returns the result
+/// and how long it took.
 fn beside_a_silent_address(
     connector: Connector,
     silent: &'static [&'static str],
@@ -235,7 +237,7 @@ fn a_silent_address_does_not_hold_up_the_next() {
     let (peer, took) = beside_a_silent_address(patient, &["10.0.0.9"]);
     assert_eq!(peer.unwrap().to_string(), "10.0.0.1");
     assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(3), "{took:?}");
-    // An address that answers is not raced.
+    // No second attempt starts if the first address answers.
     let (peer, took) = beside_a_silent_address(Connector::new(), &["10.0.0.1"]);
     assert_eq!(peer.unwrap().to_string(), "10.0.0.9");
     assert!(took < Duration::from_millis(250), "{took:?}");
@@ -285,7 +287,7 @@ fn a_body_that_breaks_off_is_an_error_of_the_client() {
     });
 }
 
-/// A connection that the server has closed meanwhile is not used for the next request.
+/// The client does not reuse a connection that the server has closed.
 #[test]
 fn a_connection_that_the_server_has_closed_is_replaced() {
     everywhere(async || {
@@ -297,7 +299,7 @@ fn a_connection_that_the_server_has_closed_is_replaced() {
             stream.recv().await?;
             stream.send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await?;
             stream.shutdown().await?;
-            // The client closes its side when it has seen the end.
+            // The client closes its side when it sees the end.
             while let Some(lease) = stream.recv().await? {
                 drop(lease);
             }
@@ -349,7 +351,7 @@ fn a_graceful_shutdown_finishes_what_has_begun() {
     });
 }
 
-/// The server stays within its bounds while its peer reads nothing.
+/// The server's memory stays bounded while its peer reads nothing.
 #[test]
 fn what_a_client_does_not_read_is_bounded() {
     simulated(async |_| {
@@ -384,7 +386,8 @@ fn what_a_client_does_not_read_is_bounded() {
     });
 }
 
-/// Requests over networks and kernels that fail, as drawn from a seed: each ends, and what succeeds is whole.
+/// Requests over failing networks and kernels, derived from a seed: each request ends, and each
+/// successful response is complete.
 #[test]
 fn requests_end_whatever_fails() {
     async fn requests() -> Outcome {

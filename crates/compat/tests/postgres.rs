@@ -1,5 +1,5 @@
-//! tokio-postgres, unpatched, against a real PostgreSQL: on sockets of annulus alone, and in a runtime of tokio that has annulus as its
-//! guest, on sockets of both.
+//! Unpatched tokio-postgres against a real PostgreSQL: on annulus sockets alone, and in a tokio
+//! runtime that has annulus as its guest, on sockets of both.
 
 use crate::common;
 #[path = "../examples/postgres.rs"]
@@ -21,21 +21,21 @@ use tokio::sync::mpsc;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
-/// Bytes that are copied in and out.
+/// Bytes copied in and out.
 const COPIED: usize = 10 << 20;
 
-/// The user as which PostgreSQL runs if the test runs as root, which it refuses.
+/// The user to run PostgreSQL as if the test runs as root, which PostgreSQL refuses.
 const UNPRIVILEGED: u32 = 65_534;
 
 pub(crate) struct Postgres {
     pub(crate) port: u16,
-    // Dropped before its directory.
+    // Must be dropped before the directory.
     _server: Server,
     directory: Directory,
 }
 
 impl Postgres {
-    /// A cluster of its own; `None` if PostgreSQL is not installed.
+    /// Starts a separate cluster; `None` if PostgreSQL is not installed.
     pub(crate) fn start() -> Option<Self> {
         let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
         let mut installed: Vec<_> =
@@ -47,7 +47,7 @@ impl Postgres {
         loop {
             match Self::start_with(&initdb, &postgres) {
                 Ok(started) => return Some(started),
-                // Another process may have taken the port.
+                // Another process may have taken the port in the meantime.
                 Err(failure) if tries == 3 => panic!("{failure}"),
                 Err(_) => tries += 1,
             }
@@ -99,21 +99,21 @@ impl Postgres {
         self.directory.path().join(format!(".s.PGSQL.{}", self.port))
     }
 
-    /// Over a TCP socket of annulus.
+    /// Connects over an annulus TCP socket.
     async fn over_tcp(&self) -> Result<Session, Failure> {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
         let (client, connection) = self.config().connect_raw(stream, NoTls).await?;
         Ok(Session::new(client, connection))
     }
 
-    /// Over a Unix socket of annulus.
+    /// Connects over an annulus Unix socket.
     async fn over_unix(&self) -> Result<Session, Failure> {
         let stream = UnixStream::connect(self.socket()).await?;
         let (client, connection) = self.config().connect_raw(stream, NoTls).await?;
         Ok(Session::new(client, connection))
     }
 
-    /// As every program of tokio does: its own socket, and `tokio::spawn`.
+    /// Connects like a tokio program, with a tokio socket and `tokio::spawn`.
     async fn over_tokio(&self) -> Result<Session, Failure> {
         let (client, connection) = self.config().connect(NoTls).await?;
         let (notices, received) = mpsc::unbounded_channel();
@@ -121,7 +121,7 @@ impl Postgres {
         Ok(Session { client, notices: received })
     }
 
-    /// Ends the query that a client waits for, over a socket of annulus.
+    /// Cancels the query that a client is waiting for, over an annulus socket.
     async fn cancel(&self, client: &Client) -> Outcome {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
         Ok(client.cancel_token().cancel_query_raw(stream, NoTls).await?)
@@ -130,7 +130,7 @@ impl Postgres {
 
 struct Session {
     client: Client,
-    /// Messages that the server has sent to this session on its own, as by NOTIFY.
+    /// Unsolicited messages from the server to this session, such as those of NOTIFY.
     notices: mpsc::UnboundedReceiver<AsyncMessage>,
 }
 
@@ -145,7 +145,7 @@ impl Session {
     }
 }
 
-/// Moves the bytes of a connection until its client is gone.
+/// Drives a connection until its client is dropped.
 async fn drive<S>(
     mut connection: Connection<S, tokio_postgres::tls::NoTlsStream>,
     notices: mpsc::UnboundedSender<AsyncMessage>,
@@ -180,7 +180,7 @@ async fn converse(mut session: Session, other: Session) -> Outcome {
     notified(session, other).await
 }
 
-/// Many queries of one connection, sent before the first is answered.
+/// Sends many queries on one connection before the first is answered.
 async fn pipelined(client: &Client) -> Outcome {
     let square = client.prepare("SELECT $1::int8 * $1::int8").await?;
     let square = &square;
@@ -217,7 +217,7 @@ async fn copied(client: &Client) -> Outcome {
 async fn rolled_back(client: &mut Client) -> Outcome {
     let transaction = client.transaction().await?;
     transaction.execute("DELETE FROM items", &[]).await?;
-    // The transaction is not committed: its drop rolls it back.
+    // Dropping the uncommitted transaction rolls it back.
     drop(transaction);
     let count = client.query_one("SELECT count(*) FROM items", &[]).await?;
     assert_eq!(count.get::<_, i64>(0), 100);
@@ -242,7 +242,7 @@ async fn notified(mut session: Session, other: Session) -> Outcome {
     Ok(())
 }
 
-/// Connections that wait in the server at the same time; the last one lets all of them go.
+/// Several connections wait for a lock at the same time, until the last one releases it.
 async fn concurrent(sessions: &[Session]) -> Outcome {
     let (last, waiting) = sessions.split_last().ok_or("no session")?;
     last.client.batch_execute("SELECT pg_advisory_lock(7)").await?;
@@ -250,7 +250,7 @@ async fn concurrent(sessions: &[Session]) -> Outcome {
         session.client.batch_execute("SELECT pg_advisory_lock_shared(7)").await
     };
     let release = async {
-        // Once all of them wait.
+        // Wait until all of them are waiting.
         let query = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
         while last.client.query_one(query, &[]).await?.get::<_, i64>(0) < waiting.len() as i64 {}
         last.client.batch_execute("SELECT pg_advisory_unlock(7)").await.map_err(Failure::from)
@@ -260,7 +260,7 @@ async fn concurrent(sessions: &[Session]) -> Outcome {
     released
 }
 
-/// A query that would last for an hour is ended by another connection.
+/// Another connection cancels a query that would take an hour.
 async fn cancelled(server: &Postgres, session: &Session) -> Outcome {
     let sleeping = session.client.batch_execute("SELECT pg_sleep(3600)");
     let cancel = async {

@@ -1,5 +1,5 @@
-//! The crate redis, unpatched, against a real redis-server: in a runtime of tokio that has annulus as its guest, and on sockets of annulus
-//! alone.
+//! The unpatched crate redis against a real redis-server: in a tokio runtime that has annulus as
+//! its guest, and on annulus sockets alone.
 
 use crate::common;
 #[path = "../examples/redis_client.rs"]
@@ -20,26 +20,26 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Requests of one connection, of which as many wait at once as there are clones.
+/// Each of these clones of one connection has one request pending at a time.
 const CLONES: usize = 100;
 const REQUESTS: usize = 100;
 
 struct Redis {
     port: u16,
-    // Dropped before its directory.
+    // Must be dropped before the directory.
     _server: Server,
     directory: Directory,
 }
 
 impl Redis {
-    /// A server of its own; `None` if redis-server is not installed.
+    /// Starts a separate server; `None` if redis-server is not installed.
     fn start() -> Option<Self> {
         let redis = program("redis-server", &[], "redis-server")?;
         let mut tries = 0;
         loop {
             match Self::start_with(&redis) {
                 Ok(started) => return Some(started),
-                // Another process may have taken the port.
+                // Another process may have taken the port in the meantime.
                 Err(failure) if tries == 3 => panic!("{failure}"),
                 Err(_) => tries += 1,
             }
@@ -69,7 +69,7 @@ impl Redis {
     }
 }
 
-/// A connection over a stream of annulus. Without a limit on the time of an answer, which would need tokio's timers.
+/// Connects over an annulus stream, without a response timeout, which would need tokio's timers.
 async fn over<S>(stream: S) -> Result<MultiplexedConnection, Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
@@ -113,7 +113,7 @@ async fn converse(mut connection: MultiplexedConnection) -> Outcome {
     multiplexed(connection).await
 }
 
-/// Many requests at once, each with an answer of its own, over one connection.
+/// Sends many concurrent requests over one connection; each gets its own response.
 async fn multiplexed(connection: MultiplexedConnection) -> Outcome {
     let clones = (0..CLONES).map(|clone| {
         let mut connection = connection.clone();
@@ -142,7 +142,7 @@ fn as_the_guest_of_tokio() {
     });
 }
 
-/// Messages come to the stock client, from a connection of annulus.
+/// Publishes on an annulus connection, and receives the messages with the stock client.
 async fn subscribed(client: &redis::Client, server: &Redis) -> Outcome {
     let mut subscription = client.get_async_pubsub().await?;
     subscription.subscribe("news").await?;

@@ -1,4 +1,5 @@
-//! reqwest, unpatched, in a runtime of tokio that has annulus as its guest, against axum on sockets of annulus.
+//! Unpatched reqwest in a tokio runtime that has annulus as its guest, against axum on annulus
+//! sockets.
 
 use crate::common;
 
@@ -12,7 +13,7 @@ use futures_util::future::try_join_all;
 use reqwest::{Client, StatusCode};
 use std::time::Duration;
 
-/// Bytes of the large body.
+/// Size of the large body.
 const LARGE: usize = 3_000_000;
 
 fn router() -> Router {
@@ -23,7 +24,7 @@ fn router() -> Router {
         .route("/large", get(async || vec![b'x'; LARGE]))
 }
 
-/// A server; its address.
+/// Starts a server, and returns its URL.
 fn serve() -> Result<String, Failure> {
     let incoming = Incoming::bind("127.0.0.1:0")?;
     let address = incoming.local_addr()?;
@@ -80,7 +81,7 @@ fn http_2() {
 #[test]
 fn a_server_that_is_not_there_is_an_error() {
     as_guests(async || {
-        // Bound, and not listening: nothing else gets the port.
+        // Bind without listening, so that nothing else gets the port.
         let bound = tokio::net::TcpSocket::new_v4()?;
         bound.bind("127.0.0.1:0".parse()?)?;
         let url = format!("http://{}/", bound.local_addr()?);
@@ -90,7 +91,7 @@ fn a_server_that_is_not_there_is_an_error() {
     });
 }
 
-/// A connection that the server's side drops in the middle of an answer.
+/// The server drops the connection in the middle of a response.
 #[test]
 fn half_an_answer_is_an_error() {
     as_guests(async || {

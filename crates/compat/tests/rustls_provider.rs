@@ -1,4 +1,5 @@
-//! The cryptography of handshakes is the program's choice. A process has one default, so this is a process of its own.
+//! The program chooses the crypto provider for handshakes. A process has one default, so this test
+//! has its own process.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The example of a service on all cores, run as a program, with and without PostgreSQL.
+//! The example `all_cores`, run as a program, with and without PostgreSQL.
 
 use crate::postgres::Postgres;
 use crate::programs::{Program, examples};
@@ -15,7 +15,7 @@ fn start(driver: &str, socket: &str) -> (Program, String) {
     (program, address)
 }
 
-/// A connection that is kept.
+/// A connection that is kept open.
 struct Client(TcpStream);
 
 impl Client {
@@ -23,7 +23,7 @@ impl Client {
         Self(TcpStream::connect(address).unwrap())
     }
 
-    /// The head of an answer, or of one that comes before it.
+    /// Reads the head of a response, which may be an informational one.
     fn head(&mut self) -> String {
         let (mut head, mut byte) = (Vec::new(), [0]);
         while !head.ends_with(b"\r\n\r\n") {
@@ -33,7 +33,7 @@ impl Client {
         String::from_utf8(head).unwrap()
     }
 
-    /// The status and the text of an answer.
+    /// Reads the status and text of a response.
     fn answer(&mut self) -> (u16, String) {
         let head = self.head();
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
@@ -54,7 +54,7 @@ impl Client {
     }
 }
 
-/// Connections, and how many shards serve them: all that there are.
+/// Opens connections that are spread over all shards. Returns them and the number of shards.
 fn on_all_shards(address: &str) -> (Vec<Client>, usize) {
     let mut clients: Vec<_> = (0..8).map(|_| Client::connect(address)).collect();
     let mut shards = BTreeSet::new();
@@ -92,7 +92,7 @@ fn all_shards_serve_and_a_request_in_flight_is_answered_after_the_signal() {
             assert!(metrics.contains(&format!("annulus_tasks_alive{{shard=\"{shard}\"}} ")));
         }
 
-        // The handler waits for the body of the request.
+        // The handler waits for the request body.
         let mut slow = Client::connect(&address);
         let head =
             "PUT /notes/late HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 4";
@@ -102,7 +102,8 @@ fn all_shards_serve_and_a_request_in_flight_is_answered_after_the_signal() {
         for client in &mut clients {
             assert_eq!(client.0.read(&mut [0]).unwrap(), 0, "an idle connection is closed");
         }
-        // Until nothing listens any more. While it drains it does not end, so this is not its end.
+        // Wait until nothing listens. The program does not exit while it drains, so this is not its
+        // exit.
         while TcpStream::connect(&address).is_ok() {}
         slow.0.write_all(b"text").unwrap();
         assert_eq!(slow.answer(), (200, "".into()));

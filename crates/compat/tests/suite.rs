@@ -1,4 +1,5 @@
-//! The tests that need no process of their own, as one program: each program more is linked for itself, and waits by itself.
+//! All tests that do not need a separate process, in one program: each additional program is linked
+//! separately and runs on its own.
 
 mod common;
 mod programs;

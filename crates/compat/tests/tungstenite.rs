@@ -1,5 +1,5 @@
-//! tokio-tungstenite, unpatched, over streams of annulus: on io_uring, on epoll, on simulated networks, and in a runtime of tokio that has
-//! annulus as its guest.
+//! Unpatched tokio-tungstenite over annulus streams: on io_uring, on epoll, on simulated networks,
+//! and in a tokio runtime that has annulus as its guest.
 
 use crate::common;
 
@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_tungstenite::{WebSocketStream, accept_async_with_config, client_async};
 
-/// The longest message that the server takes.
+/// The longest message that the server accepts.
 const LONGEST: usize = 1 << 20;
 
 /// Echoes text and binary messages until the client closes; returns how it ended.
@@ -30,7 +30,7 @@ async fn echo(stream: TcpStream) -> Result<(), Error> {
     Ok(())
 }
 
-/// A client of an echo server, and how the server's side ends.
+/// Connects a client to an echo server. The task returns how the server's side ended.
 async fn connect(
     address: &str,
 ) -> Result<(WebSocketStream<TcpStream>, annulus::JoinHandle<Result<(), Error>>), Failure> {
@@ -45,7 +45,7 @@ async fn connect(
     Ok((client, server))
 }
 
-/// The next message, which must be there.
+/// Receives the next message, which must exist.
 async fn next(client: &mut WebSocketStream<TcpStream>) -> Result<Message, Failure> {
     Ok(client.next().await.ok_or("the connection has ended")??)
 }
@@ -68,7 +68,7 @@ async fn converse(address: &str) -> Outcome {
     Ok(server.await??)
 }
 
-/// Messages that are sent before the first is answered.
+/// Sends messages before the first is answered.
 async fn many_at_once(client: &mut WebSocketStream<TcpStream>) -> Outcome {
     for number in 0..500 {
         client.feed(Message::text(format!("message {number}"))).await?;
@@ -80,7 +80,7 @@ async fn many_at_once(client: &mut WebSocketStream<TcpStream>) -> Outcome {
     Ok(())
 }
 
-/// A text whose characters are cut by the borders of its frames, with a ping between them.
+/// Sends a text whose frames split characters, with pings between the frames.
 async fn in_fragments(client: &mut WebSocketStream<TcpStream>) -> Outcome {
     let text = "κόσμε ".repeat(1000);
     let pieces: Vec<_> = text.as_bytes().chunks(7).collect();
@@ -100,18 +100,18 @@ async fn in_fragments(client: &mut WebSocketStream<TcpStream>) -> Outcome {
     Ok(())
 }
 
-/// The error of a server that gets bytes which are no frame, or a frame that it must refuse.
+/// Returns the error of a server that receives an invalid or forbidden frame.
 async fn refused(bytes: Vec<u8>) -> Result<Error, Failure> {
     let (client, server) = connect("127.0.0.1:0").await?;
     let mut stream = client.into_inner();
     stream.send(bytes).await?;
-    // The server's close frame, if it sends one, and the end.
+    // Read the server's close frame, if it sends one, and the end.
     while let Ok(Some(_)) = stream.recv().await {}
     Ok(server.await?.expect_err("a bad frame"))
 }
 
 async fn bad_frames() -> Outcome {
-    // Each frame of a client has a mask: here of zeros.
+    // Client frames must be masked; this mask is zero.
     let frame =
         |first: u8, length: u8, body: &[u8]| [&[first, 0x80 | length, 0, 0, 0, 0], body].concat();
     let reserved = refused(frame(0x83, 0, &[])).await?;
@@ -134,7 +134,7 @@ async fn bad_frames() -> Outcome {
     Ok(())
 }
 
-/// A client that goes away in the middle of a message.
+/// The client disconnects in the middle of a message.
 async fn refused_half() -> Result<Error, Failure> {
     let (client, server) = connect("127.0.0.1:0").await?;
     let mut stream = client.into_inner();
@@ -155,7 +155,7 @@ fn as_the_guest_of_tokio() {
     as_guests(bad_frames);
 }
 
-/// The client is on tokio's own socket, its task is spawned by tokio, and the server's socket is of annulus.
+/// The client uses a tokio socket in a tokio task; the server uses an annulus socket.
 #[test]
 fn a_client_on_a_socket_of_tokio() {
     as_guests(async || {
@@ -183,7 +183,7 @@ fn on_simulated_networks() {
     on_networks(|| converse("10.0.0.1:80"));
 }
 
-/// Both ends of a pair, without a handshake: what an upgrade by another library leaves.
+/// Uses both ends of a socket pair without a handshake, as after an upgrade by another library.
 #[test]
 fn streams_that_were_upgraded_elsewhere() {
     on_drivers(async || {

@@ -1,5 +1,6 @@
-//! The table of `annulus_compat::tower`: what handlers and layers of axum run on annulus alone, with a runtime of tokio beside, and as its
-//! guest; each row with the crate that it names.
+//! Tests the table in `annulus_compat::tower`: which axum handlers and layers work on annulus
+//! alone, with a tokio runtime on a separate thread, and as a guest of tokio. Each row uses the
+//! crate that it mentions.
 
 use crate::common;
 
@@ -28,14 +29,14 @@ use tower::buffer::Buffer;
 use tower_http::services::ServeDir;
 
 const MOMENT: Duration = Duration::from_millis(1);
-/// Paths that need no runtime of tokio, and the end of the answer.
+/// Paths that need no tokio runtime, and the end of the response.
 const NATIVE: [(&str, &str); 4] = [
     ("/hello/you", "hello, you"),
     ("/events", "data: 2\n\n"),
     ("/own-timer", "waited"),
     ("/late", "408"),
 ];
-/// Paths that need a runtime of tokio.
+/// Paths that need a tokio runtime.
 const OF_TOKIO: [(&str, &str); 9] = [
     ("/layer", "hello"),
     ("/timer", "waited"),
@@ -51,7 +52,7 @@ const OF_TOKIO: [(&str, &str); 9] = [
 #[derive(Clone)]
 struct Shared {
     address: SocketAddr,
-    /// Whether the message of a WebSocket has come, once for each of them.
+    /// For each WebSocket, whether its message has arrived.
     got: mpsc::UnboundedSender<bool>,
 }
 
@@ -146,7 +147,7 @@ async fn waits() -> &'static str {
     "waited"
 }
 
-/// A server, with what it has reported.
+/// A server and the errors that it has reported.
 struct Server {
     address: SocketAddr,
     stop: CancellationToken,
@@ -189,7 +190,7 @@ async fn answers(server: &Server, rows: &[(&str, &str)]) -> Outcome {
     Ok(())
 }
 
-/// Whether a WebSocket gets what its client sends.
+/// Returns true if a WebSocket receives what its client sends.
 async fn speaks_websocket(server: &mut Server, path: &str) -> Result<bool, common::Failure> {
     let stream = annulus_compat::SendStream::new(TcpStream::connect(server.address).await?);
     let url = format!("ws://{}{path}", server.address);
@@ -198,7 +199,8 @@ async fn speaks_websocket(server: &mut Server, path: &str) -> Result<bool, commo
     Ok(server.got.recv().await.expect("the handler ends"))
 }
 
-/// The handler of this path panics for want of tokio, and the report has the remedy.
+/// Checks that the handler of this path panics without tokio, and that the reported error says how
+/// to fix it.
 async fn is_refused(server: &Server, path: &str) -> Outcome {
     let answer = ask(server.address, path).await?;
     assert!(answer.starts_with("HTTP/1.1 500 "), "{path}: {answer}");
@@ -233,7 +235,7 @@ fn with_tokio_all_runs_but_upgrades_of_axum() {
         answers(&server, &NATIVE).await?;
         answers(&server, &OF_TOKIO).await?;
         assert!(speaks_websocket(&mut server, "/own-ws").await?);
-        // The socket of axum's own upgrade is used on the other thread.
+        // axum's own upgrade uses the socket on the other thread.
         assert!(!speaks_websocket(&mut server, "/ws").await?);
         server.stop.cancel();
         Ok(())
@@ -282,7 +284,7 @@ mod sqlx_too {
     use crate::postgres::Postgres;
     use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-    /// A server whose handler asks PostgreSQL by sqlx.
+    /// Starts a server whose handler queries PostgreSQL with sqlx.
     fn asking_by_sqlx(port: u16) -> std::io::Result<Server> {
         let ask = async move || {
             let at = PgConnectOptions::new().host("127.0.0.1").port(port);

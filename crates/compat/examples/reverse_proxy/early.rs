@@ -26,8 +26,8 @@ impl Early {
     }
 }
 
-/// Returns the early responses to one request. What was not sent when this is dropped is discarded,
-/// since it must not follow the final response.
+/// The early responses to one request. Dropping it discards unsent responses, since they must not
+/// follow the final response.
 pub(crate) struct EarlyOfRequest(Early);
 
 impl EarlyOfRequest {

@@ -15,13 +15,13 @@ pub(crate) type Outcome = Result<(), Failure>;
 /// Turns a hang into a failure.
 const LONG: Duration = Duration::from_secs(60);
 
-/// On io_uring, on epoll, and as a guest of tokio.
+/// Runs on io_uring, on epoll, and as a guest of tokio.
 pub(crate) fn everywhere<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
     on_drivers(&body);
     as_guest(body());
 }
 
-/// On io_uring and on epoll.
+/// Runs on io_uring and on epoll.
 pub(crate) fn on_drivers<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
         let mut runtime = Runtime::builder().driver(driver).build().unwrap();
@@ -29,13 +29,13 @@ pub(crate) fn on_drivers<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
     }
 }
 
-/// As a guest of tokio.
+/// Runs as a guest of tokio.
 pub(crate) fn as_guest<F: Future<Output = Outcome>>(body: F) {
     let within = async { tokio::time::timeout(LONG, body).await.expect("a hang") };
     annulus_tokio::run(within).unwrap().unwrap();
 }
 
-/// As a guest of tokio, on io_uring and on epoll.
+/// Runs as a guest of tokio, on io_uring and on epoll.
 pub(crate) fn as_guests<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
         let within = async { tokio::time::timeout(LONG, body()).await.expect("a hang") };
@@ -44,12 +44,12 @@ pub(crate) fn as_guests<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
     }
 }
 
-/// On a simulated kernel, in virtual time; its network has delays, and no faults.
+/// Runs on a simulated kernel, in virtual time. Its network has delays but no faults.
 pub(crate) fn simulated<F: Future<Output = Outcome>>(body: impl FnOnce(Rc<Sim>) -> F) {
     simulated_with(Runtime::builder(), body);
 }
 
-/// As [`simulated`], with settings of the runtime.
+/// Like [`simulated`], but with runtime settings.
 pub(crate) fn simulated_with<F: Future<Output = Outcome>>(
     builder: annulus::Builder,
     body: impl FnOnce(Rc<Sim>) -> F,
@@ -58,7 +58,7 @@ pub(crate) fn simulated_with<F: Future<Output = Outcome>>(
     annulus::sim::run_on(&sim, builder, body(sim.clone())).unwrap();
 }
 
-/// On twenty simulated networks without faults, from a fast one to a slow one with delays that differ.
+/// Runs on twenty simulated networks without faults, from fast ones to slow ones with jitter.
 pub(crate) fn on_networks<F: Future<Output = Outcome>>(body: impl Fn() -> F) {
     for seed in 0..20 {
         let link = Link {

@@ -7,12 +7,14 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-/// How long to wait between looks whether an example has ended.
+/// Time between checks whether an example has exited.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// How often to look: far longer than an example takes to end, with all that it waits for. It turns a hang into a failure.
+/// Maximum number of checks, which turns a hang into a failure. It is far more than an example
+/// needs to exit.
 const LOOKS: usize = 12_000;
 
-/// The directory of the examples, with all of them in it: cargo builds them with all tests, but not with one alone.
+/// Returns the directory of the examples after building them: cargo builds them with all tests, but
+/// not for a single test.
 pub(crate) fn examples() -> &'static PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
@@ -31,7 +33,7 @@ pub(crate) fn examples() -> &'static PathBuf {
     })
 }
 
-/// A program that serves, killed if it is dropped.
+/// A server program, which is killed when this is dropped.
 pub(crate) struct Program {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -44,26 +46,26 @@ impl Program {
         Self { child, lines }
     }
 
-    /// The rest of its next line, which says where it listens.
+    /// Returns the rest of the program's next line, which says where it listens.
     pub(crate) fn listens(&mut self, prefix: &str) -> String {
         let line = self.lines.next().expect("it says where it listens").unwrap();
         let rest = line.strip_prefix("listening on ").and_then(|rest| rest.strip_prefix(prefix));
         rest.unwrap_or_else(|| panic!("{line}")).to_owned()
     }
 
-    /// Sends it a signal, named as for `kill`.
+    /// Sends the program a signal, named as for `kill`.
     pub(crate) fn signal(&self, signal: &str) {
         let command = format!("kill -{signal} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &command]).status().unwrap().success());
     }
 
-    /// Sends it a signal, and waits for its end.
+    /// Sends the program a signal, and waits for its exit.
     pub(crate) fn ends_by(self, signal: &str) {
         self.signal(signal);
         self.ends();
     }
 
-    /// Waits for its end, which must be orderly.
+    /// Waits for the program to exit, which must succeed.
     pub(crate) fn ends(mut self) {
         let status = (0..LOOKS).find_map(|_| {
             let status = self.child.try_wait().unwrap();

@@ -1,4 +1,4 @@
-//! Programs of the system that tests talk to: servers that end with the test.
+//! System servers that tests use, and that end with the test.
 
 use super::common::Failure;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-/// A program of the system: in `PATH`, or in one of the directories. Without it a line says what is skipped, past the capture of a test's output.
+/// Finds a program in `PATH` or in one of the directories. If it is missing, prints what is
+/// skipped, bypassing the test's output capture.
 pub(crate) fn program(name: &str, elsewhere: &[PathBuf], package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = std::env::split_paths(&path).chain(elsewhere.iter().cloned());
@@ -22,12 +23,12 @@ pub(crate) fn program(name: &str, elsewhere: &[PathBuf], package: &str) -> Optio
     found
 }
 
-/// A port of this machine that was free a moment ago.
+/// Returns a local port that was free a moment ago.
 pub(crate) fn free_port() -> io::Result<u16> {
     TcpListener::bind("127.0.0.1:0")?.local_addr().map(|address| address.port())
 }
 
-/// A directory of its own below the one for temporary files, removed with everything in it.
+/// A unique temporary directory, removed with its contents on drop.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -51,16 +52,17 @@ impl Drop for Directory {
     }
 }
 
-/// A server in a process of its own, which is asked to end, and waited for, when this is dropped.
+/// A server process. Dropping this ends the server and waits for its exit.
 pub(crate) struct Server(Child);
 
 impl Server {
-    /// Starts it, and waits until a line of its output, or of its errors, has this text.
+    /// Starts the server, and waits until its output or error output contains this text.
     pub(crate) fn start(command: &mut Command, ready: &str) -> Result<Self, Failure> {
         let (output, input) = io::pipe()?;
         command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
         let server = Self(command.spawn()?);
-        // The command keeps copies of the pipe's end, and its output would never end.
+        // The command holds copies of the pipe's write end, which would keep the output from
+        // ending.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut output = BufReader::new(output);
         let mut printed = String::new();
@@ -69,7 +71,7 @@ impl Server {
                 return Err(format!("{:?} has ended: {printed}", command.get_program()).into());
             }
         }
-        // A full pipe would stop it.
+        // A full pipe would block the server.
         thread::spawn(move || io::copy(&mut output.by_ref(), &mut io::sink()));
         Ok(server)
     }
@@ -78,7 +80,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let id = rustix::process::Pid::from_child(&self.0);
-        // SIGINT is a fast shutdown of PostgreSQL, and a shutdown of Redis that saves nothing.
+        // SIGINT makes PostgreSQL shut down fast, and Redis shut down without saving.
         _ = rustix::process::kill_process(id, rustix::process::Signal::INT);
         _ = self.0.wait();
     }
