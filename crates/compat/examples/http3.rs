@@ -77,7 +77,7 @@ async fn serve(address: &str, certificate: &str) -> Outcome {
     endpoint.set_server_config(None);
     stop.cancel();
     _ = timeout(LIMIT, async { while connections.join_next().await.is_some() {} }).await;
-    endpoint.close(0_u32.into(), b"the server ends");
+    endpoint.close(0_u32.into(), b"the server is shutting down");
     endpoint.wait_idle().await;
     Ok(())
 }

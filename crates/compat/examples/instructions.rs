@@ -163,7 +163,7 @@ async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible
     Ok(Response::new(Full::new(Bytes::from_static(b"hello!"))))
 }
 
-/// Echoes what it reads.
+/// Echoes all bytes that it reads.
 async fn copy(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     let mut buffer = [0; 16 * 1024];
     loop {

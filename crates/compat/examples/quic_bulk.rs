@@ -41,7 +41,7 @@ fn main() -> Outcome {
 fn on_annulus(work: impl Future<Output = Outcome>) -> Outcome {
     annulus::run(async {
         work.await?;
-        let counters = annulus::counters().ok_or("in a runtime")?;
+        let counters = annulus::counters().ok_or("no runtime on this thread")?;
         println!("system calls: {} + {} sends", counters.enters, counters.direct_sends);
         Ok(())
     })
@@ -69,7 +69,7 @@ impl Arguments {
                     on_tokio = match arguments.next().as_deref() {
                         Some("annulus") => false,
                         Some("tokio") => true,
-                        other => return Err(format!("no runtime {other:?}\n{USAGE}").into()),
+                        other => return Err(format!("unknown runtime {other:?}\n{USAGE}").into()),
                     }
                 }
                 "--certificate" => certificate = arguments.next(),
@@ -106,7 +106,7 @@ async fn serve(arguments: &Arguments) -> Outcome {
     let endpoint = arguments.server(config)?;
     fs::write(&arguments.certificate, identity.cert.der())?;
     println!("listening on {}", endpoint.local_addr()?);
-    let connection = endpoint.accept().await.ok_or("closed")?.await?;
+    let connection = endpoint.accept().await.ok_or("the endpoint is closed")?.await?;
     let before = cpu_time()?;
     let (mut answer, mut stream) = connection.accept_bi().await?;
     let (pattern, mut received) = (pattern(), 0);
@@ -138,7 +138,8 @@ async fn send(arguments: &Arguments) -> Outcome {
     }
     stream.finish()?;
     let received = answer.read_to_end(8).await?;
-    let received = u64::from_be_bytes(received.try_into().map_err(|_| "a short answer")?);
+    let received =
+        u64::from_be_bytes(received.try_into().map_err(|_| "the answer has the wrong length")?);
     if received != arguments.bytes {
         return Err(format!("{received} bytes of {} arrived", arguments.bytes).into());
     }
@@ -175,7 +176,7 @@ fn cpu_time() -> Outcome<Duration> {
     let mut nanos = 0;
     for thread in fs::read_dir("/proc/self/task")? {
         let times = fs::read_to_string(thread?.path().join("schedstat"))?;
-        nanos += times.split_whitespace().next().ok_or("no times")?.parse::<u64>()?;
+        nanos += times.split_whitespace().next().ok_or("schedstat is empty")?.parse::<u64>()?;
     }
     Ok(Duration::from_nanos(nanos))
 }

@@ -52,7 +52,7 @@ async fn serve(address: SocketAddr, certificate: &str) -> Outcome {
     println!("listening on {}", endpoint.local_addr()?);
     annulus::spawn(accept(endpoint.clone()));
     signals(&[Signal::SIGINT, Signal::SIGTERM])?.recv().await?;
-    endpoint.close(0u32.into(), b"the server ends");
+    endpoint.close(0u32.into(), b"the server is shutting down");
     endpoint.wait_idle().await;
     Ok(())
 }
@@ -93,7 +93,7 @@ async fn echo(address: SocketAddr, certificate: &str, sizes: Vec<usize>) -> Outc
     let connection = endpoint.connect(address, "localhost")?.await?;
     let streams = sizes.into_iter().map(|size| annulus::spawn(exchange(connection.clone(), size)));
     for stream in streams.collect::<Vec<_>>() {
-        println!("{} bytes came back", stream.await??);
+        println!("{} bytes echoed", stream.await??);
     }
     connection.close(0u32.into(), b"done");
     endpoint.wait_idle().await;
@@ -114,5 +114,5 @@ async fn exchange(connection: Connection, size: usize) -> Outcome<usize> {
     });
     let got = recv.read_to_end(size + 1).await?;
     sending.await??;
-    if got == expected { Ok(size) } else { Err("other bytes came back".into()) }
+    if got == expected { Ok(size) } else { Err("the echo differs from the bytes sent".into()) }
 }

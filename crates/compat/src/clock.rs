@@ -26,7 +26,7 @@ impl Origin {
     /// Records the current time of the standard clock and of the thread's runtime.
     #[expect(
         clippy::disallowed_methods,
-        reason = "the library's moments are of the standard clock; this is the only look at it"
+        reason = "the library uses instants of the standard clock, which is read only here"
     )]
     pub(crate) fn new() -> Self {
         Self { library: Instant::now(), runtime: annulus::time::Instant::now() }

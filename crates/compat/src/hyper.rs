@@ -85,8 +85,7 @@ enum EarlyAnswer {
     /// The write fails.
     #[default]
     Ignored,
-    /// The write waits for reads, which return the response sent before the close, or the reason
-    /// why there is none.
+    /// The write waits for reads, which return the response sent before the close, or an error.
     Awaited,
     /// A write has failed and is waiting.
     Due,
@@ -105,9 +104,8 @@ impl<S> Io<S> {
 
     /// Makes a client receive a response that the server sends before it has read the whole
     /// request, such as 413 for a body that is too large. If the server then closes and a write
-    /// fails, the write waits for reads, which return the response, or the reason why there is
-    /// none. Without this, hyper reports the failed write.
-    /// [`Connector`](crate::hyper_util::Connector) turns it on.
+    /// fails, the write waits for reads, which return the response or an error. Without this, hyper
+    /// reports the failed write. [`Connector`](crate::hyper_util::Connector) turns it on.
     pub fn await_early_answer(mut self) -> Self {
         self.early_answer = EarlyAnswer::Awaited;
         self

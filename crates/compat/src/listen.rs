@@ -19,7 +19,7 @@ use std::task::{Context, Poll, ready};
 /// use std::net::SocketAddr;
 /// use std::task::{Context, Poll, ready};
 ///
-/// /// Refuses what does not come from this machine.
+/// /// Accepts only connections from this machine.
 /// struct LoopbackOnly(TcpListener);
 ///
 /// impl Listen for LoopbackOnly {

@@ -148,7 +148,7 @@ impl fmt::Display for WrongThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "used on another thread than the one that made it, at {}: annulus keeps streams, tasks and timers on their thread; use a \
+            "used on another thread than the one that created it at {}: annulus keeps streams, tasks and timers on their thread; use a \
              current-thread runtime",
             self.made_at
         )
@@ -183,7 +183,7 @@ mod tests {
     use std::rc::Rc;
 
     #[test]
-    fn another_thread_neither_uses_nor_drops_it() {
+    fn value_is_neither_usable_nor_dropped_on_another_thread() {
         let count = Rc::new(());
         let mut value = OnThread::new(count.clone());
         let mut value = std::thread::spawn(move || {
@@ -202,7 +202,7 @@ mod tests {
 
     /// A future that other memory points to is not freed without being dropped.
     #[test]
-    fn a_pinned_value_stays_where_it_is_if_another_thread_drops_its_holder() {
+    fn pinned_value_dropped_on_another_thread_is_leaked_in_place() {
         let notify: &'static tokio::sync::Notify = Box::leak(Box::default());
         let mut holder = OnThread::new(notify.notified());
         let mut cx = Context::from_waker(std::task::Waker::noop());
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_on_another_thread_says_so_and_where_the_future_was_made() {
+    fn poll_on_another_thread_panics_and_names_where_the_future_was_created() {
         let (future, line) = (OnThread::new(std::future::pending::<()>()), line!());
         let polled = std::thread::spawn(move || {
             let mut future = Box::pin(future);
@@ -223,7 +223,7 @@ mod tests {
         let panic = polled.join().unwrap_err();
         let text = panic.downcast_ref::<String>().unwrap();
         let expected =
-            format!("used on another thread than the one that made it, at {}:{line}:", file!());
+            format!("used on another thread than the one that created it at {}:{line}:", file!());
         assert!(text.starts_with(&expected), "{text}");
     }
 }

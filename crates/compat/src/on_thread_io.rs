@@ -17,7 +17,7 @@ impl<S: AsyncRecv + Unpin> AsyncRecv for OnThread<S> {
     fn consume(&mut self, n: usize) {
         match self.try_mut() {
             Ok(stream) => stream.consume(n),
-            Err(wrong) => assert_eq!(n, 0, "{wrong}; nothing was shown here"),
+            Err(wrong) => assert_eq!(n, 0, "{wrong}; there are no bytes to consume here"),
         }
     }
 

@@ -59,7 +59,7 @@ impl<S: AsyncBufRead + Unpin> AsyncBufRead for SendStream<S> {
     fn consume(self: Pin<&mut Self>, n: usize) {
         match self.pin() {
             Ok(stream) => stream.consume(n),
-            Err(wrong) => assert_eq!(n, 0, "{wrong}; nothing was shown here"),
+            Err(wrong) => assert_eq!(n, 0, "{wrong}; there are no bytes to consume here"),
         }
     }
 }
@@ -121,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_vectored_if_those_of_the_stream_are() {
+    fn is_write_vectored_follows_the_inner_stream() {
         assert!(!SendStream::new(Plain).is_write_vectored());
         assert!(SendStream::new(Vec::new()).is_write_vectored());
     }
 
     #[test]
-    fn lines_are_read_from_the_stream_s_own_buffer() {
+    fn lines_are_read_from_the_inner_buffer() {
         annulus::run(async {
             let mut stream = SendStream::new(&b"one\ntwo\n"[..]);
             let mut line = String::new();

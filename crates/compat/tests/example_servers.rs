@@ -112,7 +112,7 @@ fn wrong_arguments_are_reported_with_the_usage() {
     for (name, arguments, part) in [
         ("grpc", &["client", "http://127.0.0.1:1"][..], "usage: grpc server ADDRESS"),
         ("reverse_proxy", &["127.0.0.1:0"], "usage: reverse_proxy ADDRESS"),
-        ("reverse_proxy", &["127.0.0.1:0", "ftp://h/"], "an upstream is http://host:port"),
+        ("reverse_proxy", &["127.0.0.1:0", "ftp://h/"], "the upstream must be http://host:port"),
     ] {
         let ran = example(name, "auto", arguments).output().unwrap();
         assert_eq!(ran.status.code(), Some(1), "{name}");

@@ -8,7 +8,7 @@ pub(crate) struct Arguments {
     pub(crate) address: String,
     /// The certificate and key files.
     pub(crate) files: Option<(String, String)>,
-    #[allow(dead_code, reason = "not every example has it")]
+    #[allow(dead_code, reason = "not every example has this option")]
     pub(crate) plain: Option<String>,
 }
 
@@ -31,9 +31,9 @@ impl Arguments {
                 "--cert" => &mut cert,
                 "--key" => &mut key,
                 "--plain" if has_plain => &mut plain,
-                name if name.starts_with('-') => return Err(format!("{name}: not an option")),
+                name if name.starts_with('-') => return Err(format!("{name}: unknown option")),
                 _ if address.is_some() => {
-                    return Err(format!("{argument}: there is an address already"));
+                    return Err(format!("{argument}: the address was already given"));
                 }
                 _ => {
                     address = Some(argument);
@@ -41,7 +41,7 @@ impl Arguments {
                 }
             };
             let value = arguments.next().filter(|value| !value.starts_with("--"));
-            let value = value.ok_or_else(|| format!("{argument}: its value is missing"))?;
+            let value = value.ok_or_else(|| format!("{argument}: the value is missing"))?;
             if option.replace(value).is_some() {
                 return Err(format!("{argument}: given twice"));
             }

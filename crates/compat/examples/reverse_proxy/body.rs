@@ -21,8 +21,8 @@ pub(crate) struct Passed {
     body: Option<Incoming>,
     limit: Duration,
     waits: Option<OnThread<Sleep>>,
-    /// For a body that needs the upstream's consent: completes once the upstream wants it, and
-    /// fails if the upstream has responded without it.
+    /// For a body that needs the upstream's consent: completes once the upstream is ready for it,
+    /// and fails if the upstream has responded without it.
     wanted: Option<oneshot::Receiver<()>>,
     /// Dropped with the body.
     _held: Option<Box<dyn Send>>,
@@ -34,8 +34,8 @@ impl Passed {
         Self { body: Some(body), limit, waits: None, wanted: None, _held: Some(held) }
     }
 
-    /// Delays the body until the upstream wants it, so that the client does not send it earlier.
-    /// After `patience` it is sent anyway, in case the upstream does not support `Expect`.
+    /// Delays the body until the upstream is ready for it, so that the client does not send it
+    /// earlier. After `patience` it is sent anyway, in case the upstream does not support `Expect`.
     pub(crate) fn once_wanted(self, wanted: oneshot::Receiver<()>, patience: Duration) -> Self {
         let waits = Some(OnThread::new(sleep(patience)));
         Self { waits, wanted: Some(wanted), ..self }
@@ -47,7 +47,7 @@ impl Passed {
         match Pin::new(wanted).poll(cx) {
             Poll::Pending if !is_over => return Poll::Pending,
             Poll::Ready(Err(_)) => {
-                let text = "the upstream has answered without the body".to_owned();
+                let text = "the upstream responded without the body".to_owned();
                 return Poll::Ready(Err(Broken { status: StatusCode::BAD_GATEWAY, text }));
             }
             _ => (self.wanted, self.waits) = (None, None),
@@ -101,7 +101,7 @@ impl Body for Passed {
         let limit = this.limit;
         let waits = this.waits.get_or_insert_with(|| OnThread::new(sleep(limit)));
         Pin::new(waits).poll(cx).map(|()| {
-            let text = format!("nothing of the body has come for {limit:?}");
+            let text = format!("no body data arrived for {limit:?}");
             Some(Err(Broken { status: StatusCode::REQUEST_TIMEOUT, text }))
         })
     }

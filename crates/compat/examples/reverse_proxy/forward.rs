@@ -89,29 +89,30 @@ pub(crate) fn host_of<B>(request: &Request<B>) -> Result<Option<HeaderValue>, &'
     let mut lines = request.headers().get_all(HOST).iter();
     let (line, another) = (lines.next(), lines.next());
     if another.is_some() {
-        return Err("more than one Host");
+        return Err("more than one Host header");
     }
     if line.is_none() && request.version() == Version::HTTP_11 {
-        return Err("no Host");
+        return Err("no Host header");
     }
     let authority = match (request.uri().authority(), line) {
         (Some(authority), _) => authority.clone(),
         (None, Some(line)) => {
-            Authority::try_from(line.as_bytes()).map_err(|_| "Host is no host with a port")?
+            Authority::try_from(line.as_bytes()).map_err(|_| "invalid Host header")?
         }
         (None, None) => return Ok(None),
     };
     if authority.as_str().contains('@') {
-        return Err("a Host with user information");
+        return Err("the Host header contains user information");
     }
-    HeaderValue::try_from(authority.as_str()).map(Some).map_err(|_| "Host is no host with a port")
+    HeaderValue::try_from(authority.as_str()).map(Some).map_err(|_| "invalid Host header")
 }
 
 /// Joins the cookies into one line: HTTP/2 allows several lines, HTTP/1 only one (RFC 9113, 8.2.3).
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     let lines: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if lines.len() > 1 {
-        let joined = HeaderValue::from_bytes(&lines.join(&b"; "[..])).expect("of header values");
+        let joined = HeaderValue::from_bytes(&lines.join(&b"; "[..]))
+            .expect("joined header values are a valid value");
         headers.insert(COOKIE, joined);
     }
 }
@@ -124,7 +125,8 @@ pub(crate) fn add_via(headers: &mut HeaderMap, version: Version, name: &str) {
         Version::HTTP_10 => "1.0",
         _ => "1.1",
     };
-    let via = HeaderValue::try_from(format!("{version} {name}")).expect("a version and a name");
+    let via = HeaderValue::try_from(format!("{version} {name}"))
+        .expect("a version and a name are a valid value");
     headers.append(VIA, via);
 }
 
@@ -138,6 +140,7 @@ pub(crate) fn add_forwarded_for(headers: &mut HeaderMap, client: IpAddr) {
     let before = headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
     let mut all: Vec<String> = before.map(str::to_owned).collect();
     all.push(client.to_string());
-    let value = HeaderValue::try_from(all.join(", ")).expect("text and an address");
+    let value =
+        HeaderValue::try_from(all.join(", ")).expect("text and an address are a valid value");
     headers.insert(FORWARDED_FOR, value);
 }

@@ -6,8 +6,8 @@
 //!
 //! Trailers are forwarded if the message declares them and the client accepts them (`TE`).
 //! Informational responses are forwarded to HTTP/1.1 clients. A client that expects `100 Continue`
-//! gets it once the upstream wants the body. A request that loops back to the proxy is rejected
-//! with 508.
+//! gets it once the upstream is ready for the body. A request that loops back to the proxy is
+//! rejected with 508.
 //!
 //! `cargo run --manifest-path crates/compat/Cargo.toml --example reverse_proxy -- 127.0.0.1:8000
 //! http://127.0.0.1:8080`

@@ -124,7 +124,7 @@ impl Proxy {
 
     pub(crate) fn with(upstream: Uri, limits: Limits) -> io::Result<Self> {
         if upstream.scheme_str() != Some("http") || upstream.path() != "/" {
-            let text = format!("{upstream}: an upstream is http://host:port, without a path");
+            let text = format!("{upstream}: the upstream must be http://host:port without a path");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let connector = Connector::new()
@@ -165,7 +165,10 @@ impl Proxy {
             return refuse(StatusCode::METHOD_NOT_ALLOWED, text);
         }
         if is_loop(request.headers(), &self.name) {
-            return refuse(StatusCode::LOOP_DETECTED, "the upstream leads back to this proxy");
+            return refuse(
+                StatusCode::LOOP_DETECTED,
+                "the request has already passed through this proxy",
+            );
         }
         let version = request.version();
         let Rewritten { request, upgrade, sent, early: mut responses, expect } =
@@ -192,7 +195,7 @@ impl Proxy {
                 }
                 answered = &mut response => break answered,
                 () = &mut too_late => {
-                    let text = format!("no answer of the upstream within {:?}", self.limits.response);
+                    let text = format!("no upstream response within {:?}", self.limits.response);
                     return refuse(StatusCode::GATEWAY_TIMEOUT, &text);
                 }
             }
@@ -206,7 +209,7 @@ impl Proxy {
             Err(error) => {
                 // Do not send the error to the client: its text contains addresses.
                 eprintln!("{peer}: {}", text_of(&error));
-                refuse(status_of(&error), "the upstream has failed")
+                refuse(status_of(&error), "the upstream failed")
             }
         }
     }
@@ -228,7 +231,7 @@ impl Proxy {
     /// Rewrites a request for the upstream.
     ///
     /// # Errors
-    /// What is wrong with the client's request.
+    /// If the client's request is invalid; the text says why.
     fn rewritten(
         &self,
         mut request: Request<Incoming>,
@@ -311,7 +314,7 @@ impl Proxy {
         *response.version_mut() = Version::HTTP_11;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let (Some((client, permit)), true) = (upgrade, is_websocket) else {
-                let text = "the upstream upgrades to what it was not asked for";
+                let text = "the upstream upgraded to a protocol that was not requested";
                 return refuse(StatusCode::BAD_GATEWAY, text);
             };
             let upstream = hyper::upgrade::on(&mut response);

@@ -34,7 +34,7 @@ use tower_service::Service;
 ///     let listener = annulus::net::TcpListener::bind("127.0.0.1:0")?;
 ///     let port = listener.local_addr()?.port();
 ///     let mut connector = Connector::new()
-///         .timeout(Duration::from_secs(5)) // The look-up and all attempts together.
+///         .timeout(Duration::from_secs(5)) // For the lookup and all attempts together.
 ///         .options(ConnectOptions::new().keepalive(KeepAlive::default()));
 ///     let stream = connector.call(format!("http://localhost:{port}").parse()?).await?;
 ///     assert_eq!(stream.inner().try_ref()?.peer_addr()?.port(), port);
@@ -44,7 +44,7 @@ use tower_service::Service;
 /// ```
 ///
 /// Dropping a [`Connecting`] cancels its attempts and closes their sockets. A lookup that has
-/// started continues, and its result is dropped.
+/// started continues, but its result is discarded.
 #[derive(Clone, Debug)]
 pub struct Connector {
     options: ConnectOptions,
@@ -85,7 +85,7 @@ impl Connector {
         self
     }
 
-    /// Sets how long a server may fail to read what it is sent, such as a request body: see
+    /// Sets how long a server may go without reading data sent to it, such as a request body: see
     /// [`Io::write_timeout`]. There is no limit by default.
     pub fn write_timeout(mut self, limit: Duration) -> Self {
         self.write_timeout = Some(limit);
@@ -128,14 +128,13 @@ impl Connector {
         let scheme = uri.scheme_str();
         if self.enforce_http && scheme != Some("http") {
             let text = format!(
-                "{uri}: this connector takes URIs of the scheme http only; a connector of TLS that wraps it sets \
+                "{uri}: this connector accepts only http URIs; a TLS connector that wraps it must set \
                  enforce_http(false)"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
-            let text =
-                format!("{uri}: no host; a client needs a whole URI, as http://host:port/path");
+            let text = format!("{uri}: no host; use a full URI such as http://host:port/path");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
         let secure = matches!(scheme, Some("https" | "wss"));
@@ -218,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_of_uris() {
+    fn uris_are_split_into_host_and_port() {
         let connector = Connector::new();
         let target = |uri: &str| connector.target(&uri.parse().unwrap());
         assert_eq!(target("http://a.example/x").unwrap(), ("a.example".into(), 80));

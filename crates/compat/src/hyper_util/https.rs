@@ -65,8 +65,8 @@ impl HttpsConnector {
             Some("https") => true,
             Some("http") if !self.https_only => false,
             _ => {
-                let schemes = if self.https_only { "https" } else { "https and http" };
-                let text = format!("{uri}: this connector takes whole URIs of {schemes} only");
+                let schemes = if self.https_only { "https" } else { "https or http" };
+                let text = format!("{uri}: this connector accepts only full {schemes} URIs");
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
         };

@@ -25,7 +25,7 @@
 //!         let message = recv.read_to_end(100).await.ok()?;
 //!         send.write_all(&message).await.ok()?;
 //!         send.finish().ok()?;
-//!         connection.closed().await; // What was sent arrives before the connection is dropped.
+//!         connection.closed().await; // Do not drop the connection before the data has arrived.
 //!         Some(())
 //!     });
 //!
@@ -39,7 +39,7 @@
 //!     send.finish()?;
 //!     assert_eq!(recv.read_to_end(100).await?, b"hello");
 //!     connection.close(0u32.into(), b"done");
-//!     client.wait_idle().await; // The close reaches the server.
+//!     client.wait_idle().await; // Wait until the close has been sent.
 //!     Ok::<_, Box<dyn std::error::Error>>(())
 //! })
 //! # .unwrap();

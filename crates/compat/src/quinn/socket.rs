@@ -29,7 +29,7 @@ const MOST_COALESCED: usize = 64;
 ///
 /// annulus::run(async {
 ///     let endpoint = client("127.0.0.1:0".parse().unwrap())?;
-///     // The interface has changed: connections go on from another address.
+///     // The interface has changed: connections continue from another address.
 ///     let socket = UdpOptions::new().recv_buffer(1 << 20).bind("127.0.0.1:0")?;
 ///     endpoint.rebind_abstract(Arc::new(Socket::new(socket)?))
 /// })
@@ -53,7 +53,7 @@ impl Socket {
     pub fn new(socket: UdpSocket) -> io::Result<Self> {
         if let Ok(peer) = socket.peer_addr() {
             let text = format!(
-                "a socket that is connected to {peer} cannot serve an endpoint: give one that is only bound"
+                "the socket is connected to {peer}, but an endpoint needs an unconnected one"
             );
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
         }
@@ -68,7 +68,7 @@ impl Socket {
     /// # Errors
     /// On another thread.
     fn socket(&self) -> io::Result<&UdpSocket> {
-        let socket = self.socket.as_ref().expect("taken by drop only");
+        let socket = self.socket.as_ref().expect("only drop takes the socket");
         Ok(socket.try_ref()?)
     }
 }

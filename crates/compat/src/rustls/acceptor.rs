@@ -22,7 +22,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 ///     loop {
 ///         let (stream, peer) = listener.accept().await?;
 ///         let acceptor = acceptor.clone();
-///         // Its own task, so that a slow handshake delays no other.
+///         // Its own task, so that a slow handshake does not delay others.
 ///         annulus::spawn(async move {
 ///             match acceptor.accept(stream).await {
 ///                 Ok(mut stream) => _ = stream.send("hello").await,
@@ -57,10 +57,10 @@ impl TlsAcceptor {
         let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| invalid("certificates", text_of(&error)))?;
         if chain.is_empty() {
-            return Err(invalid("certificates", "there is no section CERTIFICATE"));
+            return Err(invalid("certificates", "no CERTIFICATE section"));
         }
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-            pem::Error::NoItemsFound => invalid("key", "there is no private key"),
+            pem::Error::NoItemsFound => invalid("key", "no private key"),
             error => invalid("key", text_of(&error)),
         })?;
         let builder = ServerConfig::builder_with_provider(provider()?);
@@ -116,7 +116,7 @@ fn provider() -> io::Result<Arc<CryptoProvider>> {
     #[cfg(not(feature = "rustls-ring"))]
     Err(invalid(
         "provider",
-        "the process has none: call install_default of one, as rustls::crypto::aws_lc_rs::default_provider(), or turn feature rustls-ring on",
+        "the process has no default: call install_default on one, such as rustls::crypto::aws_lc_rs::default_provider(), or enable the feature rustls-ring",
     ))
 }
 
@@ -126,7 +126,7 @@ fn text_of(error: &pem::Error) -> String {
     match error {
         pem::Error::MissingSectionEnd { end_marker } => {
             let label = end_marker.split(|byte| *byte == b'-').next().unwrap_or_default();
-            format!("the section {} has no line with its end", label.escape_ascii())
+            format!("the {} section has no END line", label.escape_ascii())
         }
         pem::Error::IllegalSectionStart { .. } => {
             "a line that begins with -----BEGIN does not end with -----".to_owned()

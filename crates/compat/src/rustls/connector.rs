@@ -67,9 +67,8 @@ impl TlsConnector {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let server = ServerName::try_from(name.to_owned()).map_err(|_| {
-            let text = format!(
-                "{name:?} is neither a DNS name nor an address, as a server's name must be"
-            );
+            let text =
+                format!("{name:?} is not a valid server name: use a DNS name or an IP address");
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })?;
         let handshake = self.connector.connect(server, stream);

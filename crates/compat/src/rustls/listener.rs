@@ -50,7 +50,7 @@ impl TlsListener {
     }
 
     /// Sets the maximum number of concurrent handshakes, including finished ones that `accept` has
-    /// not returned yet. The default is 256. At the limit, no more connections are accepted. The
+    /// not returned yet. The default is 256. At the limit, the listener stops accepting. The
     /// acceptor's timeout applies to each handshake. This limit bounds the memory that silent
     /// clients use; when they reach it, other clients have to wait.
     ///
@@ -58,7 +58,7 @@ impl TlsListener {
     /// If it is 0.
     #[must_use]
     pub fn handshakes(mut self, limit: usize) -> Self {
-        assert!(limit > 0, "a limit of 0 handshakes accepts no connection: at least 1");
+        assert!(limit > 0, "a limit of 0 handshakes accepts no connections: allow at least 1");
         self.limit = limit;
         self
     }

@@ -11,7 +11,7 @@
 //! use rustls::{ClientConfig, RootCertStore};
 //!
 //! annulus::run(async {
-//!     // A certificate of its own, for this example.
+//!     // A self-signed certificate, for this example.
 //!     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
 //!     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
 //!     let acceptor = TlsAcceptor::from_pem(certificate.as_bytes(), key.as_bytes(), &[])?;
@@ -88,5 +88,5 @@ pub use stream::{TlsInfo, TlsStream};
 const HANDSHAKE_TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
 
 fn no_end_within(limit: Duration) -> String {
-    format!("the TLS handshake has not ended within its limit of {limit:?}")
+    format!("the TLS handshake did not finish within {limit:?}")
 }

@@ -19,11 +19,11 @@ use tokio_rustls::rustls::{CommonState, Error, ProtocolVersion, pki_types::Certi
 ///
 /// - **Receiving** shows a record's plaintext in rustls's buffer; data that spans records is copied
 ///   together.
-/// - **Sending** encrypts data and passes it on. If the underlying stream accepts no more,
-///   encrypted data (at most 64 KiB plus one record) is queued in the session. The next write,
-///   `send`, `flush`, `shutdown` or receive with `AsyncRecv` sends it. [`send`](AsyncSend::send)
-///   leaves nothing queued. After `write`, call [`flush`](AsyncSend::flush), as with any stream
-///   that is not a bare socket.
+/// - **Sending** encrypts data and passes it on. While the underlying stream is full, encrypted
+///   data (at most 64 KiB plus one record) is queued in the session. The next write, `send`,
+///   `flush`, `shutdown` or receive with `AsyncRecv` sends it. [`send`](AsyncSend::send) leaves
+///   nothing queued. After `write`, call [`flush`](AsyncSend::flush), as with any stream that is
+///   not a bare socket.
 /// - **Ending**: [`shutdown`](AsyncSend::shutdown) sends `close_notify`, then shuts down the
 ///   sending direction of the underlying stream. Receiving continues. A dropped session sends no
 ///   `close_notify`, so the peer can tell it from a proper end.
@@ -40,7 +40,7 @@ use tokio_rustls::rustls::{CommonState, Error, ProtocolVersion, pki_types::Certi
 /// #     rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()
 /// # }
 ///
-/// /// Answers lines, over whatever it is.
+/// /// Answers lines, over any stream.
 /// async fn serve(mut stream: impl AsyncStream) -> std::io::Result<()> {
 ///     while let Some(line) = stream.recv_until(b'\n', 1024).await? {
 ///         stream.send(line.to_ascii_uppercase()).await?;
@@ -227,7 +227,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRecv for TlsStream<S> {
         if shown == 0 {
             return self.session().consume(n);
         }
-        assert!(n <= shown, "consume({n}) of {shown} bytes that are shown");
+        assert!(n <= shown, "consume({n}) of {shown} available bytes");
         self.gathered.advance(n);
         if n == shown {
             // Frees the memory.

@@ -34,7 +34,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 ///
 /// # annulus::run(async {
 /// let channel = Channel::new("http://127.0.0.1:50051".parse()?)?.timeout(Duration::from_secs(10));
-/// // The same with settings of its own.
+/// // The same with custom settings.
 /// let connector = Connector::new().timeout(Duration::from_secs(1));
 /// let watched = Channel::with("http://127.0.0.1:50051".parse()?, connector, |http| {
 ///     http.http2_keep_alive_interval(Duration::from_secs(30)).http2_keep_alive_while_idle(true);
@@ -58,7 +58,7 @@ impl Channel {
     /// needs a TLS connector.
     pub fn new(origin: Uri) -> io::Result<Self> {
         if origin.scheme_str() == Some("https") {
-            let text = format!("{origin}: https takes Channel::with and an HttpsConnector");
+            let text = format!("{origin}: https needs Channel::with and an HttpsConnector");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         Self::with(origin, Connector::new().timeout(CONNECT_TIMEOUT), |_| ())
@@ -78,7 +78,7 @@ impl<C: Connect + Clone> Channel<C> {
     ) -> io::Result<Self> {
         let is_origin = origin.scheme().is_some() && matches!(origin.path(), "" | "/");
         if !is_origin || origin.query().is_some() {
-            let text = format!("{origin}: a channel takes scheme://host:port, without a path");
+            let text = format!("{origin}: a channel needs scheme://host:port without a path");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let mut client = Client::builder(Executor);
@@ -151,7 +151,7 @@ impl Future for Calling {
         let response = match &mut this.state {
             State::Sent(response) => response,
             State::Refused(status) => {
-                return Poll::Ready(Err(status.take().expect("not polled after it was ready")));
+                return Poll::Ready(Err(status.take().expect("polled after completion")));
             }
         };
         if let Poll::Ready(response) = Pin::new(response).poll(cx) {

@@ -53,7 +53,7 @@ pub(super) fn allowed(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     let read = value.to_str().ok().and_then(duration);
     read.map(Some).ok_or_else(|| {
         Status::invalid_argument(format!(
-            "{TIMEOUT} {value:?}: one to eight digits and a unit of H, M, S, m, u, n are expected"
+            "{TIMEOUT} {value:?}: expected one to eight digits and a unit (H, M, S, m, u or n)"
         ))
     })
 }
@@ -78,7 +78,7 @@ pub(super) fn header(limit: Duration) -> HeaderValue {
         Some((name, nanos)) => format!("{}{name}", count(*nanos)),
         None => format!("{MAX_COUNT}H"),
     };
-    HeaderValue::try_from(text).expect("digits and a unit")
+    HeaderValue::try_from(text).expect("digits and a unit are a valid header value")
 }
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_read() {
+    fn timeout_headers_are_parsed() {
         assert_eq!(allowed(&HeaderMap::new()).unwrap(), None);
         for (text, nanos) in
             [("1n", 1), ("20u", 20_000), ("3m", 3_000_000), ("4S", 4_000_000_000), ("0S", 0)]
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_written_so_that_none_is_shorter() {
+    fn limits_are_rounded_up_in_the_header() {
         for (limit, text) in [
             (Duration::ZERO, "0n"),
             (Duration::from_nanos(99_999_999), "99999999n"),

@@ -133,7 +133,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let Some(call) = this.call.as_mut().as_pin_mut() else {
-            let refused = this.refused.take().expect("not polled after it was ready");
+            let refused = this.refused.take().expect("polled after completion");
             return Poll::Ready(Ok(only_a_status(refused)));
         };
         if let Poll::Ready(response) = call.poll(cx) {
@@ -184,6 +184,6 @@ impl<B: Body> Body for TimedBody<B> {
 
 fn trailers(status: &Status) -> HeaderMap {
     let mut trailers = HeaderMap::new();
-    status.add_header(&mut trailers).expect("the text is escaped");
+    status.add_header(&mut trailers).expect("tonic escapes the message");
     trailers
 }

@@ -43,7 +43,7 @@ pub(super) async fn run<T, S>(
 {
     let mut served = pin!(async {
         let stream = within(settings.limits.header, stream, |limit| {
-            format!("the handshake was not over within {limit:?}")
+            format!("the handshake did not finish within {limit:?}")
         });
         match settings.stop.run_until_cancelled(stream).await {
             Some(stream) => serve(stream?, service, open, &settings, &report).await,

@@ -18,7 +18,7 @@ use std::rc::Rc;
 /// fn log(error: ServeError<'_, SocketAddr>) {
 ///     match error.peer {
 ///         Some(peer) => eprintln!("peer={} error={:?}", peer.ip(), error.error.to_string()),
-///         None => eprintln!("nothing is accepted: {}", error.error),
+///         None => eprintln!("cannot accept connections: {}", error.error),
 ///     }
 /// }
 ///
@@ -41,7 +41,7 @@ impl<P: fmt::Debug> fmt::Display for ServeError<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.peer {
             Some(peer) => write!(f, "{peer:?}: {}", self.error),
-            None => write!(f, "no connection was accepted: {}", self.error),
+            None => write!(f, "cannot accept connections: {}", self.error),
         }
     }
 }

@@ -18,14 +18,14 @@ const NO_TOKIO: [&str; 3] = [
     "there is no timer running",
     "this functionality requires a Tokio context",
 ];
-const REMEDY: &str = "; it looks for a runtime of tokio: have one found, by annulus_compat::with_tokio() at the beginning of the program, \
-or run annulus inside one, by annulus_tokio::run";
+const REMEDY: &str = "; it needs a tokio runtime: call annulus_compat::with_tokio() at the start of the program, or run \
+    annulus inside tokio with annulus_tokio::run";
 
 /// Converts a panic to an error with the panic's text.
 pub(super) fn error(payload: &Payload) -> BoxError {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    let text = text.unwrap_or("without a text");
+    let text = text.unwrap_or("no message");
     let remedy = if NO_TOKIO.iter().any(|begin| text.starts_with(begin)) { REMEDY } else { "" };
-    format!("the service has panicked: {text}{remedy}").into()
+    format!("the service panicked: {text}{remedy}").into()
 }

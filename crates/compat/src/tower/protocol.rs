@@ -62,7 +62,7 @@ where
         let Self::Unknown(settings, stream, service, activity) =
             std::mem::replace(self, Self::Ended)
         else {
-            unreachable!("it has not begun")
+            unreachable!("the version is detected once")
         };
         *self = if is_http2 {
             let connection = settings.http2.serve_connection(Io::new(stream), service);
@@ -95,7 +95,7 @@ where
     }
 }
 
-/// Peeks at as many of the first bytes as it needs to tell.
+/// Peeks at as many of the first bytes as it needs to detect the version.
 fn poll_is_http2(
     stream: &mut impl AsyncRecv,
     versions: Versions,

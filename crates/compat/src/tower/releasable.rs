@@ -64,7 +64,7 @@ where
     fn leave_released(&mut self, goes_on: bool) {
         let Phase::Released(stream, service) = std::mem::replace(&mut self.phase, Phase::Ended)
         else {
-            unreachable!("it is released")
+            unreachable!("the connection is released")
         };
         self.phase = if goes_on {
             let connection = self.http.serve_connection(stream, service);
@@ -100,9 +100,9 @@ where
             return;
         }
         let Phase::Served(connection) = std::mem::replace(&mut self.phase, Phase::Ended) else {
-            unreachable!("it is served")
+            unreachable!("the connection is being served")
         };
-        // An upgraded connection has no parts, and has ended.
+        // An upgraded connection returns no parts, and has ended.
         let Some(Parts { io: mut stream, read_buf, service, .. }) = connection.into_parts() else {
             return;
         };

@@ -245,8 +245,8 @@ impl<L: Listen, M, H> Serve<L, M, H> {
         self
     }
 
-    /// Sets how long a peer may fail to read what it is sent. The default is 60 seconds; `None`
-    /// means no limit.
+    /// Sets how long a peer may go without reading data sent to it. The default is 60 seconds;
+    /// `None` means no limit.
     ///
     /// A write that is not accepted within this time drops the connection, even an upgraded one. A
     /// stream accepts the next write once its queued bytes have been sent, so a peer must read the
@@ -332,13 +332,13 @@ impl<L: Listen, M, H> Serve<L, M, H> {
     /// use std::io::{self, ErrorKind::InvalidData};
     /// use std::net::{IpAddr, SocketAddr};
     ///
-    /// /// Takes the line that a load balancer sends ahead, `PROXY TCP4 CLIENT SERVER PORT PORT`, off the stream.
+    /// /// Reads the line that a load balancer sends first: `PROXY TCP4 CLIENT SERVER PORT PORT`.
     /// async fn proxied(mut stream: TcpStream) -> io::Result<(TcpStream, Extensions)> {
     ///     let line = stream.recv_until(b'\n', 107).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
     ///     let line = str::from_utf8(&line).map_err(|_| InvalidData)?;
     ///     let words: Vec<_> = line.trim_end().split(' ').collect();
     ///     let ["PROXY", "TCP4" | "TCP6", client, _, port, _] = words[..] else {
-    ///         return Err(io::Error::new(InvalidData, format!("no line of PROXY: {line:?}")));
+    ///         return Err(io::Error::new(InvalidData, format!("not a PROXY line: {line:?}")));
     ///     };
     ///     let ip: IpAddr = client.parse().map_err(|_| InvalidData)?;
     ///     let client = SocketAddr::new(ip, port.parse().map_err(|_| InvalidData)?);
@@ -390,7 +390,7 @@ where
     /// use std::sync::Arc;
     ///
     /// async fn hello(Extension(tls): Extension<Arc<TlsInfo>>) -> String {
-    ///     format!("hello, you have asked for {:?}", tls.server_name)
+    ///     format!("hello, you asked for {:?}", tls.server_name)
     /// }
     ///
     /// fn main() -> std::io::Result<()> {

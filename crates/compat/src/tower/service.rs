@@ -100,7 +100,7 @@ where
                 this.future.set(None);
                 // gRPC maps a stream reset to an internal error, but not an HTTP status.
                 if version == Version::HTTP_2 {
-                    return Poll::Ready(Err("the service has panicked".into()));
+                    return Poll::Ready(Err("the service panicked".into()));
                 }
                 StatusCode::INTERNAL_SERVER_ERROR
             }

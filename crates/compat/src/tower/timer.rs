@@ -72,7 +72,7 @@ impl Timer {
         }
     }
 
-    /// Records that a graceful shutdown has begun and the connection was asked to close.
+    /// Records that a graceful shutdown has begun, which closes the connection.
     pub(super) fn stop(&mut self) {
         let now = Instant::now();
         self.stopping_since = Some(now);
@@ -158,7 +158,7 @@ impl Timer {
         Some(self.closing_since.map_or(since, |closing| since.max(closing).max(self.progress.1)))
     }
 
-    /// Set if a response waits for its peer to read what was sent before.
+    /// Set if a response is waiting for its peer to read earlier data.
     fn unread_since(&self) -> Option<Instant> {
         let since = self.activity.unpolled_since()?.max(self.progress.1);
         Some(self.closing_since.map_or(since, |closing| since.max(closing)))
@@ -177,14 +177,14 @@ impl Timer {
                 (self.is_releasable, self.released_after) = (false, self.activity.begun.get());
                 return Late::Release;
             }
-            Wait::FirstRequest | Wait::NextHead => (header, "no request has come"),
-            Wait::PeerToEnd => (Some(STOPPING), "the peer has not ended the connection"),
+            Wait::FirstRequest | Wait::NextHead => (header, "no request arrived"),
+            Wait::PeerToEnd => (Some(STOPPING), "the peer did not close the connection"),
             _ if self.closing_since.is_none() => {
                 self.closing_since = Some(now);
                 return Late::Close;
             }
-            Wait::NextRequest => (idle, "the peer has not ended the idle connection"),
-            Wait::PeerToRead => (write, "the peer has not taken the response"),
+            Wait::NextRequest => (idle, "the peer did not close the idle connection"),
+            Wait::PeerToRead => (write, "the peer did not read the response"),
         };
         let text = format!("{text} within {:?}", limit.unwrap_or_default());
         Late::Drop(io::Error::new(io::ErrorKind::TimedOut, text))

@@ -57,7 +57,7 @@ impl<S: Send + Sync> FromRequestParts<S> for WebSocketUpgrade {
         }
         let request = extract::WebSocketUpgrade::from_request_parts(parts, state).await;
         let request = request.map_err(IntoResponse::into_response)?;
-        let (upgrade, key) = upgrade.zip(key).expect("axum has checked both");
+        let (upgrade, key) = upgrade.zip(key).expect("axum's extractor checked both");
         let accept = derive_accept_key(key.as_bytes());
         Ok(Self { request, upgrade, accept, config: WebSocketConfig::default() })
     }

@@ -31,8 +31,7 @@ fn the_echo_returns_streams_of_every_size_and_ends_at_a_signal() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let (server, address) = start("quic_echo", &["serve", address, &file]);
         let output = run("quic_echo", &["echo", &address, &file, "0", "1", "1000000", "70000"]);
-        let expected =
-            ["0", "1", "1000000", "70000"].map(|size| format!("{size} bytes came back\n"));
+        let expected = ["0", "1", "1000000", "70000"].map(|size| format!("{size} bytes echoed\n"));
         assert_eq!(String::from_utf8_lossy(&output.stdout), expected.concat());
         server.ends_by("TERM");
     }

@@ -18,7 +18,7 @@ fn an_idle_connection_ends_at_its_limit() {
         server.stop.cancel();
         server.ended.await??;
         let errors = server.errors.borrow().join("; ");
-        assert_eq!(errors, "no request has come within 20s");
+        assert_eq!(errors, "no request arrived within 20s");
         Ok(())
     });
 }

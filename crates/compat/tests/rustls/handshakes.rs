@@ -89,7 +89,8 @@ fn a_certificate_for_another_name_is_refused() {
     });
 }
 
-/// With TLS 1.3 the client has ended its handshake when the server refuses it: the error comes with what it receives.
+/// With TLS 1.3 the client has ended its handshake when the server refuses it: the error comes with
+/// what it receives.
 #[test]
 fn a_client_without_a_certificate_is_refused_where_one_is_asked_for() {
     everywhere(async |world| {
@@ -151,10 +152,10 @@ fn certificates_and_keys_that_are_not_valid_are_refused() {
         error.to_string()
     };
     assert!(TlsAcceptor::from_pem(certificate.as_bytes(), key.as_bytes(), &["h2"]).is_ok());
-    assert_eq!(error("", &key), "TLS certificates: there is no section CERTIFICATE");
+    assert_eq!(error("", &key), "TLS certificates: no CERTIFICATE section");
     assert_eq!(
         error("-----BEGIN CERTIFICATE-----\n!\n", &key),
-        "TLS certificates: the section CERTIFICATE has no line with its end"
+        "TLS certificates: the CERTIFICATE section has no END line"
     );
     assert_eq!(
         error("-----BEGIN CERTIFICATE\n", &key),
@@ -163,10 +164,10 @@ fn certificates_and_keys_that_are_not_valid_are_refused() {
     // Without its line breaks, and its text without the key.
     assert_eq!(
         error(&certificate, &key.replace('\n', "")),
-        "TLS key: the section PRIVATE KEY has no line with its end"
+        "TLS key: the PRIVATE KEY section has no END line"
     );
-    assert_eq!(error(&certificate, ""), "TLS key: there is no private key");
-    assert_eq!(error(&certificate, &certificate), "TLS key: there is no private key");
+    assert_eq!(error(&certificate, ""), "TLS key: no private key");
+    assert_eq!(error(&certificate, &certificate), "TLS key: no private key");
     assert!(
         error(&certificate, &other).contains("certificates and key: keys may not be consistent")
     );

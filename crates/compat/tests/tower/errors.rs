@@ -22,7 +22,7 @@ fn an_error_names_its_peer() {
         server.ended.await??;
         let errors = server.errors.borrow();
         assert!(errors[0].starts_with(&format!("{}: ", no_http.local_addr()?)), "{errors:?}");
-        let expected = format!("{panicking}: the service has panicked: as asked");
+        let expected = format!("{panicking}: the service panicked: as requested");
         assert_eq!(errors[1..], [expected]);
         Ok(())
     });
@@ -62,7 +62,7 @@ fn errors_of_the_listener_are_reported_and_it_is_asked_again() {
         let mut client = client_1("10.0.0.1:80".parse()?).await?;
         assert_eq!(text(client.send_request(to("/", b"")).await?).await?, "hello");
         assert!(about(1, begun.elapsed()), "{:?}", begun.elapsed());
-        assert_eq!(*errors.borrow(), ["no connection was accepted: too many open files"]);
+        assert_eq!(*errors.borrow(), ["cannot accept connections: too many open files"]);
         Ok(())
     });
 }

@@ -105,7 +105,7 @@ fn a_silent_peer_of_http_2_is_dropped() {
         assert!(about(20, begun.elapsed()), "{:?}", begun.elapsed());
         sleep(SECOND).await;
         let errors = server.errors.borrow().join("; ");
-        assert!(errors.contains("has not ended the idle connection within 10s"), "{errors}");
+        assert!(errors.contains("did not close the idle connection within 10s"), "{errors}");
         Ok(())
     });
 }

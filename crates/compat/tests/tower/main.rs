@@ -1,4 +1,5 @@
-//! The server for services of tower and hyper: axum's router, unpatched, on annulus alone and as a guest.
+//! The server for services of tower and hyper: axum's router, unpatched, on annulus alone and as a
+//! guest.
 
 mod errors;
 mod half_close;
@@ -51,13 +52,13 @@ fn router() -> Router {
 }
 
 async fn panics() -> &'static str {
-    panic!("as asked")
+    panic!("as requested")
 }
 
 /// Panics once the head and a first part of the body have left.
 async fn panics_later() -> Body {
     let parts = futures_util::stream::iter(0..2).then(async |n| {
-        assert_eq!(n, 0, "as asked");
+        assert_eq!(n, 0, "as requested");
         io::Result::Ok(Bytes::from("first"))
     });
     Body::from_stream(parts)

@@ -37,7 +37,7 @@ fn a_peer_of_http_2_that_gives_no_window_is_dropped() {
             server.stop.cancel();
             within(SECOND * 10, server.ended).await??;
             let errors = server.errors.borrow().join("; ");
-            assert!(errors.contains("has not taken the response within 10s"), "{errors}");
+            assert!(errors.contains("did not read the response within 10s"), "{errors}");
             Ok(())
         });
     }
@@ -103,7 +103,7 @@ fn an_idle_peer_of_http_2_that_does_not_go_does_not_hold_the_end() {
         within(SECOND * 30, server.ended).await??;
         assert!(about(5, begun.elapsed()), "{:?}", begun.elapsed());
         let errors = server.errors.borrow().join("; ");
-        assert!(errors.contains("has not ended the connection"), "{errors}");
+        assert!(errors.contains("did not close the connection"), "{errors}");
         Ok(())
     });
 }
@@ -124,7 +124,7 @@ fn a_connection_without_a_first_request_is_cut_without_an_idle_limit() {
             assert!(about(20, begun.elapsed()), "{begin:?}: {:?}", begun.elapsed());
         }
         let errors = server.errors.borrow().join("; ");
-        assert!(errors.contains("no request has come within 20s"), "{errors}");
+        assert!(errors.contains("no request arrived within 20s"), "{errors}");
         Ok(())
     });
 }
@@ -151,7 +151,7 @@ fn a_handler_that_panics_is_reported_and_the_server_goes_on() {
         let errors = server.errors.borrow();
         assert_eq!(errors.len(), 4, "{errors:?}");
         let is_expected = |error: &String| {
-            error.contains("the service has panicked: ") && error.contains("as asked")
+            error.contains("the service panicked: ") && error.contains("as requested")
         };
         assert!(errors.iter().all(is_expected), "{errors:?}");
         Ok(())
@@ -165,9 +165,9 @@ fn panics_and_errors_of_a_service_are_reported_in_both_versions() {
         let fails = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
             assert!(request.uri().path() != "/panic", "at once");
             let body = futures_util::stream::iter([Err::<hyper::body::Frame<Bytes>, _>(
-                io::Error::other("of the body"),
+                io::Error::other("the body failed on purpose"),
             )]);
-            let of_service = Err(io::Error::other("of the service"));
+            let of_service = Err(io::Error::other("the service failed on purpose"));
             let is_body = request.uri().path() == "/body";
             std::future::ready(if is_body {
                 Ok(hyper::Response::new(http_body_util::StreamBody::new(body)))
@@ -191,7 +191,7 @@ fn panics_and_errors_of_a_service_are_reported_in_both_versions() {
         let broken = async { text(two.send_request(to("/body", b"")).await?).await };
         assert!(broken.await.is_err());
         let errors = errors.borrow().join("; ");
-        for text in ["has panicked: at once", "of the service", "of the body"] {
+        for text in ["panicked: at once", "the service failed", "the body failed"] {
             assert_eq!(errors.matches(text).count(), 2, "{text}: {errors}");
         }
         Ok(())

@@ -132,7 +132,7 @@ fn plain_uris_are_refused_on_demand() {
         let only = HttpsConnector::new(TlsConnector::new(config)).https_only(true);
         let only: Client<_, Full<Bytes>> = Client::builder(Executor).build(only);
         let error = only.get("http://localhost:1/".parse()?).await.unwrap_err();
-        assert!(chain(&error).contains("http://localhost:1/: this connector takes"), "{error:?}");
+        assert!(chain(&error).contains("http://localhost:1/: this connector accepts"), "{error:?}");
         Ok(())
     });
 }
