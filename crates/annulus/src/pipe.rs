@@ -1,9 +1,10 @@
-//! Pipes: bytes from one process or thread to another, with the leases and rules of streams.
+//! Pipes: byte streams from one process or thread to another, with the leases and rules of streams.
 //!
-//! A [`Sender`] and a [`Receiver`] are made by [`pipe`], of a named pipe by [`OpenOptions`], and of descriptors by
-//! `try_from`.
+//! [`pipe`] creates a [`Sender`] and a [`Receiver`], [`OpenOptions`] opens a named pipe, and
+//! `try_from` adopts descriptors.
 //!
-//! Reads and writes are calls on the loop, made once the pipe is ready for them; so they never wait, and a pipe needs no thread.
+//! Reads and writes are made on the loop once the pipe is ready, so they never wait, and a pipe
+//! needs no thread.
 //!
 //! ```
 //! use annulus::pipe::pipe;

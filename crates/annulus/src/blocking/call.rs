@@ -1,4 +1,4 @@
-//! A call that blocks, as a future.
+//! A future for a call that blocks.
 
 use super::pool::{Job, Pool, ended};
 use crate::base::budget;
@@ -11,10 +11,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A call in a pool: its result, or its panic. Dropped before it has begun, it is not made; later, its result is dropped by the
-/// thread that makes it.
+/// A call in a pool. It returns the call's result or its panic. If it is dropped before the call
+/// has begun, the call is not made; if it is dropped later, the thread that makes the call drops
+/// its result.
 ///
-/// It is an error if no thread can be started, and after the end of the pool.
+/// It returns an error if no thread can be started, or if the pool has ended.
 pub(crate) struct BlockingCall<F, T>(Route<F, T>);
 
 enum Route<F, T> {
@@ -23,7 +24,7 @@ enum Route<F, T> {
         number: u64,
         shared: Arc<Shared<F, T>>,
     },
-    /// Made by the first poll.
+    /// The first poll makes the call.
     Inline(Option<F>),
     Refused(Option<io::Error>),
 }
@@ -41,7 +42,7 @@ enum Stage<F, T> {
     Running,
     Done(Result<T, Panic>),
     Refused,
-    /// The result was taken, or is not wanted.
+    /// The result has been taken, or is no longer needed.
     Over,
 }
 
@@ -60,13 +61,13 @@ where
         })
     }
 
-    /// A call that is made when it is polled.
+    /// Creates a call that is made when it is polled.
     pub(crate) fn inline(call: F) -> Self {
         Self(Route::Inline(Some(call)))
     }
 }
 
-// No part of it is pinned.
+// No field is pinned.
 impl<F, T> Unpin for BlockingCall<F, T> {}
 
 impl<F: FnOnce() -> T, T> Future for BlockingCall<F, T> {
@@ -100,7 +101,7 @@ impl<F, T> Shared<F, T> {
     }
 
     fn poll(&self, cx: &Context<'_>) -> Poll<io::Result<Result<T, Panic>>> {
-        // Cloned and dropped outside of the lock: both run foreign code.
+        // Cloned and dropped outside the lock, since both run foreign code.
         let waker = cx.waker().clone();
         let mut state = self.state();
         let (polled, unused) = match replace(&mut state.stage, Stage::Over) {
@@ -116,7 +117,7 @@ impl<F, T> Shared<F, T> {
         polled
     }
 
-    /// Ends a call whose result is not wanted any more.
+    /// Ends a call whose result is no longer needed.
     fn give_up(&self) {
         let mut state = self.state();
         let left = (replace(&mut state.stage, Stage::Over), state.waiter.take());
@@ -125,7 +126,7 @@ impl<F, T> Shared<F, T> {
         dispose(left.1);
     }
 
-    /// Ends a stage, unless the result is not wanted.
+    /// Moves to the next stage, unless the result is no longer needed.
     fn advance(&self, next: Stage<F, T>) {
         let mut state = self.state();
         if matches!(state.stage, Stage::Over) {
@@ -148,7 +149,7 @@ impl<F: FnOnce() -> T + Send, T: Send> Job for Shared<F, T> {
             drop(state);
             self.advance(Stage::Done(catch_unwind(AssertUnwindSafe(call))));
         } else {
-            // The call was given up just now.
+            // The call has just been given up.
             state.stage = stage;
         }
     }

@@ -1,8 +1,9 @@
-//! Threads for calls that block: those of `spawn_blocking`, and look-ups of names.
+//! Threads for calls that block: calls of `spawn_blocking`, and name lookups.
 //!
-//! A pool belongs to a runtime. Its threads start when they are first needed, and only as many as there are calls; one that has had
-//! nothing to do for a while ends. Calls above the limit wait for a thread in the order in which they were made. Under a simulated
-//! kernel, which has no other threads, a call is made by the poll of its future.
+//! A pool belongs to a runtime. Threads start only when calls need them, and a thread that has had
+//! nothing to do for a while ends. Calls above the limit wait for a thread in the order in which
+//! they were made. Under a simulated kernel, which has no other threads, polling the future makes
+//! the call.
 
 mod call;
 mod pool;

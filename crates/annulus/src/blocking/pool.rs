@@ -1,4 +1,4 @@
-//! The threads, and the calls that wait for them.
+//! The threads of a pool, and the calls that wait for them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,14 +12,14 @@ pub(super) trait Job: Send + Sync {
     /// Makes the call, unless it was given up. Never panics.
     fn run(&self);
 
-    /// The pool has ended, and will not make it.
+    /// Fails the call, because the pool has ended.
     fn refuse(&self);
 }
 
 /// Settings of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Most threads at once.
+    /// Maximum number of threads at once.
     pub(crate) threads: usize,
     /// How long a thread waits for its next call.
     pub(crate) keep_alive: Duration,
@@ -38,28 +38,28 @@ pub(crate) struct Pool(Arc<Shared>);
 struct Shared {
     limits: Limits,
     state: Mutex<State>,
-    /// There is a call to make, or the pool is closed.
+    /// Signalled when there is a call to make, or when the pool is closed.
     work: Condvar,
-    /// A thread has ended.
+    /// Signalled when a thread has ended.
     ended: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// The calls that wait, by number: the lowest is made first.
+    /// Waiting calls by number; the lowest is made first.
     queue: BTreeMap<u64, Arc<dyn Job>>,
     /// The number of the next call.
     next: u64,
-    /// Threads that have been started and have not ended.
+    /// Number of threads that have been started and have not ended.
     threads: usize,
-    /// Threads that look for a call, or are about to.
+    /// Number of threads that look for a call, or are about to.
     idle: usize,
-    /// The runtime has ended: no call is taken, and threads end.
+    /// The runtime has ended: calls are refused, and threads end.
     closed: bool,
 }
 
 impl Pool {
-    /// Starts no thread yet.
+    /// Creates a pool without threads.
     pub(crate) fn new(limits: Limits) -> Self {
         let (state, work, ended) = (Mutex::default(), Condvar::new(), Condvar::new());
         Self(Arc::new(Shared { limits, state, work, ended }))
@@ -68,13 +68,13 @@ impl Pool {
     /// Queues a call. Returns its number.
     ///
     /// # Errors
-    /// After the end; or if there is no thread, and none can be started.
+    /// Fails once the pool is closed, or if there is no thread and none can be started.
     pub(super) fn submit(&self, job: Arc<dyn Job>) -> io::Result<u64> {
         let mut state = self.0.state();
         if state.closed {
             return Err(ended());
         }
-        // If there are threads, they make this call too.
+        // Existing threads will make this call too.
         if state.queue.len() >= state.idle
             && let Some(Err(error)) = self.add_thread(&mut state)
             && state.threads == 0
@@ -89,13 +89,13 @@ impl Pool {
         Ok(number)
     }
 
-    /// Takes a call out of the queue, if it is still there.
+    /// Removes a call from the queue, if it is still there.
     pub(super) fn withdraw(&self, number: u64) {
         let job = self.0.state().queue.remove(&number);
         drop(job);
     }
 
-    /// Ends the threads that are in no call, and refuses the calls that wait. Further ones are refused too.
+    /// Ends the threads that are not in a call, and refuses waiting calls and any later ones.
     pub(crate) fn close(&self) {
         let mut state = self.0.state();
         state.closed = true;
@@ -105,14 +105,15 @@ impl Pool {
         refused.into_values().for_each(|job| job.refuse());
     }
 
-    /// Waits until all threads have ended, `limit` at most. A thread that is still in a call goes on without its runtime.
+    /// Waits at most `limit` until all threads have ended. A thread that is still in a call
+    /// continues without its runtime.
     pub(crate) fn wait(&self, limit: Duration) {
         let state = self.0.state();
         let outcome = self.0.ended.wait_timeout_while(state, limit, |state| state.threads > 0);
         drop(outcome);
     }
 
-    /// Starts a thread, unless there are as many as the limit says.
+    /// Starts a thread, unless the limit has been reached.
     fn add_thread(&self, state: &mut State) -> Option<io::Result<()>> {
         if state.threads >= self.0.limits.threads {
             return None;
@@ -140,7 +141,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The main function of a thread, which counts as idle when it starts.
+    /// The main function of a thread. The thread counts as idle when it starts.
     fn run_jobs(&self) {
         let mut state = self.state();
         loop {
@@ -172,12 +173,12 @@ impl Shared {
 }
 
 pub(super) fn ended() -> io::Error {
-    io::Error::other("the runtime has ended; its blocking calls that had not begun end with it")
+    io::Error::other("the runtime has ended, and blocking calls that had not begun were cancelled")
 }
 
 fn no_thread(error: &io::Error) -> io::Error {
     io::Error::other(format!(
-        "no thread can be started for a blocking call: {error}; raise the limit of threads (`ulimit -u`, or pids.max of the \
+        "cannot start a thread for a blocking call: {error}; raise the limit on threads (`ulimit -u`, or pids.max of the \
          control group)"
     ))
 }
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// Signals that it runs, then waits for leave to end.
+    /// Signals that it is running, then waits for permission to end.
     struct Held(Mutex<(Sender<()>, Receiver<()>)>);
 
     impl Job for Held {
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_threads_start_than_there_are_calls_and_none_at_first() {
+    fn threads_start_only_when_calls_need_them() {
         let pool = pool(3, Duration::from_secs(1000));
         assert_eq!(pool.0.state().threads, 0);
         for calls in [1, 2, 2] {
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_without_a_call_end() {
+    fn idle_threads_end() {
         let pool = pool(3, Duration::ZERO);
         let (job, begun, leave) = held();
         pool.submit(job).unwrap();

@@ -1,25 +1,25 @@
-//! Look-ups of names, which block.
+//! Name lookups, which block.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-/// Looks names of hosts up.
+/// Looks up host names.
 #[derive(Clone, Default)]
 pub(crate) enum Resolver {
-    /// As the system is configured: its files, and servers.
+    /// As configured on the system, with its files and servers.
     #[default]
     System,
     Given(Arc<Lookup>),
-    /// The resolver of a simulated network: the machine's answer for a name would differ from run to run.
+    /// For a simulated network, where the machine's answers would differ between runs.
     Simulated,
 }
 
-/// A look-up of a program's own.
+/// A program's own lookup function.
 pub(crate) type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
 impl Resolver {
-    /// The addresses of a host, with this port. Blocks the thread.
+    /// Returns the addresses of a host, with this port. Blocks the thread.
     pub(crate) fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let with_port = |addresses: Vec<IpAddr>| {
             addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect()
@@ -32,7 +32,7 @@ impl Resolver {
             }
             Self::Simulated => Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                "a simulated network has no names but localhost; give the Builder a resolver",
+                "a simulated network only knows the name localhost; set a resolver with `Builder::resolver`",
             )),
         }
     }

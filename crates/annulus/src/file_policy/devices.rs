@@ -1,4 +1,4 @@
-//! A cache from directories to the place that they are at.
+//! A cache of the places of directories.
 
 use super::places::Place;
 use std::collections::HashMap;
@@ -6,12 +6,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Directories in the cache; beyond that it is emptied.
+/// Number of directories in the cache; when it is full, it is emptied.
 const MAX_DIRECTORIES: usize = 1024;
-/// 2^64 divided by the golden ratio, odd: multiplication by it spreads each bit over those above.
+/// 2^64 divided by the golden ratio, odd: multiplying by it spreads each bit over the bits above
+/// it.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A directory entry: the directory that its path starts from, by its serial number, and the path.
+/// A path in the file system: the serial number of the directory that it starts from, and the path.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     start: u64,
@@ -31,24 +32,25 @@ impl<'a> Entry<'a> {
         self.path.first() == Some(&b'/')
     }
 
-    /// The directory's path: up to the last slash, inclusive; the whole path if it ends with a dot or two, which are no names.
+    /// Returns the path of the parent directory: everything up to and including the last slash, or
+    /// the whole path if it ends with `.` or `..`.
     pub(super) fn parent(self) -> &'a [u8] {
         let slash = self.path.iter().rposition(|byte| *byte == b'/');
         let (parent, name) = self.path.split_at(slash.map_or(0, |slash| slash + 1));
         if is_name(name) { parent } else { self.path }
     }
 
-    /// The directory's path, as system calls take it.
+    /// Returns the path of the parent directory in the form that system calls take.
     pub(crate) fn parent_or_dot(self) -> &'a [u8] {
         if self.parent().is_empty() { b"." } else { self.parent() }
     }
 
-    /// A group for the calls that find out where the directory is.
+    /// Returns the group for the calls that find out where the directory is.
     pub(crate) fn parent_group(self) -> u64 {
         self.hash() | 1 << 63
     }
 
-    /// A hash of the whole path.
+    /// Returns a hash of the whole path.
     pub(super) fn path_hash(self) -> u64 {
         self.hash_of(self.path)
     }
@@ -71,14 +73,14 @@ fn is_name(name: &[u8]) -> bool {
     name != b"." && name != b".."
 }
 
-/// The places of the directories that were seen.
+/// The places of directories seen so far.
 #[derive(Default)]
 pub(crate) struct Devices {
     last: Option<Last>,
     by_hash: HashMap<u64, Place, BuildHasherDefault<Hashed>>,
 }
 
-/// The directory that was found last: comparing with it takes half as long as hashing.
+/// The directory found last: comparing with it takes half as long as hashing.
 struct Last {
     start: u64,
     parent: Box<[u8]>,
@@ -122,7 +124,7 @@ impl Devices {
     }
 }
 
-/// A hasher for keys that are hashes already.
+/// A hasher for keys that are already hashes.
 #[derive(Default)]
 struct Hashed(u64);
 
@@ -150,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_found_by_its_entries_and_by_nothing_below_or_above() {
+    fn find_matches_only_direct_entries_of_a_directory() {
         let mut latency = LatencyPolicy::new();
         let [one, other] = [7, 8].map(|number| Place::Local(latency.device(number)));
         let mut devices = Devices::default();
         devices.insert(entry("/a/one/x"), one);
         devices.insert(entry("/a/other/x"), other);
-        // Twice: the first time it is looked up, the second time it is the last.
+        // The first lookup of a directory goes through the map, the second one through `last`.
         for path in ["/a/one/y", "/a/one/y", "/a/other/y", "/a/other/y", "/a/one/"] {
             let device = if path.contains("one") { one } else { other };
             assert_eq!(devices.find(entry(path)), Some(device), "{path}");

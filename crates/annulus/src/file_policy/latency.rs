@@ -1,73 +1,78 @@
-//! The latency policy: the time that calls of each kind have lately taken on each device. [`Policy::Adaptive`](crate::fs::Policy::Adaptive)
-//! follows it.
+//! The latency policy: how long each kind of call has recently taken on each device.
+//! [`Policy::Adaptive`](crate::fs::Policy::Adaptive) follows it.
 //!
 //! A kind of call on a device is *quick* or *slow*.
 //!
-//! - Quick: its calls are made inline. It becomes slow once the average exceeds [`QUICK`], or once several calls have stalled
-//!   within a short time; a single stall may be the scheduler's.
-//! - Slow: its calls go off the loop. It becomes quick again once enough of them in a row have returned soon. Each return to
-//!   slow doubles how many are enough, so that a device that is mostly quick, with long stalls in between, is not tried inline
-//!   again and again.
+//! - Quick: its calls are made inline. It becomes slow once the average exceeds [`QUICK`], or once
+//!   several calls have stalled within a short time; a single stall may be the scheduler's fault.
+//! - Slow: its calls go off the loop. It becomes quick again once enough of them in a row have
+//!   returned soon. Each time it becomes slow, the number that is enough doubles, so that a device
+//!   that is mostly quick, with long stalls in between, is not tried inline over and over.
 //!
-//! Most inline calls are not timed. The clock is read after every few of them, whichever they were; if it has jumped, all are
-//! timed for a while.
+//! Most inline calls are not timed. Instead, the clock is read after every few calls of any kind;
+//! if it has jumped, all calls are timed for a while.
 
 use std::time::Duration;
 
-/// The average that an inline call may take.
+/// The longest average time of calls that are made inline.
 pub const QUICK: Duration = Duration::from_micros(25);
-/// An inline call that took longer has stalled.
+/// An inline call that takes longer than this has stalled.
 const STALL: Duration = Duration::from_micros(100);
-/// Stalls that make a kind of call slow, and the calls after which one of them is forgotten.
+/// Number of stalls that make a kind of call slow, and the number of calls after which one stall is
+/// forgotten.
 const MAX_STALLS: u32 = 3;
 const STALL_FORGOTTEN: u32 = 512;
-/// An offloaded call that returned within this time would have been quick inline; the way off the loop and back is included.
+/// An offloaded call that returns within this time would have been quick inline; this includes the
+/// way off the loop and back.
 const SOON: Duration = Duration::from_micros(150);
-/// Offloaded calls in a row that must return soon before calls are made inline again: at first, and at most.
+/// Number of offloaded calls in a row that must return soon before calls are made inline again:
+/// initially, and at most.
 const RECOVERY: u32 = 8;
 const MAX_RECOVERY: u32 = 1 << 16;
-/// Quick calls after which the recovery is as short as at first.
+/// Number of quick calls after which the recovery is reset to its initial length.
 const RECOVERY_RESET: u32 = 1 << 15;
-/// Calls that are all timed after a possible stall, and at first.
+/// Number of calls that are all timed, after a possible stall and at the start.
 const TIMED_AFTER_STALL: u32 = STALL_FORGOTTEN / 4;
-/// Other calls of which one is timed: reading the clock costs a good part of a cached read.
+/// Otherwise one call in this many is timed, since reading the clock costs a good part of a cached
+/// read.
 const SAMPLE: u32 = 64;
-/// Parts of the average of which the newest call is one.
+/// The newest call counts as one part in this many of the average.
 const WEIGHT: u64 = 8;
-/// Devices that are distinguished; others share the last entry.
+/// Number of devices with an entry of their own; the rest share the last entry.
 const MAX_DEVICES: usize = 64;
 
-/// Classes of calls that differ in how long they take.
+/// Classes of calls, which differ in how long they take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Read,
     Write,
-    /// An open that makes or empties a file.
+    /// An open that creates or truncates a file.
     Create,
     /// An open of an existing file.
     Open,
     /// Any other call that reads a path or a file's attributes.
     Query,
-    /// Any other call that changes one.
+    /// Any other call that changes a path or a file's attributes.
     Modify,
     /// Pages sent to a socket. The peer determines the usual time, so only stalls count.
     Send,
 }
 
 const CLASSES: usize = 7;
-/// Calls that move data are distinguished by size: up to 16 KiB, up to 256 KiB, and more.
+/// Calls that move data are divided by size: up to 16 KiB, up to 256 KiB, and more.
 const SIZES: usize = 3;
 
 /// The state of one kind of call on one device.
 #[derive(Clone, Copy, Debug)]
 struct Latency {
-    /// Nanoseconds of an inline call.
+    /// Average duration of an inline call, in nanoseconds.
     average: u64,
     stalls: u32,
     slow: bool,
-    /// If slow: how many more calls must return soon. If quick: how many were made.
+    /// While slow: the number of calls that must still return soon. While quick: the number of
+    /// calls made.
     count: u32,
-    /// Calls that must return soon the next time it is slow.
+    /// Number of calls that must return soon the next time it is slow.
     recovery: u32,
 }
 
@@ -78,7 +83,7 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// Counts a call that is about to be made inline. True if it is to be timed.
+    /// Counts a call that is about to be made inline. Returns true if the call should be timed.
     #[inline]
     fn before_inline(&mut self, time_all: bool) -> bool {
         self.count += 1;
@@ -119,7 +124,8 @@ impl Latency {
 struct Device {
     number: u64,
     latencies: [[Latency; SIZES]; CLASSES],
-    /// The file system cannot be asked to fail instead of waiting (`RWF_NOWAIT`, `RESOLVE_CACHED`).
+    /// The file system does not support failing instead of waiting (`RWF_NOWAIT`,
+    /// `RESOLVE_CACHED`).
     no_nowait: bool,
 }
 
@@ -130,25 +136,25 @@ pub(crate) struct DeviceId(u16);
 /// How an inline call is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timing {
-    /// The call is timed by itself.
+    /// This call is timed on its own.
     Exact,
-    /// The clock is read after every few calls.
+    /// The clock is read once every few calls.
     Sampled,
 }
 
-/// The key that a call's latency is recorded under.
+/// The key under which a call's latency is recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallKind {
     pub(crate) device: DeviceId,
     pub(crate) class: Class,
-    /// Bytes that it moves.
+    /// Number of bytes that the call moves.
     pub(crate) bytes: usize,
 }
 
-/// The latencies of all devices. The first entry is for devices that are not known yet.
+/// The latencies of all devices. The first entry is for devices that are not yet known.
 pub(crate) struct LatencyPolicy {
     devices: Vec<Device>,
-    /// How many of the next inline calls are all timed.
+    /// Number of upcoming inline calls that are all timed.
     timed_left: u32,
 }
 
@@ -157,7 +163,7 @@ impl LatencyPolicy {
         Self { devices: vec![Device::default()], timed_left: TIMED_AFTER_STALL }
     }
 
-    /// The index of a device, by its number.
+    /// Returns the index of the device with this number.
     pub(crate) fn device(&mut self, number: u64) -> DeviceId {
         let index = self.devices.iter().position(|device| device.number == number);
         let index = index.unwrap_or_else(|| {
@@ -169,7 +175,8 @@ impl LatencyPolicy {
         DeviceId(index as u16)
     }
 
-    /// How a call is to be timed that is about to be made inline; `None` if it must not be.
+    /// Decides how to time a call that is about to be made inline. Returns `None` if the call must
+    /// not be made inline.
     #[inline]
     pub(crate) fn before_inline(&mut self, kind: &CallKind) -> Option<Timing> {
         let time_all = self.timed_left > 0;
@@ -184,13 +191,13 @@ impl LatencyPolicy {
         Some(Timing::Exact)
     }
 
-    /// A call may have stalled: all are timed for a while.
+    /// Times all calls for a while, because one may have stalled.
     #[cold]
     pub(crate) fn time_all(&mut self) {
         self.timed_left = TIMED_AFTER_STALL;
     }
 
-    /// Notes how long an inline call took.
+    /// Records how long an inline call took.
     pub(crate) fn after_inline(&mut self, kind: &CallKind, took: Duration) {
         if took > STALL {
             self.time_all();
@@ -198,12 +205,12 @@ impl LatencyPolicy {
         self.latency(kind).after_inline(took);
     }
 
-    /// Notes how long a call took off the loop.
+    /// Records how long an offloaded call took.
     pub(crate) fn after_offload(&mut self, kind: &CallKind, took: Duration) {
         self.latency(kind).after_offload(took);
     }
 
-    /// Whether calls can be asked to fail instead of waiting there, as far as is known.
+    /// Returns true unless the device is known not to support calls that fail instead of waiting.
     pub(crate) fn supports_nowait(&self, device: DeviceId) -> bool {
         !self.devices[usize::from(device.0)].no_nowait
     }
@@ -238,13 +245,13 @@ mod tests {
         policy.before_inline(&kind).is_some()
     }
 
-    /// Makes as many stalls as make the kind slow.
+    /// Records as many stalls as it takes to make the kind slow.
     fn stall(policy: &mut LatencyPolicy, kind: CallKind) {
         (0..MAX_STALLS).for_each(|_| policy.after_inline(&kind, MILLI));
     }
 
     #[test]
-    fn stalls_make_calls_slow_and_soon_returns_make_them_quick() {
+    fn stalls_make_calls_slow_and_prompt_returns_make_them_quick() {
         let mut policy = LatencyPolicy::new();
         let kind = write(&mut policy, 7);
         (0..100).for_each(|_| policy.after_inline(&kind, 2 * MICRO));
@@ -292,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_classes_and_sizes_are_told_apart() {
+    fn each_device_class_and_size_has_its_own_latency() {
         let mut policy = LatencyPolicy::new();
         let slow = write(&mut policy, 7);
         stall(&mut policy, slow);
@@ -325,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn few_calls_are_timed_but_all_after_a_stall_and_at_first() {
+    fn all_calls_are_timed_at_first_and_after_a_stall_but_few_otherwise() {
         let mut policy = LatencyPolicy::new();
         let kind = write(&mut policy, 7);
         let timed = |policy: &mut LatencyPolicy| {

@@ -1,11 +1,11 @@
-//! The policy that decides if a file call is made inline, on the loop, or off it.
+//! The policy that decides whether a file call is made inline or off the loop.
 //!
-//! - [`latency`]: how long calls of each kind have lately taken on each device.
-//! - [`page_cache`]: if the data of a file's next read is probably in memory.
+//! - [`latency`]: how long each kind of call has recently taken on each device.
+//! - [`page_cache`]: whether the data of a file's next read is probably in memory.
 //! - [`places`], [`devices`]: on which mount and device a path is, before the file is open.
-//! - Here: the inline budget of a turn, and the sampled timing of inline calls.
+//! - This module: the inline budget of a turn, and the sampled timing of inline calls.
 //!
-//! These are data and arithmetic; `fs/call.rs` makes the calls.
+//! This module only holds data and computes; `fs/call.rs` makes the calls.
 
 mod devices;
 mod latency;
@@ -27,29 +27,34 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// The inline budget: about as many nanoseconds of a turn go to inline calls before other tasks run.
+/// The inline budget: inline calls may take about this many nanoseconds of a turn before other
+/// tasks run.
 const BUDGET: u64 = 100_000;
-/// The estimated cost of a call: nanoseconds at least, and bytes moved in each further nanosecond.
+/// The estimated cost of a call: a minimum in nanoseconds, and the number of bytes moved per
+/// further nanosecond.
 const CALL: u64 = 400;
 const BYTES_PER_NS: u64 = 8;
-/// The clock is read after this many calls that are not timed one by one.
+/// The clock is read after this many calls that are not timed individually.
 const CLOCK_EVERY: u32 = 4;
-/// Time between two readings that means that a call may have stalled. The coarse clock steps by a few milliseconds.
+/// A gap between two readings that means that a call may have stalled. The coarse clock advances in
+/// steps of a few milliseconds.
 const STALL: Duration = Duration::from_millis(8);
 
-/// Where file calls are made: inline, on the loop, or off it.
+/// Where file calls are made: inline, which is on the loop's thread, or off the loop.
 ///
-/// io_uring hands most file operations to kernel workers, and the way there and back costs more than a call on cached data. But an
-/// inline call that waits for a device holds up everything else on the loop.
+/// io_uring hands most file operations to kernel workers, and that round trip costs more than a
+/// call on cached data. But an inline call that waits for a device holds up everything else on the
+/// loop.
 ///
-/// Whatever the policy, no call is made inline that may wait for a server: on a network file system, FUSE, an automount, or any type that
-/// is not known to be local. Such calls go to threads of their own, a few for each mount, so that a server that no longer answers stops
-/// neither the loop nor calls on other mounts. Closing such a file goes there, too.
+/// Under every policy, calls that may wait for a server leave the loop: those on network file
+/// systems, FUSE, automounts, and any file system type that is not known to be local. They run on
+/// separate threads, a few per mount, so that a server that no longer answers blocks neither the
+/// loop nor calls on other mounts. Closing such a file runs there, too.
 ///
 /// ```
 /// use annulus::fs::{OpenOptions, Policy};
 ///
-/// // For a runtime whose files are all on a network file system, and one file that is in memory.
+/// For a runtime whose files are all on a network file system, except for one that is in memory.
 /// let mut runtime = annulus::Runtime::builder().file_policy(Policy::Offload).build()?;
 /// runtime.block_on(async {
 ///     let cpus = OpenOptions::new().read(true).policy(Policy::Inline).open("/proc/cpuinfo").await?;
@@ -62,16 +67,19 @@ const STALL: Duration = Duration::from_millis(8);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Inline, as in a plain program. While a device makes a call wait, everything else on the loop waits with it. Calls that may
-    /// wait for another process, on pipes and terminals, leave the loop all the same.
+    /// Inline, as in an ordinary program. While a device makes a call wait, everything else on the
+    /// loop waits too. Calls that may wait for another process, on pipes and terminals, still leave
+    /// the loop.
     Inline,
-    /// Inline if that has been quick: reads that find their data in memory, and calls that the device has lately done within
-    /// [`QUICK`](crate::fs::QUICK). Off the loop otherwise. Calls of a kind that was never made are made inline: a device that is
-    /// slow from the start holds up the loop a few times for each kind of call. So may a file that was in memory for a thousand
-    /// reads and no longer is. The default.
+    /// Inline if that has been quick: for reads that find their data in memory, and for calls that
+    /// the device has recently completed within [`QUICK`](crate::fs::QUICK). Otherwise off the
+    /// loop. The first calls of each kind are made inline, so a device that is slow from the start
+    /// holds up the loop a few times per kind of call. So may a file that was in memory for a
+    /// thousand reads and no longer is. The default.
     #[default]
     Adaptive,
-    /// Always off the loop: reads, direct writes and calls on paths by the ring, all others by a worker thread.
+    /// Always off the loop: reads, direct writes and calls on paths go to the ring, everything else
+    /// to a worker thread.
     Offload,
 }
 
@@ -81,31 +89,33 @@ named!(Policy, "policy", {
     "offload" => Offload,
 });
 
-/// A runtime's data about its file calls. It lies beside the driver and the slots: an inline call needs neither.
+/// A runtime's data about its file calls. It is kept next to the driver and the slots, because an
+/// inline call needs neither.
 pub(crate) struct InlinePolicy {
-    /// Where calls are made, unless their file says otherwise.
+    /// Where calls are made, unless the file has its own policy.
     pub(crate) default: Policy,
-    /// How long calls of each kind have lately taken on each device.
+    /// How long each kind of call has recently taken on each device.
     latency: RefCell<LatencyPolicy>,
     /// The places of paths.
     places: RefCell<Places>,
-    /// Directories opened so far.
+    /// Number of directories opened so far.
     serials: Cell<u64>,
-    /// Files are those of Linux, not of a simulation.
+    /// Files are real ones, not those of a simulation.
     is_real: bool,
-    /// Calls made inline so far, and those that failed since their data was not in memory.
+    /// Number of calls made inline so far, and of calls that failed because their data was not in
+    /// memory.
     inline: Cell<u64>,
     misses: Cell<u64>,
     /// The part of the budget that this turn has used.
     spent: Cell<u64>,
-    /// Turns so far.
+    /// Number of turns so far.
     turn: Cell<u64>,
     /// The last clock reading, and the calls made since.
     last_reading: Cell<Duration>,
     since_reading: Cell<u32>,
-    /// A descriptor was closed in this turn.
+    /// Whether a descriptor was closed in this turn.
     closed: Cell<bool>,
-    /// Reads, and opens, that fail instead of waiting are refused in this process.
+    /// Whether reads, and opens, that fail instead of waiting are refused in this process.
     refused: [Cell<bool>; 2],
 }
 
@@ -128,7 +138,8 @@ impl InlinePolicy {
         }
     }
 
-    /// Begins a turn, with a new budget if the loop has looked for events. True if a descriptor was closed since the last one began.
+    /// Begins a turn, with a new budget if the loop has looked for events. Returns true if a
+    /// descriptor was closed since the previous turn began.
     #[inline]
     pub(crate) fn begin_turn(&self, has_looked: bool) -> bool {
         if has_looked {
@@ -138,24 +149,24 @@ impl InlinePolicy {
         self.closed.replace(false)
     }
 
-    /// Notes that a descriptor was closed.
+    /// Records that a descriptor was closed.
     #[inline]
     pub(crate) fn note_close(&self) {
         self.closed.set(true);
     }
 
-    /// The number of this turn, which wraps.
+    /// Returns the number of this turn, which wraps.
     #[inline]
     pub(crate) fn turn(&self) -> u32 {
         self.turn.get() as u32
     }
 
-    /// Turns so far.
+    /// Returns the number of turns so far.
     pub(crate) fn turns(&self) -> u64 {
         self.turn.get()
     }
 
-    /// Whether this turn has made enough inline calls.
+    /// Returns true if this turn has used up its budget for inline calls.
     #[inline]
     pub(crate) fn is_budget_spent(&self) -> bool {
         self.spent.get() >= BUDGET
@@ -179,20 +190,20 @@ impl InlinePolicy {
         self.spent.set(self.spent.get() + CALL + bytes as u64 / BYTES_PER_NS);
     }
 
-    /// The driver's counters, with the calls that it never saw.
+    /// Adds the calls that the driver never saw to its counters.
     pub(crate) fn add_to(&self, mut counters: Counters) -> Counters {
         counters.file_inline += self.inline.get();
         counters.file_misses = self.misses.get();
         counters
     }
 
-    /// A number that no other open file of the runtime has.
+    /// Returns a number that no other open file of the runtime has.
     pub(crate) fn next_serial(&self) -> u64 {
         self.serials.set(self.serials.get() + 1);
         self.serials.get()
     }
 
-    /// Where a call on a path goes, if that is known without asking a file system.
+    /// Returns where a call on a path goes, if that is known without asking a file system.
     pub(crate) fn place_of(&self, start: Start, entry: Entry<'_>) -> Option<Place> {
         if !self.is_real {
             return self.places.borrow_mut().known.find(entry);
@@ -201,19 +212,20 @@ impl InlinePolicy {
         self.places.borrow_mut().find(start, entry, self.turn.get(), device)
     }
 
-    /// As [`place_of`](Self::place_of), of what the path leads to if its last part is a symbolic link. Call that first.
+    /// Like [`place_of`](Self::place_of), for the target of the path if its last part is a symbolic
+    /// link. Call `place_of` first.
     pub(crate) fn place_behind(&self, start: Start, entry: Entry<'_>) -> Option<Place> {
         let device = |number| self.device_by_number(number);
         self.places.borrow().follow(start, entry, device)
     }
 
-    /// As [`place_of`](Self::place_of), of a path whose directory was opened.
+    /// Like [`place_of`](Self::place_of), for a path whose directory has been opened.
     pub(crate) fn learn_place(&self, entry: Entry<'_>, dir: BorrowedFd<'_>) -> Option<Place> {
         let device = |number| self.device_by_number(number);
         self.places.borrow_mut().learn(entry, dir, device)
     }
 
-    /// Where calls on an open file go.
+    /// Returns where calls on an open file go.
     pub(crate) fn place_of_file(&self, file: Fd) -> Place {
         if !self.is_real {
             return Place::Local(DeviceId::default());
@@ -222,57 +234,60 @@ impl InlinePolicy {
         self.places.borrow_mut().of_file(file, self.turn.get(), device)
     }
 
-    /// The device with this number.
+    /// Returns the device with this number.
     fn device_by_number(&self, number: u64) -> DeviceId {
         self.latency.borrow_mut().device(number)
     }
 
-    /// Notes the number of the device that a path of a simulation is on.
+    /// Records the number of the device that a simulated path is on.
     pub(crate) fn learn_device(&self, entry: Entry<'_>, number: u64) -> DeviceId {
         let device = self.device_by_number(number);
         self.places.borrow_mut().known.insert(entry, Place::Local(device));
         device
     }
 
-    /// Whether reads and opens on a device can be asked to fail instead of waiting, as far as is known.
+    /// Returns true unless the device is known not to support reads and opens that fail instead of
+    /// waiting.
     #[inline]
     pub(crate) fn supports_nowait(&self, device: DeviceId) -> bool {
         self.latency.borrow().supports_nowait(device)
     }
 
-    /// Notes that they cannot.
+    /// Records that the device does not support them.
     pub(crate) fn note_no_nowait(&self, device: DeviceId) {
         self.latency.borrow_mut().note_no_nowait(device);
     }
 
-    /// Whether reads, or opens, that fail instead of waiting turned out to be refused as such, whatever the device.
+    /// Returns true if reads, or opens, that fail instead of waiting are refused whatever the
+    /// device.
     #[inline]
     pub(crate) fn is_refused(&self, class: Class) -> bool {
         self.refused[usize::from(class == Class::Open)].get()
     }
 
-    /// Notes that they are refused.
+    /// Records that they are refused.
     pub(crate) fn note_refused(&self, class: Class) {
         self.refused[usize::from(class == Class::Open)].set(true);
     }
 
-    /// How a call is to be timed that is about to be made inline; `None` if it must not be, because such calls were slow.
+    /// Decides how to time a call that is about to be made inline. Returns `None` if it must not be
+    /// made inline, because such calls were slow.
     #[inline]
     pub(crate) fn before_inline(&self, kind: &CallKind) -> Option<Timing> {
         self.latency.borrow_mut().before_inline(kind)
     }
 
-    /// Notes how long an inline call took.
+    /// Records how long an inline call took.
     pub(crate) fn after_inline(&self, kind: &CallKind, took: Duration) {
         self.latency.borrow_mut().after_inline(kind, took);
     }
 
-    /// Notes how long a call took off the loop.
+    /// Records how long an offloaded call took.
     pub(crate) fn after_offload(&self, kind: &CallKind, took: Duration) {
         self.latency.borrow_mut().after_offload(kind, took);
     }
 
-    /// Makes a call, and measures how long it took.
+    /// Makes a call and measures how long it took.
     #[inline]
     pub(crate) fn timed<T>(&self, kernel: &dyn Kernel, call: impl FnOnce() -> T) -> (T, Duration) {
         let began = kernel.now();
@@ -282,9 +297,9 @@ impl InlinePolicy {
         (answer, ended - began)
     }
 
-    /// Makes an inline call, and notes how long it took. If that is sampled, the clock is read after every few calls: true if so
-    /// much time has passed since the last reading that this call or one before it may have stalled. Then all calls are timed for
-    /// a while.
+    /// Makes an inline call and records how long it took. With sampled timing the clock is only
+    /// read after every few calls. Returns true if so much time has passed since the last reading
+    /// that one of these calls may have stalled; all calls are then timed for a while.
     #[inline]
     pub(crate) fn measured<T>(
         &self,
@@ -310,7 +325,8 @@ impl InlinePolicy {
         (answer, stalled)
     }
 
-    /// Whether more time has passed since the last reading than calls take that do not stall.
+    /// Reads the clock. Returns true if more time has passed since the last reading than calls take
+    /// without a stall.
     #[inline]
     fn read_clock(&self, kernel: &dyn Kernel) -> bool {
         self.since_reading.set(0);

@@ -1,43 +1,45 @@
-//! The page-cache prediction: which reads of a file need not be checked.
+//! The page-cache prediction: which reads of a file may skip the check that their data is in
+//! memory.
 //!
-//! A *checked* read is asked to fail instead of waiting if its data is not in memory (`RWF_NOWAIT`), which makes a cached read a
-//! seventh slower (ADR 0015). After so many small reads in a row that found their data the file is *predicted* to be in
-//! memory. Then only one read of several is checked, and the next one after a possible stall. If a checked read misses, the
-//! prediction ends, and takes twice as many reads the next time. Data written a moment ago is predicted at once.
+//! A *checked* read fails instead of waiting if its data is not in memory (`RWF_NOWAIT`), which
+//! makes a cached read a seventh slower (ADR 0015). After enough small reads in a row have found
+//! their data, the file is *predicted* to be in memory. Then only one read in several is checked,
+//! and the first one after a possible stall. If a checked read misses, the prediction ends, and the
+//! next one takes twice as many reads. Data written a moment ago is predicted at once.
 
 use std::cell::Cell;
 
-/// Hits in a row before a file is predicted to be in memory: at first, and at most.
+/// Number of hits in a row before a file is predicted to be in memory: initially, and at most.
 const REQUIRED: u32 = 1024;
 const MAX_REQUIRED: u32 = 1 << 20;
-/// Reads of a predicted file of which one is checked.
+/// One read in this many is checked while a file is predicted.
 const CHECK_EVERY: u32 = 16;
 
 /// The prediction for one file.
 pub(crate) struct PageCache {
-    /// Hits in a row; while the file is predicted, all reads since.
+    /// Number of hits in a row. While the file is predicted, unchecked reads count too.
     hits: Cell<u32>,
     required: Cell<u32>,
-    /// The bytes written last: offset, length, and the turn.
+    /// The bytes written last: offset, length and turn.
     written: Cell<(u64, u32, u32)>,
 }
 
 impl PageCache {
-    /// Bytes of a read beyond which a check costs next to nothing.
+    /// Reads of more bytes than this gain next to nothing from skipping the check.
     pub(crate) const SMALL: usize = 16 * 1024;
 
     pub(crate) fn new() -> Self {
         Self { hits: Cell::new(0), required: Cell::new(REQUIRED), written: Cell::default() }
     }
 
-    /// Notes the bytes written in a turn.
+    /// Records which bytes were written in a turn.
     #[inline]
     pub(crate) fn note_written(&self, offset: u64, len: u32, turn: u32) {
         self.written.set((offset, len, turn));
     }
 
-    /// Whether the next read need not be checked. `lasting` says if hits of this file predict anything; it is asked once for
-    /// each prediction.
+    /// Returns true if the next read need not be checked. `lasting` says whether hits of this file
+    /// predict anything; it is called once per prediction.
     #[inline]
     pub(crate) fn predicts(&self, lasting: impl FnOnce() -> bool) -> bool {
         let (hits, required) = (self.hits.get(), self.required.get());
@@ -52,7 +54,7 @@ impl PageCache {
         hits % CHECK_EVERY != CHECK_EVERY - 1
     }
 
-    /// A checked read has found its data.
+    /// Records that a checked read found its data.
     #[inline]
     pub(crate) fn hit(&self) {
         if self.hits.get() < self.required.get() {
@@ -60,13 +62,13 @@ impl PageCache {
         }
     }
 
-    /// A read may have stalled: the next one is checked.
+    /// Makes the next read a checked one, because this one may have stalled.
     #[cold]
     pub(crate) fn check_next(&self) {
         self.hits.set(self.hits.get() | (CHECK_EVERY - 1));
     }
 
-    /// A checked read has not found its data.
+    /// Records that a checked read did not find its data.
     #[cold]
     pub(crate) fn miss(&self) {
         if self.hits.get() >= self.required.get() {
@@ -76,7 +78,8 @@ impl PageCache {
         self.written.set((0, 0, 0));
     }
 
-    /// Whether these bytes were written in this turn or the last one: pages are hardly evicted that soon.
+    /// Returns true if these bytes were written in this turn or the previous one: pages are hardly
+    /// ever evicted that soon.
     #[inline]
     pub(crate) fn was_just_written(&self, offset: u64, len: u64, turn: u32) -> bool {
         let (start, written, then) = self.written.get();
@@ -91,14 +94,14 @@ impl PageCache {
 mod tests {
     use super::*;
 
-    /// Checked reads that hit, until the next would not be checked; how many.
+    /// Counts the checked reads that must hit before a read is no longer checked.
     fn hits_until_predicted(cache: &PageCache) -> u32 {
         let checked = || !cache.predicts(|| true);
         (0..).take_while(|_| checked()).map(|_| cache.hit()).count() as u32
     }
 
     #[test]
-    fn a_prediction_is_checked_now_and_then_and_harder_to_reach_after_each_miss() {
+    fn a_prediction_is_checked_sometimes_and_needs_more_hits_after_each_miss() {
         let cache = PageCache::new();
         assert_eq!(hits_until_predicted(&cache), REQUIRED);
         let checked = (0..100 * CHECK_EVERY).filter(|_| !cache.predicts(|| true)).count();
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_just_written_are_predicted_and_none_beside_them() {
+    fn only_bytes_just_written_are_predicted() {
         let cache = PageCache::new();
         let predicted = |offset, len, turn| cache.was_just_written(offset, len, turn);
         assert!(!predicted(0, 1, 0), "nothing was written");

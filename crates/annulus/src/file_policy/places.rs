@@ -1,8 +1,10 @@
-//! On which mount a path is, before a call on it is made: a call on a mount that may hang must leave the loop.
+//! Finds out which mount a path is on before a call is made on it: a call on a mount that may hang
+//! must leave the loop.
 //!
-//! A directory is looked up in the list of mounts by its path, and in the kernel's memory, to see that no symbolic link leads
-//! elsewhere. Links are followed by their texts, and each step is looked up in the list before it is made. What was found is
-//! remembered until a mount changes. Where that does not suffice, the caller has a thread open the directory ([`Places::learn`]).
+//! A directory's path is looked up in the list of mounts, and in the kernel's directory cache to
+//! see that no symbolic link leads elsewhere. Links are followed by reading their targets, and each
+//! step is looked up in the list before it is taken. Results are remembered until a mount changes.
+//! Where that does not suffice, the caller has a thread open the directory ([`Places::learn`]).
 
 use super::devices::{Devices, Entry};
 use super::latency::DeviceId;
@@ -12,31 +14,33 @@ use rustix::io::Errno;
 use std::ffi::CString;
 use std::os::fd::BorrowedFd;
 
-/// The group of a directory on a local mount, in which an entry is covered by a mount that may hang. Each path in it is a group of its own.
+/// The group of a local directory in which a mount that may hang covers an entry. Each path in it
+/// is a group of its own.
 const MIXED: u64 = u64::MAX;
-/// Groups that are no mount: of a path, or of a mount in another namespace.
+/// Bits that mark groups other than our own mounts: single paths, and mounts in another namespace.
 const PATHS: u64 = 1 << 63;
 const FOREIGN: u64 = 1 << 62;
 
-/// Parts of a path, and of the links in it, that are followed.
+/// Number of parts of a path, and of the links in it, that are followed.
 const MAX_STEPS: usize = 256;
 
-/// Where a call goes.
+/// Where a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// To a device of this machine, or to memory.
+    /// On a device of this machine, or in memory.
     Local(DeviceId),
-    /// To a mount that may keep the call waiting without an end, or to one that is not known. Few calls of a group are made at once.
+    /// On a mount that may keep the call waiting forever, or on an unknown one. Only a few calls
+    /// per group are made at once.
     MayHang { group: u64 },
 }
 
 impl Place {
-    /// The place of a path of which nothing is known.
+    /// Returns the place of a path about which nothing is known.
     pub(crate) fn unknown(entry: Entry<'_>) -> Self {
         Self::MayHang { group: entry.path_hash() | PATHS }
     }
 
-    /// The device for the latency policy.
+    /// Returns the device for the latency policy.
     pub(crate) fn device(self) -> DeviceId {
         match self {
             Self::Local(device) => device,
@@ -44,7 +48,7 @@ impl Place {
         }
     }
 
-    /// The group of calls that may hang.
+    /// Returns the group of a call that may hang.
     pub(crate) fn group(self) -> Option<u64> {
         match self {
             Self::Local(_) => None,
@@ -56,28 +60,30 @@ impl Place {
 /// The directory that paths start from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
-    /// Tells directories apart whose descriptors had the same number; zero is the working directory.
+    /// Distinguishes directories whose descriptors had the same number; zero is the working
+    /// directory.
     pub(crate) serial: u64,
     pub(crate) dir: Option<Fd>,
     /// The group of an open directory that may hang.
     pub(crate) group: Option<u64>,
 }
 
-/// The mounts, and the places of directories that were seen.
+/// The mounts, and the places of directories seen so far.
 #[derive(Default)]
 pub(super) struct Places {
     pub(super) known: Devices,
-    /// `None` until they are needed, and if they cannot be read: then every place is unknown.
+    /// `None` until it is needed, and if it cannot be read: then every place is unknown.
     mounts: Option<Mounts>,
-    /// The working directory, as it was in the turn.
+    /// The working directory when it was last read.
     working_dir: Vec<u8>,
-    /// The turns in which the mounts and the working directory were last compared.
+    /// The turns in which the mounts and the working directory were last read.
     mounts_turn: Option<u64>,
     dir_turn: Option<u64>,
 }
 
 impl Places {
-    /// The place of a path, if it is known without asking a file system. `device_of` gives the index of a device's number.
+    /// Returns the place of a path, if it is known without asking a file system. `device_of` maps a
+    /// device's number to its index.
     pub(super) fn find(
         &mut self,
         start: Start,
@@ -97,7 +103,8 @@ impl Places {
         }
     }
 
-    /// Forgets what was found if a mount has changed since the last turn, or the working directory where that is used.
+    /// Forgets all results if a mount has changed, or if the working directory is used and has
+    /// changed. Checks once per turn.
     #[inline]
     fn renew(&mut self, turn: u64, uses_working_dir: bool) {
         if self.mounts_turn != Some(turn) {
@@ -141,10 +148,10 @@ impl Places {
         let parent = entry.parent_or_dot();
         match mount::look_up(start.dir, &CString::new(parent).ok()?) {
             Ok(()) => Some(self.keep(entry, &mount, &path, device_of)),
-            // The call itself gets no further.
+            // The call itself will get no further either.
             Err(Errno::NOENT | Errno::NOTDIR) => Some(Place::Local(device_of(mount.device))),
             Err(Errno::AGAIN) => None,
-            // There is a link, or `openat2` is refused.
+            // The path contains a link, or `openat2` is refused.
             Err(_) => match self.walk(start, entry, entry.parent())? {
                 Reached::At(path, mount) => Some(self.keep(entry, &mount, &path, device_of)),
                 Reached::Nothing(mount) => Some(Place::Local(device_of(mount.device))),
@@ -153,7 +160,7 @@ impl Places {
         }
     }
 
-    /// The place of the file that a path leads to, if its last part is a symbolic link.
+    /// Returns the place of the file that a path leads to, if its last part is a symbolic link.
     pub(super) fn follow(
         &self,
         start: Start,
@@ -169,7 +176,8 @@ impl Places {
         })
     }
 
-    /// The path that an entry's path starts from, without symbolic links; empty for the root.
+    /// Returns the path that an entry's path starts from, without symbolic links; empty for the
+    /// root.
     fn base(&self, start: Start, entry: Entry<'_>) -> Option<Vec<u8>> {
         match (entry.is_absolute(), start.serial) {
             (true, _) => Some(Vec::new()),
@@ -178,8 +186,9 @@ impl Places {
         }
     }
 
-    /// Follows a path with all its links, by their texts, up to a mount that may hang; `None` if that is not certain. Each step is
-    /// made in a directory on a local mount, whose path has no links.
+    /// Follows a path and all links in it, by reading their targets, up to a mount that may hang.
+    /// Returns `None` if the result is not certain. Each step is taken in a directory on a local
+    /// mount whose path has no links.
     fn walk(&self, start: Start, entry: Entry<'_>, path: &[u8]) -> Option<Reached> {
         let mounts = self.mounts.as_ref()?;
         let mut real = self.base(start, entry)?;
@@ -210,7 +219,7 @@ impl Places {
                 Err(_) => return None,
             };
             if mount.is_proc && real[..parent] != mount.point {
-                // The link of a process to a file, not to a path.
+                // A process's link to a file, not to a path.
                 if !is_of_this_process(&real[mount.point.len()..]) {
                     return None;
                 }
@@ -257,7 +266,7 @@ impl Places {
         if is_mixed && !mount.may_hang { Place::unknown(entry) } else { place }
     }
 
-    /// The place of an open file.
+    /// Returns the place of an open file.
     pub(super) fn of_file(
         &mut self,
         file: Fd,
@@ -277,28 +286,29 @@ impl Places {
     }
 }
 
-/// Where following a path has ended.
+/// Where following a path ended.
 enum Reached {
-    /// At a path without links.
+    /// At this path, which has no links.
     At(Vec<u8>, Mount),
-    /// A part of the path does not exist.
+    /// Nowhere: a part of the path does not exist.
     Nothing(Mount),
-    /// At a file of the kernel, such as a pipe.
+    /// At one of the kernel's own files, such as a pipe.
     KernelFile,
 }
 
-/// The parts of a path, in reverse order.
+/// Returns the parts of a path, in reverse order.
 fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').rev().filter(|part| !part.is_empty() && *part != b".")
 }
 
-/// Whether a path below `/proc` is of this process.
+/// Returns true if a path below `/proc` belongs to this process.
 fn is_of_this_process(path: &[u8]) -> bool {
     let id = std::process::id().to_string();
     parts(path).last() == Some(id.as_bytes())
 }
 
-/// Whether a file is on one of the kernel's own mounts: a pipe, a socket, an anonymous file or memory.
+/// Returns true if a file is on one of the kernel's own mounts: a pipe, a socket, an anonymous file
+/// or memory.
 fn is_of_kernel(file: Fd) -> bool {
     let in_memory: [&[u8]; 3] = [b"/memfd:", b"/dev/zero (deleted)", b"/SYSV"];
     mount::path_of(Linux::borrow(file)).is_ok_and(|path| {
@@ -306,8 +316,8 @@ fn is_of_kernel(file: Fd) -> bool {
     })
 }
 
-/// An absolute path without `.`, `..` and repeated slashes; `None` if it is not absolute. `..` leaves the part before it, which is
-/// right if no part is a symbolic link.
+/// Returns the absolute path without `.`, `..` and repeated slashes, or `None` if it is not
+/// absolute. `..` removes the part before it, which is correct if no part is a symbolic link.
 fn normal(base: Vec<u8>, path: &[u8]) -> Option<Vec<u8>> {
     let mut normal = Vec::with_capacity(base.len() + path.len() + 1);
     let parts = base.split(|byte| *byte == b'/').chain(path.split(|byte| *byte == b'/'));

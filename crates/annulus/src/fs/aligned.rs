@@ -10,7 +10,8 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Zeroed memory with the alignment that direct I/O needs; see [`File::alignment`](super::File::alignment).
+/// Zeroed memory with the alignment that direct I/O needs; see
+/// [`File::alignment`](super::File::alignment).
 ///
 /// ```no_run
 /// use annulus::fs::{AlignedBuf, OpenOptions};
@@ -37,16 +38,16 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// `len` bytes at a multiple of `align`.
+    /// Allocates `len` bytes at a multiple of `align`.
     ///
     /// # Errors
-    /// `InvalidInput` if `len` is zero, `align` no power of two, or both together more than memory can have; `OutOfMemory`
-    /// if the system has no such memory.
+    /// `InvalidInput` if `len` is zero, `align` is not a power of two, or the size exceeds the
+    /// address space; `OutOfMemory` if the system cannot provide the memory.
     pub fn new(len: usize, align: usize) -> io::Result<Self> {
         let layout = Layout::from_size_align(len, align).ok().filter(|_| len > 0);
         let layout = layout.ok_or_else(|| {
             let text = format!(
-                "{len} bytes aligned to {align}: take at least one byte, and a power of two"
+                "cannot allocate {len} bytes aligned to {align}: the length must be at least 1 and the alignment a power of two"
             );
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })?;
@@ -57,15 +58,15 @@ impl AlignedBuf {
     }
 }
 
-/// Names what was asked for, and the limit.
+/// Reports how much was requested, and the limit on this process's address space.
 fn out_of_memory(layout: Layout) -> io::Error {
     let limit = match Limit::of(Resource::AddressSpace).soft {
         Some(bytes) => format!("{bytes} bytes"),
         None => "unlimited".to_owned(),
     };
     let text = format!(
-        "{} bytes aligned to {}: the system has no such memory (its limit for this process's addresses, RLIMIT_AS: {limit}); \
-         take fewer bytes, and use them again",
+        "cannot allocate {} bytes aligned to {} (limit on this process's address space, RLIMIT_AS: {limit}); \
+         allocate less, or reuse buffers",
         layout.size(),
         layout.align(),
     );
@@ -76,19 +77,20 @@ impl Deref for AlignedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `new` has allocated and zeroed that many bytes, which only `self` owns.
+        // SAFETY: `new` has allocated and zeroed this many bytes, which only `self` owns.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
     }
 }
 
 impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `new` has allocated and zeroed that many bytes, which only `self` owns, and it is borrowed exclusively.
+        // SAFETY: `new` has allocated and zeroed this many bytes, which only `self` owns and which
+        // are borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size()) }
     }
 }
 
-// SAFETY: the value alone owns the memory, which is on the heap and initialised.
+// SAFETY: only this value owns the memory, which is on the heap and initialised.
 unsafe impl IoBuf for AlignedBuf {
     fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr()
@@ -99,7 +101,7 @@ unsafe impl IoBuf for AlignedBuf {
     }
 }
 
-// SAFETY: the value alone owns the memory, which is on the heap and initialised.
+// SAFETY: only this value owns the memory, which is on the heap and initialised.
 unsafe impl IoBufMut for AlignedBuf {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start.as_ptr()
@@ -120,7 +122,7 @@ impl From<AlignedBuf> for Chunk {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        // SAFETY: `new` has allocated it with this layout, and only this frees it.
+        // SAFETY: `new` has allocated the memory with this layout, and nothing else frees it.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_aligned_and_zeroed() {
+    fn new_buffers_are_aligned_and_zeroed() {
         for align in [1, 512, 4096, 1 << 21] {
             let mut buf = AlignedBuf::new(5000, align).unwrap();
             assert_eq!(IoBuf::as_ptr(&buf) as usize % align, 0);
@@ -147,7 +149,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri ends the program if the system has no memory")]
-    fn more_than_the_system_has_is_an_error() {
+    fn allocating_more_than_the_system_has_fails() {
         let error = AlignedBuf::new(1 << 47, 4096).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
         let text = error.to_string();

@@ -1,23 +1,25 @@
-//! The entries of a cache of files: values by path, with the time of their last use. No clock and no file: times are given.
+//! The entries of a file cache: values by path, with the time of their last use. This module
+//! neither reads a clock nor opens files; callers pass the time.
 //!
-//! If it is full, one entry is evicted by the clock algorithm: an index, the hand, goes round over the entries, skips each that was used
-//! since the last search passed it, and evicts the first that was not. Finding one takes a step or two, and a use costs a store.
+//! When the cache is full, the clock algorithm evicts one entry: an index, the hand, moves around
+//! the entries, skips each one used since the hand last passed it, and evicts the first one that
+//! was not. Finding it usually takes a step or two, and a use costs one store.
 
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Entries that are looked at for age when one is added.
+/// Number of entries whose age is checked when one is added.
 const SWEPT: usize = 2;
 
-/// Values by path, at most `capacity`.
+/// At most `capacity` values by path.
 pub(super) struct Entries<T> {
     /// The index of each path's entry.
     indices: HashMap<Rc<[u8]>, usize>,
     entries: Vec<Entry<T>>,
     capacity: usize,
-    /// Where the search for an entry to evict goes on.
+    /// Index at which the search for an entry to evict continues.
     hand: usize,
 }
 
@@ -25,7 +27,7 @@ struct Entry<T> {
     path: Rc<[u8]>,
     value: T,
     used: Cell<Duration>,
-    /// Used since the last search that passed it.
+    /// Whether it has been used since the hand last passed it.
     is_recent: Cell<bool>,
 }
 
@@ -34,7 +36,7 @@ impl<T> Entries<T> {
         Self { indices: HashMap::new(), entries: Vec::new(), capacity, hand: 0 }
     }
 
-    /// Changes how many there may be; those that are too many go.
+    /// Changes the maximum number of entries, and evicts those beyond it.
     pub(super) fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;
         while self.entries.len() > capacity {
@@ -46,7 +48,7 @@ impl<T> Entries<T> {
         self.entries.len()
     }
 
-    /// The value of a path, which is used now.
+    /// Returns the value of a path, and marks it as used now.
     pub(super) fn find(&self, path: &[u8], now: Duration) -> Option<&T> {
         let entry = &self.entries[*self.indices.get(path)?];
         entry.used.set(now);
@@ -54,12 +56,13 @@ impl<T> Entries<T> {
         Some(&entry.value)
     }
 
-    /// A value, without using it.
+    /// Returns a value without marking it as used.
     pub(super) fn get_mut(&mut self, path: &[u8]) -> Option<&mut T> {
         Some(&mut self.entries[*self.indices.get(path)?].value)
     }
 
-    /// Puts a value in the place of what was there, as used now. Entries that were used before `unused_since` may go.
+    /// Inserts a value, used now, and replaces any previous one. Entries last used before
+    /// `unused_since` may be removed.
     pub(super) fn insert(&mut self, path: &[u8], value: T, now: Duration, unused_since: Duration) {
         self.remove(path);
         self.sweep(unused_since);
@@ -71,7 +74,8 @@ impl<T> Entries<T> {
         }
         let path: Rc<[u8]> = path.into();
         self.indices.insert(path.clone(), self.entries.len());
-        // Not recent before it is used a second time, so that a scan of many files leaves those that are in use.
+        // Not recent until it is used again, so that a scan of many files does not evict those in
+        // use.
         let (used, is_recent) = (Cell::new(now), Cell::new(false));
         self.entries.push(Entry { path, value, used, is_recent });
     }
@@ -95,7 +99,8 @@ impl<T> Entries<T> {
         gone.value
     }
 
-    /// Removes the next entry that was not used since the last search passed it; whether there was any.
+    /// Removes the next entry that has not been used since the hand last passed it. Returns false
+    /// if there are no entries.
     pub(super) fn evict(&mut self) -> bool {
         while !self.entries.is_empty() {
             let index = self.next();
@@ -107,7 +112,7 @@ impl<T> Entries<T> {
         false
     }
 
-    /// Removes those of the next few that were not used since then.
+    /// Removes those of the next few entries that were last used before `unused_since`.
     fn sweep(&mut self, unused_since: Duration) {
         for _ in 0..SWEPT.min(self.entries.len()) {
             let index = self.next();
@@ -117,7 +122,7 @@ impl<T> Entries<T> {
         }
     }
 
-    /// Moves the hand on, and returns where it was. There must be an entry.
+    /// Advances the hand and returns its previous position. There must be an entry.
     fn next(&mut self) -> usize {
         let index = self.hand % self.entries.len();
         self.hand = index + 1;
@@ -138,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_when_many_others_come_by() {
+    fn used_entries_survive_many_insertions() {
         let mut entries = Entries::new(10);
         for name in 0..5_u8 {
             entries.insert(&[name], name, ms(0), NEVER);
@@ -151,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_goes_as_others_come() {
+    fn unused_entries_are_removed_as_others_are_inserted() {
         let mut entries = Entries::new(1000);
         (0..100_u32).for_each(|name| entries.insert(&name.to_le_bytes(), name, ms(0), NEVER));
         for other in 100..200_u32 {
@@ -185,10 +190,10 @@ mod tests {
     }
 
     proptest! {
-        /// A value that is found is the one put there last; there are never more than may be; and as long as there are fewer, none goes
-        /// that was used lately.
+        /// `find` returns the latest value, the capacity is never exceeded, and below the capacity
+        /// no recently used entry is removed.
         #[test]
-        fn entries_are_those_of_a_map_with_some_left_out(all in prop::collection::vec(steps(), 1..200)) {
+        fn entries_match_a_map_apart_from_evictions(all in prop::collection::vec(steps(), 1..200)) {
             let (mut entries, mut capacity, mut now) = (Entries::new(8), 8, Duration::ZERO);
             // Value, time of the use.
             let mut model: BTreeMap<u8, (u16, Duration)> = BTreeMap::new();

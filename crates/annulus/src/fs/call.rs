@@ -37,7 +37,7 @@ unsafe impl<F: Fn(RawFd) -> FileCall> CallArgs for Plain<F> {
     #[inline]
     fn call(&mut self, fd: RawFd) -> FileCall {
         let call = (self.0)(fd);
-        assert!(call.operation().only == Some(fd), "{call:?} names more than descriptor {fd}");
+        assert!(call.operation().only == Some(fd), "{call:?} uses more than descriptor {fd}");
         call
     }
 }
@@ -329,8 +329,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "names more than descriptor 3")]
-    fn a_plain_call_names_no_memory() {
+    #[should_panic(expected = "uses more than descriptor 3")]
+    fn a_plain_call_with_memory_panics() {
         let call = |fd| FileCall::Read {
             fd,
             buffer: std::ptr::null_mut(),

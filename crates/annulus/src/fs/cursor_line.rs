@@ -1,9 +1,9 @@
-//! Whether the cursor of a file is free, and the calls that wait for it.
+//! The state of a file's cursor: whether it is free, and the calls that wait for it.
 
 use crate::waiters::{WaiterId, Waiters};
 use std::task::Waker;
 
-/// A free cursor is for the first call in line; no other may take it.
+/// A free cursor is reserved for the first call in line.
 #[derive(Default)]
 pub(super) struct CursorLine {
     taken: bool,
@@ -11,12 +11,13 @@ pub(super) struct CursorLine {
 }
 
 impl CursorLine {
-    /// Whether a call has the cursor, or is in line for it.
+    /// Returns true if a call has the cursor or is in line for it.
     pub(super) fn is_taken(&self) -> bool {
         self.taken || self.waiters.ahead(None) > 0
     }
 
-    /// Takes the cursor, or joins the line. True if it was taken. The caller drops the waker that is left.
+    /// Takes the cursor, or joins the line. Returns true if the cursor was taken. The caller drops
+    /// the waker that remains.
     pub(super) fn poll(&mut self, id: &mut Option<WaiterId>, waker: &mut Option<Waker>) -> bool {
         if !self.taken && self.waiters.ahead(*id) == 0 {
             *waker = self.waiters.remove(id);
@@ -33,17 +34,19 @@ impl CursorLine {
         self.taken = false;
     }
 
-    /// Leaves the line. The caller drops the waker.
+    /// Leaves the line. The caller drops the returned waker.
     pub(super) fn leave(&mut self, id: &mut Option<WaiterId>) -> Option<Waker> {
         self.waiters.remove(id)
     }
 
-    /// The waker of the first call in line, if the cursor is free and it was not notified yet.
+    /// Returns the waker of the first call in line, if the cursor is free and the call has not been
+    /// notified yet.
     pub(super) fn notify_next(&mut self) -> Option<Waker> {
         self.waiters.notify_next(usize::from(!self.taken))
     }
 
-    /// Whether the line is to be checked again later: the cursor is free, and the first in line has not taken it. True once until
+    /// Returns true if the line must be checked again later, because the cursor is free and the
+    /// first call in line has not taken it. Returns true only once until
     /// [`recheck`](Self::recheck).
     pub(super) fn needs_recheck(&mut self) -> bool {
         !self.taken && self.waiters.ahead(None) > 0 && self.waiters.list()

@@ -37,7 +37,7 @@ impl TryFrom<OwnedFd> for File {
     fn try_from(file: OwnedFd) -> io::Result<Self> {
         let core = current::get()?;
         if !core.kernel.real_descriptors() {
-            let text = "a real file cannot enter a simulation";
+            let text = "a real file cannot be used in a simulation";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         let flags = descriptor::flags(&file)?;

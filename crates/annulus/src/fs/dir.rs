@@ -170,7 +170,7 @@ impl Dir {
     }
 
     pub(super) async fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        self.change("making the directory", path, PathChange::MakeDir { mode }).await
+        self.change("creating the directory", path, PathChange::MakeDir { mode }).await
     }
 
     /// Creates a directory and its missing parents. An existing directory is not an error.
@@ -359,7 +359,7 @@ impl Dir {
     }
 
     async fn stat(&self, path: &Path, flags: AtFlags) -> io::Result<Metadata> {
-        let wrong = |error| about("looking at", path, error);
+        let wrong = |error| about("reading the metadata of", path, error);
         let mut site = self.site_at(Class::Query, path).await;
         site.wait_for_budget().await;
         // A link may lead to a file system that hangs. Calls on a place that may itself hang never

@@ -1,10 +1,10 @@
-//! Directories with other permissions than the usual ones.
+//! Creating directories with options.
 
 use super::dir::Dir;
 use std::io;
 use std::path::Path;
 
-/// How to make a directory.
+/// Options for creating directories.
 ///
 /// ```
 /// use annulus::fs::{self, DirBuilder};
@@ -30,27 +30,27 @@ impl Default for DirBuilder {
 }
 
 impl DirBuilder {
-    /// One directory, with permissions 0o777.
+    /// Returns options for a single directory with permissions 0o777.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes missing parents too. Then it is no error if the directory exists. Off by default.
+    /// Also creates missing parents, and accepts an existing directory. Off by default.
     pub fn recursive(mut self, on: bool) -> Self {
         self.recursive = on;
         self
     }
 
-    /// The permissions of the directories that are made, before the process's umask is applied.
+    /// Sets the permissions of created directories, before the process's umask is applied.
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Makes the directory; a relative path starts from the working directory.
+    /// Creates the directory. A relative path starts from the working directory.
     ///
     /// # Errors
-    /// As [`Dir::create_dir`] and [`Dir::create_dir_all`]; or outside a runtime.
+    /// The errors of [`Dir::create_dir`] and [`Dir::create_dir_all`]; or outside a runtime.
     pub async fn create(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let (dir, path) = (Dir::working()?, path.as_ref());
         if self.recursive {

@@ -113,8 +113,9 @@ impl File {
 
 fn ended(offset: u64, done: usize, total: usize) -> io::Error {
     let end = offset + done as u64;
-    let text =
-        format!("the file ends at {end}: {done} of {total} bytes from {offset} on were read");
+    let text = format!(
+        "the file ends at {end}: only {done} of {total} bytes were read from offset {offset}"
+    );
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
 

@@ -270,7 +270,7 @@ impl File {
     /// `InvalidInput` for a pipe, or a length above 4 GiB.
     pub async fn advise(&self, offset: u64, len: u64, advice: Advice) -> io::Result<()> {
         let len = u32::try_from(len).map_err(|_| {
-            let text = format!("advice for {len} bytes: at most {} at a time", u32::MAX);
+            let text = format!("cannot advise on {len} bytes at a time (at most {})", u32::MAX);
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })?;
         let advice = advice as u32;
@@ -398,7 +398,7 @@ pub(super) fn check_offset(offset: u64) -> io::Result<u64> {
     if i64::try_from(offset).is_ok() {
         return Ok(offset);
     }
-    let text = format!("offset {offset}: no file has more than {} bytes", i64::MAX);
+    let text = format!("offset {offset} is out of range (at most {})", i64::MAX);
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 

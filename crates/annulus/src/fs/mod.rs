@@ -1,11 +1,12 @@
 //! Files: inline calls while the data is in memory, and calls off the loop while a device is busy.
 //!
-//! io_uring hands most file operations to kernel workers, and the way there and back costs more than reading or writing cached
-//! data. So a call is first tried inline, on the loop, if it can be expected to be quick, and goes off the loop, to the ring or
-//! to a worker thread, if it would wait for a device. [`Policy`] says how this is decided.
+//! io_uring hands most file operations to kernel workers, and that round trip costs more than
+//! reading or writing cached data. So a call is first tried inline, on the loop's thread, if it is
+//! expected to be quick. If it would wait for a device, it goes off the loop: to the ring or to a
+//! worker thread. [`Policy`] describes how this is decided.
 //!
-//! Calls take owned memory ([`IoBuf`], [`IoBufMut`]) and give it back with the answer: borrowed memory could be freed while the
-//! kernel still writes to it.
+//! Calls take owned memory ([`IoBuf`], [`IoBufMut`]) and return it with the result: borrowed memory
+//! could be freed while the kernel still writes to it.
 
 mod aligned;
 mod cache_entries;

@@ -269,14 +269,14 @@ impl OpenOptions {
             (false, true) => OFlags::WRONLY,
             (true, true) => OFlags::RDWR,
             (false, false) => {
-                return Err(contradiction("open for what? say read, write or append"));
+                return Err(contradiction("no access mode is set; set read, write or append"));
             }
         };
         if !(self.write || self.append) && (self.create || self.create_new || self.truncate) {
-            return Err(contradiction("creating or truncating needs write or append"));
+            return Err(contradiction("creating or truncating a file needs write or append"));
         }
         if self.append && self.truncate && !self.create_new {
-            return Err(contradiction("append and truncate contradict each other"));
+            return Err(contradiction("append and truncate cannot be combined"));
         }
         let on = |on: bool, flag: OFlags| if on { flag } else { OFlags::empty() };
         let flags = access
@@ -390,20 +390,20 @@ unsafe fn opened_fd(fd: u32) -> Fd {
 
 /// Explains the error of a path that must stay in its directory, which the system's error does not.
 fn explain_beneath(error: io::Error) -> io::Error {
-    const NEEDS: &str = "a path that must stay in its directory needs the call openat2";
-    const REMEDY: &str = "or check the path, and open it without `beneath`";
+    const NEEDS: &str = "`beneath` needs the system call openat2";
+    const REMEDY: &str = "or check the path and open it without `beneath`";
     let (kind, text) = match Errno::from_io_error(&error) {
         Some(Errno::XDEV) => {
-            let text = "it leads out of the directory that it must stay in";
+            let text = "the path leads out of its directory, which `beneath` forbids";
             (io::ErrorKind::PermissionDenied, text.to_owned())
         }
         Some(Errno::NOSYS) => {
-            let text = format!("{NEEDS}, which Linux has since 5.6: update the kernel, {REMEDY}");
+            let text = format!("{NEEDS}, which Linux has since 5.6; update the kernel, {REMEDY}");
             (io::ErrorKind::Unsupported, text)
         }
         Some(Errno::PERM) => {
             let text = format!(
-                "{error}. If the file's permissions allow it: {NEEDS}, which a container may forbid: allow it there, {REMEDY}"
+                "{error}; if the file's permissions allow the open: {NEEDS}, which a container may forbid; allow it there, {REMEDY}"
             );
             (io::ErrorKind::PermissionDenied, text)
         }
@@ -421,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_without_openat2_is_named_with_the_way_out() {
+    fn errors_of_beneath_explain_a_missing_openat2() {
         let beneath = OpenOptions::new().read(true).beneath(true);
         let wrong = |options: &OpenOptions, errno: Errno| {
             let error = options.wrong(Path::new("page"), errno.into());

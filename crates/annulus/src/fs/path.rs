@@ -1,4 +1,4 @@
-//! Paths as the kernel takes them.
+//! Paths in the form that the kernel takes.
 
 use crate::error_text::with_text;
 use std::ffi::{CStr, CString};
@@ -10,21 +10,21 @@ use std::path::Path;
 /// `AT_FDCWD`: relative paths start from the working directory.
 pub(crate) const CWD: i32 = -100;
 
-/// Shorter paths are copied to the stack.
+/// Paths shorter than this are copied to the stack.
 const SHORT: usize = 256;
 
-/// A path with its terminating zero, on the heap.
+/// Returns a path with its terminating zero, on the heap.
 ///
 /// # Errors
 /// `InvalidInput` for a zero byte inside.
 pub(super) fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| {
-        let text = format!("the path {path:?} has a zero byte in it; no file can have one");
+        let text = format!("the path {path:?} contains a zero byte, which no file name can");
         io::Error::new(io::ErrorKind::InvalidInput, text)
     })
 }
 
-/// Lends a path with its terminating zero to an inline call.
+/// Passes a path with its terminating zero to an inline call.
 ///
 /// # Errors
 /// The errors of [`c_path`].
@@ -42,19 +42,19 @@ pub(super) fn with_c_path<T>(path: &Path, call: impl FnOnce(&CStr) -> T) -> io::
     }
 }
 
-/// Adds to an error what was being done, and the path.
+/// Adds the path, and what was being done, to an error.
 pub(crate) fn about(doing: &str, path: &Path, error: impl Into<io::Error>) -> io::Error {
     let error = error.into();
     let text = format!("{doing} {}: {error}", Shown(path));
     with_text(error, text)
 }
 
-/// As [`about`], with two paths, and the word that stands between them.
+/// Like [`about`], but with two paths and the words around the first one.
 pub(super) fn about_two(words: [&str; 2], from: &Path, to: &Path, error: io::Error) -> io::Error {
     about(&format!("{} {} {}", words[0], Shown(from), words[1]), to, error)
 }
 
-/// A path as it is shown in errors: the start of a long one.
+/// A path as shown in errors: cut if it is long.
 struct Shown<'a>(&'a Path);
 
 impl fmt::Display for Shown<'_> {
@@ -73,7 +73,7 @@ mod tests {
     use std::ffi::OsStr;
 
     #[test]
-    fn a_zero_byte_is_refused_by_name() {
+    fn a_path_with_a_zero_byte_is_refused() {
         let path = Path::new(OsStr::from_bytes(b"a\0b"));
         let error = c_path(path).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_any_length_end_with_their_zero_and_not_before() {
+    fn paths_of_any_length_are_passed_whole() {
         for len in [0, 1, SHORT - 1, SHORT, 5 * SHORT] {
             let text = "x".repeat(len);
             let lent = with_c_path(Path::new(&text), |path| path.to_owned()).unwrap();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_path_but_not_all_of_a_long_one() {
+    fn errors_contain_the_path_but_cut_a_long_one() {
         let error = about("opening", Path::new("/x"), io::ErrorKind::NotFound);
         assert_eq!(error.to_string(), "opening `/x`: entity not found");
         let long = "é".repeat(5000);

@@ -34,7 +34,7 @@ unsafe impl CallArgs for Change {
     }
 }
 
-/// A change between two paths, of which the second starts from a directory of its own.
+/// A change between two paths. The second path starts from a separate directory.
 pub(super) struct ChangeTwo {
     pub(super) from: CString,
     pub(super) dir: Option<Rc<OpenFile>>,
@@ -50,12 +50,12 @@ pub(super) enum TwoPathChange {
 }
 
 impl TwoPathChange {
-    /// The words of an error in front of the first path, and between both.
+    /// Returns the words of an error before the first path and between the two.
     pub(super) fn words(self) -> [&'static str; 2] {
         match self {
             Self::Rename => ["renaming", "to"],
-            Self::Link => ["making a link to", "at"],
-            Self::Symlink => ["making a symbolic link to", "at"],
+            Self::Link => ["creating a hard link to", "at"],
+            Self::Symlink => ["creating a symbolic link to", "at"],
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The future of a file call that is made off the loop. The states of such a call are described at `FileOp` in
-//! `slots/file_ops.rs`.
+//! The future of a file call off the loop. `FileOp` in `slots/file_ops.rs` describes the states of
+//! such a call.
 #![allow(unsafe_code)]
 
 use super::call::CallArgs;
@@ -15,10 +15,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Waits for a call, then gives its answer and its arguments.
+/// Waits for a call, then returns its result and its arguments.
 ///
-/// If it is dropped early, the arguments go to the call's slot until the terminal event: the kernel may still write to their
-/// memory. If it outlives its runtime, it gives an error and the arguments, once no call is in flight any more.
+/// If it is dropped early, the call's slot keeps the arguments until the terminal event, because
+/// the kernel may still write to their memory. If it outlives its runtime, it returns an error and
+/// the arguments once no call is in flight.
 pub(super) struct PendingCall<A: 'static> {
     core: Rc<Core>,
     slot: u32,
@@ -26,7 +27,7 @@ pub(super) struct PendingCall<A: 'static> {
     held: Option<Held<A>>,
 }
 
-/// The values that the call uses: its arguments, and the descriptor that it was given.
+/// The values that the call uses: its arguments and its descriptor.
 struct Held<A> {
     args: Parked<A>,
     _open: Option<Rc<OpenFile>>,
@@ -40,16 +41,17 @@ impl<A: CallArgs + 'static> PendingCall<A> {
         open: Option<Rc<OpenFile>>,
         start: FileStart,
     ) -> Result<Self, (io::Error, A)> {
-        // From here on the arguments may move: with this future, and to the slot if it is dropped.
+        // From here on the arguments may move, with this future and to the slot if it is dropped.
         let mut args = Parked::new(args);
-        // Before the borrow: it asks the caller's buffers.
+        // Before the borrow, because it calls methods of the caller's buffers.
         let call = args.call(open.as_ref().map_or(CWD, |open| open.fd()));
         match core.enter_running() {
             Ok(mut inner) => {
                 let inner = &mut *inner;
                 let held = Some(Held { args, _open: open });
-                // SAFETY: what the call names is valid as long as `args` and `open` are, by `CallArgs` also if they are moved. They
-                // are held until the terminal event: here, and in the slot once this is dropped.
+                // SAFETY: by `CallArgs`, the memory and descriptors of the call stay valid as long
+                // as `args` and `open` exist, even if they move. They are kept until the terminal
+                // event: here, and in the slot once this is dropped.
                 let slot = unsafe { inner.file_ops.start(&mut inner.io, call, start) };
                 Ok(Self { core: core.clone(), slot, held })
             }
@@ -63,7 +65,7 @@ fn call_error(errno: Errno) -> io::Error {
         return errno.into();
     }
     io::Error::other(
-        "no worker thread can be started for this call; raise the limit of threads (`ulimit -u`, or pids.max of the control group), or \
+        "cannot start a worker thread for this call; raise the limit on threads (`ulimit -u`, or pids.max of the control group), or \
          make the call on the loop (Policy::Inline)",
     )
 }
@@ -80,11 +82,12 @@ impl<A: Unpin + 'static> Future for PendingCall<A> {
                 polled.map(|outcome| outcome.map_err(call_error))
             }
             Err(error) if self.core.is_over() => Poll::Ready(Err(error)),
-            // The kernel may still use the memory, and no event will come: the arguments are not given back.
+            // The kernel may still use the memory, and no event will arrive, so the arguments are
+            // never returned.
             Err(_) => return Poll::Pending,
         };
         polled.map(|outcome| {
-            let held = self.held.take().expect("polled after its end");
+            let held = self.held.take().expect("polled after completion");
             (outcome, held.args.into_inner())
         })
     }
@@ -99,7 +102,8 @@ impl<A: 'static> Drop for PendingCall<A> {
                 inner.file_ops.abandon(&mut inner.io, self.slot, Box::new(held));
             }
             Err(_) if self.core.is_over() => drop(held),
-            // A forked child, or a runtime whose calls did not all end: the kernel may still use the memory.
+            // A forked child, or a runtime with calls still in flight: the kernel may still use the
+            // memory.
             Err(_) => std::mem::forget(held),
         }
     }

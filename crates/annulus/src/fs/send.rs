@@ -1,7 +1,8 @@
-//! Sending a file's pages to a socket inline, if that waits for no device.
+//! Sending a file's pages to a socket inline, if that does not wait for a device.
 //!
-//! `sendfile` cannot be asked to fail instead of waiting, and the ring has no such operation. So it is made if the pages are in memory,
-//! or for a few pages are predicted to be; or, on file systems that cannot report it, if it has not stalled lately.
+//! `sendfile` has no mode that fails instead of waiting, and the ring has no such operation. So it
+//! is called if the pages are in memory, or are predicted to be and there are few of them. On file
+//! systems that cannot report this, it is called unless it has stalled recently.
 #![allow(unsafe_code)]
 
 use super::aligned::AlignedBuf;
@@ -16,21 +17,23 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// The greatest alignment that direct I/O needs on existing devices.
+/// The largest alignment that direct I/O needs on existing devices.
 const ALIGNMENT: usize = 4096;
-/// A send that took longer, the peer's part included, was stalled by the device: a busy machine's scheduler delays a thread less.
+/// A send that takes longer than this, including the peer's part, was stalled by the device: even
+/// on a busy machine, the scheduler delays a thread less.
 const STALL: Duration = Duration::from_millis(50);
-/// The most bytes of a send that is made on a prediction: for more, a check of the page cache costs next to nothing.
+/// Maximum number of bytes in a send that relies on a prediction. Above this, checking the page
+/// cache costs next to nothing.
 const PREDICTED: u32 = 64 * 1024;
 
-/// Pages that go to a socket.
+/// A call that sends pages to a socket.
 struct SendPages {
     offset: u64,
     to: PageSink,
     len: u32,
 }
 
-// SAFETY: the call names no memory, and an `Fd` is open as long as it is used.
+// SAFETY: the call uses no memory, and an `Fd` is open as long as it is used.
 unsafe impl CallArgs for SendPages {
     fn call(&mut self, from: RawFd) -> FileCall {
         let Self { offset, to: PageSink { fd, signal, .. }, len } = *self;
@@ -53,7 +56,8 @@ unsafe impl CallArgs for Probe {
 }
 
 impl File {
-    /// Sends at most `len` bytes of pages to a socket; `None` if that might wait for the device.
+    /// Sends at most `len` bytes of pages to a socket. Returns `None` if that might wait for the
+    /// device.
     pub(crate) fn send_pages(
         &self,
         offset: u64,
@@ -81,14 +85,14 @@ impl File {
         }
     }
 
-    /// Whether the file is predicted to be in memory.
+    /// Returns true if the file is predicted to be in memory.
     fn predicts_send(&self, len: u32) -> bool {
         let (open, policy) = (&self.open, &self.open.core.inline_policy);
         let lasting = || open.is_ordinary() && policy.supports_nowait(self.device);
         len <= PREDICTED && open.page_cache.predicts(lasting)
     }
 
-    /// Sends unchecked. If that may have stalled, the next send is checked.
+    /// Sends without a check. If that may have stalled, the next send is checked.
     fn send_predicted(&self, send: impl FnOnce() -> io::Result<u32>) -> io::Result<u32> {
         let (core, kind) = (&self.open.core, self.send_kind());
         let (sent, stalled) =
@@ -99,8 +103,9 @@ impl File {
         sent
     }
 
-    /// Whether the first and the last byte of a range can be read without waiting: what lies between was mostly read with them. Of
-    /// a range that ends behind the file's end, the part within counts. `None` if the file system cannot report it.
+    /// Returns true if the first and the last byte of a range can be read without waiting; what
+    /// lies between was usually read into memory together with them. Beyond the end of the file
+    /// nothing needs to be in memory. Returns `None` if the file system cannot report this.
     fn is_cached(&self, site: &CallSite<'_>, offset: u64, len: u32) -> Option<bool> {
         let policy = &site.core.inline_policy;
         if !policy.supports_nowait(self.device) {
@@ -118,11 +123,11 @@ impl File {
                     policy.note_no_nowait(self.device);
                     return None;
                 }
-                // The kernel or a filter refuses such reads, or the file any.
+                // The kernel or a filter refuses such reads, or the file refuses all reads.
                 Err(error) if Errno::from_io_error(&error).is_some_and(may_be_refusal) => {
                     return None;
                 }
-                // The send itself has any other error.
+                // The send will return any other error itself.
                 _ => {}
             }
         }
@@ -130,27 +135,30 @@ impl File {
         Some(true)
     }
 
-    /// How many bytes there are from an offset on, if the file is as long as it was at first, and if that is known.
+    /// Returns the number of bytes from an offset to the end, as of the file's first use. Returns
+    /// `None` if the length is not known.
     pub(crate) fn expected_len(&self, offset: u64) -> Option<u64> {
         self.open.len().map(|len| len.saturating_sub(offset))
     }
 
-    /// Whether an ordinary file ended at this offset at first.
+    /// Returns true if this is an ordinary file that ended at this offset at its first use.
     pub(crate) fn is_known_end(&self, offset: u64) -> bool {
         self.open.len() == Some(offset)
     }
 
-    /// The length of an ordinary file as it is now, as far as is known without asking another machine; `None` for what is none.
+    /// Returns the current length of an ordinary file, as far as is known without asking another
+    /// machine. Returns `None` for other files.
     pub(crate) fn len_now(&self) -> Option<u64> {
         self.open.len_now()
     }
 
-    /// Whether a small part is to be read, and not sent as pages: if it is not past the page cache.
+    /// Returns true if small parts should be read instead of sent as pages, which holds unless the
+    /// file bypasses the page cache.
     pub(crate) fn is_read_when_small(&self) -> bool {
         !self.direct
     }
 
-    /// Sends unless sends on this device have stalled lately.
+    /// Sends unless sends on this device have stalled recently.
     fn send_if_quick(&self, send: impl FnOnce() -> io::Result<u32>) -> Option<io::Result<u32>> {
         let (core, kind) = (&self.open.core, self.send_kind());
         core.inline_policy.before_inline(&kind)?;
@@ -165,7 +173,8 @@ impl File {
         CallKind { device: self.device, class: Class::Send, bytes: 0 }
     }
 
-    /// Reads a piece that is to be sent; it is empty only at the file's end. If reads return soon, pages are sent again.
+    /// Reads a piece to be sent. It is empty only at the end of the file. If reads return soon,
+    /// pages are sent again.
     pub(crate) async fn read_piece(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let core = &self.open.core;
         let began = core.kernel.now();
@@ -181,7 +190,8 @@ impl File {
         Ok(bytes)
     }
 
-    /// Reads past the page cache at any offset: the bytes before it in its block are read, too, and cut off.
+    /// Reads without the page cache at any offset: also reads the bytes before the offset in its
+    /// block, and cuts them off.
     async fn read_aligned(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let past = offset % ALIGNMENT as u64;
         let (read, bytes) = self.read_at(AlignedBuf::new(len, ALIGNMENT)?, offset - past).await;
@@ -207,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn if_the_file_system_cannot_tell_pages_are_sent_until_that_has_stalled() {
+    fn send_pages_stops_after_stalls_on_a_file_system_without_nowait() {
         let (mut ours, remote) = UnixStream::pair().unwrap();
         Runtime::new().unwrap().block_on(async {
             let file = File::open("/proc/self/exe").await.unwrap();
@@ -224,7 +234,8 @@ mod tests {
             }
             assert!(send().is_none(), "after the third it is not tried");
             assert_eq!(file.read_piece(0, 5000).await.unwrap().len(), 5000);
-            // Reported, not made: how long real reads take depends on the machine.
+            // Durations are reported instead of measured, since real reads take different times on
+            // each machine.
             for _ in 0..100 {
                 core.inline_policy.after_offload(&file.send_kind(), Duration::ZERO);
             }

@@ -247,7 +247,7 @@ impl FileStream {
         (self.consumed, self.ended) = (0, false);
     }
 
-    /// Reads more bytes behind the unread ones, and returns how many.
+    /// Reads more bytes, appends them to the unread ones, and returns their number.
     pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         ready!(self.poll_sought(cx))?;
         if self.reading.is_none() {
@@ -335,8 +335,7 @@ impl FileStream {
     /// are in the file, this returns its error.
     pub(crate) fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.lost {
-            let text =
-                "bytes that were queued for the file were lost with the task that wrote them";
+            let text = "bytes queued for the file were lost with the task that was writing them";
             return Poll::Ready(Err(io::Error::other(text)));
         }
         if let Some(unwritten) = self.unwritten.take() {

@@ -114,8 +114,8 @@ impl File {
         }
     }
 
-    /// Reads at the cursor, and moves it. Calls at the cursor that leave the loop are made one
-    /// after the other, those of clones and those whose future was dropped included.
+    /// Reads at the cursor and moves it. Calls at the cursor that leave the loop run one after
+    /// another, including those of clones and those whose futures were dropped.
     ///
     /// # Errors
     /// The errors of [`read_at`](Self::read_at).
@@ -123,7 +123,7 @@ impl File {
         self.read_once(buf).await
     }
 
-    /// As [`read`](Self::read).
+    /// Like [`read`](Self::read).
     pub(crate) async fn read_once<B: IoBufMut>(&self, buf: B) -> (io::Result<usize>, B) {
         let mut args = Read { buf, done: 0, offset: CURSOR, turn: None };
         match self.try_read(&mut args) {
@@ -135,7 +135,7 @@ impl File {
         }
     }
 
-    /// Writes at the cursor, and moves it. A pipe may take fewer bytes than there are.
+    /// Writes at the cursor and moves it. A pipe may take only some of the bytes.
     ///
     /// # Errors
     /// The errors of [`write_at`](Self::write_at).
@@ -157,7 +157,7 @@ impl File {
         }
     }
 
-    /// The answer of a read that is made inline.
+    /// Tries a read inline. Returns `None` if it must be made off the loop.
     #[inline]
     pub(crate) fn try_read<B: IoBufMut>(&self, args: &mut Read<B>) -> Option<io::Result<usize>> {
         if args.offset == CURSOR && self.open.is_cursor_taken() {
@@ -167,7 +167,7 @@ impl File {
         Some(answer.map(|count| args.filled(count)))
     }
 
-    /// Goes on with a read that failed inline, or is to be made off the loop.
+    /// Explains the error of a read that failed inline, or makes the read off the loop.
     pub(crate) async fn finish_read<B: IoBufMut>(
         &self,
         tried: Option<io::Result<usize>>,
@@ -195,7 +195,7 @@ impl File {
         }
     }
 
-    /// The answer of a write that is made inline.
+    /// Tries a write inline. Returns `None` if it must be made off the loop.
     #[inline]
     pub(crate) fn try_write<B: IoBuf>(&self, args: &mut Write<B>) -> Option<io::Result<usize>> {
         if args.offset == CURSOR && args.turn.is_none() && self.open.is_cursor_taken() {
@@ -209,7 +209,7 @@ impl File {
         }))
     }
 
-    /// Goes on with a write that failed inline, or is to be made off the loop.
+    /// Explains the error of a write that failed inline, or makes the write off the loop.
     pub(crate) async fn finish_write<B: IoBuf>(
         &self,
         tried: Option<io::Result<usize>>,
@@ -237,8 +237,8 @@ impl File {
         }
     }
 
-    /// Waits until no call at the cursor is in flight off the loop, and keeps others from it until
-    /// the permit is dropped; `None` if the file has no cursor.
+    /// Waits until no call at the cursor is in flight off the loop, and blocks further ones until
+    /// the permit is dropped. Returns `None` if the file has no cursor.
     pub(crate) async fn turn(&self) -> Option<Permit> {
         Some(self.open.cursor_turn()?.await)
     }

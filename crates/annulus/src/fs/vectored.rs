@@ -172,6 +172,7 @@ fn check(vectors: &[IoVec]) -> io::Result<()> {
     if vectors.len() <= MAX_VECTORS {
         return Ok(());
     }
-    let text = format!("{} pieces in a call: at most {MAX_VECTORS}", vectors.len());
+    let text =
+        format!("{} pieces are too many for one call (at most {MAX_VECTORS})", vectors.len());
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }

@@ -36,7 +36,7 @@ async fn read_all(mut file: File) -> io::Result<Vec<u8>> {
     bytes.try_reserve_exact(len.saturating_add(SPARE)).map_err(|_| too_large())?;
     loop {
         if bytes.len() == bytes.capacity() {
-            // It grows by a factor, whatever the file's length was said to be.
+            // Grows by a factor, even if the file has been reported to be short.
             bytes.try_reserve(STEP).map_err(|_| too_large())?;
         }
         let end = bytes.len();
@@ -265,6 +265,6 @@ pub async fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u6
 fn too_large() -> io::Error {
     io::Error::new(
         io::ErrorKind::OutOfMemory,
-        "the file does not fit memory; read it in parts with File::read_at",
+        "the file does not fit into memory; read it in parts with File::read_at",
     )
 }

@@ -1,17 +1,21 @@
 //! Wait queues: tasks that wait for the same thing.
 //!
-//! A notification is a hint, not a reservation. A notified waiter *answers* when it is polled again or dropped; the thing that it was
-//! notified of stays available until a poll takes it. A future can also be forgotten (`mem::forget`), and then never answers. So
-//! that no notification is lost with it, every queue here keeps two rules:
+//! A notification is a hint, not a reservation. A notified waiter *answers* when it is polled again
+//! or dropped. What it was notified about stays available until a poll takes it. A future can also
+//! be forgotten (`mem::forget`), and then it never answers. So that its notification is not lost
+//! with it, every queue here keeps two rules:
 //!
-//! - **After each change, [`notify`](Waiters::notify) is called with the number of things that are available.** It ensures that
-//!   this many of the first waiters in line are notified. A thing that a notified waiter did not take thus goes to the next one.
-//! - **While something stays available, code that is certain to run calls [`skip_notified`](Waiters::skip_notified), then `notify`
-//!   again.** That takes waiters that have not answered out of the line, so that the next ones are notified. In a runtime a later
-//!   turn of the loop does it ([`recheck`](Waiters::recheck)), in a channel the receiver.
+//! - **After each change, [`notify`](Waiters::notify) is called with the number of items that are
+//!   available.** It ensures that this many waiters at the front of the line are notified. So an
+//!   item that a notified waiter did not take goes to the next one.
+//! - **While something stays available, code that is certain to run calls
+//!   [`skip_notified`](Waiters::skip_notified), then `notify` again.** That removes waiters that
+//!   have not answered from the line, so that the next ones are notified. In a runtime, a later
+//!   turn of the loop does this ([`recheck`](Waiters::recheck)); in a channel, the receiver does.
 //!
-//! So a forgotten waiter delays others for a turn or two, or until the receiver asks again, but stops none. A waiter that was skipped
-//! because it is slow loses nothing: its number keeps its position in the order.
+//! So a forgotten waiter delays the rest for a turn or two, or until the receiver checks again, but
+//! blocks none of them. A waiter that was skipped because it is slow loses nothing: its number
+//! keeps its position in the line.
 
 mod pollers;
 
@@ -19,7 +23,7 @@ use pollers::Pollers;
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// The number of a waiter. A lower one is served first.
+/// A waiter's number. The lowest is served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaiterId(u64);
 
@@ -35,35 +39,36 @@ struct Waiter {
 pub(crate) enum Wait<'a> {
     /// With a future, which holds the number and leaves the line when it is dropped.
     InLine(&'a mut Option<WaiterId>),
-    /// By calls of a poll function, so that no event shows when it stops waiting. Every notification goes to all of these, besides
-    /// the waiters in line.
+    /// By calling a poll function, so that nothing shows when it stops waiting. Every notification
+    /// goes to all such tasks, in addition to the waiters in line.
     Polling,
 }
 
 impl Wait<'_> {
-    /// Whether it may be in line.
+    /// Returns true if the task may be in line.
     #[inline]
     pub(crate) fn has_waited(&self) -> bool {
         matches!(self, Self::InLine(id) if id.is_some())
     }
 }
 
-/// A wait queue in the order of arrival. It returns wakers instead of waking or dropping them, since both run foreign code.
+/// A wait queue in order of arrival. It returns wakers instead of waking or dropping them, since
+/// both run foreign code.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     /// Sorted by number.
     line: VecDeque<Waiter>,
-    /// At least this many of the first are notified.
+    /// At least this many waiters at the front are notified.
     notified: usize,
     next: u64,
     /// Tasks that wait without a future.
     pollers: Pollers,
-    /// On the list of queues to be checked again.
+    /// Whether the queue is on the list of queues to be checked again.
     listed: bool,
 }
 
 impl Waiters {
-    /// Adds a task that waits, with its waker. A waker that this one replaces goes to `drops`.
+    /// Adds a waiting task with its waker. A waker that this one replaces goes to `drops`.
     #[inline]
     pub(crate) fn wait(
         &mut self,
@@ -82,7 +87,8 @@ impl Waiters {
         }
     }
 
-    /// Removes a task that no longer waits. Its waker goes to `drops`. Call [`notify`](Self::notify) next if something is available.
+    /// Removes a task that no longer waits. Its waker goes to `drops`. If something is available,
+    /// call [`notify`](Self::notify) next.
     #[inline]
     pub(crate) fn leave(&mut self, wait: Wait<'_>, drops: &mut Vec<Waker>) {
         if let Wait::InLine(id) = wait
@@ -92,7 +98,8 @@ impl Waiters {
         }
     }
 
-    /// Puts a waiter in line: at the end, or at the position of its number. Returns the waker that this one replaces.
+    /// Puts a waiter in line: at the end, or at the position that its number has. Returns the waker
+    /// that this one replaces.
     #[inline]
     pub(crate) fn register(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> Option<Waker> {
         if id.is_some() { self.renew(id, waker) } else { self.register_owned(id, waker.clone()) }
@@ -105,7 +112,7 @@ impl Waiters {
         if known.is_some_and(same) { None } else { self.register_owned(id, waker.clone()) }
     }
 
-    /// As [`register`](Self::register), with an owned waker.
+    /// Like [`register`](Self::register), but with an owned waker.
     #[inline]
     pub(crate) fn register_owned(
         &mut self,
@@ -135,7 +142,8 @@ impl Waiters {
         }
     }
 
-    /// Takes a waiter out of the line. Returns its waker. Call [`notify`](Self::notify) next if something is available.
+    /// Removes a waiter from the line and returns its waker. If something is available, call
+    /// [`notify`](Self::notify) next.
     #[inline]
     pub(crate) fn remove(&mut self, id: &mut Option<WaiterId>) -> Option<Waker> {
         let id = id.take()?;
@@ -160,14 +168,16 @@ impl Waiters {
         self.line.remove(index)?.waker
     }
 
-    /// How many waiters in line are served before this one; all of them if it is not in line.
+    /// Returns the number of waiters in line that are served before this one; all of them if it is
+    /// not in line.
     #[inline]
     pub(crate) fn ahead(&self, id: Option<WaiterId>) -> usize {
         id.map_or(self.line.len(), |id| self.line.partition_point(|waiter| waiter.id < id))
     }
 
-    /// Ensures that the first `available` waiters in line are notified, and notifies all pollers if anything is available. True if
-    /// the queue must be checked again later ([`recheck`](Self::recheck)), because some are not notified; once until then.
+    /// Ensures that the first `available` waiters in line are notified, and notifies all pollers if
+    /// anything is available. Returns true if some are not notified, so that the queue must be
+    /// checked again later ([`recheck`](Self::recheck)); only once until then.
     #[inline]
     pub(crate) fn notify(&mut self, available: usize, wakes: &mut Vec<Waker>) -> bool {
         if available == 0 || !self.may_notify() {
@@ -176,7 +186,7 @@ impl Waiters {
         if self.line.len() != 1 || !self.pollers.is_empty() {
             return self.notify_several(available, wakes);
         }
-        // A single waiter, the usual case.
+        // The usual case: a single waiter.
         self.notified = 1;
         if let Some(waker) = self.line[0].waker.take() {
             wakes.push(waker);
@@ -193,7 +203,8 @@ impl Waiters {
         self.has_unnotified() && self.list()
     }
 
-    /// Notifies one of the waiters that [`notify`](Self::notify) would, if there is one.
+    /// Notifies the next waiter that [`notify`](Self::notify) would notify, if any. Returns its
+    /// waker.
     #[inline]
     pub(crate) fn notify_next(&mut self, available: usize) -> Option<Waker> {
         while self.notified < available.min(self.line.len()) {
@@ -206,14 +217,14 @@ impl Waiters {
         None
     }
 
-    /// Notifies all. Waiters that have not answered the last notification leave the line.
+    /// Notifies all waiters. Those that have not answered the last notification leave the line.
     #[inline]
     pub(crate) fn notify_all(&mut self, wakes: &mut Vec<Waker>) {
         self.skip_notified();
         self.notify(usize::MAX, wakes);
     }
 
-    /// Takes the first waiters out of the line that were notified and have not answered.
+    /// Removes waiters from the front of the line that were notified and have not answered.
     #[inline]
     pub(crate) fn skip_notified(&mut self) {
         while self.line.front().is_some_and(|waiter| waiter.waker.is_none()) {
@@ -222,19 +233,21 @@ impl Waiters {
         self.notified = 0;
     }
 
-    /// Whether waiters in line are not notified.
+    /// Returns true if a waiter in line has not been notified.
     #[inline]
     pub(crate) fn has_unnotified(&self) -> bool {
         self.line.iter().skip(self.notified).any(|waiter| waiter.waker.is_some())
     }
 
-    /// Notes that this queue is on the list of queues to be checked again; false if it was.
+    /// Records that this queue is on the list of queues to be checked again. Returns false if it
+    /// already was.
     #[inline]
     pub(crate) fn list(&mut self) -> bool {
         !std::mem::replace(&mut self.listed, true)
     }
 
-    /// Checks the queue again: if something is still available, waiters that have not answered leave the line.
+    /// Checks the queue again: if something is still available, waiters that have not answered
+    /// leave the line.
     pub(crate) fn recheck(&mut self, available: usize) {
         self.listed = false;
         if available > 0 {
@@ -242,26 +255,26 @@ impl Waiters {
         }
     }
 
-    /// False if [`notify`](Self::notify) would do nothing, whatever is available.
+    /// Returns false if [`notify`](Self::notify) would do nothing, whatever is available.
     #[inline]
     pub(crate) fn may_notify(&self) -> bool {
         self.notified < self.line.len() || !self.pollers.is_empty()
     }
 
-    /// Whether there are no waiters and no pollers.
+    /// Returns true if there are no waiters and no pollers.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.line.is_empty() && self.pollers.is_empty()
     }
 
-    /// The wakers of all waiters that are not notified.
+    /// Returns the wakers of all waiters that have not been notified.
     pub(crate) fn wakers(&self) -> impl Iterator<Item = &Waker> {
         let line = self.line.iter().filter_map(|waiter| waiter.waker.as_ref());
         line.chain(self.pollers.wakers())
     }
 }
 
-/// Stores a waker, unless the stored one wakes the same task; returns the one it replaced.
+/// Stores a waker, unless the stored one wakes the same task. Returns the waker that it replaced.
 pub(crate) fn renew(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
         Some(here) if here.will_wake(waker) => None,

@@ -2,13 +2,13 @@
 
 use std::task::Waker;
 
-/// The most wakers kept, at first.
+/// The initial limit on the number of wakers.
 const FIRST_LIMIT: usize = 64;
-/// A task that polls again is usually among this many of the last.
+/// A task that polls again is usually among the last this many.
 const RECENT: usize = 8;
 
-/// The wakers of tasks that polled since the last notification. No event shows when a task stops waiting, so a notification wakes
-/// all of them, once.
+/// The wakers of tasks that have polled since the last notification. Nothing shows when a task
+/// stops waiting, so a notification wakes all of them, once.
 #[derive(Debug)]
 pub(super) struct Pollers {
     wakers: Vec<Waker>,
@@ -22,8 +22,9 @@ impl Default for Pollers {
 }
 
 impl Pollers {
-    /// Adds a waker. At the limit most are assumed to belong to tasks that no longer wait, and all are woken: those that still wait
-    /// poll again. The limit doubles each time, so that this is rare for any number of waiting tasks.
+    /// Adds a waker. At the limit, most wakers are assumed to belong to tasks that no longer wait,
+    /// and all are woken: tasks that still wait poll again. The limit doubles each time, so this is
+    /// rare however many tasks wait.
     #[inline]
     pub(super) fn register(&mut self, waker: &Waker, wakes: &mut Vec<Waker>) {
         if self.wakers.iter().rev().take(RECENT).any(|known| known.will_wake(waker)) {

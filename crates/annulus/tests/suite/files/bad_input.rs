@@ -21,10 +21,10 @@ fn errors_name_the_path() {
         let text = fs::rename(&missing, &new).await.unwrap_err().to_string();
         assert!(text.starts_with(&both("renaming", "to")), "{text}");
         let text = fs::hard_link(&missing, &new).await.unwrap_err().to_string();
-        assert!(text.starts_with(&both("making a link to", "at")), "{text}");
+        assert!(text.starts_with(&both("creating a hard link to", "at")), "{text}");
         fs::symlink(&missing, &new).await?;
         let text = fs::symlink(&missing, &new).await.unwrap_err().to_string();
-        assert!(text.starts_with(&both("making a symbolic link to", "at")), "{text}");
+        assert!(text.starts_with(&both("creating a symbolic link to", "at")), "{text}");
         let error = fs::read(place.path()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IsADirectory);
         assert!(error.to_string().contains(&*place.path().to_string_lossy()), "{error}");
