@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 /// A pinned thread. Dropping it restores the thread's former CPUs.
 ///
-/// It is not `Send`, since a drop on another thread would set the CPUs of that thread:
+/// Not `Send`, because dropping it on another thread would set that thread's CPUs:
 ///
 /// ```compile_fail,E0277
 /// let pinned = annulus::affinity::pin(0).unwrap();
@@ -33,7 +33,7 @@ pub struct Pinned {
     of_this_thread: PhantomData<*const ()>,
 }
 
-/// The error of a CPU that this thread cannot run on.
+/// The error returned for a CPU that this thread cannot run on.
 #[derive(Debug)]
 pub struct PinError {
     cpu: usize,
@@ -62,7 +62,7 @@ pub fn check(cpu: usize) -> Result<(), PinError> {
     usable(cpu).map(drop)
 }
 
-/// The CPUs the calling thread may use, `cpu` among them.
+/// Returns the CPUs that the calling thread may use, or an error if `cpu` is not one of them.
 fn usable(cpu: usize) -> Result<CpuSet, PinError> {
     let failed = |allowed: Vec<usize>, source: io::Error| PinError { cpu, allowed, source };
     let allowed = cpus().map_err(|error| failed(Vec::new(), error.into()))?;
@@ -72,7 +72,7 @@ fn usable(cpu: usize) -> Result<CpuSet, PinError> {
     Err(failed(members(&allowed), io::ErrorKind::InvalidInput.into()))
 }
 
-/// The CPUs the calling thread may use.
+/// Returns the CPUs that the calling thread may use.
 ///
 /// # Errors
 /// If the kernel refuses the query.
@@ -86,7 +86,8 @@ fn members(set: &CpuSet) -> Vec<usize> {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // It fails only if the allowed CPUs have changed meanwhile; then the thread stays pinned.
+        // Fails only if the allowed CPUs have changed in the meantime; the thread then stays
+        // pinned.
         let _ = set_cpus(&self.former);
     }
 }
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pin_holds_until_it_is_dropped() {
+    fn pin_holds_until_dropped() {
         let before = allowed().unwrap();
         let cpu = *before.last().unwrap();
         let pinned = pin(cpu).unwrap();
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_there_is_named_with_those_that_are() {
+    fn pin_to_missing_cpu_lists_allowed_cpus() {
         let text = pin(100_000).unwrap_err().to_string();
         let first = allowed().unwrap()[0];
         assert!(

@@ -1,23 +1,24 @@
-//! Errors with a text that says more.
+//! Errors with a more detailed message.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// An error with another text, which has that of the error.
+/// An error with a message of our own, which includes the original one.
 pub(crate) struct WithText {
     text: String,
     error: io::Error,
 }
 
-/// The same error with another text: of the same kind, and [`os_error`](crate::io::os_error) finds its number.
+/// Replaces the message of an error. The kind stays the same, and [`os_error`](crate::io::os_error)
+/// still finds the error number.
 #[cold]
 pub(crate) fn with_text(error: io::Error, text: String) -> io::Error {
     io::Error::new(error.kind(), WithText { text, error })
 }
 
 impl WithText {
-    /// The error as it was.
+    /// Returns the original error.
     pub(crate) fn error(&self) -> &io::Error {
         &self.error
     }
@@ -29,12 +30,12 @@ impl fmt::Display for WithText {
     }
 }
 
-/// The text, as `main` prints it of an error.
+/// Shows the text, because `main` prints errors with `Debug`.
 impl fmt::Debug for WithText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.text, f)
     }
 }
 
-// The text includes that of the cause, which is therefore not the source.
+// No `source`: the text already includes the message of the cause.
 impl Error for WithText {}

@@ -1,14 +1,15 @@
-//! Entry points of the fuzz targets to private code. They are not part of the public interface.
+//! Entry points into private code for the fuzz targets. Not part of the public API.
 
 use crate::bytes::lease::Lease;
 use crate::net::Datagram;
 use crate::slots::datagrams::{Format, ReceivedMessage};
 use annulus_kernel::{Control, Controls, Message};
 
-/// Parses a buffer as a received datagram of each format, and takes it apart. A buffer from the kernel always has the header before
-/// the payload, so a shorter one is extended with zeroes.
+/// Parses a buffer as a received datagram of each format, and takes it apart. A buffer from the
+/// kernel always has a complete header before the payload, so a shorter buffer is padded with
+/// zeroes.
 ///
-/// Buffers with descriptors are skipped: their numbers may be those of open files.
+/// Buffers with descriptors are skipped, because their numbers could belong to open files.
 pub fn datagram(bytes: &[u8]) {
     let formats = [
         Format::INET,
@@ -42,15 +43,18 @@ fn take_apart(buffer: Vec<u8>, format: &'static Format) {
     let segment = message.segment_size().filter(|size| *size > 0);
     let mut parts = Vec::new();
     while let Some(first) = message.split_first() {
-        assert_eq!(Some(first.len()), segment, "every part but the last has the segments' size");
+        assert_eq!(Some(first.len()), segment, "every part except the last has the segment size");
         parts.extend_from_slice(&first.into_bytes());
     }
-    assert!(segment.is_none_or(|size| message.len() <= size), "the last part is no longer");
+    assert!(
+        segment.is_none_or(|size| message.len() <= size),
+        "the last part is not longer than a segment"
+    );
     parts.extend_from_slice(&message.into_bytes());
-    assert!(parts == payload, "no byte is lost or repeated");
+    assert!(parts == payload, "no byte is lost or duplicated");
 }
 
-/// Parses it as the user of a UDP socket gets it.
+/// Parses the buffer the way a UDP socket returns it to its user.
 fn hand_out(buffer: Vec<u8>, format: &'static Format) {
     let len = buffer.len();
     let message = ReceivedMessage::parse(Lease::heap(buffer.into_boxed_slice(), len), format);
@@ -58,5 +62,5 @@ fn hand_out(buffer: Vec<u8>, format: &'static Format) {
     assert!(datagram.whole_len >= datagram.bytes.len());
     let payload = datagram.bytes.to_vec();
     let parts: Vec<u8> = datagram.into_segments().flat_map(|part| part.to_vec()).collect();
-    assert!(parts == payload, "no byte is lost or repeated");
+    assert!(parts == payload, "no byte is lost or duplicated");
 }

@@ -1,8 +1,9 @@
-//! An asynchronous runtime for network servers on Linux: tasks, TCP, UDP, Unix sockets, files and timers, on io_uring.
+//! An asynchronous io_uring runtime for network servers on Linux: tasks, TCP, UDP, Unix sockets,
+//! files and timers.
 //!
-//! It is used as tokio's current-thread runtime is: [`run`] a future, [`spawn`] tasks, await I/O. Futures need not be `Send`.
-//! [`shards`](mod@shards) starts such a runtime on each core. If the kernel or a sandbox denies io_uring, the same program runs on
-//! epoll.
+//! It is used like tokio's current-thread runtime: [`run`] a future, [`spawn`] tasks, await I/O.
+//! Futures need not be `Send`. [`shards`](mod@shards) starts one runtime per core. If the kernel or
+//! a sandbox denies io_uring, the same program runs on epoll.
 //!
 //! ```no_run
 //! use annulus::net::{TcpListener, TcpStream};
@@ -25,51 +26,56 @@
 //! }
 //! ```
 //!
-//! The [`guide`] goes from here to tuning; [coming from tokio](guide::coming_from_tokio) has a table of equivalents. The differences:
+//! The [`guide`] leads from first steps to tuning; [coming from tokio](guide::coming_from_tokio)
+//! has a table of equivalents. The differences from other runtimes:
 //!
-//! - **Receiving takes no buffer.** [`recv`](net::TcpStream::recv) returns a [`Lease`] on a buffer of the runtime that the kernel has
-//!   filled. Dropping the lease returns the buffer. An idle connection holds none.
-//! - **Sending takes the bytes**: a lease, or any owned buffer. They are not copied, and leave at the end of the turn in one operation.
-//! - **Operations belong to the socket, not to the future.** A `recv` or `accept` in a `select!` that loses can be dropped: the next
-//!   call gets the bytes or the connection. A `send` that was polled is completed.
+//! - **Receiving takes no buffer.** [`recv`](net::TcpStream::recv) returns a [`Lease`] on one of
+//!   the runtime's buffers, which the kernel has filled. Dropping the lease returns the buffer. An
+//!   idle connection holds no buffer.
+//! - **Sending takes the bytes**: a lease, or any owned buffer. They are not copied, and are sent
+//!   at the end of the turn in one operation.
+//! - **Operations belong to the socket, not to the future.** A `recv` or `accept` that loses a
+//!   `select!` can be dropped: the next call gets the bytes or the connection. A `send` that has
+//!   been polled completes.
 //!
 //! # What dropping a future does
 //!
 //! | future | dropped before it is ready |
 //! |---|---|
-//! | `accept`, `recv` | nothing is lost: the next call returns the connection, the bytes |
-//! | `fill_buf`, `peek`, `recv_exact`, `recv_until`, `read_frame`, `read_line` | nothing is lost: what has come is shown or returned by the next call |
+//! | `accept`, `recv` | nothing is lost: the next call returns the connection or the bytes |
+//! | `fill_buf`, `peek`, `recv_exact`, `recv_until`, `read_frame`, `read_line` | nothing is lost: the next call shows or returns the bytes received so far |
 //! | `next` of tokio-util's `Framed` | nothing is lost: the next call returns the message |
 //! | `read_exact`, `read_until`, `read_to_end`, `write_all` | a part was read or queued |
-//! | `connect` | the attempt is cancelled, and its socket closed |
-//! | `lookup_host` | a look-up that has begun goes on, and its answer is dropped |
+//! | `connect` | the attempt is cancelled, and its socket is closed |
+//! | `lookup_host` | a look-up that has started continues, and its answer is dropped |
 //! | datagrams: `recv…` | nothing is lost: the next call returns the datagram |
 //! | datagrams: `send…` | nothing is sent |
-//! | `readable`, `writable`, `AsyncFd::async_io` | nothing is lost: what was ready still is |
-//! | `send` | once polled, the chunk is sent all the same, in order; it is not if an earlier, dropped `send` still fills the queue |
-//! | `AsyncSend::send`, as of generic code | nothing of the chunk is sent |
+//! | `readable`, `writable`, `AsyncFd::async_io` | nothing is lost: a reported readiness is kept |
+//! | `send` | once polled, the chunk is still sent, in order, unless an earlier dropped `send` still fills the queue |
+//! | `AsyncSend::send`, in generic code | nothing of the chunk is sent |
 //! | `write`, `write_vectored` | nothing was sent or queued |
-//! | `TcpStream::close`, `into_parts`, `into_std` | the stream closes as a dropped one does |
-//! | `drain`, `shutdown` | what was queued is sent; a polled `shutdown` is completed |
-//! | `nop` | it is completed, and its result discarded |
-//! | reads and writes of files, syncs | if started, it is completed, and its memory kept until then |
-//! | calls of a `FileStream` | nothing is lost: what is read is shown by the next call, and what was queued is written, also at the end of the runtime |
-//! | `io::copy`, `copy_at_most`, `copy_bidirectional` | a part was copied; between streams and files of this crate nothing is lost, and a second copy goes on behind it |
-//! | opening a file | it may be created or truncated all the same; its descriptor is closed |
-//! | `FileCache::open` | the cache is as before; out of descriptors, one of its files may have left it |
+//! | `TcpStream::close`, `into_parts`, `into_std` | the stream closes like a dropped one |
+//! | `drain`, `shutdown` | queued bytes are still sent; once polled, `shutdown` completes |
+//! | `nop` | it completes, and its result is discarded |
+//! | reads and writes of files, syncs | once started, it completes; its memory is kept until then |
+//! | calls of a `FileStream` | nothing is lost: the next call shows the bytes that were read, and queued bytes are written, even when the runtime ends |
+//! | `io::copy`, `copy_at_most`, `copy_bidirectional` | a part was copied; between streams and files of this crate nothing is lost, and a second copy continues from there |
+//! | opening a file | the file may still be created or truncated; its descriptor is closed |
+//! | `FileCache::open` | the cache is unchanged, except that a shortage of descriptors may have evicted one of its files |
 //! | `sleep`, `timeout`, `tick` | the timer is removed |
 //! | `JoinHandle` | the task continues, detached |
-//! | `spawn_blocking`, dropped or aborted | its handle: as `JoinHandle`; aborted before it has begun, the call is not made |
-//! | `JoinSet` | its tasks are aborted; of `join_next` nothing is lost |
+//! | `spawn_blocking` | the call continues, detached; if it is aborted before it has begun, it is not made |
+//! | `JoinSet` | its tasks are aborted; dropping `join_next` loses nothing |
 //! | `Signals::recv` | nothing is lost |
 //! | `Child::wait`, `kill` | nothing is lost; once polled, `kill` has sent the signal |
-//! | `Command::status`, `output`, `Child::wait_with_output` | the child is dropped: it goes on, or is killed with `kill_on_drop` |
+//! | `Command::status`, `output`, `Child::wait_with_output` | the child is dropped: it keeps running, or is killed if `kill_on_drop` is set |
 //! | `Handle::stats`, `Handle::tasks` | the answer is discarded |
 //!
 //! # Threads
 //!
-//! A runtime, its streams, tasks and leases stay on one thread. [`Handle`], [`SharedBytes`] and [`shards::channel`] cross threads;
-//! [`net::TcpStream::into_parts`] moves a connection.
+//! A runtime and its streams, tasks and leases stay on one thread. [`Handle`], [`SharedBytes`] and
+//! [`shards::channel`] cross threads; [`net::TcpStream::into_parts`] moves a connection to another
+//! thread.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -122,12 +128,12 @@ mod waiters;
 /// ```
 #[doc(inline)]
 pub use annulus_driver::Counter;
-/// The counters of a runtime, and the amounts it holds now: see [`counters`].
+/// The counters of a runtime, and the amounts that it holds now: see [`counters`].
 ///
 /// ```
 /// use annulus::{Counters, net::UnixStream};
 ///
-/// /// Messages that each call into the kernel has moved.
+/// /// Average number of messages per call into the kernel.
 /// fn batch(before: &Counters, after: &Counters, messages: u64) -> f64 {
 ///     messages as f64 / (after.enters - before.enters).max(1) as f64
 /// }
@@ -146,7 +152,7 @@ pub use annulus_driver::Counter;
 /// ```
 #[doc(inline)]
 pub use annulus_driver::Counters;
-/// Runs an `async fn main` by [`run`].
+/// Runs an `async fn main` with [`run`].
 ///
 /// ```
 /// #[annulus::main]
@@ -156,8 +162,9 @@ pub use annulus_driver::Counters;
 /// }
 /// ```
 ///
-/// The function may have any name, visibility and return type, and takes no parameters. Settings of the runtime are those of
-/// [`Runtime::builder`], which this does not replace. The crate must be known by its name, `annulus`.
+/// The function may have any name, visibility and return type, and takes no parameters. The runtime
+/// has default settings; to change them, use [`Runtime::builder`] instead. The crate must be
+/// imported under its own name, `annulus`.
 ///
 /// ```compile_fail
 /// #[annulus::main]
@@ -176,8 +183,8 @@ pub use annulus_driver::Counters;
 #[cfg(feature = "macros")]
 #[doc(inline)]
 pub use annulus_macros::main;
-/// Makes a test of an `async fn`, which [`run`] runs: on io_uring, or on epoll if
-/// that is blocked. The variable `ANNULUS_DRIVER` demands one of both.
+/// Turns an `async fn` into a test that [`run`] runs: on io_uring, or on epoll if io_uring is
+/// blocked. The environment variable `ANNULUS_DRIVER` selects one of the two.
 ///
 /// ```
 /// #[annulus::test]
@@ -189,7 +196,7 @@ pub use annulus_macros::main;
 /// }
 /// ```
 ///
-/// Other attributes of tests, such as `#[ignore]` and `#[should_panic]`, stand beside it.
+/// It can be combined with other test attributes, such as `#[ignore]` and `#[should_panic]`.
 ///
 /// ```compile_fail
 /// #[annulus::test]
@@ -204,7 +211,7 @@ pub use annulus_macros::test;
 /// ```
 /// use annulus::{Feature, Features, Runtime};
 ///
-/// /// The newest kernel whose features are all there, as major and minor version.
+/// /// The newest kernel version (major, minor) whose features are all present.
 /// fn level(features: &Features) -> Option<(u16, u16)> {
 ///     let missing = features.iter().filter(|feature| !feature.present).map(|feature| feature.since);
 ///     let first_missing = missing.min().unwrap_or((u16::MAX, 0));
@@ -232,11 +239,11 @@ pub use shards::shards;
 pub use task::{
     AbortHandle, JoinError, JoinHandle, JoinSet, consume_budget, spawn, spawn_blocking, yield_now,
 };
-/// A macro of tokio, which needs no runtime of tokio:
+/// A macro of tokio that works without a tokio runtime:
 #[cfg(feature = "macros")]
 pub use tokio::{join, try_join};
 
-/// What `select!` expands to. Not part of the interface.
+/// Items that `select!` expands to. Not part of the public API.
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod macro_support {
@@ -244,7 +251,7 @@ pub mod macro_support {
     pub use tokio;
 }
 
-/// Compiles the code of the crate's page.
+/// Compiles the code examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

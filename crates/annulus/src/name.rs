@@ -1,8 +1,8 @@
-//! Values that are chosen by name: on a command line, in the environment, in a file.
+//! Values that are chosen by name: on a command line, in the environment or in a file.
 
 use std::fmt;
 
-/// The error of an unknown name. Its text lists the known ones.
+/// The error for an unknown name. Its message lists the known names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     what: &'static str,
@@ -25,7 +25,8 @@ impl fmt::Display for UnknownName {
 
 impl std::error::Error for UnknownName {}
 
-/// Gives each value of an enum its name: a list of all, `Display` and `FromStr`. The second argument is the noun for such a value.
+/// Names the values of an enum: defines `ALL`, `Display` and `FromStr`. The second argument is the
+/// noun for such a value in error messages.
 macro_rules! named {
     ($type:ident, $what:literal, { $($name:literal => $variant:ident),+ $(,)? }) => {
         impl $type {
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_parsed_as_they_are_shown_and_an_unknown_one_lists_all() {
+    fn names_round_trip_and_unknown_name_lists_known_names() {
         names_round_trip(&DriverChoice::ALL);
         names_round_trip(&Policy::ALL);
         names_round_trip(&Spread::ALL);

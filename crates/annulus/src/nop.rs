@@ -1,4 +1,4 @@
-//! An operation that does nothing, to measure the cost of an operation in this runtime.
+//! An operation that does nothing, for measuring the cost of an operation in this runtime.
 
 use crate::runtime::core::Core;
 use crate::runtime::current;
@@ -9,10 +9,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Submits an operation that does nothing, and waits for its completion: a slot, an entry, a completion and a wake, as for every
-/// operation. It measures the runtime, as `annulus bench nop` does. On epoll the driver completes it with the next turn.
+/// Submits an operation that does nothing and waits for its completion. Like every operation, it
+/// takes a slot, an entry, a completion and a wake-up, so it measures the runtime, as in `annulus
+/// bench nop`. On epoll the driver completes it in the next turn.
 ///
-/// A dropped one completes all the same, and its result is discarded.
+/// If the future is dropped, the operation still completes and its result is discarded.
 ///
 /// # Errors
 /// Outside a runtime, or if the kernel refuses.
@@ -53,7 +54,7 @@ impl Future for Nop {
                 }
                 Err(error) => Err(error),
             },
-            State::Done => panic!("a nop was polled after it was done"),
+            State::Done => panic!("a nop was polled after completion"),
         };
         self.0 = State::Done;
         Poll::Ready(answer)

@@ -1,22 +1,24 @@
-//! Signals, awaited.
+//! Waiting for signals.
 //!
-//! A signal that is caught here no longer does what it does by default, such as ending the process,
-//! even after whatever caught it is dropped. All that catch the same one get it.
+//! A signal that is caught here no longer has its default effect, such as ending the process, even
+//! after the value that caught it has been dropped. All catchers of a signal receive it.
 //!
 //! # Ignored signals
 //!
-//! A signal that the process ignores stays ignored, and never arrives here: `nohup` starts a
-//! program with SIGHUP ignored, and a shell without job control starts `program &` with SIGINT and
-//! SIGQUIT ignored, so that they go on. [`signals_even_if_ignored`] catches such a signal. Two are
-//! always caught: SIGPIPE, which the standard library ignores in every program, and SIGCHLD.
+//! A signal that the process ignores stays ignored and never arrives here: `nohup` starts a program
+//! with SIGHUP ignored, and a shell without job control starts `program &` with SIGINT and SIGQUIT
+//! ignored, so that the programs keep running. [`signals_even_if_ignored`] catches such a signal.
+//! Two are always caught: SIGPIPE, which the standard library ignores in every program, and
+//! SIGCHLD.
 //!
 //! # A second signal
 //!
-//! Whoever presses Ctrl-C a second time wants the program to end now. Once [`until_terminated`] has
-//! been asked to end, a further SIGINT or SIGTERM ends the process as it does by default, and so
-//! does a further SIGINT once [`ctrl_c`] has been ready: at the earliest 100 ms after the first,
-//! since some programs send theirs twice, and unless a [`Signals`] or another `ctrl_c` is waiting
-//! for it. A program with another plan keeps a `Signals`; then each signal is what it makes of it.
+//! A user who presses Ctrl-C a second time expects the program to end now. After a signal has ended
+//! [`until_terminated`], a further SIGINT or SIGTERM ends the process, as it does by default; so
+//! does a further SIGINT after [`ctrl_c`] has been ready. There are two exceptions: signals within
+//! 100 ms of the first one, because some programs send theirs twice, and signals that a [`Signals`]
+//! or another `ctrl_c` is waiting for. A program that handles further signals itself keeps a
+//! `Signals`.
 
 #![allow(unsafe_code)]
 
@@ -63,7 +65,7 @@ pub struct Signal(i32);
 const MAX: i32 = 64;
 
 impl Signal {
-    /// The terminal is gone; to services: read the configuration again.
+    /// The terminal was closed; for a service: reload the configuration.
     pub const SIGHUP: Self = Self(consts::SIGHUP);
     /// Ctrl-C.
     pub const SIGINT: Self = Self(consts::SIGINT);
@@ -71,23 +73,23 @@ impl Signal {
     pub const SIGQUIT: Self = Self(consts::SIGQUIT);
     /// A breakpoint.
     pub const SIGTRAP: Self = Self(consts::SIGTRAP);
-    /// An abort that another process asked for.
+    /// An abort that another process requested.
     pub const SIGABRT: Self = Self(consts::SIGABRT);
-    /// Memory of a file that is no longer there; only as sent by another process.
+    /// An access to memory of a truncated file; caught only if another process sends it.
     pub const SIGBUS: Self = Self(consts::SIGBUS);
     /// The meaning is the program's choice.
     pub const SIGUSR1: Self = Self(consts::SIGUSR1);
-    /// The meaning is the program's choice, as that of `SIGUSR1`.
+    /// The meaning is the program's choice, as for `SIGUSR1`.
     pub const SIGUSR2: Self = Self(consts::SIGUSR2);
     /// A pipe without a reader was written to.
     pub const SIGPIPE: Self = Self(consts::SIGPIPE);
-    /// A timer of real time has expired.
+    /// A real-time timer has expired.
     pub const SIGALRM: Self = Self(consts::SIGALRM);
-    /// The signal that a service manager sends first.
+    /// The signal that a service manager sends first to end a service.
     pub const SIGTERM: Self = Self(consts::SIGTERM);
-    /// A child process has ended, or was stopped.
+    /// A child process has ended or was stopped.
     pub const SIGCHLD: Self = Self(consts::SIGCHLD);
-    /// The process goes on after a stop.
+    /// The process continues after a stop.
     pub const SIGCONT: Self = Self(consts::SIGCONT);
     /// Ctrl-Z.
     pub const SIGTSTP: Self = Self(consts::SIGTSTP);
@@ -97,30 +99,30 @@ impl Signal {
     pub const SIGTTOU: Self = Self(consts::SIGTTOU);
     /// Urgent data on a socket.
     pub const SIGURG: Self = Self(consts::SIGURG);
-    /// The limit of CPU time is reached.
+    /// The CPU time limit was reached.
     pub const SIGXCPU: Self = Self(consts::SIGXCPU);
-    /// The limit of a file's size is reached.
+    /// The file size limit was reached.
     pub const SIGXFSZ: Self = Self(consts::SIGXFSZ);
-    /// A timer of CPU time in user space has expired.
+    /// A timer of user-mode CPU time has expired.
     pub const SIGVTALRM: Self = Self(consts::SIGVTALRM);
     /// A timer of CPU time has expired.
     pub const SIGPROF: Self = Self(consts::SIGPROF);
-    /// The terminal has another size.
+    /// The terminal was resized.
     pub const SIGWINCH: Self = Self(consts::SIGWINCH);
     /// A descriptor is ready.
     pub const SIGIO: Self = Self(consts::SIGIO);
-    /// A system call that a filter denies.
+    /// A system call that a seccomp filter denies.
     pub const SIGSYS: Self = Self(consts::SIGSYS);
 
-    /// The signal of this number: real-time signals have numbers only.
+    /// Returns the signal with this number. Real-time signals have only numbers.
     ///
     /// # Errors
-    /// `InvalidInput` for a number that no signal has, or whose signal cannot be caught (SIGKILL,
-    /// SIGSTOP) or must not be, since going on after it is undefined (SIGILL, SIGFPE, SIGSEGV).
+    /// `InvalidInput` if no signal has this number, if the signal cannot be caught (SIGKILL,
+    /// SIGSTOP), or if continuing after it is undefined behavior (SIGILL, SIGFPE, SIGSEGV).
     pub fn from_number(number: i32) -> io::Result<Self> {
         let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         if !(1..=MAX).contains(&number) {
-            return refused(format!("no signal has the number {number}; they go from 1 to {MAX}"));
+            return refused(format!("signal number {number} is out of range (1–{MAX})"));
         }
         if FORBIDDEN.contains(&number) {
             return refused(format!("signal {number} cannot be caught"));
@@ -128,14 +130,14 @@ impl Signal {
         Ok(Self(number))
     }
 
-    /// Returns true if the process ignores the signal, and not because that is so in every program.
-    /// The standard library ignores SIGPIPE. SIGCHLD does nothing by default, so that nothing is
-    /// protected by ignoring it.
+    /// Returns true if the process ignores the signal and must keep ignoring it. SIGPIPE is an
+    /// exception, because the standard library ignores it in every program. So is SIGCHLD: it does
+    /// nothing by default, so ignoring it protects nothing.
     fn stays_ignored(self) -> bool {
         !matches!(self, Self::SIGPIPE | Self::SIGCHLD) && process::ignores(self.0)
     }
 
-    /// The number of the signal.
+    /// Returns the signal's number.
     pub fn number(self) -> i32 {
         self.0
     }
@@ -156,13 +158,13 @@ impl fmt::Debug for Signal {
     }
 }
 
-/// Waits for SIGINT (ctrl-c), which is caught from this call on, not only once this is polled. Once
-/// this has been ready, [a further one ends the process](self#a-second-signal) while nothing waits
-/// for it. A program that takes each SIGINT as a command, such as an interpreter, takes them from
-/// [`signals`]. An [ignored](self#ignored-signals) SIGINT never comes.
+/// Waits for SIGINT (Ctrl-C). The signal is caught from this call on, not only once the future is
+/// polled. After the future has been ready, [another SIGINT ends the process](self#a-second-signal)
+/// unless something is waiting for it. A program for which each SIGINT is a command, such as an
+/// interpreter, uses [`signals`] instead. An [ignored](self#ignored-signals) SIGINT never arrives.
 ///
 /// # Errors
-/// As [`signals`], when it is polled.
+/// The errors of [`signals`], returned when the future is polled.
 ///
 /// ```no_run
 /// # async fn serve() -> std::io::Result<()> { Ok(()) }
@@ -182,17 +184,16 @@ pub fn ctrl_c() -> impl Future<Output = io::Result<()>> {
     }
 }
 
-/// Runs a future until the process is asked to end: by SIGINT (ctrl-c) or SIGTERM (service managers
-/// and containers), which are caught from the first poll on unless they are
-/// [ignored](self#ignored-signals). If one comes first, the future is dropped, and this is ready
-/// without an error. Once it was asked, all calls are ready, on whatever shard, so that those that
-/// begin later miss nothing, and [a second signal ends the process](self#a-second-signal), however
-/// long the shutdown takes. Under a simulated kernel those come that `Network::signal` sends
-/// (feature `sim`).
+/// Runs a future until a signal requests the end of the process: SIGINT (Ctrl-C) or SIGTERM (from
+/// service managers and container runtimes). Both are caught from the first poll on, unless they
+/// are [ignored](self#ignored-signals). If a signal arrives first, the future is dropped and this
+/// returns `Ok`. From then on every call, on any shard, returns at once, so that calls that begin
+/// later miss nothing. [A second signal ends the process](self#a-second-signal), however long the
+/// shutdown takes. Under a simulated kernel, signals come from `Network::signal` (feature `sim`).
 ///
-/// Where it is all that [`run`](crate::run) is given, the runtime ends as the guide says ([shutting
-/// down](crate::guide::shutting_down)): streams send what they have queued, listeners and the paths
-/// of Unix sockets go.
+/// If this is the whole future passed to [`run`](crate::run), the runtime then ends as described in
+/// the guide ([shutting down](crate::guide::shutting_down)): streams send their queued bytes,
+/// listeners are closed and the paths of Unix sockets are removed.
 ///
 /// ```no_run
 /// # async fn serve() -> std::io::Result<()> { Ok(()) }
@@ -207,10 +208,10 @@ pub fn ctrl_c() -> impl Future<Output = io::Result<()>> {
 /// ```
 ///
 /// # Errors
-/// The errors of the future, and as [`signals`].
+/// The errors of the future and of [`signals`].
 ///
 /// # Cancel safety
-/// The cancel safety of the future.
+/// The same as that future's.
 pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     let core = current::get()?;
     TERMINATE.into_iter().try_for_each(ends)?;
@@ -219,7 +220,7 @@ pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> i
     let mut signals = Signals::of(&TERMINATE, Catch::unnoted)?;
     let mut future = pin!(future);
     poll_fn(|cx| {
-        // A signal that came before these were caught has left its mark.
+        // Also set by a signal that arrived before `signals` caught any.
         if ending.is_asked() {
             return Poll::Ready(Ok(()));
         }
@@ -231,19 +232,19 @@ pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> i
     .await
 }
 
-/// The signals that ask a process to end.
+/// The signals that request the end of a process.
 const TERMINATE: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
-/// Whether this process was asked to end.
+/// Whether this process has been asked to end.
 static ENDING: Ending = Ending::new();
 
-/// Whether this process, or the simulated host, was asked to end.
+/// Returns the request to end of this process or of the simulated host.
 fn ending(core: &Core) -> &Ending {
     if core.kernel.real_descriptors() { &ENDING } else { &core.arrivals.ending }
 }
 
-/// Makes a signal end the process if it arrives again after the process was asked to end, unless it
-/// is ignored.
+/// Makes a signal end the process if it arrives after the process has been asked to end. Does
+/// nothing if the signal is ignored.
 fn ends(signal: Signal) -> io::Result<()> {
     static REGISTERED: Mutex<Vec<Signal>> = Mutex::new(Vec::new());
     if !current::get()?.kernel.real_descriptors() {
@@ -260,16 +261,15 @@ fn ends(signal: Signal) -> io::Result<()> {
             _ = emulate_default_handler(number);
         }
     };
-    // SAFETY: what a handler may do: it reads the clock, changes atomics, and the default action is
-    // made for handlers.
+    // SAFETY: the handler is async-signal-safe: it reads the clock, changes atomics and runs the
+    // default action, which is designed for handlers.
     unsafe { low_level::register(number, act)? };
     registered.push(signal);
     Ok(())
 }
 
-/// Catches these signals from now on: those of the process, except [ignored
-/// ones](self#ignored-signals), and under a simulated kernel those that `Network::signal` sends to
-/// the host (feature `sim`).
+/// Catches these signals from now on, except [ignored ones](self#ignored-signals). Under a
+/// simulated kernel, signals come from `Network::signal` (feature `sim`).
 ///
 /// # Errors
 /// Outside a runtime, or if the handler cannot be installed.
@@ -317,8 +317,8 @@ pub fn signals_even_if_ignored(which: &[Signal]) -> io::Result<Signals> {
 /// ```
 pub struct Signals {
     catches: Vec<Catch>,
-    /// Which is asked first: the one behind that of the last signal, so that many of one kind hide
-    /// no other.
+    /// The catch to poll first: the one after the last signal's, so that a frequent signal does not
+    /// starve the others.
     first: usize,
 }
 
@@ -333,8 +333,9 @@ impl Signals {
         Ok(Self { catches, first: 0 })
     }
 
-    /// The next signal; of several kinds that have arrived, each in turn, from the first in the
-    /// list on. Several of one kind that arrive close together may be returned as one. Cancel-safe.
+    /// Returns the next signal. If several kinds have arrived, they are returned in turn, in the
+    /// order of the list. Several signals of one kind that arrive close together may be returned as
+    /// one. Cancel-safe.
     ///
     /// # Errors
     /// After the runtime's end, or if the signal cannot be read.
@@ -358,21 +359,22 @@ impl Signals {
     }
 }
 
-/// One signal that is caught.
+/// One caught signal.
 struct Catch {
     signal: Signal,
     source: Source,
-    /// Set while this keeps a further signal from ending the process.
+    /// Set if this prevents a further signal from ending the process.
     core: Option<Rc<Core>>,
 }
 
-/// Where signals come from.
+/// The source of a signal.
 enum Source {
-    /// A handler that sends to a pair of sockets, and the readiness of the other one.
+    /// A handler that writes to one socket of a pair, and the other socket, whose readiness is
+    /// awaited.
     Process(SigId, AsyncFd<OwnedFd>),
-    /// A signal that is ignored: nothing sends to the pair, which its other end keeps open.
+    /// An ignored signal: nothing writes to the pair. The other end is held to keep the pair open.
     Ignored(AsyncFd<OwnedFd>, #[expect(dead_code, reason = "kept open")] OwnedFd),
-    /// A simulated host, and how many were seen.
+    /// A simulated host, and the number of arrivals seen.
     Simulated(Rc<Core>, u64),
 }
 
@@ -381,7 +383,7 @@ impl Catch {
         Self::with(core, signal, false, true)
     }
 
-    /// Catches a signal without keeping a further one from ending the process.
+    /// Catches a signal without preventing a further one from ending the process.
     fn unnoted(core: &Rc<Core>, signal: Signal) -> io::Result<Self> {
         Self::with(core, signal, false, false)
     }
@@ -423,8 +425,8 @@ impl Source {
             return Ok(Self::Simulated(core.clone(), seen));
         }
         let (read, write) = descriptor::pair()?;
-        // It is empty yet. A process that may not read it fails here, instead of waiting for a
-        // signal in vain.
+        // Still empty. A process that may not read it fails here instead of waiting in vain for a
+        // signal.
         descriptor::drain(&read)?;
         let pair = AsyncFd::of_own(core.clone(), read, "for a signal")?;
         if !even_ignored && signal.stays_ignored() {

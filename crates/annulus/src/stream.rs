@@ -1,16 +1,17 @@
-//! Sources of values as `Stream` of `futures-core`, for the combinators of `futures` and for libraries that take streams. Feature
-//! `stream`.
+//! Implementations of `futures_core::Stream`, for the combinators of `futures` and for libraries
+//! that take streams. Feature `stream`.
 //!
 //! | stream | items |
 //! |---|---|
-//! | [`shards::Receiver`] | values, until the senders are gone |
-//! | [`time::Interval`](Interval) | when each tick was due, for ever |
-//! | [`signal::Signals`](Signals) | signals, for ever |
+//! | [`shards::Receiver`] | values, until all senders are gone |
+//! | [`time::Interval`](Interval) | the time at which each tick was due, forever |
+//! | [`signal::Signals`](Signals) | signals, forever |
 //!
-//! Connections are `futures::stream::poll_fn(|cx| listener.poll_accept(cx).map(Some))`.
+//! A stream of connections is `futures::stream::poll_fn(|cx| listener.poll_accept(cx).map(Some))`.
 //!
-//! All are `FusedStream`, so that they work in `select!` of `futures`. An item takes a unit of the task's
-//! [budget](crate::Builder::task_budget), as by the stream's own method.
+//! All of them implement `FusedStream`, so that they work in the `select!` of `futures`. An item
+//! uses one unit of the task's [budget](crate::Builder::task_budget), as with the type's own
+//! method.
 //!
 //! ```
 //! # annulus::run(async {

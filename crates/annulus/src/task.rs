@@ -2,16 +2,17 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | run a future beside this one | [`spawn`] |
-//! | take the results of many tasks as they come | [`JoinSet`] |
-//! | end a task | [`JoinHandle::abort`], [`AbortHandle`]; or ask it to, by the `CancellationToken` of `tokio-util` |
-//! | make a call that blocks | [`spawn_blocking`] |
+//! | run a future alongside this one | [`spawn`] |
+//! | take the results of many tasks as they finish | [`JoinSet`] |
+//! | end a task | [`JoinHandle::abort`], [`AbortHandle`]; or ask it to end with a `CancellationToken` of `tokio-util` |
+//! | make a blocking call | [`spawn_blocking`] |
 //! | run two futures in one task, without spawning | `join!` and `select!` of the crates `futures` and `tokio` |
-//! | distinguish a task from others | [`id`], [`JoinHandle::id`] |
-//! | let the other tasks run | [`yield_now`], [`consume_budget`]; [`cooperative`] around futures of other crates |
+//! | identify a task | [`id`], [`JoinHandle::id`] |
+//! | let other tasks run | [`yield_now`], [`consume_budget`]; [`cooperative`] for futures of other crates |
 //!
-//! The `select!` of `futures` takes fused futures: `pin!(future.fuse())`, and `stream.select_next_some()` of a
-//! stream (feature `stream`). The `select!` of `tokio` takes any future, and works outside of its runtime.
+//! The `select!` of `futures` takes fused futures: `pin!(future.fuse())`, and
+//! `stream.select_next_some()` of a stream (feature `stream`). The `select!` of `tokio` takes any
+//! future, and works without tokio's runtime.
 //!
 //! ```
 //! # annulus::run(async {

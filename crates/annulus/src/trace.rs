@@ -1,22 +1,25 @@
-//! Output to `tracing`, with the feature of that name: a span for each task, events of its wakers and of connections, all at the level `TRACE`.
-//! Without the feature none of this is compiled in.
+//! Output to `tracing`, with the feature of that name: a span per task, and events for its wakers
+//! and for connections, all at level `TRACE`. Without the feature none of this is compiled in.
 //!
-//! A subscriber is foreign code: but for clones of wakers, it is not called while the runtime is borrowed, and its panics end no task.
+//! A subscriber is foreign code: except for clones of wakers, it is not called while the runtime is
+//! borrowed, and its panics end no task.
 
 use std::fmt::Display;
 use std::future::Future;
 use std::io;
 use std::panic::Location;
 
-/// The span of a task, by the names under which `console-subscriber` looks for the tasks of tokio: `tokio-console` shows them.
+/// The span of a task. It uses the names that `console-subscriber` expects for tokio's tasks, so
+/// that `tokio-console` shows our tasks.
 #[cfg(feature = "tracing")]
 pub(crate) struct TaskSpan(Option<tracing::Id>);
 
-/// Without the feature no task has one.
+/// Empty without the feature.
 #[cfg(not(feature = "tracing"))]
 pub(crate) struct TaskSpan;
 
-/// The future of a task, which is polled and dropped in a span that has the place that spawned it.
+/// Wraps a task's future so that it is polled and dropped in a span that records where it was
+/// spawned.
 #[cfg(feature = "tracing")]
 pub(crate) fn in_span<F: Future + 'static>(
     future: F,
@@ -50,7 +53,8 @@ pub(crate) fn in_span<F: Future + 'static>(
 }
 
 impl TaskSpan {
-    /// An event of a waker of the task. Wakers are cloned while the runtime is borrowed, as those of other crates are.
+    /// Emits an event for a waker of the task. Wakers of any crate may be cloned while the runtime
+    /// is borrowed.
     #[inline]
     pub(crate) fn waker(&self, op: &str) {
         #[cfg(feature = "tracing")]
@@ -64,7 +68,8 @@ impl TaskSpan {
     }
 }
 
-/// An event of the socket with this descriptor or address. Not while the runtime is borrowed.
+/// Emits an event for the socket with this descriptor or address. Must not be called while the
+/// runtime is borrowed.
 #[inline]
 pub(crate) fn event(what: &str, socket: &dyn Display) {
     #[cfg(feature = "tracing")]
@@ -72,7 +77,7 @@ pub(crate) fn event(what: &str, socket: &dyn Display) {
     _ = (what, socket);
 }
 
-/// An error of a socket. Not while the runtime is borrowed.
+/// Emits an event for an error of a socket. Must not be called while the runtime is borrowed.
 #[inline]
 pub(crate) fn failure(what: &str, error: &io::Error) {
     #[cfg(feature = "tracing")]

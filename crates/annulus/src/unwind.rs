@@ -1,8 +1,11 @@
-//! Running foreign code without letting its panics unwind into the runtime: futures, wakers, destructors of user values.
+//! Runs foreign code (futures, wakers, destructors of user values) without letting its panics
+//! unwind into the runtime.
 //!
-//! Such code may panic, and the panic's payload has a destructor, which may panic again. If a panic unwound into the runtime, its own
-//! work would be left incomplete, and a second panic meanwhile would abort the process. So all foreign code that the runtime runs by
-//! itself goes through here, one call and one value at a time: no collection of foreign values is dropped or cleared as a whole.
+//! Such code may panic, and the destructor of the panic's payload may panic again. If a panic
+//! unwound into the runtime, the runtime's own work would be left incomplete, and a second panic
+//! during the unwinding would abort the process. So all foreign code that the runtime itself runs
+//! goes through here, one call or value at a time. Collections of foreign values are never dropped
+//! or cleared as a whole.
 
 use std::any::Any;
 use std::mem;
@@ -12,7 +15,7 @@ use std::task::Waker;
 /// The payload of a panic.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
-/// Runs foreign code; `None` if it panicked. The payload is dropped.
+/// Runs foreign code. If it panics, drops the payload and returns `None`.
 #[inline]
 pub(crate) fn contained<T>(f: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(f)) {
@@ -44,7 +47,8 @@ pub(crate) fn dispose_each<T>(values: impl IntoIterator<Item = T>) {
     values.into_iter().for_each(dispose);
 }
 
-/// Drops the payload of a panic. If that panics too, the second payload is leaked, since its drop could panic again, without end.
+/// Drops the payload of a panic. If that panics too, the second payload is leaked, because dropping
+/// it could panic again, endlessly.
 #[cold]
 fn dispose_of_panic(panic: Panic) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
@@ -78,13 +82,13 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_whose_drop_panics_is_contained() {
+    fn panic_payload_that_panics_on_drop_is_contained() {
         assert_eq!(contained(|| 7), Some(7));
         assert_eq!(contained(|| panic_any(Endless)), None::<()>);
     }
 
     #[test]
-    fn values_are_dropped_one_at_a_time() {
+    fn every_value_is_dropped_although_each_panics() {
         let count = Cell::new(0);
         dispose_each((0..3).map(|_| Panics(&count)));
         let mut kept: Vec<_> = (0..3).map(|_| Panics(&count)).collect();
@@ -93,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_contained_while_another_unwinds() {
+    fn panics_are_contained_during_unwinding() {
         let count = Cell::new(0);
         struct Guard<'a>(&'a Cell<u32>);
         impl Drop for Guard<'_> {

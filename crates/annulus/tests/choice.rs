@@ -104,7 +104,7 @@ fn the_environment_overrides_auto_and_nothing_else() {
 #[ignore = "run by its parent, with a variable set"]
 fn chosen_by_environment() {
     let auto = Runtime::new().unwrap();
-    assert_eq!(auto.driver().to_string(), "epoll: as ANNULUS_DRIVER demands");
+    assert_eq!(auto.driver().to_string(), "epoll: as set by ANNULUS_DRIVER");
     drop(auto);
     echoes(DriverChoice::Auto);
     match Runtime::builder().driver(DriverChoice::Uring).build() {
@@ -132,7 +132,7 @@ fn unknown_in_the_environment() {
 #[test]
 fn epoll_demanded_is_epoll() {
     let runtime = Runtime::builder().driver(DriverChoice::Epoll).build().unwrap();
-    assert_eq!(runtime.driver().to_string(), "epoll: as demanded");
+    assert_eq!(runtime.driver().to_string(), "epoll: as requested");
     assert_eq!(runtime.driver().in_use().count() + runtime.driver().missing().count(), 0);
     drop(runtime);
     echoes(DriverChoice::Epoll);

@@ -8,7 +8,7 @@ use rustix::thread::CapabilitySet;
 use std::fmt;
 use std::io;
 
-/// What prevents io_uring.
+/// The reason why io_uring cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     OffForAll,
@@ -55,7 +55,7 @@ impl Cause {
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::OffForAll => (
-                "the sysctl kernel.io_uring_disabled is 2, off for all processes",
+                "the sysctl kernel.io_uring_disabled is 2, which turns io_uring off for all processes",
                 "as root, `sysctl kernel.io_uring_disabled=0`",
             ),
             Self::OffForMost => (
@@ -63,29 +63,29 @@ impl Cause {
                 "join the group of kernel.io_uring_group, or as root `sysctl kernel.io_uring_disabled=0`",
             ),
             Self::Seccomp => (
-                "a seccomp filter forbids it, a container's mostly",
+                "a seccomp filter forbids it, probably the container's",
                 "allow io_uring_setup, io_uring_enter and io_uring_register in its profile",
             ),
             Self::Absent => {
                 ("this kernel has no io_uring, or a sandbox hides it", "run Linux 6.0 or newer")
             }
             Self::Memlock => (
-                "too little memory may be locked (memlock; before Linux 5.12 a ring counts)",
-                "raise `ulimit -l`, or take fewer entries",
+                "the limit of locked memory is too low (memlock; a ring counts before Linux 5.12)",
+                "raise `ulimit -l`, or use fewer entries",
             ),
             Self::Addresses => (
-                "the addresses of this process are limited (ulimit -v), and a ring and its buffers reserve some",
-                "raise `ulimit -v`, or take fewer entries and buffers",
+                "the address space of this process is limited (ulimit -v), and a ring and its buffers reserve some of it",
+                "raise `ulimit -v`, or use fewer entries and buffers",
             ),
             Self::Host => ("this host has io_uring turned off", "ask its operator to turn it on"),
             Self::Descriptors => ("no descriptor is left", "raise `ulimit -n`"),
             Self::Old => ("this kernel's io_uring is older than 5.19", "run Linux 6.0 or newer"),
-            Self::Other => ("nothing that is known", "look the error up"),
+            Self::Other => ("the cause is unknown", "look up the error"),
         }
     }
 }
 
-/// The error that io_uring cannot be set up here.
+/// The error for an io_uring that cannot be set up here.
 #[derive(Debug)]
 pub(super) struct Blocked(SetupError);
 
@@ -119,7 +119,7 @@ impl Blocked {
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}, or let the driver be auto or epoll", self.reason(), self.remedy())
+        write!(f, "{}; {}, or choose the driver auto or epoll", self.reason(), self.remedy())
     }
 }
 
@@ -129,7 +129,7 @@ impl std::error::Error for Blocked {}
 impl From<Blocked> for io::Error {
     fn from(blocked: Blocked) -> Self {
         let kind = match blocked.0 {
-            // A setting that is wrong with any driver, as its own text says.
+            // A setting that is wrong with any driver. The error's own text explains it.
             SetupError::Step(_, cause) if cause.raw_os_error().is_none() => return cause,
             SetupError::Refused(ref cause)
             | SetupError::SqPoll(_, ref cause)
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ban_is_the_sysctls_or_a_filters() {
+    fn denial_is_attributed_to_the_sysctl_or_to_seccomp() {
         let cases = [
             (Some("2\n"), true, Cause::OffForAll),
             (Some("1\n"), false, Cause::OffForMost),
@@ -168,25 +168,25 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_addresses_is_not_one_of_locked_memory() {
+    fn address_space_limit_is_not_reported_as_memlock() {
         let limited = Limit { soft: Some(1 << 30), hard: None };
         assert_eq!(Cause::of_shortage(limited), Cause::Addresses);
         assert_eq!(Cause::of_shortage(Limit::default()), Cause::Memlock);
     }
 
     #[test]
-    fn a_refusal_names_call_error_cause_and_remedy() {
+    fn refusal_shows_call_error_cause_and_remedy() {
         let refused = SetupError::Refused(Errno::NOMEM.into());
         let error = io::Error::from(Blocked::new(refused));
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
         let text = error.to_string();
         for part in ["io_uring_setup", "os error 12", "memlock", "ulimit -l", "epoll"] {
-            assert!(text.contains(part), "no {part} in: {text}");
+            assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
     }
 
     #[test]
-    fn what_lacks_is_named() {
+    fn missing_feature_is_shown() {
         let error = io::Error::from(Blocked::new(SetupError::Lacks("multishot receive")));
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);
         assert!(error.to_string().starts_with("this kernel's io_uring lacks multishot receive; "));

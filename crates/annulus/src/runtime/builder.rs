@@ -21,14 +21,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A longer busy poll would only waste a core.
+/// Polling for longer would only waste a core.
 const MAX_BUSY_POLL: Duration = Duration::from_secs(1);
 
 /// Settings of a runtime. Each has a default that suits a network server.
 #[derive(Clone)]
 pub struct Builder {
     choice: DriverChoice,
-    /// The kernel, the sizes of the ring and of the pool of streams, and the settings that only io_uring has.
+    /// The kernel, the sizes of the ring and of the stream buffers, and the settings that only
+    /// io_uring has.
     config: UringConfig,
     /// Undelivered and unsent bytes that a stream may hold while all streams together hold little.
     stream_bounds: StreamBounds,
@@ -57,7 +58,8 @@ enum LimitChoice {
 }
 
 impl LimitChoice {
-    /// A simulated kernel has no limit unless one is given: its run must not depend on the machine.
+    /// A simulated kernel has no limit unless one is given, because its runs must not depend on the
+    /// machine.
     fn limit(&self, is_real: bool) -> io::Result<Option<MemoryLimit>> {
         match self {
             Self::OfProcess => Ok(is_real.then(MemoryLimit::of_process)),
@@ -96,28 +98,30 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The driver. [`DriverChoice::Auto`] by default. A simulated kernel has both, and the environment says nothing about it.
+    /// Sets the driver. [`DriverChoice::Auto`] by default. A simulated kernel has both drivers, and
+    /// ignores the environment variable.
     pub fn driver(mut self, choice: DriverChoice) -> Self {
         self.choice = choice;
         self
     }
 
-    /// Entries of the submission queue: 1 to 32,768, 256 by default. If a turn submits more operations than that, it makes
-    /// another system call.
+    /// Sets the number of submission queue entries: 1 to 32,768, 256 by default. A turn that
+    /// submits more operations than that makes another system call.
     pub fn sq_entries(mut self, entries: u32) -> Self {
         self.config.sq_entries = entries;
         self
     }
 
-    /// Entries of the completion queue: 1 to 65,536, 4096 by default. An overflow loses nothing, but ends multishot
-    /// operations, which are then armed again.
+    /// Sets the number of completion queue entries: 1 to 65,536, 4096 by default. An overflow loses
+    /// nothing, but ends multishot operations, which are then armed again.
     pub fn cq_entries(mut self, entries: u32) -> Self {
         self.config.cq_entries = entries;
         self
     }
 
-    /// Buffers that streams receive into: bytes of each (a multiple of 4096), and how many at most (a power of two up to 32,768).
-    /// 256 KiB × 1024 by default. Their addresses are reserved; they take memory page by page, as recent traffic needs it.
+    /// Sets the buffers that streams receive into: the bytes of each (a multiple of 4096) and their
+    /// maximum number (a power of two up to 32,768). 256 KiB × 1024 by default. Only their address
+    /// space is reserved; they take memory page by page, as recent traffic needs it.
     pub fn recv_buffers(mut self, size: u32, count: u32) -> Self {
         self.config.pool = PoolSize { buffer: size, count };
         self
@@ -134,30 +138,33 @@ impl Builder {
         self
     }
 
-    /// Sends of at least this many bytes are not copied (`SEND_ZC`, `SENDMSG_ZC`); off by default.
+    /// Sends chunks of at least this many bytes without copying them (`SEND_ZC`, `SENDMSG_ZC`). Off
+    /// by default.
     ///
-    /// The device reads the memory of such a send, so its leases and buffers are free only once the peer has acknowledged the
-    /// bytes. A dropped stream waits for that within [`linger`](Self::linger), a dropped runtime within
-    /// [`shutdown_timeout`](Self::shutdown_timeout); then the connection is reset. The kernel copies all the same on the loopback,
-    /// for sockets that are not TCP, and if lockable memory is short (`ulimit -l`): see
-    /// [`Counters::zero_copy_copied`](crate::Counters::zero_copy_copied). Below some kilobytes it costs more than it saves: measure
-    /// it on your network. Needs io_uring, Linux 6.1.
+    /// The device reads the memory of such a send, so its leases and buffers are freed only once
+    /// the peer has acknowledged the bytes. A dropped stream waits for that within
+    /// [`linger`](Self::linger), a dropped runtime within
+    /// [`shutdown_timeout`](Self::shutdown_timeout); then the connection is reset. The kernel still
+    /// copies on the loopback interface, for sockets that are not TCP, and if lockable memory is
+    /// short (`ulimit -l`): see [`Counters::zero_copy_copied`](crate::Counters::zero_copy_copied).
+    /// Below a few kilobytes it costs more than it saves, so measure it on your network. Needs
+    /// io_uring and Linux 6.1.
     pub fn zero_copy_threshold(mut self, bytes: Option<usize>) -> Self {
         self.bounds.zero_copy_threshold = bytes;
         self.config.zero_copy = bytes.is_some();
         self
     }
 
-    /// Copies between two sockets ([`io::copy`](crate::io::copy()),
-    /// [`copy_bidirectional`](crate::io::copy_bidirectional)) go through a kernel pipe, instead of
-    /// through the process, after four consecutive receives of at least this many bytes each, and
-    /// until four consecutive receives are smaller than half of it. 128 KiB by default; `None`
-    /// disables it.
+    /// Sets the receive size from which copies between two sockets
+    /// ([`io::copy`](crate::io::copy()), [`copy_bidirectional`](crate::io::copy_bidirectional)) go
+    /// through a kernel pipe instead of through the process. A copy switches to a pipe after four
+    /// consecutive receives of at least this many bytes, and back after four consecutive receives
+    /// of less than half of that. 128 KiB by default; `None` disables pipes.
     ///
-    /// A pipe takes two descriptors while it is used, and until the runtime frees what it does not
-    /// need, ten seconds after the last receives. A runtime has at most 64 pipes; further copies go
-    /// through the process. Up to 1 MiB of a connection is in its pipe, in kernel memory, whatever
-    /// [`send_bound`](Self::send_bound) is. The sockets become non-blocking.
+    /// A pipe takes two descriptors while it is in use, and until the runtime frees unneeded
+    /// resources, ten seconds after the last receive. A runtime has at most 64 pipes; further
+    /// copies go through the process. A pipe may hold up to 1 MiB of its connection in kernel
+    /// memory, regardless of [`send_bound`](Self::send_bound). The sockets become non-blocking.
     /// [`Counters::spliced_bytes`](crate::Counters::spliced_bytes) counts the bytes moved this way.
     /// A simulated kernel does not use pipes.
     pub fn splice_threshold(mut self, bytes: Option<usize>) -> Self {
@@ -165,57 +172,63 @@ impl Builder {
         self
     }
 
-    /// Buffers that datagrams are received into, one each: size and count as for [`recv_buffers`](Self::recv_buffers). 68 KiB ×
-    /// 1024 by default, so that the largest UDP datagram fits together with its address and control messages. Reserved with the
+    /// Sets the buffers that datagrams are received into, one per datagram: size and count as for
+    /// [`recv_buffers`](Self::recv_buffers). 68 KiB × 1024 by default, so that the largest UDP
+    /// datagram fits together with its address and control messages. They are reserved with the
     /// first datagram socket.
     pub fn datagram_buffers(mut self, size: u32, count: u32) -> Self {
         self.datagrams = PoolSize { buffer: size, count };
         self
     }
 
-    /// Maximum received bytes of a stream that wait for the task; beyond that the stream stops
-    /// receiving, after at most as many bytes again. 256 KiB by default. Buffers are no larger than
-    /// this. While the streams of the runtime together hold more than 6 MiB, the bound is at most
-    /// 16 KiB, so that many peers whose data is not read take little memory.
+    /// Sets the maximum number of received bytes per stream that wait for the task. Beyond that the
+    /// stream stops receiving, after at most the same number of bytes again. 256 KiB by default.
+    /// Receive buffers are no larger than this. While the streams of the runtime together hold more
+    /// than 6 MiB, the bound is at most 16 KiB, so that many peers whose data is not read use
+    /// little memory.
     pub fn recv_bound(mut self, bytes: u32) -> Self {
         self.stream_bounds.receive = bytes;
         self
     }
 
-    /// Maximum queued bytes of a stream that wait for the kernel; beyond that `send` waits. 256 KiB
-    /// by default. While the streams of the runtime together hold more than 6 MiB, the bound is 4
-    /// KiB for a stream whose peer makes no room.
+    /// Sets the maximum number of queued bytes per stream that wait for the kernel; beyond that
+    /// `send` waits. 256 KiB by default. While the streams of the runtime together hold more than 6
+    /// MiB, the bound is 4 KiB for a stream whose peer does not read.
     pub fn send_bound(mut self, bytes: usize) -> Self {
         self.stream_bounds.send = bytes;
         self
     }
 
-    /// Maximum bytes that all streams and datagram sockets together may hold, in this runtime and
-    /// all others that share the limit; `None` means no limit. [`MemoryLimit::of_process`] by
-    /// default, no limit on a simulated kernel.
+    /// Sets the maximum number of bytes that all streams and datagram sockets together may hold, in
+    /// this runtime and all others that share the limit. `None` means no limit.
+    /// [`MemoryLimit::of_process`] by default, no limit on a simulated kernel.
     pub fn memory_limit(mut self, limit: impl Into<Option<MemoryLimit>>) -> Self {
         self.memory = LimitChoice::Given(limit.into());
         self
     }
 
-    /// How long a dropped stream may take to send its queue before it is reset. 10 s by default.
+    /// Sets how long a dropped stream may take to send its queue before it is reset. 10 s by
+    /// default.
     ///
-    /// This is also how long its descriptor stays open until a TCP peer has acknowledged everything: closed earlier, bytes that arrive
-    /// meanwhile would reset the connection, and the peer would lose what is on its way. What arrives is dropped, up to 4 MiB. If the peer
-    /// has acknowledged everything, its end is awaited for at most a second, and only if it goes on sending or the stream was shut down.
+    /// This is also how long its descriptor may stay open until a TCP peer has acknowledged
+    /// everything: if it were closed earlier, arriving bytes would reset the connection, and the
+    /// peer would lose the bytes in transit. Arriving bytes are dropped, up to 4 MiB. Once the peer
+    /// has acknowledged everything, its end of stream is awaited for at most a second, and only if
+    /// the peer continues to send or the stream was shut down.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.bounds.linger = linger;
         self
     }
 
-    /// How long a dropped runtime may take to send queued bytes before it resets the connections,
-    /// and to write what a [`FileStream`](crate::fs::FileStream) has queued. 5 s by default.
+    /// Sets how long a dropped runtime may take to send queued bytes before it resets the
+    /// connections, and to write the bytes that a [`FileStream`](crate::fs::FileStream) has queued.
+    /// 5 s by default.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
     }
 
-    /// Whether calls on files are made on the loop or off it; [`Policy::Adaptive`] by default.
+    /// Sets whether file calls are made inline or off the loop; [`Policy::Adaptive`] by default.
     /// [`OpenOptions::policy`](crate::fs::OpenOptions::policy) overrides it for a file.
     pub fn file_policy(mut self, policy: Policy) -> Self {
         self.file_policy = policy;
@@ -225,8 +238,8 @@ impl Builder {
     /// Runs the runtime on a kernel other than Linux. For `annulus::sim` and tests; not part of the
     /// public API.
     ///
-    /// The trait is sealed in `annulus-kernel`, so that safe code can neither implement nor misuse it. This crate exports neither the
-    /// trait nor Linux behind it:
+    /// The trait is sealed in `annulus-kernel`, so that safe code can neither implement nor misuse
+    /// it. This crate exports neither the trait nor its implementation for Linux:
     ///
     /// ```compile_fail,E0432
     /// #![forbid(unsafe_code)]
@@ -243,76 +256,86 @@ impl Builder {
         self
     }
 
-    /// Sets the ring up without these flags, as on an older kernel. For tests; not part of the public API.
+    /// Sets up the ring without these flags, as on an older kernel. For tests; not part of the
+    /// public API.
     #[doc(hidden)]
     pub fn without(mut self, flags: SetupFlags) -> Self {
         self.config.without = flags;
         self
     }
 
-    /// Locks io_uring down: the ring accepts only the operations that the runtime needs, and once this runtime is built,
-    /// `io_uring_setup` is denied to the process and its children, permanently. Off by default.
+    /// Locks down io_uring: the ring accepts only the operations that the runtime needs, and once
+    /// this runtime is built, the process and its children are permanently denied `io_uring_setup`.
+    /// Off by default.
     ///
-    /// In a process with several runtimes, lock down the last one that is built: later ones get no ring, and cannot detect the
-    /// features of the kernel's io_uring. [`Shards`](crate::shards::Shards) do this by themselves.
+    /// In a process with several runtimes, lock down the one that is built last: later ones get no
+    /// ring, and cannot detect the features of the kernel's io_uring.
+    /// [`Shards`](crate::shards::Shards) do this automatically.
     pub fn locked_down(mut self, locked: bool) -> Self {
         self.config.restricted = locked;
         self
     }
 
-    /// Maximum ready operations that a task may complete before other tasks run: values of a
-    /// channel, locks, permits, timers that are due. 128 by default; at least 1.
+    /// Sets the maximum number of ready operations, such as channel values, locks, permits and
+    /// expired timers, that a task may complete before other tasks run. 128 by default; at least 1.
     pub fn task_budget(mut self, operations: u32) -> Self {
         self.task_budget = operations;
         self
     }
 
-    /// Maximum task polls before the loop looks for events, while tasks are ready and nothing is
-    /// queued for the kernel. 61 by default; at least 1. With fewer, events wait less, at the price
-    /// of more system calls. Operations such as sends always start at the end of the turn, after
-    /// each ready task has been polled once.
+    /// Sets the maximum number of task polls before the loop looks for events, while tasks are
+    /// ready and nothing is queued for the kernel. 61 by default; at least 1. With a lower number
+    /// events wait less, at the cost of more system calls. Operations such as sends always start at
+    /// the end of the turn, after each ready task has been polled once.
     pub fn event_interval(mut self, polls: u32) -> Self {
         self.event_interval = polls;
         self
     }
 
-    /// Maximum threads of the pool for blocking calls: [`spawn_blocking`](crate::spawn_blocking)
-    /// and name look-ups. 512 by default; at least 1. Threads start when they are needed. The calls
-    /// of [`fs`](crate::fs) do not count.
+    /// Sets the maximum number of threads in the pool for blocking calls:
+    /// [`spawn_blocking`](crate::spawn_blocking) and name look-ups. 512 by default; at least 1.
+    /// Threads start when they are needed. The calls of [`fs`](crate::fs) do not count.
     pub fn blocking_threads(mut self, most: usize) -> Self {
         self.blocking.threads = most;
         self
     }
 
-    /// How long a thread of that pool waits for its next call before it ends. 10 s by default.
+    /// Sets how long a thread of the pool for blocking calls stays idle before it ends. 10 s by
+    /// default.
     pub fn blocking_keep_alive(mut self, keep_alive: Duration) -> Self {
         self.blocking.keep_alive = keep_alive;
         self
     }
 
-    /// Makes histograms of how long turns and polls take and how long woken tasks wait, for [`Stats::timings`](crate::stats::Stats::timings).
-    /// Off by default. They count the two turns every 100 ms that the [flight recorder](crate::stats::Trace) times in any case; the others cost
-    /// nothing more.
+    /// Records histograms of how long turns and polls take and how long woken tasks wait, for
+    /// [`Stats::timings`](crate::stats::Stats::timings). Off by default. They cover the two turns
+    /// every 100 ms that the [flight recorder](crate::stats::Trace) times in any case, so other
+    /// turns cost nothing extra.
     pub fn measure(mut self, measures: bool) -> Self {
         self.measures = measures;
         self.slow_poll = self.slow_poll.filter(|_| measures);
         self
     }
 
-    /// Counts polls of tasks that take this long or longer and so keep the others waiting, and keeps the last of them with the places
-    /// that spawned their tasks: [`Stats::timings`](crate::stats::Stats::timings). With the feature `tracing` each is a warning, too.
+    /// Counts task polls that take at least this long, which keep other tasks waiting, and records
+    /// the latest of them with the places where their tasks were spawned:
+    /// [`Stats::timings`](crate::stats::Stats::timings). With the feature `tracing`, each also
+    /// emits a warning.
     ///
-    /// `None`, the default, is no limit. Otherwise it [measures](Self::measure) all turns, and reads the clock once a poll; all are in the
-    /// [trace](crate::stats::Trace), which then reaches back less far.
-    /// A poll that never returns is not found: nothing else runs then; [`Handle::stats`](crate::Handle::stats) is not answered.
+    /// `None`, the default, means no limit. Otherwise all turns are [measured](Self::measure), the
+    /// clock is read once per poll, and all turns are in the [trace](crate::stats::Trace), which
+    /// then covers a shorter time. A poll that never returns is not found, because nothing else
+    /// runs then, and [`Handle::stats`](crate::Handle::stats) is not answered.
     pub fn slow_poll(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.slow_poll = limit.into();
         self
     }
 
-    /// The resolver of host names, for [`lookup_host`](crate::net::lookup_host) and all that takes `"host:port"`; by default the
-    /// system's. `resolver` may block: it is called on a thread of the pool for [blocking calls](crate::spawn_blocking). On a
-    /// simulated kernel it is called on the loop; without one, the simulated network has no name but `localhost`.
+    /// Sets the resolver of host names, for [`lookup_host`](crate::net::lookup_host) and everything
+    /// that takes `"host:port"`; by default the system's. `resolver` may block: it is called on a
+    /// thread of the pool for [blocking calls](crate::spawn_blocking). On a simulated kernel it is
+    /// called on the loop. Without a resolver, the simulated network knows only the name
+    /// `localhost`.
     ///
     /// ```
     /// # use annulus::{Runtime, net};
@@ -340,8 +363,9 @@ impl Builder {
     /// Builds the runtime on this thread.
     ///
     /// # Errors
-    /// If the driver cannot be set up, with the reason and a remedy; if `ANNULUS_DRIVER` names no driver; if a setting is out of
-    /// range; or if the process cannot be locked down.
+    /// If the driver cannot be set up (the error has the reason and a remedy), if the value of
+    /// `ANNULUS_DRIVER` is not a driver, if a setting is out of range, or if the process cannot be
+    /// locked down.
     pub fn build(self) -> io::Result<Runtime> {
         let restricted = self.config.restricted;
         let runtime = self.build_unsealed()?;
@@ -364,8 +388,8 @@ impl Builder {
         })
     }
 
-    /// Small bounds need small buffers, because the kernel does not cut the last buffer of a
-    /// limited receive.
+    /// Returns the driver's configuration. Small bounds need small buffers, because the kernel does
+    /// not cut the last buffer of a limited receive.
     fn driver_config(&self) -> UringConfig {
         let mut config = self.config.clone();
         config.pool.buffer =
@@ -380,29 +404,23 @@ impl Builder {
 
     fn check(&self) -> io::Result<()> {
         let (bounds, busy_poll) = (self.stream_bounds, self.config.busy_poll);
-        let spins = format!("busy_poll of {busy_poll:?} is above {MAX_BUSY_POLL:?}; take less");
+        let spins = format!("busy_poll of {busy_poll:?} is above {MAX_BUSY_POLL:?}; use less");
         let above = format!("recv_bound of {} is above {}", bounds.receive, i32::MAX);
         let faults = [
             (busy_poll > MAX_BUSY_POLL, &*spins),
-            (self.task_budget == 0, "task_budget of 0 would let no task go on; take at least 1"),
-            (
-                self.event_interval == 0,
-                "event_interval of 0 would let no task run; take at least 1",
-            ),
+            (self.task_budget == 0, "task_budget of 0 would stop every task; use at least 1"),
+            (self.event_interval == 0, "event_interval of 0 would stop every task; use at least 1"),
             (
                 self.blocking.threads == 0,
-                "blocking_threads of 0 would let no blocking call begin; take at least 1",
+                "blocking_threads of 0 would prevent every blocking call; use at least 1",
             ),
             (
                 self.slow_poll == Some(Duration::ZERO),
-                "slow_poll of 0 would make every poll slow; take at least 1 ns, or measure(true)",
+                "slow_poll of 0 would count every poll as slow; use at least 1 ns, or measure(true)",
             ),
             (bounds.receive > i32::MAX as u32, &above),
-            (
-                bounds.receive == 0,
-                "recv_bound of 0 would let nothing through; take at least 1 byte",
-            ),
-            (bounds.send == 0, "send_bound of 0 would let nothing through; take at least 1 byte"),
+            (bounds.receive == 0, "recv_bound of 0 would stop all receiving; use at least 1 byte"),
+            (bounds.send == 0, "send_bound of 0 would stop all sending; use at least 1 byte"),
         ];
         match faults.into_iter().find(|(is_fault, _)| *is_fault) {
             Some((_, text)) => Err(io::Error::new(io::ErrorKind::InvalidInput, text)),
@@ -447,7 +465,7 @@ pub(crate) fn deny_further_rings(kernel: &dyn Kernel) -> io::Result<()> {
     }
     deny_setup().map_err(|error| {
         let text = format!(
-            "locked_down: io_uring_setup can't be denied: {error}; run on a kernel with seccomp filters, or do without"
+            "locked_down: io_uring_setup cannot be denied: {error}; run on a kernel with seccomp filters, or leave locked_down off"
         );
         io::Error::new(error.kind(), text)
     })

@@ -38,8 +38,8 @@ fn used(config: &UringConfig) -> Vec<&'static str> {
 
 /// The driver that a runtime uses.
 ///
-/// By default a runtime uses epoll if io_uring is denied. A program that needs io_uring asks for
-/// it, and gets the reason as an error if it is denied:
+/// By default a runtime uses epoll if io_uring is denied. A program that needs io_uring requests
+/// it, and gets an error with the reason if io_uring is denied:
 ///
 /// ```
 /// use annulus::{DriverChoice, Runtime};
@@ -72,15 +72,15 @@ named!(DriverChoice, "driver", {
 });
 
 impl DriverChoice {
-    /// Returns the choice after the environment variable was applied, and what decided it.
+    /// Applies the environment variable. Returns the choice and what decided it.
     fn decided(self) -> io::Result<(Self, &'static str)> {
         let (Self::Auto, Some(value)) = (self, env::var_os(VARIABLE)) else {
-            return Ok((self, "as demanded"));
+            return Ok((self, "as requested"));
         };
         let choice = value.to_string_lossy().parse().map_err(|unknown: UnknownName| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("{VARIABLE}: {unknown}"))
         })?;
-        Ok((choice, "as ANNULUS_DRIVER demands"))
+        Ok((choice, "as set by ANNULUS_DRIVER"))
     }
 
     /// Opens the driver.
@@ -98,7 +98,7 @@ impl DriverChoice {
     /// Returns the choice for a kernel. The environment variable applies to this machine, not to a
     /// simulated one.
     fn on(self, config: &UringConfig) -> io::Result<(Self, &'static str)> {
-        if config.kernel.real_descriptors() { self.decided() } else { Ok((self, "as demanded")) }
+        if config.kernel.real_descriptors() { self.decided() } else { Ok((self, "as requested")) }
     }
 }
 
@@ -131,7 +131,7 @@ pub struct DriverInfo {
 }
 
 impl DriverInfo {
-    /// Returns the io_uring features in use, which are none on the epoll driver.
+    /// Returns the io_uring features in use. Empty on the epoll driver.
     pub fn in_use(&self) -> impl Iterator<Item = &Feature> {
         let on_uring = self.kind == DriverKind::Uring;
         self.called_for().filter(move |feature| on_uring && feature.present)
@@ -157,7 +157,7 @@ impl fmt::Display for DriverInfo {
 fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
     match uring(config.clone(), "io_uring works here") {
         Ok(opened) => Ok(opened),
-        // An invalid setting is an error and is not worked around.
+        // An invalid setting is an error, not a reason to use epoll.
         Err(error @ SetupError::Size { .. }) => Err(error.into()),
         Err(error) => {
             let features = Features::detect_on(config.kernel.clone()).unwrap_or_default();
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_exists() {
+    fn used_feature_names_exist() {
         // If io_uring is blocked, there is nothing to compare with.
         let Ok(features) = Features::detect() else { return };
         for name in used(&UringConfig::default()) {

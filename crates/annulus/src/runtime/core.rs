@@ -105,7 +105,7 @@ pub(crate) struct Core {
     running: Cell<bool>,
     /// A panic has interrupted the loop's own code.
     broken: Cell<bool>,
-    /// It has ended, and the kernel uses none of its memory.
+    /// The runtime has ended, and the kernel no longer uses its memory.
     pub(super) over: Cell<bool>,
 }
 
@@ -196,7 +196,7 @@ impl Core {
     /// because a pending poll would never be woken.
     ///
     /// # Errors
-    /// See [`enter`](Self::enter); also if this runtime is not the one that runs.
+    /// See [`enter`](Self::enter); and if this runtime is not the one that is running.
     #[inline]
     pub(crate) fn enter_running(&self) -> io::Result<RefMut<'_, Inner>> {
         let inner = self.enter()?;
@@ -299,17 +299,17 @@ fn forked() -> io::Error {
 
 fn not_running() -> io::Error {
     io::Error::other(
-        "polled outside its runtime; use it inside the block_on of the runtime that made it",
+        "polled outside its runtime; use it inside block_on of the runtime that created it",
     )
 }
 
 fn borrowed() -> io::Error {
-    io::Error::other("used by the clone of a waker, while the runtime notes that waker")
+    io::Error::other("used while a waker was being cloned, when the runtime is already borrowed")
 }
 
 fn broken() -> io::Error {
     io::Error::other(
-        "a panic has interrupted the runtime's own work; end it, and build another one",
+        "a panic has interrupted the runtime's own work; drop the runtime and build another one",
     )
 }
 

@@ -11,17 +11,18 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
 }
 
-/// Holds a runtime as the thread's current one until dropped.
+/// Keeps a runtime current on this thread until it is dropped.
 pub(crate) struct Entered(());
 
 /// Makes `core` the thread's current runtime.
 ///
 /// # Errors
-/// If another one is running on this thread: runtimes do not nest. If the thread is ending, and its thread-local data is gone.
+/// If another runtime is running on this thread, because runtimes do not nest; or if the thread is
+/// ending and its thread-local data is gone.
 pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
     let entered = CURRENT.try_with(|current| {
         let mut current = current.borrow_mut();
-        // In a forked child the parent's runtime is still noted here, but is not running.
+        // In a forked child the parent's runtime is still stored here, but is not running.
         if current.as_ref().is_some_and(|running| running.in_owner_process()) {
             return Err(io::Error::other(
                 "a runtime is running on this thread already; spawn a task on it, or use another thread",
@@ -36,7 +37,7 @@ pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
     });
     entered.unwrap_or_else(|_ending| {
         Err(io::Error::other(
-            "this thread is ending, and its thread-local data is gone: no runtime runs in a destructor of such data; use another thread",
+            "this thread is ending and its thread-local data is gone, so no runtime can run here; use another thread",
         ))
     })
 }
@@ -51,35 +52,34 @@ impl Drop for Entered {
     }
 }
 
-/// Runs `f` on the thread's current runtime; `None` if there is none.
+/// Calls `f` with the thread's current runtime. Returns `None` outside a runtime.
 #[inline]
 pub(crate) fn with<R>(f: impl FnOnce(&Rc<Core>) -> R) -> Option<R> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()
 }
 
-/// The id of the task that calls it.
+/// Returns the id of the calling task.
 ///
 /// # Panics
-/// Outside a task: the future that the runtime was given is none.
+/// Outside a task. The root future of the runtime is not a task.
 #[track_caller]
 pub fn id() -> Id {
     try_id().expect(
-        "task::id was called outside a task; the future of annulus::run is none: spawn one, or call try_id",
+        "task::id was called outside a task, and the root future is not a task; spawn one, or call try_id",
     )
 }
 
-/// As [`id`]; `None` outside a task.
+/// Like [`id`], but returns `None` outside a task.
 pub fn try_id() -> Option<Id> {
     with(|core| core.run_queue.running()).flatten()
 }
 
-/// The thread's current runtime.
+/// Returns the thread's current runtime.
 ///
 /// # Errors
 /// Outside a runtime.
 pub(crate) fn get() -> io::Result<Rc<Core>> {
     with(Rc::clone).ok_or_else(|| {
-        io::Error::other("no runtime is running on this thread; call this inside annulus::run, or in a program of tokio inside \
-             annulus_tokio::run or after annulus_tokio::enter")
+        io::Error::other("no runtime is running on this thread; call this inside annulus::run, or in a tokio program inside annulus_tokio::run or after annulus_tokio::enter")
     })
 }

@@ -1,5 +1,5 @@
-//! What SIGINT and SIGTERM do to a process that has been asked to end, by one of them through
-//! `until_terminated` or `ctrl_c`.
+//! Decides whether SIGINT or SIGTERM ends a process, after an earlier one has already asked it to
+//! end through `until_terminated` or `ctrl_c`.
 //!
 //! Signal handlers call this, so it uses only atomics.
 
@@ -117,26 +117,29 @@ mod tests {
     const START: Duration = Duration::from_secs(10);
 
     #[test]
-    fn the_second_signal_of_either_kind_ends_the_process() {
+    fn second_signal_of_either_kind_ends_the_process() {
         for second in [SIGINT, SIGTERM] {
             let ending = Ending::new();
-            assert!(!ending.on_signal(SIGINT, START), "nothing has asked for it");
+            assert!(!ending.on_signal(SIGINT, START), "the ending is not armed");
             ending.arm();
             assert!(!ending.is_asked());
             assert!(!ending.on_signal(SIGINT, START) && ending.is_asked());
-            assert!(!ending.on_signal(second, START + SAME_REQUEST / 2), "the same request");
+            assert!(!ending.on_signal(second, START + SAME_REQUEST / 2), "within the same request");
             assert!(ending.on_signal(second, START + SAME_REQUEST));
             assert!(!ending.on_signal(1, START + 2 * SAME_REQUEST), "SIGHUP");
         }
     }
 
     #[test]
-    fn a_signal_that_is_caught_ends_nothing() {
+    fn caught_signal_does_not_end_the_process() {
         let ending = Ending::new();
         ending.catch(SIGINT);
         ending.ask(SIGINT, START);
         assert!(!ending.on_signal(SIGINT, START + SAME_REQUEST));
-        assert!(!ending.on_signal(SIGTERM, START + SAME_REQUEST), "it has asked for nothing");
+        assert!(
+            !ending.on_signal(SIGTERM, START + SAME_REQUEST),
+            "only SIGINT has asked for the end"
+        );
         ending.release(SIGINT);
         assert!(ending.on_signal(SIGINT, START + SAME_REQUEST));
         assert!(!ending.is_asked());

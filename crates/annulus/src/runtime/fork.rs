@@ -1,11 +1,11 @@
-//! Detects a forked child and, with the same load, whether the next use of the runtime has to
-//! notify a host.
+//! Detects a forked child and, with the same memory load, whether the next use of the runtime has
+//! to notify a host.
 #![allow(unsafe_code)]
 
 use annulus_kernel::{Mapping, named};
 use std::io;
 
-/// What a forked child reads: the page was wiped.
+/// A forked child: the page reads as zero because fork has wiped it.
 const CHILD: u8 = 0;
 /// The owner process.
 const OWNER: u8 = 1;
@@ -47,7 +47,8 @@ impl ForkGuard {
     }
 
     fn write(&self, state: u8) {
-        // SAFETY: the page is mapped, writable and private while the guard lives, and only this thread uses it.
+        // SAFETY: the page is mapped, writable and private while the guard lives, and only this
+        // thread uses it.
         unsafe { self.page.as_ptr().write_volatile(state) };
     }
 

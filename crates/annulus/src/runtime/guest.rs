@@ -1,4 +1,4 @@
-//! A runtime whose turns are taken by another event loop.
+//! A runtime whose turns are run by another event loop.
 
 use super::Runtime;
 use super::core::{Core, Inner};
@@ -16,17 +16,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::Waker;
 use std::time::Duration;
 
-/// A [`Runtime`] as the guest of another event loop on the same thread: for programs that have such a loop already. It is this thread's
-/// current runtime until it is dropped, so that its sockets, files and timers work in the host's tasks, and [`spawn`](crate::spawn) in all
-/// of the thread's code.
+/// A [`Runtime`] as the guest of another event loop on the same thread, for programs that already
+/// have such a loop. It is this thread's current runtime until it is dropped, so its sockets, files
+/// and timers work in the host's tasks, and [`spawn`](crate::spawn) works anywhere on the thread.
 ///
 /// The host calls [`turn`](Self::turn)
-/// - first of all, and when [`turn`](Self::turn) says so: at once, after its own tasks have run, or when the time is up;
-/// - when the descriptor becomes readable. Watch it for edges (`EPOLLET`); a host that polls for levels calls
-///   [`clear`](Self::clear) before the turn;
-/// - when the waker that it gave is woken: code outside a turn has used the runtime, and what it started waits for a turn.
+/// - at the start, and when the previous [`turn`](Self::turn) asked for it: at once, after the
+///   host's own tasks have run, or when the time is up;
+/// - when the descriptor becomes readable. Watch it edge-triggered (`EPOLLET`); a level-triggered
+///   host calls [`clear`](Self::clear) before the turn;
+/// - when the waker that it passed is woken: code outside a turn has used the runtime, and has
+///   started something that needs a turn.
 ///
-/// A turn never waits. A host of one future, in full:
+/// A turn never waits. A complete host for one future:
 ///
 /// ```
 /// use annulus::{GuestNext, Runtime, time::sleep};
@@ -46,7 +48,7 @@ use std::time::Duration;
 /// # Ok(())
 /// # }
 ///
-/// /// Waits until the descriptor is readable or the time is up: here by `poll`.
+/// /// Waits until the descriptor is readable or the time is up; here with `poll`.
 /// fn wait(guest: &impl std::os::fd::AsFd, timeout: Option<Duration>) {
 ///     let timeout = timeout.map(|left| rustix::time::Timespec::try_from(left).unwrap());
 ///     let mut polled = [rustix::event::PollFd::new(guest, rustix::event::PollFlags::IN)];
@@ -55,19 +57,20 @@ use std::time::Duration;
 /// # use std::future::Future;
 /// ```
 ///
-/// The [task budget](crate::Builder::task_budget) holds for tasks of this runtime. The host's tasks share 1024 operations that are ready at
-/// once between two turns; then each operation is pending until the next turn, which the host is asked to take.
+/// The [task budget](crate::Builder::task_budget) applies to tasks of this runtime. Between two
+/// turns, the host's tasks together may complete 1024 operations that are ready at once; after
+/// that, every operation is pending until the next turn, for which the host is woken.
 ///
-/// Dropping it ends the runtime as dropping a [`Runtime`] does, which may wait for up to the
+/// Dropping the guest ends the runtime, as dropping a [`Runtime`] does. That may wait for up to the
 /// [shutdown timeout](crate::Builder::shutdown_timeout).
 pub struct Guest {
     notifier: EventFd,
-    // Before the runtime, whose end makes it current again.
+    // Dropped before the runtime, which makes itself current again in order to end.
     entered: Option<Entered>,
     runtime: Runtime,
 }
 
-/// What a host does next after a turn of its [`Guest`].
+/// What the host has to do after a turn of its [`Guest`].
 ///
 /// ```
 /// use annulus::{GuestNext, Runtime};
@@ -75,7 +78,7 @@ pub struct Guest {
 ///
 /// let mut guest = Runtime::new()?.into_guest()?;
 /// annulus::spawn(async { println!("runs in the guest's turn") });
-/// // How long the host may wait; `None` is for ever.
+/// // How long the host may wait; `None` means forever.
 /// let timeout = loop {
 ///     match guest.turn(Waker::noop())? {
 ///         GuestNext::Turn => {}
@@ -89,14 +92,15 @@ pub struct Guest {
 pub enum GuestNext {
     /// Run the tasks that were woken, and take another turn without waiting.
     Turn,
-    /// Take a turn once the descriptor is readable, the waker is woken, or this time is up; `None` is no limit.
+    /// Take a turn once the descriptor is readable, the waker is woken, or this time is up; `None`
+    /// means no limit.
     Wait(Option<Duration>),
 }
 
 /// Ready operations that the host's tasks together may complete between two turns.
 const HOST_BUDGET: u32 = 1024;
 
-/// Tells the host of this thread's guest that a turn has something to do.
+/// Wakes the host of this thread's guest, because a turn has something to do.
 fn request_turn() {
     current::with(|core| core.request_turn());
 }
@@ -105,7 +109,8 @@ impl Runtime {
     /// Makes this runtime the guest of another event loop on this thread: see [`Guest`].
     ///
     /// # Errors
-    /// If a runtime is running on this thread already; `Unsupported` under a simulated kernel; or if the system has no descriptor left.
+    /// If a runtime is already running on this thread, under a simulated kernel (`Unsupported`), or
+    /// if no descriptor is left.
     pub fn into_guest(self) -> io::Result<Guest> {
         let Some(wake_fd) = self.core.remote.wake_fd() else {
             let text = "a simulated kernel has no descriptor that another event loop could watch";
@@ -113,8 +118,8 @@ impl Runtime {
         };
         let notifier = self.core.enter()?.watch_from_outside(wake_fd)?;
         let entered = current::enter(&self.core)?;
-        // Outside its turns, wake-ups of its tasks take the path of other threads, which ends the
-        // host's wait.
+        // Between turns, wake-ups of its tasks take the same path as those from other threads,
+        // which ends the host's wait.
         owner::leave();
         budget::renew_for_host(HOST_BUDGET, request_turn);
         Ok(Guest { notifier: notifier.into(), entered: Some(entered), runtime: self })
@@ -122,12 +127,13 @@ impl Runtime {
 }
 
 impl Guest {
-    /// Runs the tasks that are ready, starts what was queued, and passes on what has happened. It does not wait.
+    /// Runs ready tasks, starts queued operations and dispatches events. Does not wait.
     ///
-    /// `host` is woken, once, when the runtime is used before the next turn.
+    /// `host` is woken once if the runtime is used before the next turn.
     ///
     /// # Errors
-    /// As [`Runtime::try_block_on`]; after an error other than `Interrupted` the runtime can only be dropped.
+    /// The errors of [`Runtime::try_block_on`]. After an error other than `Interrupted` the runtime
+    /// can only be dropped.
     pub fn turn(&mut self, host: &Waker) -> io::Result<GuestNext> {
         let core = &self.runtime.core;
         core.host.set(host);
@@ -142,7 +148,7 @@ impl Guest {
         next
     }
 
-    /// Sets the runtime's clock, for a host whose clock can be paused or moved ahead, as in tests.
+    /// Sets the runtime's clock, for a host whose clock can be paused or advanced, as in tests.
     /// `elapsed` returns the time since some fixed moment and never decreases; it must not use the
     /// runtime.
     ///
@@ -156,13 +162,13 @@ impl Guest {
         Ok(())
     }
 
-    /// Makes the descriptor unreadable, for a host that does not watch it for edges. Call it before a turn.
+    /// Makes the descriptor unreadable, for a level-triggered host. Call it before a turn.
     pub fn clear(&self) {
-        // On epoll the descriptor is not an eventfd, and a turn makes it unreadable.
+        // On epoll the descriptor is not an eventfd, and the turn itself makes it unreadable.
         self.notifier.clear();
     }
 
-    /// The runtime.
+    /// Returns the runtime.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -187,7 +193,7 @@ impl fmt::Debug for Guest {
     }
 }
 
-/// The event loop that takes the turns of a guest.
+/// The event loop that runs the turns of a guest.
 #[derive(Default)]
 pub(crate) struct Host(RefCell<Option<Waker>>);
 
@@ -201,7 +207,7 @@ impl Host {
         }
     }
 
-    /// Tells the host that a turn has something to do.
+    /// Wakes the host, because a turn has something to do.
     pub(crate) fn wake(&self) {
         let host = self.0.borrow().clone();
         if let Some(waker) = host {
@@ -225,13 +231,13 @@ impl Inner {
 }
 
 impl Core {
-    /// Takes a turn of a guest.
+    /// Runs one turn of a guest.
     fn guest_turn(&self) -> io::Result<GuestNext> {
         self.check_whole()?;
         self.enter()?.io.driver.disarm();
         let is_idle = self.turn_for_host()?;
         let inner = &mut *self.enter()?;
-        // The descriptor reports later events.
+        // If armed, the descriptor reports later events.
         if is_idle && inner.io.driver.arm() {
             Ok(GuestNext::Wait(inner.until_timer()))
         } else {
@@ -239,8 +245,8 @@ impl Core {
         }
     }
 
-    /// Runs ready tasks and takes a turn that does not wait. Returns true if nothing is left to do;
-    /// the loop is then parked.
+    /// Runs ready tasks and a turn that does not wait. Returns true if nothing is left to do; the
+    /// loop is then parked.
     pub(crate) fn turn_for_host(&self) -> io::Result<bool> {
         self.check_whole()?;
         self.remote.unpark();

@@ -1,4 +1,4 @@
-//! A handle on a runtime, for other threads.
+//! A handle to a runtime, for other threads.
 
 use crate::memory::MemoryLimit;
 use crate::runtime::core::Core;
@@ -16,16 +16,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 use std::thread::{self, Thread};
 
-/// Spawns tasks on a runtime, wakes it and stops it, from any thread. `Send`, `Sync`, cloned freely; it does not keep the runtime
-/// alive.
+/// A handle that spawns tasks on a runtime, wakes it and stops it, from any thread. It is `Send`,
+/// `Sync` and cheap to clone, and does not keep the runtime alive.
 ///
-/// It makes a system call only if the runtime's loop sleeps.
+/// It makes a system call only if the runtime's loop is asleep.
 ///
 /// ```
 /// # annulus::run(async {
 /// let handle = annulus::handle()?;
 /// let other_thread = std::thread::spawn(move || {
-///     // The task runs on the runtime's thread; its future is made there, so that it may use the runtime's sockets.
+///     // The future is created on the runtime's thread, so it may use the runtime's sockets.
 ///     handle.spawn_with(|| async {
 ///         let socket = annulus::net::UdpSocket::bind("127.0.0.1:0")?;
 ///         socket.local_addr()
@@ -67,8 +67,9 @@ impl Handle {
         Ok(tasks::spawn_remotely(&self.remote, future))
     }
 
-    /// Spawns a task whose future `make` creates on the runtime's thread, so that it need not be `Send`. Aborting the task drops the
-    /// future on that thread. The values that `make` captures cross threads, so that this does not compile:
+    /// Spawns a task whose future `make` creates on the runtime's thread, so that it need not be
+    /// `Send`. Aborting the task drops the future on that thread. The values that `make` captures
+    /// move to another thread, so this does not compile:
     ///
     /// ```compile_fail,E0277
     /// fn elsewhere(handle: &annulus::Handle, stream: annulus::net::TcpStream) {
@@ -89,11 +90,12 @@ impl Handle {
         self.spawn(async move { Made(spawn_at(make(), caller)).await })
     }
 
-    /// Runs a future, which `make` creates on the runtime's thread, as a task there, and blocks this thread until it is done. A panic of
-    /// it goes on here.
+    /// Runs a future, which `make` creates on the runtime's thread, as a task there, and blocks
+    /// this thread until it is done. If the task panics, the panic resumes here.
     ///
     /// # Errors
-    /// After the runtime's end, or if that comes first; on a thread that has a runtime, whose loop this would hold up.
+    /// If the runtime has ended or ends before the task, or if this thread runs a runtime, whose
+    /// loop would be blocked.
     #[track_caller]
     pub fn block_on<M, F>(&self, make: M) -> io::Result<F::Output>
     where
@@ -102,7 +104,8 @@ impl Handle {
         F::Output: Send,
     {
         if current::get().is_ok() {
-            let text = "block_on would hold up the loop of this thread: await a task of spawn_with";
+            let text =
+                "block_on would block the loop of this thread; await a task of spawn_with instead";
             return Err(io::Error::other(text));
         }
         match wait_for(self.spawn_with(make)?) {
@@ -114,20 +117,22 @@ impl Handle {
         }
     }
 
-    /// How many streams are open on the runtime, as of its last turn.
+    /// Returns the number of streams open on the runtime, as of its last turn.
     pub fn streams(&self) -> usize {
         self.remote.streams()
     }
 
-    /// The limit on the memory of the runtime's streams and datagram sockets; `None` if it has none. It says how much is held now and
-    /// how many streams are paused, over all runtimes that share it.
+    /// Returns the limit on the memory of the runtime's streams and datagram sockets, or `None` if
+    /// there is no limit. The limit reports how much is held now and how many streams are paused,
+    /// over all runtimes that share it.
     pub fn memory_limit(&self) -> Option<MemoryLimit> {
         self.remote.memory_limit().cloned()
     }
 
-    /// The state and counters of the runtime. The snapshot is taken on the runtime's thread: at once if that is this one, else by a
-    /// task in its next turn, so this waits for as long as another task holds the loop. The future may be polled on any runtime; a thread
-    /// without one makes it by [`block_on`](Self::block_on).
+    /// Returns the state and counters of the runtime. The snapshot is taken on the runtime's
+    /// thread: at once if that is this thread, otherwise by a task in its next turn, so this waits
+    /// while another task holds the loop. The future may be polled on any runtime; a thread without
+    /// a runtime uses [`block_on`](Self::block_on).
     ///
     /// If the future is dropped, the answer is discarded.
     ///
@@ -137,7 +142,8 @@ impl Handle {
         self.ask(Core::stats).await
     }
 
-    /// The turns, polls and waits of the last seconds, for a viewer of traces. Asks as [`stats`](Self::stats) does.
+    /// Returns the turns, polls and waits of the last seconds, for a trace viewer. The snapshot is
+    /// taken as for [`stats`](Self::stats).
     ///
     /// # Errors
     /// After the runtime's end.
@@ -145,8 +151,9 @@ impl Handle {
         self.ask(Core::trace).await
     }
 
-    /// Every task of the runtime that has not ended, where it was spawned and what it waits for. Asks as [`stats`](Self::stats) does; the
-    /// task that asks is left out. Takes time in proportion to the tasks and sockets, during which no other task runs.
+    /// Returns every unfinished task of the runtime, where it was spawned and what it waits for.
+    /// The snapshot is taken as for [`stats`](Self::stats), and leaves out the calling task. It
+    /// takes time proportional to the number of tasks and sockets, during which no other task runs.
     ///
     /// # Errors
     /// After the runtime's end.
@@ -159,8 +166,8 @@ impl Handle {
         self.remote.wake();
     }
 
-    /// Makes the runtime's [`try_block_on`](crate::Runtime::try_block_on) return an error of the kind `Interrupted`. Its `block_on`
-    /// panics then.
+    /// Makes the runtime's [`try_block_on`](crate::Runtime::try_block_on) return an error of kind
+    /// `Interrupted`. Its `block_on` panics instead.
     pub fn stop(&self) {
         self.remote.stop();
     }
@@ -186,7 +193,7 @@ fn wait_for<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// The task of `spawn_with`, which the task that was spawned remotely waits for and aborts when it is dropped.
+/// The task of `spawn_with`. The remotely spawned task awaits it, and aborts it when dropped.
 struct Made<T>(JoinHandle<T>);
 
 impl<T> Future for Made<T> {
@@ -196,9 +203,9 @@ impl<T> Future for Made<T> {
         match ready!(Pin::new(&mut self.0).poll(cx)) {
             Ok(value) => Poll::Ready(value),
             Err(error) => match error.try_into_panic() {
-                // The panic hook has seen it; the join handle returns it.
+                // Resumed, so that the join handle returns it. The panic hook has already run.
                 Ok(panic) => resume_unwind(panic),
-                // The runtime is ending, and drops this task next.
+                // The runtime is ending and is about to drop this task.
                 Err(_cancelled) => Poll::Pending,
             },
         }

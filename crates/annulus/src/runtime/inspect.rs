@@ -1,4 +1,5 @@
-//! A runtime asked about itself, from any thread: the events that each task waits for, its stats and its trace.
+//! Inspects a runtime from any thread: the events that each task waits for, the stats and the
+//! trace.
 
 use super::core::{Core, Inner};
 use super::current;
@@ -16,11 +17,11 @@ use std::io;
 use std::panic::resume_unwind;
 use std::task::{Poll, Waker};
 
-/// Reads something of a runtime, on its thread; `None` after its end.
+/// Reads something from a runtime, on its thread. Returns `None` after the runtime's end.
 pub(super) type Question<T> = fn(&Core) -> Option<T>;
 
 impl Handle {
-    /// The answer: at once on the runtime's own thread, else by a task there.
+    /// Returns the answer: at once on the runtime's own thread, otherwise through a task there.
     pub(super) async fn ask<T: Send + 'static>(&self, question: Question<T>) -> io::Result<T> {
         consume_budget().await;
         if let Some(answer) = self.answer_here(question) {
@@ -30,7 +31,7 @@ impl Handle {
             .spawn(poll_fn(move |_| Poll::Ready(current::with(|core| question(core)).flatten())))?;
         match answer.await {
             Ok(answer) => answer.ok_or_else(ended),
-            // A task that was not aborted and has not panicked ends with its runtime.
+            // The task was not aborted, so either it panicked or its runtime has ended.
             Err(error) => {
                 error.try_into_panic().map_or_else(|_| Err(ended()), |panic| resume_unwind(panic))
             }
@@ -48,7 +49,8 @@ fn ended() -> io::Error {
 }
 
 impl Core {
-    /// Every task but the one that asks, and the events it waits for; `None` in a forked child and after the end.
+    /// Returns every task except the calling one, with the events it waits for. Returns `None` in a
+    /// forked child and after the end.
     pub(super) fn tasks(&self) -> Option<Vec<TaskInfo>> {
         let tasks = self.run_queue.tasks();
         let mut waits = Waits::new(tasks.iter().map(|task| task.waker.clone()).collect());
@@ -69,14 +71,14 @@ impl Core {
         Some(tasks.into_iter().zip(waits.into_found()).map(info).collect())
     }
 
-    /// A line for every task but the one that asks: the events it waits for.
+    /// Returns a line for every task except the calling one: the events it waits for.
     pub(super) fn waiting(&self) -> Vec<String> {
         self.tasks().unwrap_or_default().iter().map(TaskInfo::to_string).collect()
     }
 }
 
 impl Inner {
-    /// The wakers of all that wait for something of this runtime.
+    /// Returns the wakers of everything that waits for an event of this runtime.
     pub(super) fn all_waiting(&mut self) -> Vec<Waker> {
         let mut waits = Waits::of_all();
         self.add_waits(&mut waits);
@@ -102,7 +104,7 @@ fn left(deadline: Instant, now: Instant) -> String {
 }
 
 impl Core {
-    /// The stats; `None` in a forked child and after the end.
+    /// Returns the stats, or `None` in a forked child and after the end.
     pub(crate) fn stats(&self) -> Option<Stats> {
         let counters = self.counters()?;
         let mut inner = self.enter().ok()?;
@@ -123,7 +125,7 @@ impl Core {
         })
     }
 
-    /// The trace; `None` in a forked child and after the end.
+    /// Returns the trace, or `None` in a forked child and after the end.
     pub(crate) fn trace(&self) -> Option<Trace> {
         self.enter().ok()?;
         Some(self.recorder.trace())

@@ -1,4 +1,4 @@
-//! Many tasks, whose results are taken as they come.
+//! A set of tasks whose results are taken as they finish.
 
 use crate::base::budget;
 use crate::runtime::current;
@@ -18,7 +18,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Tasks with results of one type, which come in the order in which the tasks finish. Each costs the same however many there are.
+/// A set of tasks with results of one type, returned in the order in which the tasks finish. The
+/// cost per task does not depend on their number.
 ///
 /// Dropping the set aborts the tasks that are still in it.
 ///
@@ -38,39 +39,39 @@ use std::task::{Context, Poll, Waker};
 /// # });
 /// ```
 pub struct JoinSet<T> {
-    /// The tasks whose result was not taken, in the order in which they were spawned.
+    /// Tasks whose results have not been taken, in the order in which they were spawned.
     tasks: BTreeMap<u64, JoinHandle<T>>,
     finished: Rc<Finished>,
     next: u64,
 }
 
-/// The reports of a set's tasks.
+/// Reports from the tasks of a set.
 #[derive(Default)]
 struct Finished {
-    /// The numbers of tasks that have finished, or whose future was dropped.
+    /// Numbers of tasks that have finished, or whose future was dropped.
     tasks: RefCell<VecDeque<u64>>,
-    /// The waker of the task that waits for the next one.
+    /// The waker of the task that waits for the next report.
     waiter: RefCell<Option<Waker>>,
 }
 
 impl<T> JoinSet<T> {
-    /// A set without a task.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self { tasks: BTreeMap::new(), finished: Rc::default(), next: 0 }
     }
 
-    /// How many tasks there are whose result was not taken.
+    /// Returns the number of tasks whose results have not been taken.
     pub fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// Spawns a task on the current runtime, as [`spawn`](crate::spawn) does. It starts with the next turn, whether this set is polled
-    /// or not.
+    /// Spawns a task on the current runtime, as [`spawn`](crate::spawn) does. It starts in the next
+    /// turn, whether or not this set is polled.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -85,7 +86,7 @@ impl<T> JoinSet<T> {
         aborts
     }
 
-    /// Makes a call that blocks, as [`spawn_blocking`](crate::spawn_blocking) does.
+    /// Makes a blocking call, as [`spawn_blocking`](crate::spawn_blocking) does.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -101,8 +102,8 @@ impl<T> JoinSet<T> {
         self.spawn(result_of(offload(&core, call)))
     }
 
-    /// The result of the next task that finishes; `None`, at once, if the set is empty. Cancel-safe. A `select!` in a loop needs a guard
-    /// against the empty set, or it spins.
+    /// Returns the result of the next task that finishes, or `None` at once if the set is empty.
+    /// Cancel-safe. A `select!` in a loop must check for an empty set, otherwise it spins.
     ///
     /// # Errors
     /// [`JoinError`] if the task panicked or was aborted.
@@ -110,10 +111,10 @@ impl<T> JoinSet<T> {
         poll_fn(|cx| self.poll_join_next(cx)).await
     }
 
-    /// As [`join_next`](Self::join_next), by polling.
+    /// Polls like [`join_next`](Self::join_next).
     ///
     /// # Errors
-    /// As [`join_next`](Self::join_next).
+    /// The errors of [`join_next`](Self::join_next).
     pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
         budget::poll_with(cx, || {
             if self.is_empty() {
@@ -126,16 +127,17 @@ impl<T> JoinSet<T> {
         })
     }
 
-    /// The result of a task that has finished, if there is one now.
+    /// Returns the result of a task that has already finished, if any.
     ///
     /// # Errors
-    /// As [`join_next`](Self::join_next).
+    /// The errors of [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         loop {
             let number = self.finished.pop()?;
             let Entry::Occupied(mut task) = self.tasks.entry(number) else { continue };
             if !task.get().is_finished() {
-                // The task's future is being dropped, and the result comes right after the drop.
+                // The task's future is being dropped, and the result becomes available right after
+                // the drop.
                 self.finished.tasks.borrow_mut().push_front(number);
                 return None;
             }
@@ -147,10 +149,10 @@ impl<T> JoinSet<T> {
         }
     }
 
-    /// The results of all tasks, in the order in which they finish.
+    /// Returns the results of all tasks, in the order in which they finish.
     ///
     /// # Panics
-    /// If a task panicked, with its payload, or was aborted; the others are aborted then.
+    /// If a task panicked (with the same payload) or was aborted. The other tasks are then aborted.
     pub async fn join_all(mut self) -> Vec<T> {
         let mut results = Vec::with_capacity(self.len());
         while let Some(result) = self.join_next().await {
@@ -163,13 +165,14 @@ impl<T> JoinSet<T> {
         results
     }
 
-    /// Aborts all tasks. They stay in the set: [`join_next`](Self::join_next) returns a result or an error for each.
+    /// Aborts all tasks. They stay in the set: [`join_next`](Self::join_next) returns a result or
+    /// an error for each.
     pub fn abort_all(&mut self) {
         self.tasks.values().for_each(JoinHandle::abort);
     }
 
-    /// Aborts all tasks, and waits until the future of each is dropped. Their results are dropped. If this future is dropped, the
-    /// rest stays in the set, aborted.
+    /// Aborts all tasks, waits until their futures have been dropped, and discards their results.
+    /// If this future is dropped, the remaining tasks stay in the set, aborted.
     pub async fn shutdown(&mut self) {
         self.abort_all();
         while let Some(result) = self.join_next().await {
@@ -177,7 +180,7 @@ impl<T> JoinSet<T> {
         }
     }
 
-    /// Empties the set; its tasks go on, detached.
+    /// Empties the set. Its tasks continue, detached.
     pub fn detach_all(&mut self) {
         dispose_each(take(&mut self.tasks).into_values());
         self.finished = Rc::default();
@@ -193,7 +196,7 @@ impl<T> Default for JoinSet<T> {
 impl<T> Drop for JoinSet<T> {
     fn drop(&mut self) {
         self.abort_all();
-        // Results are values of the program's own.
+        // Drops the results one by one, because they are foreign values.
         self.detach_all();
     }
 }
@@ -225,7 +228,8 @@ impl Finished {
     fn poll_wait<R>(&self, cx: &Context<'_>) -> Poll<R> {
         let stale = renew(&mut self.waiter.borrow_mut(), cx.waker());
         dispose_each(stale);
-        // Some are there only if a task is being dropped just now, or if the clone of the waker has ended one.
+        // A report can be present only if a task is being dropped right now, or if cloning the
+        // waker has ended a task.
         if !self.tasks.borrow().is_empty() {
             cx.waker().wake_by_ref();
         }
@@ -252,7 +256,8 @@ impl Drop for Report {
 }
 
 pin_project! {
-    /// A task's future with a guard, which is dropped after it and so learns of its end.
+    /// A task's future with a guard that is dropped after it, and so learns when the future has
+    /// ended.
     struct Guarded<F, G> {
         #[pin]
         future: F,

@@ -46,7 +46,7 @@ impl LastWrites {
 /// there.
 pub(crate) struct QueuedWrite<F: Future + 'static> {
     core: Rc<Core>,
-    /// `None` once it is done.
+    /// `None` once the write is done.
     write: Option<Pin<Box<F>>>,
 }
 
@@ -60,7 +60,7 @@ impl<F: Future + 'static> Future for QueuedWrite<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let write = self.write.as_mut().expect("polled after its end");
+        let write = self.write.as_mut().expect("polled after completion");
         let polled = write.as_mut().poll(cx);
         if polled.is_ready() {
             self.write = None;

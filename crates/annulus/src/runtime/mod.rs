@@ -33,7 +33,8 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Builds a runtime with default settings on this thread, runs a future on it, drops it, and returns the future's output.
+/// Builds a runtime with default settings on this thread, runs a future on it, drops it, and
+/// returns the future's output.
 ///
 /// ```
 /// let sum = annulus::run(async { 1 + annulus::spawn(async { 2 }).await.unwrap() });
@@ -133,7 +134,8 @@ impl Runtime {
         self.core.waiting()
     }
 
-    /// Whether other threads can reach it: not under a simulated kernel.
+    /// Returns true if other threads can reach the runtime, which is false under a simulated
+    /// kernel.
     pub(crate) fn is_reachable(&self) -> bool {
         self.core.remote.wake_fd().is_some()
     }
@@ -143,13 +145,13 @@ impl Runtime {
         &self.core
     }
 
-    /// A handle for other threads.
+    /// Returns a handle for other threads.
     pub fn handle(&self) -> Handle {
         Handle::new(self.core.remote.clone())
     }
 }
 
-/// Reports the error that prevents a call that has no error of its own.
+/// Panics with the error of a call that cannot return one.
 #[cold]
 #[track_caller]
 fn failed(call: &str, instead: &str, error: &std::io::Error) -> ! {
@@ -173,17 +175,18 @@ impl std::fmt::Debug for Runtime {
     }
 }
 
-/// The counters of the current runtime's driver; `None` outside a runtime.
+/// Returns the counters of the current runtime's driver, or `None` outside a runtime.
 pub fn counters() -> Option<Counters> {
     current::with(|core| core.counters()).flatten()
 }
 
-/// The stats of the current runtime; `None` outside a runtime. Other threads ask by [`Handle::stats`].
+/// Returns the stats of the current runtime, or `None` outside a runtime. Other threads use
+/// [`Handle::stats`].
 pub fn stats() -> Option<Stats> {
     current::with(|core| core.stats()).flatten()
 }
 
-/// A handle on the current runtime, for other threads.
+/// Returns a handle to the current runtime, for other threads.
 ///
 /// # Errors
 /// Outside a runtime.

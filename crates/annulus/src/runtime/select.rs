@@ -1,15 +1,17 @@
-//! `select!`: that of tokio, with random choices of ours, which a simulation repeats.
+//! `select!`: tokio's macro, with our own random choices, which a simulation can repeat.
 
 use super::current;
 use annulus_kernel::Kernel;
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Waits for several futures in one task, and takes the branch of the first that is ready; the others are dropped.
+/// Waits for several futures in one task and runs the branch of the first one that is ready. The
+/// others are dropped.
 ///
-/// This is [`tokio::select!`], with its syntax: patterns, `if` conditions, `else`, and `biased;`, by which the branches are polled in their
-/// order. Without `biased;` the branch that is polled first is chosen at random. Under a simulated kernel the choices follow from the
-/// simulation's seed, which those of `tokio::select!` do not.
+/// This is [`tokio::select!`] with the same syntax: patterns, `if` conditions, `else`, and
+/// `biased;`, which polls the branches in the written order. Without `biased;` the branch to poll
+/// first is chosen at random. Under a simulated kernel the choices are derived from the
+/// simulation's seed, unlike those of `tokio::select!`.
 ///
 /// ```
 /// use annulus::time::sleep;
@@ -36,8 +38,8 @@ macro_rules! select {
     (else $($rest:tt)*) => {
         $crate::macro_support::tokio::select!(else $($rest)*)
     };
-    // The rule by which tokio's macro calls itself, with the branch that is polled first. `BRANCHES` is their number, a constant of
-    // its expansion.
+    // The rule through which tokio's macro calls itself, with the branch to poll first. `BRANCHES`,
+    // a constant in its expansion, is the number of branches.
     ($($branches:tt)*) => {
         $crate::macro_support::tokio::select!(@{
             start={ $crate::macro_support::first_branch(BRANCHES) };
@@ -46,11 +48,11 @@ macro_rules! select {
     };
 }
 
-/// The branch that is polled first, of so many.
+/// Chooses which of `branches` branches to poll first.
 #[doc(hidden)]
 pub fn first_branch(branches: u32) -> u32 {
     thread_local! {
-        /// For a `select!` outside a runtime.
+        /// Used by `select!` outside a runtime.
         static OUTSIDE: Choices = Choices::random();
     }
     let inside = current::with(|core| core.choices.below(branches));
@@ -62,7 +64,7 @@ pub fn first_branch(branches: u32) -> u32 {
 pub(super) struct Choices(Cell<u64>);
 
 impl Choices {
-    /// Choices that follow from the seed of a simulated kernel, and are random on any other.
+    /// Choices derived from the seed of a simulated kernel, or random on a real one.
     pub(super) fn of(kernel: &dyn Kernel) -> Self {
         kernel.runtime_seed().map_or_else(Self::random, |seed| Self(Cell::new(seed)))
     }
@@ -71,7 +73,7 @@ impl Choices {
         Self(Cell::new(RandomState::new().build_hasher().finish()))
     }
 
-    /// A number below `limit`, which is not zero (SplitMix64).
+    /// Returns a random number below `limit`, which must not be zero (SplitMix64).
     fn below(&self, limit: u32) -> u32 {
         let state = self.0.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
         self.0.set(state);
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_branch_is_chosen_about_as_often() {
+    fn branches_are_chosen_about_equally_often() {
         let choices = Choices(Cell::new(7));
         let mut counts = [0; 5];
         (0..5000).for_each(|_| counts[choices.below(5) as usize] += 1);

@@ -160,7 +160,8 @@ impl KernelHeld<Inner> {
         let closed = driver.close();
         let is_done = drained && closed.is_ok();
         if is_done {
-            // SAFETY: every operation has had its terminal event, and closing the ring has unregistered the buffers.
+            // SAFETY: every operation has had its terminal event, and closing the ring has
+            // unregistered the buffers.
             let freed = unsafe { (self.open(), pools.open()) };
             dispose(freed);
         }
@@ -192,16 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_that_ends_in_order_frees_its_memory() {
+    fn orderly_shutdown_frees_the_memory() {
         let runtime = Runtime::new().unwrap();
         let pool = pool(&runtime);
         drop(runtime);
         assert_eq!(pool.strong_count(), 0);
     }
 
-    /// An operation that does not end in time leaks the memory.
+    /// The memory would leak if the operation did not end in time.
     #[test]
-    fn an_accept_in_flight_comes_back_and_the_memory_is_freed() {
+    fn shutdown_cancels_accept_in_flight_and_frees_the_memory() {
         for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
             let mut runtime = Runtime::builder().driver(driver).build().unwrap();
             let pool = pool(&runtime);
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_the_loop_leaks_what_the_kernel_may_know() {
+    fn panic_in_the_loop_leaks_memory_the_kernel_may_use() {
         let mut runtime = Runtime::new().unwrap();
         let pool = pool(&runtime);
         runtime.block_on(async {});
@@ -226,20 +227,20 @@ mod tests {
         assert!(panics(|| runtime.block_on(async {})));
         let refused = runtime.try_block_on(async {}).unwrap_err().to_string();
         assert!(refused.contains("interrupted"), "{refused}");
-        assert!(!panics(|| drop(runtime)), "the panic was reported already");
-        assert!(pool.strong_count() > 0, "freed");
+        assert!(!panics(|| drop(runtime)), "the drop reported the panic a second time");
+        assert!(pool.strong_count() > 0, "the memory was freed");
         Runtime::new().unwrap().block_on(async {});
     }
 
     #[test]
-    fn an_end_that_unwinds_leaks_what_the_kernel_may_know() {
+    fn panic_during_shutdown_leaks_memory_the_kernel_may_use() {
         let mut runtime = Runtime::new().unwrap();
         let (pool, handle) = (pool(&runtime), runtime.handle());
         let mut tasks = runtime.block_on(async { [spawn(pending::<()>())] });
         break_next_turn(&runtime);
-        assert!(panics(|| drop(runtime)), "a bug is reported");
-        assert!(pool.strong_count() > 0, "freed");
-        // The rest of the shutdown has happened all the same.
+        assert!(panics(|| drop(runtime)), "the bug was not reported");
+        assert!(pool.strong_count() > 0, "the memory was freed");
+        // The rest of the shutdown has still happened.
         assert!(handle.spawn(async {}).is_err());
         let joined =
             std::pin::Pin::new(&mut tasks[0]).poll(&mut Context::from_waker(Waker::noop()));
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_unwinds_while_the_thread_does_aborts_nothing() {
+    fn panic_during_shutdown_while_unwinding_does_not_abort() {
         let runtime = Runtime::new().unwrap();
         let pool = pool(&runtime);
         break_next_turn(&runtime);
@@ -257,6 +258,6 @@ mod tests {
             panic!("the first");
         }));
         assert_eq!(unwound.unwrap_err().downcast_ref::<&str>(), Some(&"the first"));
-        assert!(pool.strong_count() > 0, "freed");
+        assert!(pool.strong_count() > 0, "the memory was freed");
     }
 }

@@ -1,4 +1,4 @@
-//! Spawning on the runtime of this thread: tasks, and calls that block, on threads beside the loop.
+//! Spawns tasks on the runtime of this thread, and blocking calls on threads of its pool.
 
 use crate::blocking::BlockingCall;
 use crate::runtime::core::Core;
@@ -9,8 +9,9 @@ use std::future::Future;
 use std::io;
 use std::panic::{Location, resume_unwind};
 
-/// Spawns a task on the current runtime. It starts with the next turn; dropping the handle detaches it. If the runtime is
-/// ending, the future is dropped at once, and the handle gives an error that [is a cancellation](crate::JoinError::is_cancelled).
+/// Spawns a task on the current runtime. It starts in the next turn; dropping the handle detaches
+/// it. If the runtime is ending, the future is dropped at once, and the handle returns an error
+/// that [is a cancellation](crate::JoinError::is_cancelled).
 ///
 /// # Panics
 /// Outside a runtime.
@@ -22,7 +23,7 @@ where
     spawn_at(future, Location::caller())
 }
 
-/// As [`spawn`], called from this location.
+/// Like [`spawn`], but records this location as the caller.
 #[track_caller]
 pub(crate) fn spawn_at<F>(
     future: F,
@@ -38,12 +39,14 @@ where
     JoinHandle::new(core.run_queue.spawn(&core.remote, future, spawned_at))
 }
 
-/// Runs a call that blocks, or computes for long, on a thread of the runtime's pool, so that the loop goes on meanwhile. Awaiting the
-/// handle gives its result; dropping the handle lets it go on.
+/// Runs a call that blocks, or computes for a long time, on a thread of the runtime's pool, so that
+/// the loop keeps running. Awaiting the handle returns its result; dropping the handle detaches it.
 ///
-/// Threads start when they are needed, [`blocking_threads`](crate::Builder::blocking_threads) at most. Further calls wait for one in the
-/// order in which they were made: none is refused or lost. To shed load instead, take a permit of a `Semaphore` of `tokio::sync` with
-/// `try_acquire_owned`, and move it into the call. Reading a file needs none of this: see [`fs`](crate::fs).
+/// Threads start when they are needed, at most
+/// [`blocking_threads`](crate::Builder::blocking_threads). Further calls wait for a thread in the
+/// order in which they were made; no call is refused or lost. To shed load instead, take a permit
+/// of a `tokio::sync::Semaphore` with `try_acquire_owned`, and move it into the call. File I/O does
+/// not need this: see [`fs`](crate::fs).
 ///
 /// ```
 /// # annulus::run(async {
@@ -52,12 +55,15 @@ where
 /// # });
 /// ```
 ///
-/// A panic of the call is an error of the handle, as for a task. [Aborted](JoinHandle::abort) before it has begun, the call is not made;
-/// later, it goes on, and its result is dropped on its thread. If no thread can be started, the handle gives a panic that says so.
+/// If the call panics, the handle returns an error, as for a task. A call that is
+/// [aborted](JoinHandle::abort) before it has begun is not made; later, it continues, and its
+/// result is dropped on its thread. If no thread can be started, the handle returns a panic that
+/// says so.
 ///
-/// The end of the runtime drops the calls that have not begun, and waits for those that have within its
-/// [`shutdown_timeout`](crate::Builder::shutdown_timeout). Then it leaves them behind: such a call goes on until the process ends. On a
-/// simulated kernel the call is made on the loop, in a turn of its own, so that the same seed gives the same run.
+/// The end of the runtime drops calls that have not begun, and waits for the others within its
+/// [`shutdown_timeout`](crate::Builder::shutdown_timeout). After that, a remaining call continues
+/// until it returns or the process ends. On a simulated kernel the call is made on the loop, in a
+/// turn of its own, so that the same seed produces the same run.
 ///
 /// # Panics
 /// Outside a runtime.
@@ -73,7 +79,7 @@ where
     spawn_at(result_of(offload(&core, call)), Location::caller())
 }
 
-/// A call for the current runtime's pool, which need not be a task.
+/// Prepares a call for the pool of this runtime, without a task.
 pub(crate) fn offload<F, T>(core: &Core, call: F) -> BlockingCall<F, T>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -86,11 +92,11 @@ where
     BlockingCall::new(&core.blocking.pool, call)
 }
 
-/// The result of a call, whose panic becomes one of the task.
+/// Returns the result of a call. A panic of the call becomes a panic of the task.
 pub(crate) async fn result_of<T>(call: impl Future<Output = io::Result<Result<T, Panic>>>) -> T {
     match call.await {
         Ok(Ok(value)) => value,
-        // The panic hook has seen it on the call's thread.
+        // The panic hook has already run on the call's thread.
         Ok(Err(panic)) => resume_unwind(panic),
         Err(error) => panic!("{error}"),
     }

@@ -1,6 +1,7 @@
-//! One turn of the loop: run ready tasks; start sends, publish buffers, arm receives; enter the kernel once; pass events on.
+//! One turn of the loop: run ready tasks; start sends, publish buffers and arm receives; enter the
+//! kernel once; dispatch events.
 //!
-//! While tasks are ready and nothing is queued for the kernel, turns leave the kernel out for a
+//! While tasks are ready and nothing is queued for the kernel, turns skip the system call for a
 //! bounded number of polls: tasks that wake one another cost no system calls, and events that
 //! arrive in the meantime are taken together.
 
@@ -151,7 +152,7 @@ fn stopped() -> io::Error {
 
 impl Inner {
     /// Submits queued operations, waits unless something is ready, and dispatches events. If
-    /// `goes_on` is set and nothing is queued, it leaves the kernel out because tasks are ready.
+    /// `goes_on` is set and nothing is queued, it skips the kernel because tasks are ready.
     #[inline(never)]
     pub(super) fn turn(
         &mut self,

@@ -112,7 +112,7 @@ fn wakes_at_home_are_not_kept_waiting() {
 fn what_cannot_be_is_refused() {
     let build = |look, choice| Runtime::builder().driver(choice).busy_poll(look).build();
     let text = build(Duration::from_secs(2), DriverChoice::Auto).unwrap_err().to_string();
-    assert_eq!(text, "busy_poll of 2s is above 1s; take less");
+    assert_eq!(text, "busy_poll of 2s is above 1s; use less");
     let text = build(LOOK, DriverChoice::Epoll).unwrap_err().to_string();
     assert!(text.starts_with("busy_poll of 50µs: only io_uring has that"), "{text}");
 }

@@ -29,7 +29,7 @@ fn a_refused_ring_is_a_clear_error() {
 
 #[test]
 fn epoll_runs_where_it_is_demanded_or_a_ring_is_refused() {
-    let demanded = (Profile::current(), DriverChoice::Epoll, "as demanded");
+    let demanded = (Profile::current(), DriverChoice::Epoll, "as requested");
     let refused = REFUSALS
         .map(|(errno, word)| (Profile::current().refusing(errno), DriverChoice::Auto, word));
     for (profile, choice, word) in refused.into_iter().chain([demanded]) {
