@@ -1,9 +1,11 @@
-//! A chat over three shards: `cargo run --release -p annulus --example chat -- 127.0.0.1:7000`, then `nc 127.0.0.1 7000`
-//! several times.
+//! A chat over three shards. Run `cargo run --release -p annulus --example chat -- 127.0.0.1:7000`,
+//! then `nc 127.0.0.1 7000` several times.
 //!
-//! A line that one client sends reaches all others, on whatever shard they are; it is copied once. The room is a channel of
-//! `tokio::sync`, which works between annulus' shards as well. Limits: as many clients as descriptors, others wait; 4 KiB a line; a
-//! client that is 256 messages or ten seconds behind is disconnected, as is one that has vanished. A silent one stays. SIGINT and SIGTERM end it.
+//! A line from one client reaches all other clients on all shards, and is copied once. The room is
+//! a channel of `tokio::sync`, which also works between shards of annulus. Limits: one client per
+//! available descriptor, and further clients wait; 4 KiB per line. A client is disconnected if it
+//! is 256 messages or ten seconds behind, or if it has vanished. A silent client stays. SIGINT and
+//! SIGTERM end the server.
 
 use annulus::SharedBytes;
 use annulus::io::AsyncRecv;
@@ -19,16 +21,16 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 const SHARDS: usize = 3;
-/// Messages that may wait for a client that is slow, and how long one of them may.
+/// Number of messages that may wait for a slow client, and how long sending one of them may take.
 const QUEUE: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// A vanished client is detected after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
-/// The most bytes of a line.
+/// Maximum number of bytes per line.
 const LIMIT: usize = 4096;
 
-/// The address of the speaker, and the line.
+/// The sender's address, and the line.
 type Message = (SocketAddr, SharedBytes);
 
 fn main() -> io::Result<()> {
@@ -41,13 +43,14 @@ fn main() -> io::Result<()> {
         let mut listener = listener.open(&shard)?;
         let serves = async {
             while let Some((stream, mut peer)) = listener.accept().await? {
-                // On a socket for both families, an IPv4 address comes in the form of IPv6.
+                // A dual-stack socket reports IPv4 addresses in their IPv6 form.
                 peer.set_ip(peer.ip().to_canonical());
                 annulus::spawn(chat(stream, peer, room.clone(), room.subscribe()));
             }
             io::Result::Ok(())
         };
-        // The first shard accepts for all: its end is that of the others, which need no signals of their own.
+        // The first shard accepts for all shards. When it ends, the rest end too, so they need no
+        // signals.
         if shard.index() > 0 { serves.await } else { until_terminated(serves).await }
     })?;
     Ok(())
@@ -69,7 +72,7 @@ async fn chat(
     };
     let hears = async {
         loop {
-            // An error means that this client lags behind.
+            // An error means that this client is too far behind.
             let (from, message) = messages.recv().await.map_err(io::Error::other)?;
             if from != peer {
                 timeout(PATIENCE, to.send(message)).await??;
@@ -80,7 +83,7 @@ async fn chat(
     if ended.is_err()
         && let Ok(stream) = TcpStream::reunite(from, to)
     {
-        // Messages for a client that does not read are discarded: a close would wait for them.
+        // Discards messages for a client that does not read. A close would wait for them.
         stream.abort();
     }
     ended

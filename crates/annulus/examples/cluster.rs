@@ -1,8 +1,10 @@
-//! A simulated cluster: five nodes elect a leader over a network that delays, loses and repeats datagrams, and that is
-//! partitioned: `cargo run --release -p annulus --example cluster -- 42`
+//! A simulated cluster: five nodes elect a leader over a network that delays, loses and duplicates
+//! datagrams, and that gets partitioned. Run `cargo run --release -p annulus --example cluster --
+//! 42`
 //!
-//! The nodes are as they would be on real machines. The number is the seed: it chooses what the network does, and the same
-//! number gives the same run. Minutes of it take milliseconds, since time passes only while all nodes wait.
+//! The nodes are written as for real machines. The number is the seed: it determines what the
+//! network does, and the same number gives the same run. Minutes of virtual time take milliseconds,
+//! since time only passes while all nodes wait.
 
 use annulus::net::UdpSocket;
 use annulus::sim::{Link, Sim, run_on};
@@ -40,7 +42,7 @@ fn main() -> io::Result<()> {
             let (term, leader) = leaders.borrow().clone().pop_last().expect("time enough to elect");
             println!("{leader} leads term {term}, and is cut off");
             if let Some((last, former)) = cut_off.replace((term, leader)) {
-                assert!(term > last && leader != former, "the others elect another leader");
+                assert!(term > last && leader != former, "the rest elect another leader");
                 nodes.iter().for_each(|node| sim.repair(former.ip(), node.ip()));
             }
             nodes.iter().for_each(|node| sim.partition(leader.ip(), node.ip()));
@@ -57,8 +59,8 @@ enum Role {
     Leader,
 }
 
-/// A node: it votes once a term, for the first that asks, and leads with the votes of most. Without a leader for a while it asks
-/// for votes itself.
+/// A node. It votes once per term, for the first candidate that asks, and leads once it has a
+/// majority of the votes. After some time without a leader, it becomes a candidate itself.
 async fn run(
     own: SocketAddr,
     nodes: [SocketAddr; 5],

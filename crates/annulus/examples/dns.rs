@@ -1,12 +1,14 @@
-//! A DNS forwarder over UDP: `cargo run --release -p annulus --example dns -- 127.0.0.1:5353 9.9.9.9:53 1.1.1.1:53`, then
-//! `dig @127.0.0.1 -p 5353 example.org`.
+//! A DNS forwarder over UDP. Run `cargo run --release -p annulus --example dns -- 127.0.0.1:5353
+//! 9.9.9.9:53 1.1.1.1:53`, then `dig @127.0.0.1 -p 5353 example.org`.
 //!
-//! A query goes to an upstream from a port and under an identifier of its own, which a forger has to guess, and what does not answer its
-//! question is dropped. Without an answer in time the next upstream is asked, as after one that says that it cannot or will not answer; after
-//! four attempts the client gets that, or SERVFAIL. An upstream that was silent three times in a row is asked last for five seconds, and then
-//! one query tries it again.
-//! Limits: 800 queries at once, each with a socket and a datagram; the kernel keeps those above, and drops what is too much; 800 ms an
-//! attempt. SIGINT and SIGTERM end it; queries under way get no answer.
+//! Each query goes to an upstream from its own port and with its own identifier, which a forger
+//! would have to guess. Replies that do not match the question are dropped. If an upstream does not
+//! answer in time, or answers that it cannot or will not, the next one is asked. After four
+//! attempts the client gets such an answer, or SERVFAIL. An upstream that has been silent three
+//! times in a row is asked last for five seconds; then one query tries it again.
+//! Limits: 800 queries at once, each with a socket and a datagram; further queries wait in the
+//! kernel, which drops any excess; 800 ms per attempt. SIGINT and SIGTERM end the server; queries
+//! in progress get no answer.
 
 use annulus::net::{Transmit, UdpSocket};
 use annulus::signal::until_terminated;
@@ -22,16 +24,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// How long an upstream may take, how often a query is sent, and how many are forwarded at once, each with a socket.
+/// How long an upstream may take, how often a query is sent, and how many are forwarded at once,
+/// each with its own socket.
 const PATIENCE: Duration = Duration::from_millis(800);
 const ATTEMPTS: usize = 4;
 const AT_ONCE: usize = 800;
-/// After so many queries in a row without an answer an upstream is asked last, for a while.
+/// After this many unanswered queries in a row, an upstream is asked last for a while.
 const FAILURES: u32 = 3;
 const REST: Duration = Duration::from_secs(5);
-/// Codes of a server that cannot or will not answer: FORMERR, SERVFAIL, NOTIMP and REFUSED.
+/// Response codes of a server that cannot or will not answer: FORMERR, SERVFAIL, NOTIMP and
+/// REFUSED.
 const NO_ANSWER: [u8; 4] = [1, 2, 4, 5];
-/// The bytes of a DNS header: identifier, flags, four counts.
+/// Number of bytes in a DNS header: identifier, flags and four counts.
 const HEADER: usize = 12;
 
 fn main() -> io::Result<()> {
@@ -49,10 +53,11 @@ fn main() -> io::Result<()> {
         eprintln!("listening on {}", clients.local_addr()?);
         let limit = Arc::new(Semaphore::new(AT_ONCE));
         loop {
-            // While too many queries wait for answers, further ones wait in the kernel, which drops what is too much.
+            // While too many queries wait for answers, further ones wait in the kernel, which drops
+            // any excess.
             let permit = limit.clone().acquire_owned().await;
             let query = clients.recv_datagram().await?;
-            // From the address that was asked, which is one of several for a socket on 0.0.0.0.
+            // Answers from the address that was asked: a socket on 0.0.0.0 has several.
             let to = Transmit::to(query.source);
             let (query, to) = (query.bytes, query.local.map_or(to, |asked| to.source(asked)));
             let (clients, upstreams) = (clients.clone(), upstreams.clone());
@@ -69,9 +74,9 @@ fn main() -> io::Result<()> {
 
 struct Upstream {
     address: SocketAddr,
-    /// Queries in a row without an answer.
+    /// Number of queries in a row without an answer.
     failures: Cell<u32>,
-    /// When it is to be tried again.
+    /// When it may be tried again.
     rests_until: Cell<Instant>,
 }
 
@@ -80,7 +85,8 @@ impl Upstream {
         Self { address, failures: Cell::default(), rests_until: Cell::new(Instant::now()) }
     }
 
-    /// Whether a query is to ask it first: the only one for a while, if it has failed so often.
+    /// Returns true if a query should ask it first. After too many failures, only one query per
+    /// rest does.
     fn is_good(&self) -> bool {
         let now = Instant::now();
         if self.failures.get() < FAILURES {
@@ -116,7 +122,7 @@ async fn forward(
             timeout(PATIENCE, ask(upstream.address, &query)).await.ok().and_then(Result::ok);
         upstream.note(answer.is_some());
         let Some(mut answer) = answer else {
-            // Again after the others, unless one of them has refused.
+            // Asks it again after the rest, unless another upstream has refused.
             order.extend(refusal.is_none().then_some(upstream));
             continue;
         };
@@ -129,13 +135,13 @@ async fn forward(
     if let Some(answer) = refusal {
         return clients.send_with(answer, to).await;
     }
-    // The query becomes its answer: SERVFAIL, recursion available.
+    // Turns the query into an answer: SERVFAIL, recursion available.
     query[2] |= 0x80;
     query[3] = 0x82;
     clients.send_with(query, to).await
 }
 
-/// The answer of an upstream; an error if nothing listens there.
+/// Returns the answer of an upstream, or an error if nothing listens there.
 async fn ask(upstream: SocketAddr, query: &[u8]) -> io::Result<Lease> {
     let any = if upstream.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any)?;
@@ -151,7 +157,7 @@ async fn ask(upstream: SocketAddr, query: &[u8]) -> io::Result<Lease> {
     }
 }
 
-/// The name, type and class that a message asks for, in lower case.
+/// Returns the name, type and class that a message asks for, in lower case.
 fn question(message: &[u8]) -> Option<Vec<u8>> {
     let mut end = HEADER;
     while *message.get(end)? > 0 {

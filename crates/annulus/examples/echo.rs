@@ -1,13 +1,14 @@
-//! The smallest echo server: `cargo run --release -p annulus --example echo -- 127.0.0.1:7000`
-//! Limits: as many clients as descriptors, others wait; no time; 256 KiB a direction, and a quarter of the machine's memory for all. SIGINT
-//! and SIGTERM end it, once what is queued was sent.
+//! A minimal echo server. Run `cargo run --release -p annulus --example echo -- 127.0.0.1:7000`
+//! Limits: one client per available descriptor, and further clients wait; 256 KiB per direction,
+//! and a quarter of the machine's memory in total; no timeouts. SIGINT and SIGTERM end the server
+//! once its queues have been sent.
 
 use annulus::net::{KeepAlive, ListenOptions, TcpStream};
 use annulus::signal::until_terminated;
 use std::io;
 use std::time::Duration;
 
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// A vanished client is detected after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 

@@ -1,9 +1,11 @@
-//! A TCP proxy: each connection goes on to a target, direction by direction.
+//! A TCP proxy: forwards each connection to a target, each direction separately.
 //! `cargo run --release -p annulus --example proxy -- 127.0.0.1:7000 127.0.0.1:8000 60 4000 1`
 //!
-//! An end of one direction is passed on while the other continues, a reset as a reset, and how many bytes went each way is printed.
-//! Limits, as above: 60 seconds without a byte, or up to a quarter more; 4000 connections, further ones are closed at once; five seconds
-//! for the target to accept, unless the client leaves before; 256 KiB a direction. SIGINT and SIGTERM end all. The 1 is a number of shards.
+//! It passes on the end of one direction while the other continues, and passes on a reset as a
+//! reset. It prints how many bytes went each way. Limits, as given above: 60 seconds without a
+//! byte, or up to a quarter longer; 4000 connections, and further ones are closed at once; five
+//! seconds for the target to accept, unless the client leaves earlier; 256 KiB per direction.
+//! SIGINT and SIGTERM end all connections. The final 1 is the number of shards.
 
 use annulus::io::copy_bidirectional;
 use annulus::net::{ConnectOptions, KeepAlive, ListenOptions, TcpStream};
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const CONNECTING: Duration = Duration::from_secs(5);
-/// A client or target that has vanished is noticed after 25 seconds without a byte.
+/// A vanished client or target is detected after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
@@ -34,9 +36,10 @@ fn main() -> io::Result<()> {
         let mut listener = listener.open(&shard)?;
         let serves = async {
             while let Some((client, mut peer)) = listener.accept().await? {
-                // On a socket for both families, an IPv4 address comes in the form of IPv6.
+                // A dual-stack socket reports IPv4 addresses in their IPv6 form.
                 peer.set_ip(peer.ip().to_canonical());
-                // Each connection has the target's address, on whichever shard it is.
+                // Each connection holds the target's address, whatever its shard, so the count is
+                // of all connections.
                 let target = target.clone();
                 if Arc::strong_count(&target) > most.saturating_add(1) {
                     eprintln!("{peer}: refused, since {most} connections are open");
@@ -51,18 +54,20 @@ fn main() -> io::Result<()> {
             }
             io::Result::Ok(())
         };
-        // The first shard accepts for all: its end is that of the others, which need no signals of their own.
+        // The first shard accepts for all shards. When it ends, the rest end too, so they need no
+        // signals.
         if shard.index() > 0 { serves.await } else { until_terminated(serves).await }
     })?;
     Ok(())
 }
 
-/// Bytes that have gone up and down.
+/// Numbers of bytes copied up and down.
 type Copied = (u64, u64);
 
 async fn proxy(mut client: TcpStream, to: &str, idle: u64, copied: &mut Copied) -> io::Result<()> {
     let left = async {
-        // The bytes so far may be all that the client has to send. So may an end without a byte, for a moment.
+        // The client may have nothing more to send than these bytes. Even an immediate end may be
+        // intended, so it waits for a moment.
         match client.peek(1 << 16).await {
             Ok([]) => sleep(CONNECTING / 10).await,
             Ok(_) => pending().await,
@@ -80,7 +85,7 @@ async fn proxy(mut client: TcpStream, to: &str, idle: u64, copied: &mut Copied) 
     let end = (&mut copy).await.map(drop);
     *copied = copy.copied();
     if end.is_err() {
-        // Something is missing, and an end in order would look like the whole.
+        // Something is missing, and an orderly end would look like the whole.
         client.abort();
         target.abort();
     }

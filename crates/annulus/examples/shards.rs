@@ -1,8 +1,11 @@
-//! An echo server on every core: a runtime a CPU, each connection on the one with the fewest.
+//! An echo server on every core: one runtime per CPU. Each new connection goes to the runtime with
+//! the fewest.
 //!
-//! `cargo run --release -p annulus --example shards -- 127.0.0.1:7000`, then `nc 127.0.0.1 7000`.
-//! Limits: as many clients as descriptors, others wait; no time; 256 KiB a direction, and a quarter of the machine's memory for all. SIGINT
-//! and SIGTERM end it, once what is queued was sent.
+//! Run `cargo run --release -p annulus --example shards -- 127.0.0.1:7000`, then `nc 127.0.0.1
+//! 7000`.
+//! Limits: one client per available descriptor, and further clients wait; 256 KiB per direction,
+//! and a quarter of the machine's memory in total; no timeouts. SIGINT and SIGTERM end the server
+//! once its queues have been sent.
 
 use annulus::net::{KeepAlive, ListenOptions, TcpStream};
 use annulus::shards::{ShardedListener, Spread};
@@ -10,7 +13,7 @@ use annulus::signal::until_terminated;
 use std::io;
 use std::time::Duration;
 
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// A vanished client is detected after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
 
@@ -29,7 +32,8 @@ fn main() -> io::Result<()> {
             }
             io::Result::Ok(())
         };
-        // The first shard accepts for all: its end is that of the others, which need no signals of their own.
+        // The first shard accepts for all shards. When it ends, the rest end too, so they need no
+        // signals.
         if shard.index() > 0 { serves.await } else { until_terminated(serves).await }
     })?;
     Ok(())

@@ -1,9 +1,11 @@
-//! A graceful shutdown: `cargo run --release -p annulus --example shutdown -- 127.0.0.1:7000 5`, then `nc 127.0.0.1 7000`,
-//! and ctrl-c here.
+//! A graceful shutdown. Run `cargo run --release -p annulus --example shutdown -- 127.0.0.1:7000
+//! 5`, then `nc 127.0.0.1 7000`, and press ctrl-c here.
 //!
-//! The server answers lines, each after a second of work. On SIGINT or SIGTERM it stops accepting, lets each connection finish
-//! the line it is at, and aborts those that have not ended within so many seconds. A second signal ends it at once.
-//! Limits: as many clients as descriptors, others wait; 1 KiB a line; no time limit for a silent client, unless it has vanished.
+//! The server answers lines, each after a second of work. On SIGINT or SIGTERM it stops accepting,
+//! lets each connection finish its current line, and aborts connections that have not ended within
+//! the given number of seconds. A second signal ends it at once. Limits: one client per available
+//! descriptor, and further clients wait; 1 KiB per line; no time limit for a silent client, unless
+//! it has vanished.
 
 use annulus::io::AsyncRecv;
 use annulus::net::{KeepAlive, ListenOptions, TcpStream};
@@ -15,10 +17,10 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 const WORK: Duration = Duration::from_secs(1);
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// A vanished client is detected after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
-/// The most bytes of a line.
+/// Maximum number of bytes per line.
 const LIMIT: usize = 1024;
 
 fn main() -> io::Result<()> {
@@ -36,7 +38,7 @@ pub(crate) async fn server(address: String, seconds: u64) -> io::Result<()> {
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let (stream, _peer) = accepted?;
         connections.spawn(serve(stream, stop.clone()));
-        // Results of connections that have ended are dropped.
+        // Drops the results of connections that have ended.
         while connections.try_join_next().is_some() {}
     }
     drop(listener);
@@ -51,14 +53,15 @@ pub(crate) async fn server(address: String, seconds: u64) -> io::Result<()> {
 async fn cancel_on_signal(stop: CancellationToken) -> io::Result<()> {
     let mut signals = signals(&[Signal::SIGINT, Signal::SIGTERM])?;
     let signal = signals.recv().await?;
-    eprintln!("{signal}: accepting no more");
+    eprintln!("{signal}: no longer accepting");
     stop.cancel();
     let again = signals.recv().await?;
     std::process::exit(128 + again.number())
 }
 
 async fn serve(mut stream: TcpStream, stop: CancellationToken) -> io::Result<()> {
-    // Dropping the receive loses nothing; only the wait for the next line is cancelled, not the work.
+    // Dropping the receive loses nothing. Only the wait for the next line is cancelled, not the
+    // work.
     while let Some(line) = stop.run_until_cancelled(stream.recv_until(b'\n', LIMIT)).await {
         let Some(line) = line? else { break };
         sleep(WORK).await;

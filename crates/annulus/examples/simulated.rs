@@ -1,7 +1,9 @@
-//! Client and server in one process, on a simulated kernel with faults: two hours of virtual time take milliseconds.
+//! Client and server in one process, on a simulated kernel with faults. Two hours of virtual time
+//! take milliseconds.
 //! `cargo run --release -p annulus --example simulated -- 42`
 //!
-//! The number is the seed: it chooses the network and the faults. The same number gives the same run.
+//! The number is the seed: it determines the network and the faults. The same number gives the same
+//! run.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Sim, run_on};
@@ -16,7 +18,7 @@ const ADDRESS: &str = "127.0.0.1:7000";
 fn main() -> ExitCode {
     let argument = std::env::args().nth(1).unwrap_or("42".into());
     let Ok(seed) = argument.parse() else {
-        eprintln!("simulated: '{argument}' is no seed; give a number from 0 to {}", u64::MAX);
+        eprintln!("simulated: '{argument}' is not a seed; give a number from 0 to {}", u64::MAX);
         return ExitCode::from(2);
     };
     match run(seed) {
@@ -45,7 +47,7 @@ fn run(seed: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// An echo server. Its listener may find no descriptor at first.
+/// An echo server. At first, its listener may fail to get a descriptor.
 async fn serve() -> io::Result<()> {
     let listener = loop {
         match TcpListener::bind(ADDRESS) {
@@ -64,7 +66,8 @@ async fn serve() -> io::Result<()> {
     }
 }
 
-/// Connects, however often that fails, and receives 10,000 bytes back, in whatever pieces.
+/// Connects, retrying until it succeeds, then sends 10,000 bytes and receives them back, in pieces
+/// of any size.
 async fn talk() -> io::Result<(u32, Duration)> {
     let mut failed = 0;
     let mut stream = loop {

@@ -1,5 +1,7 @@
-//! Sends every datagram back to its source: `cargo run --release -p annulus --example udp_echo -- 127.0.0.1:7000`
-//! One task and one datagram at a time, so no limit is needed: what is too much, the kernel drops. SIGINT and SIGTERM end it.
+//! Sends every datagram back to its source. Run `cargo run --release -p annulus --example udp_echo
+//! -- 127.0.0.1:7000`
+//! One task handles one datagram at a time, so no limit is needed: the kernel drops any excess.
+//! SIGINT and SIGTERM end the server.
 
 use annulus::net::{Transmit, UdpSocket};
 use annulus::signal::until_terminated;
@@ -12,7 +14,8 @@ fn main() -> std::io::Result<()> {
         eprintln!("listening on udp://{}", socket.local_addr()?);
         loop {
             let datagram = socket.recv_datagram().await?;
-            // From the address that was asked, of several on 0.0.0.0. An error is that of an earlier datagram, whose receiver is gone.
+            // Answers from the address that was asked: a socket on 0.0.0.0 has several. An error
+            // concerns an earlier datagram, whose receiver is gone.
             let to = Transmit::to(datagram.source);
             let to = datagram.local.map_or(to, |asked| to.source(asked));
             _ = socket.send_with(datagram.bytes, &to).await;

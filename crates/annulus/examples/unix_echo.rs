@@ -1,6 +1,8 @@
-//! Sends back what it receives, on a Unix socket: `cargo run --release -p annulus --example unix_echo -- /tmp/echo.sock`
-//! Limits: as many clients as descriptors, others wait; no time; 256 KiB a direction, and a quarter of the machine's memory for all. SIGINT
-//! and SIGTERM end it, once what is queued was sent, and the path is gone.
+//! Echoes what it receives on a Unix socket. Run `cargo run --release -p annulus --example
+//! unix_echo -- /tmp/echo.sock`
+//! Limits: one client per available descriptor, and further clients wait; 256 KiB per direction,
+//! and a quarter of the machine's memory in total; no timeouts. SIGINT and SIGTERM end the server
+//! once its queues have been sent, and remove the path.
 
 use annulus::net::{UnixListener, UnixStream};
 use annulus::signal::until_terminated;

@@ -70,7 +70,7 @@ def lines_as_they_are_typed(path):
         (b"SET a 'b'c\r\n", b"-ERR Protocol error: unbalanced quotes in request\r\n"),
         # A web page has a browser ask.
         (b"POST / HTTP/1.1\r\n", b""),
-        (b"GET / HTTP/1.1\r\nHost: x\r\n", b"-ERR unknown command 'GET', or not with so many words\r\n"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n", b"-ERR unknown command 'GET', or wrong number of arguments\r\n"),
     ]
     with running(path, "127.0.0.1:0") as store:
         for typed, answer in over:

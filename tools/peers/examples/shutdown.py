@@ -25,7 +25,7 @@ def a_signal_lets_work_finish(path):
                 for client in (idle, half, busy):
                     assert exactly(client, 6) == b"FIRST\n"
                 server.signal(which)
-                server.line(name, "accepting no more")
+                server.line(name, "no longer accepting")
                 assert rest(busy) == b"ANSWER ME\n" and ends(idle) and ends(half)
                 server.line("all connections have ended")
                 assert server.ended() == 0

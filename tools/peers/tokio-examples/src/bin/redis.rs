@@ -199,7 +199,7 @@ impl Command {
         let digits = length.and_then(|end| line[..end].strip_prefix(&[mark])?.strip_suffix(b"\r"));
         let number = digits.and_then(integer).filter(|&number| number <= LIMIT as i64);
         let Some(number) = number else {
-            return Err(format!("no number up to {LIMIT} behind a '{}'", char::from(mark)));
+            return Err(format!("expected a number up to {LIMIT} after '{}'", char::from(mark)));
         };
         self.at += length.unwrap_or(0) + 1;
         Ok(Some(number))
@@ -288,7 +288,7 @@ impl Store {
             (b"POST" | b"HOST:", _) => return false,
             (name, _) => error(
                 out,
-                &format!("unknown command '{}', or not with so many words", name.escape_ascii()),
+                &format!("unknown command '{}', or wrong number of arguments", name.escape_ascii()),
             ),
         }
         true

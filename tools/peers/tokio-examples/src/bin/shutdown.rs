@@ -50,7 +50,7 @@ async fn cancel_on_signal(stop: CancellationToken) -> io::Result<()> {
         _ = interrupt.recv() => "SIGINT",
         _ = terminate.recv() => "SIGTERM",
     };
-    eprintln!("{name}: accepting no more");
+    eprintln!("{name}: no longer accepting");
     stop.cancel();
     Ok(())
 }
