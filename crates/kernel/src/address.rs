@@ -15,7 +15,7 @@ const UNIX_NAME: usize = 108;
 /// The name of a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnixName<'a> {
-    /// None: it is not bound.
+    /// No name: the socket is not bound.
     Unnamed,
     /// A path in the file system.
     Path(&'a [u8]),
@@ -24,11 +24,11 @@ pub enum UnixName<'a> {
 }
 
 impl UnixName<'_> {
-    /// Most bytes of a path or an abstract name.
+    /// Maximum length of a path or an abstract name.
     pub const MOST: usize = UNIX_NAME - 1;
 }
 
-/// A `struct sockaddr_storage` with its length: what `connect` and `bind` point to.
+/// A `struct sockaddr_storage` and its length, as `connect` and `bind` take it.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub struct Address {
@@ -37,7 +37,8 @@ pub struct Address {
 }
 
 impl Address {
-    /// An address from the kernel's bytes; more than `sockaddr_storage` are ignored.
+    /// Creates an address from the kernel's bytes. Ignores bytes beyond the size of
+    /// `sockaddr_storage`.
     pub fn from_bytes(raw: &[u8]) -> Self {
         let len = raw.len().min(CAPACITY);
         let mut bytes = [0; CAPACITY];
@@ -45,7 +46,7 @@ impl Address {
         Self { bytes, len: len as u32 }
     }
 
-    /// The address of a Unix socket.
+    /// Creates the address of a Unix socket.
     ///
     /// # Errors
     /// `InvalidInput` for a path or a name of more than [`UnixName::MOST`] bytes, an empty path, and a path that contains a zero.
@@ -64,10 +65,10 @@ impl Address {
         Ok(Self { bytes, len: len as u32 })
     }
 
-    /// The address as a Unix address.
+    /// Returns the address as a Unix address.
     ///
     /// # Errors
-    /// `InvalidData`, naming the family by number, for any other.
+    /// `InvalidData`, with the number of the family, for any other family.
     pub fn to_unix(&self) -> io::Result<UnixName<'_>> {
         if self.family() != UNIX {
             return Err(other_family(self.family(), "a Unix address"));
@@ -79,7 +80,7 @@ impl Address {
         })
     }
 
-    /// The bytes in use.
+    /// Returns the bytes in use.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len as usize]
@@ -90,10 +91,10 @@ impl Address {
         u16::from_ne_bytes([self.bytes[0], self.bytes[1]])
     }
 
-    /// The address as an internet address.
+    /// Returns the address as an internet address.
     ///
     /// # Errors
-    /// `InvalidData`, naming the family by number, for any other.
+    /// `InvalidData`, with the number of the family, for any other family.
     #[inline]
     pub fn to_inet(&self) -> io::Result<SocketAddr> {
         Self::read_inet(self.as_bytes())
@@ -102,11 +103,11 @@ impl Address {
     /// Bytes of the longest internet address: `struct sockaddr_in6`.
     pub const INET: usize = 28;
 
-    /// Space for an internet address: whole machine words, which are copied without overlap.
+    /// Space for an internet address, rounded up so that it is copied as whole machine words.
     pub const INET_SPACE: usize = Self::INET.next_multiple_of(16);
 
-    /// The kernel's bytes of an internet address, and their number: each datagram has one, which should not take the 128 bytes of
-    /// `sockaddr_storage`.
+    /// Returns an internet address in the kernel's layout, and its length. Every datagram has one,
+    /// so it should not take the 128 bytes of `sockaddr_storage`.
     #[inline]
     pub fn inet_bytes(address: SocketAddr) -> ([u8; Self::INET_SPACE], usize) {
         let mut bytes = [0; Self::INET_SPACE];
@@ -127,10 +128,10 @@ impl Address {
         (bytes, len)
     }
 
-    /// The internet address in the kernel's bytes.
+    /// Reads an internet address from the kernel's bytes.
     ///
     /// # Errors
-    /// `InvalidData`, naming the family by number, for any other, and for too few bytes.
+    /// `InvalidData`, with the number of the family, for any other family and for too few bytes.
     #[inline]
     pub fn read_inet(raw: &[u8]) -> io::Result<SocketAddr> {
         let family = raw.first_chunk().map_or(0, |family| u16::from_ne_bytes(*family));
@@ -157,8 +158,8 @@ fn other_family(family: u16, wanted: &str) -> io::Error {
 
 fn checked_path(path: &[u8]) -> io::Result<&[u8]> {
     let text = match path {
-        [] => "an empty path names no socket",
-        _ if path.contains(&0) => "a path that contains a zero byte names no socket",
+        [] => "the path of a Unix socket is empty",
+        _ if path.contains(&0) => "the path of a Unix socket contains a zero byte",
         _ => return Ok(path),
     };
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
@@ -166,7 +167,7 @@ fn checked_path(path: &[u8]) -> io::Result<&[u8]> {
 
 fn too_long(name: &[u8]) -> io::Error {
     let text = format!(
-        "the name of a Unix socket of {} bytes is above the limit of {}: use a shorter path, or a relative one",
+        "a Unix socket name of {} bytes is above the limit of {}: use a shorter path, or a relative one",
         name.len(),
         UnixName::MOST
     );
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_names_the_family() {
+    fn errors_give_the_address_family() {
         let unix = Address::from_bytes(&1u16.to_ne_bytes());
         assert!(unix.to_inet().unwrap_err().to_string().contains("family 1 "));
         let inet: Address = "127.0.0.1:1".parse::<SocketAddr>().unwrap().into();

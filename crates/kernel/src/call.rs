@@ -1,11 +1,11 @@
-//! Errors that name the system call that failed.
+//! Errors that say which system call failed.
 
 use rustix::io::Errno;
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// A system call that failed: what [`named`] puts into an error.
+/// A failed system call, which [`named`] puts into an error.
 #[derive(Debug)]
 pub struct CallError {
     call: &'static str,
@@ -13,7 +13,7 @@ pub struct CallError {
 }
 
 impl CallError {
-    /// The system's number of the error.
+    /// Returns the errno.
     pub fn os_error(&self) -> Option<i32> {
         self.error.raw_os_error()
     }
@@ -25,11 +25,11 @@ impl fmt::Display for CallError {
     }
 }
 
-// The text includes the text of the cause, which is therefore not the source.
+// `Display` includes the text of the cause, so `source` does not return the cause.
 impl Error for CallError {}
 
-/// Adds the name of the call to its error. The kind stays, and the errno is in a [`CallError`]: for errors that are reported, not for those
-/// that code handles.
+/// Adds the name of the call to its error. Keeps the kind, but moves the errno into a
+/// [`CallError`], so use it for errors that are reported rather than handled.
 #[inline]
 pub fn named<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> io::Error {
     move |error| {
@@ -38,7 +38,7 @@ pub fn named<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> io::Er
     }
 }
 
-/// The error of a system call of libc that has just failed.
+/// Returns the errno of a libc call that has just failed.
 pub(crate) fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_has_the_call_and_the_errno() {
+    fn named_error_shows_call_and_errno() {
         let error = named("bind")(Errno::ADDRINUSE);
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert_eq!(error.to_string(), "bind: Address already in use (os error 98)");

@@ -1,4 +1,4 @@
-//! Control messages of a message, in the kernel's layout (`struct cmsghdr`).
+//! Control messages, in the kernel's layout (`struct cmsghdr`).
 
 use crate::option::Credentials;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,14 +20,15 @@ const IPV6_TCLASS: i32 = 67;
 const UDP_SEGMENT: i32 = 103;
 const UDP_GRO: i32 = 104;
 
-/// `struct cmsghdr`: length, level, kind.
+/// Bytes of `struct cmsghdr`: length, level, kind.
 const HEADER: usize = size_of::<usize>() + 8;
 const ALIGN: usize = size_of::<usize>();
 
-/// Most descriptors in one message (`SCM_MAX_FD`).
+/// Maximum number of descriptors in one message (`SCM_MAX_FD`).
 pub const MOST_DESCRIPTORS: usize = 253;
 
-/// Bytes of a message with `len` bytes of data, including padding (`CMSG_SPACE`).
+/// Returns the bytes that a message with `len` bytes of data takes, including padding
+/// (`CMSG_SPACE`).
 pub const fn space(len: usize) -> usize {
     HEADER + len.next_multiple_of(ALIGN)
 }
@@ -50,9 +51,11 @@ pub enum Control<'a> {
     /// Sent (`UDP_SEGMENT`): split the bytes into datagrams of this size, the last of which may be shorter. Received (`UDP_GRO`): the
     /// bytes are such datagrams, coalesced.
     SegmentSize(u16),
-    /// When it was received, since 1970. An earlier time, of a wrong clock, is [`Unknown`](Self::Unknown).
+    /// When the message was received, since 1970. An earlier time, from a wrong clock, is
+    /// [`Unknown`](Self::Unknown).
     Timestamp(Duration),
-    /// How many datagrams the socket has dropped so far because its buffer was full, modulo 2^32.
+    /// Number of datagrams that the socket has dropped so far because its buffer was full, modulo
+    /// 2^32.
     Drops(u32),
     /// The sender.
     Credentials(Credentials),
@@ -76,7 +79,7 @@ pub enum Direction {
     Sent,
 }
 
-/// Writes control messages one after the other.
+/// A writer of consecutive control messages.
 #[derive(Debug)]
 pub struct ControlWriter<'a> {
     buffer: &'a mut [u8],
@@ -90,22 +93,24 @@ impl<'a> ControlWriter<'a> {
         Self { buffer, len: 0, direction }
     }
 
-    /// Bytes written so far: the value of `msg_controllen`.
+    /// Returns the bytes written so far: the value of `msg_controllen`.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if nothing was written.
+    /// Returns true if nothing has been written.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds a message. False, and nothing is written, if there is no space for it, or if its kind is unknown.
+    /// Adds a message. Returns false, and writes nothing, if there is no space for it or its kind
+    /// is unknown.
     #[must_use]
     pub fn push(&mut self, control: Control<'_>) -> bool {
         match control {
             Control::PacketInfo { local: IpAddr::V4(local), interface } => {
-                // `ipi_spec_dst` is the address to send from, `ipi_addr` the one received at: both are this one.
+                // `ipi_spec_dst` is the address to send from, `ipi_addr` the address received at:
+                // both are `local`.
                 let parts = [interface.to_ne_bytes(), local.octets(), local.octets()];
                 self.raw(SOL_IP, IP_PKTINFO, parts.as_flattened())
             }
@@ -152,12 +157,12 @@ impl<'a> ControlWriter<'a> {
     }
 }
 
-/// Reads control messages that the kernel has written.
+/// An iterator over control messages that the kernel has written.
 #[derive(Clone, Debug)]
 pub struct Controls<'a>(&'a [u8]);
 
 impl<'a> Controls<'a> {
-    /// The messages in `bytes`, of which there are `msg_controllen`.
+    /// Iterates over the messages in `bytes`, the first `msg_controllen` bytes of a control buffer.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
@@ -176,7 +181,7 @@ impl<'a> Iterator for Controls<'a> {
     }
 }
 
-/// The descriptors of a [`Control::Descriptors`].
+/// Returns the descriptors of a [`Control::Descriptors`].
 pub fn descriptors(bytes: &[u8]) -> impl Iterator<Item = RawFd> {
     bytes.chunks_exact(4).map(|fd| RawFd::from_ne_bytes([fd[0], fd[1], fd[2], fd[3]]))
 }

@@ -1,5 +1,5 @@
-//! Calls on descriptors of the process, whichever code has opened them. A simulated kernel has none of these: callers know that descriptors are
-//! [real](crate::Kernel::real_descriptors).
+//! Calls on descriptors of the process, whichever code has opened them. A simulated kernel has
+//! none, so callers must know that descriptors are [real](crate::Kernel::real_descriptors).
 
 use crate::call::named;
 use crate::fd::Fd;
@@ -11,16 +11,17 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// The type of a descriptor's file; `Unknown` for an anonymous one, such as an eventfd.
+/// Returns the type of a descriptor's file; `Unknown` for an anonymous file, such as an eventfd.
 ///
 /// # Errors
-/// The system's, with the name of the call, as of all calls here that return an [`io::Error`].
+/// The system's error with the name of the call, as for every function here that returns an
+/// [`io::Error`].
 pub fn file_type(fd: impl AsFd) -> io::Result<FileType> {
     let stat = rustix::fs::fstat(fd).map_err(named("fstat"))?;
     Ok(FileType::from_raw_mode(stat.st_mode))
 }
 
-/// The flags with which it is open.
+/// Returns the status flags of an open file.
 ///
 /// # Errors
 /// See [`file_type`].
@@ -28,7 +29,8 @@ pub fn flags(fd: impl AsFd) -> io::Result<OFlags> {
     rustix::fs::fcntl_getfl(fd).map_err(named("fcntl"))
 }
 
-/// Makes it non-blocking or blocking, also for others that share it (`dup`, `fork`).
+/// Makes an open file non-blocking or blocking, for every descriptor that shares it (`dup`,
+/// `fork`).
 ///
 /// # Errors
 /// See [`file_type`].
@@ -36,7 +38,7 @@ pub fn set_nonblocking(fd: impl AsFd, on: bool) -> io::Result<()> {
     rustix::io::ioctl_fionbio(fd, on).map_err(named("ioctl"))
 }
 
-/// Another descriptor of the same file, close-on-exec.
+/// Returns another descriptor of the same file, close-on-exec.
 ///
 /// # Errors
 /// See [`file_type`].
@@ -44,7 +46,7 @@ pub fn duplicate(fd: impl AsFd) -> io::Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(named("fcntl"))
 }
 
-/// A pair of connected Unix streams, close-on-exec and non-blocking.
+/// Creates a pair of connected Unix streams, close-on-exec and non-blocking.
 ///
 /// # Errors
 /// See [`file_type`].
@@ -54,7 +56,7 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     pair.map_err(named("socketpair"))
 }
 
-/// Takes all that a stream has received; true if there was anything.
+/// Discards everything that a stream has received. Returns true if there was anything.
 ///
 /// # Errors
 /// See [`file_type`].
@@ -70,7 +72,8 @@ pub fn drain(stream: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// The family and the type of a socket, and whether it listens; `None` if it is no socket.
+/// Returns the family and type of a socket, and whether it listens; `None` if the descriptor is not
+/// a socket.
 ///
 /// # Errors
 /// See [`file_type`].
@@ -84,17 +87,18 @@ pub fn socket(fd: impl AsFd) -> io::Result<Option<(AddressFamily, SocketType, bo
     Ok(Some((family, kind, listens)))
 }
 
-/// Resets a connection whose close would do that (`SO_LINGER` of zero); true if it did. Unix sockets are not reset.
+/// Resets a connection if closing it would do so (`SO_LINGER` of zero). Returns true if the
+/// connection was reset, which Unix sockets never are.
 pub fn reset(fd: Fd) -> bool {
     let socket = fd.borrow();
     let is_abortive = sockopt::socket_linger(socket) == Ok(Some(Duration::ZERO));
     is_abortive && rustix::net::connect_unspec(socket).is_ok()
 }
 
-/// Waits until a descriptor is ready, or as long as the time-out, and returns the readiness of each.
+/// Waits until a descriptor is ready or the timeout expires, and returns the readiness of each.
 ///
 /// # Errors
-/// Interrupted; out of memory; more descriptors than the process may have.
+/// Interrupted by a signal; out of memory; more descriptors than the process may have.
 pub fn poll(fds: &[(Fd, PollFlags)], timeout: Option<Duration>) -> Result<Vec<PollFlags>> {
     let polled = fds.iter().map(|(fd, events)| PollFd::from_borrowed_fd(fd.borrow(), *events));
     let mut polled: Vec<PollFd<'_>> = polled.collect();

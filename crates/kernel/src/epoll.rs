@@ -2,12 +2,12 @@
 
 pub use rustix::event::epoll::{Event as Edge, EventData, EventFlags};
 
-/// A change of what an epoll instance watches.
+/// A change to what an epoll instance watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registration {
-    /// `EPOLL_CTL_ADD`: the present readiness is the first edge.
+    /// `EPOLL_CTL_ADD`: the current readiness is the first edge.
     Add(EventFlags),
-    /// `EPOLL_CTL_MOD`: the present readiness is an edge.
+    /// `EPOLL_CTL_MOD`: the current readiness is an edge.
     Modify(EventFlags),
     /// `EPOLL_CTL_DEL`.
     Delete,

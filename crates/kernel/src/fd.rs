@@ -6,9 +6,10 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 /// A descriptor that may be used.
 ///
-/// A number alone proves nothing: it may be a descriptor of other code, and a closed number is reused. So making an `Fd` of a
-/// number is unsafe, and the code that makes one is responsible for every use of it and of its copies, including the close. In
-/// return the calls of [`Kernel`](crate::Kernel) that take an `Fd` are safe.
+/// A number alone proves nothing: it may be a descriptor of other code, and a closed number is
+/// reused. So creating an `Fd` from a number is unsafe, and the code that creates one is
+/// responsible for every use of it and of its copies, including the close. In return, the calls of
+/// [`Kernel`](crate::Kernel) that take an `Fd` are safe.
 ///
 /// ```
 /// use annulus_kernel::{Domain, Fd, Kernel, Linux, SocketType};
@@ -46,29 +47,30 @@ use std::os::fd::{BorrowedFd, RawFd};
 pub struct Fd(RawFd);
 
 impl Fd {
-    /// No descriptor. An entry of a ring fails with EBADF; a direct call panics.
+    /// No descriptor. A ring entry fails with EBADF; a direct call panics or fails.
     pub const NONE: Self = Self(-1);
 
-    /// A descriptor by its number.
+    /// Creates an `Fd` from a number.
     ///
     /// # Safety
-    /// The number must be an open descriptor of the kernel that this value and its copies are used with, and the caller's to use.
-    /// After one of them was closed, or the number was given to another owner, none of them may be used.
+    /// The number must be an open descriptor, which the caller may use, of the kernel that this
+    /// value and its copies are used with. Once one of them has been closed, or the number has been
+    /// given to another owner, none of them may be used.
     #[inline]
     pub const unsafe fn from_raw(number: RawFd) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     #[inline]
     pub const fn raw(self) -> RawFd {
         self.0
     }
 
-    /// A descriptor of Linux, for a system call of rustix. Panics for [`NONE`](Self::NONE).
+    /// Borrows the descriptor, on Linux, for a call of rustix. Panics for [`NONE`](Self::NONE).
     #[inline]
     pub(crate) fn borrow<'a>(self) -> BorrowedFd<'a> {
-        // SAFETY: an `Fd` is open whenever it is used, which `from_raw` demands.
+        // SAFETY: the caller of `from_raw` guarantees that an `Fd` is open whenever it is used.
         unsafe { borrow(self.0) }
     }
 }
@@ -79,12 +81,12 @@ impl fmt::Display for Fd {
     }
 }
 
-/// A descriptor, or `AT_FDCWD`, as rustix takes it. Panics on -1.
+/// Borrows a descriptor, or `AT_FDCWD`, for rustix. Panics on -1.
 ///
 /// # Safety
-/// It must stay open as long as the result is used.
+/// The descriptor must stay open as long as the result is used.
 #[inline]
 pub(crate) unsafe fn borrow<'a>(number: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: the descriptor stays open, which this function demands.
+    // SAFETY: the caller guarantees that the descriptor stays open.
     unsafe { BorrowedFd::borrow_raw(number) }
 }

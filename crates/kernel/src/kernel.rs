@@ -1,4 +1,4 @@
-//! The seam: all calls to an operating system that rings and the layers above need.
+//! The interface to the operating system: all calls that rings and the layers above need.
 #![allow(unsafe_code)]
 
 use crate::address::Address;
@@ -17,25 +17,30 @@ use std::time::Duration;
 
 /// The kernel under a driver: Linux, or a simulated one.
 ///
-/// Three calls drive a ring, two map its memory. An epoll instance has three calls, its timers two, and what it waits for is then
-/// done by the calls on sockets that do not wait. The rest are system calls that the layers above make directly, because a ring
-/// would only add latency (`shutdown`, `bind`) or has no operation for them. Calls that make a descriptor return its number;
-/// calls on a descriptor take an [`Fd`], which is unsafe to make.
+/// Three calls drive a ring, and two map its memory. Three calls drive an epoll instance and two
+/// its timers; once a descriptor is ready, the socket calls that do not wait do the rest. The other
+/// system calls are those that the layers above make directly, because a ring would only add
+/// latency (`shutdown`, `bind`) or has no operation for them. Calls that create a descriptor return
+/// its number; calls on a descriptor take an [`Fd`], which is unsafe to create.
 ///
-/// Errors are an errno, or [`io::Error`]s made from one, as on Linux.
+/// An error is an errno, or an [`io::Error`] made from one, as on Linux.
 ///
 /// # Safety
-/// The layers above read and write memory as a kernel reports. So an implementation must guarantee:
+/// The layers above trust the kernel's reports when they read and write memory, so an
+/// implementation must guarantee that:
 ///
-/// - [`setup`](Self::setup) returns sizes and offsets that describe the memory of [`map`](Self::map), with the layout of
-///   io_uring: the masks match the sizes, and an index names an entry within its queue.
-/// - [`map`](Self::map) returns the first of `len` bytes, aligned to a page, that stay mapped for reading and writing until
-///   [`unmap`](Self::unmap).
-/// - The count of a completion is at most the length of the operation, and so many bytes were written. Its buffer was published,
-///   and has not been used since. After the terminal completion, the kernel does not access the memory of the operation.
-/// - [`file`](Self::file) and the calls that do not wait return at most the length of the call, have written so many bytes, and do
-///   not access the memory of the call afterwards. [`receive_messages`](Self::receive_messages) returns at most the number of slots.
-/// - A number that is returned as a descriptor is open, and belongs to the caller.
+/// - [`setup`](Self::setup) returns sizes and offsets that describe the memory of
+///   [`map`](Self::map), with the layout of io_uring: the masks match the sizes, and every index is
+///   within its queue.
+/// - [`map`](Self::map) returns a page-aligned pointer to `len` bytes that stay mapped for reading
+///   and writing until [`unmap`](Self::unmap).
+/// - The count of a completion is at most the length of the operation, and that many bytes have
+///   been written. Its buffer was published, and has not been used since. After the terminal
+///   completion, the kernel does not access the memory of the operation.
+/// - [`file`](Self::file) and the calls that do not wait return at most the length of the call,
+///   have written that many bytes, and do not access the memory of the call afterwards.
+///   [`receive_messages`](Self::receive_messages) returns at most the number of slots.
+/// - A number returned as a descriptor is open, and belongs to the caller.
 ///
 /// Safe code cannot implement it:
 ///
@@ -45,17 +50,20 @@ use std::time::Duration;
 /// impl annulus_kernel::Kernel for Mine {}
 /// ```
 pub unsafe trait Kernel {
-    /// `io_uring_setup(2)`: makes a ring of `entries`, fills `params`, and returns the descriptor.
+    /// `io_uring_setup(2)`: creates a ring of `entries`, fills `params`, and returns the
+    /// descriptor.
     ///
     /// # Safety
-    /// The parameters must name no memory and no other ring (`IORING_SETUP_NO_MMAP`, `IORING_SETUP_ATTACH_WQ`).
+    /// The parameters must refer to no memory and no other ring (`IORING_SETUP_NO_MMAP`,
+    /// `IORING_SETUP_ATTACH_WQ`).
     unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd>;
 
     /// `io_uring_enter(2)`: submits and waits; returns how many entries were consumed.
     ///
     /// # Safety
-    /// The ring must be one of this kernel's, open, and the caller's to use. For every entry between head and tail of the submission
-    /// queue, the contract of `Ring::push_unchecked` in the crate `annulus-ring` must hold.
+    /// The ring must be open, belong to this kernel, and be the caller's to use. For every entry
+    /// between head and tail of the submission queue, the contract of `Ring::push_unchecked` in the
+    /// crate `annulus-ring` must hold.
     unsafe fn enter(
         &self,
         ring: RingId,
@@ -68,7 +76,8 @@ pub unsafe trait Kernel {
     /// `io_uring_register(2)`.
     ///
     /// # Safety
-    /// `arg` must point to `count` items of the type that `what` expects, as long as the kernel may use them.
+    /// `arg` must point to `count` items of the type that `what` expects, for as long as the kernel
+    /// may use them.
     unsafe fn register(
         &self,
         ring: Fd,
@@ -83,10 +92,12 @@ pub unsafe trait Kernel {
     /// `munmap(2)`.
     ///
     /// # Safety
-    /// `address` and `len` must be those of an earlier [`map`](Kernel::map), and no code may use the memory any more.
+    /// `address` and `len` must come from an earlier [`map`](Kernel::map), and no code may use the
+    /// memory from now on.
     unsafe fn unmap(&self, address: *mut u8, len: usize);
 
-    /// Gives memory back to the system; it reads as zero afterwards. An implementation may do nothing.
+    /// Gives memory back to the system, so that it reads as zero. An implementation may do nothing
+    /// instead.
     ///
     /// # Safety
     /// The range must be whole pages that belong to the caller and whose content is not needed, and no code may write there during
@@ -95,47 +106,50 @@ pub unsafe trait Kernel {
         _ = (address, len);
     }
 
-    /// Gives free memory of the heap back to the system, if the allocator can.
+    /// Gives free heap memory back to the system, if the allocator can.
     fn trim_heap(&self) {}
 
-    /// Whether descriptors are those of the process, so that other code and other threads can use them.
+    /// Returns true if descriptors belong to the process, so that other code and other threads can
+    /// use them.
     fn real_descriptors(&self) -> bool {
         true
     }
 
-    /// A seed for the random choices of one more runtime on this kernel; `None` unless the kernel is simulated. Each call returns
-    /// the next one of a sequence that depends on the simulation's seed alone.
+    /// Returns a seed for the random choices of another runtime on this kernel; `None` unless the
+    /// kernel is simulated. The seeds of successive calls depend only on the simulation's seed.
     fn runtime_seed(&self) -> Option<u64> {
         None
     }
 
-    /// One step of a busy wait. In a simulated kernel, time passes.
+    /// Makes one step of a busy wait. In a simulated kernel, time passes.
     fn relax(&self) {
         std::hint::spin_loop();
     }
 
-    /// Monotonic time since some fixed moment: the only clock of the layers above.
+    /// Returns the monotonic time since some fixed moment: the only clock of the layers above.
     fn now(&self) -> Duration;
 
-    /// As [`now`](Self::now), in nanoseconds, some milliseconds late at most, and cheaper.
+    /// Like [`now`](Self::now), but in nanoseconds, cheaper, and up to some milliseconds late.
     fn tick(&self) -> u64;
 
-    /// `socket(2)`, close-on-exec, non-blocking if asked for. Returns the descriptor.
+    /// `socket(2)`, close-on-exec, and non-blocking if requested. Returns the descriptor.
     fn socket(&self, domain: Domain, kind: SocketType, nonblocking: bool) -> io::Result<RawFd>;
 
-    /// `socketpair(2)` of Unix sockets, close-on-exec, non-blocking if asked for. Returns the descriptors.
+    /// `socketpair(2)` of Unix sockets, close-on-exec, and non-blocking if requested. Returns the
+    /// descriptors.
     fn socket_pair(&self, kind: SocketType, nonblocking: bool) -> io::Result<(RawFd, RawFd)>;
 
     /// `bind(2)`. It creates a Unix path.
     fn bind(&self, fd: Fd, address: &Address) -> io::Result<()>;
 
-    /// `connect(2)`, for sockets on which it does not wait: datagram sockets, whose peer it sets; Unix streams, on which it fails with
-    /// `AGAIN` if the backlog is full and the socket non-blocking; and non-blocking TCP sockets, on which it fails with `INPROGRESS`, then
-    /// with `ALREADY` until the outcome is known, and then returns the outcome.
+    /// `connect(2)`, for sockets on which it does not wait. It sets the peer of a datagram socket.
+    /// On a non-blocking Unix stream it fails with `AGAIN` if the backlog is full. On a
+    /// non-blocking TCP socket it fails with `INPROGRESS`, then with `ALREADY` until the outcome is
+    /// known, and then returns the outcome.
     fn connect(&self, fd: Fd, address: &Address) -> io::Result<()>;
 
-    /// `unlink(2)` of the path that a Unix socket was bound to. Nothing happens if it no longer names a socket, or if the address is
-    /// not a path.
+    /// `unlink(2)` of the path that a Unix socket was bound to. Does nothing if the path is no
+    /// longer that of a socket, or if the address is not a path.
     fn unlink(&self, address: &Address);
 
     /// `listen(2)`.
@@ -144,16 +158,17 @@ pub unsafe trait Kernel {
     /// `shutdown(2)`.
     fn shutdown(&self, fd: Fd, how: Shutdown) -> io::Result<()>;
 
-    /// `sendmsg(2)` on a stream that is not to wait for space (`MSG_DONTWAIT`), without a signal if the peer has closed. Returns
-    /// how many bytes were taken, the first of the slices first. If there is `more` to follow at once, they may wait for it a moment
-    /// (`MSG_MORE`).
+    /// `sendmsg(2)` on a stream without waiting for space (`MSG_DONTWAIT`), and without a signal if
+    /// the peer has closed. Takes bytes in the order of the slices, and returns how many. With
+    /// `more`, the kernel may briefly hold the bytes back for those of the next call (`MSG_MORE`).
     fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
 
-    /// Bytes of a TCP connection that the peer has not acknowledged, its end included (`SIOCOUTQ`); 0 if that is unknown.
+    /// Returns the number of bytes, including a FIN, that the peer of a TCP connection has not
+    /// acknowledged (`SIOCOUTQ`); 0 if unknown.
     fn unacknowledged(&self, fd: Fd) -> usize;
 
-    /// Sends a datagram without waiting for space, as [`send_message`](Self::send_message): `to` an address in the kernel's layout,
-    /// with these control messages.
+    /// Sends a datagram with control messages to an address in the kernel's layout, without waiting
+    /// for space, by [`send_message`](Self::send_message).
     fn send_datagram_now(&self, fd: Fd, to: &[u8], control: &[u8], bytes: &[u8]) -> io::Result<()> {
         let vector = IoVec { base: bytes.as_ptr(), len: bytes.len() };
         let header = MsgHeader {
@@ -165,31 +180,38 @@ pub unsafe trait Kernel {
             control_len: control.len(),
             flags: 0,
         };
-        // SAFETY: what the header names is borrowed for the call, which only reads it.
+        // SAFETY: everything that the header points to is borrowed for the call, which only reads
+        // it.
         unsafe { self.send_message(fd, &raw const header)? };
         Ok(())
     }
 
-    /// `recv(2)` of at most `len` bytes. As all calls that follow, up to [`is_ready`](Self::is_ready), it fails with `AGAIN` if it would
-    /// wait, and is made again if a signal interrupts it.
+    /// `recv(2)` of at most `len` bytes. Like all calls below up to [`is_ready`](Self::is_ready),
+    /// it fails with `AGAIN` instead of waiting, and is repeated if a signal interrupts it.
     ///
     /// # Safety
-    /// The memory must be writable, and no other code's.
+    /// The memory must be writable, and no other code may use it during the call.
     unsafe fn receive(&self, fd: Fd, buffer: *mut u8, len: u32) -> Result<u32, Errno>;
 
-    /// `recvmsg(2)` of one message; its length, even if it was truncated. Descriptors that come with it close on exec.
+    /// `recvmsg(2)` of one message. Returns its whole length, even if it was truncated. Received
+    /// descriptors are close-on-exec.
     ///
     /// # Safety
-    /// The header and all that it names must be writable, and no other code's.
+    /// The header and everything it points to must be writable, and no other code may use them
+    /// during the call.
     unsafe fn receive_message(&self, fd: Fd, header: *mut MsgHeader) -> Result<u32, Errno>;
 
-    /// `recvmmsg(2)`: as [`receive_message`](Self::receive_message), of as many messages as there are, but no more than slots.
+    /// `recvmmsg(2)`: like [`receive_message`](Self::receive_message), but receives as many
+    /// messages as are available, up to one per slot.
     ///
-    /// Fewer than slots are all that there were, or an edge tells of the error behind them: on Linux a later message of a call fails only
-    /// with an error that was reported to the socket, which is an edge. So a caller that waits for edges need not call again before the next.
+    /// If some slots stay empty, either no more messages were available or an error stopped the
+    /// call. On Linux only an error that was reported to the socket can stop it after the first
+    /// message, and such an error is an edge. So a caller that waits for edges need not call again
+    /// before the next edge.
     ///
     /// # Safety
-    /// All that the slots name must be writable, and no other code's.
+    /// Everything that the slots point to must be writable, and no other code may use it during the
+    /// call.
     unsafe fn receive_messages(&self, fd: Fd, slots: &mut [MessageSlot]) -> Result<usize, Errno>;
 
     /// `sendto(2)`, without a signal if the peer has closed. A null address is the peer of a connected socket.
@@ -202,23 +224,23 @@ pub unsafe trait Kernel {
     /// `sendmsg(2)`, without a signal if the peer has closed.
     ///
     /// # Safety
-    /// The header and all that it names must be readable.
+    /// The header and everything it points to must be readable.
     unsafe fn send_message(&self, fd: Fd, header: *const MsgHeader) -> Result<usize, Errno>;
 
-    /// `accept4(2)` of a non-blocking listener: a non-blocking descriptor that closes on exec.
+    /// `accept4(2)` on a non-blocking listener. Returns a non-blocking, close-on-exec descriptor.
     fn accept(&self, fd: Fd) -> Result<RawFd, Errno>;
 
-    /// `poll(2)`: whether any of these events, or an error, is there now.
+    /// `poll(2)`: returns true if any of these events, or an error, is pending now.
     fn is_ready(&self, fd: Fd, events: PollFlags) -> Result<bool, Errno>;
 
-    /// `epoll_create1(2)`: a new instance. It is closed as any descriptor.
+    /// `epoll_create1(2)`: creates an instance, which is closed like any descriptor.
     fn epoll(&self) -> io::Result<RawFd>;
 
     /// `epoll_ctl(2)`. Descriptors are registered for edges (`EPOLLET`), each under its number.
     fn epoll_control(&self, epoll: Fd, change: Registration, fd: Fd) -> Result<(), Errno>;
 
-    /// `epoll_wait(2)`: appends as many edges as there are, but no more than the vector has space for. A time-out is rounded up to
-    /// milliseconds.
+    /// `epoll_wait(2)`: appends as many edges as are ready and the vector has spare capacity for. A
+    /// timeout is rounded up to milliseconds.
     fn epoll_wait(
         &self,
         epoll: Fd,
@@ -226,13 +248,16 @@ pub unsafe trait Kernel {
         timeout: Option<Duration>,
     ) -> Result<(), Errno>;
 
-    /// `timerfd_create(2)`: a timer that does not run. Its expiry is an edge, also if it was not read since the last.
+    /// `timerfd_create(2)`: creates a timer, which does not run yet. Every expiry is an edge, even
+    /// if the timer has not been read since the last one.
     fn timer(&self) -> io::Result<RawFd>;
 
-    /// `timerfd_settime(2)`: the timer expires once, after this long; an earlier setting is replaced.
+    /// `timerfd_settime(2)`: makes the timer expire once, after this long. Replaces an earlier
+    /// setting.
     fn set_timer(&self, timer: Fd, after: Duration) -> Result<(), Errno>;
 
-    /// `fcntl(2)` with `F_DUPFD_CLOEXEC`: another descriptor of the same file, for code that makes calls of Linux.
+    /// `fcntl(2)` with `F_DUPFD_CLOEXEC`: returns another descriptor of the same file, for code
+    /// that makes Linux calls itself.
     ///
     /// # Errors
     /// `Unsupported` by default.
@@ -265,10 +290,11 @@ pub unsafe trait Kernel {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// `SO_PEERCRED`: the process that connected, listened, or made the pair, at that time.
+    /// `SO_PEERCRED`: returns the credentials of the process that connected, listened or created
+    /// the pair, as they were then.
     fn peer_credentials(&self, fd: Fd) -> io::Result<Credentials>;
 
-    /// `SO_PEERPIDFD` (6.5): a new descriptor of that process.
+    /// `SO_PEERPIDFD` (6.5): returns a new descriptor of that process.
     ///
     /// # Errors
     /// `Unsupported` by default.
@@ -277,7 +303,7 @@ pub unsafe trait Kernel {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// `SO_BINDTODEVICE`: the interface that a socket is bound to.
+    /// `SO_BINDTODEVICE`: returns the interface that a socket is bound to.
     ///
     /// # Errors
     /// `Unsupported` by default.
@@ -292,7 +318,7 @@ pub unsafe trait Kernel {
     /// `getpeername(2)`.
     fn peer_address(&self, fd: Fd) -> io::Result<Address>;
 
-    /// Makes a file call; it blocks as long as the call does.
+    /// Makes a file call, and blocks as long as the call does.
     ///
     /// # Safety
     /// The contract of [`FileCall::call`], on this kernel.

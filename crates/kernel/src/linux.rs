@@ -1,4 +1,4 @@
-//! Linux: the system calls of rustix behind the trait.
+//! Implements [`Kernel`] with the system calls of Linux.
 #![allow(unsafe_code)]
 
 use crate::address::{Address, UnixName};
@@ -35,10 +35,10 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 use std::{ptr, slice};
 
-/// Flags of the calls on sockets that do not wait.
+/// Flags of the socket calls that do not wait.
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 const RECEIVE_MESSAGE: i32 = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
-/// The longest time of a timer or of a wait of epoll. A longer one wakes once a day for nothing.
+/// The longest timer or epoll wait. A longer one causes one spurious wakeup per day.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// The Linux kernel.
@@ -46,22 +46,24 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 pub struct Linux;
 
 impl Linux {
-    /// A descriptor for a system call that [`Kernel`] does not have. Panics for [`Fd::NONE`].
+    /// Borrows a descriptor for a system call that [`Kernel`] does not have. Panics for
+    /// [`Fd::NONE`].
     #[inline]
     pub fn borrow<'a>(fd: Fd) -> BorrowedFd<'a> {
         fd.borrow()
     }
 
-    /// As [`connect`](Kernel::connect), of a descriptor that is borrowed, so that another thread can make the call.
+    /// Like [`connect`](Kernel::connect), but takes a borrowed descriptor, so that another thread
+    /// can make the call.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of `connect(2)`.
     pub fn connect_borrowed(fd: BorrowedFd<'_>, address: &Address) -> io::Result<()> {
         Ok(again(|| net::connect(fd, &socket_address(address)))?)
     }
 }
 
-/// The result of a system call of libc.
+/// Converts the result of a libc call.
 fn answer(value: impl TryInto<usize>) -> Result<usize, Errno> {
     value.try_into().map_err(|_| last_error())
 }
@@ -75,7 +77,7 @@ fn timespec(timeout: Duration) -> Timespec {
 
 fn socket_address(address: &Address) -> SocketAddrAny {
     let bytes = address.as_bytes();
-    // SAFETY: the bytes are initialised, and an `Address` has at most as many as `sockaddr_storage`.
+    // SAFETY: the bytes are initialised, and an `Address` is at most as long as `sockaddr_storage`.
     unsafe { SocketAddrAny::read(bytes.as_ptr().cast(), bytes.len() as u32) }
 }
 
@@ -107,7 +109,8 @@ fn socket_flags(nonblocking: bool) -> SocketFlags {
     SocketFlags::CLOEXEC | blocking
 }
 
-/// `epoll_wait(2)`, for filters that refuse `epoll_pwait(2)`. Some architectures have the latter only.
+/// `epoll_wait(2)`, for filters that refuse `epoll_pwait(2)`. Some architectures have only the
+/// latter.
 #[cold]
 fn epoll_wait(epoll: Fd, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<(), Errno> {
     let millis = timeout.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000) as i32);
@@ -116,23 +119,25 @@ fn epoll_wait(epoll: Fd, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Re
     // SAFETY: the kernel writes at most `count` events, of the layout of `Edge`, to the vector's spare capacity.
     let found =
         unsafe { answer(libc::epoll_wait(epoll.raw(), space.as_mut_ptr().cast(), count, millis))? };
-    // SAFETY: so many events behind the vector's end were written.
+    // SAFETY: the kernel has written this many events past the vector's end.
     unsafe { edges.set_len(edges.len() + found) };
     Ok(())
 }
 
-/// Whether a path names a socket.
+/// Returns true if the file at a path is a socket.
 fn is_socket(path: &[u8]) -> bool {
     let mode = rustix::fs::lstat(path).map(|stat| FileType::from_raw_mode(stat.st_mode));
     mode == Ok(FileType::Socket)
 }
 
 impl Linux {
-    /// As [`receive_messages`](Kernel::receive_messages), by `recvmsg(2)`. The next message is received only if no error is before
-    /// it: the error would be lost with the count.
+    /// Like [`receive_messages`](Kernel::receive_messages), but by `recvmsg(2)`. After the first
+    /// message, it receives another only if no error is pending, because the error would be lost
+    /// when the count is returned.
     ///
     /// # Safety
-    /// All that the slots name must be writable, and no other code's.
+    /// Everything that the slots point to must be writable, and no other code may use it during the
+    /// call.
     #[cold]
     unsafe fn receive_one_by_one(
         &self,
@@ -140,7 +145,7 @@ impl Linux {
         slots: *mut MessageSlot,
         count: usize,
     ) -> Result<usize, Errno> {
-        // SAFETY: the slots are writable and exclusive, which this function demands.
+        // SAFETY: the caller guarantees that the slots are writable and exclusive.
         let slots = unsafe { slice::from_raw_parts_mut(slots, count) };
         for (received, slot) in slots.iter_mut().enumerate() {
             if received > 0 {
@@ -150,7 +155,8 @@ impl Linux {
                     return Ok(received);
                 }
             }
-            // SAFETY: what the header names is writable and exclusive, which this function demands.
+            // SAFETY: the caller guarantees that what the header points to is writable and
+            // exclusive.
             match unsafe { self.receive_message(fd, &raw mut slot.header) } {
                 Ok(len) => slot.len = len,
                 Err(errno) if received == 0 => return Err(errno),
@@ -161,11 +167,12 @@ impl Linux {
     }
 }
 
-// SAFETY: the calls are made to Linux, whose io_uring guarantees what the trait demands.
+// SAFETY: the calls are made to Linux, whose io_uring guarantees what the trait requires.
 unsafe impl Kernel for Linux {
     unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
-        // SAFETY: the call writes only to the structure, which has the layout of `struct io_uring_params` (120 bytes, asserted beside it)
-        // and names no other memory: this function demands it.
+        // SAFETY: the call writes only to the structure, which has the layout of `struct
+        // io_uring_params` (120 bytes, asserted next to it). The caller guarantees that it refers
+        // to no other memory.
         let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, ptr::from_mut(params)) };
         Ok(answer(fd)? as RawFd)
     }
@@ -183,8 +190,8 @@ unsafe impl Kernel for Linux {
             flags.bits() | if ring.registered { EnterFlags::REGISTERED_RING.bits() } else { 0 };
         let flags = IoringEnterFlags::from_bits_retain(bits);
         let time = arg.timeout.map(timespec);
-        // SAFETY: the ring is open, and every entry keeps the contract of `push_unchecked`: this function demands both. `time`
-        // outlives the call.
+        // SAFETY: the caller guarantees that the ring is open and that every entry meets the
+        // contract of `push_unchecked`. `time` outlives the call.
         let consumed = unsafe {
             let fd = borrow(ring.fd);
             match &time {
@@ -208,7 +215,7 @@ unsafe impl Kernel for Linux {
         count: u32,
     ) -> io::Result<u32> {
         let (fd, what) = (ring.raw(), what as u32);
-        // SAFETY: `arg` points to what the registration expects, which this function demands.
+        // SAFETY: the caller guarantees that `arg` points to what the registration expects.
         let answered = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, what, arg, count) };
         Ok(answer(answered)? as u32)
     }
@@ -226,13 +233,14 @@ unsafe impl Kernel for Linux {
     }
 
     unsafe fn unmap(&self, address: *mut u8, len: usize) {
-        // SAFETY: the range is that of an earlier `map` and not used any more, which this function demands. If it fails, the
-        // range stays mapped.
+        // SAFETY: the caller guarantees that the range comes from an earlier `map` and is no longer
+        // used. If the call fails, the range stays mapped.
         _ = unsafe { munmap(address.cast(), len) };
     }
 
     unsafe fn discard(&self, address: *mut u8, len: usize) {
-        // SAFETY: the content of the range is not needed, which this function demands. If it fails, the memory stays.
+        // SAFETY: the caller guarantees that the content of the range is not needed. If the call
+        // fails, the memory stays.
         _ = unsafe { madvise(address.cast(), len, Advice::LinuxDontNeed) };
     }
 
@@ -278,7 +286,7 @@ unsafe impl Kernel for Linux {
         if let Ok(UnixName::Path(path)) = address.to_unix()
             && is_socket(path)
         {
-            // It fails if the path does not exist any more, which is harmless.
+            // This fails if the path no longer exists, which is harmless.
             _ = rustix::fs::unlink(path);
         }
     }
@@ -308,7 +316,8 @@ unsafe impl Kernel for Linux {
     #[inline]
     unsafe fn receive(&self, fd: Fd, buffer: *mut u8, len: u32) -> Result<u32, Errno> {
         again(|| {
-            // SAFETY: the memory is writable and exclusive, which this function demands; it need not be initialised.
+            // SAFETY: the caller guarantees that the memory is writable and exclusive; it need not
+            // be initialised.
             let memory = unsafe {
                 slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len as usize)
             };
@@ -319,7 +328,7 @@ unsafe impl Kernel for Linux {
 
     unsafe fn receive_message(&self, fd: Fd, header: *mut MsgHeader) -> Result<u32, Errno> {
         let receive = || {
-            // SAFETY: the memory is writable and exclusive, which this function demands.
+            // SAFETY: the caller guarantees that the memory is writable and exclusive.
             answer(unsafe { libc::recvmsg(fd.raw(), header.cast(), RECEIVE_MESSAGE) })
         };
         Ok(again(receive)? as u32)
@@ -328,10 +337,10 @@ unsafe impl Kernel for Linux {
     unsafe fn receive_messages(&self, fd: Fd, slots: &mut [MessageSlot]) -> Result<usize, Errno> {
         let (first, count) = (slots.as_mut_ptr().cast(), slots.len() as u32);
         static RECVMMSG: NewerCall = NewerCall::new();
-        // The flags are of another type in musl.
+        // The flags have another type in musl.
         let (flags, timeout) = (RECEIVE_MESSAGE as _, ptr::null_mut());
         let all = || {
-            // SAFETY: the slots name memory that is writable and exclusive, which this function demands.
+            // SAFETY: the caller guarantees that the memory of the slots is writable and exclusive.
             again(|| answer(unsafe { libc::recvmmsg(fd.raw(), first, count, flags, timeout) }))
         };
         // SAFETY: as above.
@@ -346,7 +355,7 @@ unsafe impl Kernel for Linux {
         to: *const u8,
         to_len: u16,
     ) -> Result<usize, Errno> {
-        // SAFETY: bytes and address are readable, which this function demands.
+        // SAFETY: the caller guarantees that bytes and address are readable.
         unsafe {
             if to.is_null() {
                 let bytes = slice::from_raw_parts(bytes.base, bytes.len);
@@ -359,7 +368,7 @@ unsafe impl Kernel for Linux {
 
     unsafe fn send_message(&self, fd: Fd, header: *const MsgHeader) -> Result<usize, Errno> {
         let flags = SEND.bits() as i32;
-        // SAFETY: the header and all that it names are readable, which this function demands.
+        // SAFETY: the caller guarantees that the header and everything it points to are readable.
         again(|| answer(unsafe { libc::sendmsg(fd.raw(), header.cast(), flags) }))
     }
 
@@ -468,13 +477,14 @@ unsafe impl Kernel for Linux {
     }
 
     unsafe fn file(&self, call: &FileCall) -> io::Result<u32> {
-        // SAFETY: this function demands what `FileCall::call` demands.
+        // SAFETY: the caller guarantees the contract of `FileCall::call`.
         unsafe { call.call() }
     }
 
     fn close(&self, fd: Fd) {
-        debug_assert!(fd.raw() >= 0, "a close of no descriptor");
-        // SAFETY: the `Fd` is open, and no copy is used after this, which `Fd::from_raw` demands.
+        debug_assert!(fd.raw() >= 0, "closing a descriptor that does not exist");
+        // SAFETY: the caller of `Fd::from_raw` guarantees that the `Fd` is open and that no copy is
+        // used after this.
         _ = unsafe { libc::close(fd.raw()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Anonymous memory: for buffers, and for memory that is shared with a kernel.
+//! Anonymous memory, for buffers and for memory shared with a kernel.
 #![allow(unsafe_code)]
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -6,7 +6,8 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
-/// Anonymous memory of this process: whole pages, zeroed, without memory until they are used. Unmapped on drop.
+/// Anonymous memory of this process: whole zeroed pages, which take no memory until they are used.
+/// Unmapped on drop.
 pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
@@ -33,8 +34,8 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
-    /// Does not copy this memory to forked children: the kernel uses the pages of the parent, and a copy-on-write after a fork would
-    /// separate the two.
+    /// Keeps this memory out of forked children: the kernel uses the parent's pages, and a
+    /// copy-on-write after a fork would give the parent other pages.
     ///
     /// # Errors
     /// The errors of `madvise(2)`.
@@ -50,7 +51,7 @@ impl Mapping {
         self.advise(Advice::LinuxWipeOnFork)
     }
 
-    /// Uses small pages for this memory, so that only what is used takes memory.
+    /// Uses small pages, so that only the part in use takes memory.
     ///
     /// # Errors
     /// `EINVAL` if the kernel was built without huge pages.
@@ -58,19 +59,19 @@ impl Mapping {
         self.advise(Advice::LinuxNoHugepage)
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// The length in bytes, as asked for.
+    /// Returns the requested length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if the mapping has no bytes.
+    /// Returns true if the mapping has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -79,7 +80,8 @@ impl Mapping {
         if cfg!(miri) {
             return Ok(());
         }
-        // SAFETY: the range is that of the mapping, and none of the advices above changes what this process reads there.
+        // SAFETY: the range is the whole mapping, and no advice above changes what this process
+        // reads there.
         unsafe { madvise(self.as_ptr().cast(), self.len, advice)? };
         Ok(())
     }
@@ -87,7 +89,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is that of the mapping, which has one owner. Code that uses the address must keep the mapping.
+        // SAFETY: the range is the whole mapping, which has one owner. Code that uses the address
+        // must keep the mapping.
         _ = unsafe { munmap(self.as_ptr().cast(), self.len) };
     }
 }

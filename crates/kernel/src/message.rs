@@ -1,5 +1,6 @@
-//! Messages of sockets: their memory as system calls name it, the flags of sends and receives, and the output of a multishot `recvmsg` in a
-//! buffer: sender, control messages and payload, in this order.
+//! Socket messages: the structures that system calls take, the flags of sends and receives, and the
+//! buffer that a multishot `recvmsg` fills with sender, control messages and payload, in this
+//! order.
 
 use std::ptr;
 
@@ -13,7 +14,7 @@ pub struct IoVec {
     pub len: usize,
 }
 
-/// `struct msghdr`: what `sendmsg` sends, or where `recvmsg` writes.
+/// `struct msghdr`: the memory that `sendmsg` sends, or that `recvmsg` writes to.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
@@ -28,7 +29,7 @@ pub struct MsgHeader {
 }
 
 impl MsgHeader {
-    /// Without an address, vectors and control messages.
+    /// A header without address, vectors and control messages.
     pub const EMPTY: Self = Self {
         name: ptr::null(),
         name_len: 0,
@@ -46,7 +47,7 @@ impl MsgHeader {
 pub struct MessageSlot {
     /// The header, with the memory to receive into.
     pub header: MsgHeader,
-    /// The length of the message, once it was received.
+    /// The length of the message, once it has been received.
     pub len: u32,
 }
 
@@ -58,7 +59,7 @@ pub mod msg {
     pub const TRUNC: u32 = 0x20;
     /// Do not block, even on a blocking descriptor.
     pub const DONTWAIT: u32 = 0x40;
-    /// Return only when all bytes were transferred.
+    /// Return only when all bytes have been transferred.
     pub const WAITALL: u32 = 0x100;
     /// No SIGPIPE.
     pub const NOSIGNAL: u32 = 0x4000;
@@ -66,11 +67,12 @@ pub mod msg {
     pub const CMSG_CLOEXEC: u32 = 0x4000_0000;
 }
 
-/// The layout of a buffer of a multishot `recvmsg`: `struct io_uring_recvmsg_out` (16 bytes), space for the address of the sender,
-/// space for control messages, payload. The spaces have the sizes in the header of the operation, even if they are not used.
+/// The layout of a buffer of a multishot `recvmsg`: `struct io_uring_recvmsg_out` (16 bytes), space
+/// for the sender's address, space for control messages, payload. The spaces have the sizes given
+/// in the header of the operation, even if they are not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Space for the address of the sender.
+    /// Space for the sender's address.
     pub name: usize,
     /// Space for control messages.
     pub control: usize,
@@ -80,13 +82,13 @@ impl Layout {
     /// `struct io_uring_recvmsg_out`: four 32-bit numbers: `namelen`, `controllen`, `payloadlen`, `flags`.
     pub const HEAD: usize = 16;
 
-    /// Where the control messages start.
+    /// Returns the offset of the control messages.
     #[inline]
     pub const fn control_at(self) -> usize {
         Self::HEAD + self.name
     }
 
-    /// Where the payload starts.
+    /// Returns the offset of the payload.
     #[inline]
     pub const fn payload_at(self) -> usize {
         self.control_at() + self.control
@@ -96,18 +98,19 @@ impl Layout {
 /// `struct io_uring_recvmsg_out`: the beginning of a filled buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Length of the address of the sender: more than its space if it was truncated.
+    /// Length of the sender's address; more than its space if it was truncated.
     pub name_len: u32,
     /// Bytes of control messages.
     pub control_len: u32,
-    /// Bytes of payload; if the operation has the flag `MSG_TRUNC`, as many as were sent, even if the payload was truncated.
+    /// Bytes of payload. If the operation has the flag `MSG_TRUNC`, the number of bytes sent, even
+    /// if the payload was truncated.
     pub payload_len: u32,
     /// `MSG_TRUNC` if the payload was truncated, `MSG_CTRUNC` if control messages were.
     pub flags: u32,
 }
 
 impl Message {
-    /// Reads the head of a buffer; `None` if that is too short.
+    /// Reads the head of a buffer. Returns `None` if the buffer is too short.
     #[inline]
     pub fn read(buffer: &[u8]) -> Option<Self> {
         let head = buffer.get(..Layout::HEAD)?;
@@ -121,7 +124,7 @@ impl Message {
         })
     }
 
-    /// The bytes of the head, as the kernel writes them.
+    /// Returns the bytes of the head, as the kernel writes them.
     #[inline]
     pub fn bytes(self) -> [u8; Layout::HEAD] {
         let words = [self.name_len, self.control_len, self.payload_len, self.flags];
@@ -130,7 +133,7 @@ impl Message {
         bytes
     }
 
-    /// Whether the payload was truncated.
+    /// Returns true if the payload was truncated.
     #[inline]
     pub fn is_cut(self) -> bool {
         self.flags & msg::TRUNC != 0
@@ -142,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_that_is_written_can_be_read() {
+    fn a_head_is_read_as_written() {
         let head = Message { name_len: 16, control_len: 24, payload_len: 65_507, flags: 0x20 };
         assert_eq!(Message::read(&head.bytes()), Some(head));
         assert!(head.is_cut());

@@ -14,8 +14,9 @@ impl NewerCall {
         Self { refused: AtomicBool::new(false) }
     }
 
-    /// Makes the newer call, and the older one if the newer one is refused. The older one's answer counts: a file or a firewall that
-    /// refuses the request itself refuses it both times. If it differs, the newer call is not made again in this process.
+    /// Makes the newer call, and the older one if the newer one seems to be refused. The older
+    /// call's answer counts: a file or a firewall that refuses the request itself refuses it both
+    /// times. If the answers differ, this process does not make the newer call again.
     #[inline]
     pub(crate) fn or<T>(
         &self,
@@ -39,8 +40,9 @@ impl NewerCall {
     }
 }
 
-/// Whether an error may mean that the kernel or a filter refuses a call as such. Each of these can also be a genuine answer, so
-/// the plain variant of the call has to show which it is.
+/// Returns true if an error may mean that the kernel or a filter refuses a call as such. Each of
+/// these errors can also be a genuine answer, so the plain variant of the call has to show which it
+/// is.
 pub fn may_be_refusal(errno: Errno) -> bool {
     matches!(
         errno,
@@ -59,7 +61,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn a_refused_call_is_made_once_and_replaced_from_then_on() {
+    fn a_refused_call_is_made_once_and_then_replaced() {
         let (call, tries) = (NewerCall::new(), Cell::new(0));
         let newer = || {
             tries.set(tries.get() + 1);
@@ -71,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_genuine_error_is_returned_and_not_taken_for_a_refusal() {
+    fn a_genuine_error_is_not_taken_for_a_refusal() {
         let call = NewerCall::new();
         assert_eq!(call.or(|| Err::<i32, _>(Errno::PERM), || Err(Errno::PERM)), Err(Errno::PERM));
         assert_eq!(call.or(|| Ok(1), || unreachable!("the newer call works")), Ok(1));

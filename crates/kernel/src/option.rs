@@ -1,5 +1,6 @@
-//! The table of socket options: what they are, where `setsockopt(2)` and `getsockopt(2)` have them, and what a simulated socket begins with. A
-//! new one is a variant and its row; a row in `annulus`'s `net/option_methods.rs` makes its methods.
+//! The table of socket options: their level and name in `setsockopt(2)` and `getsockopt(2)`, and
+//! the initial value of a simulated socket. A new option needs a variant and its row here; a row in
+//! `annulus`'s `net/option_methods.rs` generates its methods.
 #![allow(unsafe_code)]
 
 use libc::{SOL_IP, SOL_IPV6, SOL_SOCKET, SOL_TCP, SOL_UDP};
@@ -9,8 +10,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// The internet protocol of an option. A socket of [`Domain::Inet6`](crate::Domain::Inet6) that also has IPv4 peers has both: each
-/// applies to the datagrams of its protocol.
+/// The internet protocol of an option. A socket of [`Domain::Inet6`](crate::Domain::Inet6) that
+/// also has IPv4 peers has the options of both protocols: each applies to the datagrams of its
+/// protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ip {
     /// IPv4.
@@ -28,15 +30,18 @@ pub enum SocketOption {
     ReusePort,
     /// `IP_BIND_ADDRESS_NO_PORT`: a bind to port zero leaves the choice of the port to the connect, which knows the peer.
     BindAddressNoPort,
-    /// `SO_INCOMING_CPU`: of sockets that share a port, prefer this one for what the CPU handles (6.2).
+    /// `SO_INCOMING_CPU`: among sockets that share a port, prefer this one for packets that the CPU
+    /// handles (6.2).
     IncomingCpu,
     /// `TCP_NODELAY`.
     NoDelay,
-    /// `TCP_CORK`; turned off, what was sent with `MSG_MORE` leaves.
+    /// `TCP_CORK`. Turning it off sends the bytes that `MSG_MORE` has held back.
     Cork,
-    /// `TCP_QUICKACK`: what is received is acknowledged at once. The kernel turns it off again by itself.
+    /// `TCP_QUICKACK`: received bytes are acknowledged at once. The kernel turns it off again by
+    /// itself.
     QuickAck,
-    /// `TCP_USER_TIMEOUT`, in milliseconds: how long sent bytes may stay unacknowledged; zero is the system's rule.
+    /// `TCP_USER_TIMEOUT`, in milliseconds: how long sent bytes may stay unacknowledged; zero is
+    /// the system's default.
     UserTimeout,
     /// `SO_KEEPALIVE`.
     KeepAlive,
@@ -46,7 +51,8 @@ pub enum SocketOption {
     KeepAliveInterval,
     /// `TCP_KEEPCNT`.
     KeepAliveRetries,
-    /// `SO_LINGER`: seconds, or [`NO_LINGER`](Self::NO_LINGER); zero makes a close a reset.
+    /// `SO_LINGER`: seconds, or [`NO_LINGER`](Self::NO_LINGER); zero makes a close reset the
+    /// connection.
     Linger,
     /// `IPV6_V6ONLY`.
     V6Only,
@@ -56,7 +62,7 @@ pub enum SocketOption {
     SendBuffer,
     /// `SO_BROADCAST`: sends to broadcast addresses are allowed.
     Broadcast,
-    /// `IPV6_MULTICAST_IF`: the interface of outgoing multicast datagrams, by its number.
+    /// `IPV6_MULTICAST_IF`: the number of the interface for outgoing multicast datagrams.
     MulticastInterfaceV6,
     /// `IP_MULTICAST_LOOP`, `IPV6_MULTICAST_LOOP`: members on this host receive what it sends.
     MulticastLoop(Ip),
@@ -68,13 +74,17 @@ pub enum SocketOption {
     Tos(Ip),
     /// `IP_RECVTOS`, `IPV6_RECVTCLASS`: received datagrams have a [`Control::Tos`](crate::Control::Tos).
     RecvTos(Ip),
-    /// `IP_PKTINFO`, `IPV6_RECVPKTINFO`: they have a [`Control::PacketInfo`](crate::Control::PacketInfo).
+    /// `IP_PKTINFO`, `IPV6_RECVPKTINFO`: received datagrams have a
+    /// [`Control::PacketInfo`](crate::Control::PacketInfo).
     PacketInfo(Ip),
-    /// `SO_TIMESTAMPNS`: they have a [`Control::Timestamp`](crate::Control::Timestamp).
+    /// `SO_TIMESTAMPNS`: received datagrams have a
+    /// [`Control::Timestamp`](crate::Control::Timestamp).
     Timestamps,
-    /// `SO_RXQ_OVFL`: they have a [`Control::Drops`](crate::Control::Drops), once some were dropped.
+    /// `SO_RXQ_OVFL`: received datagrams have a [`Control::Drops`](crate::Control::Drops), once
+    /// some have been dropped.
     DropCount,
-    /// `IP_RECVERR`, `IPV6_RECVERR`: errors of single datagrams are queued separately, and reported to unconnected sockets too.
+    /// `IP_RECVERR`, `IPV6_RECVERR`: errors of single datagrams are queued separately, and also
+    /// reported to unconnected sockets.
     RecvErrors(Ip),
     /// `IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`. If on, a datagram is never fragmented, and one larger than the MTU of the interface
     /// is refused (`IP_PMTUDISC_PROBE`); if off, the system fragments (`IP_PMTUDISC_DONT`).
@@ -83,19 +93,21 @@ pub enum SocketOption {
     SegmentSize,
     /// `UDP_GRO`: datagrams of one flow may be coalesced, with a [`Control::SegmentSize`](crate::Control::SegmentSize).
     Coalesce,
-    /// `SO_PASSCRED`: what a Unix socket receives has a [`Control::Credentials`](crate::Control::Credentials).
+    /// `SO_PASSCRED`: messages that a Unix socket receives have a
+    /// [`Control::Credentials`](crate::Control::Credentials).
     PassCredentials,
-    /// `SO_ERROR`, to read: the pending error, which is cleared; zero if there is none.
+    /// `SO_ERROR`, read-only: the pending error, which reading clears; zero if no error is pending.
     Error,
-    /// `SO_DOMAIN`, to read: an address family of Linux.
+    /// `SO_DOMAIN`, read-only: an address family of Linux.
     Domain,
-    /// `SO_TYPE`, to read: a socket type of Linux.
+    /// `SO_TYPE`, read-only: a socket type of Linux.
     Type,
-    /// `SO_PROTOCOL`, to read: a protocol of Linux, such as [`TCP`](Self::TCP).
+    /// `SO_PROTOCOL`, read-only: a protocol of Linux, such as [`TCP`](Self::TCP).
     Protocol,
-    /// `SO_ACCEPTCONN`, to read: 1 if it listens.
+    /// `SO_ACCEPTCONN`, read-only: 1 if the socket listens.
     Listens,
-    /// `SO_MEMINFO` (4.12), to read: how many datagrams were dropped so far because the buffer was full, modulo 2^32.
+    /// `SO_MEMINFO` (4.12), read-only: how many datagrams have been dropped so far because the
+    /// buffer was full, modulo 2^32.
     Drops,
 }
 
@@ -104,9 +116,10 @@ pub enum SocketOption {
 pub struct OptionRow {
     level: i32,
     name: i32,
-    /// The value that a socket begins with. Without one no simulated socket has the option, and setting it is an error there.
+    /// Initial value of a simulated socket. If `None`, simulated sockets do not have the option,
+    /// and setting it is an error.
     pub initial: Option<u32>,
-    /// The values that Linux takes.
+    /// The values that Linux accepts.
     pub range: RangeInclusive<u32>,
 }
 
@@ -115,12 +128,13 @@ impl OptionRow {
         Self { level, name, initial: None, range: 0..=u32::MAX }
     }
 
-    /// Simulated sockets have it, too.
+    /// Adds the option to simulated sockets.
     fn simulated(self, initial: u32) -> Self {
         Self { initial: Some(initial), ..self }
     }
 
-    /// The protocol that a socket needs for the option. TCP is one of IPv4, which IPv6 sockets have, too.
+    /// Returns the protocol that a socket needs for the option. TCP options count as IPv4, which
+    /// IPv6 sockets have, too.
     pub fn protocol(&self) -> Option<Ip> {
         match self.level {
             SOL_IP | SOL_TCP => Some(Ip::V4),
@@ -131,13 +145,14 @@ impl OptionRow {
 }
 
 impl SocketOption {
-    /// The value of [`Protocol`](Self::Protocol) of a TCP socket.
+    /// The value of [`Protocol`](Self::Protocol) for a TCP socket.
     pub const TCP: u32 = 6;
 
-    /// The value of [`Linger`](Self::Linger) of a socket that does not linger. No time has this value.
+    /// The value of [`Linger`](Self::Linger) for a socket that does not linger. It is not a valid
+    /// time.
     pub const NO_LINGER: u32 = u32::MAX;
 
-    /// The table.
+    /// Returns the option's row in the table.
     pub fn row(self) -> OptionRow {
         let socket = |name| OptionRow::new(SOL_SOCKET, name);
         let tcp = |name| OptionRow::new(SOL_TCP, name);
@@ -150,7 +165,7 @@ impl SocketOption {
             }
             Self::IncomingCpu => socket(libc::SO_INCOMING_CPU).simulated(0),
             Self::NoDelay => tcp(libc::TCP_NODELAY).simulated(0),
-            // Only pages of files are held back for, which no simulation sends.
+            // Only needed when pages of files are sent, which simulations do not do.
             Self::Cork => tcp(libc::TCP_CORK),
             Self::QuickAck => tcp(libc::TCP_QUICKACK).simulated(1),
             Self::UserTimeout => tcp(libc::TCP_USER_TIMEOUT).simulated(0),
@@ -166,7 +181,7 @@ impl SocketOption {
             }
             Self::Linger => socket(libc::SO_LINGER).simulated(Self::NO_LINGER),
             Self::V6Only => OptionRow::new(SOL_IPV6, libc::IPV6_V6ONLY).simulated(0),
-            // Simulated links say what buffers begin with.
+            // Simulated links determine the initial size of buffers.
             Self::RecvBuffer => socket(libc::SO_RCVBUF).simulated(0),
             Self::SendBuffer => socket(libc::SO_SNDBUF).simulated(0),
             Self::Broadcast => socket(libc::SO_BROADCAST).simulated(0),
@@ -192,7 +207,7 @@ impl SocketOption {
             Self::SegmentSize => OptionRow::new(SOL_UDP, libc::UDP_SEGMENT).simulated(0),
             Self::Coalesce => OptionRow::new(SOL_UDP, libc::UDP_GRO).simulated(0),
             Self::PassCredentials => socket(libc::SO_PASSCRED).simulated(0),
-            // To read: a simulated socket answers to some of them from elsewhere.
+            // Read-only. A simulated socket computes some of these values itself.
             Self::Error => socket(libc::SO_ERROR),
             Self::Domain => socket(libc::SO_DOMAIN),
             Self::Type => socket(libc::SO_TYPE),
@@ -210,12 +225,12 @@ fn of(ip: Ip, v4: i32, v6: i32) -> OptionRow {
     }
 }
 
-/// A change of the multicast groups of a socket, or of the interface of what it sends to them.
+/// A change to a socket's multicast groups, or to the interface of its multicast datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Multicast {
     /// `IP_ADD_MEMBERSHIP` or `IP_DROP_MEMBERSHIP`.
     V4 {
-        /// The socket joins, or leaves.
+        /// Whether the socket joins or leaves the group.
         joins: bool,
         /// The multicast group.
         group: Ipv4Addr,
@@ -224,14 +239,14 @@ pub enum Multicast {
     },
     /// `IPV6_ADD_MEMBERSHIP` or `IPV6_DROP_MEMBERSHIP`.
     V6 {
-        /// The socket joins, or leaves.
+        /// Whether the socket joins or leaves the group.
         joins: bool,
         /// The multicast group.
         group: Ipv6Addr,
         /// The number of the interface; if zero, the system chooses one.
         interface: u32,
     },
-    /// `IP_MULTICAST_IF`: the interface of outgoing multicast datagrams, by its address.
+    /// `IP_MULTICAST_IF`: the address of the interface for outgoing multicast datagrams.
     InterfaceV4(Ipv4Addr),
 }
 
@@ -240,7 +255,7 @@ pub enum Multicast {
 pub struct DeviceName([u8; DeviceName::SIZE]);
 
 impl DeviceName {
-    /// No interface: the socket is bound to none.
+    /// No interface: the socket is not bound to one.
     pub const NONE: Self = Self([0; Self::SIZE]);
     /// Bytes of a name, with the zero that ends it (`IFNAMSIZ`).
     const SIZE: usize = 16;
@@ -252,7 +267,7 @@ impl DeviceName {
         if name.is_empty() || name.len() >= Self::SIZE || name.bytes().any(refused) {
             let most = Self::SIZE - 1;
             let text = format!(
-                "no network interface has the name {name:?}: 1 to {most} bytes, no slash, no space"
+                "{name:?} is not a valid interface name: use 1 to {most} bytes without slashes and spaces"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
@@ -272,7 +287,7 @@ impl fmt::Display for DeviceName {
 /// The process at the other end of a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// The process; zero if it is in a namespace that is not visible.
+    /// The process; zero if it is in a namespace that is not visible from here.
     pub pid: u32,
     /// The user.
     pub uid: u32,
@@ -282,7 +297,7 @@ pub struct Credentials {
 
 pub(crate) fn set(fd: BorrowedFd<'_>, option: SocketOption, value: u32) -> io::Result<()> {
     let OptionRow { level, name, .. } = option.row();
-    // The largest number that the kernel takes.
+    // The largest number that the kernel accepts.
     let most = value.min(i32::MAX as u32);
     match option {
         SocketOption::Linger => {
@@ -329,7 +344,8 @@ fn put(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()
     }
 }
 
-/// The index of the dropped datagrams in the result of `SO_MEMINFO` (`SK_MEMINFO_DROPS`), and its length.
+/// The index of the number of dropped datagrams in the result of `SO_MEMINFO` (`SK_MEMINFO_DROPS`),
+/// and the length of that result.
 const DROPS: usize = 8;
 const MEMORY: usize = 9;
 
@@ -354,14 +370,14 @@ pub(crate) fn read(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result<u32> 
     }
 }
 
-/// The interface that a socket is bound to.
+/// Returns the interface that a socket is bound to.
 pub(crate) fn device(fd: BorrowedFd<'_>) -> io::Result<Option<DeviceName>> {
     let mut name = [0u8; DeviceName::SIZE];
     fill(fd, SOL_SOCKET, libc::SO_BINDTODEVICE, &mut name)?;
     Ok((name[0] != 0).then_some(DeviceName(name)))
 }
 
-/// A new descriptor of the process at the other end of a Unix socket (6.5).
+/// Returns a new descriptor of the process at the other end of a Unix socket (6.5).
 pub(crate) fn peer_process(fd: BorrowedFd<'_>) -> io::Result<RawFd> {
     let mut process = 0u32;
     fill(fd, SOL_SOCKET, libc::SO_PEERPIDFD, &mut process)?;
@@ -393,7 +409,8 @@ unsafe impl Integers for libc::ucred {}
 fn fill<T: Integers>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_mut(value).cast();
-    // SAFETY: the call writes at most `len` bytes, the size of the value, of which every bit pattern is valid.
+    // SAFETY: the call writes at most `len` bytes, the size of the value, and every bit pattern of
+    // the value is valid.
     match unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value, &raw mut len) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,4 +1,4 @@
-//! Calls on pipes, none of which blocks if the pipe is non-blocking. A simulated kernel has no pipes.
+//! Calls on pipes, which do not block if the pipe is non-blocking. A simulated kernel has no pipes.
 #![allow(unsafe_code)]
 
 use crate::fd::Fd;
@@ -11,22 +11,24 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr;
 
-/// The effect, beside failing with `EPIPE`, of a write to a pipe without a reader, or of sending pages to a socket whose peer has gone.
+/// What happens, apart from an `EPIPE` error, when a pipe without a reader is written to or pages
+/// are sent to a socket whose peer has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SigPipe {
-    /// Nothing: the process ignores SIGPIPE, as Rust programs do unless they are set otherwise.
+    /// Nothing: the process ignores SIGPIPE, as Rust programs do by default.
     Ignored,
-    /// It raises SIGPIPE, which ends the process unless it is held back, as the calls here do.
+    /// SIGPIPE is raised, which would end the process. The calls here block it.
     Raised,
 }
 
 impl SigPipe {
-    /// The effect of the signal in this process now.
+    /// Returns what SIGPIPE currently does in this process.
     pub fn of_process() -> Self {
         if crate::process::ignores(libc::SIGPIPE) { Self::Ignored } else { Self::Raised }
     }
 
-    /// Makes a call, again if a signal interrupts it, that may have this effect, which it then has not.
+    /// Makes a call that may raise SIGPIPE, without the signal reaching the process. Repeats the
+    /// call if a signal interrupts it.
     pub(crate) fn avoid<T>(self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
         match self {
             Self::Ignored => rustix::io::retry_on_intr(call),
@@ -35,7 +37,8 @@ impl SigPipe {
     }
 }
 
-/// Makes a pipe, both ends close-on-exec and non-blocking: the end to read from and the end to write to.
+/// Creates a pipe whose ends are close-on-exec and non-blocking. Returns the read end and the write
+/// end.
 ///
 /// # Errors
 /// Out of descriptors or memory.
@@ -43,43 +46,45 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
 }
 
-/// Opens a named pipe, close-on-exec and non-blocking: it waits neither for the other end nor for a device.
+/// Opens a named pipe, close-on-exec and non-blocking. The call waits neither for the other end nor
+/// for a device.
 ///
 /// # Errors
-/// `NXIO` to write only, if no reader has it open; `NOENT`, `ACCES`, …
+/// `NXIO` if opened only for writing while no reader has it open; `NOENT`, `ACCES`, …
 pub fn open(path: &Path, access: OFlags) -> Result<OwnedFd> {
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
     rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
 }
 
-/// Bytes that can be read now.
+/// Returns the number of bytes that can be read now.
 ///
 /// # Errors
-/// If it is no pipe.
+/// If the file does not support the call.
 pub fn available(fd: Fd) -> Result<u64> {
     rustix::io::ioctl_fionread(Fd::borrow(fd))
 }
 
-/// Reads the bytes that are there; 0 at the end.
+/// Reads the bytes that are available. Returns 0 at the end.
 ///
 /// # Errors
-/// `AGAIN` if nothing is there.
+/// `AGAIN` if no bytes are available.
 pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::io::read(Fd::borrow(fd), &mut *buffer))
 }
 
-/// Writes the bytes that there is space for.
+/// Writes as many bytes as there is space for.
 ///
 /// # Errors
-/// `AGAIN` if there is no space; `PIPE` without a reader.
+/// `AGAIN` if there is no space; `PIPE` if there is no reader.
 pub fn write(fd: Fd, parts: &[IoSlice<'_>], signal: SigPipe) -> Result<usize> {
     signal.avoid(|| rustix::io::writev(Fd::borrow(fd), parts))
 }
 
-/// Makes a call with SIGPIPE held back on this thread, and takes the signal that the call has raised. One that was pending before
-/// stays.
+/// Makes a call with SIGPIPE blocked on this thread, and consumes the signal if the call raises it.
+/// A signal that was pending before stays pending.
 fn without_signal<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
-    // SAFETY: the sets are initialised by the calls that come first, all pointers are to locals, and the mask is of this thread.
+    // SAFETY: zeroed sets are initialised, all pointers are to locals, and the mask is this
+    // thread's own.
     unsafe {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed().assume_init();
         let (mut before, mut pending) = (set, set);
@@ -101,13 +106,14 @@ fn without_signal<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Closes the pipe without giving the descriptor's number away: from now on it is one of `/dev/null`.
+/// Closes the pipe but keeps the descriptor's number, which refers to `/dev/null` from now on.
 ///
 /// # Errors
-/// If `/dev/null` cannot be opened; the pipe is then as before.
+/// If `/dev/null` cannot be opened; the pipe then stays open.
 pub fn end(fd: Fd) -> Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    // SAFETY: the descriptor is open and the caller's to use, which `Fd::from_raw` demands; it stays open, and is not closed here.
+    // SAFETY: the caller of `Fd::from_raw` guarantees that the descriptor is open and may be used.
+    // It stays open: `ManuallyDrop` does not close it.
     let mut pipe = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
     rustix::io::dup3(&null, &mut pipe, rustix::io::DupFlags::CLOEXEC)
 }

@@ -1,13 +1,15 @@
 //! Prefetching memory before it is needed.
 //!
-//! With a thousand connections, the slot and the task of each have left the cache when its next message comes. A turn knows early
-//! which it will use, so that the cache misses can overlap; so it does for the entries of the queues.
+//! With a thousand connections, a connection's slot and task have left the cache by the time its
+//! next message arrives. A turn knows early which slots, tasks and queue entries it will use, so
+//! prefetching lets their cache misses overlap.
 #![allow(unsafe_code)]
 
-/// Bytes a cache line.
+/// Bytes per cache line.
 const LINE: usize = 64;
 
-/// Prefetches `bytes` bytes at `address`. A hint: nothing is read, and any address is harmless.
+/// Prefetches `bytes` bytes at `address`. This is only a hint: it reads nothing, and any address is
+/// harmless.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T, bytes: usize) {
     for offset in (0..bytes).step_by(LINE) {

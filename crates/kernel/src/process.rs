@@ -1,5 +1,5 @@
-//! Processes and signals. A process descriptor (Linux 5.3), unlike a process number, never refers to another process. Also the
-//! privileges of this process and the CPUs of its threads.
+//! Processes and signals, the capabilities of this process, and the CPUs of its threads. Unlike a
+//! process number, a process descriptor (Linux 5.3) never comes to refer to another process.
 #![allow(unsafe_code)]
 
 use crate::call::last_error;
@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
-/// A descriptor of the process with this number, which becomes readable when that ends.
+/// Opens a descriptor of the process with this number. It becomes readable when the process ends.
 ///
 /// # Errors
 /// `NOSYS` before Linux 5.3; `SRCH` if there is no such process; out of descriptors.
@@ -22,10 +22,11 @@ fn pid(process: u32) -> Result<Pid> {
     i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
 }
 
-/// Sends a signal to a process, by its number.
+/// Sends the signal with this number to a process.
 ///
 /// # Errors
-/// `SRCH` if the process has ended and was waited for; `PERM`; `INVAL` for a number that no signal has.
+/// `SRCH` if the process has ended and has been waited for; `PERM`; `INVAL` if no signal has this
+/// number.
 pub fn signal(process: BorrowedFd<'_>, signal: i32) -> Result<()> {
     let (fd, info, flags) = (process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>(), 0u32);
     // SAFETY: the descriptor is open, and without information about the signal the call reads no memory.
@@ -35,11 +36,13 @@ pub fn signal(process: BorrowedFd<'_>, signal: i32) -> Result<()> {
     }
 }
 
-/// Sends a signal to a child by its number, once it is certain that the number still belongs to the child: the child has not been
-/// waited for, and the kernel [keeps its exit status](keep_exit_statuses).
+/// Sends a signal to a child by its process number, after making sure that the number still belongs
+/// to the child: the child has not been waited for, and the kernel [keeps its exit
+/// status](keep_exit_statuses).
 ///
 /// # Errors
-/// `SRCH` if the child has ended and has been waited for; `PERM`; `INVAL` for a number that no signal has.
+/// `SRCH` if the child has ended and has been waited for; `PERM`; `INVAL` if no signal has this
+/// number.
 pub fn signal_child(child: u32, signal: i32) -> Result<()> {
     keep_exit_statuses()?;
     let (pid, options) = (pid(child)?, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
@@ -54,20 +57,21 @@ pub fn signal_child(child: u32, signal: i32) -> Result<()> {
     }
 }
 
-/// Blocks until a child has ended. The child stays a zombie, whose status can be waited for.
+/// Blocks until a child has ended. The child stays a zombie, so its status can still be collected.
 ///
 /// # Errors
-/// `CHILD` if the child has been waited for; the errors of a filter.
+/// `CHILD` if the child has been waited for; whatever a seccomp filter returns.
 pub fn wait_for_end(child: u32) -> Result<()> {
     let (child, options) = (pid(child)?, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
     retry_on_intr(|| waitid(WaitId::Pid(child), options)).map(drop)
 }
 
-/// Makes the kernel keep the exit status of children until they are waited for, as it does by default. It does not if SIGCHLD is
-/// ignored, which a process may have inherited, or is handled with `SA_NOCLDWAIT`.
+/// Makes the kernel keep the exit status of children until they are waited for. That is the
+/// default, unless SIGCHLD is ignored, which a process may have inherited, or handled with
+/// `SA_NOCLDWAIT`.
 ///
 /// # Errors
-/// The errors of a filter.
+/// Whatever a seccomp filter returns.
 pub fn keep_exit_statuses() -> Result<()> {
     let mut action = action(libc::SIGCHLD)?;
     if !is_discarding(&action) {
@@ -77,7 +81,8 @@ pub fn keep_exit_statuses() -> Result<()> {
         action.sa_sigaction = libc::SIG_DFL;
     }
     action.sa_flags &= !libc::SA_NOCLDWAIT;
-    // SAFETY: the action is the present one with the default handler instead of none, or with one flag less.
+    // SAFETY: the action is the current one, with the default handler if it was ignored, and
+    // without one flag.
     match unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(last_error()),
@@ -98,10 +103,11 @@ pub fn ignores(signal: i32) -> bool {
     action(signal).is_ok_and(|action| action.sa_sigaction == libc::SIG_IGN)
 }
 
-/// The action of this process for a signal.
+/// Returns this process's action for a signal.
 fn action(signal: i32) -> Result<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: without a new action the call only writes the present one, for which all zeroes are valid.
+    // SAFETY: without a new action the call only writes the current one, and all zeroes are a valid
+    // action.
     let (answer, action) = unsafe {
         let answer = libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
         (answer, action.assume_init())
@@ -109,15 +115,15 @@ fn action(signal: i32) -> Result<libc::sigaction> {
     if answer == 0 { Ok(action) } else { Err(last_error()) }
 }
 
-/// Whether this process has a capability.
+/// Returns true if this process has a capability.
 pub fn has_capability(capability: CapabilitySet) -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }
 
-/// The CPUs that the calling thread may use.
+/// Returns the CPUs that the calling thread may use.
 ///
 /// # Errors
-/// If a filter denies the call; `INVAL` on a machine with more CPUs than a set has.
+/// If a filter denies the call; `INVAL` on a machine with more CPUs than fit into a set.
 pub fn cpus() -> Result<CpuSet> {
     rustix::thread::sched_getaffinity(None)
 }

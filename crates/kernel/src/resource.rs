@@ -1,4 +1,4 @@
-//! Limits of this process.
+//! Resource limits of this process.
 
 use std::fs;
 
@@ -9,11 +9,11 @@ pub enum Resource {
     OpenFiles,
     /// `RLIMIT_MEMLOCK`: bytes of locked memory.
     LockedMemory,
-    /// `RLIMIT_AS`: bytes of addresses.
+    /// `RLIMIT_AS`: bytes of address space.
     AddressSpace,
 }
 
-/// A limit. `None` is no limit.
+/// A limit, where `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
     /// The limit that applies.
@@ -23,9 +23,10 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// The limit of this process, from `/proc`; none if it is not there.
+    /// Reads a limit of this process from `/proc`; unlimited if it cannot be read.
     ///
-    /// Not from the system call: if a seccomp filter denies it, rustix returns the error as a limit.
+    /// This avoids `getrlimit`: if a seccomp filter denies that call, rustix returns the error as a
+    /// limit.
     pub fn of(resource: Resource) -> Limit {
         let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
         Limit::parse(&limits, resource).unwrap_or_default()
@@ -59,7 +60,7 @@ Max open files            1024                 524288               files
 ";
 
     #[test]
-    fn the_table_in_proc_is_parsed() {
+    fn limits_in_proc_are_parsed() {
         let of = |resource| Limit::parse(LIMITS, resource);
         assert_eq!(of(Resource::OpenFiles), Some(Limit { soft: Some(1024), hard: Some(524_288) }));
         assert_eq!(of(Resource::AddressSpace), Some(Limit::default()));
@@ -69,7 +70,7 @@ Max open files            1024                 524288               files
     }
 
     #[test]
-    fn this_process_has_a_limit_of_open_files() {
+    fn open_files_limit_matches_getrlimit() {
         let asked = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let limit = Limit::of(Resource::OpenFiles);
         assert_eq!((limit.soft, limit.hard), (asked.current, asked.maximum));

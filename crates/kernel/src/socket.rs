@@ -1,4 +1,4 @@
-//! Kinds of sockets, and the halves to shut down.
+//! Kinds of sockets, and which half to shut down.
 
 pub use rustix::net::Shutdown;
 

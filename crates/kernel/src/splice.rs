@@ -1,5 +1,6 @@
-//! Bytes of stream sockets that are moved through a pipe, and not copied to the process and back (`splice(2)`). The call has no flag for its
-//! sockets, so those must be non-blocking ([`pages::prepare`](crate::file::pages::prepare)). A simulated kernel has no pipes.
+//! Moves bytes between stream sockets through a pipe with `splice(2)`, without copying them into
+//! the process. The call has no flag for its sockets, so they must be non-blocking
+//! ([`pages::prepare`](crate::file::pages::prepare)). A simulated kernel has no pipes.
 
 use crate::fd::Fd;
 use crate::pipe::SigPipe;
@@ -7,21 +8,23 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, Result};
 use rustix::pipe::{SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size};
 
-/// Makes a pipe hold so many bytes, if the system allows; how many it holds.
+/// Sets the capacity of a pipe in bytes, if the system allows it, and returns the capacity that the
+/// pipe has.
 ///
 /// # Errors
-/// If it is no pipe.
+/// If the descriptor is not a pipe.
 pub fn resize(pipe: BorrowedFd<'_>, bytes: usize) -> Result<usize> {
-    // Refused if the user's pipes have more memory than `pipe-user-pages-soft` allows, or above `pipe-max-size`.
+    // Fails if the user's pipes would exceed `pipe-user-pages-soft`, or this one `pipe-max-size`.
     _ = fcntl_setpipe_size(pipe, bytes);
     fcntl_getpipe_size(pipe)
 }
 
-/// Moves at most `most` bytes from a socket into a pipe. 0 is the end of the stream, or something that is no plain byte: a receive shows which.
+/// Moves at most `most` bytes from a socket into a pipe. Returns 0 at the end of the stream, or if
+/// what comes next is not plain bytes: a receive shows which.
 ///
 /// # Errors
-/// `AGAIN` if nothing is there, or the pipe is full; the socket's error, which is reported only once; `INVAL` if the socket has no such
-/// call.
+/// `AGAIN` if there is nothing to read or the pipe is full; the socket's error, which is reported
+/// only once; `INVAL` if the socket does not support `splice`.
 pub fn fill(socket: Fd, pipe: BorrowedFd<'_>, most: usize) -> Result<usize> {
     let socket = Fd::borrow(socket);
     rustix::io::retry_on_intr(|| rustix::pipe::splice(socket, None, pipe, None, most, NOWAIT))
@@ -35,10 +38,10 @@ pub fn drain(pipe: BorrowedFd<'_>, socket: Fd, most: usize, signal: SigPipe) -> 
     signal.avoid(|| rustix::pipe::splice(pipe, None, Fd::borrow(socket), None, most, NOWAIT))
 }
 
-/// Takes `count` bytes out of a pipe that holds them, so that they can be sent in another way.
+/// Reads `count` bytes from a pipe that holds them, so that they can be sent another way.
 ///
 /// # Errors
-/// Those of a read.
+/// The errors of a read; `PIPE` if the pipe ends earlier.
 pub fn take(pipe: BorrowedFd<'_>, count: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; count];
     let mut done = 0;
@@ -51,5 +54,5 @@ pub fn take(pipe: BorrowedFd<'_>, count: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The pipe is not waited for.
+/// Do not wait for the pipe.
 const NOWAIT: SpliceFlags = SpliceFlags::NONBLOCK;

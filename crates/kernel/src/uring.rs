@@ -23,10 +23,10 @@ bitflags! {
     }
 }
 
-/// The name of a ring in a call.
+/// How a call refers to a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingId {
-    /// A descriptor; an index if `registered`.
+    /// A descriptor, or an index if `registered`.
     pub fd: RawFd,
     /// Whether `fd` is an index into the registered rings of this thread.
     pub registered: bool,
@@ -39,7 +39,7 @@ pub struct EnterArg {
     pub timeout: Option<Duration>,
 }
 
-/// The `IORING_REGISTER_*` in use, with the kernel's numbers.
+/// The `IORING_REGISTER_*` operations in use, with the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -87,7 +87,7 @@ pub struct CompletionOffsets {
     pub user_addr: u64,
 }
 
-/// `struct io_uring_params`: what is asked for, and then what was granted.
+/// `struct io_uring_params`: first what the caller requests, then what the kernel has granted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
