@@ -9,7 +9,8 @@ const INET6: u16 = 10;
 const CAPACITY: usize = 128;
 /// Bytes of `struct sockaddr_in`.
 const SHORT: usize = 16;
-/// Bytes of the name of a Unix address, including the last zero of a path or the first of an abstract name.
+/// Bytes of the name of a Unix address, including the last zero of a path or the first of an
+/// abstract name.
 const UNIX_NAME: usize = 108;
 
 /// The name of a Unix socket.
@@ -49,7 +50,8 @@ impl Address {
     /// Creates the address of a Unix socket.
     ///
     /// # Errors
-    /// `InvalidInput` for a path or a name of more than [`UnixName::MOST`] bytes, an empty path, and a path that contains a zero.
+    /// `InvalidInput` for a path or a name of more than [`UnixName::MOST`] bytes, an empty path,
+    /// and a path that contains a zero.
     pub fn unix(name: UnixName<'_>) -> io::Result<Self> {
         let mut bytes = [0; CAPACITY];
         bytes[..2].copy_from_slice(&UNIX.to_ne_bytes());

@@ -36,8 +36,8 @@ pub const fn space(len: usize) -> usize {
 /// One control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control<'a> {
-    /// Received: the local address that the datagram was sent to, and its interface. Sent: the local address and the interface
-    /// (zero: any) to send from.
+    /// Received: the local address that the datagram was sent to, and its interface. Sent: the
+    /// local address and the interface (zero: any) to send from.
     PacketInfo {
         /// The local address.
         local: IpAddr,
@@ -48,8 +48,8 @@ pub enum Control<'a> {
     Tos(u8),
     /// The same for IPv6 (`IPV6_TCLASS`).
     TrafficClass(u8),
-    /// Sent (`UDP_SEGMENT`): split the bytes into datagrams of this size, the last of which may be shorter. Received (`UDP_GRO`): the
-    /// bytes are such datagrams, coalesced.
+    /// Sent (`UDP_SEGMENT`): split the bytes into datagrams of this size, the last of which may be
+    /// shorter. Received (`UDP_GRO`): the bytes are such datagrams, coalesced.
     SegmentSize(u16),
     /// When the message was received, since 1970. An earlier time, from a wrong clock, is
     /// [`Unknown`](Self::Unknown).
@@ -59,7 +59,8 @@ pub enum Control<'a> {
     Drops(u32),
     /// The sender.
     Credentials(Credentials),
-    /// Descriptors of four bytes each, native-endian. Received ones are open, and belong to the receiver.
+    /// Descriptors of four bytes each, native-endian. Received ones are open, and belong to the
+    /// receiver.
     Descriptors(&'a [u8]),
     /// Anything else.
     Unknown {

@@ -100,8 +100,8 @@ pub unsafe trait Kernel {
     /// instead.
     ///
     /// # Safety
-    /// The range must be whole pages that belong to the caller and whose content is not needed, and no code may write there during
-    /// the call.
+    /// The range must be whole pages that belong to the caller and whose content is not needed, and
+    /// no code may write there during the call.
     unsafe fn discard(&self, address: *mut u8, len: usize) {
         _ = (address, len);
     }
@@ -148,8 +148,8 @@ pub unsafe trait Kernel {
     /// known, and then returns the outcome.
     fn connect(&self, fd: Fd, address: &Address) -> io::Result<()>;
 
-    /// `unlink(2)` of the path that a Unix socket was bound to. Does nothing if the path is no
-    /// longer that of a socket, or if the address is not a path.
+    /// `unlink(2)` of the path that a Unix socket was bound to. Does nothing if the file at the
+    /// path is not a socket, or if the address is not a path.
     fn unlink(&self, address: &Address);
 
     /// `listen(2)`.
@@ -214,7 +214,8 @@ pub unsafe trait Kernel {
     /// call.
     unsafe fn receive_messages(&self, fd: Fd, slots: &mut [MessageSlot]) -> Result<usize, Errno>;
 
-    /// `sendto(2)`, without a signal if the peer has closed. A null address is the peer of a connected socket.
+    /// `sendto(2)`, without a signal if the peer has closed. A null address is the peer of a
+    /// connected socket.
     ///
     /// # Safety
     /// Bytes and address must be readable.

@@ -116,7 +116,8 @@ fn epoll_wait(epoll: Fd, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Re
     let millis = timeout.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000) as i32);
     let space = edges.spare_capacity_mut();
     let count = i32::try_from(space.len()).unwrap_or(i32::MAX);
-    // SAFETY: the kernel writes at most `count` events, of the layout of `Edge`, to the vector's spare capacity.
+    // SAFETY: the kernel writes at most `count` events, of the layout of `Edge`, to the vector's
+    // spare capacity.
     let found =
         unsafe { answer(libc::epoll_wait(epoll.raw(), space.as_mut_ptr().cast(), count, millis))? };
     // SAFETY: the kernel has written this many events past the vector's end.
@@ -223,8 +224,8 @@ unsafe impl Kernel for Linux {
     fn map(&self, ring: Fd, offset: u64, len: usize) -> io::Result<*mut u8> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address that the system chooses overlaps no other, and the advice is for that mapping: a
-        // forked child must not have the ring of its parent.
+        // SAFETY: a new mapping at an address that the system chooses overlaps no other, and the
+        // advice is for that mapping: a forked child must not have the ring of its parent.
         unsafe {
             let address = mmap(ptr::null_mut(), len, prot, flags, Self::borrow(ring), offset)?;
             madvise(address, len, Advice::LinuxDontFork)?;

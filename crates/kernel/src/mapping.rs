@@ -13,9 +13,11 @@ pub struct Mapping {
     len: usize,
 }
 
-// SAFETY: a mapping gives out only its address, and any thread may unmap it. Access through the address is unsafe.
+// SAFETY: a mapping gives out only its address, and any thread may unmap it. Access through the
+// address is unsafe.
 unsafe impl Send for Mapping {}
-// SAFETY: the methods of a shared mapping only read its fields and call `madvise`, which any thread may.
+// SAFETY: the methods of a shared mapping only read its fields and call `madvise`, which any thread
+// may.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

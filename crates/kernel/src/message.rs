@@ -79,7 +79,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// `struct io_uring_recvmsg_out`: four 32-bit numbers: `namelen`, `controllen`, `payloadlen`, `flags`.
+    /// `struct io_uring_recvmsg_out`: four 32-bit numbers: `namelen`, `controllen`, `payloadlen`,
+    /// `flags`.
     pub const HEAD: usize = 16;
 
     /// Returns the offset of the control messages.

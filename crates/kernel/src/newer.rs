@@ -1,5 +1,5 @@
-//! Newer system calls with an older equivalent. A kernel may lack the newer call, and a seccomp profile written before the call
-//! existed refuses it, usually with EPERM.
+//! Newer system calls with an older equivalent. A kernel may lack the newer call, and a seccomp
+//! profile written before the call existed refuses it, usually with EPERM.
 
 use rustix::io::{Errno, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,8 @@ impl NewerCall {
         newer: impl FnOnce() -> Result<T>,
         older: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        // Relaxed: the flag protects no other data, and a thread that misses it only makes a needless call.
+        // Relaxed: the flag protects no other data, and a thread that misses it only makes a
+        // needless call.
         if self.refused.load(Ordering::Relaxed) {
             return older();
         }

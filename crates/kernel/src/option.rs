@@ -28,7 +28,8 @@ pub enum SocketOption {
     ReuseAddress,
     /// `SO_REUSEPORT`.
     ReusePort,
-    /// `IP_BIND_ADDRESS_NO_PORT`: a bind to port zero leaves the choice of the port to the connect, which knows the peer.
+    /// `IP_BIND_ADDRESS_NO_PORT`: a bind to port zero leaves the choice of the port to the connect,
+    /// which knows the peer.
     BindAddressNoPort,
     /// `SO_INCOMING_CPU`: among sockets that share a port, prefer this one for packets that the CPU
     /// handles (6.2).
@@ -72,7 +73,8 @@ pub enum SocketOption {
     Ttl(Ip),
     /// `IP_TOS`, `IPV6_TCLASS`: six bits of service class, two of congestion notification.
     Tos(Ip),
-    /// `IP_RECVTOS`, `IPV6_RECVTCLASS`: received datagrams have a [`Control::Tos`](crate::Control::Tos).
+    /// `IP_RECVTOS`, `IPV6_RECVTCLASS`: received datagrams have a
+    /// [`Control::Tos`](crate::Control::Tos).
     RecvTos(Ip),
     /// `IP_PKTINFO`, `IPV6_RECVPKTINFO`: received datagrams have a
     /// [`Control::PacketInfo`](crate::Control::PacketInfo).
@@ -86,12 +88,14 @@ pub enum SocketOption {
     /// `IP_RECVERR`, `IPV6_RECVERR`: errors of single datagrams are queued separately, and also
     /// reported to unconnected sockets.
     RecvErrors(Ip),
-    /// `IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`. If on, a datagram is never fragmented, and one larger than the MTU of the interface
-    /// is refused (`IP_PMTUDISC_PROBE`); if off, the system fragments (`IP_PMTUDISC_DONT`).
+    /// `IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`. If on, a datagram is never fragmented, and one
+    /// larger than the MTU of the interface is refused (`IP_PMTUDISC_PROBE`); if off, the system
+    /// fragments (`IP_PMTUDISC_DONT`).
     DontFragment(Ip),
     /// `UDP_SEGMENT`: each send is split into datagrams of this size; zero is off.
     SegmentSize,
-    /// `UDP_GRO`: datagrams of one flow may be coalesced, with a [`Control::SegmentSize`](crate::Control::SegmentSize).
+    /// `UDP_GRO`: datagrams of one flow may be coalesced, with a
+    /// [`Control::SegmentSize`](crate::Control::SegmentSize).
     Coalesce,
     /// `SO_PASSCRED`: messages that a Unix socket receives have a
     /// [`Control::Credentials`](crate::Control::Credentials).
@@ -261,7 +265,8 @@ impl DeviceName {
     const SIZE: usize = 16;
 
     /// # Errors
-    /// `InvalidInput` if no interface can have this name: it is empty, longer than 15 bytes, or has a zero byte, a slash or a space.
+    /// `InvalidInput` if no interface can have this name: it is empty, longer than 15 bytes, or has
+    /// a zero byte, a slash or a space.
     pub fn new(name: &str) -> io::Result<Self> {
         let refused = |byte: u8| matches!(byte, 0 | b'/') || byte.is_ascii_whitespace();
         if name.is_empty() || name.len() >= Self::SIZE || name.bytes().any(refused) {

@@ -29,7 +29,8 @@ fn pid(process: u32) -> Result<Pid> {
 /// number.
 pub fn signal(process: BorrowedFd<'_>, signal: i32) -> Result<()> {
     let (fd, info, flags) = (process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>(), 0u32);
-    // SAFETY: the descriptor is open, and without information about the signal the call reads no memory.
+    // SAFETY: the descriptor is open, and without information about the signal the call reads no
+    // memory.
     match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, info, flags) } {
         0 => Ok(()),
         _ => Err(last_error()),

@@ -30,7 +30,8 @@ pub fn fill(socket: Fd, pipe: BorrowedFd<'_>, most: usize) -> Result<usize> {
     rustix::io::retry_on_intr(|| rustix::pipe::splice(socket, None, pipe, None, most, NOWAIT))
 }
 
-/// Moves at most `most` bytes from a pipe to a socket. `signal` is the effect of SIGPIPE in the process.
+/// Moves at most `most` bytes from a pipe to a socket. `signal` is the effect of SIGPIPE in the
+/// process.
 ///
 /// # Errors
 /// `AGAIN` if the socket has no space; the errors of a send.

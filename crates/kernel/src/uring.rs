@@ -1,4 +1,5 @@
-//! The arguments of `io_uring_setup`, `io_uring_enter` and `io_uring_register`, with the kernel's layout.
+//! The arguments of `io_uring_setup`, `io_uring_enter` and `io_uring_register`, with the kernel's
+//! layout.
 
 use bitflags::bitflags;
 use std::os::fd::RawFd;

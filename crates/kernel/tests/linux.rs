@@ -1,4 +1,4 @@
-//! Socket calls, on Linux.
+//! Calls on Linux.
 #![allow(unsafe_code)]
 
 use annulus_kernel::*;
@@ -11,7 +11,7 @@ fn socket(domain: Domain) -> Fd {
 }
 
 #[test]
-fn options_are_read_as_they_were_set() {
+fn options_are_read_as_set() {
     let fd = socket(Domain::Inet);
     let query = |query| Linux.option(fd, query).unwrap();
     for (option, value, wanted) in [
@@ -38,7 +38,7 @@ fn options_are_read_as_they_were_set() {
 }
 
 #[test]
-fn a_pair_of_unix_sockets_has_the_credentials_of_its_maker() {
+fn a_pair_of_unix_sockets_has_the_credentials_of_its_creator() {
     let (one, other) = Linux.socket_pair(SocketType::Stream, true).unwrap();
     // SAFETY: the sockets are new, and closed once.
     let (one, other) = unsafe { (Fd::from_raw(one), Fd::from_raw(other)) };
@@ -63,7 +63,7 @@ fn only_sockets_are_unlinked() {
 }
 
 #[test]
-fn a_process_gets_signals_by_its_descriptor() {
+fn a_process_is_signalled_by_its_descriptor() {
     let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let process = process::open(child.id()).unwrap();
     process::signal(process.as_fd(), libc::SIGTERM).unwrap();
@@ -74,7 +74,7 @@ fn a_process_gets_signals_by_its_descriptor() {
 }
 
 #[test]
-fn names_that_no_interface_has_are_refused() {
+fn invalid_interface_names_are_refused() {
     assert_eq!(DeviceName::new("eth0").unwrap().to_string(), "eth0");
     for name in ["", "longer-than-that", "a/b", "a b", "a\0"] {
         let error = DeviceName::new(name).unwrap_err().to_string();
@@ -83,7 +83,7 @@ fn names_that_no_interface_has_are_refused() {
 }
 
 #[test]
-fn a_pair_is_drained_and_a_duplicate_is_of_the_same_file() {
+fn drain_empties_a_pair_filled_through_a_duplicate() {
     let (one, other) = descriptor::pair().unwrap();
     assert!(!descriptor::drain(&one).unwrap());
     let sender = std::os::unix::net::UnixStream::from(descriptor::duplicate(&other).unwrap());
@@ -91,11 +91,11 @@ fn a_pair_is_drained_and_a_duplicate_is_of_the_same_file() {
     assert!(descriptor::drain(&one).unwrap());
     assert!(!descriptor::drain(&one).unwrap(), "nothing is left");
     drop((other, sender));
-    assert!(!descriptor::drain(&one).unwrap(), "the end is nothing");
+    assert!(!descriptor::drain(&one).unwrap(), "the end of the stream is not data");
 }
 
 #[test]
-fn a_path_is_identified_as_it_is_and_its_directory_through_links() {
+fn identity_follows_links_only_before_the_last_component() {
     let dir = std::env::temp_dir().join(format!("annulus-identity-{}", std::process::id()));
     std::fs::create_dir(&dir).unwrap();
     let link = dir.join("link");
@@ -108,7 +108,7 @@ fn a_path_is_identified_as_it_is_and_its_directory_through_links() {
 }
 
 #[test]
-fn the_cpus_of_a_thread_are_those_that_were_set() {
+fn a_thread_has_the_cpus_that_it_sets() {
     let before = process::cpus().unwrap();
     let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| before.is_set(*cpu)).unwrap();
     let mut one = rustix::thread::CpuSet::new();

@@ -1,5 +1,6 @@
-//! Pipes, on Linux. They are a process of their own among the tests: between the `fork` and the `exec` of a child the child holds every
-//! descriptor of its parent, so that the end of a pipe which the test drops would still be open there.
+//! Pipes, on Linux. These tests run in a process of their own, without tests that start children:
+//! between `fork` and `exec` a child holds every descriptor of its parent, so the end of a pipe
+//! that a test drops would still be open.
 #![allow(unsafe_code)]
 
 use annulus_kernel::*;
@@ -23,11 +24,11 @@ fn a_write_to_a_pipe_without_a_reader_raises_no_signal() {
         libc::sigpending(&raw mut pending);
         libc::sigismember(&raw const pending, libc::SIGPIPE) == 1
     };
-    assert!(!is_pending, "the signal was taken");
+    assert!(!is_pending, "the signal has been consumed");
 }
 
 #[test]
-fn a_pipe_ends_without_giving_its_number_away() {
+fn end_keeps_the_descriptor_number_of_a_pipe() {
     let (reading, writing) = pipe::pipe().unwrap();
     // SAFETY: the descriptors are open until the end of the test.
     let [reader, writer] = [&reading, &writing].map(|fd| unsafe { Fd::from_raw(fd.as_raw_fd()) });

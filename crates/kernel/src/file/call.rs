@@ -1,6 +1,7 @@
-//! The table of file calls: each call's arguments, its properties besides them, and how it is made on this thread. A new call
-//! has a row here, an entry of a ring or none in `annulus-ring` (`opcode.rs`), and a simulation or none in `annulus-sim` (`memory/file_call.rs`);
-//! `CONTRIBUTING.md` has the steps.
+//! The table of file calls: the arguments of each call, its other properties, and how it is made on
+//! this thread. A new call needs a row here, and may have a ring entry in `annulus-ring`
+//! (`opcode.rs`) and a simulation in `annulus-sim` (`memory/file_call.rs`); `CONTRIBUTING.md` has
+//! the steps.
 #![allow(unsafe_code)]
 
 use super::{CURSOR, FileStat, OpenHow, pages};
@@ -34,16 +35,17 @@ pub struct PathAt {
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum FileCall {
-    /// `openat2(2)`. As a system call it does not wait for the other end of a named pipe; as an entry it may, if the path is not
-    /// cached: see [`OpenHow::nonblocking`].
+    /// `openat2(2)`. As a system call it does not wait for the other end of a named pipe; as an
+    /// entry it may, if the path is not cached: see [`OpenHow::without_waiting`].
     Open { at: PathAt, how: *const OpenHow },
-    /// `pread(2)`; with `nowait` only from the page cache (`RWF_NOWAIT`). Offset [`CURSOR`](super::CURSOR) is the file's cursor.
+    /// `pread(2)`, with `nowait` only from the page cache (`RWF_NOWAIT`). Offset
+    /// [`CURSOR`](super::CURSOR) is the file's cursor.
     Read { fd: RawFd, buffer: *mut u8, len: u32, offset: u64, nowait: bool },
     /// `pwrite(2)`. Offset [`CURSOR`](super::CURSOR) is the file's cursor.
     Write { fd: RawFd, buffer: *const u8, len: u32, offset: u64 },
-    /// `preadv(2)`, as `Read`.
+    /// `preadv(2)`, like `Read`.
     ReadVector { fd: RawFd, vectors: *const IoVec, count: u32, offset: u64, nowait: bool },
-    /// `pwritev(2)`, as `Write`.
+    /// `pwritev(2)`, like `Write`.
     WriteVector { fd: RawFd, vectors: *const IoVec, count: u32, offset: u64 },
     /// `fsync(2)`, or `fdatasync(2)`.
     Sync { fd: RawFd, data_only: bool },
@@ -55,7 +57,7 @@ pub enum FileCall {
     Allocate { fd: RawFd, mode: u32, offset: u64, len: u64 },
     /// `posix_fadvise(2)`, with `POSIX_FADV_*`.
     Advise { fd: RawFd, offset: u64, len: u32, advice: u32 },
-    /// `unlinkat(2)`, of a directory if asked for.
+    /// `unlinkat(2)`, with `AT_REMOVEDIR` for a directory.
     Remove { at: PathAt, directory: bool },
     /// `renameat(2)`, or `renameat2(2)` with `RENAME_*` flags.
     Rename { from: PathAt, to: PathAt, flags: u32 },
@@ -77,8 +79,8 @@ pub enum FileCall {
     SetFlags { fd: RawFd, flags: u32 },
     /// `copy_file_range(2)`. Offset [`CURSOR`](super::CURSOR) is the file's cursor.
     Copy { from: RawFd, from_offset: u64, to: RawFd, to_offset: u64, len: u32 },
-    /// `sendfile(2)` to a socket that was made ready for it by [`prepare`](super::pages::prepare): then it does not block if the socket
-    /// has no space, and raises no SIGPIPE if the peer has closed.
+    /// `sendfile(2)` to a socket prepared by [`prepare`](super::pages::prepare). It does not block
+    /// if the socket has no space, and raises no SIGPIPE if the peer has closed.
     Send { from: RawFd, offset: u64, to: RawFd, len: u32, signal: SigPipe },
     /// `lseek(2)`, from an origin `SEEK_*`. The new position is written to `position`.
     Seek { fd: RawFd, offset: i64, origin: u32, position: *mut u64 },
@@ -86,14 +88,14 @@ pub enum FileCall {
     Lock { fd: RawFd, operation: u32 },
 }
 
-/// The properties of a call besides its arguments.
+/// The properties of a call other than its arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct FileOperation {
     /// The system call.
     pub name: &'static str,
-    /// The descriptor that it names, if it names nothing else: neither memory nor another descriptor.
+    /// The descriptor of the call, if its arguments refer to no memory and no other descriptor.
     pub only: Option<RawFd>,
-    /// The cursor that it may move, if it is made there and not at an offset.
+    /// The cursor that the call uses and may move, if it is not made at an offset.
     pub cursor: Option<Cursor>,
     /// The call returns a new descriptor.
     pub opens: bool,
@@ -101,39 +103,43 @@ pub struct FileOperation {
     pub lingers: Lingers,
 }
 
-/// A call at the cursor of a file. Of a pipe or a terminal it may wait for another process, without an end.
+/// A call at the cursor of a file. On a pipe or a terminal it may wait for another process forever.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
     /// The file.
     pub fd: RawFd,
     /// The readiness that the call waits for.
     pub ready: PollFlags,
-    /// As much of the call as does not block on a ready descriptor; of vectors to be written, the first [`PIPE_BUF`] bytes.
+    /// The part of the call that does not block on a ready descriptor. For a vectored write this is
+    /// the whole call, although only its first [`PIPE_BUF`] bytes do not block.
     pub part: FileCall,
 }
 
-/// Bytes that a pipe with any free space takes without blocking.
+/// Bytes that a pipe with any free space accepts without blocking.
 pub const PIPE_BUF: u32 = 4096;
 
-/// Whether a worker of the ring would make a call, and keep the file open for a moment after the completion: a file that is then closed is
-/// still open for writing, or locked (Linux 6.18, `io_wq_free_work`).
+/// Whether a worker of the ring would make a call, and keep the file open for a moment after the
+/// completion. A file that is closed in that moment is still open for writing, or locked (Linux
+/// 6.18, `io_wq_free_work`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lingers {
     /// The ring makes the call on the thread that submits it, or not at all.
     No,
-    /// A worker of the ring would make it: on Linux it is no entry, and worker threads of the driver make it.
+    /// A worker of the ring would make it, so on Linux the call is not a ring entry: worker threads
+    /// of the driver make it.
     Yes,
-    /// A worker makes the call, unless the file was opened with `O_DIRECT`: such writes are as a rule made by the device alone.
+    /// A worker makes the call, unless the file was opened with `O_DIRECT`: such writes usually
+    /// need no worker.
     UnlessDirect(RawFd),
 }
 
 impl FileOperation {
-    /// A call that names memory or several descriptors, and waits for no other process.
+    /// A call that refers to memory or to several descriptors, and waits for no other process.
     const fn new(name: &'static str, lingers: Lingers) -> Self {
         Self { name, only: None, cursor: None, opens: false, lingers }
     }
 
-    /// A call that names a descriptor and nothing else.
+    /// A call that refers to a descriptor and nothing else.
     const fn on(name: &'static str, fd: RawFd, lingers: Lingers) -> Self {
         Self { only: Some(fd), ..Self::new(name, lingers) }
     }
@@ -146,7 +152,7 @@ impl FileOperation {
 }
 
 impl FileCall {
-    /// The properties of the call besides its arguments.
+    /// Returns the properties of the call other than its arguments.
     pub const fn operation(&self) -> FileOperation {
         use FileOperation as Row;
         use Lingers::{No, UnlessDirect, Yes};
@@ -195,17 +201,18 @@ impl FileCall {
 }
 
 impl FileCall {
-    /// Makes the system call on this thread, and repeats it after EINTR. It blocks as long as the call does.
+    /// Makes the system call on this thread, and repeats it after EINTR. Blocks as long as the call
+    /// does.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     ///
     /// # Safety
-    /// Memory that the call reads must be valid, memory that it writes must not be used by other code meanwhile, and its
-    /// descriptors must be open and the caller's to use.
+    /// Memory that the call reads must be valid, memory that it writes must not be used by other
+    /// code meanwhile, and its descriptors must be open and the caller's to use.
     #[inline]
     pub unsafe fn call(&self) -> io::Result<u32> {
-        // SAFETY: this function demands what `once` and `again` demand.
+        // SAFETY: `once` and `again` have the contract of `call`, which the caller guarantees.
         let answer = unsafe {
             match self.once() {
                 Err(Errno::INTR) => self.again(),
@@ -216,14 +223,15 @@ impl FileCall {
         Ok(answer? as u32)
     }
 
-    /// Repeats the call until it is not interrupted. Apart, so that the first try is not part of a loop.
+    /// Repeats the call until it is not interrupted. A separate function, so that the first try is
+    /// not part of a loop.
     ///
     /// # Safety
-    /// As [`call`](Self::call).
+    /// The same as for [`call`](Self::call).
     #[cold]
     unsafe fn again(&self) -> Result<usize, Errno> {
         loop {
-            // SAFETY: this function demands what `once` demands.
+            // SAFETY: the caller guarantees the contract of `once`.
             match unsafe { self.once() } {
                 Err(Errno::INTR) => {}
                 answer => return answer,
@@ -231,13 +239,13 @@ impl FileCall {
         }
     }
 
-    /// Makes the call once. The commonest calls bypass libc.
+    /// Makes the call once. The most common calls bypass libc.
     ///
     /// # Safety
-    /// As [`call`](Self::call).
+    /// The same as for [`call`](Self::call).
     #[inline]
     unsafe fn once(&self) -> Result<usize, Errno> {
-        // SAFETY: memory is valid and descriptors are open, as the contract of `call` demands.
+        // SAFETY: the caller guarantees that memory is valid and descriptors are open.
         unsafe {
             match *self {
                 Self::Read { fd, buffer, len, offset, nowait: false } => {
@@ -272,14 +280,15 @@ impl FileCall {
         }
     }
 
-    /// The calls that are not made often. Apart, so that the others need less stack.
+    /// Makes the rarer calls. A separate function, so that the common ones need less stack.
     ///
     /// # Safety
-    /// As [`call`](Self::call).
+    /// The same as for [`call`](Self::call).
     #[inline(never)]
     unsafe fn rare(&self) -> Result<usize, Errno> {
-        // SAFETY: the arguments have the order and the types of each system call, and pointers are valid and descriptors open, as the
-        // contract of `call` demands. The offsets of a copy are local and outlive its call.
+        // SAFETY: the arguments have the order and types of each system call, and the caller
+        // guarantees that pointers are valid and descriptors are open. The offsets of a copy are
+        // local and outlive its call.
         let answer = unsafe {
             match *self {
                 Self::ReadVector { fd, vectors, count, offset, .. } => {
@@ -337,7 +346,7 @@ impl FileCall {
                 }
                 Self::Lock { fd, operation } => syscall(libc::SYS_flock, fd, operation),
                 Self::Open { .. } | Self::Read { .. } | Self::Write { .. } => {
-                    unreachable!("made by `once`")
+                    unreachable!("handled by `once`")
                 }
             }
         };
@@ -345,12 +354,12 @@ impl FileCall {
     }
 }
 
-/// Renames, by `renameat` if that suffices: seccomp profiles that know no `renameat2` refuse it.
+/// Renames by `renameat` if that suffices, because older seccomp profiles refuse `renameat2`.
 ///
 /// # Safety
 /// The paths must be valid, and the directories open or `AT_FDCWD`.
 unsafe fn rename(from: PathAt, to: PathAt, flags: u32) -> i64 {
-    // SAFETY: directories and paths are valid, which this function demands.
+    // SAFETY: the caller guarantees that directories and paths are valid.
     unsafe {
         match flags {
             0 => libc::renameat(from.dir, from.path, to.dir, to.path).into(),
@@ -359,10 +368,11 @@ unsafe fn rename(from: PathAt, to: PathAt, flags: u32) -> i64 {
     }
 }
 
-/// Reads or writes vectors, by the first call at the cursor and by the second at an offset.
+/// Reads or writes vectors: with the first call at the cursor, with the second at an offset.
 ///
 /// # Safety
-/// The vectors and their memory must be valid and not used by other code, and the descriptor must be open.
+/// The vectors and their memory must be valid and not used by other code, and the descriptor must
+/// be open.
 unsafe fn transfer(
     [at_cursor, at_offset]: [i64; 2],
     fd: RawFd,
@@ -370,41 +380,42 @@ unsafe fn transfer(
     count: u32,
     offset: u64,
 ) -> i64 {
-    // SAFETY: vectors, memory and descriptor are valid, which this function demands.
+    // SAFETY: the caller guarantees that vectors, memory and descriptor are valid.
     unsafe {
         match offset {
             CURSOR => syscall(at_cursor, fd, vectors, count as usize),
-            // The call takes the offset as two longs; on a 64-bit system the first has it all.
+            // The call takes the offset as two longs; on a 64-bit system the first holds all of it.
             _ => syscall(at_offset, fd, vectors, count as usize, offset, 0usize),
         }
     }
 }
 
-/// The new position.
+/// Moves the cursor, and returns the new position.
 ///
 /// # Safety
 /// The descriptor must be open, and the caller's to use.
 unsafe fn seek(fd: RawFd, offset: i64, origin: u32) -> Result<u64, Errno> {
-    // SAFETY: the call uses no memory, and the descriptor is open, which this function demands.
+    // SAFETY: the call uses no memory, and the caller guarantees that the descriptor is open.
     let reached = unsafe { syscall(libc::SYS_lseek, fd, offset, origin) };
     u64::try_from(reached).map_err(|_| last_error())
 }
 
-/// A pointer to an offset, which the call updates; null for the cursor.
+/// Returns a pointer to an offset, which the call updates; null for the cursor.
 fn place(offset: &mut u64) -> *mut u64 {
     if *offset == CURSOR { null_mut() } else { offset }
 }
 
 /// # Safety
-/// The vectors and their memory must be valid and not used by other code, and the descriptor must be open.
+/// The vectors and their memory must be valid and not used by other code, and the descriptor must
+/// be open.
 unsafe fn read_cached(
     fd: RawFd,
     vectors: *const IoVec,
     count: u32,
     offset: u64,
 ) -> Result<usize, Errno> {
-    // The vectors stay a pointer, of which the kernel alone writes to the memory: nothing here may hold it as mutable.
-    // SAFETY: vectors, memory and descriptor are valid, which this function demands.
+    // The vectors stay a raw pointer: only the kernel writes to their memory, so no `&mut` to it
+    // may exist here. SAFETY: the caller guarantees that vectors, memory and descriptor are valid.
     let read = unsafe {
         let (count, flags) = (count as usize, libc::RWF_NOWAIT);
         syscall(libc::SYS_preadv2, fd, vectors, count, offset, 0usize, flags)
@@ -412,13 +423,13 @@ unsafe fn read_cached(
     usize::try_from(read).map_err(|_| last_error())
 }
 
-/// Opens without waiting for the other end of a named pipe, or for the carrier of a terminal. Afterwards the file is blocking, unless
-/// `O_NONBLOCK` was asked for.
+/// Opens without waiting for the other end of a named pipe, or for the carrier of a terminal. The
+/// opened file is blocking, unless `O_NONBLOCK` was requested.
 ///
 /// # Safety
 /// The path must be valid, and the directory open or `AT_FDCWD`.
 unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
-    // SAFETY: directory and path are valid, which this function demands.
+    // SAFETY: the caller guarantees that directory and path are valid.
     let (dir, path) = unsafe { (borrow(at.dir), CStr::from_ptr(at.path)) };
     let flags = OFlags::from_bits_retain(how.flags as u32);
     if !how.may_wait() {
@@ -433,7 +444,7 @@ unsafe fn open(at: PathAt, how: &OpenHow) -> Result<usize, Errno> {
     Ok(opened.into_raw_fd() as usize)
 }
 
-/// Uses `openat` if it suffices: it is cheaper than `openat2`.
+/// Opens by `openat` if that suffices, because it is cheaper than `openat2`.
 fn open_with(
     dir: BorrowedFd<'_>,
     path: &CStr,

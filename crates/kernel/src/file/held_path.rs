@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// A name in a directory that is held open. It refers to the same place after the process has changed its working directory or its root, and
-/// after the directory was renamed.
+/// A name in a directory that is held open. It refers to the same place even after the process has
+/// changed its working directory or root, or the directory has been renamed.
 #[derive(Debug)]
 pub struct HeldPath {
     directory: OwnedFd,
@@ -27,10 +27,11 @@ impl HeldPath {
         Ok(Some(Self { directory, name: name.to_owned() }))
     }
 
-    /// The device and the inode of what has this name now; a symbolic link is not followed.
+    /// Returns the device and inode of the file that has this name now. Does not follow a symbolic
+    /// link.
     ///
     /// # Errors
-    /// `NOENT` if nothing has it.
+    /// `NOENT` if no file has the name.
     pub fn identity(&self) -> Result<(u64, u64)> {
         let stat = rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok((stat.st_dev, stat.st_ino))

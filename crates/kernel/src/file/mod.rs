@@ -1,5 +1,5 @@
-//! File calls as plain data. A call can be an entry of a ring, or a system call on a worker thread or on the loop: the layers above
-//! decide.
+//! File calls as plain data. A call can be an entry of a ring, or a system call on a worker thread
+//! or on the loop: the layers above decide.
 
 mod call;
 mod held_path;
@@ -13,7 +13,7 @@ pub use call::{Cursor, FileCall, FileOperation, Lingers, PIPE_BUF, PathAt};
 pub use held_path::HeldPath;
 pub use stat::{FileStat, StatTime, identity};
 
-/// The offset that stands for a file's cursor, and for files without offsets.
+/// The offset that means the file's cursor, also for files without offsets.
 pub const CURSOR: u64 = u64::MAX;
 
 /// `struct open_how`: how to open a file.
@@ -34,21 +34,22 @@ impl OpenHow {
     /// `RESOLVE_CACHED`: fail with EAGAIN unless the path is in memory (5.12).
     pub const CACHED: u64 = 0x20;
 
-    /// Whether the open fails instead of waiting if the path is not in memory.
+    /// Returns true if the open fails instead of waiting when the path is not in memory.
     pub fn is_cached_only(&self) -> bool {
         self.resolve & Self::CACHED != 0
     }
 
-    /// Whether the open may wait for the other end of a named pipe, or for the carrier of a terminal. It does not if a pipe is opened
-    /// for reading and writing, or if the file is created.
+    /// Returns true if the open may wait for the other end of a named pipe, or for the carrier of a
+    /// terminal. Opens with `O_NONBLOCK`, with `O_PATH`, or with both `O_CREAT` and `O_RDWR` do
+    /// not.
     pub fn may_wait(&self) -> bool {
         let flags = OFlags::from_bits_retain(self.flags as u32);
         !flags.contains(OFlags::CREATE | OFlags::RDWR)
             && !flags.intersects(OFlags::NONBLOCK | OFlags::PATH)
     }
 
-    /// The same with `O_NONBLOCK` if the open [may wait](Self::may_wait). The open file keeps the flag until
-    /// [`FileCall::SetFlags`] clears it.
+    /// Returns the same open, with `O_NONBLOCK` if it [may wait](Self::may_wait). The open file
+    /// keeps the flag until [`FileCall::SetFlags`] clears it.
     pub fn without_waiting(&self) -> Self {
         let flag = if self.may_wait() { OFlags::NONBLOCK } else { OFlags::empty() };
         Self { flags: self.flags | u64::from(flag.bits()), ..*self }

@@ -1,5 +1,6 @@
-//! Mounts, and the question which of them may keep a call waiting without an end. The answers come from `/proc` and from what the
-//! kernel has in memory: asking a file system itself, even by `fstat` or `statfs`, hangs if the file system does.
+//! Mounts, and which of them may keep a call waiting forever. The answers come from `/proc` and
+//! from what the kernel has in memory, because asking a file system itself, even by `fstat` or
+//! `statfs`, hangs if the file system does.
 use crate::fd::Fd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -11,8 +12,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::str::from_utf8;
 
-/// Types of file systems that wait for this machine alone: its devices and its memory. All others may wait for a server: on another
-/// machine, as NFS does, or a process on this one, as FUSE does.
+/// Types of file systems that wait only for this machine's devices and memory. All other types may
+/// wait for a server: another machine, as NFS does, or a process on this one, as FUSE does.
 const LOCAL: &[&str] = &[
     "bcachefs",
     "binfmt_misc",
@@ -72,28 +73,29 @@ const LOCAL: &[&str] = &[
     "zonefs",
 ];
 
-/// Mounts above one another that are followed from a path or to the root.
+/// How many nested mounts are followed along a path or up to the root.
 const MAX_DEPTH: usize = 64;
 
-/// A mount of this process's namespace.
+/// A mount in this process's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Its number in the namespace.
+    /// The mount's ID in the namespace.
     pub id: u64,
-    /// The device: its major number in the upper half.
+    /// The device, with its major number in the upper half.
     pub device: u64,
-    /// Calls below it may wait for a server, because of its file system or that of a mount above it.
+    /// Whether calls on its files may wait for a server, because of its file system, a layer of an
+    /// overlay, or a mount above it.
     pub may_hang: bool,
-    /// It has the processes and their descriptors, whose links are no texts.
+    /// Whether it is a proc file system, in which links of processes refer to files, not to paths.
     pub is_proc: bool,
     parent: u64,
     /// The absolute path of the directory or file that it covers, without symbolic links.
     pub point: Vec<u8>,
-    /// The directories of an overlay.
+    /// The directories that an overlay consists of.
     layers: Vec<Vec<u8>>,
 }
 
-/// The mounts of this process's namespace, as `/proc/self/mountinfo` lists them.
+/// The mounts in this process's namespace, as `/proc/self/mountinfo` lists them.
 #[derive(Debug)]
 pub struct Mounts {
     list: File,
@@ -104,17 +106,17 @@ impl Mounts {
     /// Reads the list.
     ///
     /// # Errors
-    /// The system's: there is no `/proc`, or no descriptor is left.
+    /// The system's error: `/proc` is missing, or the process is out of descriptors.
     pub fn read() -> io::Result<Self> {
         let mut mounts = Self { list: File::open("/proc/self/mountinfo")?, mounts: Vec::new() };
         mounts.read_again()?;
         Ok(mounts)
     }
 
-    /// Reads the list again if a mount was added or removed since; true if so.
+    /// Reads the list again if mounts have changed since. Returns true if so.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn refresh(&mut self) -> io::Result<bool> {
         let mut polled = [PollFd::new(&self.list, PollFlags::PRI)];
         poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
@@ -133,17 +135,17 @@ impl Mounts {
         Ok(())
     }
 
-    /// The mount with this number.
+    /// Returns the mount with this ID.
     pub fn by_id(&self, id: u64) -> Option<&Mount> {
         by_id(&self.mounts, id)
     }
 
-    /// The mount of an absolute path that has no symbolic links and no `.` and `..` in it.
+    /// Returns the mount of an absolute path that contains no symbolic links, `.` or `..`.
     pub fn at(&self, path: &[u8]) -> Option<&Mount> {
         at(&self.mounts, path)
     }
 
-    /// Whether a mount that may hang covers an entry of this directory.
+    /// Returns true if a mount that may hang covers an entry of this directory.
     pub fn may_hang_in(&self, dir: &[u8]) -> bool {
         let dir = dir.strip_suffix(b"/").unwrap_or(dir);
         self.mounts.iter().filter(|mount| mount.may_hang).any(|mount| {
@@ -160,7 +162,8 @@ fn by_id(mounts: &[Mount], id: u64) -> Option<&Mount> {
     mounts.iter().find(|mount| mount.id == id)
 }
 
-/// Follows a path from the root: each step goes to the mount that covers the shortest part of it, as the kernel's look-up does.
+/// Follows a path from the root. Each step goes to the next mount that covers the shortest part of
+/// the path, as the kernel's lookup does.
 fn at<'a>(mounts: &'a [Mount], path: &[u8]) -> Option<&'a Mount> {
     let is_top = |mount: &Mount| mount.parent == mount.id || by_id(mounts, mount.parent).is_none();
     let is_root = |mount: &&Mount| mount.point == b"/" && is_top(mount);
@@ -192,7 +195,8 @@ fn parse(text: &[u8]) -> Vec<Mount> {
     mounts
 }
 
-/// Fields: mount, parent, device, root, mount point, options, optional fields up to a dash, type, source, options of the type.
+/// Fields: mount ID, parent ID, device, root, mount point, options, optional fields up to a dash,
+/// type, source, options of the file system.
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let number = |field: &[u8]| from_utf8(field).ok()?.parse::<u64>().ok();
@@ -209,7 +213,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     Some(Mount { id, device, may_hang, is_proc, parent, point, layers })
 }
 
-/// The directories that an overlay is made of, as far as they are told as absolute paths.
+/// Returns the directories that an overlay consists of, if they are listed as absolute paths.
 fn layers(options: &[u8]) -> Vec<Vec<u8>> {
     let names: [&[u8]; 4] = [b"lowerdir=", b"lowerdir+=", b"upperdir=", b"workdir="];
     let values = options
@@ -235,7 +239,8 @@ fn is_below_hanging(mounts: &[Mount], mount: &Mount) -> bool {
     true
 }
 
-/// A field without the escapes of spaces and the like: a backslash and three octal digits.
+/// Decodes the escapes of spaces and similar characters in a field: a backslash and three octal
+/// digits.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -255,11 +260,11 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The number of the mount that an open file is on. Files of the kernel's own mounts, such as pipes and sockets, have numbers that
-/// [`Mounts`] does not list.
+/// Returns the ID of the mount that an open file is on. Files on the kernel's own mounts, such as
+/// pipes and sockets, have IDs that [`Mounts`] does not list.
 ///
 /// # Errors
-/// The system's: there is no `/proc`, or no descriptor is left.
+/// The system's error: `/proc` is missing, or the process is out of descriptors.
 pub fn id_of(fd: impl AsFd) -> io::Result<u64> {
     let number = fd.as_fd().as_raw_fd();
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"))?;
@@ -267,38 +272,39 @@ pub fn id_of(fd: impl AsFd) -> io::Result<u64> {
     id.and_then(|id| id.trim().parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The path of an open file, without symbolic links; of a file without a path, such as a pipe, a text that is not absolute.
+/// Returns the path of an open file, without symbolic links. For a file without a path, such as a
+/// pipe, returns text that does not start with a slash.
 ///
 /// # Errors
-/// As [`id_of`].
+/// Like [`id_of`].
 pub fn path_of(fd: impl AsFd) -> io::Result<Vec<u8>> {
     let number = fd.as_fd().as_raw_fd();
     let path = std::fs::read_link(format!("/proc/self/fd/{number}"))?;
     Ok(path.into_os_string().into_vec())
 }
 
-/// The path of the working directory.
+/// Returns the path of the working directory.
 ///
 /// # Errors
-/// `NOENT` if it was removed.
+/// `NOENT` if it has been removed.
 pub fn working_dir() -> Result<Vec<u8>> {
     rustix::process::getcwd(Vec::new()).map(CString::into_bytes)
 }
 
-/// The text of a symbolic link.
+/// Returns the target of a symbolic link.
 ///
 /// # Errors
-/// `INVAL` if the path is none; `NOENT`, `ACCES`, …
+/// `INVAL` if the path is not a symbolic link; `NOENT`, `ACCES`, …
 pub fn read_link(path: &[u8]) -> Result<Vec<u8>> {
     rustix::fs::readlink(path, Vec::new()).map(CString::into_bytes)
 }
 
-/// Looks a directory up in memory alone, without following symbolic links: no file system is asked. The path starts from an open
-/// directory, or from the working directory.
+/// Looks up a directory in memory only, without asking a file system or following symbolic links.
+/// The path starts from an open directory, or from the working directory.
 ///
 /// # Errors
-/// `AGAIN` if it is not in memory; `LOOP` if there is a symbolic link in the path; `NOENT`, `NOTDIR`, …; `NOSYS`, `PERM`, `ACCES` and others
-/// where `openat2` is refused.
+/// `AGAIN` if it is not in memory; `LOOP` if the path contains a symbolic link; `NOENT`, `NOTDIR`,
+/// …; `NOSYS`, `PERM`, `ACCES` and other errors where `openat2` is refused.
 pub fn look_up(start: Option<Fd>, path: &CStr) -> Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::CACHED | ResolveFlags::NO_SYMLINKS;
@@ -329,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_on_the_mount_that_a_look_up_ends_on() {
+    fn a_path_is_on_the_mount_where_its_lookup_ends() {
         let mounts = mounts();
         for (path, id) in [
             ("/", 21),
@@ -347,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_hang_is_a_server_and_what_lies_on_or_below_one() {
+    fn server_mounts_and_mounts_on_or_below_them_may_hang() {
         let mounts = mounts();
         let hanging = mounts.mounts.iter().filter(|mount| mount.may_hang).map(|mount| mount.id);
         assert_eq!(hanging.collect::<Vec<_>>(), [23, 24, 25, 27, 29, 31]);
@@ -359,9 +365,9 @@ mod tests {
     }
 
     #[test]
-    fn this_process_finds_its_files_on_its_mounts() {
+    fn open_files_are_found_on_the_mounts_of_this_process() {
         let mut mounts = Mounts::read().unwrap();
-        assert!(!mounts.refresh().unwrap(), "nothing was mounted meanwhile");
+        assert!(!mounts.refresh().unwrap(), "nothing has been mounted in between");
         let file = File::open("/proc/self/stat").unwrap();
         let fd = &file;
         let mount = mounts.by_id(id_of(fd).unwrap()).expect("the mount of /proc");

@@ -1,22 +1,23 @@
-//! Pages of files, sent to sockets by `sendfile(2)`. That call has no flags: whether it waits depends on the socket, and whether it
-//! raises SIGPIPE on the process. Both are settled once for a socket.
+//! Sends pages of files to sockets with `sendfile(2)`. The call has no flags: whether it waits
+//! depends on the socket, and whether it raises SIGPIPE depends on the process. Both are determined
+//! once per socket.
 
 use crate::fd::Fd;
 use crate::pipe::SigPipe;
 use rustix::fd::BorrowedFd;
 use rustix::io::Result;
 
-/// Makes a socket ready for [`FileCall::Send`](super::FileCall::Send): non-blocking, which it stays. The present effect of
-/// SIGPIPE in the process is returned, to be given to each call.
+/// Prepares a socket for [`FileCall::Send`](super::FileCall::Send) by making it non-blocking, which
+/// it stays. Returns the current effect of SIGPIPE in the process, to be passed to each call.
 ///
 /// # Errors
-/// If it is no open descriptor.
+/// If the descriptor is not open.
 pub fn prepare(socket: Fd) -> Result<SigPipe> {
     rustix::io::ioctl_fionbio(Fd::borrow(socket), true)?;
     Ok(SigPipe::of_process())
 }
 
-/// Sends pages of a file to a socket that was made ready.
+/// Sends pages of a file to a prepared socket.
 pub(super) fn send(
     from: BorrowedFd<'_>,
     mut offset: u64,

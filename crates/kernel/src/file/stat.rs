@@ -20,7 +20,7 @@ pub struct StatTime {
 }
 
 impl StatTime {
-    /// A time since 1970.
+    /// Creates a time since 1970.
     pub fn new(seconds: i64, nanoseconds: u32) -> Self {
         Self { seconds, nanoseconds, reserved: 0 }
     }
@@ -64,11 +64,12 @@ pub struct FileStat {
 impl FileStat {
     /// `STATX_BASIC_STATS`, `STATX_BTIME` and `STATX_DIOALIGN`.
     pub const WANTED: u32 = Self::BASIC | 0x800 | 0x2000;
-    /// `STATX_BASIC_STATS`: the fields that older calls have, too.
+    /// `STATX_BASIC_STATS`: the fields that older calls also return.
     const BASIC: u32 = 0x7ff;
 }
 
-/// Looks at a path, with `AT_*` flags: by `statx`, or by `fstatat` where that is refused.
+/// Reads the metadata of a path, with `AT_*` flags: by `statx`, or by `fstatat` where `statx` is
+/// refused.
 ///
 /// # Safety
 /// The path must be valid, and the directory open or `AT_FDCWD`.
@@ -77,14 +78,15 @@ pub(super) unsafe fn stat(at: PathAt, flags: u32, stat: &mut FileStat) -> Result
     let stat = std::cell::Cell::from_mut(stat);
     let newer = || {
         let PathAt { dir, path } = at;
-        // SAFETY: directory and path are valid, which this function demands, and the answer outlives the call.
+        // SAFETY: the caller guarantees that directory and path are valid, and the answer outlives
+        // the call.
         let done = unsafe {
             libc::syscall(libc::SYS_statx, dir, path, flags, FileStat::WANTED, stat.as_ptr())
         };
         if done == 0 { Ok(()) } else { Err(last_error()) }
     };
     let older = || {
-        // The other flags of `statx` say how much another machine is to be asked.
+        // The other flags of `statx` say how far to synchronise with a remote server.
         let flags = flags as i32 & (libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH);
         let mut old = MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: as above; a `struct stat` of zeroes is valid.
@@ -125,7 +127,7 @@ impl From<&libc::stat> for FileStat {
     }
 }
 
-/// The device and the inode of a path of Linux, of a symbolic link its own.
+/// Returns the device and inode of a path on Linux. Does not follow a symbolic link.
 ///
 /// # Errors
 /// `NOENT`, `ACCES`, …
