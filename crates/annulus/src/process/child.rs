@@ -95,7 +95,7 @@ impl Child {
     }
 
     /// Waits until the child has ended and returns its status. Later calls return the same status.
-    /// First closes its [`stdin`](Self::stdin), unless that has been taken, since a child that
+    /// First closes its [`stdin`](Self::stdin), unless that has been taken, because a child that
     /// reads to the end of its input would wait forever.
     ///
     /// Piped output must be read in the meantime, because a child whose pipe is full waits.

@@ -20,7 +20,7 @@ const MAX_STRING_BYTES: usize = 128 << 10;
 /// Lower and upper bound of the maximum total size. Between them, the maximum is a quarter of the
 /// stack limit.
 const STRINGS_BYTES: [u64; 2] = [128 << 10, 6 << 20];
-/// What the standard library substitutes for a string that contains a NUL byte.
+/// The standard library's replacement for a string that contains a NUL byte.
 const WITH_NUL: &str = "<string-with-nul>";
 
 /// Returns the cause, if it can be found from the command and the system.
@@ -45,13 +45,13 @@ pub(super) fn reason(
         Errno::TXTBSY => Some("the program's file is open for writing".into()),
         Errno::TOOBIG => too_big(command, is_cleared),
         Errno::MFILE => limit(Resource::Nofile, "descriptors per process", "-n"),
-        Errno::NFILE => Some("the system has no more descriptors (sysctl fs.file-max)".into()),
+        Errno::NFILE => Some("the system is out of descriptors (sysctl fs.file-max)".into()),
         Errno::AGAIN => {
             let text = limit(Resource::Nproc, "processes and threads per user", "-u")?;
             Some(format!("{text}; the control group may have a lower one (pids.max)"))
         }
         Errno::PERM | Errno::SRCH | Errno::INVAL => group.filter(|group| *group != 0).map(|group| {
-            format!("the process group {group} must be one of this session; 0 makes a new one")
+            format!("the process group {group} must belong to this session; 0 creates a new group")
         }),
         _ => None,
     }
@@ -102,7 +102,7 @@ fn program(command: &Command, errno: Errno) -> Option<String> {
     let found: Vec<PathBuf> = directories.filter(|path| path.is_file()).collect();
     match found.first() {
         Some(found) => file(found, errno),
-        None => Some(format!("no directory of PATH has it: {}", path.display())),
+        None => Some(format!("it is not in any directory of PATH: {}", path.display())),
     }
 }
 
@@ -122,13 +122,13 @@ fn file(path: &Path, errno: Errno) -> Option<String> {
     let is_missing = errno == Errno::NOENT;
     match interpreter(path) {
         Some(interpreter) if is_missing => {
-            Some(format!("'{shown}' names the interpreter '{interpreter}', which does not exist"))
+            Some(format!("'{shown}' needs the interpreter '{interpreter}', which does not exist"))
         }
         Some(interpreter) => Some(format!(
             "'{shown}' or its interpreter '{interpreter}' may not be executed by this user"
         )),
         None if is_missing => Some(format!(
-            "'{shown}' exists, but the dynamic loader that it names does not (see `file '{shown}'`)"
+            "'{shown}' exists, but its dynamic loader does not (see `file '{shown}'`)"
         )),
         None => Some(format!(
             "'{shown}' may not be executed by this user, or its file system is mounted with noexec"
@@ -171,8 +171,8 @@ fn too_big(command: &Command, is_cleared: bool) -> Option<String> {
     let quarter = getrlimit(Resource::Stack).current.map_or(most, |stack| stack / 4);
     let allowed = quarter.clamp(least, most);
     Some(format!(
-        "arguments and environment take {total} bytes, {name} alone {longest}; {allowed} are allowed, a quarter of the stack's \
-         limit (ulimit -s); pass large data by standard input or a file"
+        "arguments and environment take {total} bytes, {name} alone {longest}; {allowed} are allowed, a quarter of the stack limit \
+         (ulimit -s); pass large data through standard input or a file"
     ))
 }
 

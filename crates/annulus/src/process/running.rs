@@ -24,8 +24,8 @@ pub(super) fn reap_orphans() {
     orphans.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
-/// The means of awaiting a child's end. It is created before the child is started, since a started
-/// child cannot be undone.
+/// The means of awaiting a child's end. It is created before the child is started, because a start
+/// cannot be undone.
 pub(super) struct Watch {
     core: Rc<Core>,
     /// A pipe in case the kernel refuses a descriptor of the process. This end becomes readable
@@ -44,7 +44,7 @@ impl Watch {
         if !core.kernel.real_descriptors() {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "a simulation starts no processes",
+                "processes cannot be started in a simulation",
             ));
         }
         process::keep_exit_statuses().map_err(named("sigaction"))?;
@@ -66,7 +66,7 @@ impl Watch {
             Ok(process) => Ok(process),
             Err(refused) => wait_on_thread(id, writing).map(|()| reading).map_err(|error| {
                 let text = format!(
-                    "its end cannot be awaited, by a descriptor (pidfd_open: {refused}) or by a thread ({error})"
+                    "its end cannot be awaited, neither through a descriptor (pidfd_open: {refused}) nor by a thread ({error})"
                 );
                 with_text(error, text)
             }),
@@ -84,8 +84,8 @@ impl Watch {
 
 /// Returns the error for a child that was started but cannot be returned.
 pub(super) fn started_and_lost(error: io::Error, id: u32, was_killed: bool) -> io::Error {
-    let fate = if was_killed { "was killed" } else { "goes on" };
-    let text = format!("{error}; process {id}, which had been started, {fate}");
+    let fate = if was_killed { "was killed" } else { "is still running" };
+    let text = format!("{error}; process {id} had been started and {fate}");
     with_text(error, text)
 }
 
@@ -153,7 +153,7 @@ impl Running {
         with_text(Errno::CHILD.into(), text)
     }
 
-    /// Ready when it has ended.
+    /// Ready once the process has ended.
     pub(super) fn poll_exit(&mut self, cx: &Context<'_>) -> Poll<io::Result<ExitStatus>> {
         loop {
             if let Some(status) = self.try_wait()? {

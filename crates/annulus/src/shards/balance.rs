@@ -10,12 +10,12 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Number of requests of a connection per read of the clock.
 const LOOK: u32 = 16;
 
-/// Counts the busy connections of each shard, and tells which should move to another shard with
+/// Counts the busy connections of each shard, and decides which should move to another shard with
 /// [`Shard::move_stream`](super::Shard::move_stream). All shards share it. A program that does not
 /// use it pays nothing.
 ///
 /// Connections are distributed when they are accepted, before it is known how busy they will be. If
-/// those of one shard are busy and those of another are idle, a core is idle too. A connection is
+/// one shard's connections are busy and another's are idle, a core is idle too. A connection is
 /// busy if it was served within the last 100 ms. While a shard has at least two more busy
 /// connections than another, and the difference is at least a quarter of its own, a connection that
 /// has just been served moves there.
@@ -114,10 +114,13 @@ impl Balance {
     /// Returns a counter for one connection of a shard.
     ///
     /// # Panics
-    /// If there is no such shard.
+    /// If no such shard exists.
     pub fn connection(&self, shard: usize) -> Balanced {
         let shards = self.0.shards.len();
-        assert!(shard < shards, "no shard {shard}: the balance was made for {shards}, from 0 on");
+        assert!(
+            shard < shards,
+            "shard {shard} is out of range: the balance has {shards} shards, starting at 0"
+        );
         Balanced { balance: self.clone(), shard, period: 0, requests: 0 }
     }
 

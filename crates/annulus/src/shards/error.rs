@@ -5,7 +5,7 @@ use std::any::Any;
 use std::fmt;
 use std::io;
 
-/// A shard failed, so all were stopped.
+/// The failure of a shard, which stopped all shards.
 #[derive(Debug)]
 pub struct ShardError<E> {
     /// The index of the shard that failed first.

@@ -41,7 +41,7 @@ pub enum Spread {
     Cpu,
 }
 
-named!(Spread, "way to spread connections", {
+named!(Spread, "way to distribute connections", {
     "least-connections" => LeastConnections,
     "hash" => Hash,
     "cpu" => Cpu,
@@ -59,7 +59,7 @@ pub struct ShardedListener {
     sources: Mutex<Vec<Option<Unopened>>>,
 }
 
-/// Where a shard's connections will come from.
+/// The source of a shard's connections, before the shard has opened it.
 #[derive(Debug)]
 enum Unopened {
     Listener(OwnedFd),
@@ -71,7 +71,7 @@ enum Unopened {
 #[derive(Debug)]
 struct Route {
     inbox: Sender<Parts>,
-    /// Connections that were passed on but are not streams there yet.
+    /// Connections that have been passed on but are not streams there yet.
     in_transit: Arc<AtomicUsize>,
 }
 
@@ -89,7 +89,7 @@ impl ShardedListener {
         spread: Spread,
     ) -> io::Result<Self> {
         if count == 0 {
-            return Err(misuse("0 shards would accept nothing; take at least 1".into()));
+            return Err(misuse("0 shards would accept nothing; use at least 1".into()));
         }
         let listeners = if spread == Spread::LeastConnections { 1 } else { count };
         let (sockets, address) = options.bind_group(address, listeners)?;
@@ -118,12 +118,14 @@ impl ShardedListener {
     pub fn open(&self, shard: &Shard) -> io::Result<ShardListener> {
         if shard.count() != self.count {
             let (made, opened) = (self.count, shard.count());
-            return Err(misuse(format!("listener made for {made} shards, opened on {opened}")));
+            return Err(misuse(format!(
+                "the listener was created for {made} shards but opened on {opened}"
+            )));
         }
         let cpu = match (self.spread, shard.cpu()) {
             (Spread::Cpu, None) => {
                 let text = format!(
-                    "connections are spread by CPU, and shard {} is pinned to none; pin it, or spread them otherwise",
+                    "connections are distributed by CPU, but shard {} is not pinned to one; pin it, or choose another Spread",
                     shard.index()
                 );
                 return Err(misuse(text));
@@ -139,7 +141,7 @@ impl ShardedListener {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources[shard]
             .take()
-            .ok_or_else(|| misuse(format!("shard {shard} has opened the listener before")))
+            .ok_or_else(|| misuse(format!("shard {shard} has already opened the listener")))
     }
 }
 

@@ -1,5 +1,5 @@
-//! One runtime per core: each shard is a thread with its own ring, and shards share only what they
-//! send each other.
+//! One runtime per core: each shard is a thread with its own ring, and shards share only values
+//! that they send each other.
 //!
 //! ```no_run
 //! use annulus::net::{ListenOptions, TcpStream};
@@ -28,7 +28,7 @@
 //! }
 //! ```
 //!
-//! # What crosses, and what it costs
+//! # Sending between shards, and its cost
 //!
 //! A stream, its tasks and its leases stay on their shard. A request served there touches no other
 //! shard: it takes no lock, no shared cache line and no extra system call.
@@ -37,24 +37,24 @@
 //! | to send | use |
 //! |---|---|
 //! | connections, as they are accepted | [`ShardedListener`] |
-//! | a connection that is in use | [`Shard::move_stream`]; [`Balance`] says which, and where to |
+//! | a connection that is in use | [`Shard::move_stream`]; [`Balance`] decides which one to move, and where |
 //! | work | [`Shard::spawn_on`], [`Handle::spawn_with`](crate::Handle::spawn_with) |
-//! | what a shard starts with | [`Shards::run_with`] |
-//! | values | [`channel`]; to every shard [`channel_to_all`] |
-//! | received bytes, a whole lease uncopied | [`Lease::into_shared`](crate::Lease::into_shared) |
+//! | an input at the start of a shard | [`Shards::run_with`] |
+//! | values | [`channel`]; to every shard: [`channel_to_all`] |
+//! | received bytes, without copying if they are a whole lease | [`Lease::into_shared`](crate::Lease::into_shared) |
 //!
 //! A send makes a system call only if the other shard's loop is asleep. A loop that is awake sees
 //! it in its next turn.
 //!
-//! # How they end
+//! # How shards end
 //!
 //! Each shard ends when its main returns. The first error, panic or failed set-up stops all shards,
 //! and [`run`](Shards::run) returns it. The other mains are dropped at their next `await`, and
 //! their runtimes shut down normally. A main that never waits cannot be stopped.
 //!
-//! To let all shards finish what they have begun, give each main a clone of a `CancellationToken`
-//! of `tokio-util`, which needs no runtime. Any thread can cancel it, and each main checks it where
-//! it can end.
+//! To let all shards finish their work, give each main a clone of a `CancellationToken` of
+//! `tokio-util`, which does not depend on a runtime. Any thread can cancel it, and each main checks
+//! it at points where it can end.
 //!
 //! ```
 //! use annulus::net::TcpListener;

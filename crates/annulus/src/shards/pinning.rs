@@ -37,7 +37,8 @@ impl Pinning {
             Self::None => return Ok(vec![None; count]),
         };
         if cpus.is_empty() {
-            let text = "no CPU to pin the shards to; name one, or use Pinning::None";
+            let text =
+                "the list of CPUs to pin the shards to is empty; add one, or use Pinning::None";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         Ok(cpus.into_iter().map(Some).cycle().take(count).collect())
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_shards_than_cpus_go_round() {
+    fn cpus_are_reused_if_there_are_more_shards() {
         let cpus = Pinning::On(vec![4, 2]).cpus(3).unwrap();
         assert_eq!(cpus, [Some(4), Some(2), Some(4)]);
         assert_eq!(Pinning::None.cpus(2).unwrap(), [None, None]);

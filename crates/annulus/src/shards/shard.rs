@@ -1,4 +1,4 @@
-//! A shard, as the program's main sees it.
+//! The value that represents a shard in the program's main.
 
 use crate::net::TcpStream;
 use crate::runtime::DriverInfo;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 ///         return std::io::Result::Ok("served".to_owned());
 ///     }
 ///     let name = format!("one of {}", shard.count());
-///     // The closure is `Send`; what it makes stays on the shard that it runs on.
+///     // The closure is `Send`; the future that it creates stays on the shard.
 ///     let task = shard.spawn_on(0, move || async move { std::rc::Rc::new(name).to_string() })?;
 ///     Ok(task.await.unwrap())
 /// })?;
@@ -103,7 +103,10 @@ impl Shard {
 
     fn find(&self, shard: usize) -> io::Result<&Handle> {
         self.handles.get(shard).ok_or_else(|| {
-            let text = format!("no shard {shard}: there are {}, from 0 on", self.count());
+            let text = format!(
+                "shard {shard} is out of range: there are {} shards, starting at 0",
+                self.count()
+            );
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })
     }

@@ -1,5 +1,5 @@
 //! The barrier at which the shards' threads wait until all are set up. The first one that fails
-//! stops all.
+//! stops all of them.
 
 use super::error::{Cause, ShardError};
 use crate::runtime::deny_further_rings;
@@ -75,7 +75,7 @@ impl<E> StartBarrier<E> {
             dispose_each(results);
             return Err(error);
         }
-        let result = |result: Option<T>| result.expect("a shard without an error has a result");
+        let result = |result: Option<T>| result.expect("a shard without an error has no result");
         Ok(results.into_iter().map(result).collect())
     }
 

@@ -80,7 +80,7 @@ impl Shards {
         }
         self.run(|shard| {
             let mut input = inputs[shard.index].lock().unwrap_or_else(PoisonError::into_inner);
-            let input = input.take().expect("each shard runs once");
+            let input = input.take().expect("the shard has already run");
             main(shard, input)
         })
     }
@@ -125,7 +125,7 @@ impl Shards {
 
     fn cpus(&self) -> io::Result<Vec<Option<usize>>> {
         if self.count == 0 {
-            let text = "0 shards would do nothing; take at least 1";
+            let text = "0 shards would do nothing; use at least 1";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         self.pinning.cpus(self.count)
@@ -182,13 +182,13 @@ impl fmt::Debug for Shards {
 
 fn wrong_inputs(inputs: usize, count: usize) -> io::Error {
     let given = if inputs > count { format!("more than {count}") } else { inputs.to_string() };
-    let text = format!("{given} inputs for {count} shards; give each shard one");
+    let text = format!("{given} inputs for {count} shards; each shard needs exactly one");
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 fn no_thread(count: usize, error: &io::Error) -> io::Error {
     io::Error::other(format!(
-        "its thread, one of {count}, cannot be started: {error}; take fewer shards, or raise the limit of threads (`ulimit -u`, or \
+        "its thread, one of {count}, cannot be started: {error}; use fewer shards, or raise the limit of threads (`ulimit -u`, or \
          pids.max of the control group)"
     ))
 }
@@ -214,7 +214,7 @@ impl LocalRuntime {
         let locked_down = builder.is_locked_down();
         let runtime = builder.build_unsealed()?;
         if !runtime.is_reachable() {
-            let text = "a simulated kernel has no other threads; run one runtime there";
+            let text = "a simulated kernel has no other threads; use a single runtime there";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         Ok(Self { runtime, locked_down, _pinned: pinned })

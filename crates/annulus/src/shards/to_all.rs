@@ -47,8 +47,8 @@ impl<T: Clone> SenderToAll<T> {
     /// Returns how many received it; dropped receivers are skipped. All receivers get the values of
     /// one sender in the same order, but not necessarily those of several senders.
     ///
-    /// If the future is dropped before it is ready, the value has been sent to the receivers before
-    /// the one that it waited for.
+    /// If the future is dropped before it is ready, the value has been sent to all receivers before
+    /// the one that the future was waiting for.
     ///
     /// # Errors
     /// The value itself, if all receivers have been dropped.

@@ -14,7 +14,7 @@ const MOST: u32 = 40;
 const BUCKETS: usize = (MOST - BITS + 1) as usize * PARTS;
 
 /// Counts of durations, in 304 buckets: one per nanosecond up to 7 ns, then eight per power of two,
-/// up to 18 minutes. A histogram takes 2.4 KiB, however many durations it counts.
+/// up to 18 minutes. A histogram takes 2.4 KiB, regardless of how many durations it counts.
 ///
 /// ```
 /// use annulus::stats::Histogram;
@@ -71,8 +71,8 @@ impl Histogram {
         Some(Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX)))
     }
 
-    /// Returns a duration that this percentage of all durations do not exceed, at most an eighth
-    /// above the shortest such duration. Returns `None` if the histogram is empty. Negative
+    /// Returns a duration that this percentage of all durations does not exceed; it is at most an
+    /// eighth longer than the exact value. Returns `None` if the histogram is empty. Negative
     /// percentages and NaN count as 0, and values above 100 as 100.
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         if self.count == 0 {
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_duration_lies_within_the_bounds_of_its_bucket() {
+    fn durations_lie_within_the_bounds_of_their_bucket() {
         let powers = (0..64).flat_map(|power| {
             let least = 1u64 << power;
             [least - 1, least, least + 1, least + least / 3]
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_at_most_an_eighth_above_the_exact_ones() {
+    fn percentiles_exceed_exact_values_by_at_most_an_eighth() {
         let mut histogram = Histogram::default();
         let durations: Vec<u64> = (1..=1000).map(|n| n * n * 17).collect();
         durations.iter().for_each(|nanos| histogram.record(Duration::from_nanos(*nanos)));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_one_has_no_percentiles_and_the_longest_durations_share_a_bucket() {
+    fn empty_histogram_has_no_percentiles_and_longest_durations_share_a_bucket() {
         let mut histogram = Histogram::default();
         assert_eq!(
             (histogram.percentile(50.0), histogram.mean(), histogram.count()),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn histograms_add_up() {
+    fn adding_histograms_adds_their_counts() {
         let (mut one, mut two, mut both) = <(Histogram, Histogram, Histogram)>::default();
         for nanos in 0..2000 {
             let half = if nanos % 3 == 0 { &mut one } else { &mut two };

@@ -65,8 +65,8 @@ pub struct Stats {
     pub memory: Memory,
     /// The driver's counters.
     pub counters: Counters,
-    /// How long turns and polls took, if the runtime was built with [`Builder::measure`](crate::Builder::measure) or
-    /// [`slow_poll`](crate::Builder::slow_poll).
+    /// Durations of turns and polls, if the runtime was built with
+    /// [`Builder::measure`](crate::Builder::measure) or [`slow_poll`](crate::Builder::slow_poll).
     pub timings: Option<Timings>,
 }
 

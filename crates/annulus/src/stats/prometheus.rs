@@ -48,7 +48,7 @@ struct Text<'a> {
 
 impl Text<'_> {
     fn info(&mut self) {
-        self.head("info", "The driver that runs.", "gauge");
+        self.head("info", "The driver in use.", "gauge");
         for (shard, stats) in &self.runtimes {
             let (shard, driver) = (Escaped(shard), stats.driver);
             _ = writeln!(self.out, "annulus_info{{shard=\"{shard}\",driver=\"{driver}\"}} 1");
@@ -58,8 +58,7 @@ impl Text<'_> {
     fn tasks(&mut self) {
         self.gauge("tasks_alive", "Tasks that have not ended.", |stats| stats.tasks.alive);
         self.gauge("tasks_ready", "Tasks in the run queue.", |stats| stats.tasks.ready);
-        let help =
-            "Tasks that other threads have spawned or woken and that the loop has not taken in.";
+        let help = "Tasks that other threads have spawned or woken and that the loop has not taken in yet.";
         self.gauge("tasks_inbox", help, |stats| stats.tasks.inbox);
         self.count("tasks_spawned", "Tasks spawned.", |stats| stats.tasks.spawned);
     }
@@ -67,27 +66,27 @@ impl Text<'_> {
     fn resources(&mut self) {
         self.gauge("streams", "Streams.", |stats| stats.resources.streams);
         self.gauge("listeners", "Listeners.", |stats| stats.resources.listeners);
-        let help = "Connections that were accepted and that no accept has taken.";
+        let help = "Accepted connections that no call of accept has taken yet.";
         self.gauge("unclaimed_connections", help, |stats| stats.resources.unclaimed);
         self.gauge("datagram_sockets", "Datagram sockets.", |stats| {
             stats.resources.datagram_sockets
         });
-        self.gauge("connects", "Attempts to connect.", |stats| stats.resources.connects);
+        self.gauge("connects", "Connects in progress.", |stats| stats.resources.connects);
         self.gauge("polls", "Descriptors polled for readiness.", |stats| stats.resources.polls);
         self.gauge("file_calls", "File calls off the loop.", |stats| stats.resources.file_calls);
         self.gauge("timers", "Timers.", |stats| stats.resources.timers);
-        let help = "Operations that the driver has and whose last event has not come.";
+        let help = "Operations whose last event has not arrived yet.";
         self.gauge("operations_in_flight", help, |stats| stats.resources.in_flight);
     }
 
     fn queues(&mut self) {
-        let help = "Sockets with something to send in the next turn.";
+        let help = "Sockets that have something to send in the next turn.";
         self.gauge("queued_sends", help, |stats| stats.queues.sends);
-        let help = "Sockets whose send of the last turn is not settled.";
+        let help = "Sockets with a send from the last turn that may complete without an event.";
         self.gauge("unsettled_sends", help, |stats| stats.queues.unsettled);
-        let help = "Sockets whose receive waits to be armed.";
+        let help = "Sockets whose receive waits for a turn or for buffers to be armed.";
         self.gauge("queued_receives", help, |stats| stats.queues.receives);
-        let help = "Wait queues of which not all waiters were notified.";
+        let help = "Wait queues with waiters that have not been notified yet.";
         self.gauge("queued_rechecks", help, |stats| stats.queues.rechecks);
     }
 
@@ -96,14 +95,18 @@ impl Text<'_> {
             self.samples(&format!("{name}{what}"), help, "gauge", |stats| of(stats).map(value));
         };
         gauge("", "Receive buffers.", |buffers| buffers.count as usize);
-        gauge("_size_bytes", "Bytes of each receive buffer.", |buffers| buffers.size as usize);
-        gauge("_lent", "Buffers that leases hold or that wait in sockets.", |buffers| {
-            buffers.lent as usize
-        });
+        gauge("_size_bytes", "Bytes per receive buffer.", |buffers| buffers.size as usize);
+        gauge(
+            "_lent",
+            "Buffers that are held by leases or wait in sockets to be received.",
+            |buffers| buffers.lent as usize,
+        );
         gauge("_with_kernel", "Buffers that the kernel may fill.", |buffers| {
             buffers.with_kernel as usize
         });
-        gauge("_resident_bytes", "Memory of the receive buffers.", |buffers| buffers.resident);
+        gauge("_resident_bytes", "Bytes of the receive buffers that are in memory.", |buffers| {
+            buffers.resident
+        });
     }
 
     fn memory(&mut self) {
@@ -132,15 +135,15 @@ impl Text<'_> {
         if self.runtimes.iter().all(|(_, stats)| stats.timings.is_none()) {
             return;
         }
-        let help = "From the return from a system call for events to the next; of some turns.";
+        let help = "Time from the return of a system call for events to the next such call, for the timed turns.";
         self.histogram("turn_seconds", help, |stats| Some(&stats.timings.as_ref()?.turn));
-        let help = "Polls of tasks; in some turns.";
+        let help = "Duration of a task's poll, in the timed turns.";
         self.histogram("poll_seconds", help, |stats| Some(&stats.timings.as_ref()?.poll));
-        let help = "From the wake of a task to its poll; in some turns.";
+        let help = "Time from the wake of a task to its poll, in the timed turns.";
         self.histogram("wake_to_poll_seconds", help, |stats| {
             Some(&stats.timings.as_ref()?.wake_to_poll)
         });
-        let help = "Polls that took as long as slow_poll says, or longer.";
+        let help = "Polls that took at least as long as slow_poll.";
         self.samples("slow_polls_total", help, "counter", |stats| {
             Some(stats.timings.as_ref()?.slow_polls)
         });
@@ -199,7 +202,7 @@ impl Text<'_> {
     }
 }
 
-/// The value of a label, escaped.
+/// Displays the value of a label, escaped.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -213,7 +216,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// A duration in seconds, exactly.
+/// Displays a duration in seconds, exactly.
 struct Seconds(Duration);
 
 impl Display for Seconds {

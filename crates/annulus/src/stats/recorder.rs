@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Minimum time between two rounds of timed turns, which bounds the cost of timing. The first turn
 /// after that time begins a round, so a turn that follows a long pause is always timed.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Turns per round: two, since tasks that are woken by tasks run one turn later.
+/// Turns per round: two, because tasks that are woken by tasks run one turn later.
 const TIMED: u8 = 2;
 /// Minimum time that a shared record of untimed turns covers: less than 4 ms, the tick of most
 /// kernels' coarse clock.
@@ -24,19 +24,19 @@ const SHARED: Duration = Duration::from_millis(3);
 /// An untimed turn that takes this long gets its own record. The value exceeds any tick of the
 /// coarse clock, which is at most 10 ms.
 const LONG: Duration = Duration::from_millis(12);
-/// Number of polls that are recorded in each timed turn. Of the rest, only those of at least
-/// `LONG_POLL` are, unless `slow_poll` is set.
+/// Number of polls that are recorded in each timed turn. Further polls are recorded only if they
+/// take at least `LONG_POLL`, or if `slow_poll` is set.
 const POLLS: u64 = 64;
 const LONG_POLL: Duration = Duration::from_millis(1);
 /// Number of slow polls that are kept.
 const KEPT: usize = 16;
-/// Capacity for the marks of a turn: one per poll, and some more.
+/// Initial capacity for the marks of a turn: one per poll, and a few more.
 const MARKS: usize = 1100;
 
 /// Records turns and polls. For an untimed turn it only reads the coarse clock twice.
 pub(crate) struct Recorder {
     kernel: Rc<dyn Kernel>,
-    /// Counts polls, and knows where the tasks polled last were spawned.
+    /// Counts polls, and knows where the most recently polled tasks were spawned.
     run_queue: Rc<RunQueue>,
     /// If set, all turns are timed, and polls that take at least this long are slow.
     slow_poll: Option<Duration>,

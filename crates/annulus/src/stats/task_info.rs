@@ -5,7 +5,8 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-/// A task that has not ended: where it was spawned, and what it waits for. [`Handle::tasks`](crate::Handle::tasks) lists them.
+/// A task that has not ended: where it was spawned, and what it waits for.
+/// [`Handle::tasks`](crate::Handle::tasks) lists them.
 ///
 /// ```
 /// annulus::run(async {
@@ -32,11 +33,11 @@ pub struct TaskInfo {
     /// The events that the task waits for, as far as the runtime knows: sockets, files, timers,
     /// signals. Empty if it waits for another task or thread, or for nothing.
     pub waits_for: Vec<String>,
-    /// How often the task has been polled.
+    /// Number of polls of the task.
     pub polls: u64,
     /// Time since the last poll. A task that is not ready has waited that long. The time may be a
-    /// few milliseconds too long, since it is measured with a coarse clock. `None` before the first
-    /// poll.
+    /// few milliseconds too long, because it is measured with a coarse clock. `None` before the
+    /// first poll.
     pub last_poll: Option<Duration>,
 }
 

@@ -5,13 +5,13 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-/// How long turns and polls took, and how long woken tasks waited, as measured by a runtime that
-/// was built with [`Builder::measure`](crate::Builder::measure) or
+/// Durations of turns and polls, and of the waits of woken tasks, as measured by a runtime that was
+/// built with [`Builder::measure`](crate::Builder::measure) or
 /// [`slow_poll`](crate::Builder::slow_poll).
 ///
 /// With `measure`, the runtime reads the clock in the first two turns of every 100 ms, and the
-/// histograms count only those turns. So a turn that follows a pause counts, but of a burst only
-/// the first turns do. With `slow_poll`, the runtime reads the clock in all turns.
+/// histograms count only those turns. So a turn after a pause is counted, but only the first turns
+/// of a burst are. With `slow_poll`, the runtime reads the clock in all turns.
 ///
 /// ```
 /// use annulus::{Runtime, stats::Timings};
@@ -33,10 +33,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Timings {
-    /// Time from the return of a system call that waits for events to the next such call: how long
-    /// further events had to wait.
+    /// Time from the return of a system call that waits for events to the next such call: the time
+    /// that further events had to wait.
     pub turn: Histogram,
-    /// Duration of a poll of a task, or of the future that `block_on` runs: how long it kept the
+    /// Duration of a poll of a task, or of the future that `block_on` runs: the time that it kept
     /// other tasks waiting.
     pub poll: Histogram,
     /// Time from the wake of a task to its poll, including the time that the loop took to deliver
@@ -55,7 +55,7 @@ pub struct Timings {
 pub struct SlowPoll {
     /// The place that spawned the task; `None` for the future that `block_on` runs.
     pub spawned_at: Option<&'static Location<'static>>,
-    /// How long the poll took.
+    /// Duration of the poll.
     pub took: Duration,
     /// When the poll ended, as time since the runtime was built, like
     /// [`Stats::uptime`](super::Stats::uptime).

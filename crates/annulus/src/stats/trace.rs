@@ -19,7 +19,7 @@ const _: () = assert!(KEPT * size_of::<Record>() == 224 * 1024);
 ///
 /// - *turn* and *wait*: two exactly timed turns per 100 ms, each from the return from the kernel to
 ///   the next entry, and the time in the kernel. In such a turn, the first 64 polls and those of at
-///   least 1 ms are spans that tell where the task was spawned. With
+///   least 1 ms are spans that show where the task was spawned. With
 ///   [`slow_poll`](crate::Builder::slow_poll), this applies to all turns and all polls.
 /// - *turns* and *turns, then wait*: about 4 ms of other turns, including the waits between them,
 ///   with the numbers of turns and polls. The second kind ends with a wait in the kernel, which may
@@ -117,7 +117,7 @@ impl Trace {
     }
 }
 
-/// Combines the traces of several runtimes, each of which has a name and is a thread in the viewer.
+/// Combines the traces of several runtimes. Each has a name and is shown as a thread in the viewer.
 /// All traces must use the same clock.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! When the tasks in the run queue were woken, without storing a time per task.
+//! Tracks when the tasks in the run queue were woken, without storing a time per task.
 //!
 //! The queue is first in, first out. So the number of tasks queued up to a reading of the clock
 //! tells which tasks were queued later: these were woken after that reading and, if it is the last
@@ -50,7 +50,7 @@ impl WakeMarks {
         self.marks.front().filter(|mark| mark.next <= number).map(|mark| mark.time)
     }
 
-    /// Forgets all readings, since the clock is not read from now on.
+    /// Forgets all readings, because the clock is not read from now on.
     pub(super) fn pause(&mut self) {
         self.marks.clear();
     }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_was_woken_after_the_last_reading_before_it_was_queued() {
+    fn wake_time_is_the_last_reading_before_the_task_was_queued() {
         let mut marks = WakeMarks::default();
         // Two tasks were queued at an unknown time.
         marks.note(2, at(10));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_queued_after_a_pause_were_woken_at_an_unknown_time() {
+    fn wake_time_is_unknown_for_tasks_queued_during_a_pause() {
         let mut marks = WakeMarks::default();
         marks.note(0, at(10));
         assert_eq!(marks.take(), Some(at(10)));

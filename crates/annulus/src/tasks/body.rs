@@ -43,7 +43,7 @@ pub(crate) fn poll<F: Future>(
     mut slot: Pin<&mut Option<F>>,
     cx: &mut Context<'_>,
 ) -> Poll<Outcome<F::Output>> {
-    let future = slot.as_mut().as_pin_mut().expect("a task that is done is not polled");
+    let future = slot.as_mut().as_pin_mut().expect("a finished task was polled");
     let outcome = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
         Ok(poll) => Ok(ready!(poll)),
         Err(panic) => Err(panic),

@@ -322,7 +322,7 @@ impl Owned<'_> {
     /// # Panics
     /// If the task is not new.
     pub(crate) fn link(&self, index: u32) {
-        assert!(self.state() == State::New, "a task is linked once");
+        assert!(self.state() == State::New, "the task has already been linked");
         self.head().index.set(index);
         self.head().state.set(State::Queued);
     }

@@ -164,20 +164,20 @@ impl Remote {
         self.memory.as_ref()
     }
 
-    /// Whether the loop was asked to end since the last call.
+    /// Returns true if the loop has been stopped since the last call.
     #[inline]
     pub(crate) fn take_stop(&self) -> bool {
         // Acquire pairs with the release in `stop`.
         self.stopped.load(Ordering::Relaxed) && self.stopped.swap(false, Ordering::Acquire)
     }
 
-    /// The loop is about to sleep. False if there is something to do first.
+    /// Records that the loop is about to sleep. Returns false if there is something to do first.
     #[inline]
     pub(crate) fn park(&self) -> bool {
         self.wake_state.park()
     }
 
-    /// The loop is awake again.
+    /// Records that the loop is awake again.
     #[inline]
     pub(crate) fn unpark(&self) {
         self.wake_state.unpark();

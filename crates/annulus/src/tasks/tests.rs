@@ -1,5 +1,5 @@
-//! Tasks without a runtime: their memory and their threads. Small enough for Miri:
-//! `cargo +nightly miri test -p annulus --lib task::`.
+//! Tests the memory of tasks and their use on several threads, without a runtime. Small enough for
+//! Miri: `cargo +nightly miri test -p annulus --lib tasks::`.
 
 use super::owner::{self, is_owner};
 use super::*;
@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 100 };
-/// Turns after which a test gives up.
+/// Number of turns after which a test gives up.
 const PATIENCE: usize = 10_000_000;
 
 /// A thread with tasks and no driver.
@@ -46,7 +46,7 @@ impl Owner {
         self.run_queue.run(1024, &Unmeasured);
     }
 
-    /// Turns, and lets other threads run in between.
+    /// Runs turns, and lets other threads run in between.
     fn turns(&self, count: usize) {
         for _ in 0..count {
             self.turn();
@@ -61,10 +61,10 @@ impl Owner {
             }
             self.turns(1);
         }
-        panic!("the condition never held");
+        panic!("the condition was never met");
     }
 
-    /// Ends as a runtime does. The memory of its tasks may be held by other threads.
+    /// Ends like a runtime. Other threads may still hold memory of its tasks.
     fn end(&self) {
         self.remote.close();
         self.run_queue.drop_all(|| self.remote.take());
@@ -72,7 +72,7 @@ impl Owner {
         owner::leave();
     }
 
-    /// Tasks whose memory is still there: each holds the inbox.
+    /// Returns the number of tasks whose memory still exists: each of them holds the inbox.
     fn remains(&self) -> usize {
         Arc::strong_count(&self.remote) - 1
     }
@@ -107,7 +107,7 @@ enum Fate {
 }
 
 impl Fate {
-    /// The result that the task's join handle gives.
+    /// Returns the result that the task's join handle returns, as text.
     fn verdict(self) -> &'static str {
         match self {
             Completes => "done",
@@ -117,8 +117,8 @@ impl Fate {
     }
 }
 
-/// A task that gives its waker to other threads at each poll, and drops wakers that come back on
-/// its own thread.
+/// A task that sends its waker to other threads at each poll, and drops returned wakers on its own
+/// thread.
 struct SharesWakers {
     polls: usize,
     fate: Fate,
@@ -148,8 +148,8 @@ impl Future for SharesWakers {
     }
 }
 
-/// Uses wakers in every way until there are no more: some are sent back to the owner, one is kept
-/// until the end.
+/// Uses wakers in every way until the channel closes. Some are sent back to the owner, and one is
+/// kept until the end.
 fn use_wakers(wakers: Receiver<Waker>, owner: &Sender<Waker>) {
     let mut kept = None;
     for (n, waker) in wakers.iter().enumerate() {
@@ -167,7 +167,7 @@ fn use_wakers(wakers: Receiver<Waker>, owner: &Sender<Waker>) {
     }
 }
 
-/// Threads that use wakers.
+/// Starts threads that use wakers.
 fn spawn_peers(owner: &Sender<Waker>) -> (Vec<Sender<Waker>>, Vec<thread::JoinHandle<()>>) {
     let peer = |_| {
         let ((sender, wakers), owner) = (channel(), owner.clone());
@@ -184,7 +184,7 @@ fn conclude(fate: Fate, task: JoinHandle<String>) -> String {
 }
 
 #[test]
-fn wakers_on_all_threads_outlive_their_task_in_every_way() {
+fn wakers_on_other_threads_may_outlive_their_task() {
     for round in 0..ROUNDS {
         for fate in [Completes, Panics, AbortsItself, IsAborted, OutlivesItsOwner] {
             share_wakers(fate, fate != AbortsItself && round % 2 == 0);
@@ -192,7 +192,7 @@ fn wakers_on_all_threads_outlive_their_task_in_every_way() {
     }
 }
 
-/// One such task, with its handle on the owner's thread or on another one.
+/// Runs one such task, with its handle on the owner's thread or on another one.
 fn share_wakers(fate: Fate, is_joined_remotely: bool) {
     let owner = Owner::new();
     let (to_owner, returned) = channel();
@@ -212,8 +212,8 @@ fn share_wakers(fate: Fate, is_joined_remotely: bool) {
         if owner.run_queue.tasks().is_empty() {
             break;
         }
-        // Others run meanwhile, at once on a busy machine too, where a thread that yields is the
-        // last of all.
+        // Waits so that other threads run, also on a busy machine, where a thread that only yields
+        // would run last.
         drop(returned.recv_timeout(Duration::from_micros(100)));
     }
     if matches!(fate, Completes | Panics) {
@@ -269,7 +269,7 @@ fn no_remote_wake_is_lost() {
 }
 
 #[test]
-fn remotely_spawned_tasks_run_on_their_owner_or_end_on_the_spawning_thread() {
+fn remotely_spawned_task_runs_on_its_owner_or_ends_on_the_spawning_thread() {
     for _ in 0..ROUNDS {
         let owner = Owner::new();
         let remote = owner.remote.clone();
@@ -285,7 +285,7 @@ fn remotely_spawned_tasks_run_on_their_owner_or_end_on_the_spawning_thread() {
 }
 
 #[test]
-fn a_handle_dropped_on_another_thread_drops_the_result() {
+fn join_handle_dropped_on_another_thread_drops_the_result() {
     struct Tells(Arc<AtomicUsize>);
     impl Drop for Tells {
         fn drop(&mut self) {
@@ -310,7 +310,7 @@ fn a_handle_dropped_on_another_thread_drops_the_result() {
 }
 
 #[test]
-fn a_task_that_is_awake_is_queued_once() {
+fn task_woken_several_times_is_queued_once() {
     let owner = Owner::new();
     let polls = Rc::new(Cell::new(0));
     let count = polls.clone();
@@ -331,7 +331,7 @@ fn a_task_that_is_awake_is_queued_once() {
 }
 
 #[test]
-fn what_a_task_spawns_while_it_is_dropped_is_dropped_as_well() {
+fn tasks_spawned_while_a_task_is_dropped_are_dropped_too() {
     struct Spawns(Rc<Owner>, u32);
     impl Drop for Spawns {
         fn drop(&mut self) {

@@ -22,18 +22,18 @@ pub fn interval(period: Duration) -> Interval {
 /// If the period is zero.
 #[track_caller]
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
-    assert!(!period.is_zero(), "an interval of zero would tick for ever; use a longer one");
+    assert!(!period.is_zero(), "an interval of zero would tick forever; use a longer period");
     Interval { period, sleep: sleep_until(start), missed: MissedTicks::default() }
 }
 
-/// When the next tick is due after ticks were missed, because nothing waited for them.
+/// When the next tick is due after ticks were missed because nothing awaited them.
 ///
 /// ```
 /// # annulus::run(async {
 /// use annulus::time::{Instant, MissedTicks, interval_at};
 /// use std::time::Duration;
 ///
-/// // Three ticks were due when the first wait begins: the first is delivered, and then the next one that is on time.
+/// // Three ticks are due when the first wait begins. The first is delivered, then the next one that is on time.
 /// let period = Duration::from_millis(10);
 /// let start = Instant::now() - 2 * period;
 /// let mut ticks = interval_at(start, period).missed_ticks(MissedTicks::Skip);
@@ -45,18 +45,18 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissedTicks {
-    /// At the next multiple of the period after the first tick: missed ticks are skipped.
+    /// At the next multiple of the period, counted from the first tick. Missed ticks are skipped.
     Skip,
-    /// At once, until all missed ticks were delivered.
+    /// At once, until all missed ticks have been delivered.
     #[default]
     Burst,
-    /// A period after the late tick; the later ones are delayed as much. A tick that is late by
-    /// less than a period has missed none.
+    /// One period after the late tick, which delays all later ticks as well. If a tick is late by
+    /// less than a period, no tick was missed.
     Delay,
 }
 
-/// A source of ticks. Missed ticks are made up for at once, unless
-/// [`missed_ticks`](Self::missed_ticks) says otherwise.
+/// A source of ticks. Missed ticks are delivered at once, unless
+/// [`missed_ticks`](Self::missed_ticks) selects another behavior.
 ///
 /// ```
 /// # annulus::run(async {
@@ -66,7 +66,7 @@ pub enum MissedTicks {
 /// let mut flush = interval(Duration::from_millis(2));
 /// let first = flush.tick().await; // At once.
 /// let second = flush.tick().await;
-/// assert!(second - first >= flush.period()); // More if the loop was held up meanwhile.
+/// assert!(second - first >= flush.period()); // More if the loop was blocked in between.
 /// # std::io::Result::Ok(())
 /// # }).unwrap();
 /// ```
@@ -84,8 +84,8 @@ impl Interval {
         self
     }
 
-    /// Waits for the next tick, and returns when it was due. Cancel-safe: dropping it loses no
-    /// tick.
+    /// Waits for the next tick and returns the time at which it was due. Cancel-safe: dropping the
+    /// future loses no tick.
     pub async fn tick(&mut self) -> Instant {
         poll_fn(|cx| self.poll_tick(cx)).await
     }
@@ -98,7 +98,7 @@ impl Interval {
         Poll::Ready(due)
     }
 
-    /// Restarts the interval: the next tick is a period from now.
+    /// Restarts the interval: the next tick is one period from now.
     pub fn reset(&mut self) {
         self.reset_at(Instant::now() + self.period);
     }
@@ -108,12 +108,12 @@ impl Interval {
         self.sleep.reset(start);
     }
 
-    /// The time between two ticks.
+    /// Returns the time between two ticks.
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// When the tick after the one at `due` is due.
+    /// Returns the time of the tick that follows the one at `due`.
     fn after(&self, due: Instant) -> Instant {
         match self.missed {
             MissedTicks::Skip => {
@@ -128,7 +128,7 @@ impl Interval {
     }
 }
 
-/// `time` modulo `period`.
+/// Returns `time` modulo `period`.
 fn remainder(time: Duration, period: Duration) -> Duration {
     const SECOND: u128 = 1_000_000_000;
     let nanos = time.as_nanos() % period.as_nanos();

@@ -1,7 +1,7 @@
 //! Time: the runtime's clock, sleeps, timeouts and intervals.
 //!
-//! The clock is that of the kernel under the runtime: monotonic on Linux, virtual in a simulation. The kernel is only asked to wait
-//! until the nearest deadline; a runtime without timers waits without ticks.
+//! The runtime uses the clock of the kernel below it: monotonic on Linux, virtual in a simulation.
+//! It has no periodic tick: it sleeps until the nearest deadline, or indefinitely without timers.
 
 mod interval;
 mod sleep;
@@ -18,13 +18,13 @@ use std::time::Duration;
 
 // Reading the clock is the only part of an [`Instant`] that needs the thread's runtime.
 impl Instant {
-    /// The current time.
+    /// Returns the current time.
     pub fn now() -> Self {
         let now = current::with(|core| core.time()).unwrap_or_else(|| Linux.now());
         Self::since_origin(now)
     }
 
-    /// The time since this instant.
+    /// Returns the time since this instant.
     pub fn elapsed(self) -> Duration {
         Self::now().duration_since(self)
     }

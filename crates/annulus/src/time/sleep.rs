@@ -11,12 +11,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Waits for a duration, from now on. Dropping it removes the timer.
+/// Waits for a duration that begins with this call. Dropping the future removes the timer.
 pub fn sleep(duration: Duration) -> Sleep {
     sleep_until(Instant::now() + duration)
 }
 
-/// Waits until an instant. Dropping it removes the timer.
+/// Waits until an instant. Dropping the future removes the timer.
 pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep { deadline, timer: None }
 }
@@ -33,7 +33,7 @@ pub struct Sleep {
 }
 
 impl Sleep {
-    /// When it will be ready.
+    /// Returns the time from which the future is ready.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -47,11 +47,11 @@ impl Sleep {
     fn cancel(&mut self) {
         let Some((core, key)) = self.timer.take() else { return };
         let action = core.enter().ok().and_then(|mut inner| inner.io.timers.remove(key));
-        // After the borrow: the drop of a waker may run foreign code.
+        // After the borrow has ended, because dropping a waker may run foreign code.
         dispose_each(action);
     }
 
-    /// Sets the timer, unless one is set that wakes this task.
+    /// Sets the timer, unless one that wakes this task is already set.
     fn set_timer(&mut self, cx: &Context<'_>) {
         if let Some((core, key)) = &self.timer {
             let same = core.enter().is_ok_and(|mut inner| match inner.io.timers.action_mut(*key) {
@@ -77,7 +77,8 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let is_due = Instant::now() >= self.deadline;
-        // One that was waited for goes on without budget too: beside a future that uses all of it, a time-out would never end.
+        // A sleep that has already waited completes even without budget. Otherwise a time-out would
+        // never fire next to a future that uses up the budget.
         if is_due && (budget::poll_take(cx).is_ready() || self.timer.is_some()) {
             self.cancel();
             return Poll::Ready(());

@@ -10,13 +10,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Runs a future for at most `duration`; then drops it and returns [`Elapsed`]. The effect of dropping is documented at each future:
-/// dropped receives and accepts lose nothing.
+/// Runs a future for at most `duration`; then drops it and returns [`Elapsed`]. Each future
+/// documents the effect of dropping it: dropped receives and accepts lose nothing.
 pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
     Timeout { future, sleep: sleep(duration), elapsed: Elapsed { limit: Some(duration) } }
 }
 
-/// As [`timeout`], until a moment.
+/// Like [`timeout`], but with a deadline.
 pub fn timeout_at<F: Future>(deadline: Instant, future: F) -> Timeout<F> {
     Timeout { future, sleep: sleep_until(deadline), elapsed: Elapsed { limit: None } }
 }
@@ -34,7 +34,7 @@ pin_project! {
 }
 
 impl<F> Timeout<F> {
-    /// The future, without its deadline.
+    /// Returns the future without its deadline.
     pub fn into_inner(self) -> F {
         self.future
     }
@@ -45,7 +45,7 @@ impl<F: Future> Future for Timeout<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        // The future first: a result that is there at the deadline counts.
+        // The future is polled first: a result that is ready at the deadline counts.
         if let Poll::Ready(value) = this.future.poll(cx) {
             return Poll::Ready(Ok(value));
         }
@@ -53,10 +53,11 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-/// The time limit came first; the text names it: `not ready within 700ms`. As an [`io::Error`] it is `TimedOut`, with the same text.
+/// The error for a time limit that expired first. The message states the limit: `not ready within
+/// 700ms`. Converted to [`io::Error`], the kind is `TimedOut` and the message is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed {
-    /// `None` for a moment.
+    /// `None` for a deadline.
     limit: Option<Duration>,
 }
 

@@ -3,7 +3,8 @@
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::time::Duration;
 
-/// A point in time on the clock of the thread's runtime, or outside one on the system's monotonic clock.
+/// A point in time on the clock of the thread's runtime or, outside a runtime, on the system's
+/// monotonic clock.
 ///
 /// Instants of different runtimes are comparable only if both run on the real kernel.
 ///
@@ -28,24 +29,24 @@ impl Instant {
         Self(time)
     }
 
-    /// The time since an earlier instant; zero if that is later.
+    /// Returns the time since `earlier`, or zero if `earlier` is in fact later.
     pub fn duration_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 }
 
 impl Instant {
-    /// Time since an earlier moment; `None` if that is a later one.
+    /// Returns the time since `earlier`, or `None` if `earlier` is in fact later.
     pub fn checked_duration_since(self, earlier: Self) -> Option<Duration> {
         self.0.checked_sub(earlier.0)
     }
 
-    /// A later moment; `None` past the end of time.
+    /// Returns the instant `duration` later, or `None` on overflow.
     pub fn checked_add(self, duration: Duration) -> Option<Self> {
         self.0.checked_add(duration).map(Self)
     }
 
-    /// An earlier moment; `None` before the clock's beginning.
+    /// Returns the instant `duration` earlier, or `None` if it is before the clock's origin.
     pub fn checked_sub(self, duration: Duration) -> Option<Self> {
         self.0.checked_sub(duration).map(Self)
     }
@@ -54,7 +55,7 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Self;
 
-    /// Saturates, so that `now + Duration::MAX` never comes.
+    /// Saturates, so that `now + Duration::MAX` never arrives.
     fn add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(duration))
     }
@@ -69,7 +70,7 @@ impl AddAssign<Duration> for Instant {
 impl Sub<Duration> for Instant {
     type Output = Self;
 
-    /// Saturates at the clock's beginning.
+    /// Saturates at the clock's origin.
     fn sub(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(duration))
     }
@@ -89,17 +90,17 @@ impl Sub for Instant {
     }
 }
 
-/// Time as another event loop has it, which may stand still or jump ahead.
+/// The clock of another event loop, which may stand still or jump ahead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostClock {
-    /// The kernel's time when the host's was zero.
+    /// The kernel's time when the host's time was zero.
     origin: Duration,
-    /// The host's time.
+    /// Returns the host's time.
     elapsed: fn() -> Duration,
 }
 
 impl HostClock {
-    /// Goes on from the kernel's time.
+    /// Creates a clock that continues from the kernel's time `now`.
     pub(crate) fn new(now: Duration, elapsed: fn() -> Duration) -> Self {
         Self { origin: now.saturating_sub(elapsed()), elapsed }
     }

@@ -1,4 +1,5 @@
-//! The timers of a runtime: a binary heap with the index of each timer, so that each can be removed.
+//! The timers of a runtime: a binary heap that records the position of each timer, so that any
+//! timer can be removed.
 
 use super::Instant;
 use annulus_driver::{Slab, SlotId};
@@ -9,9 +10,9 @@ use std::time::Duration;
 pub(crate) enum TimerAction {
     /// Wakes a task.
     Wake(Waker),
-    /// Ends a dropped stream that could not send all it had queued.
+    /// Ends a dropped stream that has not sent its whole queue.
     Linger(SlotId),
-    /// Looks again whether a close may go on that waits for the peer.
+    /// Checks again whether a close that waits for the peer may continue.
     Close(SlotId),
     /// Tries to accept again.
     Accept(SlotId),
@@ -19,50 +20,51 @@ pub(crate) enum TimerAction {
     Recv(SlotId),
     /// Arms a datagram socket's receive again.
     DatagramRecv(SlotId),
-    /// Polls again for what wakes the loop.
+    /// Polls the wake-up descriptor of the loop again.
     WakePoll(SlotId),
     /// Tries to send again.
     Send(SlotId),
     /// Measures the held memory again.
     Memory,
-    /// Looks at streams that are silent.
+    /// Checks idle streams.
     Look,
-    /// Gives up connecting.
+    /// Gives up a connect attempt.
     Connect(SlotId),
     /// Tries to send datagrams again.
     DatagramRetry(SlotId),
-    /// Ends a dropped datagram socket that could not send all it had queued.
+    /// Ends a dropped datagram socket that has not sent its whole queue.
     DatagramLinger(SlotId),
 }
 
 struct Timer {
-    /// The index of its node in the heap, kept as that moves.
+    /// The index of its node in the heap, updated when the node moves.
     place: usize,
     action: TimerAction,
 }
 
-/// The key of a timer. Once that was removed or has fired, the key is invalid.
+/// The key of a timer. It is invalid once the timer has been removed or has fired.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimerKey(SlotId);
 
 /// Timers by deadline. Those with equal deadlines fire in the order in which they were set.
 pub(crate) struct Timers {
-    /// Binary: a node's deadline is not after those of the two below.
+    /// A binary heap: a node's deadline is not after the deadlines of its children.
     heap: Vec<Node>,
     timers: Slab<Timer>,
-    /// Timers set so far.
+    /// Number of timers set so far.
     sequence: u64,
 }
 
 /// The deadline of a timer that does not fire.
 const NEVER: u64 = u64::MAX;
 
-/// A timer's place in the heap: small, since there is one for each connection with a time-out.
+/// A timer's node in the heap. It is small, because each connection with a time-out has one.
 #[derive(Clone, Copy)]
 struct Node {
-    /// The deadline in nanoseconds; one later than 500 years is [never](NEVER).
+    /// The deadline in nanoseconds. A deadline more than about 500 years away is [`NEVER`].
     deadline: u64,
-    /// The number of the timer in the order in which they were set, which decides between equal deadlines.
+    /// The timer's number in the order in which timers were set. It decides between equal
+    /// deadlines.
     sequence: u64,
     /// The timer's index in the slab.
     index: u32,
@@ -88,7 +90,7 @@ impl Timers {
         Self { heap: Vec::new(), timers: Slab::new(), sequence: 0 }
     }
 
-    /// Sets a timer, and returns the key that removes it.
+    /// Sets a timer and returns the key that removes it.
     pub(crate) fn insert(&mut self, deadline: Instant, action: TimerAction) -> TimerKey {
         let place = self.heap.len();
         let index = self.timers.insert(Timer { place, action });
@@ -98,7 +100,7 @@ impl Timers {
         TimerKey(self.timers.id(index))
     }
 
-    /// The action of a timer, unless it has fired.
+    /// Returns the action of a timer, unless it has fired or was removed.
     pub(crate) fn action_mut(&mut self, key: TimerKey) -> Option<&mut TimerAction> {
         self.timers.find(key.0).map(|timer| &mut timer.action)
     }
@@ -109,12 +111,12 @@ impl Timers {
         Some(self.take(key.0.index))
     }
 
-    /// How many there are.
+    /// Returns the number of timers.
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// The nearest deadline that comes.
+    /// Returns the nearest deadline, or `None` if no timer will fire.
     #[inline]
     pub(crate) fn next(&self) -> Option<Instant> {
         self.heap.first().filter(|node| node.deadline < NEVER).map(Node::deadline)
@@ -126,14 +128,15 @@ impl Timers {
         (node.deadline <= nanos(now)).then(|| self.take(node.index))
     }
 
-    /// Removes all timers, in no order.
+    /// Removes all timers, in no particular order.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = TimerAction> {
         self.heap.clear();
         let timers = std::mem::take(&mut self.timers);
         timers.into_values().map(|timer| timer.action)
     }
 
-    /// Shows the waker and the deadline of each timer that wakes a task. A waker is foreign: it is neither cloned nor dropped here.
+    /// Calls `show` with the waker and the deadline of each timer that wakes a task. A waker is
+    /// foreign code, so it is neither cloned nor dropped here.
     pub(crate) fn each_wait(&mut self, mut show: impl FnMut(&Waker, Instant)) {
         for node in &self.heap {
             if let TimerAction::Wake(waker) = &self.timers.get(node.index).action {
@@ -205,13 +208,13 @@ mod tests {
         std::iter::from_fn(|| timers.expired(at(until)))
             .map(|action| match action {
                 TimerAction::Linger(id) => id.index,
-                _ => unreachable!("these tests set no other"),
+                _ => unreachable!("these tests set no other timers"),
             })
             .collect()
     }
 
     #[test]
-    fn timers_fire_by_deadline_and_ties_in_order() {
+    fn timers_fire_by_deadline_and_then_in_order_of_insertion() {
         let mut timers = Timers::new();
         for (deadline, name) in [(5, 50), (1, 10), (3, 30), (1, 11), (9, 90), (3, 31)] {
             timers.insert(at(deadline), TimerAction::Linger(SlotId { index: name, generation: 0 }));
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn removed_timers_do_not_fire_at_any_position() {
+    fn removed_timers_do_not_fire() {
         // A fixed scramble of 0..101 (7 generates the numbers modulo the prime 101).
         let scramble: Vec<u64> = (0..100)
             .scan(1, |n, _| {
@@ -241,7 +244,7 @@ mod tests {
         for (key, n) in keys.iter().zip(&scramble) {
             if n % 3 == 0 {
                 assert!(timers.remove(*key).is_some());
-                assert!(timers.remove(*key).is_none(), "the key is invalid now");
+                assert!(timers.remove(*key).is_none(), "the key is still valid");
             }
         }
         let expected: Vec<u32> = (1..=100).filter(|n| n % 3 != 0).collect();

@@ -252,9 +252,9 @@ fn a_listener_is_opened_as_it_was_made() {
         }
     };
     let count = error(Shards::new(1), bind(2, Spread::LeastConnections), 1);
-    assert_eq!(count, "listener made for 2 shards, opened on 1");
+    assert_eq!(count, "the listener was created for 2 shards but opened on 1");
     let twice = error(Shards::new(1), bind(1, Spread::Hash), 2);
-    assert_eq!(twice, "shard 0 has opened the listener before");
+    assert_eq!(twice, "shard 0 has already opened the listener");
     let unpinned = error(Shards::new(1).pinning(Pinning::None), bind(1, Spread::Cpu), 1);
     assert!(unpinned.contains("pinned to none"), "{unpinned}");
     let none =

@@ -119,7 +119,7 @@ fn settings_that_cannot_be_are_refused() {
         let outcome: Outcome<()> = shards.run(async |_| Ok(()));
         outcome.unwrap_err().to_string()
     };
-    assert_eq!(run(Shards::new(0)), "shard 0: 0 shards would do nothing; take at least 1");
+    assert_eq!(run(Shards::new(0)), "shard 0: 0 shards would do nothing; use at least 1");
     let nowhere = run(Shards::new(2).pinning(Pinning::On(vec![100_000])));
     assert!(nowhere.contains("CPU 100000") && nowhere.contains("may use"), "{nowhere}");
     let simulated = run(Shards::new(1).runtime(|_| {
@@ -177,7 +177,10 @@ fn what_is_spawned_on_a_shard_is_made_and_ends_there() {
             let panic = panic.await.unwrap_err();
             assert_eq!(panic.into_panic().downcast_ref(), Some(&"away"));
             let missing = shard.spawn_on(3, async || ()).unwrap_err();
-            assert_eq!(missing.to_string(), "no shard 3: there are 3, from 0 on");
+            assert_eq!(
+                missing.to_string(),
+                "shard 3 is out of range: there are 3 shards, starting at 0"
+            );
             // Every shard stays until no other shard spawns on it any longer.
             gather(&shard, &here).await
         });

@@ -13,18 +13,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// The queue's lock; the model in `tests/channel_queue.rs` replaces it with loom's.
+/// The queue's lock. The model in `tests/channel_queue.rs` replaces it with loom's.
 mod sync {
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 
-/// A channel of at most `capacity` values (0 counts as 1): many senders, one receiver, on any threads.
+/// Creates a channel that holds at most `capacity` values (0 counts as 1), with many senders and
+/// one receiver, on any threads.
 ///
-/// Waking a task of another shard takes a system call only if that shard's loop sleeps. Senders that wait because the channel is full
-/// are served in order.
+/// Waking a task of another shard takes a system call only if that shard's loop is asleep. Senders
+/// that wait because the channel is full are served in order.
 ///
-/// Either end closes it. Once the receiver is dropped, sends fail and return their value, and values that were not received are
-/// dropped. Once all senders are dropped, the receiver gets the values that are left, then `None`.
+/// Dropping either end closes the channel. Once the receiver has been dropped, sends fail and
+/// return their value, and values that have not been received are dropped. Once all senders have
+/// been dropped, the receiver gets the remaining values, then `None`.
 pub fn channel<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let queue = Arc::new(ChannelQueue::new(capacity));
     let sender = Sender { queue: queue.clone() };
@@ -36,14 +38,15 @@ pub fn channel<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (sender, receiver)
 }
 
-/// The sending end of a [`channel`]. Cloned freely; the channel closes when the last is dropped.
+/// The sending end of a [`channel`]. It is cheap to clone; the channel closes when the last clone
+/// is dropped.
 ///
 /// ```
 /// use annulus::shards::{SendError, TrySendError, channel};
 ///
 /// # annulus::run(async {
 /// let (sender, mut receiver) = channel(1);
-/// // `try_send` needs no runtime: it is for threads that have none.
+/// // `try_send` works on threads without a runtime.
 /// let thread = std::thread::spawn(move || {
 ///     sender.try_send("first").unwrap();
 ///     assert_eq!(sender.try_send("second"), Err(TrySendError::Full("second")));
@@ -61,12 +64,13 @@ pub struct Sender<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends a value; waits while the channel is full. A future that is dropped before it is ready has sent nothing, and drops the
-    /// value. One that is forgotten (`mem::forget`) has sent nothing either, and may take the room of one value until the receiver
-    /// finds the channel empty.
+    /// Sends a value. Waits while the channel is full. If the future is dropped before it is ready,
+    /// nothing has been sent and the value is dropped. If it is forgotten (`mem::forget`), nothing
+    /// has been sent either, but it may occupy the room for one value until the receiver finds the
+    /// channel empty.
     ///
     /// # Errors
-    /// The value itself, if the receiver was dropped.
+    /// The value itself, if the receiver has been dropped.
     pub fn send(&self, value: T) -> Sending<'_, T> {
         Sending { queue: &self.queue, value: Some(value), id: None }
     }
@@ -74,16 +78,17 @@ impl<T> Sender<T> {
     /// Sends a value if there is room now. Needs no runtime.
     ///
     /// # Errors
-    /// The value itself, if the channel is full, other senders wait, or the receiver was dropped.
+    /// The value itself, if the channel is full, other senders are waiting, or the receiver has
+    /// been dropped.
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
         let mut value = Some(value);
         match self.queue.push(&mut value) {
             true => Ok(()),
-            false => Err(self.refuse(value.expect("what was not sent is still here"))),
+            false => Err(self.refuse(value.expect("a refused value is left in place"))),
         }
     }
 
-    /// Whether the receiver was dropped.
+    /// Returns true if the receiver has been dropped.
     pub fn is_closed(&self) -> bool {
         self.queue.is_closed()
     }
@@ -112,13 +117,13 @@ impl<T> fmt::Debug for Sender<T> {
     }
 }
 
-/// A send: see [`Sender::send`].
+/// The future of [`Sender::send`].
 #[must_use = "a send does nothing unless awaited"]
 pub struct Sending<'a, T> {
     queue: &'a ChannelQueue<T>,
-    /// Not sent yet.
+    /// The value, until it has been sent.
     value: Option<T>,
-    /// Set while it waits.
+    /// Set while the send waits.
     id: Option<WaiterId>,
 }
 
@@ -149,9 +154,8 @@ impl<T> fmt::Debug for Sending<'_, T> {
     }
 }
 
-/// The receiving end of a [`channel`]. Dropping it closes the channel.
-///
-/// Shard 0 collects what the others send:
+/// The receiving end of a [`channel`]. Dropping it closes the channel. Here shard 0 collects values
+/// that the other shards send:
 ///
 /// ```
 /// use annulus::shards::{Pinning, Shards, channel};
@@ -176,24 +180,24 @@ impl<T> fmt::Debug for Sending<'_, T> {
 /// ```
 pub struct Receiver<T> {
     queue: Arc<ChannelQueue<T>>,
-    /// The receiver's stream has ended.
+    /// Whether the receiver has ended as a `Stream`.
     #[cfg(feature = "stream")]
     pub(crate) is_over: bool,
 }
 
 impl<T> Receiver<T> {
-    /// The next value, in the order of sending; `None` once all senders are dropped and everything was received.
-    /// Cancel-safe.
+    /// Returns the next value, in the order of sending, or `None` once all senders have been
+    /// dropped and every value has been received. Cancel-safe.
     pub async fn recv(&mut self) -> Option<T> {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// As [`recv`](Self::recv), by polling.
+    /// Polls like [`recv`](Self::recv).
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         budget::poll_with(cx, || self.queue.poll_pop(cx))
     }
 
-    /// The next value, if there is one now. Needs no runtime.
+    /// Returns the next value if one is available. Needs no runtime.
     pub fn try_recv(&mut self) -> Option<T> {
         self.queue.pop()
     }

@@ -1,14 +1,17 @@
-//! A channel's values, and the tasks that wait to send or to receive.
+//! The values of a channel, and the tasks that wait to send or to receive.
 //!
-//! One lock, held briefly. Waking or dropping a waker and dropping a value run foreign code: never under the lock, and through
-//! `unwind`. A waker is cloned under it: a clone of the program's own must not touch the channel.
+//! One lock protects everything, and is held briefly. Waking or dropping a waker and dropping a
+//! value run foreign code, so they never happen under the lock, and go through `unwind`. Wakers are
+//! cloned under the lock, so a custom waker's clone must not use the channel.
 //!
-//! Senders that wait are served in order. The first of them, as many as there is room for, may send, and were woken: by the receive
-//! that made room, or when a sender ahead of them left the queue. A sender that was woken and does not poll, because its future was
-//! forgotten, keeps its room until the receiver has taken all values. The receiver then polls once more, and from then on skips
-//! senders that do not poll, until one sends or all were woken (see `waiters`).
+//! Waiting senders are served in order. If there is room for n values, the first n of them may
+//! send, and have been woken: by the receive that made room, or when a sender ahead of them left
+//! the queue. A woken sender that does not poll, because its future was forgotten, keeps its room
+//! until the receiver has taken all values. The receiver then polls again, and from then on skips
+//! senders that do not poll, until one sends or all have been woken (see `waiters`).
 //!
-//! The parent module supplies the lock and `unwind`: `tests/channel_queue.rs` replaces the lock with loom's, and tries every order.
+//! The parent module supplies the lock and `unwind`. `tests/channel_queue.rs` replaces the lock
+//! with loom's, and tries every order.
 
 use super::sync::{Mutex, MutexGuard};
 use super::unwind::{dispose_each, wake_each};
@@ -24,22 +27,22 @@ pub(crate) struct ChannelQueue<T> {
 
 struct State<T> {
     values: VecDeque<T>,
-    /// The most values that wait for the receiver: one at least.
+    /// Maximum number of values that wait for the receiver; at least 1.
     capacity: usize,
     /// The waker of the receiver, while it waits.
     receiver: Option<Waker>,
-    /// The senders that wait.
+    /// The waiting senders.
     waiting: Waiters,
-    /// The receiver found no value, and none was sent since.
+    /// Whether the receiver has found no value, and none has been sent since.
     was_empty: bool,
-    /// Senders that are left: without one, the channel ends after its last value.
+    /// Number of senders that exist. At 0 the channel ends after its last value.
     senders: usize,
-    /// The receiver was dropped.
+    /// Whether the receiver has been dropped.
     closed: bool,
 }
 
 impl<T> ChannelQueue<T> {
-    /// A channel with one sender.
+    /// Creates a channel with one sender.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             state: Mutex::new(State {
@@ -54,7 +57,7 @@ impl<T> ChannelQueue<T> {
         }
     }
 
-    /// Takes the value if there is more room than for the senders that wait.
+    /// Takes the value if there is room for it in addition to the waiting senders.
     pub(crate) fn push(&self, value: &mut Option<T>) -> bool {
         let state = self.lock();
         if state.closed || !state.may_push(None) {
@@ -64,8 +67,8 @@ impl<T> ChannelQueue<T> {
         true
     }
 
-    /// Takes the value, or leaves it if the receiver was dropped. `id` names the caller's waiter, which [`leave`](Self::leave)
-    /// removes.
+    /// Takes the value, or leaves it in place if the receiver has been dropped. `id` identifies the
+    /// caller's waiter, which [`leave`](Self::leave) removes.
     pub(crate) fn poll_push(
         &self,
         value: &mut Option<T>,
@@ -103,7 +106,7 @@ impl<T> ChannelQueue<T> {
         dispose_each(waker);
     }
 
-    /// The next value, if there is one.
+    /// Returns the next value, if there is one.
     pub(crate) fn pop(&self) -> Option<T> {
         let mut state = self.lock();
         if state.values.is_empty() {
@@ -112,7 +115,7 @@ impl<T> ChannelQueue<T> {
         self.pop_and_wake(state)
     }
 
-    /// The next value; `None` once there are neither values nor senders.
+    /// Returns the next value, or `None` once there are neither values nor senders.
     pub(crate) fn poll_pop(&self, cx: &Context<'_>) -> Poll<Option<T>> {
         let mut state = self.lock();
         if !state.values.is_empty() || state.senders == 0 {
@@ -134,7 +137,8 @@ impl<T> ChannelQueue<T> {
         value
     }
 
-    /// Wakes the receiver if its waker is given, and as many senders as there is room for, usually at most one.
+    /// Wakes the receiver if its waker is given, and as many senders as there is room for; usually
+    /// at most one.
     fn unlock_and_wake(&self, mut state: MutexGuard<'_, State<T>>, receiver: Option<Waker>) {
         let mut sender = state.next_sender();
         drop(state);
@@ -157,7 +161,8 @@ impl<T> ChannelQueue<T> {
         wake_each(receiver);
     }
 
-    /// The receiver was dropped: nothing can be sent any more, and the values are dropped.
+    /// Closes the channel because the receiver has been dropped: sends fail from now on, and the
+    /// values are dropped.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -175,7 +180,8 @@ impl<T> ChannelQueue<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // The state is consistent between any two steps that could panic.
+        // Poisoning is ignored, because the state is consistent between any two steps that could
+        // panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -185,18 +191,19 @@ impl<T> State<T> {
         self.capacity.saturating_sub(self.values.len())
     }
 
-    /// Whether there is room for a sender and all senders before it.
+    /// Returns true if there is room for a sender and for all senders before it.
     fn may_push(&self, id: Option<WaiterId>) -> bool {
         self.waiting.ahead(id) < self.room()
     }
 
-    /// A sender that there is room for and that was not woken yet.
+    /// Returns the waker of the next sender that there is room for and that has not been woken yet.
     fn next_sender(&mut self) -> Option<Waker> {
         self.waiting.notify_next(self.room())
     }
 
-    /// The receiver found no value, though senders may wait. Senders that were woken have until its next poll to send; then they are
-    /// skipped, and the next ones are woken. True while it has to poll again.
+    /// Called when the receiver has found no value, although senders may be waiting. Woken senders
+    /// have until the receiver's next poll to send; then they are skipped and the next ones are
+    /// woken. Returns true if the receiver has to poll again.
     fn poll_again(&mut self) -> bool {
         if self.waiting.is_empty() {
             return false;

@@ -13,7 +13,7 @@ pub(crate) struct LostPanic {
     pub(crate) spawned_at: &'static Location<'static>,
 }
 
-/// The lost panics of a runtime, of which the first may be kept.
+/// The lost panics of a runtime. The first one may be kept.
 #[derive(Default)]
 pub(crate) struct LostPanics {
     are_kept: AtomicBool,
