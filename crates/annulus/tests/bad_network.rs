@@ -1,7 +1,8 @@
-//! The echo over a bad network: two network namespaces joined by a veth pair with 20 ms of delay, 1 % loss and short
-//! queues. Needs root, `ip` and `tc`; says what is missing otherwise.
+//! An echo over a bad network: two network namespaces joined by a veth pair with 20 ms of delay, 1
+//! % loss and short queues. Needs root, `ip` and `tc`; if something is missing, the test says what.
 //!
-//! Where the kernel has no netem, a token bucket with a short queue stands in: its full queue is 20 ms long, and drops.
+//! Where the kernel has no netem, it uses a token bucket with a short queue that is 20 ms long when
+//! full, and that drops packets.
 
 mod common;
 
@@ -19,14 +20,14 @@ const CLIENT: &str = "10.251.77.2";
 const PORT: u16 = 7000;
 const CONNECTIONS: usize = 8;
 const BYTES: usize = 192 * 1024;
-/// Far beyond what it takes; a stall shows as a failure, not as a hang.
+/// Far longer than the test takes, so that a stall shows as a failure and not as a hang.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Queueing disciplines that make the network bad, best first.
 const QDISCS: [&str; 2] =
     ["netem delay 20ms loss 1% limit 100", "tbf rate 10mbit burst 3000 limit 25000"];
 
-/// Runs a command line; the error names it, and has what it printed.
+/// Runs a command line. The error contains the command and what it printed.
 fn run(line: &str) -> Result<String, String> {
     let mut words = line.split_whitespace();
     let output = Command::new(words.next().unwrap_or_default())
@@ -40,7 +41,7 @@ fn run(line: &str) -> Result<String, String> {
     Err(format!("`{line}`: {said}"))
 }
 
-/// Two namespaces with a bad line between them, gone on drop.
+/// Two namespaces with a bad line between them, removed on drop.
 struct Network {
     names: [String; 2],
 }
@@ -54,7 +55,7 @@ impl Network {
         run(&format!("ip netns add {client}"))?;
         run(&format!("ip link add veth0 netns {server} type veth peer name veth0 netns {client}"))?;
         for (name, address) in network.names.iter().zip([SERVER, CLIENT]) {
-            // Packets as they are on a wire: a loss is one packet, not 64 KiB.
+            // Packets as on a wire: a loss is one packet, not 64 KiB.
             run(&format!("ip -n {name} link set veth0 gso_max_segs 1 up"))?;
             run(&format!("ip -n {name} address add {address}/24 dev veth0"))?;
             spoil(name)?;
@@ -62,7 +63,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Packets that the line has lost, both ways.
+    /// Returns the number of packets that the line has lost, in both directions.
     fn dropped(&self) -> u64 {
         let of = |name| run(&format!("tc -n {name} -s qdisc show dev veth0")).unwrap();
         self.names.iter().map(|name| dropped_in(&of(name))).sum()
@@ -72,20 +73,20 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         for name in &self.names {
-            // Where it was never made, there is nothing to delete.
+            // If it was never created, there is nothing to delete.
             _ = run(&format!("ip netns delete {name}"));
         }
     }
 }
 
-/// Puts the best queue that this kernel has on one end.
+/// Installs the best queue that this kernel supports on one end.
 fn spoil(name: &str) -> Result<(), String> {
     let add = |queue: &str| run(&format!("tc -n {name} qdisc add dev veth0 root {queue}"));
     let mut last = String::new();
     for queue in QDISCS {
         match add(queue) {
             Ok(_) => {
-                // The first is the one that was wanted.
+                // The first one is the preferred queue.
                 if !last.is_empty() {
                     eprintln!("{last}; instead: {queue}");
                 }
@@ -97,13 +98,13 @@ fn spoil(name: &str) -> Result<(), String> {
     Err(last)
 }
 
-/// The count behind `dropped` in what `tc -s` prints.
+/// Returns the count after `dropped` in the output of `tc -s`.
 fn dropped_in(text: &str) -> u64 {
     let (_, after) = text.split_once("dropped ").unwrap_or(("", "0"));
     after.split(|c: char| !c.is_ascii_digit()).next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// A child process in a namespace, ended on drop.
+/// A child process in a namespace, killed on drop.
 struct Inside(Child);
 
 impl Inside {
@@ -114,7 +115,7 @@ impl Inside {
         Self(command.stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// The program's output and its exit status, once it has ended.
+    /// Waits for the program to end and returns its output and exit status.
     fn ended(mut self) -> Output {
         let mut stdout = Vec::new();
         self.0.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
@@ -137,7 +138,7 @@ fn echo_over_a_bad_line(driver: DriverChoice) {
     let [ours, other] = &network.names;
     let _server = Inside::start(ours, again!(server), driver);
     again::assert_passed(&Inside::start(other, again!(client), driver).ended());
-    assert!(network.dropped() > 0, "a line that loses nothing is not bad enough");
+    assert!(network.dropped() > 0, "the line lost no packets");
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn client() {
     in_time.expect("no stall").expect("no error");
 }
 
-/// Sends its own bytes, then half-closes, while it reads them back to the end.
+/// Sends its own bytes and half-closes, while it reads them back to the end.
 async fn one_client(number: usize) -> io::Result<()> {
     let stream = connect().await?;
     let sent = pattern(BYTES + number);
@@ -197,11 +198,16 @@ async fn one_client(number: usize) -> io::Result<()> {
         got.extend_from_slice(&lease);
     }
     sender.await.expect("no panic")?;
-    assert!(got == sent, "connection {number}: {} of {} bytes, or others", got.len(), sent.len());
+    assert!(
+        got == sent,
+        "connection {number}: {} of {} bytes, or different ones",
+        got.len(),
+        sent.len()
+    );
     Ok(())
 }
 
-/// The server may not listen yet.
+/// Connects. The server may not listen yet.
 async fn connect() -> io::Result<TcpStream> {
     let address: SocketAddr = (SERVER.parse::<std::net::IpAddr>().unwrap(), PORT).into();
     loop {

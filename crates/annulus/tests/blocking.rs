@@ -1,4 +1,4 @@
-//! Calls that block, on threads of their own.
+//! Blocking calls, which run on separate threads.
 
 mod common;
 
@@ -17,12 +17,12 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-/// A call that ends when the sender is dropped.
+/// Returns a call that ends when the sender is dropped.
 fn until(left: Receiver<()>) -> impl FnOnce() + Send + 'static {
     move || _ = left.recv()
 }
 
-/// Drivers on which other threads can wake the loop.
+/// Runs a body on each driver on which other threads can wake the loop.
 fn on_each_driver(body: impl Fn(annulus::Builder)) {
     for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
         if Runtime::builder().driver(driver).build().is_ok() {
@@ -31,7 +31,7 @@ fn on_each_driver(body: impl Fn(annulus::Builder)) {
     }
 }
 
-/// Threads of this process that belong to a pool.
+/// Returns the number of threads of this process that belong to a pool.
 fn pool_threads() -> usize {
     let names = std::fs::read_dir("/proc/self/task")
         .unwrap()
@@ -40,7 +40,7 @@ fn pool_threads() -> usize {
 }
 
 #[test]
-fn the_loop_goes_on_while_a_call_blocks_and_then_has_its_result() {
+fn the_loop_runs_while_a_call_blocks_and_then_receives_its_result() {
     on_each_driver(|builder| {
         run_on(builder, async {
             let (leave, left) = channel();
@@ -63,7 +63,7 @@ fn the_loop_goes_on_while_a_call_blocks_and_then_has_its_result() {
 }
 
 #[test]
-fn calls_run_at_once_up_to_the_limit_and_the_others_in_order() {
+fn calls_run_at_once_up_to_the_limit_and_the_rest_in_order() {
     on_each_driver(|builder| {
         run_on(builder.blocking_threads(2), async {
             let (leave, left): (Vec<Sender<()>>, Vec<_>) = (0..2).map(|_| channel()).unzip();
@@ -75,7 +75,7 @@ fn calls_run_at_once_up_to_the_limit_and_the_others_in_order() {
                     until(left)();
                 });
             }
-            // Both run: else this would wait for ever.
+            // Both run; otherwise, this would wait forever.
             began.wait();
             let (note, notes) = channel();
             let mut set = JoinSet::new();
@@ -84,7 +84,7 @@ fn calls_run_at_once_up_to_the_limit_and_the_others_in_order() {
                 set.spawn_blocking(move || note.send(number).unwrap());
             }
             assert!(notes.try_recv().is_err(), "they wait");
-            // One thread goes on, so that the order is that of the calls.
+            // Only one thread continues, so that calls run in the order in which they were made.
             let mut leave = leave.into_iter();
             drop(leave.next());
             set.join_all().await;
@@ -107,12 +107,12 @@ fn ten_thousand_calls_each_have_their_own_result() {
 }
 
 #[test]
-fn a_panic_is_the_handles() {
+fn a_panic_is_reported_by_the_handle() {
     run(async {
         let panics = spawn_blocking(|| std::panic::resume_unwind(Box::new("only me")));
         let error = panics.await.map(|()| "no panic").unwrap_err();
         assert_eq!(error.into_panic().downcast_ref(), Some(&"only me"));
-        // The thread and the pool are whole.
+        // The thread and the pool still work.
         assert_eq!(spawn_blocking(|| 1).await?, 1);
         Ok(())
     });
@@ -129,7 +129,7 @@ fn a_call_that_is_aborted_before_it_has_begun_is_not_made() {
         waits.abort();
         assert!(waits.await.unwrap_err().is_cancelled());
         assert_eq!(Arc::strong_count(&made), 1, "the call was dropped here");
-        // One that has begun is made, though nothing waits for it.
+        // A call that has begun is completed, though nothing waits for it.
         drop(busy);
         drop(leave);
         spawn_blocking(|| ()).await?;
@@ -140,7 +140,7 @@ fn a_call_that_is_aborted_before_it_has_begun_is_not_made() {
 
 #[test]
 fn no_thread_runs_before_the_first_call_or_after_the_end() {
-    // In a process of its own: other tests have pools too.
+    // In a separate process, because other tests have pools too.
     again::assert_passes(&mut again!(threads_of_the_pool));
 }
 
@@ -153,14 +153,15 @@ fn threads_of_the_pool() {
     runtime.block_on(async { spawn_blocking(|| ()).await }).unwrap();
     assert_eq!(pool_threads(), 1);
     drop(runtime);
-    // The runtime waited until the thread had nothing more to do; its end in the system may come later.
+    // The runtime waited until the thread had nothing left to do, but the system may remove it
+    // later.
     while pool_threads() > 0 {
         thread::yield_now();
     }
 }
 
 #[test]
-fn the_end_waits_for_calls_that_have_begun_and_drops_the_others() {
+fn shutdown_waits_for_calls_that_have_begun_and_drops_the_rest() {
     let ended = Arc::new(AtomicBool::new(false));
     let mut runtime = Runtime::builder().blocking_threads(1).build().unwrap();
     let ((begun, has_begun), (alive, is_dropped)) = (channel(), channel::<()>());
@@ -180,7 +181,7 @@ fn the_end_waits_for_calls_that_have_begun_and_drops_the_others() {
 }
 
 #[test]
-fn the_end_leaves_a_call_behind_that_does_not_end_in_time() {
+fn shutdown_abandons_a_call_that_does_not_end_in_time() {
     let mut runtime =
         Runtime::builder().shutdown_timeout(Duration::from_millis(5)).build().unwrap();
     let ((leave, left), (note, notes)) = (channel::<()>(), channel());
@@ -199,7 +200,7 @@ fn the_end_leaves_a_call_behind_that_does_not_end_in_time() {
 }
 
 #[test]
-fn if_no_thread_can_be_started_the_handle_says_so() {
+fn the_handle_reports_that_no_thread_can_be_started() {
     let thread = thread::spawn(|| {
         let mut runtime = Runtime::new().unwrap();
         [libc::SYS_clone, libc::SYS_clone3].into_iter().for_each(|call| deny(call, libc::EAGAIN));
@@ -212,7 +213,7 @@ fn if_no_thread_can_be_started_the_handle_says_so() {
 }
 
 #[test]
-fn if_no_further_thread_can_be_started_those_that_there_are_make_the_calls() {
+fn existing_threads_make_the_calls_if_no_further_thread_can_be_started() {
     let thread = thread::spawn(|| {
         let mut runtime = Runtime::builder().blocking_threads(4).build().unwrap();
         runtime.block_on(async {
@@ -237,7 +238,7 @@ fn if_no_further_thread_can_be_started_those_that_there_are_make_the_calls() {
 }
 
 #[test]
-fn outside_a_runtime_the_panic_names_the_function() {
+fn the_panic_outside_a_runtime_names_the_function() {
     let text = |call: fn()| {
         let panic = std::panic::catch_unwind(call).unwrap_err();
         panic.downcast_ref::<String>().unwrap().clone()
@@ -256,7 +257,7 @@ fn a_pool_without_threads_is_refused() {
     assert!(error.to_string().contains("blocking_threads of 0"), "{error}");
 }
 
-/// A simulated kernel has no other threads: the call is made on the loop.
+/// A simulated kernel has no other threads, so the call is made on the loop.
 #[test]
 fn under_the_simulator_calls_are_made_on_the_loop() {
     sim::run(3, async {
@@ -269,7 +270,7 @@ fn under_the_simulator_calls_are_made_on_the_loop() {
     .unwrap();
 }
 
-/// Dropping the wait leaves the call alone, and a time-out works beside it.
+/// Dropping the wait does not affect the call, and a timeout works with it.
 #[test]
 fn a_call_can_be_waited_for_with_a_timeout() {
     run(async {

@@ -1,4 +1,4 @@
-//! Panics of calls that are used wrongly name the line of the call.
+//! Panics of misused functions report the line of the call.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
@@ -10,20 +10,20 @@ use annulus::time::{Instant, interval, interval_at};
 
 thread_local!(static LINE: Cell<Option<(bool, u32)>> = const { Cell::new(None) });
 
-/// Keeps whether a panic was in this file, and in which line.
+/// Records whether a panic was in this file, and in which line.
 fn keep(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map(|at| (at.file() == file!(), at.line()));
     LINE.set(place);
 }
 
-/// The line in this file at which a call panics.
+/// Returns the line in this file at which a call panics.
 fn panics(call: impl FnOnce() + std::panic::UnwindSafe) -> Option<u32> {
     catch_unwind(call).expect_err("it panics");
     LINE.take().filter(|(here, _)| *here).map(|(_, line)| line)
 }
 
 #[test]
-fn panics_name_the_line_of_the_call() {
+fn panics_report_the_line_of_the_call() {
     set_hook(Box::new(keep));
     let lines = [
         panics(|| drop(annulus::spawn(async {}))),

@@ -1,5 +1,6 @@
-//! A channel's values and the tasks that wait for them, with loom's lock in place of the real one: every order of their steps that the
-//! memory model allows is tried. A wake that is lost is a wait without end, which loom reports.
+//! A channel's values and waiting tasks, with loom's lock instead of the real one. Loom tries every
+//! order of their steps that the memory model allows. A lost wake leads to an endless wait, which
+//! loom reports.
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -9,7 +10,7 @@ mod sync {
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 }
 
-/// Panics are loom's way to report: none is caught here.
+/// Loom reports failures by panicking, so no panic is caught here.
 mod unwind {
     use std::task::Waker;
 
@@ -55,7 +56,7 @@ impl Sleeper {
     }
 }
 
-/// Polls until it is ready, sleeping in between.
+/// Polls until ready, and sleeps in between.
 fn wait_for<R>(mut poll: impl FnMut(&Context<'_>) -> Poll<R>) -> R {
     let sleeper =
         std::sync::Arc::new(Sleeper { woken: Mutex::new(false), changed: Condvar::new() });
@@ -69,7 +70,7 @@ fn wait_for<R>(mut poll: impl FnMut(&Context<'_>) -> Poll<R>) -> R {
     }
 }
 
-/// Sends; false where the receiver was gone.
+/// Sends a value. Returns false if the receiver is gone.
 fn send(line: &ChannelQueue<u32>, value: u32) -> bool {
     let (mut value, mut id) = (Some(value), None);
     wait_for(|cx| line.poll_push(&mut value, &mut id, cx));
@@ -80,7 +81,7 @@ fn receive(line: &ChannelQueue<u32>) -> Option<u32> {
     wait_for(|cx| line.poll_pop(cx))
 }
 
-/// Starts to send, is woken or not, and gives up.
+/// Starts to send, may be woken, and gives up.
 fn give_up(line: &ChannelQueue<u32>) -> bool {
     let (mut value, mut id) = (Some(9), None);
     let cx = Context::from_waker(Waker::noop());
@@ -89,17 +90,18 @@ fn give_up(line: &ChannelQueue<u32>) -> bool {
     sent
 }
 
-/// Starts to send, and is forgotten. The value that it would have sent is never seen.
+/// Starts to send and is forgotten. Its value must never arrive.
 fn forget(line: &ChannelQueue<u32>) -> bool {
     let (mut value, mut id) = (Some(9), None);
     line.poll_push(&mut value, &mut id, &Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// Tries every order with at most so many preemptions: all there are of a short run take minutes.
+/// Tries every order with at most this many preemptions. Trying all orders takes minutes even for a
+/// short run.
 fn model(preemptions: usize, run: impl Fn(Arc<ChannelQueue<u32>>) + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
-    // Room for one: the second sender waits.
+    // Room for one value: the second sender waits.
     model.check(move || run(Arc::new(ChannelQueue::new(1))));
 }
 
@@ -117,7 +119,7 @@ fn line_every_sender_gets_its_turn() {
 }
 
 #[test]
-fn line_a_dropped_waiter_passes_its_turn_on() {
+fn line_a_dropped_waiter_passes_on_its_turn() {
     model(3, |line| {
         assert!(send(&line, 0));
         let steady = thread::spawn({
@@ -138,7 +140,7 @@ fn line_a_dropped_waiter_passes_its_turn_on() {
 }
 
 #[test]
-fn line_a_forgotten_waiter_stops_no_other() {
+fn line_a_forgotten_waiter_does_not_block_the_rest() {
     model(2, |line| {
         assert!(send(&line, 0));
         let steady = thread::spawn({

@@ -1,4 +1,5 @@
-//! Invariant 16: which driver runs where io_uring is blocked, and that it says why. Each case is a child process of its own: a filter stays for good.
+//! Invariant 16: which driver runs where io_uring is blocked, and that it reports why. Each case
+//! runs in a separate child process, because a filter cannot be removed.
 #![allow(unsafe_code)]
 
 mod common;
@@ -12,10 +13,11 @@ use std::io;
 use std::process::Command;
 use std::time::Duration;
 
-/// Tells a child what `io_uring_setup` is to answer.
+/// Tells a child what `io_uring_setup` should return.
 const ERRNO: &str = "ANNULUS_TEST_ERRNO";
 
-/// Errors that block io_uring, as errno, with the cause and the remedy that the message must name.
+/// Errors that block io_uring, as errno, with the cause and the remedy that the message must
+/// contain.
 const BLOCKS: [(i32, &str, &str); 4] = [
     (libc::EPERM, "seccomp", "allow io_uring_setup"),
     (libc::ENOSYS, "this kernel has no io_uring", "run Linux 6.0 or newer"),
@@ -23,12 +25,12 @@ const BLOCKS: [(i32, &str, &str); 4] = [
     (libc::EOPNOTSUPP, "host", "operator"),
 ];
 
-/// Makes `io_uring_setup` fail on this thread and those it starts.
+/// Makes `io_uring_setup` fail on this thread and on threads that it starts.
 fn block_io_uring(errno: i32) {
     deny(libc::SYS_io_uring_setup, errno);
 }
 
-/// Runs one of the ignored tests below in a process of its own.
+/// Runs one of the ignored tests below in a separate process.
 fn assert_passes(mut test: Command, set: &[(&str, &str)]) {
     test.env_remove("ANNULUS_DRIVER").env("RUST_BACKTRACE", "0");
     again::assert_passes(test.envs(set.iter().copied()));
@@ -40,7 +42,7 @@ fn block_from_env() -> (i32, &'static str, &'static str) {
     BLOCKS.into_iter().find(|(known, ..)| *known == errno).expect("an errno of the list")
 }
 
-/// An echo through whatever driver the builder chooses.
+/// Checks an echo on the driver that the builder chooses.
 fn echoes(choice: DriverChoice) {
     let got = run_on(Runtime::builder().driver(choice), async {
         let (mut client, server) = pair().await?;
@@ -74,7 +76,7 @@ fn blocked_auto() {
 }
 
 #[test]
-fn uring_demanded_is_an_error_that_names_cause_and_remedy() {
+fn requesting_a_blocked_uring_fails_with_cause_and_remedy() {
     for (errno, ..) in BLOCKS {
         assert_passes(again!(blocked_uring), &[(ERRNO, &errno.to_string())]);
         let demanded = [(ERRNO, &*errno.to_string()), ("ANNULUS_DRIVER", "uring")];
@@ -96,7 +98,7 @@ fn blocked_uring() {
 }
 
 #[test]
-fn the_environment_overrides_auto_and_nothing_else() {
+fn the_environment_overrides_only_auto() {
     assert_passes(again!(chosen_by_environment), &[("ANNULUS_DRIVER", "epoll")]);
 }
 
@@ -125,12 +127,12 @@ fn unknown_in_the_environment() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     let expected = "ANNULUS_DRIVER: unknown driver `iocp`; choose one of auto, uring, epoll";
     assert_eq!(error.to_string(), expected);
-    // A driver that is demanded in code overrides the environment.
+    // A driver requested in code overrides the environment.
     echoes(DriverChoice::Epoll);
 }
 
 #[test]
-fn epoll_demanded_is_epoll() {
+fn requesting_epoll_selects_epoll() {
     let runtime = Runtime::builder().driver(DriverChoice::Epoll).build().unwrap();
     assert_eq!(runtime.driver().to_string(), "epoll: as requested");
     assert_eq!(runtime.driver().in_use().count() + runtime.driver().missing().count(), 0);
@@ -139,7 +141,7 @@ fn epoll_demanded_is_epoll() {
 }
 
 #[test]
-fn a_size_that_cannot_be_is_an_error_whatever_the_driver() {
+fn an_impossible_pool_size_is_an_error_on_every_driver() {
     let error =
         |choice| Runtime::builder().driver(choice).recv_buffers(1000, 8).build().unwrap_err();
     let text = error(DriverChoice::Epoll).to_string();
@@ -152,7 +154,7 @@ fn a_size_that_cannot_be_is_an_error_whatever_the_driver() {
 }
 
 #[test]
-fn sends_without_a_copy_are_refused_where_there_are_none() {
+fn zero_copy_sends_are_refused_where_unsupported() {
     let builder = || Runtime::builder().zero_copy_threshold(Some(4096));
     let text = builder().driver(DriverChoice::Epoll).build().unwrap_err().to_string();
     assert!(text.starts_with("zero_copy_threshold: only io_uring has that"), "{text}");
@@ -165,12 +167,12 @@ fn sends_without_a_copy_are_refused_where_there_are_none() {
 }
 
 #[test]
-fn what_is_in_use_is_told_apart_from_what_is_missing() {
+fn features_in_use_and_missing_features_are_reported_separately() {
     let Ok(runtime) = Runtime::builder().driver(DriverChoice::Uring).build() else {
         return eprintln!("io_uring is blocked here");
     };
     let info = runtime.driver();
-    // Without these two there is no uring driver.
+    // The uring driver requires these two.
     for name in ["multishot receive", "multishot accept"] {
         assert!(info.in_use().any(|feature| feature.name == name), "{name}");
     }
@@ -180,8 +182,7 @@ fn what_is_in_use_is_told_apart_from_what_is_missing() {
     assert!(!info.in_use().chain(info.missing()).any(|feature| feature == unused));
 }
 
-/// A refused accept was taken for a connection that had been reset, and was retried at once, for
-/// ever.
+/// A denied accept must not be treated as a connection that was reset, which is retried at once.
 #[test]
 fn an_accept_that_is_denied_does_not_spin() {
     assert_passes(again!(child_without_accept), &[("ANNULUS_DRIVER", "epoll")]);
@@ -194,7 +195,7 @@ fn child_without_accept() {
         let listener = annulus::net::TcpListener::bind("127.0.0.1:0")?;
         let _client = std::net::TcpStream::connect(listener.local_addr()?)?;
         deny(libc::SYS_accept4, libc::EPERM);
-        // It replaces accept4 where that is refused.
+        // The runtime falls back to this call if accept4 is refused.
         deny(libc::SYS_accept, libc::EPERM);
         let accepted = annulus::spawn(async move { listener.accept().await });
         let mut counters = annulus::counters().expect("in a runtime");

@@ -1,5 +1,6 @@
-//! System calls that fail although they hardly ever do: under a seccomp filter, or for lack of memory. The program gets the error, or the
-//! runtime goes on; nothing spins. Each case runs on a thread of its own, whose filter goes with it.
+//! System calls that hardly ever fail: they fail under a seccomp filter, or for lack of memory. The
+//! program gets the error, or the runtime continues; nothing spins. Each case runs on a separate
+//! thread, and its filter ends with the thread.
 
 mod common;
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 const DRIVERS: [DriverChoice; 2] = [DriverChoice::Uring, DriverChoice::Epoll];
 
-/// Runs a body on a thread and a runtime of its own.
+/// Runs a body on a separate thread and runtime.
 fn on<F: Future<Output = io::Result<()>>>(driver: DriverChoice, body: impl Fn() -> F + Sync) {
     let ended = std::thread::scope(|scope| {
         let run = || {
@@ -50,7 +51,7 @@ fn a_shutdown_that_fails_is_an_error() {
 }
 
 #[test]
-fn a_shutdown_after_a_reset_is_none() {
+fn a_shutdown_after_a_reset_is_no_error() {
     for driver in DRIVERS {
         on(driver, async || {
             let (mut one, _other) = pair().await?;
@@ -140,10 +141,11 @@ async fn turns_while_memory_is_short() -> io::Result<u64> {
 }
 
 #[test]
-fn epoll_that_has_no_memory_is_tried_again_after_a_pause() {
+fn epoll_without_memory_is_retried_after_a_pause() {
     on(DriverChoice::Epoll, async || {
         let turns = turns_while_memory_is_short().await?;
-        // Three are tried every 5 ms, and the listener less often; each try may take a turn or two.
+        // Three operations are retried every 5 ms, and the listener less often. Each attempt may
+        // take a turn or two.
         assert!((10..1000).contains(&turns), "{turns} turns in 200 ms");
         Ok(())
     });

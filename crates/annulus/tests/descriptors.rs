@@ -1,4 +1,5 @@
-//! Invariants 2, 9 and 10: no descriptor is leaked. One at a time, since the process's descriptors are counted.
+//! Invariants 2, 9 and 10: no descriptor is leaked. The tests run one at a time, since they count
+//! the process's descriptors.
 
 mod common;
 
@@ -17,7 +18,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Turns the loop until no more descriptors are open than before.
+/// Runs the loop until no more descriptors are open than before.
 async fn until_closed(before: usize) {
     while open_descriptors() > before {
         sleep(Duration::from_micros(200)).await;
@@ -58,9 +59,9 @@ fn a_dropped_connection_frees_its_descriptor_with_a_receive_armed() {
 }
 
 #[test]
-fn the_end_leaves_no_descriptor_open() {
+fn shutdown_leaves_no_descriptor_open() {
     let _alone = alone();
-    // Once before, so that lazily opened ones are there.
+    // Runs once first, so that lazily opened descriptors exist.
     run(async { pair().await.map(drop) });
     let before = open_descriptors();
     for _ in 0..20 {
@@ -81,7 +82,7 @@ fn the_end_leaves_no_descriptor_open() {
     assert_eq!(open_descriptors(), before);
 }
 
-/// Runs a future while the process may open no more than `free` descriptors.
+/// Runs a future while the process may open at most `free` more descriptors.
 async fn with_few_left<T>(free: u64, future: impl Future<Output = T>) -> T {
     use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -95,7 +96,7 @@ async fn with_few_left<T>(free: u64, future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn descriptors_that_could_not_be_opened_are_not_lost_in_silence() {
+fn received_descriptors_that_cannot_be_opened_are_reported() {
     let _alone = alone();
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
         common::run_on(Runtime::builder().driver(driver), async {

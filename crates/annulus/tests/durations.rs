@@ -1,5 +1,6 @@
-//! `Duration::MAX` and `Duration::ZERO`, wherever a program gives a duration: the longest is no limit, or is refused with an error; zero
-//! is what the documentation says. Nothing panics, overflows or hangs.
+//! `Duration::MAX` and `Duration::ZERO`, wherever a program passes a duration. The maximum means no
+//! limit or is refused with an error; zero does what the documentation says. Nothing panics,
+//! overflows or hangs.
 
 mod common;
 #[path = "common/durations.rs"]
@@ -56,7 +57,7 @@ fn no_duration_is_forgotten() {
             "time/timeout.rs timeout",
             "timers/clock.rs checked_add",
             "timers/clock.rs checked_sub",
-            // Given by this crate.
+            // Returned by this crate.
             "runtime/guest.rs Wait",
             "stats/mod.rs uptime",
             "stats/task_info.rs last_poll",
@@ -90,12 +91,12 @@ async fn within<T>(body: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(60), body).await.expect("no hang")
 }
 
-/// An answer over a connection, by both ends' options, and a call that blocks.
+/// Checks an answer over a connection with options on both ends, and a blocking call.
 async fn answers(connect: ConnectOptions, listen: ListenOptions) -> io::Result<()> {
     let listener = listen.bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     spawn(async move { echo(listener.accept().await?.0).await });
-    // Two addresses, between which the delay between attempts counts.
+    // Two addresses, so that the delay between attempts matters.
     let mut client = connect.connect(&[address, address][..]).await?;
     client.send("there and back").await?;
     assert_eq!(&*client.recv_exact(14).await?, b"there and back");
@@ -140,7 +141,7 @@ fn a_connection_takes_both() {
         answers(connect, ListenOptions::new().user_timeout(Some(ZERO))).await?;
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        // An attempt may have ended before it was looked for.
+        // An attempt may have ended before its state is checked.
         for connected in [
             ConnectOptions::new().timeout(ZERO).connect(address).await,
             TcpStream::connect_timeout(address, ZERO).await,

@@ -1,5 +1,5 @@
-//! Invariant 10 in a forked child. Alone in its process: the child has the descriptors of all tests beside it, and would wait for ever for
-//! a lock that one of them held.
+//! Invariant 10 in a forked child. Alone in its process: the child shares the descriptors of all
+//! tests, and would wait forever for a lock that another test held.
 #![allow(unsafe_code)]
 
 mod common;
@@ -12,7 +12,8 @@ fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
         let (mut client, mut server) = pair().await?;
         server.send("for the parent").await?;
         let lease = client.recv().await?.unwrap();
-        // SAFETY: the child calls only what a child of a process with one relevant thread may, and exits at once.
+        // SAFETY: the child calls only what the child of a process with one relevant thread may
+        // call, and exits at once.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let refused = touch(client.recv()).is_some_and(|answer| answer.is_err());
@@ -24,7 +25,7 @@ fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
             unsafe { libc::_exit(if refused && own { 0 } else { 1 }) };
         }
         let mut status = 0;
-        // SAFETY: waits for the child made above.
+        // SAFETY: waits for the child forked above.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0, "the child's checks");
         // The parent's connection is not affected.

@@ -1,4 +1,5 @@
-//! Invariants 11, 17 and 18: the hot path allocates nothing, a request is one system call, an idle runtime sleeps.
+//! Invariants 11, 17 and 18: the hot path does not allocate, a request takes one system call, and
+//! an idle runtime sleeps.
 
 #[path = "common/allocations.rs"]
 mod allocations;
@@ -14,8 +15,9 @@ use std::io::{self, Read, Write};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The runtime's lists may still grow, when more is queued than ever before: on a busy machine more comes at once than while the test warms up.
-/// One allocation for a hundred messages would be more.
+/// Allocations allowed for growth of the runtime's lists, when more is queued than ever before: on
+/// a busy machine, more may arrive at once than during the warm-up. One allocation per hundred
+/// messages would exceed this.
 const LISTS: u64 = 32;
 
 async fn ping(client: &mut TcpStream, rounds: usize) -> io::Result<()> {
@@ -39,7 +41,7 @@ fn a_request_allocates_nothing() {
 }
 
 #[test]
-fn a_request_that_is_measured_allocates_nothing() {
+fn a_measured_request_allocates_nothing() {
     let no_poll = Duration::from_secs(3600);
     requests_allocate_nothing(Runtime::builder().slow_poll(no_poll));
     requests_allocate_nothing(Runtime::builder().measure(true));
@@ -67,7 +69,7 @@ fn requests_allocate_nothing(builder: Builder) {
 }
 
 #[test]
-fn a_message_that_a_copy_passes_on_allocates_nothing() {
+fn a_message_forwarded_by_a_copy_allocates_nothing() {
     run(async {
         let ((mut client, mut near), (mut far, server)) = (pair().await?, pair().await?);
         spawn(echo(server));
@@ -94,8 +96,8 @@ fn a_nop_allocates_nothing() {
     });
 }
 
-/// Connections that throw a message each to and fro until `bytes` in all have moved, after as many to warm up: the
-/// allocations of the second half.
+/// Bounces a message over each connection until `bytes` in total have moved, after the same amount
+/// to warm up. Returns the allocations of the second half.
 async fn thrown_to_and_fro(pairs: usize, message: usize, bytes: u64) -> io::Result<u64> {
     let moved = Rc::new(Cell::new(0));
     for _ in 0..pairs {
@@ -141,8 +143,8 @@ fn large_messages_allocate_nothing() {
 }
 
 #[test]
-fn answers_of_one_turn_leave_as_one_send_and_allocate_nothing() {
-    // The send, and the client's next receive if that is not armed still.
+fn answers_of_one_turn_are_sent_together_and_allocate_nothing() {
+    // The send, and the client's next receive unless it is still armed.
     let entries = if receives_are_armed_once() { 1 } else { 2 };
     run(async move {
         let (mut client, mut server) = pair().await?;
@@ -181,7 +183,7 @@ fn copied_writes_allocate_nothing_either() {
 }
 
 #[test]
-fn a_request_at_one_connection_is_one_system_call() {
+fn a_request_on_one_connection_takes_one_system_call() {
     let requests = 1000;
     run(async {
         let listener = annulus::net::TcpListener::bind("127.0.0.1:0")?;
@@ -220,7 +222,7 @@ fn an_idle_runtime_sleeps() {
 }
 
 #[test]
-fn a_short_sleep_is_not_long() {
+fn a_short_sleep_does_not_take_long() {
     run(async {
         let (mut client, server) = pair().await?;
         spawn(echo(server));
@@ -272,7 +274,7 @@ fn a_datagram_allocates_nothing() {
 }
 
 #[test]
-fn a_datagram_at_one_client_is_one_system_call() {
+fn a_datagram_from_one_client_takes_one_system_call() {
     let requests = 1000;
     run(async {
         let server = UdpSocket::bind("127.0.0.1:0")?;

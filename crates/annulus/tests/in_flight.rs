@@ -1,5 +1,6 @@
-//! Memory that operations in flight name, on both simulated drivers. `cargo xtask miri` runs these tests under Miri with both aliasing
-//! models: there it is undefined behaviour to move a box, or to use it, while the kernel still uses an address into it.
+//! Memory of operations in flight, on both simulated drivers. `cargo xtask miri` runs these tests
+//! under Miri with both aliasing models, where moving or using a box is undefined behaviour while
+//! the kernel still uses an address in it.
 
 use annulus::fs::{self, AlignedBuf, Dir, File, IoBuf, OpenOptions, Policy};
 use annulus::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixStream};
@@ -12,13 +13,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-/// The length of the file `/file`, which holds sevens.
+/// The length of `/file`, which is filled with sevens.
 const LEN: usize = 100;
 
 /// Runs a body on a runtime with small pools, on both drivers over the simulated kernel.
 fn on_both<F: Future<Output = io::Result<()>>>(body: impl Fn() -> F) {
     for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
-        // Sockets have little space, so that sends wait for it.
+        // Sockets have little buffer space, so that sends wait for it.
         let link = Link { receive_buffer: 4096, send_buffer: 4096, ..Link::default() };
         let sim = Sim::builder(1).faults(Faults::none()).link(link).build();
         let builder = Runtime::builder()
@@ -43,7 +44,7 @@ fn on_both<F: Future<Output = io::Result<()>>>(body: impl Fn() -> F) {
     }
 }
 
-/// The file, every call on which is made off the loop.
+/// Opens the file so that every call on it is made off the loop.
 async fn offloaded() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).policy(Policy::Offload).open("/file").await
 }
@@ -82,7 +83,7 @@ fn reads_fill_every_kind_of_memory() {
 }
 
 #[test]
-fn vectored_calls_name_several_pieces() {
+fn vectored_calls_use_several_pieces() {
     on_both(async || {
         let file = offloaded().await?;
         let pieces = [10, 20].map(|len| vec![3u8; len].into_boxed_slice());
@@ -177,7 +178,7 @@ async fn tcp_pair() -> io::Result<(TcpStream, TcpStream)> {
 fn sends_of_every_kind_of_memory_with_and_without_a_copy() {
     on_both(async || {
         let (mut one, mut other) = tcp_pair().await?;
-        // Above and below the threshold of sends without a copy, alone and several in one send.
+        // Above and below the threshold for zero-copy sends, one at a time and several in one send.
         for len in [500, 20] {
             let bytes = || vec![len as u8; len];
             let chunks = [
@@ -235,7 +236,7 @@ fn a_dropped_stream_keeps_what_it_sends() {
         }
         assert_eq!(count, 20_000);
         let (mut one, other) = tcp_pair().await?;
-        // More than there is space for: it is still in flight.
+        // More than fits into the buffer, so it is still in flight.
         one.send(vec![5; 20_000].into_boxed_slice()).await?;
         yield_now().await;
         one.abort();
@@ -250,7 +251,7 @@ fn receives_into_lent_and_heap_memory() {
         let mut leases = Vec::new();
         let (mut one, mut other) = UnixStream::pair()?;
         for byte in 0..8 {
-            // The pool has four buffers: the rest come into heap memory.
+            // The pool has four buffers; the rest are received into heap memory.
             one.send(vec![byte; 2048]).await?;
             leases.push(other.recv_exact(2048).await?);
         }

@@ -1,5 +1,6 @@
-//! The modules of the suite in which memory is lent to a kernel, lost and forgotten: what CI runs under the address sanitizer, where the whole
-//! suite takes minutes to build. `cargo test` leaves this program out.
+//! The modules of the suite in which memory is lent to a kernel, lost and forgotten. CI runs them
+//! under the address sanitizer, where building the whole suite takes minutes. `cargo test` leaves
+//! this program out.
 
 mod common;
 

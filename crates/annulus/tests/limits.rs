@@ -1,5 +1,5 @@
-//! Invariant 7, alone in its process, since it lowers the process's limit of open files: a listener that runs out of
-//! descriptors pauses, returns no error, and recovers by itself.
+//! Invariant 7: a listener that runs out of descriptors pauses, returns no error, and recovers by
+//! itself. Alone in its process, since it lowers the process's limit on open files.
 #![allow(unsafe_code)]
 
 mod common;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 fn limit_open_files(to: u64) {
     let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
-    // SAFETY: a plain structure, read by the call.
+    // SAFETY: the call only reads a plain structure.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
 }
 
-/// A client in another process: descriptors are scarce here.
+/// Starts clients in another process, since descriptors are scarce here.
 fn python_clients(address: std::net::SocketAddr, count: usize) -> std::io::Result<Child> {
     let script = format!(
         "import socket\n\
@@ -29,8 +29,8 @@ fn python_clients(address: std::net::SocketAddr, count: usize) -> std::io::Resul
 }
 
 #[test]
-fn out_of_descriptors_the_listener_pauses_and_recovers() {
-    if !common::has_python("out_of_descriptors_the_listener_pauses_and_recovers") {
+fn a_listener_without_descriptors_pauses_and_recovers() {
+    if !common::has_python("a_listener_without_descriptors_pauses_and_recovers") {
         return;
     }
     common::run(async {
@@ -38,7 +38,7 @@ fn out_of_descriptors_the_listener_pauses_and_recovers() {
         let address = listener.local_addr()?;
         let mut clients = python_clients(address, 40)?;
         limit_open_files(common::open_descriptors() as u64 + 10);
-        // Each connection is served once and closed, which makes room for the next.
+        // Each connection is served once and closed, which frees a descriptor for the next one.
         for _ in 0..40 {
             let (mut stream, _) = listener.accept().await?;
             spawn(async move {

@@ -1,5 +1,6 @@
-//! A locked-down runtime: nothing else goes through its ring, no other ring is made, and its own work is unharmed. Each
-//! case is a child process of its own: the filter stays for good.
+//! A locked-down runtime: its ring accepts nothing else, no other ring can be created, and its own
+//! work is unaffected. Each case runs in a separate child process, because the filter cannot be
+//! removed.
 #![allow(unsafe_code)]
 
 mod common;
@@ -33,7 +34,7 @@ fn locked(choice: DriverChoice) -> Builder {
     Runtime::builder().driver(choice).locked_down(true)
 }
 
-/// Echoes, with vectors, a half-close, a cancelled connect and a timer that goes off.
+/// Makes an echo, with vectors, a half-close, a cancelled connect and a timer that fires.
 async fn everything() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     spawn(echo(server));
@@ -49,7 +50,7 @@ async fn everything() -> io::Result<()> {
     Ok(())
 }
 
-/// The ring may not read files: threads do.
+/// Reads a file. The ring may not, so threads do.
 async fn reads_a_file() -> io::Result<()> {
     let file = File::open("/proc/self/exe").await?;
     let (read, buf) = file.read_exact_at(AlignedBuf::new(4096, 4096)?, 0).await;
@@ -58,7 +59,8 @@ async fn reads_a_file() -> io::Result<()> {
     Ok(())
 }
 
-/// More pipes than there are threads for files, read by futures that are dropped: files are read all the same.
+/// Reads more pipes than there are file threads, with futures that are dropped. Files can still be
+/// read.
 async fn waits_for_pipes() -> io::Result<()> {
     let file = File::open("/proc/self/exe").await?;
     let pipes = (0..6).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>()?;
@@ -70,7 +72,7 @@ async fn waits_for_pipes() -> io::Result<()> {
     timeout(Duration::from_secs(20), file.sync_all()).await.expect("no pipe is in the way")
 }
 
-/// The descriptors of this process's rings.
+/// Returns the descriptors of this process's rings.
 fn rings() -> Vec<RawFd> {
     let mut rings = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd").unwrap().flatten() {
@@ -91,12 +93,12 @@ fn register_personality(ring: RawFd) -> Result<i64, i32> {
 }
 
 #[test]
-fn the_echo_is_unharmed_and_what_is_forbidden_is_refused() {
+fn an_echo_works_and_forbidden_operations_are_refused() {
     assert_passes(again!(locked_ring));
 }
 
 #[test]
-#[ignore = "run by its parent: the filter stays for good"]
+#[ignore = "run by its parent: the filter cannot be removed"]
 fn locked_ring() {
     let free = Runtime::builder().driver(DriverChoice::Uring).build().unwrap();
     let [ring] = rings()[..] else { panic!("one runtime, one ring") };
@@ -113,7 +115,7 @@ fn locked_ring() {
     runtime.block_on(everything()).unwrap();
     assert_eq!(common::open_descriptors(), open, "closing goes through the ring");
     runtime.block_on(reads_a_file()).unwrap();
-    // Wakes from elsewhere come through the ring too.
+    // Wakes from other threads go through the ring too.
     let stopper = std::thread::spawn(move || handle.stop());
     assert!(runtime.try_block_on(std::future::pending::<()>()).is_err());
     stopper.join().unwrap();
@@ -126,7 +128,7 @@ fn assert_no_further_ring() {
     assert_eq!(error.raw_os_error(), Some(Errno::PERM.raw_os_error()), "{error}");
 }
 
-/// The next runtime of the process gets no ring, and says why.
+/// Checks that the next runtime of the process gets no ring and reports why.
 fn falls_back() {
     let next = Runtime::new().unwrap();
     assert_eq!(next.driver().kind, DriverKind::Epoll);
@@ -138,23 +140,23 @@ fn falls_back() {
 }
 
 #[test]
-fn calls_that_wait_for_a_pipe_block_no_file() {
+fn calls_that_wait_for_a_pipe_do_not_block_files() {
     assert_passes(again!(locked_pipes));
 }
 
 #[test]
-#[ignore = "run by its parent: the filter stays for good"]
+#[ignore = "run by its parent: the filter cannot be removed"]
 fn locked_pipes() {
     run_on(locked(DriverChoice::Uring), waits_for_pipes());
 }
 
 #[test]
-fn shards_are_locked_down_when_all_have_their_ring() {
+fn shards_are_locked_down_once_all_have_their_rings() {
     assert_passes(again!(locked_shards));
 }
 
 #[test]
-#[ignore = "run by its parent: the filter stays for good"]
+#[ignore = "run by its parent: the filter cannot be removed"]
 fn locked_shards() {
     let shards = Shards::new(3).runtime(|_| locked(DriverChoice::Uring));
     let outcome = shards.run(async |_| {
@@ -166,12 +168,12 @@ fn locked_shards() {
 }
 
 #[test]
-fn threads_that_run_already_get_no_ring_either() {
+fn threads_already_running_get_no_ring_either() {
     assert_passes(again!(locked_threads));
 }
 
 #[test]
-#[ignore = "run by its parent: the filter stays for good"]
+#[ignore = "run by its parent: the filter cannot be removed"]
 fn locked_threads() {
     let (locked_now, is_locked) = std::sync::mpsc::channel::<()>();
     let earlier = std::thread::spawn(move || {
@@ -185,42 +187,42 @@ fn locked_threads() {
 }
 
 #[test]
-fn on_epoll_further_rings_are_denied_all_the_same() {
+fn further_rings_are_denied_on_epoll_too() {
     assert_passes(again!(locked_epoll));
 }
 
 #[test]
-#[ignore = "run by its parent: the filter stays for good"]
+#[ignore = "run by its parent: the filter cannot be removed"]
 fn locked_epoll() {
     run_on(locked(DriverChoice::Epoll), everything());
     assert_no_further_ring();
 }
 
 #[test]
-fn older_kernels_restrict_as_well() {
+fn older_kernels_restrict_rings_too() {
     assert_passes(again!(locked_old));
 }
 
 #[test]
-#[ignore = "run by its parent: the filter stays for good"]
+#[ignore = "run by its parent: the filter cannot be removed"]
 fn locked_old() {
     let old = locked(DriverChoice::Uring).without(SetupFlags::DEFER_TASKRUN);
     run_on(old, everything());
 }
 
 #[test]
-fn a_restricted_ring_may_send_without_a_copy_where_that_was_chosen() {
+fn a_restricted_ring_may_send_zero_copy_if_enabled() {
     assert_passes(again!(locked_zero_copy));
 }
 
 #[test]
-#[ignore = "run by its parent: the filter stays for good"]
+#[ignore = "run by its parent: the filter cannot be removed"]
 fn locked_zero_copy() {
     run_on(locked(DriverChoice::Uring).zero_copy_threshold(Some(1)), everything());
 }
 
 #[test]
-fn a_simulated_ring_is_restricted_and_the_process_is_left_alone() {
+fn a_simulated_ring_is_restricted_but_the_process_is_not() {
     let sim = Sim::builder(1).build();
     let builder = Runtime::builder().locked_down(true);
     simulate_on(&sim, builder.clone(), everything()).unwrap();

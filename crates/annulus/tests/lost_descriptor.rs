@@ -1,8 +1,11 @@
-//! A descriptor of the runtime's own that other code has closed: the error names the call that needed it.
+//! One of the runtime's own descriptors has been closed by other code. The error contains the call
+//! that needed it.
 //!
-//! On epoll, since io_uring is entered by the number under which the kernel has registered the ring.
+//! The test uses epoll, since io_uring is entered by the number under which the kernel has
+//! registered the ring.
 //!
-//! One test, since another one in the same process might get the number that becomes free.
+//! This file has only one test, since another one in the same process might be given the number
+//! that becomes free.
 
 use annulus::time::sleep;
 use annulus::{DriverChoice, Runtime};
@@ -12,16 +15,16 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 #[test]
-fn the_error_names_the_call() {
+fn the_error_contains_the_call() {
     let mut runtime = Runtime::builder().driver(DriverChoice::Epoll).build().unwrap();
     close(descriptor("anon_inode:[eventpoll]"));
     let error = runtime.try_block_on(sleep(Duration::from_millis(1))).unwrap_err();
     assert_eq!(error.to_string(), "epoll_pwait: Bad file descriptor (os error 9)");
-    // The runtime's end would close the number once more.
+    // Forgotten, because dropping the runtime would close the number again.
     mem::forget(runtime);
 }
 
-/// The descriptor of this process that is linked to this.
+/// Returns the descriptor of this process that links to this target.
 fn descriptor(link: &str) -> RawFd {
     let all = fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
     let same =
@@ -32,6 +35,7 @@ fn descriptor(link: &str) -> RawFd {
 
 #[allow(unsafe_code)]
 fn close(number: RawFd) {
-    // SAFETY: the runtime that has it is not dropped, and meets the closed number as an error, which is the test.
+    // SAFETY: the runtime that owns the number is not dropped, and treats the closed number as an
+    // error, which is what the test checks.
     unsafe { rustix::io::close(number) };
 }

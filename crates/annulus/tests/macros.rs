@@ -64,9 +64,9 @@ async fn a_select_loses_nothing_of_the_other_branch() -> io::Result<()> {
     Ok(())
 }
 
-/// Fails if it does not run in a runtime of the driver that was demanded.
+/// Fails unless it runs on the requested driver.
 #[annulus::test]
-async fn the_driver_is_the_one_that_was_demanded() -> io::Result<()> {
+async fn the_driver_is_the_requested_one() -> io::Result<()> {
     let stats = annulus::handle()?.stats().await?;
     if let Ok(wanted) = env::var("ANNULUS_DRIVER") {
         assert_eq!(stats.driver.to_string(), wanted);

@@ -1,4 +1,5 @@
-//! Received bytes are shown where the kernel has put them, and copied once into memory of the caller.
+//! Received bytes are shown where the kernel has put them, and copied once into the caller's
+//! memory.
 
 #[path = "common/allocations.rs"]
 mod allocations;
@@ -15,7 +16,8 @@ use std::io::{self, Write};
 use std::pin::Pin;
 use tokio_util::compat::TokioAsyncReadCompatExt;
 
-/// Runs a body over TCP and over Unix sockets, on each driver that works here and on the simulated kernel.
+/// Runs a body over TCP and over Unix sockets, on each driver that works here and on the simulated
+/// kernel.
 fn on_all<F: Future<Output = io::Result<()>>>(
     body: impl Fn(Box<dyn AsyncStream>, Box<dyn AsyncStream>) -> F,
 ) {
@@ -38,7 +40,7 @@ fn on_all<F: Future<Output = io::Result<()>>>(
     }
 }
 
-/// Where the next bytes are shown.
+/// Returns the address at which the next bytes are shown.
 async fn shown(stream: &mut impl AsyncRecv, expected: &[u8]) -> io::Result<*const u8> {
     let shown = AsyncRecv::peek(stream, expected.len()).await?;
     assert_eq!(shown, expected);
@@ -46,7 +48,7 @@ async fn shown(stream: &mut impl AsyncRecv, expected: &[u8]) -> io::Result<*cons
 }
 
 #[test]
-fn what_is_shown_is_the_buffer_that_the_kernel_filled() {
+fn shown_bytes_are_in_the_buffer_that_the_kernel_filled() {
     on_all(|mut client, mut server| async move {
         client.write_all(b"0123456789").await?;
         let address = shown(&mut server, b"0123456789").await?;
@@ -60,7 +62,7 @@ fn what_is_shown_is_the_buffer_that_the_kernel_filled() {
         let address = shown(&mut server, b"whole").await?;
         let lease = server.recv().await?.expect("what was shown");
         assert_eq!(lease.as_ptr(), address);
-        // Only a lease on a buffer of the pool is shared without a copy.
+        // Only a lease on a pool buffer is shared without a copy.
         assert_eq!(lease.into_shared().as_ptr(), address, "it is not a buffer of the pool");
         Ok(())
     });
@@ -87,7 +89,7 @@ fn both_foreign_traits_show_that_buffer() {
     });
 }
 
-/// From the buffer that the kernel has filled to memory of the caller, with nothing in between.
+/// From the buffer that the kernel filled straight into the caller's memory.
 #[test]
 fn a_read_copies_once() {
     on_all(|mut client, mut server| async move {
@@ -124,9 +126,9 @@ fn showing_and_consuming_allocate_nothing() {
     });
 }
 
-/// A long line that comes in small pieces is copied a few times in all, and not with every piece.
+/// A long line that arrives in small pieces is copied a few times in total, not once per piece.
 #[test]
-fn what_is_gathered_grows_by_doubling() {
+fn gathered_bytes_grow_by_doubling() {
     on_all(|mut client, mut server| async move {
         client.write_all(&[7; 100]).await?;
         server.peek(100).await?;
@@ -141,19 +143,19 @@ fn what_is_gathered_grows_by_doubling() {
     });
 }
 
-/// The memory of a receive without a buffer of the pool.
+/// Bytes of a receive without a pool buffer.
 const RECEIVE: isize = 4096;
-/// The buffers of the pool.
+/// Number of buffers in the pool.
 const BUFFERS: u32 = 2;
 
-/// Lets the loop receive what is there, and start the receives of tasks that wait.
+/// Lets the loop receive what has arrived, and start the receives of waiting tasks.
 async fn turns() {
     for _ in 0..1000 {
         annulus::yield_now().await;
     }
 }
 
-/// Many streams wait while all buffers hold bytes that are not read; then bytes come to all of them at once.
+/// Many streams wait while all buffers hold unread bytes. Then bytes arrive on all streams at once.
 async fn receive_without_buffers(streams: usize) -> io::Result<()> {
     let pair = || {
         let (client, server) = std::os::unix::net::UnixStream::pair()?;
@@ -192,7 +194,7 @@ async fn receive_without_buffers(streams: usize) -> io::Result<()> {
 }
 
 #[test]
-fn streams_that_find_no_buffer_hold_memory_for_few_receives_only() {
+fn streams_without_buffers_hold_memory_for_only_a_few_receives() {
     let with_pool = |builder: Builder| builder.recv_buffers(RECEIVE as u32, BUFFERS);
     run_on(with_pool(Runtime::builder().driver(DriverChoice::Epoll)), receive_without_buffers(200));
     if annulus_ring::Features::detect().is_ok() {

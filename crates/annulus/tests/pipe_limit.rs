@@ -1,4 +1,5 @@
-//! Calls that need a descriptor and find none, alone in their process, since the test lowers the process's limit of open files.
+//! Calls that need a descriptor when none is free. Alone in its process, since the test lowers the
+//! process's limit on open files.
 #![allow(unsafe_code)]
 
 mod common;
@@ -9,7 +10,7 @@ use annulus::process::Command;
 use annulus::{DriverChoice, Runtime};
 use common::run_on;
 
-/// Sets the limit; the one before.
+/// Sets the limit and returns the previous one.
 fn limit_open_files(to: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a plain structure, written by the first call and read by the second.
@@ -22,7 +23,7 @@ fn limit_open_files(to: u64) -> u64 {
 }
 
 #[test]
-fn without_a_descriptor_a_pipe_does_not_pretend_to_end() {
+fn a_pipe_shutdown_without_a_descriptor_fails() {
     for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
         run_on(Runtime::builder().driver(choice), async {
             let (mut sender, mut receiver) = pipe()?;

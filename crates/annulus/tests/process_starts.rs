@@ -1,5 +1,5 @@
-//! Children where SIGCHLD is ignored or process descriptors are refused, and starts that fail. What belongs to the process is tested in
-//! a process of its own.
+//! Children where SIGCHLD is ignored or process descriptors are refused, and children that fail to
+//! start. Each test of process-wide state runs in a separate process.
 #![allow(unsafe_code)]
 
 mod common;
@@ -38,7 +38,7 @@ fn exists(process: u32) -> bool {
     Path::new(&format!("/proc/{process}")).exists()
 }
 
-/// Sets the action for SIGCHLD, as a parent may leave it.
+/// Sets the action for SIGCHLD, which a parent may have changed.
 fn set_sigchld(handler: libc::sighandler_t, flags: i32) {
     // SAFETY: the action is a plain value, and its handler is one of the system's.
     unsafe {
@@ -48,7 +48,7 @@ fn set_sigchld(handler: libc::sighandler_t, flags: i32) {
     }
 }
 
-/// Everything that a program does with children.
+/// Checks everything that a program does with children.
 async fn every_use() -> io::Result<()> {
     let children: Vec<_> = (0..20)
         .map(|n| spawn(async move { shell(&format!("echo {n}; exit {n}")).output().await }))
@@ -89,7 +89,7 @@ fn child_with_sigchld_ignored() {
 }
 
 #[test]
-fn a_status_lost_to_an_ignored_sigchld_is_an_error_that_names_it() {
+fn a_status_lost_to_an_ignored_sigchld_is_an_error_that_mentions_it() {
     assert_passes(&mut again!(child_that_ignores_sigchld_later));
 }
 
@@ -141,9 +141,9 @@ fn child_without_descriptor_signals() {
     on_each(every_use);
 }
 
-/// The number of a child that other code has waited for may belong to another process.
+/// The number of a child that other code has waited for may now belong to another process.
 #[test]
-fn a_child_that_is_gone_gets_no_signal_by_number() {
+fn a_reaped_child_gets_no_signal_by_number() {
     assert_passes(&mut again!(child_whose_child_is_reaped));
 }
 
@@ -168,9 +168,9 @@ fn child_whose_child_is_reaped() {
     assert!(is_denied);
 }
 
-/// A child that has been started is not given up for want of a descriptor.
+/// A started child is not abandoned for lack of a descriptor.
 #[test]
-fn a_child_is_started_and_awaited_or_not_started_when_descriptors_run_out() {
+fn a_child_without_descriptors_is_either_awaited_or_not_started() {
     assert_passes(&mut again!(child_out_of_descriptors));
 }
 
@@ -217,7 +217,7 @@ fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("annulus-{}-{name}", std::process::id()))
 }
 
-/// Starts a command, and returns the text of its error, which has this kind.
+/// Starts a command and returns the text of its error, which must have this kind.
 async fn refused(mut command: Command, kind: ErrorKind) -> String {
     let error = command.output().await.expect_err("it cannot be started");
     let text = error.to_string();
@@ -237,7 +237,7 @@ fn assert_names(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn a_working_directory_that_cannot_be_entered_is_named() {
+fn errors_contain_a_working_directory_that_cannot_be_entered() {
     on_each(|| async {
         for program in ["ls", "/bin/ls"] {
             let text = refused(in_directory(program, "/nonexistent"), ErrorKind::NotFound).await;
@@ -253,9 +253,9 @@ fn a_working_directory_that_cannot_be_entered_is_named() {
 }
 
 #[test]
-fn a_program_that_cannot_be_executed_is_told_apart() {
-    // A file that a child of another test has inherited, open for writing, cannot be executed.
-    if !is_alone(again!(a_program_that_cannot_be_executed_is_told_apart)) {
+fn errors_explain_why_a_program_cannot_be_executed() {
+    // A file cannot be executed while a child of another test has inherited it open for writing.
+    if !is_alone(again!(errors_explain_why_a_program_cannot_be_executed)) {
         return;
     }
     let file = temporary("program");
@@ -310,7 +310,7 @@ fn a_program_that_cannot_be_executed_is_told_apart() {
 }
 
 #[test]
-fn arguments_and_groups_that_cannot_be_are_named() {
+fn errors_contain_invalid_arguments_and_groups() {
     on_each(|| async {
         let big = "x".repeat(200_000);
         let mut command = Command::new("true");

@@ -1,4 +1,5 @@
-//! Unix sockets at relative paths, in a process of its own: the working directory belongs to all threads of a process.
+//! Unix sockets at relative paths. In a separate process, since all threads of a process share the
+//! working directory.
 
 use annulus::net::{UnixDatagram, UnixListener, UnixStream};
 use annulus::{DriverChoice, Runtime};
@@ -6,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A directory of the test, removed at the end.
+/// A directory for the test, removed at the end.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -15,7 +16,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Binds sockets in one directory, and drops them in another, where files of others have the same names.
+/// Binds sockets in one directory and drops them in another, which contains unrelated files with
+/// the same names.
 async fn move_away(root: &Path) -> io::Result<()> {
     let (here, there) = (root.join("here"), root.join("there"));
     fs::create_dir_all(here.join("sub"))?;
@@ -29,7 +31,7 @@ async fn move_away(root: &Path) -> io::Result<()> {
         drop(std::os::unix::net::UnixListener::bind(there.join(name))?);
     }
     fs::write("e", "another's")?;
-    // The path is still that of a listener, whatever the directory is called.
+    // The path still belongs to a listener, whatever the directory is called now.
     fs::rename(&here, root.join("renamed"))?;
     drop(UnixStream::connect("../renamed/sub/c").await?);
     drop((listeners, socket));
@@ -43,7 +45,7 @@ async fn move_away(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Files that took the place of a socket's path stay.
+/// Checks that a file that has replaced a socket is not removed.
 async fn replace(root: &Path) -> io::Result<()> {
     std::env::set_current_dir(root)?;
     let listener = UnixListener::bind("s")?;
@@ -52,7 +54,7 @@ async fn replace(root: &Path) -> io::Result<()> {
     drop(listener);
     assert!(Path::new("s").exists(), "it belongs to the other listener");
     drop(other);
-    // A dead server's path is replaced, and is this listener's from then on.
+    // The path of a dead server is replaced, and then belongs to this listener.
     let listener = UnixListener::bind("s")?;
     drop(listener);
     assert!(!Path::new("s").exists());
@@ -66,7 +68,7 @@ async fn replace(root: &Path) -> io::Result<()> {
 }
 
 #[test]
-fn a_socket_at_a_relative_path_removes_its_own_file_only() {
+fn a_socket_at_a_relative_path_removes_only_its_own_file() {
     for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
         let mut runtime = match Runtime::builder().driver(driver).build() {
             Ok(runtime) => runtime,

@@ -1,5 +1,5 @@
-//! The state by which a sleeping loop is woken, with loom's atomics in place of the real ones: every order of its steps that the
-//! memory model allows is tried.
+//! The state by which a sleeping loop is woken, with loom's atomics instead of the real ones. Loom
+//! tries every order of its steps that the memory model allows.
 
 use loom::sync::atomic::{self, AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -10,9 +10,10 @@ mod wake_state;
 
 use wake_state::WakeState;
 
-/// As `Remote`: an inbox, a wake state, and in place of the eventfd a counter that can be waited for.
+/// Like `Remote`: an inbox, a wake state, and a counter that can be waited for instead of the
+/// eventfd.
 struct Remote {
-    /// How many tasks were put in. No lock: the wake state alone must make it seen.
+    /// Number of tasks pushed. Not protected by a lock: the wake state alone must make it visible.
     inbox: AtomicUsize,
     state: WakeState,
     wake_fd: Mutex<usize>,
@@ -29,7 +30,7 @@ impl Remote {
         }
     }
 
-    /// The steps of a waker: a task is put in, and the loop is woken if it sleeps.
+    /// What a waker does: pushes a task, and wakes the loop if it sleeps.
     fn push(&self) {
         self.inbox.fetch_add(1, Ordering::Relaxed);
         if self.state.wake() {
@@ -38,7 +39,7 @@ impl Remote {
         }
     }
 
-    /// The loop's sleep, which only a write ends. Loom reports a sleep without end.
+    /// The sleep of the loop, which only a write ends. Loom reports an endless sleep.
     fn sleep(&self) {
         let mut wake_fd = self.wake_fd.lock().unwrap();
         while *wake_fd == 0 {
@@ -47,7 +48,8 @@ impl Remote {
         *wake_fd = 0;
     }
 
-    /// The loop: turns until it has seen so many tasks. It looks into the inbox once for each wake that it has taken.
+    /// The loop: runs turns until it has seen this many tasks. It checks the inbox once for each
+    /// wake that it takes.
     fn turn_until(&self, tasks: usize) {
         let mut seen = 0;
         while seen < tasks {
@@ -61,7 +63,8 @@ impl Remote {
     }
 }
 
-/// Tries every order with at most so many preemptions: all there are of a short run take minutes.
+/// Tries every order with at most this many preemptions. Trying all orders takes minutes even for a
+/// short run.
 fn model(wakers: usize, pushes: usize, preemptions: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -93,9 +96,9 @@ fn no_wake_is_lost_between_two_wakers() {
     model(2, 1, 2);
 }
 
-/// A loop that is awake costs its wakers no system call, and a sleeping one costs one.
+/// Waking a loop that is awake takes no system call, and waking a sleeping one takes one.
 #[test]
-fn only_a_sleeper_is_woken_and_only_once() {
+fn only_a_sleeping_loop_is_woken_and_only_once() {
     loom::model(|| {
         let state = WakeState::new();
         assert!(!state.wake(), "the loop is awake");

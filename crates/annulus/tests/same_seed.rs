@@ -1,4 +1,5 @@
-//! A simulation depends on its seed alone: two processes, with other addresses and other keys of hash tables, run the same.
+//! A simulation depends only on its seed: two processes with different addresses and hash keys
+//! behave the same.
 
 mod common;
 
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 const PREFIX: &str = "trace: ";
 
-/// What a process of its own does with a seed.
+/// Returns what a separate process does with a seed.
 fn in_a_process(seed: u64) -> Vec<String> {
     let output = again!(child_with_a_seed).env("SEED", seed.to_string()).output();
     let output = output.expect("the test program starts");
@@ -37,7 +38,7 @@ fn a_seed_does_the_same_in_two_processes() {
     }
     assert_eq!(one.len(), two.len());
     assert_ne!(one, other);
-    // Both branches are taken, in an order that the seed decides.
+    // Both branches are taken, in an order that the seed determines.
     let branches = |trace: &[String]| {
         trace.iter().find(|line| line.starts_with("select")).cloned().expect("a line")
     };
@@ -59,7 +60,7 @@ fn child_with_a_seed() {
     network(seed).print();
 }
 
-/// Lines that are the same if the run is.
+/// Lines that are equal if the runs are.
 #[derive(Clone, Default)]
 struct Trace(Rc<RefCell<Vec<String>>>);
 
@@ -69,7 +70,7 @@ impl Trace {
     }
 
     fn print(&self) {
-        // Each on a line of its own, also behind what the test harness has begun.
+        // Each on a separate line, even after output of the test harness.
         let lines = self.0.borrow();
         println!("\n{}", lines.iter().map(|line| format!("{PREFIX}{line}\n")).collect::<String>());
     }
@@ -100,7 +101,7 @@ async fn branches() -> String {
     taken
 }
 
-/// The order in which tasks run and end, and what they send.
+/// Returns the order in which tasks run and end, and what they send.
 async fn tasks() -> String {
     let (sender, mut receiver) = channel(100);
     let mut set = JoinSet::new();
@@ -149,7 +150,7 @@ async fn timers() -> Vec<(u32, Instant)> {
     late.take()
 }
 
-/// Writes and reads files, through a cache that forgets most of them.
+/// Writes and reads files, through a cache that evicts most of them.
 async fn files() -> String {
     let mut text = String::new();
     let work = async {
@@ -229,7 +230,7 @@ async fn datagrams() -> io::Result<Vec<u8>> {
     Ok(order)
 }
 
-/// Three hosts and two clients under disturbances.
+/// Runs three hosts and two clients under disturbances.
 fn network(seed: u64) -> Trace {
     let (network, trace) = (Network::new(seed), Trace::default());
     for name in ["one", "two", "three"] {
@@ -282,9 +283,9 @@ fn network(seed: u64) -> Trace {
     trace
 }
 
-/// The choices of `select!` change nothing else: the same faults occur.
+/// The choices of `select!` do not affect the other random numbers: the same faults occur.
 #[test]
-fn choices_of_select_take_nothing_from_the_other_random_numbers() {
+fn choices_of_select_do_not_affect_other_random_numbers() {
     let hash = |count| {
         let sim = Sim::builder(3).faults(Faults::default()).build();
         run_on(&sim, Runtime::builder(), async {

@@ -1,4 +1,5 @@
-//! Signals of the process: ignored ones, and the second one. Each test runs in processes of its own.
+//! Signals of the process: ignored signals, and a second signal. Each test runs in separate
+//! processes.
 #![allow(unsafe_code)]
 
 mod common;
@@ -28,14 +29,14 @@ fn raise(signal: Number) -> io::Result<()> {
     Ok(kill_process(getpid(), signal)?)
 }
 
-/// Ignores a signal, as a program inherits it.
+/// Ignores a signal, as if the program had inherited that.
 fn ignore(signal: Number) {
-    // SAFETY: the call takes a number and a handler of the system's.
+    // SAFETY: the call takes a number and one of the system's handlers.
     let before = unsafe { libc::signal(signal.as_raw(), libc::SIG_IGN) };
     assert_ne!(before, libc::SIG_ERR);
 }
 
-/// Whether this process ignores a signal, as programs that it starts then do.
+/// Returns true if this process ignores a signal; programs that it starts inherit this.
 fn is_ignored(signal: Number) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
@@ -62,7 +63,7 @@ fn child_with_ignored_signals() {
             raise(signal)?;
         }
         raise(Number::USR2)?;
-        // Of several that have arrived, the first of the list would come first.
+        // If several had arrived, the first one in the list would be received first.
         assert_eq!(caught.recv().await?, Signal::SIGUSR2);
         assert!(touch(interrupted).is_none());
         let goes_on = until_terminated(async {
@@ -82,7 +83,7 @@ fn child_with_ignored_signals() {
         assert_eq!(caught.recv().await?, Signal::SIGHUP);
         Ok(())
     });
-    // Last, since each further one ends the process.
+    // Last, since each further signal ends the process.
     run_on(
         Runtime::builder(),
         until_terminated(async {
@@ -94,7 +95,7 @@ fn child_with_ignored_signals() {
 
 /// The standard library ignores SIGPIPE, and ignoring SIGCHLD protects nothing.
 #[test]
-fn sigpipe_and_sigchld_are_caught_though_they_are_ignored() {
+fn sigpipe_and_sigchld_are_caught_even_if_ignored() {
     assert_passes(&mut again!(child_with_usual_signals));
 }
 
@@ -113,7 +114,7 @@ fn child_with_usual_signals() {
     });
 }
 
-/// What a child does once it was asked to end.
+/// What a child does once it has been asked to end.
 const MODES: [&str; 4] = ["behind", "blocking", "busy", "ctrl_c"];
 
 #[test]
@@ -140,7 +141,8 @@ fn a_second_signal_ends_a_process_that_is_shutting_down() {
     }
 }
 
-/// Sends signals until the process has ended: those that come together with the first one are the same request.
+/// Sends signals until the process has ended, since signals that arrive together with the first one
+/// count as the same request.
 fn ended_by(child: &mut Child, pid: Pid, signal: Number) -> Option<i32> {
     let start = Instant::now();
     loop {
@@ -149,7 +151,7 @@ fn ended_by(child: &mut Child, pid: Pid, signal: Number) -> Option<i32> {
         }
         if start.elapsed() > Duration::from_secs(60) {
             child.kill().expect("it runs");
-            panic!("it takes no notice of signals");
+            panic!("the child does not react to signals");
         }
         kill_process(pid, signal).expect("not waited for yet");
         std::thread::sleep(Duration::from_millis(5));
@@ -180,7 +182,7 @@ fn child_that_never_ends() {
         }),
         "busy" => run_on(Runtime::builder(), async {
             spawn(async {
-                // The loop is held up: nothing that waits for a signal is polled.
+                // The loop is blocked: nothing that waits for a signal is polled.
                 let mut caught = signal_pipe();
                 println!("\nready");
                 caught.wait();

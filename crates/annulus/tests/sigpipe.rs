@@ -1,4 +1,5 @@
-//! A pipe whose reader went raises no signal, even if the process does not ignore it. Alone in its process, whose signals it changes.
+//! A pipe without a reader raises no signal, even if the process does not ignore it. Alone in its
+//! process, whose signals it changes.
 
 mod common;
 
@@ -7,8 +8,8 @@ use common::run;
 use std::io::ErrorKind;
 
 #[test]
-fn a_broken_pipe_does_not_end_a_process_that_handles_sigpipe_as_by_default() {
-    // SAFETY: this test is the only code of its process that has to do with signals.
+fn a_broken_pipe_does_not_end_a_process_with_the_default_sigpipe() {
+    // SAFETY: no other code of this process deals with signals.
     #[allow(unsafe_code)]
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL)

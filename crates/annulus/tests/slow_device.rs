@@ -1,8 +1,10 @@
-//! A slow device must not stall the runtime, on a real file system whose device is throttled to 2 MiB/s.
+//! A slow device must not stall the runtime. The test uses a real file system on a device that is
+//! throttled to 2 MiB/s.
 //!
-//! It needs root, a loop device, `mkfs.ext4`, and a control group that limits block devices; if one is missing, it says so and
-//! is skipped. How much the latency of the network grows, in microseconds, is measured by
-//! `cargo test --release -p annulus --test slow_device -- --ignored --nocapture`.
+//! It needs root, a loop device, `mkfs.ext4`, and a control group that limits block devices. If one
+//! of these is missing, the test says so and is skipped. To measure how much the network latency
+//! grows, in microseconds, run `cargo test --release -p annulus --test slow_device -- --ignored
+//! --nocapture`.
 
 #[path = "slow_device/disk.rs"]
 mod disk;
@@ -21,11 +23,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Bytes that a sync has to write: a second's worth of the device.
+/// Number of bytes that a sync has to write: about one second of the device's time.
 const DIRTY: usize = 2 * 1024 * 1024;
 const TICK: Duration = Duration::from_millis(1);
 
-/// Ticks of another task while a file is written and synced.
+/// Counts ticks of another task while a file is written and synced.
 async fn ticks_beside_a_sync(path: &Path) -> io::Result<u64> {
     let ticks = Rc::new(Cell::new(0));
     let counted = ticks.clone();
@@ -45,7 +47,7 @@ async fn ticks_beside_a_sync(path: &Path) -> io::Result<u64> {
 }
 
 #[test]
-fn a_sync_of_a_second_blocks_no_task_unless_inline() {
+fn a_long_sync_blocks_tasks_only_if_inline() {
     let disk = match Disk::new() {
         Ok(disk) => disk,
         Err(missing) => return println!("skipped: {missing}"),
@@ -61,7 +63,7 @@ fn a_sync_of_a_second_blocks_no_task_unless_inline() {
     assert!(beside > 50, "{beside} ticks");
 }
 
-/// Reads that find nothing in memory go off the loop by themselves.
+/// Reads of data that is not in memory go off the loop automatically.
 #[test]
 fn cold_reads_block_no_task() {
     let disk = match Disk::new() {
@@ -87,11 +89,11 @@ fn cold_reads_block_no_task() {
     assert_eq!(missed, (1, 1), "the first read missed, the second did not");
 }
 
-/// How long a slice pings; and the slices' policies, with none for a server that writes nothing.
+/// The duration of a slice, and the policies of the slices. `None` is a server that writes nothing.
 const SLICE: Duration = Duration::from_secs(1);
 const SLICES: [Option<Policy>; 3] = [None, Some(Policy::Adaptive), Some(Policy::Inline)];
 
-/// Serves one connection of pings; beside it, a file is written and synced again and again.
+/// Serves one connection of pings, while writing and syncing a file over and over.
 fn serve(policy: Option<Policy>, file: PathBuf, ready: mpsc::Sender<SocketAddr>) {
     let builder = Runtime::builder().file_policy(policy.unwrap_or_default());
     let served: io::Result<()> = builder.build().unwrap().block_on(async {
@@ -121,7 +123,7 @@ fn serve(policy: Option<Policy>, file: PathBuf, ready: mpsc::Sender<SocketAddr>)
     served.unwrap();
 }
 
-/// The 99th percentile of pings, in microseconds.
+/// Returns the 99th percentile of pings, in microseconds.
 #[allow(clippy::disallowed_methods, reason = "the client of a measurement has a clock of its own")]
 fn p99_beside(policy: Option<Policy>, file: PathBuf) -> f64 {
     let (ready, address) = mpsc::channel();

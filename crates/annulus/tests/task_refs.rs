@@ -1,5 +1,6 @@
-//! The part of a task that threads share, with loom's atomics: the count of references, and the remote flags. Loom tries every order of
-//! their steps that the memory model allows, and reports a cell of the owner's that another thread uses at the same time.
+//! The part of a task that threads share, with loom's atomics: the reference count and the remote
+//! flags. Loom tries every order of their steps that the memory model allows, and reports when
+//! another thread uses a cell of the owner at the same time.
 #![allow(unsafe_code)]
 
 use loom::cell::UnsafeCell;
@@ -20,7 +21,7 @@ use atomic::{AtomicUsize, Ordering};
 use refs::Refs;
 use remote_flags::RemoteFlags;
 
-/// A task's count, and in place of its memory something that loom watches.
+/// A task's reference count, and something that loom watches instead of the task's memory.
 struct Task {
     refs: Refs,
     memory: UnsafeCell<u32>,
@@ -31,7 +32,7 @@ struct Task {
 
 // SAFETY: only the thread that passes `owner` uses the cell in the count, which loom checks here.
 unsafe impl Sync for Task {}
-// SAFETY: no part of it belongs to the thread that made it.
+// SAFETY: no part of it belongs to the thread that created it.
 unsafe impl Send for Task {}
 
 impl Task {
@@ -51,27 +52,27 @@ impl Task {
     fn release(&self, owner: bool) {
         let last = self.memory.with(|_| self.refs.release(owner));
         if last {
-            // Stands for freeing the memory: loom fails if another thread can still use it.
+            // Represents freeing the memory: loom fails if another thread can still use it.
             self.memory.with_mut(|_| ());
             self.freed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Another thread, with a reference of its own.
+    /// Another thread, which has a reference.
     fn use_remotely(&self) {
         self.add(false);
         self.release(false);
         self.release(false);
     }
 
-    /// Another thread, that sends a copy to the owner.
+    /// Another thread, which sends a copy of its reference to the owner.
     fn send_to_owner(&self) {
         self.add(false);
         *self.sent.lock().unwrap() = true;
         self.release(false);
     }
 
-    /// The owner drops the reference that was sent, if one was.
+    /// The owner, which drops the reference that was sent, if any.
     fn receive(&self) {
         let sent = std::mem::take(&mut *self.sent.lock().unwrap());
         if sent {
@@ -94,7 +95,8 @@ impl Task {
     }
 }
 
-/// Runs threads beside the owner, each with a reference that the owner has drawn; in the end the task was freed once.
+/// Runs threads next to the owner, each with a reference that the owner has drawn. At the end the
+/// task must have been freed once.
 fn model(others: &'static [fn(&Task)], preemptions: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -120,7 +122,7 @@ fn a_remote_reference_counts_before_and_after_the_task_is_done() {
 }
 
 #[test]
-fn the_owner_drops_references_that_others_made() {
+fn the_owner_drops_references_created_by_other_threads() {
     model(&[Task::send_to_owner], 6);
 }
 
@@ -132,7 +134,8 @@ fn the_last_reference_frees_on_any_thread() {
 /// A task's remote flags, and the inbox.
 struct Remote {
     flags: RemoteFlags,
-    /// The work that the task is woken for. No lock: the flags alone must make it visible.
+    /// The work for which the task is woken. Not protected by a lock: the flags alone must make it
+    /// visible.
     news: AtomicUsize,
     inbox: Mutex<usize>,
     pushed: Condvar,
@@ -147,7 +150,8 @@ impl Remote {
         }
     }
 
-    /// Runs the task whenever it comes out of the inbox, until it has seen so many wakes. Loom reports a wait without end.
+    /// Runs the task whenever it leaves the inbox, until it has seen this many wakes. Loom reports
+    /// an endless wait.
     fn run_until(&self, news: usize) {
         while self.news_after_a_wake() < news {}
     }

@@ -1,4 +1,5 @@
-//! The events that a subscriber of `tracing` gets: a span for each task, and events of connections and of the loop.
+//! The events that a `tracing` subscriber receives: a span per task, and events of connections and
+//! of the loop.
 
 mod common;
 
@@ -15,7 +16,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::with_default;
 use tracing::{Event, Metadata, Subscriber};
 
-/// Notes everything, a line each.
+/// Records everything, one line each.
 #[derive(Clone, Default)]
 struct Notes {
     lines: Arc<Mutex<Vec<String>>>,
@@ -27,7 +28,7 @@ impl Notes {
         self.lines.lock().unwrap().push(line);
     }
 
-    /// The lines that contain this.
+    /// Returns the lines that contain this text.
     fn having(&self, part: &str) -> Vec<String> {
         let lines = self.lines.lock().unwrap();
         lines.iter().filter(|line| line.contains(part)).cloned().collect()
@@ -82,7 +83,7 @@ impl Subscriber for Notes {
 }
 
 #[test]
-fn a_task_has_a_span_with_its_place_around_each_poll_and_its_drop() {
+fn each_poll_and_the_drop_of_a_task_are_in_its_span() {
     let notes = Notes::default();
     let line = line!() + 3;
     with_default(notes.clone(), || {
@@ -102,12 +103,12 @@ fn a_task_has_a_span_with_its_place_around_each_poll_and_its_drop() {
     // Two polls, and the drop.
     assert_eq!((notes.having("enter 1;").len(), notes.having("exit 1;").len()), (3, 3));
     assert_eq!(notes.having("close 1;").len(), 1);
-    // The future that waits for the task is none: the yield is the only wake of one.
+    // The root future is not a task, so the yield is the only wake of a task.
     assert_eq!(notes.having("waker."), ["TRACE op=\"waker.wake_by_ref\" task.id=1"]);
 }
 
 #[test]
-fn connections_are_traced_from_their_begin_to_their_end() {
+fn connections_are_traced_from_start_to_end() {
     let notes = Notes::default();
     with_default(notes.clone(), || {
         run(async {
@@ -125,7 +126,7 @@ fn connections_are_traced_from_their_begin_to_their_end() {
 }
 
 #[test]
-fn a_poll_that_holds_the_loop_is_a_warning() {
+fn a_poll_that_blocks_the_loop_is_a_warning() {
     let notes = Notes::default();
     let limit = Duration::from_millis(2);
     let line = line!() + 3;
@@ -170,7 +171,7 @@ impl Subscriber for Panics {
 }
 
 #[test]
-fn a_subscriber_that_panics_ends_nothing() {
+fn a_panicking_subscriber_ends_nothing() {
     with_default(Panics, || {
         run(async {
             let task = spawn(async {

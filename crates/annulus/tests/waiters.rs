@@ -1,5 +1,6 @@
-//! Wait queues against simple models, over random orders of events: waits, notifications, polls for nothing, futures that are
-//! dropped, and futures that are forgotten. The rule (invariant 22): nothing stays available while a live task waits for it.
+//! Wait queues compared with simple models, over random sequences of waits, notifications, spurious
+//! polls, dropped futures and forgotten futures. The rule (invariant 22): nothing stays available
+//! while a live task waits for it.
 
 #[allow(dead_code, reason = "each user of it needs only some")]
 #[path = "../src/waiters/mod.rs"]
@@ -40,7 +41,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use waiters::{Wait, WaiterId, Waiters};
 
-/// Tasks of a run.
+/// Number of tasks in a run.
 const TASKS: usize = 6;
 
 /// A waker that remembers whether it was woken.
@@ -59,12 +60,12 @@ impl Flag {
     }
 }
 
-/// A step of the model: it concerns one of the tasks, or all.
+/// A step of the model, which concerns one task or all of them.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// It starts to wait, or is polled again, woken or not.
+    /// Starts to wait, or polls again, whether woken or not.
     Poll(usize),
-    /// It is polled if it was woken.
+    /// Polls if it was woken.
     Run(usize),
     Drop(usize),
     Forget(usize),
@@ -87,9 +88,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 0..120)
 }
 
-/// Something that tasks wait for, and how they do.
+/// Something that tasks wait for, and how they wait.
 trait Queue {
-    /// Polls; true if it got what it waits for.
+    /// Polls. Returns true if it got what it waits for.
     fn poll(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> bool;
     fn leave(&mut self, id: &mut Option<WaiterId>);
     fn arrive(&mut self);
@@ -97,7 +98,7 @@ trait Queue {
     fn available(&self) -> usize;
 }
 
-/// A task's future; a new one takes the place of one that is over.
+/// A task's future. A new one replaces one that is over.
 #[derive(Default)]
 struct Future {
     id: Option<WaiterId>,
@@ -115,7 +116,7 @@ impl Future {
     }
 }
 
-/// Goes through the steps, then lets everything that is alive run until nothing happens any more.
+/// Takes the steps, then lets all live tasks run until nothing changes.
 fn run(queue: &mut impl Queue, steps: &[Step]) {
     let mut tasks: [Future; TASKS] = Default::default();
     for step in steps {
@@ -129,7 +130,7 @@ fn run(queue: &mut impl Queue, steps: &[Step]) {
             Step::Recheck => queue.recheck(),
         }
     }
-    // Each round takes one at least that was forgotten out of the line.
+    // Each round removes at least one forgotten waiter from the line.
     for _ in 0..2 * (steps.len() + TASKS) {
         for task in tasks.iter_mut().filter(|task| task.waits) {
             if task.flag.take() {
@@ -139,10 +140,10 @@ fn run(queue: &mut impl Queue, steps: &[Step]) {
         queue.recheck();
     }
     let waits = tasks.iter().any(|task| task.waits);
-    assert!(!waits || queue.available() == 0, "a task waits for what is there");
+    assert!(!waits || queue.available() == 0, "a task waits although something is available");
 }
 
-/// Any poll may take what is there, as receives and accepts do.
+/// Any poll may take what is available, as with receives and accepts.
 #[derive(Default)]
 struct Lenient {
     waiters: Waiters,
@@ -179,7 +180,7 @@ impl Queue for Lenient {
         self.notify();
     }
 
-    /// Only a queue that is on the list is looked at.
+    /// Only a queue on the list is rechecked.
     fn recheck(&mut self) {
         if std::mem::take(&mut self.listed) {
             self.waiters.recheck(self.available);
@@ -192,7 +193,7 @@ impl Queue for Lenient {
     }
 }
 
-/// The cursor of a file, which is given in order; what arrives is its return.
+/// The cursor of a file, which is granted in order. What arrives is its return.
 struct Cursor {
     line: CursorLine,
     taken: bool,
@@ -246,7 +247,7 @@ impl Queue for Cursor {
     }
 }
 
-/// A channel: a task sends, and what arrives is a receive.
+/// A channel. A task sends, and what arrives is a receive.
 struct Channel {
     line: ChannelQueue<()>,
     receiver: Arc<Flag>,
@@ -283,7 +284,7 @@ impl Queue for Channel {
         self.receive();
     }
 
-    /// The receiver is alive, and receives again only when it was woken.
+    /// The receiver is alive, and receives again only after it has been woken.
     fn recheck(&mut self) {
         if self.receiver.take() || !self.waits {
             self.receive();
@@ -291,19 +292,19 @@ impl Queue for Channel {
     }
 
     fn available(&self) -> usize {
-        // While the receiver does not wait, it goes on; and when it does, no sender may.
+        // While the receiver does not wait, it keeps receiving. While it waits, no sender may wait.
         usize::from(self.full == 0)
     }
 }
 
-/// One in line of the model: its task, its number, and whether it was notified.
+/// A waiter of the model: its task, its number, and whether it has been notified.
 struct Modelled {
     task: usize,
     number: usize,
     notified: bool,
 }
 
-/// The model of `Waiters`, in the plainest way.
+/// A model of `Waiters`, as simple as possible.
 #[derive(Default)]
 struct Model {
     line: Vec<Modelled>,
@@ -338,12 +339,12 @@ impl Model {
     }
 }
 
-/// Whether a task waits, by its waker.
+/// Returns true if a task waits, judged by its waker.
 fn waits_in(waiters: &Waiters, task: &Waker) -> bool {
     waiters.wakers().any(|waker| waker.will_wake(task))
 }
 
-/// The tasks among these whose wakers were given out, in order.
+/// Returns the tasks whose wakers were returned, in order.
 fn woken(wakes: Vec<Waker>, wakers: &[Waker; TASKS]) -> Vec<usize> {
     let task = |waker: Waker| wakers.iter().position(|one| one.will_wake(&waker)).unwrap();
     wakes.into_iter().map(task).collect()
@@ -433,7 +434,7 @@ proptest! {
 
     /// Tasks that run as soon as they are woken.
     #[test]
-    fn senders_are_served_in_the_order_in_which_they_came(
+    fn senders_are_served_in_order_of_arrival(
         capacity in 1usize..4,
         sends in vec(any::<bool>(), 1..60),
     ) {
@@ -461,12 +462,12 @@ proptest! {
 }
 
 #[test]
-fn of_many_that_poll_each_is_woken_and_those_long_gone_do_not_pile_up() {
+fn every_poller_is_woken_and_stale_pollers_do_not_accumulate() {
     let mut waiters = Waiters::default();
     let flags: Vec<Arc<Flag>> = (0..1000).map(|_| Arc::default()).collect();
     let mut wakes = Vec::new();
     let mut polls = 0;
-    // Each polls until none is woken for nothing any more.
+    // Each one polls until none is woken any more.
     let mut eager: Vec<&Arc<Flag>> = flags.iter().collect();
     while !eager.is_empty() {
         for flag in eager {
@@ -484,12 +485,12 @@ fn of_many_that_poll_each_is_woken_and_those_long_gone_do_not_pile_up() {
     let kept = |waiters: &Waiters| {
         flags.iter().filter(|flag| waits_in(waiters, &Waker::from((*flag).clone()))).count()
     };
-    // One task, polled again and again, is kept once.
+    // A task that polls repeatedly is stored once.
     for _ in 0..10 {
         waiters.wait(Wait::Polling, &Waker::from(flags[0].clone()), &mut wakes, &mut Vec::new());
     }
     assert!(wakes.is_empty());
-    // Others come, and never come back.
+    // Other tasks poll once and never return.
     for flag in &flags[..100] {
         waiters.wait(Wait::Polling, &Waker::from(flag.clone()), &mut wakes, &mut Vec::new());
     }

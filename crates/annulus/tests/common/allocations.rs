@@ -1,4 +1,4 @@
-//! Counts allocations, for a test program that includes this file: it becomes the program's allocator.
+//! Counts allocations of a test program. Including this file replaces the program's allocator.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,7 +9,7 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    /// Bytes that this thread has allocated and not freed, and the most of them so far.
+    /// Bytes that this thread has allocated and not freed, and the maximum so far.
     static HELD: Cell<[isize; 2]> = const { Cell::new([0; 2]) };
 }
 
@@ -20,18 +20,18 @@ fn hold(bytes: isize) {
     });
 }
 
-// SAFETY: passes everything to the system's allocator; the counter allocates nothing.
+// SAFETY: passes everything on to the system's allocator; the counter does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
         hold(layout.size() as isize);
-        // SAFETY: the caller's contract, passed on.
+        // SAFETY: the caller fulfils the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         hold(-(layout.size() as isize));
-        // SAFETY: the caller's contract, passed on.
+        // SAFETY: the caller fulfils the same contract.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -39,13 +39,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that this thread holds now.
+/// Returns the number of bytes that this thread holds now.
 #[allow(dead_code, reason = "each test file takes what it needs")]
 pub(crate) fn held() -> isize {
     HELD.with(|held| held.get()[0])
 }
 
-/// The most bytes that this thread has held since it asked last.
+/// Returns the maximum number of bytes that this thread has held since the last call.
 #[allow(dead_code, reason = "each test file takes what it needs")]
 pub(crate) fn most_held() -> isize {
     let [now, most] = HELD.get();
@@ -53,7 +53,7 @@ pub(crate) fn most_held() -> isize {
     most
 }
 
-/// Allocations of this thread so far.
+/// Returns the number of allocations of this thread so far.
 #[allow(dead_code, reason = "each test file takes what it needs")]
 pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)

@@ -1,17 +1,22 @@
-//! The public durations of a crate, so that a test goes through all of them, and a new one cannot be forgotten.
+//! Finds the public durations of a crate, so that a test covers all of them and no new one is
+//! forgotten.
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Panics unless these are all the functions and fields in a directory that take a duration: `file.rs name`.
+/// Panics unless these are all functions and fields in a directory that take a duration, as
+/// `file.rs name`.
 pub(crate) fn assert_all_known(directory: &Path, known: &[&str]) {
     let mut found = BTreeSet::new();
     collect(directory, directory, &mut found);
     let known: BTreeSet<String> = known.iter().map(ToString::to_string).collect();
     let missing: Vec<_> = found.difference(&known).collect();
-    assert!(missing.is_empty(), "try Duration::MAX and Duration::ZERO with {missing:?} here too");
+    assert!(
+        missing.is_empty(),
+        "try Duration::MAX and Duration::ZERO with {missing:?} in this test too"
+    );
     let gone: Vec<_> = known.difference(&found).collect();
     assert!(gone.is_empty(), "no longer there: {gone:?}");
 }
@@ -39,7 +44,7 @@ fn in_source(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut from = 0;
     for line in text.lines() {
-        // A signature may go on behind its first line.
+        // A signature may continue on the next line.
         let rest = text[from..].split(['{', ';']).next().unwrap_or_default();
         from += line.len() + 1;
         let taken = rest.split("->").next().unwrap_or_default();
@@ -53,7 +58,7 @@ fn in_source(text: &str) -> Vec<String> {
         if let Some((_, function)) = public.and_then(|public| public.split_once("fn ")) {
             found.extend(taken.contains("Duration").then(|| name(function)));
         } else if !line.contains("Duration") || line.contains("const ") {
-            // Not one.
+            // Not a duration.
         } else if let Some(field) = public.filter(|public| public.contains(": ")) {
             found.push(name(field));
         } else if let Some((_, setter)) =

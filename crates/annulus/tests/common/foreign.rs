@@ -1,4 +1,5 @@
-//! Foreign code that misbehaves: values and wakers whose drop panics, payloads whose drop panics again.
+//! Foreign code that misbehaves: values and wakers that panic when dropped, and payloads that panic
+//! again when dropped.
 #![allow(dead_code, unsafe_code, reason = "each test takes what it needs")]
 
 use std::any::Any;
@@ -11,10 +12,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
-/// A panic payload whose own drop panics. What it leaves behind then is of no size, so that forgetting it leaks nothing.
+/// A panic payload that panics when dropped. What it then leaves behind has no size, so forgetting
+/// it leaks nothing.
 pub(crate) struct Bomb;
 
-/// The payload with which the drop of a [`Bomb`] panics.
+/// The panic payload of the drop of a [`Bomb`].
 struct Splinter;
 
 impl Drop for Bomb {
@@ -23,7 +25,8 @@ impl Drop for Bomb {
     }
 }
 
-/// Whether a panic has one of these payloads: such a panic is reported only if it gets out of the runtime.
+/// Returns true if a panic has one of these payloads. Such a panic is reported only if it leaves
+/// the runtime.
 pub(crate) fn is_foreign(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Bomb>() || payload.is::<Splinter>()
 }
@@ -42,7 +45,7 @@ impl Count {
     }
 }
 
-/// A value whose drop is counted, and panics with a [`Bomb`].
+/// A value that counts its drop and panics with a [`Bomb`] when dropped.
 #[derive(Default)]
 pub(crate) struct PanicsOnDrop(pub(crate) Count);
 
@@ -53,7 +56,7 @@ impl Drop for PanicsOnDrop {
     }
 }
 
-/// Runs something when it is dropped.
+/// Runs a closure when dropped.
 pub(crate) struct OnDrop<F: FnMut()>(pub(crate) F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {
@@ -65,12 +68,12 @@ impl<F: FnMut()> Drop for OnDrop<F> {
 /// A value that stays on its thread, whatever its type says.
 pub(crate) struct Here<T>(pub(crate) T);
 
-// SAFETY: the tests move none of them to another thread.
+// SAFETY: the tests move none of these values to another thread.
 unsafe impl<T> Send for Here<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Here<T> {}
 
-/// A waker that owns a value, which its last clone drops, and wakes nothing.
+/// A waker that wakes nothing and owns a value, which dropping its last clone drops.
 pub(crate) fn waker_of<T: 'static>(value: T) -> Waker {
     struct Owner<T>(Here<T>);
 
@@ -81,7 +84,7 @@ pub(crate) fn waker_of<T: 'static>(value: T) -> Waker {
     Arc::new(Owner(Here(value))).into()
 }
 
-/// A waker whose wake panics with a [`Bomb`] after it has woken a task.
+/// Returns a waker that wakes a task and then panics with a [`Bomb`].
 pub(crate) fn waker_that_panics(task: &Waker) -> Waker {
     struct Panics(Waker);
 
@@ -95,7 +98,7 @@ pub(crate) fn waker_that_panics(task: &Waker) -> Waker {
     Arc::new(Panics(task.clone())).into()
 }
 
-/// Polls a future once, with a waker of the caller's choice.
+/// Polls a future once, with a waker that the caller chooses.
 pub(crate) fn poll_with<F: Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(waker))
 }
@@ -104,7 +107,8 @@ thread_local! {
     static CLONE_PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A waker that wakes nothing. From here on the clones of all these panic, or do not.
+/// Returns a waker that wakes nothing. From now on, cloning any such waker panics if `panics` is
+/// true.
 pub(crate) fn waker_whose_clone_panics(panics: bool) -> Waker {
     const TABLE: &RawWakerVTable = &RawWakerVTable::new(
         |_| {
@@ -116,6 +120,6 @@ pub(crate) fn waker_whose_clone_panics(panics: bool) -> Waker {
         |_| {},
     );
     CLONE_PANICS.set(panics);
-    // SAFETY: its functions take any pointer.
+    // SAFETY: its functions accept any pointer.
     unsafe { Waker::from_raw(RawWaker::new(null(), TABLE)) }
 }

@@ -1,4 +1,5 @@
-//! A file system of this process, by FUSE, whose server stops answering when the test wants it to. It needs root and `/dev/fuse`.
+//! A FUSE file system served by this process, which stops answering when the test asks it to. It
+//! needs root and `/dev/fuse`.
 #![allow(dead_code, unsafe_code, reason = "each test takes what it needs")]
 
 use std::ffi::CString;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Numbers of requests.
+/// Request numbers.
 const LOOKUP: u32 = 1;
 const GETATTR: u32 = 3;
 const OPEN: u32 = 14;
@@ -20,10 +21,11 @@ const RELEASE: u32 = 18;
 const FLUSH: u32 = 25;
 const INIT: u32 = 26;
 const OPENDIR: u32 = 27;
-/// Bytes of each file.
+/// Number of bytes in each file.
 pub(crate) const LEN: usize = 1000;
 
-/// A mounted file system. It has a file of every name but `missing`. Dropped, it is unmounted, and calls that hang end with an error.
+/// A mounted file system. It contains a file of every name except `missing`. Dropping it unmounts
+/// it, and calls that hang then fail.
 pub(crate) struct Mounted {
     at: PathBuf,
     hangs: Arc<AtomicBool>,
@@ -31,7 +33,7 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts it on a new directory; `None` if this process may not.
+    /// Mounts it on a new directory. Returns `None` if this process may not.
     pub(crate) fn at(path: PathBuf) -> Option<Self> {
         std::fs::create_dir(&path).expect("a new directory");
         let device = File::options().read(true).write(true).open("/dev/fuse");
@@ -57,7 +59,7 @@ impl Mounted {
         Some(Self { at: path, hangs: ours, device })
     }
 
-    /// The mount point.
+    /// Returns the mount point.
     pub(crate) fn path(&self) -> &Path {
         &self.at
     }
@@ -66,7 +68,7 @@ impl Mounted {
         self.at.join(name)
     }
 
-    /// From now on no request is answered.
+    /// Stops answering requests.
     pub(crate) fn hang(&self) {
         self.hangs.store(true, Ordering::SeqCst);
     }
@@ -97,7 +99,7 @@ fn serve(mut device: &File, hangs: &AtomicBool) {
                 let node = u64::from(word(16));
                 Ok([&[0u64, 0].map(u64::to_ne_bytes).concat(), &*attributes(node)].concat())
             }
-            // Past the page cache: each read asks the server.
+            // Bypasses the page cache, so that each read asks the server.
             OPEN => Ok([0u32, 0, 1, 0].map(u32::to_ne_bytes).concat()),
             OPENDIR => Ok(vec![0; 16]),
             READ => Ok(vec![7; LEN.min(word(40 + 16) as usize)]),
@@ -122,7 +124,7 @@ fn init() -> Result<Vec<u8>, i32> {
     Ok(body)
 }
 
-/// `struct fuse_attr` of the root, or of a file, neither of which the kernel may keep.
+/// Returns `struct fuse_attr` of the root or of a file. The kernel may cache neither.
 fn attributes(node: u64) -> Vec<u8> {
     let mode = if node == 1 { libc::S_IFDIR | 0o777 } else { libc::S_IFREG | 0o666 };
     let mut attributes = [node, LEN as u64, 2, 0, 0, 0].map(u64::to_ne_bytes).concat();

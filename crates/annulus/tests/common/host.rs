@@ -1,4 +1,4 @@
-//! An event loop of another kind, which a runtime can be the guest of.
+//! A different event loop, which can host a runtime as its guest.
 
 use annulus::{Guest, GuestNext};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// Runs one future beside the turns of a guest, and waits by an epoll instance of its own, for edges.
+/// Runs one future next to the turns of a guest. It waits with its own, edge-triggered epoll
+/// instance.
 pub(crate) struct Host {
     epoll: OwnedFd,
     future: Arc<HostWake>,
@@ -53,7 +54,7 @@ impl Host {
         Self { epoll, future: wake(), turn: wake() }
     }
 
-    /// Runs the future to its end.
+    /// Runs the future to completion.
     pub(crate) fn run<F: Future>(&self, guest: &mut Guest, future: F) -> io::Result<F::Output> {
         let mut future = pin!(future);
         self.future.woken.store(true, Ordering::Release);

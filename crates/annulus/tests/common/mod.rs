@@ -1,4 +1,4 @@
-//! Helpers of several of these tests.
+//! Helpers shared by several tests.
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 pub(crate) mod again;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Runs a test's future on a runtime of the given settings.
+/// Runs a test's future on a runtime with the given settings.
 pub(crate) fn run_on<T>(builder: Builder, future: impl Future<Output = io::Result<T>>) -> T {
     let mut runtime = builder.build().expect("a runtime");
     runtime.block_on(future).expect("the test's own steps succeed")
@@ -32,15 +32,15 @@ pub(crate) fn run<T>(future: impl Future<Output = io::Result<T>>) -> T {
     run_on(Runtime::builder(), future)
 }
 
-/// Whether one armed receive brings many messages. Before Linux 6.17 io_uring cannot limit such a receive, and each is armed on
-/// its own.
+/// Returns true if one armed receive delivers many messages. Before Linux 6.17, io_uring cannot
+/// limit such a receive, so each receive is armed separately.
 pub(crate) fn receives_are_armed_once() -> bool {
     let runtime = Runtime::new().expect("a runtime");
     let driver = runtime.driver();
     driver.kind == DriverKind::Epoll || driver.features.has("receive limit")
 }
 
-/// Two ends of one connection, both on this runtime.
+/// Returns two ends of one connection, both on this runtime.
 pub(crate) async fn pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let client = TcpStream::connect(listener.local_addr()?).await?;
@@ -48,7 +48,8 @@ pub(crate) async fn pair() -> io::Result<(TcpStream, TcpStream)> {
     Ok((client, server))
 }
 
-/// One end on this runtime, the other a blocking socket of the standard library.
+/// Returns a connection with one end on this runtime; the other is a blocking socket of the
+/// standard library.
 pub(crate) async fn half_pair() -> io::Result<(TcpStream, std::net::TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let std_side = std::net::TcpStream::connect(listener.local_addr()?)?;
@@ -56,7 +57,8 @@ pub(crate) async fn half_pair() -> io::Result<(TcpStream, std::net::TcpStream)> 
     Ok((stream, std_side))
 }
 
-/// Waits for a socket's error, such as a reset, without reading from it and without holding up the loop.
+/// Waits for a socket's error, such as a reset, without reading from it and without blocking the
+/// loop.
 pub(crate) async fn error_of(socket: &std::net::TcpStream) -> io::Result<io::Error> {
     let seen = async {
         loop {
@@ -66,11 +68,12 @@ pub(crate) async fn error_of(socket: &std::net::TcpStream) -> io::Result<io::Err
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(Duration::from_secs(20), seen).await.expect("an error comes in time")
+    timeout(Duration::from_secs(20), seen).await.expect("an error arrives in time")
 }
 
-/// Bytes in which a shift, a swap or a loss shows: a sequence of a prime period, and in each page but the first its number. Pages are copied,
-/// since a computation for each byte would take most of the time of a test without optimization.
+/// Returns bytes that reveal shifts, swaps and losses: a sequence with a prime period, and its page
+/// number in each page but the first. Pages are copied, since computing each byte would take most
+/// of the time of an unoptimized test.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     const PERIOD: usize = 251;
     const PAGE: usize = 4096;
@@ -86,7 +89,7 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Receives until so many bytes are there, or the stream ends.
+/// Receives until this many bytes have arrived, or the stream ends.
 pub(crate) async fn receive(stream: &mut impl AsyncRecv, len: usize) -> io::Result<Vec<u8>> {
     let mut got = Vec::new();
     while got.len() < len {
@@ -96,7 +99,7 @@ pub(crate) async fn receive(stream: &mut impl AsyncRecv, len: usize) -> io::Resu
     Ok(got)
 }
 
-/// Sends every received byte back, until the end.
+/// Sends every received byte back, until the stream ends.
 pub(crate) async fn echo(mut stream: TcpStream) -> io::Result<()> {
     while let Some(lease) = stream.recv().await? {
         stream.send(lease).await?;
@@ -104,7 +107,8 @@ pub(crate) async fn echo(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// An address of the loopback, with any port, that no other test uses: ports that were bound at it and closed are free from then on.
+/// Returns a loopback address, with any port, that no other test uses, so that ports that were
+/// bound to it stay free after a close.
 pub(crate) fn own_address() -> SocketAddr {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +116,7 @@ pub(crate) fn own_address() -> SocketAddr {
     ([127, 64 + number % 128, high, low], 0).into()
 }
 
-/// Descriptors that this process has open.
+/// Returns the number of descriptors that this process has open.
 pub(crate) fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
@@ -125,8 +129,8 @@ pub(crate) fn touch<F: Future>(future: F) -> Option<F::Output> {
     }
 }
 
-/// Whether Python is here to test with. If not, `test` is skipped: that is written past the capture of its output. CI may
-/// not skip it: there the test fails.
+/// Returns true if Python is available. Otherwise `test` is skipped, which is reported despite
+/// captured output. In CI the test fails instead.
 pub(crate) fn has_python(test: &str) -> bool {
     let found = Command::new("python3").arg("--version").output();
     let found = found.is_ok_and(|output| output.status.success());
@@ -138,7 +142,7 @@ pub(crate) fn has_python(test: &str) -> bool {
     found
 }
 
-/// Serves echo on this runtime, at the address returned, for as long as it runs.
+/// Serves an echo on this runtime at the returned address, for as long as the runtime runs.
 pub(crate) fn echo_server() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -150,7 +154,7 @@ pub(crate) fn echo_server() -> io::Result<SocketAddr> {
     Ok(address)
 }
 
-/// Shards on each driver that works here.
+/// Returns functions that create shards, one per driver that works here.
 pub(crate) fn drivers() -> Vec<fn(usize) -> Shards> {
     let epoll = |count| shards_on(DriverChoice::Epoll, count);
     let uring = |count| shards_on(DriverChoice::Uring, count);

@@ -1,4 +1,5 @@
-//! The servers end in order when they are asked to: with status 0, and they leave nothing that is in the way of the next.
+//! The servers end cleanly when asked: with status 0, and without leaving anything that would
+//! hinder the next server.
 
 use super::examples;
 use rustix::process::{Pid, Signal, kill_process};
@@ -8,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Starts a server: it, and the address that it says it listens on.
+/// Starts a server. Returns its process and the address on which it reports to listen.
 fn serve(name: &str, arguments: &[&str], driver: &str) -> (Child, String) {
     let mut command = Command::new(examples().join(name));
     command.args(arguments).env("ANNULUS_DRIVER", driver).stderr(Stdio::piped());
@@ -18,12 +19,12 @@ fn serve(name: &str, arguments: &[&str], driver: &str) -> (Child, String) {
         let line = line.expect("text");
         line.strip_prefix("listening on ").map(str::to_owned)
     });
-    // The rest of the output is read to the end, so that the server does not wait for a reader.
+    // Reads the rest of the output to the end, so that the server does not wait for a reader.
     std::thread::spawn(move || lines.for_each(drop));
-    (server, address.unwrap_or_else(|| panic!("{name} says where it listens")))
+    (server, address.unwrap_or_else(|| panic!("{name} does not report its address")))
 }
 
-/// Waits until a process catches a signal: a shard may do so after the line that says where it listens.
+/// Waits until a process catches a signal. A shard may do so only after the line with its address.
 fn catches(process: &Child, signal: Signal) {
     let status = format!("/proc/{}/status", process.id());
     let is_caught = || {
@@ -37,7 +38,7 @@ fn catches(process: &Child, signal: Signal) {
     }
 }
 
-/// Has a client connect, ends the server by a signal, and looks for what it left.
+/// Connects a client, ends the server with a signal, and checks what it left.
 fn ends(name: &str, arguments: &[&str]) {
     for (driver, signal) in [("auto", Signal::TERM), ("auto", Signal::INT), ("epoll", Signal::TERM)]
     {
@@ -66,7 +67,7 @@ fn ends(name: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn every_server_ends_in_order() {
+fn every_server_ends_cleanly() {
     let any = "127.0.0.1:0";
     for name in ["echo", "udp_echo", "redis", "static_files", "chat", "shards", "shutdown"] {
         ends(name, &[any]);
@@ -77,7 +78,8 @@ fn every_server_ends_in_order() {
     ends("unix_echo", &[path.to_str().expect("text")]);
 }
 
-/// Whether the kernel will probe the server's end of a connection: its timer is the second kind of those in `/proc/net/tcp`.
+/// Returns true if the kernel will probe the server's end of a connection, which is the second kind
+/// of timer in `/proc/net/tcp`.
 fn is_probed(server: SocketAddr, client: SocketAddr) -> bool {
     let hex = |address: SocketAddr| match address.ip() {
         IpAddr::V4(ip) => {
@@ -93,7 +95,7 @@ fn is_probed(server: SocketAddr, client: SocketAddr) -> bool {
     })
 }
 
-/// A client that vanishes without a word would otherwise hold its place for ever.
+/// Otherwise, a client that vanishes silently would hold its place forever.
 #[test]
 fn every_server_probes_silent_clients() {
     let target = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -106,7 +108,8 @@ fn every_server_probes_silent_clients() {
             let address = address.parse().expect("an address");
             let client = TcpStream::connect(address).expect("it listens");
             let from = client.local_addr().expect("it is connected");
-            // The test would wait for ever otherwise: a server that turns probes on does so at the accept.
+            // A server that enables probes does so at the accept; otherwise, the test would wait
+            // forever.
             let is_on = (0..30_000).any(|_| {
                 std::thread::sleep(Duration::from_millis(1));
                 is_probed(address, from)
@@ -122,7 +125,7 @@ fn every_server_probes_silent_clients() {
 }
 
 #[test]
-fn datagrams_are_answered_from_the_address_that_was_asked() {
+fn datagrams_are_answered_from_the_address_that_received_them() {
     let query = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
     for (name, arguments) in
         [("udp_echo", ["0.0.0.0:0"].as_slice()), ("dns", &["0.0.0.0:0", "127.0.0.1:9"])]

@@ -1,9 +1,9 @@
-//! The examples must not be longer than the same programs on tokio, but for a tenth.
+//! The examples must not be more than a tenth longer than the same programs on tokio.
 
 use std::fs;
 use std::path::Path;
 
-/// The lines that are neither empty nor only a comment.
+/// Counts the lines that are neither empty nor only a comment.
 fn lines_of_code(path: &Path) -> usize {
     let text =
         fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -1,5 +1,6 @@
-//! The example programs, each run as a process and tested with clients that were written elsewhere: redis-cli, curl, dig,
-//! Python. `tools/peers/check_examples.py` has the checks, which the same programs on tokio must pass too.
+//! The example programs, each run as a process and tested with third-party clients: redis-cli,
+//! curl, dig and Python. `tools/peers/check_examples.py` has the checks, which the same programs on
+//! tokio must pass too.
 #![allow(unsafe_code)]
 
 mod ends;
@@ -10,19 +11,21 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The directory of the examples. Cargo builds them with all tests of the crate, but not with this one alone.
+/// Returns the directory of the examples. Cargo builds them with all tests of the crate, but not
+/// with this test alone.
 fn examples() -> &'static PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
-        // Background commands of some shells ignore SIGINT, and a program leaves an ignored signal
-        // ignored.
+        // Some shells run background commands with SIGINT ignored, and a program leaves an ignored
+        // signal ignored.
         // SAFETY: the default disposition runs no code of this process.
         unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
         let test = std::env::current_exe().expect("its path");
         let profile = test.ancestors().nth(2).expect("deps lies in the directory of the profile");
-        // Without Cargo, on another kernel, they were built before.
+        // Without Cargo, on another kernel, they have been built before.
         if let Ok(cargo) = std::env::var("CARGO") {
-            // The whole workspace, as `cargo test --workspace` builds it: alone, its crates have other features, and are built again.
+            // Builds the whole workspace, like `cargo test --workspace`: alone, its crates have
+            // other features and would be built again.
             let words = ["build", "--quiet", "--workspace", "--examples", "--target-dir"];
             let mut build = Command::new(cargo);
             build.args(words).arg(profile.parent().expect("the target directory"));
@@ -35,7 +38,7 @@ fn examples() -> &'static PathBuf {
     })
 }
 
-/// Runs the checks of an example on a driver. Without Python they are skipped, but not in CI.
+/// Runs the checks of an example on a driver. Without Python they are skipped, except in CI.
 fn check_on(driver: &str, name: &str) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/peers/check_examples.py");
     let mut python = Command::new("python3");
@@ -48,14 +51,15 @@ fn check_on(driver: &str, name: &str) {
     };
     let output = String::from_utf8_lossy(&run.stdout);
     for line in output.lines().filter(|line| line.starts_with("skipped")) {
-        // Past the capture of a test's output.
+        // Bypasses the capture of a test's output.
         _ = writeln!(io::stderr(), "{line}");
     }
     let errors = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "on {driver}:\n{output}{errors}");
 }
 
-/// Runs the checks of an example on the driver that is usual here, and beside it on epoll: most of them wait.
+/// Runs the checks of an example on the default driver, and at the same time on epoll, since most
+/// of them spend their time waiting.
 fn check(name: &str) {
     std::thread::scope(|scope| {
         scope.spawn(|| check_on("epoll", name));
@@ -63,11 +67,12 @@ fn check(name: &str) {
     });
 }
 
-/// A test a program. The sanitizer's run leaves them out by the name of this module, since Cargo would build them with its flags.
+/// One test per program. Sanitizer runs exclude them by the name of this module, since Cargo would
+/// build them with its flags.
 mod programs {
     use super::{check, check_on};
 
-    // The two that take longest are the first in the order of names, in which tests start.
+    // Tests start in the order of their names, so the two that take longest are named to be first.
     #[test]
     fn a_site_of_files_is_served() {
         check("static_files");

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes a second that the device reads or writes.
+/// Number of bytes per second that the device reads or writes.
 const RATE: u64 = 2 * 1024 * 1024;
 const SIZE: u64 = 128 * 1024 * 1024;
 
-/// One disk at a time: the tests of a file run in parallel.
+/// One disk at a time, since the tests of a file run in parallel.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Mounted and throttled; unmounted when dropped.
+/// A mounted and throttled disk, unmounted on drop.
 pub(crate) struct Disk {
     directory: PathBuf,
     device: String,
@@ -23,7 +23,7 @@ pub(crate) struct Disk {
 
 /// How this system limits a block device.
 enum Limits {
-    /// `io.max` of a group of its own, which this process joins.
+    /// `io.max` of a separate group, which this process joins.
     Unified(PathBuf),
     /// `blkio.throttle.*` of the root group.
     Legacy(PathBuf),
@@ -58,7 +58,7 @@ impl Disk {
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     }
 
-    /// As the kernel writes it: `major:minor`.
+    /// Returns the device number as the kernel writes it: `major:minor`.
     fn number(&self) -> Result<String, String> {
         run("lsblk", &["--noheadings", "--output", "MAJ:MIN", &self.device])
     }
@@ -66,7 +66,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Without a limit, so that the last writes do not take for ever.
+        // Removes the limit, so that the last writes do not take forever.
         if let Ok(number) = self.number() {
             _ = self.limits.set(&number, None);
         }
@@ -124,7 +124,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("the directory for temporary files has a plain name")
 }
 
-/// The output of a command, or why it could not be run or failed.
+/// Returns the output of a command, or why it could not be run or failed.
 fn run(command: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(command).args(arguments).output();
     let output = output.map_err(|error| format!("{command}: {error}"))?;
