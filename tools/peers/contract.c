@@ -46,7 +46,7 @@ void need_ring(void)
     struct io_uring_params params = {0};
     long ring = syscall(SYS_io_uring_setup, 1, &params);
     if (ring < 0)
-        die(EXIT_UNAVAILABLE, "io_uring is not to be had: %s", strerror(errno));
+        die(EXIT_UNAVAILABLE, "io_uring is not available: %s", strerror(errno));
     close((int)ring);
 }
 

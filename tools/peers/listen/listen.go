@@ -31,7 +31,7 @@ func Any() (network, address string) {
 	return network, address
 }
 
-// TCP returns the program's one argument for a peer that serves TCP alone.
+// TCP returns the program's one argument for a peer that serves only TCP.
 func TCP() string {
 	address, _ := TCPWith(nil)
 	return address
@@ -41,7 +41,7 @@ func TCP() string {
 func TCPWith(modes []string) (address, mode string) {
 	network, address, mode := arguments(modes)
 	if network != "tcp" {
-		end(usage, "cannot serve %s:%s: this peer serves TCP alone; give PORT", network, address)
+		end(usage, "cannot serve %s:%s: this peer serves only TCP; give PORT", network, address)
 	}
 	return address, mode
 }
@@ -62,7 +62,7 @@ func Must(err error) {
 // MustHaveRing is Must for setting up io_uring, which the system may lack or forbid.
 func MustHaveRing(err error) {
 	if err != nil {
-		end(unavailable, "io_uring is not to be had: %v", err)
+		end(unavailable, "io_uring is not available: %v", err)
 	}
 }
 

@@ -33,7 +33,7 @@ __attribute__((noreturn)) static void die_of_setup(int error)
         die(EXIT_UNAVAILABLE, "io_uring here lacks NO_SQARRAY or DEFER_TASKRUN: Linux 6.6 or newer is needed");
     if (error == EPERM)
         die(EXIT_UNAVAILABLE, "io_uring is blocked here: see kernel.io_uring_disabled and the container's seccomp profile");
-    die(EXIT_UNAVAILABLE, "io_uring is not to be had here: %s", strerror(error));
+    die(EXIT_UNAVAILABLE, "io_uring is not available here: %s", strerror(error));
 }
 
 static void *map_ring(int fd, uint64_t offset, size_t bytes)

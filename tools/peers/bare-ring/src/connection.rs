@@ -1,4 +1,4 @@
-//! A connection: one operation at a time, a receive or a send of what it has brought.
+//! A connection, with one operation at a time: a receive, or a send of the received bytes.
 
 use crate::mode::{Mode, Operations};
 use annulus_kernel::file::{CURSOR, FileCall};
@@ -29,7 +29,7 @@ pub struct Connection {
     pub fd: Fd,
     step: Step,
     buffer: Box<[u8]>,
-    /// Bytes received, and how many of them were sent.
+    /// Number of bytes received, and how many of them have been sent.
     filled: usize,
     sent: usize,
     /// Memory that operations with vectors refer to: the kernel reads it until they end.
@@ -45,7 +45,7 @@ impl Connection {
         Box::new(Connection { fd, step: Step::Receiving, buffer, filled, sent, vector, header })
     }
 
-    /// The first half of a receive: a poll, if these operations have no flag for it; else the receive.
+    /// Starts a receive, with a separate poll first if the operations have no flag for it.
     pub fn receive(&mut self, mode: Mode) -> Entry {
         if mode.polls_first && mode.operations.are_of_files() {
             self.step = Step::Polling;
@@ -75,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// Takes an operation's result, and returns the next step.
+    /// Handles an operation's result, and returns the next step.
     pub fn advance(&mut self, mode: Mode, result: i32) -> Next {
         match (self.step, result) {
             (Step::Polling, 0..) => Next::Start(self.receive_now(mode)),
@@ -117,14 +117,14 @@ impl Connection {
         }
     }
 
-    /// The vector of a part of the buffer.
+    /// Returns a vector that describes a part of the buffer.
     fn describe(&mut self, from: usize, to: usize) -> *const IoVec {
         let part = &mut self.buffer[from..to];
         self.vector = IoVec { base: part.as_mut_ptr(), len: part.len() };
         &raw const self.vector
     }
 
-    /// The header of a message of a part of the buffer.
+    /// Returns a message header that describes a part of the buffer.
     fn header(&mut self, from: usize, to: usize) -> *mut u8 {
         self.describe(from, to);
         let (vectors, vector_count) = (&raw const self.vector, 1);

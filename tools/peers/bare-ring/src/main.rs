@@ -1,6 +1,7 @@
-//! An echo server straight on `annulus-ring`, without the runtime, as those of the first two documents are: one operation in flight for each
-//! connection, which has a buffer of its own. The mode names the operations, whether a receive polls first, and whether a kernel thread takes
-//! the submissions.
+//! An echo server directly on `annulus-ring`, without the runtime, like the servers of the first
+//! two documents: each connection has its own buffer and one operation in flight. The mode selects
+//! the operations, whether a receive polls first, and whether a kernel thread takes the
+//! submissions.
 
 mod connection;
 mod mode;
@@ -15,12 +16,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// `user_data` of an accept, of the pause after a failed one, and of a close; lower values are numbers of connections.
+/// `user_data` of an accept, of the pause after a failed accept, and of a close. Lower values are
+/// connection numbers.
 const ACCEPT: u64 = u64::MAX;
 const PAUSE: u64 = u64::MAX - 1;
 const CLOSE: u64 = u64::MAX - 2;
 
-/// How long the kernel's thread looks for submissions before it sleeps.
+/// How long the kernel thread polls for submissions before it sleeps.
 const POLLER_IDLE: Duration = Duration::from_millis(100);
 
 const PAUSE_TIME: TimeSpec = TimeSpec { seconds: 0, nanoseconds: SHORTAGE.as_nanos() as i64 };
@@ -36,10 +38,10 @@ fn main() {
     listen::must(server.serve());
 }
 
-/// A listening socket, from which those that it accepts inherit TCP_NODELAY.
+/// Creates a listening socket, from which accepted sockets inherit TCP_NODELAY.
 fn bind(address: SocketAddr) -> io::Result<(Fd, SocketAddr)> {
     let number = Linux.socket(Domain::Inet, SocketType::Stream, false)?;
-    // SAFETY: the descriptor was just opened, and is closed by nothing but the end of the process.
+    // SAFETY: the descriptor has just been opened, and only the end of the process closes it.
     let fd = unsafe { Fd::from_raw(number) };
     Linux.set_option(fd, SocketOption::ReuseAddress, 1)?;
     Linux.set_option(fd, SocketOption::NoDelay, 1)?;
@@ -52,7 +54,7 @@ struct Server {
     ring: Ring,
     listener: Fd,
     mode: Mode,
-    /// By number. A connection does not move, since the kernel has its address.
+    /// Connections by number. They are boxed because the kernel has their addresses.
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
 }
@@ -80,10 +82,11 @@ impl Server {
         self.push(accept.entry().user_data(ACCEPT).into())
     }
 
-    /// A connection was accepted; or none could be, such as without a free descriptor, and the next try is after a pause.
+    /// Handles an accept. If it has failed, for example because no descriptor is free, the next try
+    /// follows after a pause.
     fn on_accept(&mut self, completion: Completion) -> io::Result<()> {
         if completion.result >= 0 {
-            // SAFETY: the kernel has just opened the descriptor, and nothing but `close` closes it.
+            // SAFETY: the kernel has just opened the descriptor, and only `close` closes it.
             let fd = unsafe { Fd::from_raw(completion.result) };
             let number = self.free.pop().unwrap_or_else(|| {
                 self.connections.push(None);
@@ -100,9 +103,10 @@ impl Server {
         }
     }
 
-    /// The operation of a connection has ended.
+    /// Handles the end of a connection's operation.
     fn on_progress(&mut self, number: usize, result: i32) -> io::Result<()> {
-        let connection = self.connections[number].as_mut().expect("only those have operations");
+        let connection =
+            self.connections[number].as_mut().expect("only open connections have operations");
         match connection.advance(self.mode, result) {
             Next::Start(entry) => self.start(number, entry),
             Next::End => {
@@ -119,8 +123,8 @@ impl Server {
     }
 
     fn push(&mut self, entry: Entry) -> io::Result<()> {
-        // SAFETY: memory that an entry names lies in the box of its connection, which has one operation in flight and goes only when that
-        // has ended.
+        // SAFETY: the memory that an entry refers to is in the box of its connection, which has one
+        // operation in flight and is dropped only after that has ended.
         while unsafe { self.ring.push_unchecked(entry) }.is_err() {
             self.ring.enter(Wait::No)?;
         }

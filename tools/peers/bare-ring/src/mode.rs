@@ -1,4 +1,4 @@
-//! The mode, by its word.
+//! The mode, selected by a word.
 
 /// The prefix of operations that poll first.
 const POLL: &str = "poll-";
@@ -13,7 +13,7 @@ pub enum Operations {
 }
 
 impl Operations {
-    /// Whether these are operations of files, which have no flag with which a receive polls first.
+    /// Returns true for file operations, which have no flag to poll before a receive.
     pub fn are_of_files(self) -> bool {
         matches!(self, Operations::ReadvWritev | Operations::ReadWrite)
     }
@@ -22,14 +22,14 @@ impl Operations {
 #[derive(Clone, Copy)]
 pub struct Mode {
     pub operations: Operations,
-    /// A receive waits for readiness before its first try.
+    /// Whether a receive waits for readiness before its first try.
     pub polls_first: bool,
-    /// A kernel thread takes the submissions.
+    /// Whether a kernel thread takes the submissions.
     pub kernel_polls: bool,
 }
 
 impl Mode {
-    /// The mode of a word; RECV and SEND without one, and with a kernel thread too.
+    /// Parses a mode. Without a word, and with `sqpoll`, the operations are RECV and SEND.
     pub fn of(word: Option<&str>) -> Result<Mode, String> {
         let word = word.unwrap_or("recv-send");
         let (polls_first, name) = match word.strip_prefix(POLL) {
@@ -41,7 +41,7 @@ impl Mode {
             "recvmsg-sendmsg" => Operations::RecvmsgSendmsg,
             "read-write" => Operations::ReadWrite,
             "recv-send" | "sqpoll" => Operations::RecvSend,
-            _ => return Err(format!("'{word}' is no mode; the file `modes` lists them")),
+            _ => return Err(format!("unknown mode '{word}': the file `modes` lists the modes")),
         };
         Ok(Mode { operations, polls_first, kernel_polls: word == "sqpoll" })
     }

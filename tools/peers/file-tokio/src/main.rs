@@ -1,5 +1,5 @@
-//! File I/O with `tokio::fs`: a task per worker, all on one thread, each call on tokio's pool of threads. The contract
-//! is in ../../README.md.
+//! File I/O with `tokio::fs`: a task per worker, all on one thread, and each call on tokio's thread
+//! pool. The contract is in ../../README.md.
 
 use std::io::{self, BufRead, Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use tokio::fs::OpenOptions;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 
-/// Each stretch of this many bytes holds the number of its cycle.
+/// Each block of this many bytes holds the number of its cycle.
 const STRETCH: usize = 4096;
 
 fn main() -> ExitCode {
@@ -39,7 +39,13 @@ fn run() -> io::Result<()> {
     Ok(())
 }
 
-fn answer(runtime: &Runtime, directory: &Path, workers: u64, cycles: u64, bytes: u64) -> io::Result<()> {
+fn answer(
+    runtime: &Runtime,
+    directory: &Path,
+    workers: u64,
+    cycles: u64,
+    bytes: u64,
+) -> io::Result<()> {
     let ready = |number| Worker::new(directory, number, cycles, bytes);
     let ready = (0..workers).map(ready).collect::<io::Result<Vec<_>>>()?;
     let (cpu, start) = (now(libc::CLOCK_PROCESS_CPUTIME_ID)?, now(libc::CLOCK_MONOTONIC)?);
@@ -51,7 +57,8 @@ fn answer(runtime: &Runtime, directory: &Path, workers: u64, cycles: u64, bytes:
         }
         io::Result::Ok(done)
     })?;
-    let (ns, cpu_ns) = (now(libc::CLOCK_MONOTONIC)? - start, now(libc::CLOCK_PROCESS_CPUTIME_ID)? - cpu);
+    let (ns, cpu_ns) =
+        (now(libc::CLOCK_MONOTONIC)? - start, now(libc::CLOCK_PROCESS_CPUTIME_ID)? - cpu);
     done.iter().try_for_each(|worker| std::fs::remove_file(&worker.path))?;
     let operations = workers * cycles;
     let moved = 2 * operations * bytes;
@@ -84,13 +91,15 @@ impl Worker {
             let mut options = OpenOptions::new();
             let mut file = options.read(true).write(true).create(true).open(&self.path).await?;
             file.write_all(&self.written).await?;
-            // A write is only buffered until then.
+            // Until then, a write is only buffered.
             file.flush().await?;
             file.rewind().await?;
             file.read_exact(&mut self.read).await?;
             drop(file);
             if self.read != self.written {
-                return Err(Error::other(format!("cycle {cycle}: what was read was not written")));
+                return Err(Error::other(format!(
+                    "cycle {cycle}: the bytes read are not the bytes written"
+                )));
             }
         }
         Ok(self)

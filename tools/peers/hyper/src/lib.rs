@@ -1,4 +1,4 @@
-//! Arguments, services, answers and hyper's settings, which the hyper servers have in common on all runtimes.
+//! Arguments, services, answers and hyper's settings, shared by the hyper servers on all runtimes.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -33,7 +33,7 @@ static LARGE_BODY: [u8; LARGE] = [b'x'; LARGE];
 #[derive(Clone)]
 pub struct Service {
     version: Version,
-    /// The settings of TLS, if it is encrypted.
+    /// The TLS settings, if connections are encrypted.
     pub tls: Option<Arc<ServerConfig>>,
 }
 
@@ -52,16 +52,16 @@ pub struct Task {
     pub mode: Option<String>,
 }
 
-/// The arguments of a program that has these modes and no TLS.
+/// Parses the arguments of a program with these modes and without TLS.
 pub fn task(modes: &[&str]) -> Task {
     let task = any_task(modes);
     if task.service.tls.is_some() {
-        unavailable("this server has no TLS");
+        unavailable("this server does not support TLS");
     }
     task
 }
 
-/// The arguments of a program that has these modes and TLS.
+/// Parses the arguments of a program with these modes and TLS.
 pub fn any_task(modes: &[&str]) -> Task {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (port, service, mode) = match arguments.as_slice() {
@@ -69,22 +69,26 @@ pub fn any_task(modes: &[&str]) -> Task {
         [port, service, mode] if modes.contains(&mode.as_str()) => {
             (port, service, Some(mode.clone()))
         }
-        [_, _, mode] => usage(format_args!("no mode '{mode}': {}", modes.join(", "))),
+        [_, _, mode] => {
+            usage(format_args!("unknown mode '{mode}'; known modes: {}", modes.join(", ")))
+        }
         _ => usage("usage: PROGRAM PORT http1|http2|https1|https2 [MODE]"),
     };
-    let Ok(port) = port.parse() else { usage(format_args!("'{port}' is not a port")) };
+    let Ok(port) = port.parse() else { usage(format_args!("'{port}' is not a valid port")) };
     let (version, alpn) = match service.as_str() {
         "http1" => (Version::Http1, None),
         "http2" => (Version::Http2, None),
         "https1" => (Version::Http1, Some("http/1.1")),
         "https2" => (Version::Http2, Some("h2")),
-        other => usage(format_args!("no service '{other}': http1, http2, https1, https2")),
+        other => usage(format_args!(
+            "unknown service '{other}'; known services: http1, http2, https1, https2"
+        )),
     };
     let service = Service { version, tls: alpn.map(|alpn| Arc::new(must(config(alpn)))) };
     Task { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), service, mode }
 }
 
-/// TLS with a certificate that is made here and signed by itself.
+/// Sets up TLS with a self-signed certificate, which is created here.
 fn config(alpn: &str) -> Result<ServerConfig, Box<dyn Error>> {
     let made =
         rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])?;
@@ -96,12 +100,13 @@ fn config(alpn: &str) -> Result<ServerConfig, Box<dyn Error>> {
     Ok(config)
 }
 
-/// The announcement, printed when everything is set up.
+/// Announces the address once everything is set up.
 pub fn announce(address: SocketAddr) {
     listen::announce(&listen::Address::Tcp(address));
 }
 
-/// Serves one connection to its end. An error ends the connection, and is the peer's in most cases.
+/// Serves one connection to its end. An error ends the connection; most errors are the peer's
+/// fault.
 pub async fn serve<I, E>(service: &Service, stream: I, executor: E)
 where
     I: Read + Write + Unpin + 'static,
@@ -142,7 +147,7 @@ pub fn answer(request: Request<Incoming>) -> Answer {
 pub enum Answer {
     /// Ready.
     AtOnce(Option<Response<Full<Bytes>>>),
-    /// An empty one, once the body of the request has arrived.
+    /// An empty answer, once the body of the request has arrived.
     AfterBody(Collect<Incoming>),
 }
 

@@ -1,11 +1,11 @@
-//! NOP throughput with the `io-uring` crate: entries pushed as one slice, completions read by one iterator. The
-//! contract is in ../../README.md.
+//! NOP throughput with the `io-uring` crate: entries pushed as one slice, completions read by one
+//! iterator. The contract is in ../../README.md.
 
 use io_uring::{IoUring, opcode, squeue};
 use std::io::{self, BufRead, Error, ErrorKind};
 use std::process::ExitCode;
 
-/// Least operations between two readings of the clock.
+/// Minimum number of operations between two readings of the clock.
 const STRIDE: u64 = 4096;
 const MAX_ENTRIES: u32 = 32_768;
 
@@ -40,8 +40,8 @@ fn parse(question: &str) -> Option<(u32, u64)> {
     Some((entries, (seconds * 1e9) as u64))
 }
 
-/// The flags of the newest kernel, else none. (The crate does not use a registered ring descriptor, so each enter looks
-/// it up.)
+/// Sets up a ring with the flags of the newest kernel, or without flags if they are refused. The
+/// crate does not use a registered ring descriptor, so each enter looks it up.
 fn set_up(entries: u32) -> io::Result<IoUring> {
     let newest = IoUring::builder()
         .setup_cqsize(entries)
@@ -70,7 +70,7 @@ fn burst(ring: &mut IoUring, nops: &[squeue::Entry], window: u64) -> io::Result<
 }
 
 fn turn(ring: &mut IoUring, nops: &[squeue::Entry]) -> io::Result<u64> {
-    // SAFETY: a nop names no memory.
+    // SAFETY: a NOP refers to no memory.
     unsafe { ring.submission().push_multiple(nops) }.map_err(Error::other)?;
     ring.submit()?;
     let mut answers = 0;
@@ -80,7 +80,11 @@ fn turn(ring: &mut IoUring, nops: &[squeue::Entry]) -> io::Result<u64> {
         }
         answers += 1;
     }
-    if answers == nops.len() as u64 { Ok(answers) } else { Err(Error::other("completions are missing")) }
+    if answers == nops.len() as u64 {
+        Ok(answers)
+    } else {
+        Err(Error::other("completions are missing"))
+    }
 }
 
 fn now(clock: libc::clockid_t) -> io::Result<u64> {

@@ -1,5 +1,5 @@
-//! Common parts of the Rust peers: the address argument, the announcement, and errors of one line. The contract is in
-//! `tools/peers/README.md`.
+//! Common parts of the Rust peers: the address argument, the announcement, and one-line errors. The
+//! contract is in `tools/peers/README.md`.
 
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind};
@@ -7,11 +7,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Bytes per receive: the largest message of the usual comparisons in one piece. Four times as many cost more in cache
-/// misses at a thousand connections than they save with messages of 1 MiB.
+/// Bytes per receive: enough for the largest message of the usual comparisons. Four times as many
+/// cost more in cache misses with a thousand connections than they save with messages of 1 MiB.
 pub const BUFFER: usize = 16 * 1024;
 
-/// The backlog: as many connections as a load opens at once.
+/// The backlog: the number of connections that a load opens at once.
 pub const BACKLOG: i32 = 65535;
 
 /// How long a server without free descriptors waits before it accepts again.
@@ -54,7 +54,7 @@ impl Display for Address {
     }
 }
 
-/// The program's only argument, for a peer that serves every kind of address.
+/// Parses the only argument of a peer that serves every kind of address.
 pub fn any() -> Address {
     let mut arguments = std::env::args().skip(1);
     match (arguments.next(), arguments.next()) {
@@ -69,12 +69,12 @@ fn address(text: &str) -> Address {
     })
 }
 
-/// The program's only argument, for a peer that serves TCP only.
+/// Parses the only argument of a peer that serves only TCP.
 pub fn tcp() -> SocketAddr {
     of_tcp(any())
 }
 
-/// The program's arguments, for a peer that serves TCP only and has modes.
+/// Parses the arguments of a peer that serves only TCP and has modes.
 pub fn tcp_and_mode() -> (SocketAddr, Option<String>) {
     let mut arguments = std::env::args().skip(1);
     match (arguments.next(), arguments.next(), arguments.next()) {
@@ -86,25 +86,28 @@ pub fn tcp_and_mode() -> (SocketAddr, Option<String>) {
 fn of_tcp(address: Address) -> SocketAddr {
     match address {
         Address::Tcp(address) => address,
-        other => end(USAGE, format_args!("cannot serve {other}: this peer serves TCP alone; give PORT")),
+        other => {
+            end(USAGE, format_args!("cannot serve {other}: this peer serves only TCP; give PORT"))
+        }
     }
 }
 
-/// The announcement, printed when everything is set up.
+/// Announces the address once everything is set up.
 pub fn announce(address: &Address) {
     eprintln!("listening on {address}");
 }
 
-/// The result of a set-up step; ends the program with one line if it failed.
+/// Returns the result of a set-up step, or ends the program with one line if it failed.
 pub fn must<T, E: Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| end(FAILED, format_args!("cannot serve: {error}")))
 }
 
-/// A runtime on io_uring; ends the program with one line if the system has or allows none.
+/// Returns a runtime on io_uring, or ends the program with one line if the system does not support
+/// or allow it.
 pub fn ring<T>(result: io::Result<T>) -> T {
     result.unwrap_or_else(|error| match error.kind() {
         ErrorKind::Unsupported | ErrorKind::PermissionDenied => {
-            end(UNAVAILABLE, format_args!("io_uring is not to be had: {error}"))
+            end(UNAVAILABLE, format_args!("io_uring is not available: {error}"))
         }
         _ => end(FAILED, format_args!("cannot set up io_uring: {error}")),
     })

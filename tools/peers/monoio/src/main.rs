@@ -1,4 +1,5 @@
-//! An echo server on monoio, io_uring, one thread: a task per connection, each with its own buffer, as in its README.
+//! An echo server on monoio, io_uring, one thread: a task per connection, each with its own buffer,
+//! as in its README.
 
 use std::io;
 
@@ -20,7 +21,8 @@ fn main() {
     })
 }
 
-/// Monoio leaves the flags of the ring to its user; these, suitable for one thread, made a request a tenth cheaper.
+/// Monoio leaves the ring's flags to its user. These suit one thread, and make a request cheaper by
+/// a tenth.
 fn ring() -> io_uring::Builder {
     let mut builder = io_uring::IoUring::<squeue::Entry, cqueue::Entry>::builder();
     builder.setup_single_issuer().setup_defer_taskrun();

@@ -1,4 +1,5 @@
-//! An echo server on smol, one thread: a task per connection on a local executor, each with its own buffer.
+//! An echo server on smol, one thread: a task per connection on a local executor, each with its own
+//! buffer.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +19,7 @@ fn main() {
     }))
 }
 
-/// The backlog of the standard library is 128; a second listen changes it.
+/// The standard library sets a backlog of 128; a second `listen` changes it.
 fn bind(address: SocketAddr) -> io::Result<Async<TcpListener>> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, BACKLOG)?;

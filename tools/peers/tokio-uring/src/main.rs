@@ -1,4 +1,5 @@
-//! An echo server on tokio-uring, one thread: a task per connection, each with its own buffer, as in its examples.
+//! An echo server on tokio-uring, one thread: a task per connection, each with its own buffer, as
+//! in its examples.
 
 use std::io;
 
@@ -7,7 +8,7 @@ use tokio_uring::Runtime;
 use tokio_uring::buf::BoundedBuf;
 use tokio_uring::net::{TcpListener, TcpStream};
 
-/// Operations per submission; with more it submits early.
+/// Operations per submission. With more, the library submits early.
 const ENTRIES: u32 = 4096;
 
 fn main() {

@@ -1,5 +1,5 @@
-//! An echo server on tokio, one thread: a task per connection, each with its own buffer; for UDP one task and one
-//! buffer.
+//! An echo server on tokio, one thread: a task per connection, each with its own buffer; for UDP
+//! one task and one buffer.
 
 use std::io;
 use std::net::SocketAddr;

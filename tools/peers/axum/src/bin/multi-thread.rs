@@ -1,4 +1,5 @@
-//! axum as its documentation runs it: `axum::serve` on tokio's multi-threaded runtime, with a worker a core.
+//! axum as its documentation runs it: `axum::serve` on tokio's multi-threaded runtime, with one
+//! worker per core.
 
 use axum::serve::ListenerExt;
 use peer_axum::{Address, BACKLOG, announce, arguments, must, router};
@@ -18,6 +19,6 @@ async fn serve(address: SocketAddr) -> io::Result<()> {
     socket.bind(address)?;
     let listener = socket.listen(BACKLOG as u32)?;
     announce(&Address::Tcp(listener.local_addr()?));
-    // A connection works without it, too. Streams of annulus have it.
+    // A connection works without it, too. The streams of annulus set it.
     axum::serve(listener.tap_io(|stream| _ = stream.set_nodelay(true)), router()).await
 }

@@ -1,5 +1,6 @@
-//! hyper on annulus: on io_uring, on epoll, or as guest of a current-thread runtime of tokio. `uring-serve`, the server of
-//! feature `tower`, speaks HTTP/1 without TLS only, and frees what hyper holds for idle connections.
+//! hyper on annulus: on io_uring, on epoll, or as a guest of tokio's current-thread runtime.
+//! `uring-serve`, the server of feature `tower`, serves only HTTP/1 without TLS, and frees the
+//! memory that hyper holds for idle connections.
 
 use annulus::net::{ListenOptions, TcpListener, TcpStream};
 use annulus::{DriverChoice, Runtime, time};
@@ -14,13 +15,13 @@ use std::sync::Arc;
 
 const MODES: [&str; 5] = ["uring", "epoll", "guest", "guest-tasks", "uring-serve"];
 
-/// Spawns the task of a connection.
+/// Spawns a connection's task.
 type Spawn = fn(Service, TcpStream);
 
 fn main() {
     let task = any_task(&MODES);
     let of_annulus: Spawn = |service, stream| drop(annulus::spawn(connection(service, stream)));
-    // As axum spawns its connections.
+    // This is how axum spawns its connections.
     let of_tokio: Spawn =
         |service, stream| drop(tokio::task::spawn_local(connection(service, stream)));
     match task.mode.as_deref() {

@@ -13,7 +13,7 @@ fn main() {
     on_ring(builder.enable_timer().build()).block_on(accept(task))
 }
 
-/// Monoio leaves the flags of the ring to its user; these are suitable for one thread.
+/// Monoio leaves the ring's flags to its user. These suit one thread.
 fn flags() -> io_uring::Builder {
     let mut builder = io_uring::IoUring::<squeue::Entry, cqueue::Entry>::builder();
     builder.setup_single_issuer().setup_defer_taskrun();

@@ -12,18 +12,18 @@ use tokio::sync::broadcast;
 use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, LinesCodec};
 
-/// Messages that may wait for a client that is slow, and how long one of them may.
+/// Number of messages that may wait for a slow client, and how long sending one of them may take.
 const QUEUE: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// A vanished client is detected after 25 seconds without a byte.
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(5))
     .with_retries(3);
-/// The most bytes of a line.
+/// Maximum number of bytes per line.
 const LIMIT: usize = 4096;
 
-/// The address of the speaker, and the line.
+/// The sender's address, and the line.
 type Message = (SocketAddr, Bytes);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 3)]
@@ -58,7 +58,7 @@ async fn chat(
     };
     let hears = async {
         loop {
-            // It lags behind, if this is an error.
+            // An error means that this client is too far behind.
             let (from, message) = messages.recv().await.map_err(io::Error::other)?;
             if from != peer {
                 timeout(PATIENCE, to.write_all(&message)).await??;
@@ -72,7 +72,7 @@ async fn chat(
     if ended.is_err()
         && let Ok(stream) = from.reunite(to)
     {
-        // A client does not read: bytes that wait for it are discarded.
+        // Discards messages for a client that does not read.
         stream.set_zero_linger()?;
     }
     ended

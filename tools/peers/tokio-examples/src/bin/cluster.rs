@@ -45,7 +45,7 @@ fn main() -> turmoil::Result {
             println!("{leader} leads term {term}, and is cut off");
             let others = |leader| nodes.into_iter().filter(move |node| *node != leader);
             if let Some((last, former)) = cut_off.replace((term, leader)) {
-                assert!(term > last && leader != former, "the others elect another leader");
+                assert!(term > last && leader != former, "the rest elect another leader");
                 others(former).for_each(|node| turmoil::repair(former.ip(), node.ip()));
             }
             others(leader).for_each(|node| turmoil::partition(leader.ip(), node.ip()));
@@ -58,13 +58,13 @@ fn main() -> turmoil::Result {
 #[derive(PartialEq)]
 enum Role {
     Follower,
-    /// With the votes of these.
+    /// A candidate, with the nodes that have voted for it.
     Candidate(BTreeSet<SocketAddr>),
     Leader,
 }
 
-/// A node: it votes once a term, for the first that asks, and leads with the votes of most. Without a leader for a while it asks
-/// for votes itself.
+/// A node. It votes once per term, for the first candidate that asks, and leads once it has a
+/// majority of the votes. After some time without a leader, it becomes a candidate itself.
 async fn run(
     own: SocketAddr,
     nodes: [SocketAddr; 5],

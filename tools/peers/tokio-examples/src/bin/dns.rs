@@ -13,16 +13,18 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 
-/// How long an upstream may take, how often a query is sent, and how many are forwarded at once, each with a socket.
+/// How long an upstream may take, how often a query is sent, and how many are forwarded at once,
+/// each with its own socket.
 const PATIENCE: Duration = Duration::from_millis(800);
 const ATTEMPTS: usize = 4;
 const AT_ONCE: usize = 800;
-/// After so many queries in a row without an answer an upstream is asked last, for a while.
+/// After this many unanswered queries in a row, an upstream is asked last for a while.
 const FAILURES: u32 = 3;
 const REST: Duration = Duration::from_secs(5);
-/// Codes of a server that cannot or will not answer: FORMERR, SERVFAIL, NOTIMP and REFUSED.
+/// Response codes of a server that cannot or will not answer: FORMERR, SERVFAIL, NOTIMP and
+/// REFUSED.
 const NO_ANSWER: [u8; 4] = [1, 2, 4, 5];
-/// The bytes of a DNS header: identifier, flags, four counts.
+/// Number of bytes in a DNS header: identifier, flags and four counts.
 const HEADER: usize = 12;
 /// More than the longest datagram.
 const LONGEST: usize = 1 << 16;
@@ -42,7 +44,8 @@ async fn main() -> io::Result<()> {
     let limit = Arc::new(Semaphore::new(AT_ONCE));
     let mut buffer = vec![0; LONGEST];
     loop {
-        // While too many queries wait for answers, further ones wait in the kernel, which drops what is too much.
+        // While too many queries wait for answers, further ones wait in the kernel, which drops any
+        // excess.
         let permit = limit.clone().acquire_owned().await;
         let (length, client) = clients.recv_from(&mut buffer).await?;
         let query = buffer[..length].to_vec();
@@ -59,9 +62,9 @@ async fn main() -> io::Result<()> {
 
 struct Upstream {
     address: SocketAddr,
-    /// Queries in a row without an answer.
+    /// Number of queries in a row without an answer.
     failures: Cell<u32>,
-    /// When it is to be tried again.
+    /// When it may be tried again.
     rests_until: Cell<Instant>,
 }
 
@@ -70,7 +73,8 @@ impl Upstream {
         Self { address, failures: Cell::default(), rests_until: Cell::new(Instant::now()) }
     }
 
-    /// Whether a query is to ask it first: the only one for a while, if it has failed so often.
+    /// Returns true if a query should ask it first. After too many failures, only one query per
+    /// rest does.
     fn is_good(&self) -> bool {
         let now = Instant::now();
         if self.failures.get() < FAILURES {
@@ -106,7 +110,7 @@ async fn forward(
             timeout(PATIENCE, ask(upstream.address, &query)).await.ok().and_then(Result::ok);
         upstream.note(answer.is_some());
         let Some(mut answer) = answer else {
-            // Again after the others, unless one of them has refused.
+            // Asks it again after the rest, unless another upstream has refused.
             order.extend(refusal.is_none().then_some(upstream));
             continue;
         };
@@ -119,13 +123,13 @@ async fn forward(
     if let Some(answer) = refusal {
         return clients.send_to(&answer, client).await.map(drop);
     }
-    // The query becomes its answer: SERVFAIL, recursion available.
+    // Turns the query into an answer: SERVFAIL, recursion available.
     query[2] |= 0x80;
     query[3] = 0x82;
     clients.send_to(&query, client).await.map(drop)
 }
 
-/// The answer of an upstream; an error if nothing listens there.
+/// Returns the answer of an upstream, or an error if nothing listens there.
 async fn ask(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     let any = if upstream.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).await?;
@@ -143,7 +147,7 @@ async fn ask(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The name, type and class that a message asks for, in lower case.
+/// Returns the name, type and class that a message asks for, in lower case.
 fn question(message: &[u8]) -> Option<Vec<u8>> {
     let mut end = HEADER;
     while *message.get(end)? > 0 {

@@ -10,10 +10,11 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// How long the target may take to accept, and how long a client that has ended without a byte is still connected.
+/// How long the target may take to accept, and how long a client that ends without sending a byte
+/// stays connected.
 const CONNECTING: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_millis(500);
-/// A client or target that has vanished is noticed after 25 seconds without a byte.
+/// A vanished client or target is detected after 25 seconds without a byte.
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(5))
@@ -32,7 +33,7 @@ async fn main() -> io::Result<()> {
     loop {
         let (client, mut peer) = listener.accept().await?;
         peer.set_ip(peer.ip().to_canonical());
-        // Each connection has the target's address.
+        // Each connection holds the target's address.
         if Rc::strong_count(&target) > most {
             eprintln!("{peer}: refused, since {most} connections are open");
             continue;
@@ -49,7 +50,7 @@ async fn main() -> io::Result<()> {
     }
 }
 
-/// Bytes that a connection has passed on, and when it last did.
+/// Number of bytes that a connection has passed on, and when it last did so.
 struct Traffic {
     up: Cell<u64>,
     down: Cell<u64>,
@@ -83,14 +84,15 @@ async fn proxy(
         () = silence(&traffic.last, idle) => Err(io::ErrorKind::TimedOut.into()),
     };
     if end.is_err() {
-        // Something is missing, and an end in order would look like the whole.
+        // Something is missing, and an orderly end would look like the whole.
         client.set_zero_linger()?;
         server.set_zero_linger()?;
     }
     end
 }
 
-/// Ends some time after the client has, unless it has sent something: that may be all that it has to say.
+/// Ends some time after the client has, unless it has sent something: that may be all that it has
+/// to send.
 async fn until_left(client: &TcpStream) -> io::Error {
     match client.peek(&mut [0]).await {
         Ok(0) => {
@@ -108,7 +110,7 @@ async fn until_left(client: &TcpStream) -> io::Error {
     }
 }
 
-/// Passes one direction on, to its end.
+/// Forwards one direction until it ends.
 async fn relay(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
@@ -127,7 +129,7 @@ async fn relay(
     }
 }
 
-/// Ready once nothing has come for so long.
+/// Becomes ready once no byte has arrived for this long.
 async fn silence(last: &Cell<Instant>, idle: Duration) {
     while last.get().elapsed() < idle {
         sleep_until(last.get() + idle).await;

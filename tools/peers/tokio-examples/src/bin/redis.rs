@@ -13,18 +13,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
 use tokio::time::{Instant, interval, timeout};
 
-/// The most bytes of a command, of one that is a line of text, and of answers that wait for each other.
+/// Maximum number of bytes of a command, of an inline command, and of answers sent together.
 const LIMIT: usize = 64 << 20;
 const LINE_LIMIT: usize = 64 << 10;
 const BATCH: usize = 64 << 10;
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// A vanished client is detected after 25 seconds without a byte.
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(5))
     .with_retries(3);
-/// The most keys that are removed before other tasks run. The loop looks for what clients have sent after 61 polls of tasks.
+/// Maximum number of keys removed before other tasks run. The loop checks for input from clients
+/// after 61 polls of tasks.
 const EXPIRED_AT_ONCE: usize = 4;
-/// How long a client that is refused may take to end.
+/// How long a refused client may take to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[tokio::main(flavor = "local")]
@@ -39,7 +40,8 @@ async fn main() -> io::Result<()> {
     loop {
         let (stream, _peer) = listener.accept().await?;
         SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE)?;
-        // Each client that is served has the store, and so have this task and that of the deadlines.
+        // Each served client holds the store, and so do this task and the task that removes expired
+        // keys.
         if Rc::strong_count(&store) < most + 2 {
             tokio::task::spawn_local(serve(stream, store.clone()));
         } else {
@@ -51,7 +53,8 @@ async fn main() -> io::Result<()> {
 async fn refuse(mut stream: TcpStream) -> io::Result<()> {
     stream.write_all(b"-ERR max number of clients reached\r\n").await?;
     stream.shutdown().await?;
-    // Reads the rest of the client's bytes: else it would see a reset, perhaps before it sees the error.
+    // Reads the rest of the client's bytes. Otherwise, the client would see a reset, perhaps before
+    // the error.
     let mut buffer = BytesMut::new();
     let rest = async {
         while let Ok(1..) = stream.read_buf(&mut buffer).await {
@@ -94,7 +97,7 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
     }
 }
 
-/// Removes keys whose time is over and that nothing asks for.
+/// Removes expired keys that no client asks for.
 async fn expire(store: Rc<RefCell<Store>>) {
     let mut seconds = interval(Duration::from_secs(1));
     loop {
@@ -106,20 +109,21 @@ async fn expire(store: Rc<RefCell<Store>>) {
     }
 }
 
-/// A command that is being parsed. If it is not whole, parsing goes on where it was once there is more.
+/// A command being parsed. If it is incomplete, parsing later resumes where it stopped.
 #[derive(Default)]
 struct Command {
     words: Vec<Range<usize>>,
-    /// The words of a line, without quotes: those of other commands are where they were received.
+    /// The words of an inline command, without quotes. The words of other commands stay where they
+    /// were received.
     line: Vec<u8>,
-    /// Words that are still to come.
+    /// Number of words still to be parsed.
     missing: usize,
-    /// How many bytes are parsed.
+    /// Number of bytes parsed.
     at: usize,
 }
 
 impl Command {
-    /// Whether the input begins with a whole command.
+    /// Returns true if the input begins with a complete command.
     fn parse(&mut self, input: &[u8]) -> Result<bool, String> {
         if self.at == 0 {
             match input.first() {
@@ -128,7 +132,7 @@ impl Command {
                 Some(_) => return self.parse_line(input),
             }
             let Some(count) = self.number(input, b'*')? else { return Ok(false) };
-            // As for redis-server, a negative one is a command without words.
+            // As in redis-server, a negative count is a command without words.
             self.missing = count.try_into().unwrap_or(0);
         }
         while self.missing > 0 {
@@ -149,7 +153,7 @@ impl Command {
         Ok(true)
     }
 
-    /// A command as it is typed: words in a line, in quotes if they have spaces.
+    /// Parses an inline command, as typed: a line of words, quoted if they contain spaces.
     fn parse_line(&mut self, input: &[u8]) -> Result<bool, String> {
         let Some(end) = input.iter().position(|&byte| byte == b'\n') else {
             return match input.len() {
@@ -167,7 +171,8 @@ impl Command {
         Ok(true)
     }
 
-    /// Adds the first word to the line without its quotes; what follows, or none if they do not end before a space.
+    /// Appends the first word to the line without its quotes, and returns the rest. Returns `None`
+    /// if the quotes do not end before a space.
     fn unquote<'a>(&mut self, mut rest: &'a [u8]) -> Option<&'a [u8]> {
         let mut quote = None;
         while let Some((&byte, mut next)) = rest.split_first() {
@@ -189,7 +194,8 @@ impl Command {
         quote.is_none().then_some(rest)
     }
 
-    /// A number in a line of its own, behind a mark; none if the line is not whole.
+    /// Parses a number on a line of its own, after a mark. Returns `None` if the line is
+    /// incomplete.
     fn number(&mut self, input: &[u8], mark: u8) -> Result<Option<i64>, String> {
         let line = &input[self.at..];
         let length = line.iter().take(13).position(|&byte| byte == b'\n');
@@ -205,7 +211,7 @@ impl Command {
         Ok(Some(number))
     }
 
-    /// Makes room for the next command; the length of this one.
+    /// Prepares for the next command and returns the length of this one.
     fn finish(&mut self) -> usize {
         self.words.clear();
         self.line.clear();
@@ -217,14 +223,14 @@ impl Command {
 #[derive(Default)]
 struct Store {
     values: HashMap<Vec<u8>, Vec<u8>>,
-    /// When keys that have a time to live end.
+    /// When keys with a time to live expire.
     deadlines: HashMap<Vec<u8>, Instant>,
-    /// The same keys, the next one to end first.
+    /// The same keys, ordered by the time at which they expire.
     ends: BTreeSet<(Instant, Vec<u8>)>,
 }
 
 impl Store {
-    /// Whether the connection goes on.
+    /// Executes a command. Returns true if the connection stays open.
     fn execute(&mut self, command: &Command, input: &[u8], out: &mut Vec<u8>) -> bool {
         if command.words.is_empty() {
             return true;
@@ -272,7 +278,7 @@ impl Store {
             (b"TTL", 2) => number(out, b':', self.time_to_live(word(1))),
             (b"PING", 1) => out.extend_from_slice(b"+PONG\r\n"),
             (b"PING" | b"ECHO", 2) => bulk(out, Some(word(1))),
-            // Clients ask first which commands and settings there are: neither is listed.
+            // Clients first ask for the list of commands and for settings; both are empty.
             (b"COMMAND", _) => number(out, b'*', 0),
             (b"CONFIG", 3) => {
                 number(out, b'*', 2);
@@ -284,7 +290,8 @@ impl Store {
                 out.extend_from_slice(b"+OK\r\n");
                 return false;
             }
-            // A web page has a browser ask: its request has lines that would be commands.
+            // A web page can make a browser send requests here, whose lines would be taken for
+            // commands.
             (b"POST" | b"HOST:", _) => return false,
             (name, _) => error(
                 out,
@@ -294,7 +301,7 @@ impl Store {
         true
     }
 
-    /// Removes keys whose time is over, a number of them at most; whether that was all.
+    /// Removes at most this many expired keys. Returns true if none is left.
     fn remove_ended(&mut self, most: usize) -> bool {
         let now = Instant::now();
         for _ in 0..most {
@@ -302,14 +309,14 @@ impl Store {
                 Some((end, _)) if *end <= now => {}
                 _ => return true,
             }
-            let (_, key) = self.ends.pop_first().expect("it is the first");
+            let (_, key) = self.ends.pop_first().expect("a first key exists");
             self.deadlines.remove(&key);
             self.values.remove(&key);
         }
         false
     }
 
-    /// Sets the end of a key, or none; when it was to end before.
+    /// Sets or clears the time at which a key expires. Returns the previous time.
     fn set_end(&mut self, key: &[u8], end: Option<Instant>) -> Option<Instant> {
         let before = match end {
             Some(end) => self.deadlines.insert(key.into(), end),
@@ -382,7 +389,7 @@ impl Store {
         number(out, b':', known.into());
     }
 
-    /// In seconds: -1 for ever, -2 if there is no such key.
+    /// Returns the time in seconds, -1 if the key never expires, or -2 if it does not exist.
     fn time_to_live(&mut self, key: &[u8]) -> i64 {
         match (self.get(key).is_some(), self.deadlines.get(key)) {
             (true, Some(deadline)) => {
@@ -394,7 +401,8 @@ impl Store {
     }
 }
 
-/// In so many seconds (EX) or milliseconds (PX), and whether that is to come.
+/// Returns the time this many seconds (EX) or milliseconds (PX) from now, and whether that is in
+/// the future.
 fn deadline(unit: &[u8], amount: &[u8]) -> Option<(Instant, bool)> {
     let unit = match unit.to_ascii_uppercase().as_slice() {
         b"EX" => 1000,
@@ -406,7 +414,7 @@ fn deadline(unit: &[u8], amount: &[u8]) -> Option<(Instant, bool)> {
     Some((now.checked_add(Duration::from_millis(time))?, time > 0))
 }
 
-/// A number in the one form that it has: no plus, no zeros in front.
+/// Parses a number in canonical form: no plus sign, no leading zeros.
 fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let is_one = matches!(digits, [b'1'..=b'9', ..]) || text == b"0";

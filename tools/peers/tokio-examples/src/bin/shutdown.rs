@@ -11,12 +11,12 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 const WORK: Duration = Duration::from_secs(1);
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// A vanished client is detected after 25 seconds without a byte.
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(5))
     .with_retries(3);
-/// The most bytes of a line.
+/// Maximum number of bytes per line.
 const LIMIT: u64 = 1024;
 
 #[tokio::main(flavor = "local")]
@@ -31,7 +31,7 @@ async fn main() -> io::Result<()> {
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let (stream, _peer) = accepted?;
         connections.spawn_local(serve(stream, stop.clone()));
-        // Connections that have ended leave the set.
+        // Drops the results of connections that have ended.
         while connections.try_join_next().is_some() {}
     }
     drop(listener);

@@ -1,4 +1,5 @@
-//! The twin of `examples/static_files.rs` on tokio, which opens and closes each file for each request.
+//! The twin of `examples/static_files.rs` on tokio, which opens and closes each file for each
+//! request.
 
 use bytes::BytesMut;
 use httparse::Status;
@@ -25,17 +26,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A client that takes longer over a part of a file does not read.
+/// A client that takes longer for a part of a file is not reading.
 const SLOWEST: Duration = Duration::from_secs(60);
 const PART: u64 = 1 << 20;
-/// A client that has vanished is noticed after 25 seconds without a byte.
+/// A vanished client is detected after 25 seconds without a byte.
 const KEEP_ALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(5))
     .with_retries(3);
-/// Nix, container images and archives date all files to 1970 or to the first day of 1980. Such a date, up to this one, says nothing.
+/// Nix, container images and archives date all files to 1970 or to 1 January 1980. Dates up to this
+/// one carry no information.
 const FIRST_DATE: Duration = Duration::from_secs(315_619_200);
-/// The most bytes of a request.
+/// Maximum number of bytes of a request.
 const LIMIT: usize = 16 << 10;
 const BAD: &str = "400 Bad Request";
 const NOT_FOUND: &str = "404 Not Found";
@@ -58,7 +60,7 @@ async fn main() -> io::Result<()> {
     let served = Rc::new(());
     loop {
         let Ok((stream, _peer)) = listener.accept().await else {
-            // No descriptor is free, probably.
+            // Probably no descriptor is free.
             sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -109,7 +111,8 @@ async fn serve(mut stream: TcpStream, root: Rc<Path>, place: Option<Rc<()>>) -> 
         }
         if !keep_alive {
             stream.shutdown().await?;
-            // Reads the rest of the client's bytes: else it would see a reset, perhaps before it sees the reply.
+            // Reads the rest of the client's bytes. Otherwise, the client would see a reset,
+            // perhaps before the reply.
             let rest = async {
                 while let Ok(1..) = stream.read_buf(&mut buffer).await {
                     buffer.clear()
@@ -120,7 +123,8 @@ async fn serve(mut stream: TcpStream, root: Rc<Path>, place: Option<Rc<()>>) -> 
     }
 }
 
-/// The lines of a request, with the empty one behind them; none at the end of the stream.
+/// Reads the lines of a request and the empty line after them. Returns `None` at the end of the
+/// stream.
 async fn read_head(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<Option<BytesMut>> {
     loop {
         if let Some(length) = head_length(buffer) {
@@ -138,22 +142,22 @@ async fn read_head(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<
 #[derive(Default)]
 struct Request<'a> {
     method: &'a str,
-    /// As it was asked for, without the query.
+    /// As requested, but without the query.
     target: &'a str,
     path: PathBuf,
     keep_alive: bool,
     range: Option<&'a str>,
     if_range: Option<&'a str>,
-    /// Lists of tags, which may come in several lines.
+    /// Lists of tags, which may span several header lines.
     if_match: Vec<&'a str>,
     if_none_match: Vec<&'a str>,
-    /// Dates, without those that are not valid.
+    /// Dates; invalid ones are ignored.
     if_modified_since: Option<SystemTime>,
     if_unmodified_since: Option<SystemTime>,
 }
 
 impl<'a> Request<'a> {
-    /// The status if there is no making sense of it, nor of what comes behind it.
+    /// Returns a status as the error if neither the request nor what follows it makes sense.
     fn parse(head: &'a [u8]) -> Result<Self, &'static str> {
         let mut lines = [httparse::EMPTY_HEADER; 100];
         let mut parsed = httparse::Request::new(&mut lines);
@@ -179,7 +183,7 @@ impl<'a> Request<'a> {
                 let is_close = |option: &str| option.trim().eq_ignore_ascii_case("close");
                 request.keep_alive &= !value.split(',').any(is_close);
             } else if is("transfer-encoding") || is("content-length") && value != "0" {
-                // A body would be taken for the next request.
+                // A body would be mistaken for the next request.
                 return Err(BAD);
             } else if is("range") && request.method == "GET" {
                 request.range = Some(value);
@@ -232,7 +236,7 @@ impl<'a> Request<'a> {
         Ok(Answer { status, headers, file: Some((file, range)) })
     }
 
-    /// The status, and the part of a file of this length to send: RFC 9110, section 13.2.2.
+    /// Returns the status, and the part of a file of this length to send: RFC 9110, section 13.2.2.
     fn part(
         &self,
         tag: &str,
@@ -259,7 +263,7 @@ impl<'a> Request<'a> {
         if is_known {
             return ("304 Not Modified", 0..0);
         }
-        // A file may change again within the second of its date.
+        // A file may change again within the second of its modification date.
         let settled = modified.filter(|date| *date + Duration::from_secs(1) <= now);
         let is_date = |known| settled.is_some() && parse_http_date(known).ok() == settled;
         let is_same = self.if_range.is_none_or(|known| known == tag || is_date(known));
@@ -271,13 +275,13 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The status for a path that cannot be opened.
+/// Returns the status for a path that cannot be opened.
 fn status_of(error: io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP) => NOT_FOUND,
-        // It leads to a socket.
+        // A socket.
         Some(libc::ENXIO) => NOT_FOUND,
-        // A zero byte, or it leads out of the directory.
+        // A zero byte, or a path that leads out of the directory.
         None if matches!(error.kind(), InvalidInput | NotFound) => NOT_FOUND,
         Some(libc::EACCES | libc::EPERM) => DENIED,
         Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN) => FULL,
@@ -288,7 +292,7 @@ fn status_of(error: io::Error) -> &'static str {
     }
 }
 
-/// A tag that differs for different files, also if they have the same date and length.
+/// Returns a tag that differs between different files, even if they have the same date and length.
 fn tag_of(file: &Metadata) -> String {
     let mut hasher = DefaultHasher::new();
     (file.dev(), file.ino(), file.ctime(), file.ctime_nsec()).hash(&mut hasher);
@@ -296,7 +300,8 @@ fn tag_of(file: &Metadata) -> String {
     format!("\"{:016x}\"", hasher.finish())
 }
 
-/// The date of a file in whole seconds, as HTTP has dates; `None` if it says nothing about when the file was modified.
+/// Returns the date of a file in whole seconds, the resolution of HTTP, or `None` if it does not
+/// tell when the file was modified.
 fn date_of(modified: io::Result<SystemTime>, now: SystemTime) -> Option<SystemTime> {
     let modified = modified.ok()?;
     let since = modified.duration_since(UNIX_EPOCH).ok()?;
@@ -304,7 +309,8 @@ fn date_of(modified: io::Result<SystemTime>, now: SystemTime) -> Option<SystemTi
     (since >= FIRST_DATE && modified <= now).then(|| UNIX_EPOCH + seconds)
 }
 
-/// A file below the root, or the index of a directory, and what is known about it; `None` for a directory without a slash.
+/// Opens a file below the root, or the index of a directory, and returns it with its metadata.
+/// Returns `None` for a directory without a slash.
 async fn open(
     root: &Path,
     path: &mut PathBuf,
@@ -332,12 +338,14 @@ async fn open(
 struct Answer {
     status: &'static str,
     headers: String,
-    /// The file, and the range of its bytes to send; without a file the body is the text of the status.
+    /// The file to send, and the range of its bytes. Without a file, the body is the text of the
+    /// status.
     file: Option<(File, Range<u64>)>,
 }
 
 impl Answer {
-    /// To the same path with a slash; of several at its begin, which would name a host, one is left.
+    /// Redirects to the same path with a slash at the end. Leading slashes are reduced to one,
+    /// since several would name a host.
     fn moved(target: &str) -> Self {
         let mut answer = Self::error("301 Moved Permanently");
         _ = write!(answer.headers, "location: /{}/\r\n", target.trim_start_matches('/'));
@@ -352,15 +360,16 @@ impl Answer {
     }
 }
 
-/// The end of a line that ends a head: an empty one, or one that does not end as it must.
+/// Finds the end of the head: after an empty line, or after a line that is not ended by CRLF.
 fn head_length(shown: &[u8]) -> Option<usize> {
     let mut lines = shown.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     let ends = |at: usize| !shown[..at].ends_with(b"\r") || shown[..at].ends_with(b"\r\n\r");
     lines.find_map(|(at, _)| ends(at).then_some(at + 1))
 }
 
-/// The bytes that a `Range` names. `None` if it makes no sense, names several parts, or the file is empty: then all is sent. It is empty
-/// if all of them are behind the end.
+/// Returns the bytes that a `Range` refers to. Returns `None`, so that all bytes are sent, if it
+/// makes no sense, refers to several parts, or the file is empty. The range is empty if all of it
+/// is beyond the end.
 fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
     let (unit, range) = value.split_once('=')?;
     let (first, last) = range.trim().split_once('-')?;
@@ -368,7 +377,7 @@ fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
     if length == 0 || !is_number || !unit.eq_ignore_ascii_case("bytes") {
         return None;
     }
-    // What is too large for a number is behind every end.
+    // A number that is too large is beyond every end.
     let number = |digits: &str| digits.parse().unwrap_or(u64::MAX);
     match (first, last) {
         ("", "") => None,
@@ -402,7 +411,7 @@ fn kind_of(path: &Path) -> &'static str {
     }
 }
 
-/// The path of a target, which may name a host before it; without the query.
+/// Returns the path of a target without the query. A target may have a host before the path.
 fn path_of(target: &str) -> Option<&str> {
     let path = match target.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => {
@@ -413,7 +422,7 @@ fn path_of(target: &str) -> Option<&str> {
     path.split('?').next().filter(|path| path.starts_with('/'))
 }
 
-/// The path from the root, with `%20` as a space. Names need not be text.
+/// Decodes a path from the root: `%20` becomes a space. Names need not be valid UTF-8.
 fn decode(path: &str) -> Option<PathBuf> {
     let mut parts = path.strip_prefix('/')?.split('%');
     let mut path = b"./".to_vec();
