@@ -61,7 +61,7 @@ def commands(options, name, url):
     """The generators of a load: their names and command lines, those to compare with first."""
     connections, rate, of_wrk, _ = LOADS[name]
     seconds = options.seconds
-    ours = [options.annulus, "load", url, "-c", connections, "-t", seconds, "--warm-up", "0"]
+    ours = [options.annulus, "load", url, "-c", connections, "-d", seconds, "--warm-up", "0"]
     oha = [options.oha, "--no-tui", "-z", f"{seconds}s", "-c", connections]
     found = {}
     if shutil.which("wrk"):

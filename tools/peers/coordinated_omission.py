@@ -86,7 +86,7 @@ def independent(address, seconds):
 
 def annulus(program, address, seconds):
     command = [program, "load", "-a", f"{address[0]}:{address[1]}", "-c", str(CLIENTS), "-l", str(LENGTH)]
-    command += ["--rate", str(RATE), "-t", str(seconds), "--warm-up", "0.5", "--json", "-"]
+    command += ["--rate", str(RATE), "-d", str(seconds), "--warm-up", "0.5", "--json", "-"]
     said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     said = said.get("summary", said)
     return said["latency_us"], said["service_us"]

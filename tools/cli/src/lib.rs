@@ -25,7 +25,7 @@ use std::process::ExitCode;
 const AFTER_HELP: &str = "\
 Examples:
   annulus echo                         serve on 127.0.0.1:7000
-  annulus load -c 200 -l 128 -t 10     200 clients, 128 bytes, 10 seconds
+  annulus load -c 200 -l 128 -d 10     200 clients, 128 bytes, 10 seconds
   annulus bench echo                   compare our echo servers, a minute
   annulus bench quick                  measure the published tables again
   annulus doctor                       what this machine offers

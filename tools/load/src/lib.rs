@@ -65,6 +65,9 @@ pub use load_error::LoadError;
 pub use mix::{FieldValues, MAX_MESSAGE_BYTES, Mix, Template};
 pub use observer::{Observer, Progress};
 #[cfg(feature = "options")]
+#[doc(hidden)]
+pub use options::RenamedOptions;
+#[cfg(feature = "options")]
 pub use options::{
     Address, Endpoint, Options, OptionsError, check_target_round_trip, parse_bytes, parse_duration,
 };

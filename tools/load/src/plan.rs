@@ -63,9 +63,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Creates a plan with the defaults of rust_echo_bench (50 clients, 512 bytes, 60 s) and a
-    /// warm-up of one second. A stream client waits 5 s for a reply, a datagram client 200 ms for
-    /// an echo.
+    /// Creates a plan with 50 clients and 512 bytes, like rust_echo_bench, for 10 s after a warm-up
+    /// of one second. A stream client waits 5 s for a reply, a datagram client 200 ms for an echo.
     pub fn new(address: ServerAddress, workload: impl Into<Workload>) -> Plan {
         let workload = workload.into();
         let reply_timeout = match workload {
@@ -81,7 +80,7 @@ impl Plan {
             length: 512,
             schedule: Schedule::default(),
             warm_up: Duration::from_secs(1),
-            duration: Duration::from_secs(60),
+            duration: Duration::from_secs(10),
             pin: None,
             reply_timeout,
             connect_timeout: Duration::from_secs(5),

@@ -144,7 +144,7 @@ fn too_few_responses(measured: Measurement, responses: u64) -> Option<String> {
     let seconds = (measured.length.as_secs_f64() * needed as f64 / responses as f64).ceil();
     Some(format!(
         "{name} depends on fewer than {MIN_SAMPLES_BEYOND} of {responses} responses: measure for \
-         {seconds:.0} s (-t), or do not rely on it"
+         {seconds:.0} s (-d), or do not rely on it"
     ))
 }
 
@@ -218,7 +218,7 @@ mod tests {
             "nothing was measured: the run was interrupted before the window opened"
         );
         let within = stream_failures(measured(SECOND * 3 / 2, 0.0, true), 10_000, 0);
-        assert_eq!(within, "the run was interrupted after 1.500 of 60.000 s");
+        assert_eq!(within, "the run was interrupted after 1.500 of 10.000 s");
     }
 
     #[test]

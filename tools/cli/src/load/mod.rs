@@ -34,13 +34,12 @@ Datagram clients send another datagram when one is echoed or lost. Datagrams
 of at least 8 bytes carry a number, so that duplicated, late and reordered
 echoes are recognized.
 
-A FILE.toml has the long options as keys (clients for --number, headers and
-requests for --header and --request), as well as requests-per-connection,
+A FILE.toml has the long options as keys, as well as requests-per-connection,
 reconnect, connect-timeout and seed.
 
 Examples:
-  annulus load                             50 clients, 512 bytes, a minute
-  annulus load -c 1000 -l 128 -t 10        1000 clients, 128 bytes, 10 s
+  annulus load                             50 clients, 512 bytes, 10 s
+  annulus load -c 1000 -l 128 -d 30s       1000 clients, 128 bytes, 30 s
   annulus load -l 128 --pipeline 16        16 messages in flight each
   annulus load --rate 20k --pipeline 64    an open loop of 20,000 per second
   annulus load --rate 20k --arrivals poisson
@@ -56,12 +55,12 @@ Examples:
   annulus load http://127.0.0.1:8080 --request '9*/items/{random 1 100}' \\
     --request '1*POST /items id={hex 8}' nine reads per write
   annulus load tcp://127.0.0.1:25 --send 'NOOP\\r\\n' --reply-until '\\n'
-  annulus load -t 5 --json - | jq .latency_us";
+  annulus load -d 5 --json - | jq .latency_us";
 
 /// What `-h` shows instead of [`AFTER_HELP`].
 const BRIEF_AFTER_HELP: &str = "\
 Examples:
-  annulus load -c 1000 -l 128 -t 10        1000 clients, 128 bytes, 10 s
+  annulus load -c 1000 -l 128 -d 30s       1000 clients, 128 bytes, 30 s
   annulus load --rate 20k --pipeline 64    an open loop of 20,000 per second
   annulus load http://127.0.0.1:8080/index.html
 

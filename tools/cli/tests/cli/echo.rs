@@ -345,8 +345,8 @@ fn link_local_address_is_served_and_loaded() {
         ip link set lo up && ip -6 addr add fe80::1/64 dev lo nodad || exit 77
         "$0" echo --listen "[fe80::1%lo]:7000" --listen "udp://[fe80::1%lo]:7000" 2>ready >&2 &
         until grep -q listening ready; do kill -0 $! || exit 1; done
-        "$0" load -a "[fe80::1%lo]:7000" -c 2 -t 0.5 --warm-up 0 &&
-        "$0" load "udp://[fe80::1%lo]:7000" -c 2 -t 0.5 --warm-up 0
+        "$0" load -a "[fe80::1%lo]:7000" -c 2 -d 0.5 --warm-up 0 &&
+        "$0" load "udp://[fe80::1%lo]:7000" -c 2 -d 0.5 --warm-up 0
         ended=$?; kill $!; wait $!; exit $ended"#;
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("link-local");
     std::fs::create_dir_all(&directory).unwrap();

@@ -51,7 +51,7 @@ fn load_only(address: SocketAddr, args: &[&str]) -> Finished {
 #[track_caller]
 fn assert_failure_kind(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     let address = serve(talk);
-    let finished = load(address, &[&["--number", "3", "--length", "1000"], args].concat());
+    let finished = load(address, &[&["--connections", "3", "--length", "1000"], args].concat());
     finished.fails_with(1, &[kind, &address.to_string(), "client "]);
     let json = finished.json();
     assert!(json["errors"][kind].as_u64().is_some_and(|count| count >= 1), "{json}");
@@ -60,7 +60,7 @@ fn assert_failure_kind(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     let scratch = Scratch::new(&format!("load-once-{}", address.port()));
     let file = scratch.path("load.toml");
     let text = format!(
-        "target = \"{address}\"\nclients = 3\nlength = 1000\nreconnect = false\n\
+        "target = \"{address}\"\nconnections = 3\nlength = 1000\nreconnect = false\n\
          duration = 0.2\nwarm-up = \"50ms\"\nreply-timeout = \"{timeout}\"\n"
     );
     std::fs::write(&file, text).unwrap();
@@ -72,7 +72,7 @@ fn assert_failure_kind(kind: &str, talk: fn(TcpStream), args: &[&str]) {
 fn json_has_the_documented_keys() {
     for driver in drivers() {
         let server = Server::start(&["--driver", driver]);
-        let finished = load(server.address, &["--number", "20", "--length", "128"]);
+        let finished = load(server.address, &["--connections", "20", "--length", "128"]);
         assert_eq!(
             (finished.code, finished.stderr.as_str()),
             (Some(0), ""),
@@ -137,7 +137,7 @@ fn a_pipeline_out_of_range_is_refused_with_its_limit() {
     load(address, &["--pipeline", "4097"]).fails_with(2, &["4097", "1 to 4096"]);
     load(address, &["--pipeline", "65", "-l", "1048576"]).fails_with(2, &["at most 64", "65"]);
     load(address, &["--rate", "0"]).fails_with(2, &["0 messages per second", "more than 0"]);
-    load(address, &["--threads", "257"]).fails_with(2, &["257", "1..=256"]);
+    load(address, &["--threads", "257"]).fails_with(2, &["257", "from 1 to 256"]);
     load(address, &["--driver", "threads"]).fails_with(2, &["`threads`", "auto, uring, epoll"]);
 }
 
@@ -156,7 +156,7 @@ fn table_has_all_rows_and_fits_80_columns() {
     let server = Server::start(&[]);
     let address = server.address.to_string();
     let finished =
-        annulus(["load", "-a", &address, "-c", "4", "-l", "64", "-t", "0.5", "--warm-up", "0"]);
+        annulus(["load", "-a", &address, "-c", "4", "-l", "64", "-d", "0.5", "--warm-up", "0"]);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
     for part in ["requests/s", "p99.9", "4 clients × 64 bytes", "client CPU", "errors       none"]
     {
@@ -171,7 +171,7 @@ fn json_goes_to_a_file() {
     let file = std::env::temp_dir().join(format!("annulus-load-{}.json", std::process::id()));
     let (address, path) = (server.address.to_string(), file.to_str().unwrap());
     let finished =
-        annulus(["load", "-a", &address, "-c", "2", "-t", "0.5", "--warm-up", "0", "--json", path]);
+        annulus(["load", "-a", &address, "-c", "2", "-d", "0.5", "--warm-up", "0", "--json", path]);
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(finished.code, Some(0), "{finished:?}");
@@ -234,7 +234,7 @@ fn port_without_a_server_is_a_failure_that_names_it() {
 #[test]
 fn more_clients_than_open_files_is_an_error_with_both_numbers() {
     let limited = |limits: &str, address: SocketAddr| {
-        let load = format!("{ANNULUS} load -a {address} -c 100 -l 10 -t 0.5 --warm-up 0");
+        let load = format!("{ANNULUS} load -a {address} -c 100 -l 10 -d 0.5 --warm-up 0");
         finish(Command::new("sh").args(["-c", &format!("{limits} && exec {load}")]))
     };
     let server = Server::start(&[]);
@@ -262,7 +262,7 @@ fn vanished_server_is_counted_and_the_run_ends_on_time() {
     let (server, scratch) = (Server::start(&[]), Scratch::new("load-gone"));
     let (address, json) = (server.address.to_string(), scratch.path("a.json"));
     let mut command = Command::new(ANNULUS);
-    command.args(["load", "-a", &address, "-c", "2", "-t", "2", "--warm-up", "0"]);
+    command.args(["load", "-a", &address, "-c", "2", "-d", "2", "--warm-up", "0"]);
     command.args(["--interval", "0.05", "--json", &json]).stdin(Stdio::null());
     let load = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(500));
@@ -317,9 +317,9 @@ fn per_connection_reports_failures() {
     let address = free_address().to_string();
     let per_connection =
         |more: &[&str]| annulus(["load", "-a", &address, "--per-connection"].iter().chain(more));
-    per_connection(&["-t", "0.2"])
+    per_connection(&["-d", "0.2"])
         .fails_with(1, &["connect refused ", &address, "is the server running"]);
-    per_connection(&["--threads", "0"]).fails_with(2, &["0", "1..=256"]);
+    per_connection(&["--threads", "0"]).fails_with(2, &["0", "from 1 to 256"]);
 }
 
 /// The first reply arrives during the warm-up, and the next message is due a thousand seconds

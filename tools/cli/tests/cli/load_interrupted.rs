@@ -86,7 +86,7 @@ fn await_count(count: &AtomicU64, enough: u64, load: &mut Child) {
 
 /// Returns every workload: its arguments, and whether it uses datagrams.
 fn workloads() -> Vec<(Vec<&'static str>, bool)> {
-    let long = ["-t", "1h", "--warm-up", "0", "-c", "2"];
+    let long = ["-d", "1h", "--warm-up", "0", "-c", "2"];
     let tasks = runtime_drivers().into_iter();
     let mut workloads: Vec<_> =
         tasks.map(|driver| ([&long[..], &["--driver", driver]].concat(), false)).collect();
@@ -144,7 +144,7 @@ fn interrupted_load_prints_results_so_far_and_exits_with_the_signals_status() {
 fn table_of_an_interrupted_load_says_so() {
     let (address, count) = tcp_server(true);
     let mut command = Command::new(ANNULUS);
-    command.args(["load", "-a", &address, "-t", "1h", "--warm-up", "0", "-c", "2"]);
+    command.args(["load", "-a", &address, "-d", "1h", "--warm-up", "0", "-c", "2"]);
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut load = command.spawn().unwrap();
     await_count(&count, 20 * MIN_REPLIES, &mut load);
@@ -185,7 +185,7 @@ fn load_interrupted_while_connecting_has_measured_nothing() {
     rustix::net::listen(&listener, 0).unwrap();
     let address = listener.local_addr().unwrap();
     for driver in runtime_drivers() {
-        let args = ["-c", "5", "-t", "1h", "--driver", driver, "-a"];
+        let args = ["-c", "5", "-d", "1h", "--driver", driver, "-a"];
         let mut load = start(&[&args[..], &[&address.to_string()]].concat());
         let deadline = clock::now() + PATIENCE;
         while !is_in_mask("SigCgt", load.id(), Signal::INT) {
@@ -196,6 +196,9 @@ fn load_interrupted_while_connecting_has_measured_nothing() {
         finished.fails_with(130, &["interrupted by SIGINT"]);
         let json = finished.json();
         assert_eq!((&json["interrupted"], &json["seconds"]), (&true.into(), &0.0.into()));
-        assert_eq!(json["warnings"][0], "nothing was measured: the run was interrupted before");
+        assert_eq!(
+            json["warnings"][0],
+            "nothing was measured: the run was interrupted before the window opened"
+        );
     }
 }

@@ -12,7 +12,7 @@ fn terminal_shows_progress_and_then_the_results() {
         return;
     }
     let server = Server::start(&[]);
-    let options = "-c 2 -t 2 --warm-up 0 --interval 0.1";
+    let options = "-c 2 -d 2 --warm-up 0 --interval 0.1";
     let parts = ["p99 ", "failed 0", "s left"];
     let load = format!("'{ANNULUS}' load -a {} {options}", server.address);
     // `script` gives the load a terminal for all of its output, including standard error.

@@ -61,7 +61,7 @@ fn load(args: &[&str]) -> Finished {
     let mut duration = 0.2;
     loop {
         let time = duration.to_string();
-        let common = ["load", "-c", "3", "-t", &time, "--warm-up", "0.05", "--json", "-"];
+        let common = ["load", "-c", "3", "-d", &time, "--warm-up", "0.05", "--json", "-"];
         let finished = annulus(common.iter().chain(args));
         if !finished.stderr.contains("no response arrived") {
             return finished;
@@ -117,9 +117,9 @@ fn nginx_is_measured_over_tls_and_http2() {
     let trusted = [&[&*url], &ca[..], &["--tls-server-name", "localhost"]].concat();
     assert_eq!(outcomes(&[&trusted[..], &["--pipeline", "2"]].concat()), ["2xx"]);
     assert_eq!(outcomes(&[&trusted[..], &["--h2", "--pipeline", "32"]].concat()), ["2xx"]);
-    let unchecked = [&*url, "--tls-skip-certificate-check"];
+    let unchecked = [&*url, "--insecure"];
     assert_eq!(outcomes(&unchecked), ["2xx"]);
-    let common = ["load", "-c", "1", "-t", "0.3", "--warm-up", "0"];
+    let common = ["load", "-c", "1", "-d", "0.3", "--warm-up", "0"];
     let text = annulus(common.iter().chain(&unchecked));
     assert!(text.stdout.contains("certificates are NOT CHECKED"), "{text:?}");
     let no_name = [&[&*url], &ca[..]].concat();
@@ -148,7 +148,7 @@ fn nginx_is_measured_over_http() {
     let Some(_nginx) = nginx(address, "") else { return };
     let url = |path: &str| format!("http://{address}{path}");
     assert_eq!(outcomes(&[&url("/small")]), ["2xx"]);
-    assert_eq!(outcomes(&[&url("/small"), "-X", "HEAD", "--pipeline", "4"]), ["2xx"]);
+    assert_eq!(outcomes(&[&url("/small"), "-m", "HEAD", "--pipeline", "4"]), ["2xx"]);
     // A refusal is a result, but a run with nothing else fails.
     let missing = load(&["-a", &url("/missing{n}"), "--rate", "2000"]);
     missing.fails_with(1, &["every reply", "is a refusal (4xx ", "; HTTP/1.1 404 Not Found)"]);
@@ -215,7 +215,7 @@ fn hostile_replies_and_usage_errors_are_named() {
     let endless = ["HTTP/1.1 200 OK\r\nX: ", &"x".repeat(70_000)].concat().leak();
     error(http(endless.as_bytes()), "endless head");
     let plain = format!("https://{}/", serve(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
-    let tls = load(&[&plain, "--tls-skip-certificate-check"]);
+    let tls = load(&[&plain, "--insecure"]);
     assert_eq!(tls.code, Some(1), "{tls:?}");
     let script = serve(b"pong\n");
     assert_eq!(outcomes(&[&script, "--send", r"ping\n", "--expect", r"pong\n"]), ["ok"]);

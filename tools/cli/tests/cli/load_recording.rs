@@ -24,7 +24,7 @@ fn every_load_mode_is_recorded() {
     let server = Server::start(&[]);
     let ways = runtime_drivers().into_iter().map(|driver| vec!["--driver", driver]);
     for way in ways.chain([vec!["--threads", "2"], vec!["--rate", "500", "--pipeline", "4"]]) {
-        let args = ["-t", "0.4", "--interval", "0.1", "--label", "a run", "--json", "-"];
+        let args = ["-d", "0.4", "--interval", "0.1", "--label", "a run", "--json", "-"];
         let finished = load(&server, &[&way[..], &args].concat());
         assert_eq!(
             (finished.code, finished.stderr.as_str()),
@@ -43,7 +43,7 @@ fn every_load_mode_is_recorded() {
         assert!(end <= recording.seconds + 1e-6, "{way:?}: {end} of {}", recording.seconds);
         assert_eq!((run.label.as_deref(), run.clients, run.length), (Some("a run"), 3, Some(64)));
         assert!(run.command.contains(&"--interval".into()) && run.started > 0.0, "{run:?}");
-        let text = load(&server, &[&way[..], &["-t", "0.1"]].concat()).stdout;
+        let text = load(&server, &[&way[..], &["-d", "0.1"]].concat()).stdout;
         assert!(text.contains("requests/s") && text.contains("service"), "{way:?}: {text}");
     }
 }
@@ -63,7 +63,7 @@ fn datagram_and_per_connection_runs_are_recorded_and_comparable() {
     for (name, way) in [("udp", &datagrams[..]), ("per-connection", &connections)] {
         let scratch = Scratch::new(&format!("workload-{name}"));
         let json = scratch.path(&format!("{name}.json"));
-        let common = ["-c", "3", "-l", "64", "-t", "0.4", "--warm-up", "0", "--interval", "0.1"];
+        let common = ["-c", "3", "-l", "64", "-d", "0.4", "--warm-up", "0", "--interval", "0.1"];
         let outputs = ["--label", name, "--json", &json];
         let finished = annulus(way.iter().chain(&common).chain(&outputs));
         assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{name}: {finished:?}");
@@ -86,7 +86,7 @@ fn datagram_and_per_connection_runs_are_recorded_and_comparable() {
 #[test]
 fn full_disk_is_reported_and_the_results_are_shown() {
     let server = Server::start(&[]);
-    let finished = load(&server, &["-t", "0.1", "--json", "/dev/full"]);
+    let finished = load(&server, &["-d", "0.1", "--json", "/dev/full"]);
     finished.fails_with(1, &["cannot write /dev/full", "No space left"]);
     assert!(finished.stdout.contains("requests/s"), "{finished:?}");
 }
@@ -103,7 +103,7 @@ fn interrupted_run_is_recorded_and_marked() {
         &address,
         "-c",
         "2",
-        "-t",
+        "-d",
         "1h",
         "--warm-up",
         "0",

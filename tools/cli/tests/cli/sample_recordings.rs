@@ -32,7 +32,7 @@ pub(crate) fn recording(seed: u64, factor: f64) -> Recording {
     };
     let intervals: Vec<Interval> = (0..30).map(second).collect();
     let run = RunInfo {
-        command: ["annulus", "load", "http://h/?a=1&b=<2>", "-t", "30"].map(String::from).into(),
+        command: ["annulus", "load", "http://h/?a=1&b=<2>", "-d", "30"].map(String::from).into(),
         label: Some("a <label>".into()),
         machine: Machine { host: "measuring-host".into(), ..Machine::default() },
         started: 1.79e9,

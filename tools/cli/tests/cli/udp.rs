@@ -102,7 +102,7 @@ fn segments_are_echoed_as_sent() {
         .unwrap();
         let address = format!("udp://{udp}");
         let args = ["load", &address, "--segments", "--pipeline", "40", "-l", "1200"];
-        let timed = ["-c", "2", "-t", "0.5", "--warm-up", "0", "--driver", driver, "--json", "-"];
+        let timed = ["-c", "2", "-d", "0.5", "--warm-up", "0", "--driver", driver, "--json", "-"];
         // None is given up, however slow the machine.
         let finished = annulus(args.iter().chain(&timed).chain(&["--reply-timeout", "30s"]));
         let report = finished.json();
@@ -120,7 +120,7 @@ fn segments_are_echoed_as_sent() {
 fn load_counts_every_datagram() {
     let (server, udp) = start("auto");
     let address = format!("udp://{udp}");
-    let args = ["load", &address, "-c", "5", "--pipeline", "4", "-t", "0.5"];
+    let args = ["load", &address, "-c", "5", "--pipeline", "4", "-d", "0.5"];
     // None is given up, however slow the machine.
     let args = [&args[..], &["--reply-timeout", "30s"]].concat();
     let finished = annulus(args.iter().chain(&["--warm-up", "0", "-l", "128"]));

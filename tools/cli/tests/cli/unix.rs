@@ -95,7 +95,7 @@ fn every_stream_workload_runs_on_a_path() {
     let server = start("auto", &stream_address(&path));
     let address = stream_address(&path);
     let load = ["load", "-a", &address, "-c", "5", "-l", "1000"];
-    let timed = ["-t", "0.5", "--warm-up", "0"];
+    let timed = ["-d", "0.5", "--warm-up", "0"];
     let ways: [&[&str]; 4] = [
         &["--pipeline", "8"],
         &["--driver", "epoll"],
@@ -107,7 +107,7 @@ fn every_stream_workload_runs_on_a_path() {
         assert!(json["responses"].as_u64().unwrap() > 10, "{way:?}: {json}");
         assert_eq!(json["run"]["address"], address.as_str());
     }
-    let finished = annulus(load.iter().chain(&["--per-connection", "-t", "0.5", "--warm-up", "0"]));
+    let finished = annulus(load.iter().chain(&["--per-connection", "-d", "0.5", "--warm-up", "0"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
     assert_eq!(server.stop().code, Some(0));
     for driver in ["auto", "epoll"] {
@@ -134,7 +134,7 @@ fn datagrams_to_paths_are_echoed_without_loss() {
         // A socket without a name gets no answer, and does not disturb the rest.
         UnixDatagram::unbound().unwrap().send_to(b"x", &path).unwrap();
         let address = datagram_address(&path);
-        let load = ["load", &address, "-c", "5", "--pipeline", "4", "-t", "0.5"];
+        let load = ["load", &address, "-c", "5", "--pipeline", "4", "-d", "0.5"];
         // Long enough that no datagram is given up on a slow machine.
         let patient = ["--warm-up", "0", "--reply-timeout", "30s", "--driver", driver];
         let finished = annulus(load.iter().chain(&patient));
@@ -254,7 +254,7 @@ fn abstract_names_are_served_and_loaded() {
         client.read_exact(&mut back).unwrap();
         assert_eq!(&back, b"no file");
         assert!(!Path::new(&format!("@{name}")).exists());
-        let timed = ["-t", "0.5", "--warm-up", "0", "-c", "2", "--driver", driver];
+        let timed = ["-d", "0.5", "--warm-up", "0", "-c", "2", "--driver", driver];
         for kind in [["load", &stream], ["load", &datagram]] {
             let finished = annulus(kind.iter().chain(&timed));
             assert_eq!(

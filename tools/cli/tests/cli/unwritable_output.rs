@@ -47,7 +47,7 @@ fn run(args: &[&str], stdout: Sink, stderr: Sink) -> ExitStatus {
 
 /// Returns short runs of all commands that print to standard output.
 fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
-    let timed = "-c 2 -t 0.1 --warm-up 0";
+    let timed = "-c 2 -d 0.1 --warm-up 0";
     let lines = [
         "--help".to_owned(),
         "--version".to_owned(),
@@ -95,7 +95,7 @@ fn unwritable_stderr_does_not_change_the_exit_status() {
     let nowhere = free_address().to_string();
     for (line, code) in [
         (&["doctor"][..], 0),
-        (&["load", "-a", &nowhere, "-c", "1", "-t", "0.1"], 1),
+        (&["load", "-a", &nowhere, "-c", "1", "-d", "0.1"], 1),
         (&["echo", "--listen", "192.0.2.1:7000"], 1),
         (&["echo", "--loud"], 2),
         (&["load", "--length", "0"], 2),

@@ -14,10 +14,10 @@ const HELP_PARTS: [(&str, &str); 8] = [
     ),
     (
         "load --help",
-        "-a, --address|-c, --number|-l, --length|-t, --duration|--warm-up|--pin|--json|\
+        "-a, --address|-c, --connections|-l, --length|-d, --duration|-t, --threads|--warm-up|--pin|--json|\
      --reply-timeout|--driver|--segments|udp://|{client}|id={hex 8}|Examples:",
     ),
-    ("load -h", "-c, --number|--rate|--json|--help shows all options|Examples:"),
+    ("load -h", "-c, --connections|--rate|--json|--help shows all options|Examples:"),
     (
         "bench --help",
         "NAME|FILE|COMMAND|--quick|--rounds|--precision|--only|--out|--verbose|--load|--connections|\
@@ -102,7 +102,12 @@ fn usage_error_is_one_line_and_exits_2() {
         (&["echo", "--shutdown-timeout", "soon"], &["'soon'", "--shutdown-timeout", "unit"]),
         (&["load", "--length", "0"], &["'0'", "--length", "1 to 67108864"]),
         (&["load", "--length", "67108865"], &["'67108865'", "1 to 67108864"]),
-        (&["load", "--number", "0"], &["clients must be", "1 to 1000000, not 0"]),
+        (&["load", "--connections", "0"], &["clients must be", "1 to 1000000, not 0"]),
+        (&["load", "--number", "5"], &["--number", "it is -c (--connections) now"]),
+        (&["load", "-X", "HEAD"], &["-X", "it is -m (--method) now"]),
+        (&["load", "--tls-skip-certificate-check"], &["it is -k (--insecure) now"]),
+        (&["load", "-t", "30s"], &["'30s'", "from 1 to 256", "-d the duration"]),
+        (&["load", "-d", "{}"], &["'{}' is not a time", "-b the body"]),
         (&["load", "--duration", "0"], &["the duration must be above zero"]),
         (&["load", "--reply-timeout", "0"], &["the reply timeout must be above zero"]),
         (&["load", "--address", "nowhere"], &["'nowhere'", "HOST:PORT"]),

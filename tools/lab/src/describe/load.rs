@@ -206,10 +206,10 @@ impl Loads {
                     !of_commands,
                     "parse and before are for a command, not for a url: remove them"
                 );
-                let Options { clients, duration, warm_up, pipeline, .. } = &self.options;
+                let Options { connections, duration, warm_up, pipeline, .. } = &self.options;
                 let own = [
-                    (clients.is_some(), "-c (connections)"),
-                    (duration.is_some(), "-t (--seconds)"),
+                    (connections.is_some(), "-c (connections)"),
+                    (duration.is_some(), "-d (--seconds)"),
                     (warm_up.is_some(), "--warm-up"),
                     (pipeline.is_some(), "--pipeline (depth)"),
                 ];
@@ -323,7 +323,7 @@ impl Client {
 impl Load {
     /// Creates a load of our own, with the clients and messages in flight of its options.
     pub(crate) fn own(cell: Cell, options: Options, cost: Duration) -> Load {
-        let connections = options.clients.unwrap_or(1) as u64;
+        let connections = options.connections.unwrap_or(1) as u64;
         let depth = options.pipeline.unwrap_or(1) as u64;
         let client = Client::Own { options: Box::new(options), words: Vec::new() };
         Load { cell, client, service: String::new(), connections, depth, pace: Pace::Closed, cost }
@@ -398,7 +398,7 @@ impl Load {
         };
         let options = Options {
             target: options.target.as_deref().map(|target| filled(target, &known)),
-            clients: Some(self.connections as usize),
+            connections: Some(self.connections as usize),
             pipeline: Some(self.depth as usize),
             warm_up: options.warm_up.or(Some(DEFAULT_WARM_UP)),
             duration: Some(time),

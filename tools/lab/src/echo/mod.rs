@@ -189,7 +189,7 @@ impl Echo {
         let scheme = if self.transport == Transport::Udp { "udp" } else { "tcp" };
         let options = Options {
             target: Some(format!("{scheme}://{{address}}")),
-            clients: Some(clients),
+            connections: Some(clients),
             length: Some(number("bytes")),
             ..self.load.clone()
         };

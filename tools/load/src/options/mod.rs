@@ -2,6 +2,7 @@
 
 mod address;
 mod endpoint;
+mod renamed;
 mod requests;
 mod target;
 mod values;
@@ -9,11 +10,13 @@ mod values;
 pub use address::Address;
 pub use endpoint::Endpoint;
 #[doc(hidden)]
+pub use renamed::RenamedOptions;
+#[doc(hidden)]
 pub use target::check_round_trip as check_target_round_trip;
 pub use values::{parse_bytes, parse_duration};
 
 use crate::exchange::script::LengthField;
-use crate::plan::{Datagrams, MAX_EVENT_LOOPS, Plan, Streams, Workload};
+use crate::plan::{Datagrams, Plan, Streams, Workload};
 use crate::protocol::Protocol;
 use crate::schedule::{Arrivals, Rate, Schedule, ThinkTime};
 use crate::server_address::ServerAddress;
@@ -53,10 +56,10 @@ pub struct Options {
     #[arg(long, value_name = "PATH")]
     pub unix_socket: Option<PathBuf>,
     /// Number of clients, each with its own connection or socket [default: 50]
-    #[arg(short = 'c', long = "number", value_name = "CLIENTS")]
-    pub clients: Option<usize>,
-    /// How long to measure, in seconds or with a unit: 500ms, 2m [default: 60]
-    #[arg(short = 't', long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(short = 'c', long, value_name = "COUNT")]
+    pub connections: Option<usize>,
+    /// How long to measure, in seconds or with a unit: 500ms, 2m [default: 10]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = values::measured_time)]
     #[serde(deserialize_with = "values::duration")]
     pub duration: Option<Duration>,
     /// How long to run before measuring [default: 1]
@@ -91,8 +94,7 @@ pub struct Options {
     #[arg(long)]
     pub per_connection: bool,
     /// Number of event loops that share the clients, each on its own thread [default: 1]
-    #[arg(long, value_name = "COUNT",
-          value_parser = clap::value_parser!(u16).range(1..=MAX_EVENT_LOOPS as i64))]
+    #[arg(short = 't', long, value_name = "COUNT", value_parser = values::threads)]
     pub threads: Option<u16>,
     /// Run on this CPU
     #[arg(long, value_name = "CPU")]
@@ -116,13 +118,14 @@ pub struct Options {
     pub interval: Option<Duration>,
 
     /// The method [default: GET, or POST with a body]
-    #[arg(short = 'X', long, value_name = "METHOD", help_heading = HTTP_HEADING)]
+    #[arg(short = 'm', long, value_name = "METHOD", help_heading = HTTP_HEADING)]
     pub method: Option<String>,
     /// A header, such as 'accept: text/html'; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", help_heading = HTTP_HEADING)]
+    #[serde(rename = "header")]
     pub headers: Vec<String>,
     /// The body, sent as it is
-    #[arg(short = 'd', long, value_name = "TEXT", help_heading = HTTP_HEADING, conflicts_with = "body_file")]
+    #[arg(short = 'b', long, value_name = "TEXT", help_heading = HTTP_HEADING, conflicts_with = "body_file")]
     pub body: Option<String>,
     /// A file whose contents are sent as the body
     #[arg(long, value_name = "FILE", help_heading = HTTP_HEADING)]
@@ -131,6 +134,7 @@ pub struct Options {
     /// may be repeated, with weights: '9*/a' '1*/b'; or @FILE with one request per line
     #[arg(long = "request", value_name = "REQUEST", help_heading = HTTP_HEADING,
           conflicts_with_all = ["method", "body", "body_file"])]
+    #[serde(rename = "request")]
     pub requests: Vec<String>,
     /// Use HTTP/2: negotiated by ALPN over TLS, otherwise with prior knowledge; --pipeline sets the
     /// number of concurrent requests per connection
@@ -161,8 +165,8 @@ pub struct Options {
     #[arg(long, value_name = "FILE", help_heading = TLS_HEADING)]
     pub tls_ca: Option<PathBuf>,
     /// Do not check the certificate: neither its issuer, nor its name, nor its dates
-    #[arg(long, conflicts_with = "tls_ca", help_heading = TLS_HEADING)]
-    pub tls_skip_certificate_check: bool,
+    #[arg(short = 'k', long, conflicts_with = "tls_ca", help_heading = TLS_HEADING)]
+    pub insecure: bool,
     /// The name to request, which the certificate must be for [default: the target's host]
     #[arg(long, value_name = "NAME", help_heading = TLS_HEADING)]
     pub tls_server_name: Option<String>,
@@ -181,6 +185,11 @@ pub struct Options {
     /// The seed of the data that the clients send.
     #[arg(skip)]
     pub seed: Option<u64>,
+
+    #[doc(hidden)]
+    #[command(flatten)]
+    #[serde(rename = "clients", alias = "headers", alias = "tls-skip-certificate-check")]
+    pub renamed: RenamedOptions,
 }
 
 const HTTP_HEADING: &str = "HTTP, for targets http:// and https://";
@@ -319,7 +328,7 @@ impl Options {
         let plan = Plan {
             protocol,
             tls: target.scheme.is_encrypted().then(|| self.tls(&target)).transpose()?,
-            clients: self.clients.unwrap_or(usual.clients),
+            clients: self.connections.unwrap_or(usual.clients),
             length: self.length.unwrap_or(usual.length),
             schedule: match self.rate {
                 None => Schedule::Closed { think: self.think.unwrap_or_default() },
@@ -403,7 +412,7 @@ impl Options {
     fn tls_option(&self) -> Option<&'static str> {
         let all = [
             (self.tls_ca.is_some(), "--tls-ca"),
-            (self.tls_skip_certificate_check, "--tls-skip-certificate-check"),
+            (self.insecure, "--insecure"),
             (self.tls_server_name.is_some(), "--tls-server-name"),
         ];
         all.iter().find(|(given, _)| *given).map(|(_, option)| *option)
@@ -411,7 +420,7 @@ impl Options {
 
     /// Returns how connections to the target are encrypted.
     fn tls(&self, target: &Target) -> Result<Tls, OptionsError> {
-        let trust = match (self.tls_skip_certificate_check, &self.tls_ca) {
+        let trust = match (self.insecure, &self.tls_ca) {
             (true, _) => Trust::Unchecked,
             (false, Some(path)) => Trust::Roots(path.clone()),
             (false, None) => Trust::System,

@@ -16,7 +16,7 @@ fn http(args: &[&str]) -> Http {
     }
 }
 
-const SKIP_CHECK: &str = "--tls-skip-certificate-check";
+const SKIP_CHECK: &str = "--insecure";
 
 #[test]
 fn target_and_options_select_the_protocol() {
@@ -64,7 +64,7 @@ fn options_without_effect_are_rejected() {
         ),
         (&["a:1", "--send", "x", "--reply-length-field", "u7"], "'u7' is not a length field"),
         (&["http://127.0.0.1", "-H", "ab"], "no colon"),
-        (&["http://127.0.0.1", "-X", "G T"], "'G T' is not a method"),
+        (&["http://127.0.0.1", "-m", "G T"], "'G T' is not a method"),
         (&["http://127.0.0.1", "--request", "GET b"], "\"b\" is not a valid path"),
         (&["http://a", "--request", "GET"], "the request 'GET' has no path"),
         (
@@ -102,15 +102,27 @@ fn options_without_effect_are_rejected() {
     }
 }
 
+/// The command line of wrk means the same here.
+#[test]
+fn short_options_are_those_of_other_load_generators() {
+    let words = "-t4 -c40 -d30s -H a:b -m PUT -b {} -k https://127.0.0.1:8080/x";
+    let plan = resolve(&words.split(' ').collect::<Vec<_>>()).unwrap();
+    assert_eq!((plan.clients, plan.duration), (40, Duration::from_secs(30)));
+    let Workload::Streams(streams) = plan.workload else { panic!("no streams") };
+    assert_eq!((streams.threads, plan.tls.unwrap().trust), (4, Trust::Unchecked));
+    let Protocol::Http(http) = plan.protocol else { panic!("no HTTP") };
+    assert_eq!((http.requests.entries()[0].method.as_str(), http.headers.len()), ("PUT", 1));
+}
+
 #[test]
 fn options_build_the_requests() {
-    let http = self::http(&["http://127.0.0.1:8080/x?y#z", "-H", "Accept:  */*", "-d", "{}"]);
+    let http = self::http(&["http://127.0.0.1:8080/x?y#z", "-H", "Accept:  */*", "-b", "{}"]);
     assert_eq!(http.authority, "127.0.0.1:8080");
     let body = Some(Template::constant("{}"));
     let request = HttpRequest { body, ..HttpRequest::new("POST", "/x?y") };
     assert_eq!(http.requests.entries(), [request]);
     assert_eq!(http.headers, [("Accept".to_owned(), "*/*".to_owned())]);
-    let head = self::http(&["http://127.0.0.1", "-X", "HEAD"]);
+    let head = self::http(&["http://127.0.0.1", "-m", "HEAD"]);
     assert_eq!(head.requests.entries()[0].method, "HEAD");
     let file = std::env::temp_dir().join(format!("annulus-load-requests-{}", std::process::id()));
     std::fs::write(&file, "# a comment\nPUT /{random 1 9} {{ {n} }\n\n").unwrap();
@@ -144,7 +156,7 @@ fn certificate_name_defaults_to_the_host() {
 fn toml_file_accepts_options_and_extra_keys() {
     let text = r#"
         target = "127.0.0.1:7"
-        clients = 3
+        connections = 3
         length = "16K"
         duration = 0.5
         rate = "10k"
@@ -164,6 +176,9 @@ fn toml_file_accepts_options_and_extra_keys() {
         ("lenght = 5", "unknown field `lenght`"),
         ("rate = \"fast\"", "'fast' is not a number"),
         ("rate = true", "a number, or a string"),
+        ("clients = 5", "clients is connections now"),
+        ("headers = [\"a: b\"]", "headers is header"),
+        ("tls-skip-certificate-check = true", "is insecure"),
     ] {
         let error = toml::from_str::<Options>(text).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");

@@ -1,7 +1,7 @@
 //! Values as typed on the command line and as written in TOML.
 
 use crate::mix::MAX_MESSAGE_BYTES;
-use crate::plan::MAX_DURATION;
+use crate::plan::{MAX_DURATION, MAX_EVENT_LOOPS};
 use crate::schedule::parse_time;
 use serde::de::{Deserialize, Deserializer, Error};
 use std::fmt::Display;
@@ -34,6 +34,22 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     } else {
         Ok(time)
     }
+}
+
+/// Parses the argument of `-d`, which was the body once.
+pub(super) fn measured_time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| format!("{error}; -d is the duration, and -b the body"))
+}
+
+/// Parses the argument of `-t`, which was the duration once.
+pub(super) fn threads(text: &str) -> Result<u16, String> {
+    let count = text.parse().ok().filter(|count| (1..=MAX_EVENT_LOOPS as u16).contains(count));
+    count.ok_or_else(|| {
+        format!(
+            "'{text}' is not a number of threads from 1 to {MAX_EVENT_LOOPS}; -t is the number of \
+             threads, and -d the duration"
+        )
+    })
 }
 
 /// Parses the length of a message.
