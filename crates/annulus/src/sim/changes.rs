@@ -1,4 +1,4 @@
-//! Changes of a network that programs request.
+//! Changes of a network, as requested by programs.
 
 use super::Link;
 use super::disturb::{Chaos, Disturbances};

@@ -66,7 +66,7 @@ pub struct Disturbances {
     pub kinds: &'static [Disturbance],
     /// The time between the beginnings of two disturbances: 10 ms to 5 s by default.
     pub pause: Range<Duration>,
-    /// How long a disturbance lasts: 1 ms to 20 s by default. Resets have no duration.
+    /// The duration of a disturbance: 1 ms to 20 s by default. Resets have no duration.
     pub length: Range<Duration>,
 }
 
@@ -105,7 +105,7 @@ impl Chaos {
     pub(super) fn new(plan: Disturbances, now: Duration, random: &mut Random) -> io::Result<Self> {
         if plan.kinds.is_empty() || plan.pause.is_empty() || plan.length.is_empty() {
             let text = format!(
-                "{plan:?} has no kind, or an empty range; give at least one kind, and times from a shorter to a longer one"
+                "{plan:?} has no kinds or an empty range; give at least one kind, and ranges from a shorter to a longer time"
             );
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
         }
@@ -246,7 +246,7 @@ impl Network {
     }
 
     fn end_text(&self, effect: Effect) -> String {
-        format!("no more: {}", self.begin_text(effect))
+        format!("ended: {}", self.begin_text(effect))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A host of a simulated network: a runtime that takes turns with those of other hosts.
+//! A host of a simulated network: a runtime that takes turns with the runtimes of other hosts.
 
 use crate::base::budget;
 use crate::runtime::current;
@@ -74,7 +74,7 @@ pub(super) fn failed(host: &str, error: Failure) -> io::Error {
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) ip: IpAddr,
-    /// The place that added the host, which reports give as the place that spawned its program.
+    /// The place that added the host. Reports show it as the place that spawned the host's program.
     pub(super) added_at: &'static Location<'static>,
     /// Whether the host runs a service. Otherwise it is a client.
     pub(super) is_service: bool,

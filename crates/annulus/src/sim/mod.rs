@@ -1,9 +1,9 @@
-//! Client and server in one process, on a simulated kernel: virtual time, one seed, faults.
+//! Runs client and server in one process, on a simulated kernel: virtual time, one seed, faults.
 //!
 //! The runtime, its driver and the ring are the real ones; only the kernel under them is simulated.
-//! The driver is io_uring, or epoll if [`Builder::driver`] asks for it or the kernel's [`Profile`]
+//! The driver is io_uring, or epoll if [`Builder::driver`] selects it or the kernel's [`Profile`]
 //! refuses a ring. Time passes only while all tasks wait, so an hour of timers takes no real time.
-//! The same seed gives the same run, bit for bit, in every process; `annulus::select!` takes the
+//! The same seed produces the same run, bit for bit, in every process; `annulus::select!` takes the
 //! same branches too. Other sources of randomness do not follow the seed, such as `tokio::select!`,
 //! the `select!` of `futures`, or the order of a standard `HashMap` (see [what leaves the
 //! simulation](crate::guide::simulated_network#what-leaves-the-simulation)). The differences
@@ -98,7 +98,7 @@ pub use annulus_sim::Profile;
 /// ```
 /// use annulus::sim::{Faults, Link, Random, Sim, SimBuilder};
 ///
-/// /// Any network for each seed, on which connections work without faults.
+/// /// A random network for each seed, without faults.
 /// fn kernel(seed: u64) -> SimBuilder {
 ///     Sim::builder(seed).link(Link::any(&mut Random::new(seed))).faults(Faults::none())
 /// }
@@ -166,7 +166,7 @@ pub use annulus_sim::{Device, Disk};
 /// use annulus::net::UnixStream;
 /// use annulus::sim::{Fault, Faults, Sim, run_on};
 ///
-/// // A receive gets less than there is, half of the times that it can.
+/// // Half of the receives that can be short return fewer bytes than are available.
 /// let sim = Sim::builder(1).faults(Faults::none().with(Fault::ShortRead, 500)).build();
 /// run_on(&sim, annulus::Runtime::builder(), async {
 ///     let (mut one, mut two) = UnixStream::pair()?;
@@ -252,7 +252,7 @@ fn deadlock(runtime: &Runtime, sim: &Sim) -> io::Error {
 
 /// Returns the text of a deadlock error: everything that is open or in flight in the kernel.
 fn deadlock_of(sim: &Sim) -> String {
-    let mut lines = vec!["deadlock: every task waits, and nothing can happen any more".to_owned()];
+    let mut lines = vec!["deadlock: every task waits, and no event can occur".to_owned()];
     lines.extend(sim.leftovers().into_iter().map(|left| format!("  kernel: {left}")));
     lines.join("\n")
 }

@@ -76,7 +76,7 @@ const LOCALHOST: &str = "localhost";
 /// [`JoinSet`](crate::task::JoinSet). So a task's panic fails the run as soon as nothing can take
 /// it: at once if the handle has been dropped, otherwise when the handle or set is dropped, which
 /// also happens when the task that owns it ends. A panic does not count if a crash or the end of
-/// the run drops its handle, since the program might have taken it later.
+/// the run drops its handle, because the program might have taken it later.
 ///
 /// ```
 /// use annulus::sim::Network;
@@ -84,7 +84,7 @@ const LOCALHOST: &str = "localhost";
 /// let network = Network::new(7);
 /// network.client("supervisor", async {
 ///     let worker = annulus::spawn(async { panic!("as planned") });
-///     assert!(worker.await.unwrap_err().is_panic()); // Taken: the run goes on.
+///     assert!(worker.await.unwrap_err().is_panic()); // Taken: the run continues.
 ///     std::io::Result::Ok(())
 /// })?;
 /// network.run()?;
@@ -207,22 +207,22 @@ impl Network {
     fn add(&self, name: &str, program: Program) -> io::Result<IpAddr> {
         if self.shared.stage.get() == Stage::Ended {
             return Err(refused(format!(
-                "'{name}' is too late: the network has run; make another"
+                "'{name}' is too late: the network has run; create another one"
             )));
         }
         let is_address = name.contains(':') || name.parse::<IpAddr>().is_ok();
         if name.is_empty() || name == LOCALHOST || is_address {
             return Err(refused(format!(
-                "'{name}' is no name of a host; take a word, such as 'server'"
+                "'{name}' is not a valid host name; choose a word, such as 'server'"
             )));
         }
         let mut hosts = self.shared.hosts.borrow_mut();
         if hosts.iter().any(|host| host.name == name) {
-            return Err(refused(format!("there is a host '{name}' already; take another name")));
+            return Err(refused(format!("a host '{name}' already exists; choose another name")));
         }
         if hosts.len() == MOST_HOSTS {
             return Err(refused(format!(
-                "'{name}' would be host {}; the most are {MOST_HOSTS}",
+                "'{name}' would be host {}; at most {MOST_HOSTS} are allowed",
                 MOST_HOSTS + 1
             )));
         }
@@ -292,11 +292,11 @@ impl Network {
 
     /// Cuts a host's power: its program and all its tasks are dropped, anything that their
     /// destructors send is lost, and its peers are not notified. The peers' connections are
-    /// half-open: what they send gets no answer, or a reset once the host is [back](Self::bounce).
-    /// Data in flight to and from the host is lost, including datagrams. File operations that wait
-    /// for the device have no effect.
+    /// half-open: data that they send gets no answer, or a reset once the host is
+    /// [back](Self::bounce). Data in flight to and from the host is lost, including datagrams. File
+    /// operations that wait for the device have no effect.
     ///
-    /// **The disk keeps data that was written but not synced**, since all hosts share it: for
+    /// **The disk keeps data that was written but not synced**, because all hosts share it: for
     /// files, a crash only ends the process. To simulate a loss of power, end the run and start
     /// another on the disk [after a power cut](super::Disk::after_power_cut) of [`Sim::disk`].
     ///
@@ -375,8 +375,7 @@ impl Network {
         self.ask(Change::Calm);
     }
 
-    /// Sets how much virtual time the run may take, from its beginning, before it fails. The
-    /// default is one hour.
+    /// Sets the virtual time that the run may take before it fails. The default is one hour.
     pub fn time_limit(&self, limit: Duration) {
         self.shared.time_limit.set(limit);
     }
@@ -418,8 +417,10 @@ impl Names {
         let found = names.iter().find(|(other, _)| other == name);
         found.map(|(_, ip)| *ip).ok_or_else(|| {
             let all: Vec<_> = names.iter().map(|(name, _)| name.as_str()).collect();
-            let text =
-                format!("no host '{name}' on the simulated network; there are: {}", all.join(", "));
+            let text = format!(
+                "no host '{name}' on the simulated network; known hosts: {}",
+                all.join(", ")
+            );
             io::Error::new(ErrorKind::NotFound, text)
         })
     }

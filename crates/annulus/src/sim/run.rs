@@ -69,9 +69,9 @@ impl Network {
 
     fn check_runnable(&self) -> io::Result<()> {
         let text = if self.shared.stage.get() != Stage::New {
-            "this network has run, or runs, and does so once; make another one for another run"
+            "this network has already been run, and a network runs only once; create another one for another run"
         } else if self.shared.hosts.borrow().iter().all(|host| host.is_service) {
-            "a network without a client would run for ever: it ends when all clients have; add one by Network::client"
+            "a network without a client would run forever, because a run ends when all clients have ended; add one with Network::client"
         } else {
             return Ok(());
         };
@@ -84,7 +84,7 @@ impl Network {
             self.disturb_now();
             self.start()?;
             let turned = self.turn_all();
-            // Check this first, since a host whose task has panicked is stopped.
+            // Check this first, because a host whose task has panicked is stopped.
             self.check_panics()?;
             let is_idle = turned?;
             if self.have_clients_ended()? {
@@ -116,7 +116,8 @@ impl Network {
         (0..self.count()).try_for_each(|index| self.start_host(index))
     }
 
-    /// Programs are called while no host is borrowed, since they may use the network.
+    /// Starts a host if it should be running and is not. The program is called while no host is
+    /// borrowed, because it may use the network.
     fn start_host(&self, index: usize) -> Result<(), RunError> {
         let (ip, added_at, program) = {
             let host = &mut self.shared.hosts.borrow_mut()[index];
@@ -136,7 +137,7 @@ impl Network {
         Ok(())
     }
 
-    /// Lets each host take a turn, beginning with a random one. Returns true if none of them has
+    /// Runs a turn of each host, beginning with a random one. Returns true if none of them has
     /// anything left to do.
     fn turn_all(&self) -> io::Result<bool> {
         let count = self.count();
@@ -267,9 +268,9 @@ impl Network {
 /// The cause that ends a run.
 pub(super) enum RunError {
     Error(io::Error),
-    /// A panic, as the text that reports it.
+    /// A panic, as its report.
     Panic(String),
-    /// A panic whose payload is not a text.
+    /// A panic whose payload is not text.
     Payload(Panic),
 }
 

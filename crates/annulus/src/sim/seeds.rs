@@ -14,8 +14,8 @@ const SEED: &str = "ANNULUS_SIM_SEED";
 const SEEDS: &str = "ANNULUS_SIM_SEEDS";
 
 /// Runs a test once for each seed. Panics at the first seed that fails, with the seed and the
-/// command that replays it. A panic of the test is a failure. It is also a failure if the test asks
-/// for [disturbances](Network::disturb) and none has begun for any of several seeds.
+/// command that replays it. A panic of the test is a failure. It is also a failure if the test
+/// requests [disturbances](Network::disturb) and, over several seeds, none has begun.
 ///
 /// `ANNULUS_SIM_SEED=n` runs only the seed `n`, even if it is outside the range, and prints the
 /// disturbances of the network. `ANNULUS_SIM_SEEDS=n` runs `n` seeds, beginning with the first of
@@ -32,13 +32,13 @@ const SEEDS: &str = "ANNULUS_SIM_SEEDS";
 /// ```
 ///
 /// # Panics
-/// If the test fails for a seed; if nothing was disturbed and should have been; if the range is
+/// If the test fails for a seed; if disturbances were requested but none has begun; if the range is
 /// empty; if one of these variables is not a number; or if `ANNULUS_SIM_SEEDS` is zero.
 #[track_caller]
 pub fn check<E: fmt::Display>(seeds: Range<u64>, test: impl FnMut(u64) -> Result<(), E>) {
     let count = match number(SEEDS).filter(|_| !is_replay()) {
         Some(0) => {
-            panic!("{SEEDS}=0 runs nothing; give the number of seeds, from 1 on, or unset it")
+            panic!("{SEEDS}=0 runs nothing; give the number of seeds, at least 1, or unset it")
         }
         Some(count) => count,
         None if seeds.is_empty() => panic!("{seeds:?} has no seed; give a range such as 0..1000"),
@@ -50,8 +50,8 @@ pub fn check<E: fmt::Display>(seeds: Range<u64>, test: impl FnMut(u64) -> Result
     }
 }
 
-/// Like [`check`], but returns the first seed that fails instead of panicking, to test such a test.
-/// `ANNULUS_SIM_SEED=n` runs only the seed `n` here too.
+/// Like [`check`], but returns the first seed that fails instead of panicking. Use it to test that
+/// a test can fail. `ANNULUS_SIM_SEED=n` runs only the seed `n` here too.
 ///
 /// ```
 /// let failed = annulus::sim::find_failure(0..100, |seed| if seed < 17 { Ok(()) } else { Err("too large") });
@@ -59,7 +59,8 @@ pub fn check<E: fmt::Display>(seeds: Range<u64>, test: impl FnMut(u64) -> Result
 /// ```
 ///
 /// # Panics
-/// Like `check`, if nothing was disturbed and should have been; or if the variable is not a number.
+/// Like `check`, if disturbances were requested but none has begun; or if the variable is not a
+/// number.
 #[track_caller]
 pub fn find_failure<E: fmt::Display>(
     seeds: impl IntoIterator<Item = u64>,

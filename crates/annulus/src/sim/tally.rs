@@ -1,5 +1,5 @@
-//! Counts of the disturbances of a thread's networks, so that a sweep can tell whether there were
-//! any.
+//! Counts of the disturbances of a thread's networks, so that a sweep can tell whether any have
+//! begun.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,13 +11,13 @@ thread_local! {
 /// Counts of the disturbances of some runs.
 #[derive(Clone, Copy)]
 pub(super) struct Tally {
-    /// How often disturbances were requested.
+    /// Number of requests for disturbances.
     pub(super) asked: u64,
     /// The shortest pause that was requested.
     pub(super) first: Duration,
-    /// How many have begun.
+    /// Number of disturbances that have begun.
     pub(super) begun: u64,
-    /// How many were drawn that were impossible with the given hosts.
+    /// Number of drawn disturbances that were impossible with the given hosts.
     pub(super) impossible: u64,
     /// The virtual time that the longest run took.
     pub(super) longest: Duration,
@@ -53,13 +53,13 @@ impl Tally {
         let Self { asked, first, impossible, longest, .. } = self;
         if *impossible > 0 {
             return format!(
-                "none of the {impossible} that were drawn was possible: each was of a single host, or the crash of a client; add hosts, or \
-                 other `Disturbances::kinds`"
+                "all {impossible} drawn disturbances were impossible, because they need a second host or would crash a client or a host \
+                 that is down; add hosts, or choose other `Disturbances::kinds`"
             );
         }
         format!(
-            "all {asked} runs that asked for some ended before the first: it comes {first:?} after `disturb` at the earliest, and the \
-             longest run took {longest:?} of virtual time; let the clients do more, or make `Disturbances::pause` shorter"
+            "all {asked} runs that requested disturbances ended before the first one, which begins {first:?} after `disturb` at the \
+             earliest; the longest run took {longest:?} of virtual time; let the clients do more, or shorten `Disturbances::pause`"
         )
     }
 

@@ -91,7 +91,7 @@ fn hosts_have_addresses_of_their_own() -> io::Result<()> {
         socket.send_to(vec![0; 5], (udp, 9).into()).await?;
         assert_eq!(&*socket.recv_from().await?.0, b"10.0.0.4:1000 5");
         let unknown = TcpStream::connect("three:80").await.expect_err("no such host");
-        assert!(unknown.to_string().contains("there are: one, two, udp, client"), "{unknown}");
+        assert!(unknown.to_string().contains("known hosts: one, two, udp, client"), "{unknown}");
         io::Result::Ok(())
     })?;
     network.run()

@@ -139,9 +139,13 @@ fn a_sweep_that_asks_for_disturbances_and_has_none_fails_and_says_why() {
         (
             RESETS,
             SECOND / 50,
-            "all 3 runs that asked for some ended before the first: it comes 100ms after",
+            "all 3 runs that requested disturbances ended before the first one, which begins 100ms after",
         ),
-        (CRASHES, SECOND, "was possible: each was of a single host, or the crash of a client"),
+        (
+            CRASHES,
+            SECOND,
+            "drawn disturbances were impossible, because they need a second host or would crash a client",
+        ),
     ] {
         let sweep = AssertUnwindSafe(|| find_failure(0..3, |_| disturbed(kind, took)));
         let panic = catch_unwind(sweep).expect_err("nothing was tested");
