@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_taken_by_what_is_ready_and_at_zero_the_task_is_woken() {
+    fn ready_operations_take_a_unit_and_at_zero_the_task_is_woken() {
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
         let cx = Context::from_waker(&waker);

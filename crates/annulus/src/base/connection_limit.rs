@@ -47,8 +47,8 @@ struct State {
     waiting: Vec<Waker>,
 }
 
-/// Counts one connection against a limit, until it is released or dropped. The default counts against
-/// no limit.
+/// Counts one connection against a limit, until it is released or dropped. The default counts
+/// against no limit.
 #[derive(Default)]
 pub(crate) struct Permit(Option<Arc<Shared>>);
 
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permit_that_goes_wakes_each_task_once_and_is_there_again() {
+    fn a_released_permit_wakes_each_task_once_and_is_available_again() {
         let limit = ConnectionLimit::new(2);
         let woken = Arc::new(Woken::default());
         let task = Waker::from(woken.clone());

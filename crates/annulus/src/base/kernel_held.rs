@@ -28,7 +28,8 @@ impl<T> KernelHeld<T> {
     /// # Safety
     /// Like [`open`](Self::open). In addition, the value must not be used through `self` again.
     pub(crate) unsafe fn take(&mut self) -> T {
-        // SAFETY: the caller guarantees that the kernel no longer uses the memory, and that the value is not used again.
+        // SAFETY: the caller guarantees that the kernel no longer uses the memory and that the
+        // value is not used again.
         unsafe { ManuallyDrop::take(&mut self.0) }
     }
 }
@@ -55,7 +56,7 @@ mod tests {
     use std::rc::Rc;
 
     #[test]
-    fn what_is_dropped_leaks_and_what_is_opened_goes() {
+    fn dropping_leaks_the_value_and_opening_frees_it() {
         let value = Rc::new(());
         _ = KernelHeld::new(value.clone());
         assert_eq!(Rc::strong_count(&value), 2);

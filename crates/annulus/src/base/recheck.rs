@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_is_due_after_the_turn() {
+    fn entries_are_due_after_the_turn() {
         let mut rechecks = Rechecks::default();
         rechecks.push("while tasks ran");
         assert!(rechecks.take_due().is_empty() && !rechecks.is_empty());

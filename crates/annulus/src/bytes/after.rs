@@ -10,7 +10,8 @@ use std::task::{Context, Waker};
 pub(crate) struct After {
     pub(crate) wakes: Vec<Waker>,
     pub(crate) drops: Vec<Waker>,
-    /// Arguments and descriptors of file calls whose futures are gone: dropping them may close a file.
+    /// Arguments and descriptors of file calls whose futures were dropped: dropping them may close
+    /// a file.
     pub(crate) kept: Vec<Box<dyn Any>>,
     /// Chunks with a foreign owner that were sent or discarded.
     pub(crate) chunks: Vec<Chunk>,

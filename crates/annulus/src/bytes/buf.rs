@@ -163,8 +163,12 @@ impl<B: IoBuf> Slice<B> {
             Bound::Excluded(&end) => end,
             Bound::Unbounded => usize::MAX,
         };
-        assert!(begin <= end, "a slice from {begin} to {end}");
-        assert!(begin <= buf.bytes_init(), "a slice from {begin} of {} bytes", buf.bytes_init());
+        assert!(begin <= end, "a slice from {begin} to {end} ends before it begins");
+        assert!(
+            begin <= buf.bytes_init(),
+            "a slice from {begin} begins after the {} initialised bytes",
+            buf.bytes_init()
+        );
         Self { buf, begin, end }
     }
 
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_filled_in_place_and_nothing_is_cut() {
+    fn a_slice_is_filled_in_place_and_the_rest_is_kept() {
         let buf = fill(vec![1; 6].slice(2..4), 9).into_inner();
         assert_eq!(buf, [1, 1, 9, 9, 1, 1]);
         let mut room = Vec::with_capacity(8);
@@ -239,8 +243,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a slice from 4 of 3 bytes")]
-    fn a_slice_behind_the_end() {
+    #[should_panic(expected = "a slice from 4 begins after the 3 initialised bytes")]
+    fn a_slice_beyond_the_end_panics() {
         _ = b"abc".slice(4..);
     }
 }

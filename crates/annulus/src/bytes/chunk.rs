@@ -64,7 +64,7 @@ pub struct Chunk(pub(crate) Repr);
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be sent: `send` keeps the bytes until the kernel has taken them",
     label = "neither owned bytes nor a lease",
-    note = "owned are `Vec<u8>`, `String`, `Box`, `Arc` and `Rc` of bytes, `Bytes` (feature `bytes`), static text, and a `Lease`",
+    note = "owned bytes are `Vec<u8>`, `String`, `Box`, `Arc` and `Rc` of bytes, `Bytes` (feature `bytes`), static text, and `Lease`",
     note = "borrowed bytes are sent by `write_all`, datagrams of borrowed bytes by `try_send`"
 )]
 pub trait IntoChunk: Into<Chunk> {}
@@ -155,7 +155,7 @@ impl Chunk {
     pub(crate) fn with_descriptors(self, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         if descriptors.len() > MOST_DESCRIPTORS {
             let text = format!(
-                "{} descriptors are above the {MOST_DESCRIPTORS} that one message can carry",
+                "{} descriptors are more than one message can carry ({MOST_DESCRIPTORS})",
                 descriptors.len()
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));

@@ -140,7 +140,8 @@ impl Lease {
         self.len
     }
 
-    /// Splits off the first `n` bytes as another lease, without a copy. The memory is returned when the last part is dropped.
+    /// Splits off the first `n` bytes as another lease, without a copy. The memory is returned when
+    /// the last part is dropped.
     ///
     /// # Panics
     /// If `n` is more than the length.
@@ -192,7 +193,8 @@ impl Lease {
                 // SAFETY: the `ManuallyDrop` is not used again, so the reference is moved out only
                 // once, and the buffer is not returned here.
                 let pool = unsafe { std::ptr::read(&raw const lent.pool) };
-                // SAFETY: `start` and `len` lie in buffer `id` of this memory, which was lent to this lease alone.
+                // SAFETY: `start` and `len` lie in buffer `id` of this memory, which was lent to
+                // this lease alone.
                 unsafe { SharedBytes::lent(pool.memory().clone(), lent.id, start, len) }
             }
             hold => SharedBytes::copy_of(&Self { start, len, hold }),
@@ -201,7 +203,7 @@ impl Lease {
 
     #[inline]
     fn checked(&self, n: usize) -> usize {
-        assert!(n <= self.len, "{n} bytes of a lease of {}", self.len);
+        assert!(n <= self.len, "{n} bytes are more than the {} bytes of the lease", self.len);
         n
     }
 
@@ -209,9 +211,13 @@ impl Lease {
     /// to another lease.
     #[inline]
     pub(crate) fn part(&self, range: Range<usize>) -> &[u8] {
-        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
-        // SAFETY: the hold keeps the memory alive; the range lies within the lease, whose bytes are initialised, and no other lease
-        // writes these.
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "{range:?} is out of range for a lease of {} bytes",
+            self.len
+        );
+        // SAFETY: the hold keeps the memory alive. The range lies within the lease, whose bytes are
+        // initialised, and no other lease writes to them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(range.start), range.len()) }
     }
 
@@ -232,8 +238,8 @@ impl Deref for Lease {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the hold keeps the memory alive; the `len` bytes from `start` are initialised, and no other lease covers them: split
-        // parts are disjoint.
+        // SAFETY: the hold keeps the memory alive. The `len` bytes from `start` are initialised,
+        // and no other lease covers them, since the parts of a split are disjoint.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -241,8 +247,8 @@ impl Deref for Lease {
 impl DerefMut for Lease {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the hold keeps the memory alive; the `len` bytes from `start` are initialised, no other lease covers them, and this
-        // one is borrowed exclusively.
+        // SAFETY: the hold keeps the memory alive. The `len` bytes from `start` are initialised, no
+        // other lease covers them, and this lease is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -290,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn appended_bytes_share_the_memory_while_they_fit_what_is_wanted() {
+    fn appended_bytes_share_the_memory_while_they_fit() {
         let meter = Meter::default();
         let mut gathered = lease("01");
         gathered.append(b"234", 8, &meter);
@@ -305,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_takes_no_memory_before_it_comes() {
+    fn wanted_bytes_take_no_memory_before_they_arrive() {
         let meter = Meter::default();
         let mut gathered = lease("0");
         gathered.append(b"1", usize::MAX, &meter);
@@ -313,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "11 bytes of a lease of 10")]
+    #[should_panic(expected = "11 bytes are more than the 10 bytes of the lease")]
     fn advancing_past_the_end_panics() {
         lease("0123456789").advance(11);
     }

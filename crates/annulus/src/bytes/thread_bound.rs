@@ -6,9 +6,9 @@
 /// A trait that no type implements.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` stays on the thread of its runtime",
-    label = "would take it to another thread",
-    note = "bytes go to other threads by `Lease::into_shared`, connections by `into_parts`",
-    note = "what `Handle::spawn_with` is given, and a shard runs, makes its sockets over there"
+    label = "would move it to another thread",
+    note = "move bytes to another thread by `Lease::into_shared`, and connections by `into_parts`",
+    note = "the functions given to `Handle::spawn_with` and to shards run on the other thread and can create sockets there"
 )]
 pub trait CrossesThreads {}
 

@@ -92,15 +92,14 @@ impl MemoryLimit {
     fn check_with(&self, most: impl FnOnce() -> (usize, String)) -> io::Result<()> {
         let (bytes, least) = (self.bytes(), Self::LEAST);
         if bytes < least {
-            let text = format!(
-                "a memory limit of {bytes} bytes is below the least, {least}: give that or more"
-            );
+            let text =
+                format!("a memory limit of {bytes} bytes is below the minimum of {least} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let (most, what) = most();
         if bytes > most.max(least) {
             let text = format!(
-                "a memory limit of {bytes} bytes is above {what}, {most} bytes: give less, or no limit"
+                "a memory limit of {bytes} bytes is above {what} ({most} bytes); set a lower limit, or none"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }

@@ -17,7 +17,9 @@ fn least(proc: &Path) -> (usize, String) {
         .into_iter()
         .map(|(bytes, path)| (bytes, format!("the {} of control group {path}", size(bytes))));
     let known = machine.into_iter().chain(groups).min_by_key(|(bytes, _)| *bytes);
-    known.unwrap_or_else(|| (UNKNOWN, format!("{}, since nothing tells", size(UNKNOWN))))
+    known.unwrap_or_else(|| {
+        (UNKNOWN, format!("{}, assumed because no limit could be read", size(UNKNOWN)))
+    })
 }
 
 /// Formats a number of bytes with a unit, rounded down.
@@ -173,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn without_groups_it_is_the_machine() {
+    fn without_control_groups_the_machine_is_the_limit() {
         let machine = Machine::new("no-groups");
         assert_eq!(machine.least(), (1 << 30, "this machine's 1024 MiB".into()));
         assert_eq!(least(Path::new("/nowhere")).0, UNKNOWN);
     }
 
     #[test]
-    fn the_least_of_a_group_and_those_above_it_counts() {
+    fn the_lowest_limit_of_a_group_and_its_ancestors_counts() {
         let mount = "30 1 0:26 / ROOT/cg rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
         let machine = Machine::of("second", "0::/a/b/c\n", mount);
         machine.write("cg/a/memory.max", "max\n");
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_is_read_where_memory_is_mounted() {
+    fn version_one_is_read_where_memory_is_mounted() {
         let mount = "31 1 0:27 / ROOT/cpu rw - cgroup cgroup rw,cpu\n\
                      32 1 0:28 / ROOT/memory rw - cgroup cgroup rw,memory";
         let groups = "5:cpu:/x\n4:memory:/x/y\n0::/\n";
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_containers_mount_begins_at_its_own_group() {
+    fn a_container_mount_begins_at_its_own_group() {
         let mount = "32 1 0:28 /docker/abc ROOT/memory ro - cgroup cgroup rw,memory";
         let machine = Machine::of("container", "4:memory:/docker/abc\n", mount);
         machine.write("memory/memory.limit_in_bytes", "67108864\n");

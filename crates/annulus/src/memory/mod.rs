@@ -185,7 +185,7 @@ impl Memory {
 
     /// Sets the allowance, and returns the budget of receives.
     fn restrict(&mut self, limit: usize, total: usize) -> Budget {
-        // Below half of the limit, the values are those of the beginning.
+        // Below half of the limit, the initial values apply.
         let total = total.max(limit / 2);
         let budget = budget(limit, total);
         self.is_tight = budget.is_tight;

@@ -122,20 +122,20 @@ fn holds_at_most(bytes: usize, seed: u64) {
 
 /// With this limit, most streams may hold more than the floor.
 #[test]
-fn a_large_limit_is_kept_and_every_reader_goes_on() {
+fn a_large_limit_holds_and_every_reader_makes_progress() {
     holds_at_most(LIMIT, 0);
 }
 
 /// The seed has no peer that sends single bytes, which would take half a million turns to fill the
 /// kernel's buffers.
 #[test]
-fn a_limit_in_between_is_kept_and_every_reader_goes_on() {
+fn a_medium_limit_holds_and_every_reader_makes_progress() {
     holds_at_most(4 << 20, 3);
 }
 
 /// With this limit, no stream may hold more than the floor.
 #[test]
-fn a_small_limit_is_kept_and_every_reader_goes_on() {
+fn a_small_limit_holds_and_every_reader_makes_progress() {
     holds_at_most(1 << 20, 2);
 }
 
@@ -146,7 +146,7 @@ fn without_a_limit_the_crowd_holds_more() {
 }
 
 #[test]
-fn those_that_hold_most_are_paused_first_and_go_on_when_there_is_memory() {
+fn streams_that_hold_most_are_paused_first_and_resume_with_free_memory() {
     let sim = Sim::builder(1).build();
     let bounds = |builder: crate::Builder| builder.recv_bound(1 << 20).send_bound(1 << 20);
     let builder = bounds(Runtime::builder()).memory_limit(MemoryLimit::new(4 << 20));
@@ -188,7 +188,7 @@ fn those_that_hold_most_are_paused_first_and_go_on_when_there_is_memory() {
 }
 
 #[test]
-fn the_allowance_falls_with_what_is_free_and_no_further_than_the_floor() {
+fn the_allowance_falls_with_free_memory_but_not_below_the_floor() {
     let mut last = usize::MAX;
     for total in (0..=LIMIT).step_by(LIMIT / 64) {
         let now = allowance(LIMIT, total);
@@ -201,7 +201,7 @@ fn the_allowance_falls_with_what_is_free_and_no_further_than_the_floor() {
 }
 
 #[test]
-fn a_limit_that_no_runtime_accepts_is_named_with_the_bound() {
+fn an_unacceptable_limit_is_reported_with_the_bound() {
     let most = machine::memory().0.to_string();
     for (bytes, bound) in [(0, "1048576"), (1000, "1048576"), (usize::MAX, most.as_str())] {
         let limit = MemoryLimit::new(bytes);
@@ -224,7 +224,7 @@ fn a_limit_that_no_runtime_accepts_is_named_with_the_bound() {
 
 /// A flood with a slow reader, followed by a minute in which a few bytes arrive each second.
 #[test]
-fn what_a_flood_took_goes_back_within_a_minute_of_light_load() {
+fn memory_of_a_flood_is_returned_within_a_minute_of_light_load() {
     let sim = Sim::builder(1).build();
     let mut runtime = Runtime::builder().kernel(sim.clone()).build().unwrap();
     let resident = |runtime: &Runtime| runtime.core().enter().unwrap().io.driver.resident();
@@ -295,7 +295,7 @@ fn receives(held: usize, hoarded: usize) {
 }
 
 #[test]
-fn what_a_stream_has_to_send_does_not_keep_it_from_receiving() {
+fn unsent_bytes_do_not_keep_a_stream_from_receiving() {
     receives(400 << 10, LIMIT / 8 * 7);
     // The allowance falls a little, and rises by less than a quarter.
     for extra in (0..400 << 10).step_by(50 << 10) {
@@ -304,7 +304,7 @@ fn what_a_stream_has_to_send_does_not_keep_it_from_receiving() {
 }
 
 #[test]
-fn once_half_of_the_limit_is_free_all_is_as_in_the_beginning() {
+fn once_half_of_the_limit_is_free_the_initial_values_apply() {
     let mut memory = Memory::new(
         Some(MemoryLimit::new(LIMIT)),
         StreamBounds { receive: 1 << 20, send: 1 << 20 },
@@ -349,7 +349,7 @@ fn bounds_are_lowered_above_the_mark_and_rise_at_half_of_it() {
 
 /// Memory is freed without an event, and the sender that may continue runs before the loop sleeps.
 #[test]
-fn a_sender_that_goes_on_runs_before_the_loop_sleeps() {
+fn a_resumed_sender_runs_before_the_loop_sleeps() {
     let sim = Sim::builder(1).build();
     let builder = Runtime::builder().recv_buffers(4096, 4).memory_limit(MemoryLimit::new(1 << 20));
     let ran = run_on(&sim, builder, async {

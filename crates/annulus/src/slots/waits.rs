@@ -69,8 +69,8 @@ mod tests {
         let mut waits = Waits::new(vec![one.clone(), two.clone()]);
         waits.note(&two.clone(), || "for a".into());
         waits.note(&two, || "for b".into());
-        waits.note(&other, || unreachable!("it is no task's"));
-        waits.note(Waker::noop(), || unreachable!("it is no task's"));
+        waits.note(&other, || unreachable!("the waker belongs to no task"));
+        waits.note(Waker::noop(), || unreachable!("the waker belongs to no task"));
         assert_eq!(waits.into_found(), [vec![], vec!["for a".to_owned(), "for b".into()]]);
     }
 }

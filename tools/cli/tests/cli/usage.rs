@@ -72,8 +72,11 @@ fn usage_error_is_one_line_and_exits_2() {
         (&["echo", "--driver", "kqueue"], &["'kqueue'", "auto, uring, epoll, threads"]),
         (&["echo", "--max-connections", "0"], &["'0'", "--max-connections"]),
         (&["echo", "--memory-limit", "0"], &["--memory-limit", "0 bytes is below", "1048576"]),
-        (&["echo", "--memory-limit", "1000"], &["1000 bytes is below the least, 1048576", "more"]),
-        (&["echo", "--memory-limit", "16777215G"], &["bytes is above", "iB", "give less"]),
+        (
+            &["echo", "--memory-limit", "1000"],
+            &["1000 bytes is below the minimum of 1048576 bytes"],
+        ),
+        (&["echo", "--memory-limit", "16777215G"], &["bytes is above", "iB", "set a lower limit"]),
         (&["echo", "--memory-limit", "-1"], &["'-1'"]),
         (&["echo", "--memory-limit", "much"], &["'much' is not a number of bytes"]),
         (&["echo", "--memory-limit", "8M", "--driver", "threads"], &["--memory-limit", "threads"]),

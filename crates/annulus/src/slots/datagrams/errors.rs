@@ -25,8 +25,8 @@ impl Failure {
         let (len, to) = (datagram.chunk.len(), &datagram.meta.to);
         let destination = if to.is_empty() { String::new() } else { format!(" to {to:?}") };
         let hint = match errno {
-            Errno::MSGSIZE => ", more than the way there takes at once",
-            Errno::AGAIN => ", which takes none",
+            Errno::MSGSIZE => ", more than the route accepts at once",
+            Errno::AGAIN => ", which has no space",
             _ => "",
         };
         let text = format!("sending a datagram of {len} bytes{destination}{hint}");

@@ -209,7 +209,7 @@ impl Datagrams {
         (self.slots.get(slot), &mut self.shared)
     }
 
-    /// The lists of this turn.
+    /// Returns the lists of this turn.
     #[inline]
     pub(crate) fn turn(&self) -> &TurnLists {
         &self.shared.turn

@@ -28,7 +28,7 @@ pub(super) const MOST_SEGMENTS: usize = 64;
 const MAX_V4_PAYLOAD_BYTES: usize = 65_507;
 const MAX_V6_PAYLOAD_BYTES: usize = 65_527;
 /// Panic message of a send without a datagram.
-const UNSENT: &str = "polled after it was ready";
+const UNSENT: &str = "polled after completion";
 /// Minimum borrowed bytes worth a system call of their own.
 const MIN_DIRECT_BYTES: usize = 4 * 1024;
 /// Maximum borrowed bytes sent directly per turn by all sockets.
@@ -48,7 +48,8 @@ pub(crate) struct SendMeta {
     pub(crate) v4: bool,
 }
 
-/// Space for the control messages of a datagram without descriptors: segment size, service class, packet information.
+/// Space for the control messages of a datagram without descriptors: segment size, service class
+/// and packet information.
 pub(super) const CONTROL: usize = space(2) + space(4) + space(20);
 
 /// The known state of an outgoing datagram.
@@ -386,7 +387,7 @@ fn check_segment(size: u16, most: usize) -> io::Result<()> {
     if size > 0 {
         return Ok(());
     }
-    let text = format!("segments of 0 bytes: take 1 to {most}");
+    let text = format!("segments of 0 bytes are not possible (1–{most})");
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
@@ -395,7 +396,7 @@ fn check_size(len: usize, most: usize) -> io::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "a datagram of {len} bytes is above the limit of {most}: send it in pieces, or with send_segments"
+        "a datagram of {len} bytes is above the limit of {most}; send it in pieces, or with send_segments"
     );
     // `io::ErrorKind` has no kind for EMSGSIZE.
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))

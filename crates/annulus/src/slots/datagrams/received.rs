@@ -8,7 +8,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// The message of one `recvmsg`: a datagram, or several of one flow that the kernel coalesced into segments.
+/// The message of one `recvmsg`: a datagram, or several datagrams of one flow that the kernel
+/// coalesced into segments.
 ///
 /// It is only a few words around its buffer, because it is moved through every call up to the task.
 #[derive(Debug)]

@@ -114,7 +114,8 @@ impl Streams {
         self.close_if_done(io, slot);
     }
 
-    /// Handles a handle that was dropped without wanting the rest sent: the connection is reset.
+    /// Handles a handle that was dropped with the request to discard the rest: the connection is
+    /// reset.
     pub(crate) fn abort(&mut self, io: &mut Io, slot: u32) {
         let stream = self.slots.get(slot);
         stream.give_up(&mut self.shared, io);

@@ -61,8 +61,8 @@ pub(crate) struct Stream {
     /// The peer, if it was known when the stream was created: the kernel forgets it when the
     /// connection is reset.
     pub(crate) peer: Option<SocketAddr>,
-    /// The stream's place in its listener's connection limit. Not an `Option`, which would take 8 more
-    /// bytes.
+    /// The stream's place in its listener's connection limit. Not an `Option`, which would take 8
+    /// bytes more.
     permit: Permit,
     /// On the list of streams with something to send.
     listed: bool,

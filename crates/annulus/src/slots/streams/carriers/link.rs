@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_consecutive_receives_switch_the_way_of_the_next_bytes() {
+    fn four_consecutive_receives_switch_how_the_next_bytes_travel() {
         let mut forward = Forward { left: 10_000, ..Forward::default() };
         for len in [100, 100, 100, 99, 100, 100, 100] {
             assert!(!forward.count(len, 100), "fewer than four consecutive receives");

@@ -64,7 +64,7 @@ impl Stream {
     /// `QuotaExceeded` if descriptors were lost.
     pub(crate) fn check_descriptors(&mut self) -> io::Result<()> {
         if self.scm_rights().is_some_and(|scm_rights| mem::take(&mut scm_rights.has_lost)) {
-            let text = "descriptors that came with the next bytes are lost, since the process may open no more (RLIMIT_NOFILE)";
+            let text = "descriptors sent with the next bytes were lost, because the process may not open more (RLIMIT_NOFILE)";
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
         Ok(())
