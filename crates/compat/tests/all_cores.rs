@@ -101,7 +101,7 @@ fn with_clients<F: Future<Output = Outcome>>(
 }
 
 #[test]
-fn axum_and_tonic_over_shards() {
+fn all_shards_serve_axum_and_tonic() {
     for spread in [Spread::LeastConnections, Spread::Hash] {
         let options = ListenOptions::new();
         let listener = ShardedListener::bind("127.0.0.1:0", &options, 2, spread).unwrap();
@@ -111,7 +111,7 @@ fn axum_and_tonic_over_shards() {
             let mut open = Vec::new();
             while accepted.iter().any(|count: &Arc<AtomicUsize>| count.load(Ordering::Relaxed) == 0)
             {
-                assert!(open.len() < ENOUGH, "a shard gets no connection");
+                assert!(open.len() < ENOUGH, "a shard got no connection");
                 open.push((page(address).await?, call(address).await?));
             }
             Ok(())
@@ -147,7 +147,7 @@ fn on_guests<S: Future<Output = Outcome>, C: Future<Output = Outcome>>(
         let addresses: Vec<_> = listen.iter().take(count).collect();
         let mut asked = 0;
         while counts.iter().any(|count| count.load(Ordering::Relaxed) == 0) {
-            assert!(asked < ENOUGH, "a thread gets no connection");
+            assert!(asked < ENOUGH, "a thread got no connection");
             client(addresses[0]).await?;
             asked += 1;
         }
@@ -171,7 +171,7 @@ fn on_guests<S: Future<Output = Outcome>, C: Future<Output = Outcome>>(
 }
 
 #[test]
-fn axums_own_server_on_a_guest_for_each_core() {
+fn axum_serve_on_one_guest_per_core() {
     on_guests(
         async |incoming, stop| {
             let service = router().into_make_service_with_connect_info::<SocketAddr>();
@@ -183,7 +183,7 @@ fn axums_own_server_on_a_guest_for_each_core() {
 }
 
 #[test]
-fn tonics_own_server_on_a_guest_for_each_core() {
+fn tonic_server_on_one_guest_per_core() {
     on_guests(
         async |incoming, stop| {
             let server = Server::builder().add_service(Greeter);
@@ -194,7 +194,7 @@ fn tonics_own_server_on_a_guest_for_each_core() {
 }
 
 #[test]
-fn both_over_a_unix_socket() {
+fn axum_and_tonic_over_a_unix_socket() {
     as_guests(async || {
         let directory = Directory::new("unix")?;
         let paths = ["axum", "tonic"].map(|name| directory.path().join(name));
@@ -225,7 +225,7 @@ fn both_over_a_unix_socket() {
 
 /// axum requires state to be `Clone`, `Send` and `Sync`.
 #[test]
-fn state_that_stays_on_its_thread() {
+fn state_that_is_not_send_works_in_on_thread() {
     everywhere(async || {
         let count = async |State(count): State<OnThread<Rc<Cell<u32>>>>| {
             let count = count.try_ref().expect("here");

@@ -85,7 +85,7 @@ fn requests_are_answered() {
 
 /// Like `nc -N`, the client shuts down its sending direction right after the request.
 #[test]
-fn a_client_that_ends_its_direction_gets_its_reply() {
+fn half_closed_client_gets_its_response() {
     as_guests(async || {
         let incoming = Incoming::bind("127.0.0.1:0")?;
         let address = incoming.local_addr()?;
@@ -103,7 +103,7 @@ fn a_client_that_ends_its_direction_gets_its_reply() {
 }
 
 #[test]
-fn a_graceful_shutdown_finishes_what_has_begun() {
+fn graceful_shutdown_finishes_requests_in_progress() {
     as_guests(async || {
         let incoming = Incoming::bind("127.0.0.1:0")?;
         let address = incoming.local_addr()?;
@@ -122,14 +122,17 @@ fn a_graceful_shutdown_finishes_what_has_begun() {
         begun.ends.notify_one();
         assert!(slow.await??.ends_with("slow"));
         served.await??;
-        assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nothing listens any more");
+        assert!(
+            tokio::net::TcpStream::connect(address).await.is_err(),
+            "the listener is still open"
+        );
         Ok(())
     });
 }
 
 /// After the guest has ended, axum's task keeps waiting for connections, and ends on request.
 #[test]
-fn a_graceful_shutdown_works_after_the_end_of_the_guest() {
+fn graceful_shutdown_works_after_the_guest_has_ended() {
     let host = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let ran: Result<(), common::Failure> = host.block_on(async {
         let guest = annulus_tokio::enter()?;
@@ -175,7 +178,7 @@ fn a_websocket_echoes() {
 }
 
 #[test]
-fn a_stream_of_another_thread_is_an_error() {
+fn using_a_stream_on_another_thread_is_an_error() {
     let moved = annulus_tokio::run(async {
         let (one, _other) = annulus::net::UnixStream::pair().unwrap();
         let mut stream = SendStream::new(one);

@@ -60,7 +60,7 @@ fn on_tokio_alone() {
 }
 
 #[test]
-fn as_the_guest_of_tokio() {
+fn as_a_guest_of_tokio() {
     as_guests(async || {
         let listener = Incoming::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;

@@ -36,7 +36,7 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let path = request.uri().path().to_owned();
-    assert_ne!(path, "/panic", "as asked");
+    assert_ne!(path, "/panic", "as requested");
     if path == "/ignore" {
         return Ok(Response::new(Full::new(Bytes::from("ignored"))));
     }
@@ -97,13 +97,13 @@ fn on_simulation<F: Future<Output = Outcome>>(body: impl FnOnce(Seen) -> F) {
         assert_eq!(response(&mut stream, 1).await?, b"x");
         drop(stream);
         sleep(IDLE + 2 * SECOND).await;
-        assert_eq!(Rc::strong_count(&open), 2, "a connection outlives its limits");
+        assert_eq!(Rc::strong_count(&open), 2, "a connection outlived its limits");
         Ok(())
     });
 }
 
 #[test]
-fn a_body_that_breaks_off_is_an_error_of_its_handler() {
+fn truncated_body_is_an_error_in_its_handler() {
     on_simulation(async |seen| {
         for ends in [false, true] {
             let mut stream = TcpStream::connect("10.0.0.1:80").await?;
@@ -124,7 +124,7 @@ fn a_body_that_breaks_off_is_an_error_of_its_handler() {
 /// The handler does not read the body, whose rest arrives after the response and looks like a
 /// request.
 #[test]
-fn the_rest_of_an_ignored_body_is_no_request() {
+fn rest_of_an_ignored_body_is_not_parsed_as_a_request() {
     on_simulation(async |seen| {
         let mut stream = TcpStream::connect("10.0.0.1:80").await?;
         let rest = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n";
@@ -135,13 +135,13 @@ fn the_rest_of_an_ignored_body_is_no_request() {
         sleep(SECOND).await;
         _ = stream.send(rest).await;
         end(&mut stream).await;
-        assert_eq!(seen.0.get(), 0, "it was taken for a request");
+        assert_eq!(seen.0.get(), 0, "the rest was parsed as a request");
         Ok(())
     });
 }
 
 #[test]
-fn a_request_that_is_handled_is_not_idle() {
+fn connection_with_a_request_in_progress_is_not_idle() {
     on_simulation(async |_| {
         let mut stream = TcpStream::connect("10.0.0.1:80").await?;
         for _ in 0..3 {
@@ -194,7 +194,7 @@ fn a_slow_header_is_cut_off_at_its_limit() {
 }
 
 #[test]
-fn a_connection_without_a_request_is_closed_at_the_limit_of_a_head() {
+fn connection_without_a_request_is_closed_at_the_header_timeout() {
     on_simulation(async |_| {
         let mut silent = TcpStream::connect("10.0.0.1:80").await?;
         let took = end(&mut silent).await;
@@ -231,7 +231,7 @@ fn silent_and_idle_connections_are_closed_by_default() {
 
 /// A stream moved to another thread returns errors there, and loses nothing on its own thread.
 #[test]
-fn a_stream_on_the_wrong_thread_is_an_error_there_and_works_at_home() {
+fn stream_fails_on_another_thread_and_still_works_on_its_own() {
     annulus::run(async {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -241,10 +241,10 @@ fn a_stream_on_the_wrong_thread_is_an_error_there_and_works_at_home() {
             let mut moved = moved;
             let mut cx = Context::from_waker(Waker::noop());
             let Poll::Ready(Err(read)) = moved.poll_fill_buf(&mut cx) else {
-                panic!("it was read")
+                panic!("the read did not fail")
             };
             let Poll::Ready(Err(write)) = moved.poll_write(&mut cx, b"lost?") else {
-                panic!("it was written")
+                panic!("the write did not fail")
             };
             (moved, [read.to_string(), write.to_string()])
         });
@@ -252,7 +252,7 @@ fn a_stream_on_the_wrong_thread_is_an_error_there_and_works_at_home() {
         for error in errors {
             assert!(error.starts_with("used on another thread"), "{error}");
         }
-        let stream = moved.try_mut().expect("at home");
+        let stream = moved.try_mut().expect("on its own thread");
         stream.send("here").await.unwrap();
         assert_eq!(&*peer.recv_exact(4).await.unwrap(), b"here");
     });

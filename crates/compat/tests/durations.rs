@@ -81,7 +81,7 @@ async fn answers(address: SocketAddr) -> usize {
         io::Result::Ok(())
     };
     // With a limit of zero, the connection ends or is reset.
-    _ = timeout(Duration::from_secs(20), ask).await.expect("an answer or the end");
+    _ = timeout(Duration::from_secs(20), ask).await.expect("the server answers or closes");
     received.windows(12).filter(|window| *window == b"HTTP/1.1 200").count()
 }
 
@@ -109,7 +109,7 @@ fn set<M>(server: Plain<TcpListener, M>, name: &str, limit: Duration) -> Plain<T
 }
 
 #[test]
-fn a_server_takes_both() {
+fn server_accepts_max_and_zero() {
     on_drivers(|| async {
         for name in SERVER {
             for limit in LIMITS {
@@ -131,7 +131,7 @@ fn a_server_takes_both() {
 }
 
 #[test]
-fn a_limit_for_each_route_takes_both() {
+fn route_timeout_accepts_max_and_zero() {
     on_drivers(|| async {
         for limit in LIMITS {
             for layer in [
@@ -158,7 +158,7 @@ async fn echo_once(listener: TcpListener) -> io::Result<()> {
 }
 
 #[test]
-fn connectors_and_timers_take_both() {
+fn connectors_and_timers_accept_max_and_zero() {
     on_drivers(|| async {
         for limit in LIMITS {
             for (is_whole, connector) in [
@@ -185,7 +185,7 @@ fn connectors_and_timers_take_both() {
 }
 
 #[test]
-fn handshakes_take_both() {
+fn handshake_timeouts_accept_max_and_zero() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     on_drivers(|| async {
@@ -215,7 +215,7 @@ fn handshakes_take_both() {
 }
 
 #[test]
-fn calls_of_grpc_take_both() {
+fn grpc_timeouts_accept_max_and_zero() {
     on_drivers(|| async {
         for limit in LIMITS {
             let listener = TcpListener::bind("127.0.0.1:0")?;

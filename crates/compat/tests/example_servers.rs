@@ -19,7 +19,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn the_client_of_grpc_is_answered_and_the_server_ends_at_a_signal() {
+fn grpc_client_is_answered_and_the_server_exits_on_a_signal() {
     const ANSWERS: &str = "hello, you\nhello, you (1 of 3)\nhello, you (2 of 3)\nhello, you (3 of 3)\n\
         hello, you and them\nhello, you\nhello, them\n";
     for driver in ["auto", "epoll"] {
@@ -30,7 +30,7 @@ fn the_client_of_grpc_is_answered_and_the_server_ends_at_a_signal() {
         assert_eq!(text(&asked), ANSWERS);
         server.ends_by("TERM");
         let refused = example("grpc", driver, &["client", &origin, "you"]).output().unwrap();
-        assert_eq!(refused.status.code(), Some(1), "nothing listens any more");
+        assert_eq!(refused.status.code(), Some(1), "the listener is still open");
     }
 }
 
@@ -52,7 +52,7 @@ fn upstream() -> (String, thread::JoinHandle<io::Result<()>>) {
 }
 
 #[test]
-fn the_reverse_proxy_passes_a_request_on_and_ends_at_a_signal() {
+fn reverse_proxy_forwards_a_request_and_exits_on_a_signal() {
     for driver in ["auto", "epoll"] {
         let (origin, upstream) = upstream();
         let mut proxy =
@@ -67,7 +67,7 @@ fn the_reverse_proxy_passes_a_request_on_and_ends_at_a_signal() {
         assert!(answer.to_lowercase().contains("\r\nx-forwarded-for: 127.0.0.1\r\n"), "{answer}");
         upstream.join().unwrap().unwrap();
         proxy.ends_by("TERM");
-        assert!(TcpStream::connect(&address).is_err(), "nothing listens any more");
+        assert!(TcpStream::connect(&address).is_err(), "the listener is still open");
     }
 }
 

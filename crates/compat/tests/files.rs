@@ -104,6 +104,6 @@ fn ranges_conditions_and_precompressed_files_are_served_without_tokio() {
 }
 
 #[test]
-fn they_are_served_in_a_guest_too() {
+fn files_are_served_in_a_guest_too() {
     as_guest(serves_files());
 }

@@ -63,7 +63,10 @@ impl Server {
     /// Ends the program like ctrl-c.
     fn interrupt(self) {
         self.program.ends_by("INT");
-        assert!(TcpStream::connect(("127.0.0.1", self.port)).is_err(), "nothing listens any more");
+        assert!(
+            TcpStream::connect(("127.0.0.1", self.port)).is_err(),
+            "the listener is still open"
+        );
     }
 }
 
@@ -73,12 +76,12 @@ fn curl(arguments: &[&str]) -> Output {
     curl.output().expect("curl runs")
 }
 
-/// Returns true if a client is installed. Otherwise prints what is skipped, bypassing the test's
+/// Returns true if a client is installed. Otherwise prints which test is skipped, bypassing the
 /// output capture.
 fn has(client: &str, version: &str) -> bool {
     let found = Command::new(client).arg(version).output().is_ok();
     if !found {
-        _ = writeln!(io::stderr(), "skipped: HTTPS by {client}: apt-get install {client}");
+        _ = writeln!(io::stderr(), "skipped: HTTPS with {client}: apt-get install {client}");
     }
     found
 }
@@ -97,7 +100,7 @@ fn check(name: &str, driver: &str, path: &str, [two, one]: [&str; 2]) {
     assert_eq!(
         curl(&[&url]).status.code(),
         Some(60),
-        "its code for a certificate it does not trust"
+        "not curl's exit code for an untrusted certificate"
     );
     // A client without TLS also fails, and a silent client does not delay others.
     let plain = format!("http://127.0.0.1:{}{path}", server.port);
@@ -130,13 +133,13 @@ fn by_openssl(server: &Server) {
 const HELLO: [&str; 2] = ["hello over HTTP/2.0", "hello over HTTP/1.1"];
 
 #[test]
-fn the_example_on_hyper() {
+fn hyper_example_serves_both_versions() {
     check("https", "auto", "/", HELLO);
     check("https", "epoll", "/", HELLO);
 }
 
 #[test]
-fn the_example_on_axum() {
+fn axum_example_serves_both_versions() {
     check("axum_tls", "auto", "/hello/you", ["hello, you"; 2]);
     check("axum_tls", "epoll", "/hello/you", ["hello, you"; 2]);
 }
@@ -158,7 +161,7 @@ fn both_versions_without_tls() {
 }
 
 #[test]
-fn files_that_are_not_there_or_not_valid_are_named() {
+fn missing_and_invalid_files_are_reported() {
     let (certificate, key) = certificate();
     for name in ["https", "axum_tls"] {
         let error = |files: [&str; 4]| {
@@ -177,7 +180,7 @@ fn files_that_are_not_there_or_not_valid_are_named() {
 }
 
 #[test]
-fn arguments_that_are_not_understood_are_named() {
+fn invalid_arguments_are_reported() {
     for name in ["https", "axum_tls"] {
         for (arguments, says) in [
             ("--cert a.pem", "--cert without --key"),
@@ -201,14 +204,15 @@ fn arguments_that_are_not_understood_are_named() {
 
 /// The address may come after the options.
 #[test]
-fn an_address_after_the_options_is_the_address() {
+fn address_may_follow_the_options() {
     let mut child = Command::new(examples().join("https"))
         .args(["--plain", "127.0.0.1:0", "127.0.0.2:0"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let mut said = [lines.next(), lines.next()].map(|line| line.expect("it listens").unwrap());
+    let mut said =
+        [lines.next(), lines.next()].map(|line| line.expect("the address is printed").unwrap());
     _ = child.kill();
     _ = child.wait();
     said.sort();

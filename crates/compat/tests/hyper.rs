@@ -138,7 +138,7 @@ fn http_2() {
 
 /// There are no faults, so the conversation must succeed.
 #[test]
-fn both_on_simulated_networks() {
+fn both_versions_on_simulated_networks() {
     for version in [Version::One, Version::Two] {
         on_networks(|| converse(version, "10.0.0.1:80"));
     }
@@ -146,7 +146,7 @@ fn both_on_simulated_networks() {
 
 /// hyper's header timeout follows virtual time.
 #[test]
-fn a_peer_that_never_ends_its_header_is_cut_off() {
+fn peer_that_never_finishes_its_head_is_cut_off() {
     let sim = Sim::builder(1).build();
     let ran = annulus::sim::run_on(&sim, Runtime::builder(), async {
         let listener = TcpListener::bind("10.0.0.1:80")?;
@@ -168,14 +168,14 @@ fn a_peer_that_never_ends_its_header_is_cut_off() {
 }
 
 #[test]
-fn a_handler_that_panics_ends_its_connection_only() {
+fn panicking_handler_ends_only_its_connection() {
     everywhere(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         annulus::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let handler = service_fn(async |request: Request<Incoming>| {
-                    assert_ne!(request.uri().path(), "/panic", "as asked");
+                    assert_ne!(request.uri().path(), "/panic", "as requested");
                     Ok::<_, hyper::Error>(Response::new(Full::new(Bytes::from("fine"))))
                 });
                 let builder = hyper::server::conn::http1::Builder::new();
@@ -192,7 +192,7 @@ fn a_handler_that_panics_ends_its_connection_only() {
 
 /// The handler answers at once, and hyper's `half_close` is off.
 #[test]
-fn a_client_that_ends_its_direction_gets_its_reply() {
+fn half_closed_client_gets_its_response() {
     everywhere(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -227,7 +227,7 @@ fn a_connection_dropped_in_the_middle_of_a_body_is_an_error() {
 /// hyper resets its timer for each request: that must not allocate, and the last deadline must
 /// apply.
 #[test]
-fn a_timer_that_is_set_anew_stays_where_it_is() {
+fn reset_timer_is_not_reallocated() {
     simulated(async |_| {
         let timers = Timer::new();
         let second = Duration::from_secs(1);
@@ -241,7 +241,11 @@ fn a_timer_that_is_set_anew_stays_where_it_is() {
             }
             let before = std::ptr::from_ref(&*timer).cast::<()>();
             timers.reset(&mut timer, last);
-            assert_eq!(std::ptr::from_ref(&*timer).cast::<()>(), before, "it was made anew");
+            assert_eq!(
+                std::ptr::from_ref(&*timer).cast::<()>(),
+                before,
+                "the timer was reallocated"
+            );
             timer.await;
             let took = timers.now() - start;
             assert!(took >= last - start && took < last - start + second / 10, "{took:?}");
@@ -309,7 +313,7 @@ impl AsyncSend for Refusing {
 }
 
 #[test]
-fn an_answer_that_came_before_a_write_failed_is_returned() {
+fn response_is_returned_despite_a_failed_write() {
     everywhere(async || {
         for awaits in [false, true] {
             let stream = Io::new(Refusing::default());

@@ -120,7 +120,7 @@ fn http_2_multiplexes() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_when_its_time_is_over() {
+fn idle_connection_is_closed_at_its_timeout() {
     simulated(async |_| {
         let listener = TcpListener::bind("10.0.0.1:80")?;
         let counts = serve(listener);
@@ -131,7 +131,7 @@ fn an_idle_connection_is_closed_when_its_time_is_over() {
         ask(&client, "http://10.0.0.1/", b"two").await?;
         assert_eq!((counts.0.get(), counts.1.get()), (1, 1));
         sleep(Duration::from_secs(300)).await;
-        assert_eq!(counts.1.get(), 0, "the client has closed it");
+        assert_eq!(counts.1.get(), 0, "the client did not close it");
         ask(&client, "http://10.0.0.1/", b"three").await?;
         assert_eq!(counts.0.get(), 2);
         Ok(())
@@ -139,7 +139,7 @@ fn an_idle_connection_is_closed_when_its_time_is_over() {
 }
 
 #[test]
-fn a_response_tells_the_ends_of_its_connection() {
+fn response_carries_the_addresses_of_its_connection() {
     on_drivers(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -155,7 +155,7 @@ fn a_response_tells_the_ends_of_its_connection() {
 }
 
 #[test]
-fn a_unix_socket() {
+fn client_connects_over_a_unix_socket() {
     everywhere(async || {
         let path = std::env::temp_dir().join(format!("annulus-compat-{}", std::process::id()));
         let listener = UnixListener::bind(&path)?;
@@ -177,7 +177,7 @@ fn hosts(addresses: &'static [&'static str]) -> annulus::Builder {
 }
 
 #[test]
-fn an_address_that_refuses_is_followed_by_the_next() {
+fn next_address_is_tried_when_one_refuses() {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
         let mut runtime = hosts(&["127.0.0.4", "127.0.0.2"]).driver(driver).build().unwrap();
         let connected = runtime.block_on(async {
@@ -192,7 +192,7 @@ fn an_address_that_refuses_is_followed_by_the_next() {
 }
 
 #[test]
-fn all_failures_are_named() {
+fn error_names_every_failed_address() {
     let mut runtime = hosts(&["127.0.0.3", "127.0.0.4"]).build().unwrap();
     runtime.block_on(async {
         // A port without a listener.
@@ -229,7 +229,7 @@ fn beside_a_silent_address(
 }
 
 #[test]
-fn a_silent_address_does_not_hold_up_the_next() {
+fn second_address_is_tried_after_the_attempt_delay() {
     let (peer, took) = beside_a_silent_address(Connector::new(), &["10.0.0.9"]);
     assert_eq!(peer.unwrap().to_string(), "10.0.0.1");
     assert!(took >= Duration::from_millis(250) && took < Duration::from_secs(1), "{took:?}");
@@ -244,7 +244,7 @@ fn a_silent_address_does_not_hold_up_the_next() {
 }
 
 #[test]
-fn a_connect_ends_at_its_limit() {
+fn connect_fails_at_its_timeout() {
     let limited = Connector::new().timeout(Duration::from_secs(3));
     let (peer, took) = beside_a_silent_address(limited, &["10.0.0.9", "10.0.0.1"]);
     let error = peer.unwrap_err();
@@ -254,7 +254,7 @@ fn a_connect_ends_at_its_limit() {
 }
 
 #[test]
-fn a_connect_that_is_polled_on_another_thread_is_an_error() {
+fn polling_a_connect_on_another_thread_is_an_error() {
     on_drivers(async || {
         let mut connecting = Connector::new().call("http://127.0.0.1:1/".parse()?);
         let text = std::thread::spawn(move || {
@@ -270,7 +270,7 @@ fn a_connect_that_is_polled_on_another_thread_is_an_error() {
 }
 
 #[test]
-fn a_body_that_breaks_off_is_an_error_of_the_client() {
+fn truncated_body_is_an_error_for_the_client() {
     everywhere(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let uri = format!("http://{}/", listener.local_addr()?);
@@ -289,7 +289,7 @@ fn a_body_that_breaks_off_is_an_error_of_the_client() {
 
 /// The client does not reuse a connection that the server has closed.
 #[test]
-fn a_connection_that_the_server_has_closed_is_replaced() {
+fn connection_closed_by_the_server_is_replaced() {
     everywhere(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let uri = format!("http://{}/", listener.local_addr()?);
@@ -315,7 +315,7 @@ fn a_connection_that_the_server_has_closed_is_replaced() {
 }
 
 #[test]
-fn a_graceful_shutdown_finishes_what_has_begun() {
+fn graceful_shutdown_finishes_requests_in_progress() {
     everywhere(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let uri = format!("http://{}/", listener.local_addr()?);
@@ -353,7 +353,7 @@ fn a_graceful_shutdown_finishes_what_has_begun() {
 
 /// The server's memory stays bounded while its peer reads nothing.
 #[test]
-fn what_a_client_does_not_read_is_bounded() {
+fn unread_response_data_is_bounded() {
     simulated(async |_| {
         let listener = TcpListener::bind("10.0.0.1:80")?;
         let sent = Rc::new(Cell::new(0_usize));
@@ -389,7 +389,7 @@ fn what_a_client_does_not_read_is_bounded() {
 /// Requests over failing networks and kernels, derived from a seed: each request ends, and each
 /// successful response is complete.
 #[test]
-fn requests_end_whatever_fails() {
+fn every_request_ends_despite_faults() {
     async fn requests() -> Outcome {
         annulus::spawn(async {
             loop {

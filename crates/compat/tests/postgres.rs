@@ -3,7 +3,7 @@
 
 use crate::common;
 #[path = "../examples/postgres.rs"]
-#[allow(dead_code, reason = "its `main` is that of the example")]
+#[allow(dead_code, reason = "`main` is used only by the example")]
 mod example;
 use crate::servers;
 
@@ -130,7 +130,7 @@ impl Postgres {
 
 struct Session {
     client: Client,
-    /// Unsolicited messages from the server to this session, such as those of NOTIFY.
+    /// Unsolicited messages from the server to this session, such as notifications.
     notices: mpsc::UnboundedReceiver<AsyncMessage>,
 }
 
@@ -170,7 +170,11 @@ async fn converse(mut session: Session, other: Session) -> Outcome {
     assert_eq!(row.get::<_, &str>(0), "item 42");
 
     let twice = client.execute(&insert, &[&0_i32, &"again"]).await.unwrap_err();
-    assert_eq!(twice.code(), Some(&SqlState::UNIQUE_VIOLATION), "and the connection goes on");
+    assert_eq!(
+        twice.code(),
+        Some(&SqlState::UNIQUE_VIOLATION),
+        "the failure leaves the connection usable"
+    );
     let count = client.query_one("SELECT count(*) FROM items", &[]).await?;
     assert_eq!(count.get::<_, i64>(0), 100);
 
@@ -276,7 +280,7 @@ async fn cancelled(server: &Postgres, session: &Session) -> Outcome {
 }
 
 #[test]
-fn on_sockets_of_annulus_alone() {
+fn on_annulus_sockets_alone() {
     let Some(server) = &Postgres::start() else { return };
     let (version, answer) = example::ask(server.socket().to_str().unwrap(), "annulus").unwrap();
     assert!(version.starts_with("PostgreSQL "), "{version}");
@@ -290,7 +294,7 @@ fn on_sockets_of_annulus_alone() {
 }
 
 #[test]
-fn as_the_guest_of_tokio() {
+fn as_a_guest_of_tokio() {
     let Some(server) = &Postgres::start() else { return };
     as_guests(async || {
         converse(server.over_tokio().await?, server.over_tcp().await?).await?;

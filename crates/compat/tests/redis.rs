@@ -3,7 +3,7 @@
 
 use crate::common;
 #[path = "../examples/redis_client.rs"]
-#[allow(dead_code, reason = "its `main` is that of the example")]
+#[allow(dead_code, reason = "`main` is used only by the example")]
 mod example;
 use crate::servers;
 
@@ -91,7 +91,7 @@ async fn converse(mut connection: MultiplexedConnection) -> Outcome {
     assert_eq!(connection.get::<_, Option<String>>("nothing").await?, None);
 
     let wrong = connection.lpush::<_, _, ()>("bytes", 1).await.unwrap_err();
-    assert_eq!(wrong.code(), Some("WRONGTYPE"), "and the connection goes on");
+    assert_eq!(wrong.code(), Some("WRONGTYPE"), "the failure leaves the connection usable");
 
     let mut pipeline = redis::pipe();
     for index in 0..1000 {
@@ -132,7 +132,7 @@ async fn multiplexed(connection: MultiplexedConnection) -> Outcome {
 }
 
 #[test]
-fn as_the_guest_of_tokio() {
+fn as_a_guest_of_tokio() {
     let Some(server) = &Redis::start() else { return };
     as_guests(async || {
         let client = server.client()?;
@@ -158,7 +158,7 @@ async fn subscribed(client: &redis::Client, server: &Redis) -> Outcome {
 }
 
 #[test]
-fn an_answer_that_does_not_come_in_time_is_an_error() {
+fn late_response_is_an_error() {
     let Some(server) = &Redis::start() else { return };
     as_guests(async || {
         let config =
@@ -172,7 +172,7 @@ fn an_answer_that_does_not_come_in_time_is_an_error() {
 }
 
 #[test]
-fn on_sockets_of_annulus_alone() {
+fn on_annulus_sockets_alone() {
     let Some(server) = &Redis::start() else { return };
     on_drivers(async || {
         converse(server.over_tcp().await?).await?;
@@ -181,7 +181,7 @@ fn on_sockets_of_annulus_alone() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_an_error() {
+fn connection_closed_by_the_server_is_an_error() {
     let Some(server) = Redis::start() else { return };
     as_guests(async || {
         let mut connection = server.over_tcp().await?;

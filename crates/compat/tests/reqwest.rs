@@ -79,7 +79,7 @@ fn http_2() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_an_error() {
+fn missing_server_is_an_error() {
     as_guests(async || {
         // Bind without listening, so that nothing else gets the port.
         let bound = tokio::net::TcpSocket::new_v4()?;
@@ -93,7 +93,7 @@ fn a_server_that_is_not_there_is_an_error() {
 
 /// The server drops the connection in the middle of a response.
 #[test]
-fn half_an_answer_is_an_error() {
+fn truncated_response_is_an_error() {
     as_guests(async || {
         let listener = annulus::net::TcpListener::bind("127.0.0.1:0")?;
         let url = format!("http://{}/", listener.local_addr()?);

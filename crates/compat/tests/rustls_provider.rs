@@ -13,17 +13,17 @@ use std::sync::Arc;
 const CHOSEN: CipherSuite = CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
 
 #[test]
-fn a_certificate_is_served_with_the_provider_of_the_process() {
+fn from_pem_uses_the_process_default_provider() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let acceptor = || TlsAcceptor::from_pem(certificate.as_bytes(), key.as_bytes(), &[]).unwrap();
     let suites = |acceptor: &TlsAcceptor| acceptor.config().crypto_provider().cipher_suites.len();
-    assert!(suites(&acceptor()) > 1, "that of ring, which feature rustls-ring has");
+    assert!(suites(&acceptor()) > 1, "without a default, the provider is ring with all its suites");
 
     let all = ring::default_provider();
     let cipher_suites = all.cipher_suites.iter().filter(|suite| suite.suite() == CHOSEN).copied();
     let chosen = CryptoProvider { cipher_suites: cipher_suites.collect(), ..all.clone() };
-    chosen.install_default().expect("the first");
+    chosen.install_default().expect("no default provider yet");
     assert_eq!(suites(&acceptor()), 1);
 
     on_drivers(async || {

@@ -100,7 +100,7 @@ fn all_shards_serve_and_a_request_in_flight_is_answered_after_the_signal() {
         assert_eq!(slow.head(), "HTTP/1.1 100 Continue\r\n\r\n");
         program.signal("TERM");
         for client in &mut clients {
-            assert_eq!(client.0.read(&mut [0]).unwrap(), 0, "an idle connection is closed");
+            assert_eq!(client.0.read(&mut [0]).unwrap(), 0, "an idle connection was not closed");
         }
         // Wait until nothing listens. The program does not exit while it drains, so this is not its
         // exit.
@@ -112,7 +112,7 @@ fn all_shards_serve_and_a_request_in_flight_is_answered_after_the_signal() {
 }
 
 #[test]
-fn each_shard_asks_postgres() {
+fn each_shard_queries_postgres() {
     let Some(server) = Postgres::start() else { return };
     let (program, address) = start("auto", server.socket().to_str().unwrap());
     let (mut clients, _) = on_all_shards(&address);

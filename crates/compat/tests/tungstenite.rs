@@ -119,7 +119,7 @@ async fn bad_frames() -> Outcome {
     let bits = refused(frame(0xf1, 0, &[])).await?;
     assert!(matches!(bits, Error::Protocol(_)), "reserved bits: {bits}");
     let utf8 = refused(frame(0x81, 2, &[0xc0, 0xaf])).await?;
-    assert!(matches!(utf8, Error::Utf8(_)), "no UTF-8: {utf8}");
+    assert!(matches!(utf8, Error::Utf8(_)), "invalid UTF-8: {utf8}");
     let unmasked = refused(vec![0x81, 1, b'x']).await?;
     assert!(matches!(unmasked, Error::Protocol(_)), "no mask: {unmasked}");
     let continued = refused(frame(0x80, 1, b"x")).await?;
@@ -150,14 +150,14 @@ fn on_annulus_alone() {
 }
 
 #[test]
-fn as_the_guest_of_tokio() {
+fn as_a_guest_of_tokio() {
     as_guests(|| converse("127.0.0.1:0"));
     as_guests(bad_frames);
 }
 
 /// The client uses a tokio socket in a tokio task; the server uses an annulus socket.
 #[test]
-fn a_client_on_a_socket_of_tokio() {
+fn client_on_a_tokio_socket() {
     as_guests(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -185,13 +185,13 @@ fn on_simulated_networks() {
 
 /// Uses both ends of a socket pair without a handshake, as after an upgrade by another library.
 #[test]
-fn streams_that_were_upgraded_elsewhere() {
+fn streams_upgraded_by_other_code() {
     on_drivers(async || {
         let (one, other) = annulus::net::UnixStream::pair()?;
         let mut one = WebSocketStream::from_raw_socket(one, Role::Client, None).await;
         let mut other = WebSocketStream::from_raw_socket(other, Role::Server, None).await;
         one.send(Message::text("hello")).await?;
-        assert_eq!(other.next().await.ok_or("an end")??, Message::text("hello"));
+        assert_eq!(other.next().await.ok_or("the stream ended")??, Message::text("hello"));
         Ok(())
     });
 }

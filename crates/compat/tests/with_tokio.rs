@@ -67,12 +67,16 @@ async fn kept_alive() -> Sse<impl futures_util::Stream<Item = Result<Event, Infa
 async fn buffered() -> String {
     let double = tower::service_fn(async |number: u32| Ok::<_, Infallible>(2 * number));
     let double = Buffer::new(double, 8);
-    double.oneshot(21).await.expect("it is served").to_string()
+    double.oneshot(21).await.expect("the service answers").to_string()
 }
 
 async fn file() -> String {
     let text = tokio::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).await;
-    text.expect("it is there").lines().find(|line| line.contains("clippy")).unwrap_or("").to_owned()
+    text.expect("Cargo.toml can be read")
+        .lines()
+        .find(|line| line.contains("clippy"))
+        .unwrap_or("")
+        .to_owned()
 }
 
 async fn upgrade(State(shared): State<Shared>, upgrade: WebSocketUpgrade) -> Response {
@@ -127,7 +131,7 @@ fn router(shared: Shared) -> Router {
                 tokio::net::TcpStream::connect(shared.address)
                     .await
                     .map(|_| "connected")
-                    .expect("it listens")
+                    .expect("the server listens")
             }),
         )
         .route(
@@ -204,7 +208,7 @@ async fn speaks_websocket(server: &mut Server, path: &str) -> Result<bool, commo
 async fn is_refused(server: &Server, path: &str) -> Outcome {
     let answer = ask(server.address, path).await?;
     assert!(answer.starts_with("HTTP/1.1 500 "), "{path}: {answer}");
-    let error = server.errors.borrow_mut().pop().expect("it is reported");
+    let error = server.errors.borrow_mut().pop().expect("the error is reported");
     for part in ["the service panicked: th", "annulus_compat::with_tokio()", "annulus_tokio::run"] {
         assert!(error.contains(part), "{path}: {error}");
     }
@@ -212,7 +216,7 @@ async fn is_refused(server: &Server, path: &str) -> Outcome {
 }
 
 #[test]
-fn alone_what_looks_for_tokio_is_named_with_its_remedy() {
+fn without_tokio_the_error_says_how_to_fix_it() {
     on_drivers(async || {
         let mut server = start("127.0.0.1:0")?;
         answers(&server, &NATIVE).await?;
@@ -226,7 +230,7 @@ fn alone_what_looks_for_tokio_is_named_with_its_remedy() {
 }
 
 #[test]
-fn with_tokio_all_runs_but_upgrades_of_axum() {
+fn with_tokio_everything_works_except_axum_upgrades() {
     on_drivers(async || {
         let _tokio = with_tokio()?;
         let mut server = start("127.0.0.1:0")?;
@@ -238,7 +242,7 @@ fn with_tokio_all_runs_but_upgrades_of_axum() {
         server.stop.cancel();
         Ok(())
     });
-    assert!(tokio::runtime::Handle::try_current().is_err(), "the guard is gone");
+    assert!(tokio::runtime::Handle::try_current().is_err(), "the guard was not dropped");
 }
 
 #[test]
@@ -254,7 +258,7 @@ fn with_tokio_is_one_runtime_for_all_threads() {
 }
 
 #[test]
-fn as_a_guest_all_runs() {
+fn as_a_guest_everything_works() {
     as_guest(async {
         let mut server = start("127.0.0.1:0")?;
         answers(&server, &NATIVE).await?;
@@ -267,7 +271,7 @@ fn as_a_guest_all_runs() {
 }
 
 #[test]
-fn the_layer_of_annulus_has_the_clock_of_a_simulation() {
+fn annulus_timeout_layer_follows_virtual_time() {
     simulated(async |_| {
         let server = start("10.0.0.1:80")?;
         answers(&server, &NATIVE).await?;
@@ -295,7 +299,7 @@ mod sqlx_too {
     }
 
     #[test]
-    fn it_needs_tokio() {
+    fn handler_with_sqlx_needs_tokio() {
         let Some(postgres) = Postgres::start() else { return };
         let port = postgres.port;
         on_drivers(async || {

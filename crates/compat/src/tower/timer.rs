@@ -80,8 +80,8 @@ impl Timer {
         self.sleep.as_mut().reset(now);
     }
 
-    /// Called after the connection was polled: records whether it has made progress, and whether it
-    /// can be released.
+    /// Called after each poll of the connection: records whether it has made progress, and whether
+    /// it can be released.
     pub(super) fn note(&mut self, is_releasable: bool) {
         let written = self.activity.written.get();
         if written - self.progress.0 >= PROGRESS {

@@ -1,5 +1,5 @@
 //! Runs a test's body on each driver, as a guest of tokio, and on a simulated kernel.
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, reason = "no test program uses all of it")]
 
 use annulus::sim::{Link, Sim};
 use annulus::time::timeout;

@@ -1,5 +1,5 @@
-//! `console-subscriber` in a program on annulus, and a client that asks it as `tokio-console` does: the tasks are there, with their places, polls
-//! and wakes.
+//! `console-subscriber` in a program on annulus, and a client that queries it like `tokio-console`.
+//! It shows the tasks with their locations, polls and wakes.
 
 use annulus::time::sleep;
 use annulus::{spawn, yield_now};
@@ -18,7 +18,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The tasks of this program, as the console knows them.
+/// The tasks of this program, as reported by the console.
 #[derive(Default)]
 struct Seen {
     tasks: Vec<Task>,
@@ -33,10 +33,10 @@ impl Seen {
         self.stats.extend(tasks.stats_update);
     }
 
-    /// The statistics of the task that this line of this file spawned.
+    /// Returns the statistics of the task spawned at this line of this file.
     fn stats_of(&self, line: u32) -> Option<&Stats> {
         let at = |task: &&Task| {
-            let place = task.location.as_ref().expect("a task has a place");
+            let place = task.location.as_ref().expect("a task has a location");
             place.line == Some(line) && place.file() == file!() && place.column.is_some()
         };
         let id = self.tasks.iter().find(at)?.id.as_ref()?;
@@ -44,7 +44,7 @@ impl Seen {
     }
 }
 
-/// Connects once the console listens.
+/// Waits until the console listens, and connects.
 async fn watch(address: &str) -> Result<Streaming<Update>, Failure> {
     let endpoint = Endpoint::from_shared(address.to_owned())?;
     let channel: Channel = loop {
@@ -57,7 +57,7 @@ async fn watch(address: &str) -> Result<Streaming<Update>, Failure> {
     Ok(client.watch_updates(InstrumentRequest {}).await?.into_inner())
 }
 
-/// Waits until the console shows what this asks for.
+/// Receives updates until `shown` returns true.
 async fn until(
     seen: &mut Seen,
     updates: &mut Streaming<Update>,
@@ -70,7 +70,7 @@ async fn until(
 }
 
 #[test]
-fn it_shows_the_tasks_of_annulus_with_their_places_polls_and_wakes() {
+fn console_shows_tasks_with_their_locations_polls_and_wakes() {
     let socket = env::temp_dir().join(format!("annulus-console-{}", process::id()));
     let console = console_subscriber::ConsoleLayer::builder().server_addr(&*socket);
     console.publish_interval(Duration::from_millis(20)).init();
@@ -106,16 +106,21 @@ fn it_shows_the_tasks_of_annulus_with_their_places_polls_and_wakes() {
         let mut seen = Seen::default();
         let polls = |stats: &Stats| stats.poll_stats.as_ref().map_or(0, |polls| polls.polls);
         until(&mut seen, &mut updates, |seen| {
-            // Three sleeps and the wait. No more polls come.
+            // The first poll, and one after each sleep. No further poll follows.
             let asleep = seen.stats_of(sleeps).is_some_and(|stats| polls(stats) == 4);
             asleep && seen.stats_of(yields).is_some_and(|stats| stats.dropped_at.is_some())
         })
         .await?;
-        let [busy, timed] = [yields, sleeps].map(|line| seen.stats_of(line).expect("it is there"));
-        // One poll for each yield, the last one, and the drop, which has the span around it, too.
+        let [busy, timed] =
+            [yields, sleeps].map(|line| seen.stats_of(line).expect("the task is listed"));
+        // One poll per yield, the last poll, and the drop, which also enters the task's span.
         assert_eq!((polls(busy), busy.wakes, busy.self_wakes), (7, 5, 5));
         assert_eq!((timed.wakes, timed.self_wakes), (3, 0));
-        assert_eq!(timed.waker_clones - timed.waker_drops, 1, "what it waits for has a waker");
+        assert_eq!(
+            timed.waker_clones - timed.waker_drops,
+            1,
+            "only the receiver must hold a waker"
+        );
         assert!(timed.dropped_at.is_none());
 
         stop.send(()).expect("the task waits");
@@ -123,13 +128,13 @@ fn it_shows_the_tasks_of_annulus_with_their_places_polls_and_wakes() {
             seen.stats_of(sleeps).is_some_and(|stats| stats.dropped_at.is_some())
         })
         .await?;
-        let timed = seen.stats_of(sleeps).expect("it is there");
-        assert_eq!((polls(timed), timed.wakes), (6, 4), "the last poll, and the drop");
-        assert_eq!(timed.waker_clones, timed.waker_drops, "no waker is left");
+        let timed = seen.stats_of(sleeps).expect("the task is listed");
+        assert_eq!((polls(timed), timed.wakes), (6, 4), "the last poll and the drop are counted");
+        assert_eq!(timed.waker_clones, timed.waker_drops, "a waker was leaked");
         Ok::<_, Failure>(())
     };
     let watched = tokio.block_on(async { tokio::time::timeout(PATIENCE, asking).await });
     program.join().expect("no panic");
-    fs::remove_file(&socket).expect("the console has listened there");
-    watched.expect("in time").expect("the console answers");
+    fs::remove_file(&socket).expect("the console created its socket");
+    watched.expect("the console answers in time").expect("the console's answers are valid");
 }

@@ -18,17 +18,18 @@ const LOOKS: usize = 12_000;
 pub(crate) fn examples() -> &'static PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
-        let test = std::env::current_exe().expect("its path");
-        let profile = test.ancestors().nth(2).expect("deps lies in the directory of the profile");
+        let test = std::env::current_exe().expect("the path of the test program");
+        let profile =
+            test.ancestors().nth(2).expect("the test is in the deps directory of its profile");
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-        let mut build = Command::new(std::env::var("CARGO").expect("of Cargo"));
+        let mut build = Command::new(std::env::var("CARGO").expect("Cargo sets CARGO"));
         build.args(["build", "--quiet", "--locked", "--all-features", "--examples"]);
         build.args(["--manifest-path", manifest, "--target-dir"]);
-        build.arg(profile.parent().expect("target"));
+        build.arg(profile.parent().expect("the profile is in the target directory"));
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }
-        assert!(build.status().expect("cargo runs").success(), "the examples are not built");
+        assert!(build.status().expect("cargo runs").success(), "building the examples failed");
         profile.join("examples")
     })
 }
@@ -41,14 +42,14 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(program: &mut Command) -> Self {
-        let mut child = program.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut child = program.stdout(Stdio::piped()).spawn().expect("the program starts");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         Self { child, lines }
     }
 
-    /// Returns the rest of the program's next line, which says where it listens.
+    /// Returns the address in the program's next line, without the prefix.
     pub(crate) fn listens(&mut self, prefix: &str) -> String {
-        let line = self.lines.next().expect("it says where it listens").unwrap();
+        let line = self.lines.next().expect("the program prints its address").unwrap();
         let rest = line.strip_prefix("listening on ").and_then(|rest| rest.strip_prefix(prefix));
         rest.unwrap_or_else(|| panic!("{line}")).to_owned()
     }
@@ -74,7 +75,7 @@ impl Program {
             }
             status
         });
-        let status = status.expect("it ends");
+        let status = status.expect("the program exits");
         assert!(status.success(), "{status}");
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// The configurations of both sides, with a certificate for `localhost`.
+/// Returns the configurations of both sides, with a certificate for `localhost`.
 pub(crate) fn configs(transport: TransportConfig) -> Outcome<(ServerConfig, ClientConfig)> {
     let transport = Arc::new(transport);
     let identity = rcgen::generate_simple_self_signed(vec!["localhost".into()])?;
@@ -25,7 +25,7 @@ pub(crate) fn configs(transport: TransportConfig) -> Outcome<(ServerConfig, Clie
     Ok((server, client))
 }
 
-/// A server, and a client that trusts it.
+/// Creates a server, and a client that trusts it.
 pub(crate) fn endpoints(
     at: &str,
     from: &str,
@@ -46,7 +46,7 @@ pub(crate) async fn connect(client: &Endpoint, to: SocketAddr) -> Outcome<Connec
     Ok(client.connect(to, "localhost")?.await?)
 }
 
-/// Both ends of a new connection.
+/// Opens a connection, and returns both ends.
 pub(crate) async fn pair(
     server: &Endpoint,
     client: &Endpoint,
@@ -56,7 +56,7 @@ pub(crate) async fn pair(
     Outcome::Ok((remote?, ours?))
 }
 
-/// Echoes the streams and datagrams of all connections of an endpoint, in tasks.
+/// Spawns tasks that echo the streams and datagrams of all connections of an endpoint.
 pub(crate) fn echo(server: &Endpoint) {
     let server = server.clone();
     annulus::spawn(async move {
@@ -86,7 +86,7 @@ async fn echo_connection(connection: Connection) -> Outcome {
     Ok(())
 }
 
-/// Sends bytes over a stream of an echo server and compares what comes back.
+/// Sends bytes over a stream to an echo server, and compares the echo.
 pub(crate) async fn exchange(connection: &Connection, bytes: &[u8]) -> Outcome {
     let (mut send, mut recv) = connection.open_bi().await?;
     let sending = async {
@@ -96,10 +96,10 @@ pub(crate) async fn exchange(connection: &Connection, bytes: &[u8]) -> Outcome {
     };
     let (sent, got) = tokio::join!(sending, recv.read_to_end(bytes.len() + 1));
     sent?;
-    if got? == bytes { Ok(()) } else { Err("other bytes came back".into()) }
+    if got? == bytes { Ok(()) } else { Err("the echo differs".into()) }
 }
 
-/// Bytes that differ by place and by `salt`.
+/// Returns bytes that depend on their position and on `salt`.
 pub(crate) fn pattern(salt: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + at / 251 + salt * 7) as u8).collect()
 }

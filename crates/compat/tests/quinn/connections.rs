@@ -25,7 +25,7 @@ async fn converse(at: &str, from: &str) -> Outcome {
 }
 
 #[test]
-fn streams_and_datagrams_come_back() {
+fn streams_and_datagrams_are_echoed() {
     everywhere(|| converse("127.0.0.1:0", "127.0.0.1:0"));
 }
 
@@ -34,15 +34,15 @@ fn over_ipv6() {
     everywhere(|| converse("[::1]:0", "[::1]:0"));
 }
 
-/// The client's socket is for both protocols, and its peer has an IPv4 address.
+/// The client's socket is dual-stack, and its peer has an IPv4 address.
 #[test]
 fn from_ipv6_to_ipv4() {
     everywhere(|| converse("127.0.0.1:0", "[::]:0"));
 }
 
-/// 30 MB, of which each byte is verified, in far fewer sends than datagrams.
+/// Transfers 30 MB and verifies each byte. Needs far fewer sends than datagrams.
 #[test]
-fn a_large_transfer() {
+fn large_transfer_needs_few_sends() {
     const PART: usize = 1_000_003;
     const PARTS: usize = 30;
     everywhere(async || {
@@ -70,14 +70,14 @@ fn a_large_transfer() {
         assert!(sent > 5 * sends, "{sent} datagrams in {sends} sends");
         let after = annulus::counters().expect("in a runtime");
         let calls = after.enters - before.enters + after.direct_sends - before.direct_sends;
-        assert!(after.direct_sends > before.direct_sends, "segments were copied");
-        // Sender, receiver and acknowledgements together.
+        assert!(after.direct_sends > before.direct_sends, "no segments were sent directly");
+        // Counts the system calls of both sides.
         assert!(2 * calls < sent, "{sent} datagrams in {calls} system calls");
         Ok(())
     });
 }
 
-/// Where the next byte belongs, after these.
+/// Verifies bytes at an offset, and returns the offset after them.
 fn verified(expected: &[u8], mut at: usize, mut bytes: &[u8]) -> usize {
     while !bytes.is_empty() {
         let expected = &expected[at % expected.len()..];
@@ -89,7 +89,7 @@ fn verified(expected: &[u8], mut at: usize, mut bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn a_hundred_connections_of_one_endpoint() {
+fn one_endpoint_carries_a_hundred_connections() {
     everywhere(async || {
         let (server, client) = on_loopback()?;
         echo(&server);
@@ -100,7 +100,8 @@ fn a_hundred_connections_of_one_endpoint() {
             }
             Outcome::Ok(())
         };
-        // One after the other: what all of them send at first is more than the kernel queues for a socket.
+        // Connect one after the other: all first packets together exceed the kernel's queue for a
+        // socket.
         let mut open = Vec::new();
         for _ in 0..100 {
             open.push(connect(&client, address).await?);
@@ -138,9 +139,10 @@ fn a_close_arrives_with_its_reason() {
     });
 }
 
-/// The last handle of an endpoint is gone: its connections go on, and once they are closed its socket is.
+/// The connections continue after the last handle of their endpoint is dropped. Once they are
+/// closed, the socket is closed too.
 #[test]
-fn an_endpoint_is_dropped_while_connections_are_open() {
+fn connections_survive_the_drop_of_their_endpoint() {
     everywhere(async || {
         let (server, client) = on_loopback()?;
         echo(&server);
@@ -148,7 +150,7 @@ fn an_endpoint_is_dropped_while_connections_are_open() {
         let connection = connect(&client, address).await?;
         drop(client);
         exchange(&connection, &pattern(3, 50_000)).await?;
-        assert!(UdpSocket::bind(from).is_err(), "the address is in use");
+        assert!(UdpSocket::bind(from).is_err(), "the socket is already closed");
         connection.close(0u32.into(), b"");
         drop(connection);
         server.wait_idle().await;
@@ -170,7 +172,7 @@ fn a_connection_moves_to_another_address() {
         client.rebind_abstract(Arc::new(Socket::new(UdpSocket::bind("127.0.0.1:0")?)?))?;
         assert_ne!(client.local_addr()?, before);
         exchange(&connection, &pattern(2, 100_000)).await?;
-        // A socket of the standard library serves as well.
+        // A standard library socket also works.
         client.rebind(std::net::UdpSocket::bind("127.0.0.1:0")?)?;
         exchange(&connection, &pattern(3, 100_000)).await
     });

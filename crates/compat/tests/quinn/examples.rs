@@ -8,7 +8,7 @@ fn examples() -> &'static PathBuf {
     programs::examples()
 }
 
-/// Starts a server; its address.
+/// Starts a server, and returns its address.
 fn start(name: &str, arguments: &[&str]) -> (Program, String) {
     let mut server = Program::start(Command::new(examples().join(name)).args(arguments));
     let address = server.listens("");
@@ -20,13 +20,14 @@ fn certificate(name: &str) -> String {
 }
 
 fn run(name: &str, arguments: &[&str]) -> Output {
-    let output = Command::new(examples().join(name)).args(arguments).output().expect("it runs");
+    let output =
+        Command::new(examples().join(name)).args(arguments).output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output
 }
 
 #[test]
-fn the_echo_returns_streams_of_every_size_and_ends_at_a_signal() {
+fn echo_returns_streams_of_every_size_and_exits_on_a_signal() {
     let file = certificate("quic_echo");
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let (server, address) = start("quic_echo", &["serve", address, &file]);
@@ -37,9 +38,9 @@ fn the_echo_returns_streams_of_every_size_and_ends_at_a_signal() {
     }
 }
 
-/// The same program on annulus and on quinn's runtime for tokio, against each other.
+/// Runs one side of the program on annulus, the other on quinn's own tokio runtime.
 #[test]
-fn the_bulk_transfer_works_on_both_runtimes() {
+fn bulk_transfer_works_on_both_runtimes() {
     for (server_runs_on, client_runs_on) in [("annulus", "tokio"), ("tokio", "annulus")] {
         let file = certificate(server_runs_on);
         let arguments =
@@ -55,7 +56,7 @@ fn the_bulk_transfer_works_on_both_runtimes() {
 }
 
 #[test]
-fn wrong_arguments_get_the_usage() {
+fn wrong_arguments_print_the_usage() {
     let output = Command::new(examples().join("quic_echo")).arg("serve").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("usage: quic_echo serve"));

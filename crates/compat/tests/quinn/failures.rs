@@ -1,4 +1,4 @@
-//! Peers that are not there, and datagrams that the system refuses.
+//! Peers that do not answer, and datagrams that the system rejects.
 
 use crate::quinn::common::*;
 use annulus::net::UdpSocket;
@@ -8,7 +8,7 @@ use quinn::{AsyncUdpSocket, ConnectionError, TransportConfig};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Gives up after 30 s without an answer, in virtual time.
+/// Transport settings that give up after 30 s of virtual time without an answer.
 fn impatient() -> Outcome<TransportConfig> {
     let mut transport = TransportConfig::default();
     transport.max_idle_timeout(Some(Duration::from_secs(30).try_into()?));
@@ -27,7 +27,7 @@ fn an_idle_connection_ends() {
 }
 
 #[test]
-fn no_answer_and_no_listener_end_the_attempt_only() {
+fn failed_attempt_leaves_the_endpoint_usable() {
     simulated(async |_| {
         let (server, client) = endpoints("10.0.0.1:443", "10.0.0.2:0", impatient()?)?;
         echo(&server);
@@ -41,15 +41,15 @@ fn no_answer_and_no_listener_end_the_attempt_only() {
     });
 }
 
-/// Errors of an attempt without a listener, or from the loopback to a network to which there is no way, end neither the
-/// endpoint nor its other connections.
+/// Errors of an attempt to a port without a listener, or from loopback to an unreachable network,
+/// end neither the endpoint nor its other connections.
 #[test]
-fn errors_of_an_attempt_reach_no_other_connection() {
+fn errors_of_an_attempt_do_not_affect_other_connections() {
     everywhere(async || {
         let (server, client) = on_loopback()?;
         echo(&server);
         let connection = connect(&client, server.local_addr()?).await?;
-        // Connected to itself, so that what comes from others is refused, and nothing else gets the port.
+        // Connected to itself, so that it rejects other senders, and nothing else gets the port.
         let unused = std::net::UdpSocket::bind("127.0.0.1:0")?;
         unused.connect(unused.local_addr()?)?;
         let attempts = [
@@ -69,9 +69,9 @@ fn transmit(destination: SocketAddr, contents: &[u8]) -> Transmit<'_> {
     Transmit { destination, ecn: None, contents, segment_size: None, src_ip: None }
 }
 
-/// The errors of a send, whether returned at once or by the next one, are of its datagram only.
+/// An error affects only its own datagram, whether the same send or the next one returns it.
 #[test]
-fn refused_datagrams_are_lost_and_others_are_sent() {
+fn rejected_datagrams_are_lost_and_later_ones_are_sent() {
     everywhere(async || {
         let receiver = UdpSocket::bind("[::1]:0")?;
         let socket = Socket::new(UdpSocket::bind("[::1]:0")?)?;
@@ -81,7 +81,7 @@ fn refused_datagrams_are_lost_and_others_are_sent() {
             socket.try_send(&transmit(unreachable, b"lost"))?;
             socket.try_send(&transmit(unreachable, &large[..6000]))?;
             socket.try_send(&transmit(to, &large))?;
-            // More than the interface takes at once: EMSGSIZE, since nothing may be fragmented.
+            // Larger than the MTU: EMSGSIZE, because fragmentation is off.
             socket.try_send(&transmit(to, &large[..65_527]))?;
             socket.try_send(&transmit(to, &[round; 100]))?;
             let (got, _) = receiver.recv_from().await?;
@@ -92,7 +92,7 @@ fn refused_datagrams_are_lost_and_others_are_sent() {
 }
 
 #[test]
-fn a_connected_socket_is_refused_with_its_peer() {
+fn connected_socket_is_rejected_with_the_address_of_its_peer() {
     everywhere(async || {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
         one.connect(other.local_addr()?).await?;

@@ -1,4 +1,4 @@
-//! The example of HTTP/3, run as a program, and a client by `h3` over quinn's own runtime for tokio.
+//! The HTTP/3 example, run as a process, with an `h3` client on quinn's own tokio runtime.
 
 use crate::quinn::common::{Outcome, pattern};
 use crate::quinn::programs::{Program, examples};
@@ -66,11 +66,11 @@ async fn echo(requests: &Requests, size: usize) -> Outcome {
         Outcome::Ok(back)
     };
     let ((), back) = tokio::try_join!(sending, receiving)?;
-    assert!(back == bytes, "other bytes came back");
+    assert!(back == bytes, "the echo differs");
     Ok(())
 }
 
-/// Requests beside each other, and one whose body has begun when the server is asked to end.
+/// Sends concurrent requests, and one whose body has begun when the server gets SIGTERM.
 async fn converse(program: &Program, address: &str, certificate: &str) -> Outcome {
     let client = client(certificate)?;
     let connection = client.connect(address.parse()?, "localhost")?.await?;
@@ -86,7 +86,7 @@ async fn converse(program: &Program, address: &str, certificate: &str) -> Outcom
     let first = begun.recv_data().await?.ok_or("the server has ended")?;
     assert_eq!(first.chunk(), b"first");
     program.signal("TERM");
-    // The server rejects what comes after it.
+    // The server rejects new requests after the signal.
     while get(&requests, 0).await.is_ok() {}
     begun.send_data("second".into()).await?;
     begun.finish().await?;
@@ -100,7 +100,7 @@ async fn converse(program: &Program, address: &str, certificate: &str) -> Outcom
 }
 
 #[test]
-fn a_client_of_h3_over_tokio_is_answered_until_the_server_ends() {
+fn h3_client_on_tokio_is_answered_until_the_server_exits() {
     for driver in ["auto", "epoll"] {
         let certificate = format!("{}/http3-{driver}.der", env!("CARGO_TARGET_TMPDIR"));
         let mut example = Command::new(examples().join("http3"));

@@ -1,4 +1,4 @@
-//! Transfers go on, whatever the network, the kernel and the runtime's settings do: no wake is lost.
+//! Transfers make progress on any network and kernel, with any runtime settings: no wake is lost.
 
 use crate::quinn::common::*;
 use annulus::sim::{Fault, Faults, Link, Random, Sim, check, run_on};
@@ -9,12 +9,12 @@ use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
-/// Much longer than any retransmission of quinn takes if one in five datagrams is lost.
+/// Much longer than quinn needs to retransmit if one in five datagrams is lost.
 const STALLED: Duration = Duration::from_secs(60);
-/// Bytes of a transfer, each way.
+/// Bytes of the larger stream of a transfer, in each direction.
 const LEN: usize = 300_000;
 
-/// A network that loses much, with small buffers.
+/// Returns a lossy network with small buffers.
 fn link(random: &mut Random) -> Link {
     let link = Link::any(random);
     Link {
@@ -24,7 +24,7 @@ fn link(random: &mut Random) -> Link {
     }
 }
 
-/// Settings that refuse, wait and start over often.
+/// Picks limits that are often small, so that operations fail, wait and restart.
 fn settings(random: &mut Random) -> Builder {
     Runtime::builder()
         .task_budget(random.pick(&[1, 2, 7, 128]))
@@ -55,7 +55,7 @@ async fn stream(connection: &Connection, bytes: &[u8], progress: &Cell<u64>) -> 
             let expected =
                 bytes.get(at..at + chunk.bytes.len()).ok_or("more bytes than were sent")?;
             if expected != &chunk.bytes[..] {
-                return Err(format!("other bytes at {at}").into());
+                return Err(format!("wrong bytes at {at}").into());
             }
             at += chunk.bytes.len();
             progress.set(progress.get() + 1);
@@ -63,14 +63,14 @@ async fn stream(connection: &Connection, bytes: &[u8], progress: &Cell<u64>) -> 
         if at == bytes.len() {
             Outcome::Ok(())
         } else {
-            Err(format!("{at} bytes came back").into())
+            Err(format!("only {at} bytes were echoed").into())
         }
     };
     let (sent, received) = tokio::join!(sending, receiving);
     sent.and(received)
 }
 
-/// Ends with an error once nothing has arrived for long.
+/// Fails if nothing has arrived for a period of `STALLED`.
 async fn watch(progress: &Cell<u64>) -> Outcome {
     loop {
         let before = progress.get();
@@ -100,7 +100,6 @@ async fn transfers() -> Outcome {
     }
 }
 
-/// On any network, with any settings, a transfer goes on.
 #[test]
 fn no_transfer_stalls() {
     check(0..6, |seed| {
@@ -112,7 +111,7 @@ fn no_transfer_stalls() {
     });
 }
 
-/// How long transfers take on a network that loses nothing, in virtual time.
+/// Returns the virtual time that transfers take on a network without losses.
 fn time_of(link: Link, settings: Builder) -> Duration {
     let sim = Sim::builder(1).link(link).faults(Faults::none()).build();
     let timed = async {
@@ -123,9 +122,10 @@ fn time_of(link: Link, settings: Builder) -> Duration {
     run_on(&sim, settings, timed).unwrap()
 }
 
-/// A task that waits for space is woken by it, and not by the next timer or acknowledgement.
+/// A task that waits for send space is woken by the space, not by the next timer or
+/// acknowledgement.
 #[test]
-fn waiting_for_space_takes_no_timer() {
+fn task_waiting_for_space_is_woken_without_a_timer() {
     let slow =
         Link { latency: Duration::from_millis(1), receive_buffer: 1 << 20, ..Link::default() };
     for link in [slow, Link { send_buffer: 16_384, ..slow }] {

@@ -54,9 +54,10 @@ fn bytes_arrive_on_bad_networks() {
     }
 }
 
-/// An hour of silence takes no time, and the connection ends when quinn says so, by virtual time.
+/// An hour of silence takes no real time, and the connection ends at quinn's idle timeout in
+/// virtual time.
 #[test]
-fn a_peer_that_vanishes_is_given_up_in_virtual_time() {
+fn vanished_peer_times_out_in_virtual_time() {
     let sim = Sim::builder(3).build();
     let idle = Duration::from_secs(3600);
     simulated(&sim, async {
@@ -66,7 +67,7 @@ fn a_peer_that_vanishes_is_given_up_in_virtual_time() {
         let (server, client) = endpoints(SERVER, CLIENT, transport)?;
         let (remote, ours) = pair(&server, &client).await?;
         annulus::time::sleep(3 * idle).await;
-        assert!(ours.close_reason().is_none(), "kept alive");
+        assert!(ours.close_reason().is_none(), "keep-alive failed");
         let ip = |address: &str| address.split(':').next().unwrap_or_default().parse::<IpAddr>();
         sim.partition(ip(SERVER)?, ip(CLIENT)?);
         let start = Instant::now();
@@ -95,9 +96,10 @@ impl Wake for Wakes {
     }
 }
 
-/// A network takes so long that sends have to wait: every poller that waits is woken once, and no other.
+/// The network is so slow that sends have to wait. Each waiting poller is woken once, and no other
+/// poller is.
 #[test]
-fn pollers_that_wait_are_woken_and_no_others() {
+fn only_waiting_pollers_are_woken() {
     let link = Link { latency: Duration::from_secs(1), send_buffer: 16_384, ..Link::default() };
     let sim = Sim::builder(1).link(link).faults(Faults::none()).build();
     simulated(&sim, async {

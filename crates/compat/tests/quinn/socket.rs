@@ -1,4 +1,4 @@
-//! The socket by itself: metadata that comes to quinn with datagrams, and metadata that leaves with datagrams of quinn.
+//! The socket alone: the metadata of received and sent datagrams.
 
 use crate::quinn::common::*;
 use annulus::net::{Transmit, UdpSocket};
@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::io::IoSliceMut;
 use std::net::IpAddr;
 
-/// The datagrams that one call receives: the bytes of each buffer, with their metadata.
+/// Returns the datagrams of one receive call: the bytes of each buffer with their metadata.
 async fn receive(socket: &Socket) -> Outcome<Vec<(Vec<u8>, RecvMeta)>> {
     let (mut memory, mut metas) = (vec![vec![0; 65_536]; 8], [RecvMeta::default(); 8]);
     let count = poll_fn(|cx| {
@@ -20,7 +20,7 @@ async fn receive(socket: &Socket) -> Outcome<Vec<(Vec<u8>, RecvMeta)>> {
     Ok((0..count).map(|at| (memory[at][..metas[at].len].to_vec(), metas[at])).collect())
 }
 
-/// As many datagrams as were sent, each with what came with it.
+/// Receives this many datagrams, and returns each with its metadata.
 async fn receive_all(socket: &Socket, wanted: usize) -> Outcome<Vec<(Vec<u8>, RecvMeta)>> {
     let mut all = Vec::new();
     while all.len() < wanted {
@@ -52,7 +52,7 @@ fn congestion_notification_and_addresses_are_reported() {
 }
 
 #[test]
-fn marks_segments_and_source_of_what_quinn_sends_arrive() {
+fn sent_marks_segments_and_source_address_arrive() {
     everywhere(async || {
         let socket = Socket::new(UdpSocket::bind("0.0.0.0:0")?)?;
         let receiver = Socket::new(UdpSocket::bind("127.0.0.1:0")?)?;
@@ -76,9 +76,10 @@ fn marks_segments_and_source_of_what_quinn_sends_arrive() {
     });
 }
 
-/// The kernel splits what is sent, and coalesces what arrives: one send, one receive.
+/// The kernel splits a send into datagrams and coalesces them again, so one receive returns them
+/// all.
 #[test]
-fn segments_are_received_as_one() {
+fn segments_are_coalesced_on_receive() {
     everywhere(async || {
         let bind = || Socket::new(UdpSocket::bind("127.0.0.1:0")?);
         let (socket, receiver) = (bind()?, bind()?);
@@ -95,7 +96,7 @@ fn segments_are_received_as_one() {
             })?;
         }
         let sent = annulus::counters().expect("in a runtime").direct_sends - before.direct_sends;
-        assert_eq!(sent, 3, "one system call for ten datagrams");
+        assert_eq!(sent, 3, "ten datagrams must be one system call");
         let mut messages = Vec::new();
         while messages.len() < 3 {
             messages.extend(receive(&receiver).await?);

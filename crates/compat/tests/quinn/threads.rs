@@ -1,4 +1,4 @@
-//! Handles of quinn on other threads than their runtime's.
+//! quinn handles on threads other than their runtime's.
 
 use crate::quinn::common::*;
 use annulus::net::UdpSocket;
@@ -7,9 +7,9 @@ use quinn::AsyncUdpSocket;
 use quinn::udp::Transmit;
 use std::time::Duration;
 
-/// Endpoint, connections and streams work on a thread with a runtime of its own.
+/// Endpoints, connections and streams work on a thread that has its own runtime.
 #[test]
-fn connections_are_made_and_used_on_another_thread() {
+fn connections_can_be_opened_and_used_on_another_thread() {
     everywhere(async || {
         let (server, client) = on_loopback()?;
         echo(&server);
@@ -27,7 +27,7 @@ fn connections_are_made_and_used_on_another_thread() {
             annulus::time::sleep(Duration::from_millis(1)).await;
         }
         thread.join().expect("no panic")?;
-        // The last handle was dropped there, and the socket is closed here.
+        // The last handle was dropped on the other thread; the socket is closed on this one.
         while UdpSocket::bind(from).is_err() {
             annulus::time::sleep(Duration::from_millis(1)).await;
         }
@@ -36,7 +36,7 @@ fn connections_are_made_and_used_on_another_thread() {
 }
 
 #[test]
-fn a_socket_on_another_thread_is_an_error_and_closed_on_its_own() {
+fn socket_fails_on_another_thread_and_is_closed_on_its_own() {
     on_drivers(async || {
         let socket = Socket::new(UdpSocket::bind("127.0.0.1:0")?)?;
         let to = socket.local_addr()?;

@@ -1,9 +1,10 @@
-//! Whatever is asked, and whenever: a release changes no answer.
+//! A release never changes a response.
 
 use crate::*;
 use annulus::sim::{Link, Network, Random, check};
 
-/// Requests in pieces with pauses between them, in pipelines, with bodies and with answers that a slow peer reads late.
+/// Sends requests in pieces with pauses between them, pipelined and with bodies, and reads some
+/// responses slowly.
 #[test]
 fn every_request_is_answered() {
     check(0..100, |seed| {
@@ -29,19 +30,19 @@ async fn converse(network: Network, mut random: Random) -> std::io::Result<()> {
         }
         for body in expected {
             let received = read_slowly(&mut stream, &mut random, body.len()).await?;
-            assert!(received == body, "another body");
+            assert!(received == body, "wrong body");
         }
         pause(&mut random).await;
     }
     Ok(())
 }
 
-/// Around the time of a release.
+/// Sleeps for a time around the release time.
 async fn pause(random: &mut Random) {
     sleep(Duration::from_millis(random.pick(&[0, 50, 99, 101, 300]))).await;
 }
 
-/// Some requests, and the bodies of their answers.
+/// Returns random requests, and the bodies of their responses.
 fn requests(random: &mut Random) -> (Vec<u8>, Vec<Vec<u8>>) {
     let (mut requests, mut expected) = (String::new(), Vec::new());
     for _ in 0..random.between(1, 3) {
@@ -59,7 +60,7 @@ fn requests(random: &mut Random) -> (Vec<u8>, Vec<Vec<u8>>) {
     (requests.into_bytes(), expected)
 }
 
-/// The body of the next response, which may be the first of several.
+/// Reads the body of the next response, which may be followed by more.
 async fn read_slowly(
     stream: &mut TcpStream,
     random: &mut Random,

@@ -1,13 +1,13 @@
-//! How connections end: by a graceful shutdown, and by an upgrade.
+//! How connections end: by a graceful shutdown or an upgrade.
 
 use crate::*;
 use annulus::time::timeout;
 use held::held;
 
-/// New, after a response, and after its release.
+/// Pauses after the first response: no request yet, none, and long enough for a release.
 const PAUSES: [Option<Duration>; 3] = [None, Some(Duration::ZERO), Some(Duration::from_secs(1))];
 
-/// A connection that has got a response so long ago, or none.
+/// Opens a connection, and unless `pause` is `None`, gets a response and pauses.
 async fn paused(server: &Running, pause: Option<Duration>) -> Result<TcpStream, Failure> {
     let mut client = TcpStream::connect(server.address).await?;
     if let Some(pause) = pause {
@@ -18,7 +18,7 @@ async fn paused(server: &Running, pause: Option<Duration>) -> Result<TcpStream, 
 }
 
 #[test]
-fn an_idle_connection_ends_at_once() {
+fn idle_connection_is_closed_at_once_on_shutdown() {
     simulated(async |_| {
         let server = start("10.0.0.1:80");
         let mut clients = Vec::new();
@@ -35,9 +35,10 @@ fn an_idle_connection_ends_at_once() {
     });
 }
 
-/// After the release, too: the end of the client's direction comes right behind the request, whose answer takes a while.
+/// The client shuts down its sending direction right after the request, whose response takes a
+/// while. Also after a release.
 #[test]
-fn a_client_that_ends_its_direction_gets_its_reply() {
+fn half_closed_client_gets_its_response() {
     for pause in PAUSES {
         simulated(async |_| {
             let server = start("10.0.0.1:80");
@@ -53,7 +54,7 @@ fn a_client_that_ends_its_direction_gets_its_reply() {
 }
 
 #[test]
-fn a_request_in_progress_is_finished() {
+fn request_in_progress_is_finished_on_shutdown() {
     for pause in PAUSES {
         simulated(async |_| {
             let server = start("10.0.0.1:80");
@@ -74,7 +75,7 @@ fn a_request_in_progress_is_finished() {
     }
 }
 
-/// On real drivers the memory that is freed shows the release.
+/// Returns a released connection. On real drivers, freed memory shows the release.
 async fn released(server: &Running) -> Result<TcpStream, Failure> {
     let mut client = TcpStream::connect(server.address).await?;
     loop {
@@ -85,7 +86,7 @@ async fn released(server: &Running) -> Result<TcpStream, Failure> {
                 sleep(RELEASE / 10).await;
             }
         };
-        // On a busy machine it may have been released before that was looked at.
+        // On a busy machine, it may have been released before `before` was read.
         if timeout(RELEASE * 10, is_freed).await.is_ok() {
             return Ok(client);
         }
@@ -93,11 +94,11 @@ async fn released(server: &Running) -> Result<TcpStream, Failure> {
 }
 
 #[test]
-fn a_released_connection_is_upgraded() {
+fn released_connection_can_be_upgraded() {
     everywhere(async || {
         let server = start("127.0.0.1:0");
         let mut client = released(&server).await?;
-        // Bytes that come with the request's head belong to the new protocol.
+        // Bytes sent along with the request head belong to the new protocol.
         let head =
             "GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
         client.send(format!("{head}early")).await?;
@@ -107,7 +108,7 @@ fn a_released_connection_is_upgraded() {
         }
         assert!(answer.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer));
         assert_eq!(&*client.recv_exact(5).await?, b"early");
-        // The connection belongs to the task that was spawned for it.
+        // The upgraded connection belongs to the task spawned for it.
         server.stop.cancel();
         server.ended.await??;
         for size in [1, 1000, 100_000] {

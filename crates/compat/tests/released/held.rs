@@ -1,4 +1,4 @@
-//! The memory that is allocated: the allocator of this program counts it.
+//! The memory in use, as counted by this program's global allocator.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -7,7 +7,7 @@ use std::cell::Cell;
 struct Counting;
 
 thread_local! {
-    /// Bytes, less those that this thread has freed for others.
+    /// Bytes allocated minus bytes freed by this thread.
     static HELD: Cell<isize> = const { Cell::new(0) };
 }
 
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that this thread holds.
+/// Returns the bytes that this thread has allocated and not freed.
 pub(crate) fn held() -> isize {
     HELD.with(Cell::get)
 }

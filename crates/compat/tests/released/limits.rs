@@ -1,4 +1,4 @@
-//! Limits in time, which count across a release.
+//! Time limits, which keep counting across a release.
 
 use crate::*;
 
@@ -6,9 +6,9 @@ fn is_about(limit: Duration, took: Duration) -> bool {
     (limit..limit + SECOND).contains(&took)
 }
 
-/// The limit of a head counts from the response, and is shorter than that of an idle connection.
+/// The header timeout starts at the response, and is shorter than the idle timeout.
 #[test]
-fn an_idle_connection_ends_at_its_limit() {
+fn idle_connection_is_closed_at_the_header_timeout() {
     simulated(async |_| {
         let server = start("10.0.0.1:80");
         let mut client = TcpStream::connect(server.address).await?;
@@ -23,7 +23,7 @@ fn an_idle_connection_ends_at_its_limit() {
     });
 }
 
-/// A head that begins after the release, a byte a second.
+/// The head is sent at one byte per second, beginning before or after the release.
 #[test]
 fn a_slow_head_is_cut_off() {
     for pause in [0, 1, 5] {
@@ -36,7 +36,7 @@ fn a_slow_head_is_cut_off() {
             let head = format!("GET /1 HTTP/1.1\r\nhost: x\r\na: {}", "a".repeat(1000));
             for byte in head.bytes() {
                 _ = client.send(vec![byte]).await;
-                // The server answers, ends the connection or resets it.
+                // The server responds, closes the connection or resets it.
                 if annulus::time::timeout(SECOND, client.recv()).await.is_ok() {
                     break;
                 }
@@ -49,7 +49,7 @@ fn a_slow_head_is_cut_off() {
 }
 
 #[test]
-fn a_connection_that_is_used_outlives_its_limits() {
+fn active_connection_outlives_its_limits() {
     simulated(async |_| {
         let server = start("10.0.0.1:80");
         let mut client = TcpStream::connect(server.address).await?;
@@ -61,9 +61,9 @@ fn a_connection_that_is_used_outlives_its_limits() {
     });
 }
 
-/// An idle connection that breaks off is no error, released or not.
+/// Whether the connection has been released or not.
 #[test]
-fn a_peer_that_resets_an_idle_connection_is_no_error() {
+fn reset_of_an_idle_connection_is_not_an_error() {
     simulated(async |_| {
         let server = start("10.0.0.1:80");
         for pause in [Duration::ZERO, SECOND] {

@@ -1,4 +1,4 @@
-//! Connections of HTTP/1 that are released while they are idle, by the server of feature `tower`.
+//! Idle HTTP/1 connections that the server of feature `tower` releases.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -18,12 +18,12 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 const GET: &str = "GET /1 HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// The server of this test releases a connection once it is idle for at least this time.
+/// Idle time after which the server of these tests releases a connection.
 const RELEASE: Duration = Duration::from_millis(100);
 const HEADER: Duration = Duration::from_secs(20);
 const IDLE: Duration = Duration::from_secs(30);
 
-/// The body of an answer, which has so many bytes.
+/// Reads a response, and returns its body of `size` bytes.
 async fn response(stream: &mut TcpStream, size: usize) -> Result<Vec<u8>, Failure> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -33,14 +33,14 @@ async fn response(stream: &mut TcpStream, size: usize) -> Result<Vec<u8>, Failur
     Ok(if size == 0 { Vec::new() } else { stream.recv_exact(size).await?.to_vec() })
 }
 
-/// Asks for a byte.
+/// Requests one byte.
 async fn ask(stream: &mut TcpStream) -> Outcome {
     stream.send(GET).await?;
     assert_eq!(response(stream, 1).await?, b"x");
     Ok(())
 }
 
-/// How long it takes until a stream ends.
+/// Reads the rest of a stream, and returns how long it took to end.
 async fn end(stream: &mut TcpStream) -> Duration {
     let begun = Instant::now();
     while let Ok(Some(_)) = stream.recv().await {}

@@ -1,4 +1,4 @@
-//! Memory that is freed, counted by the allocator in virtual time.
+//! Freed memory, counted by the allocator, in virtual time.
 
 use crate::*;
 use annulus::net::TcpListener;
@@ -12,13 +12,13 @@ use std::future::IntoFuture;
 
 const COUNT: usize = 10;
 
-/// Less than hyper's two buffers, of 8 KiB each, for every connection.
+/// A lower bound for hyper's two 8 KiB buffers per connection, in bytes.
 const BUFFERS: isize = 12_000 * COUNT as isize;
 
-/// More than any other thing that may change.
+/// An upper bound for all other changes, in bytes.
 const NOISE: isize = 500 * COUNT as isize;
 
-/// Bytes that are freed some seconds after the answers on connections to 10.0.0.1:80.
+/// Gets responses over connections to 10.0.0.1:80, and returns the bytes freed some seconds later.
 async fn freed() -> Result<isize, Failure> {
     let mut clients = Vec::new();
     for _ in 0..COUNT {
@@ -47,7 +47,7 @@ fn buffers_of_idle_connections_are_freed() {
 }
 
 #[test]
-fn buffers_are_kept_on_demand() {
+fn buffers_are_kept_if_release_is_off() {
     simulated(async |_| {
         let listener = TcpListener::bind("10.0.0.1:80")?;
         let server = serve_hyper(listener, service_fn(answer)).release_after(None);
@@ -58,7 +58,7 @@ fn buffers_are_kept_on_demand() {
     });
 }
 
-/// An acceptor, and a connector that trusts it.
+/// Creates an acceptor, and a connector that trusts it.
 fn tls() -> (TlsAcceptor, TlsConnector) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -83,7 +83,7 @@ async fn ask_over_tls(client: &mut TlsStream<TcpStream>) -> Outcome {
 }
 
 #[test]
-fn the_session_of_a_connection_that_was_released_goes_on_and_ends_in_order() {
+fn tls_session_survives_a_release_and_closes_cleanly() {
     simulated(async |_| {
         use annulus::io::AsyncRecv;
         let (acceptor, connector) = tls();

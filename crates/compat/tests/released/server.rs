@@ -1,4 +1,4 @@
-//! The server.
+//! The server of these tests.
 
 use crate::{HEADER, IDLE, RELEASE, SECOND};
 use annulus::net::TcpListener;
@@ -25,7 +25,7 @@ pub(crate) struct Running {
     pub(crate) errors: Rc<RefCell<Vec<String>>>,
 }
 
-/// Starts a server, which ends once `stop` is cancelled.
+/// Starts a server that runs until `stop` is cancelled.
 pub(crate) fn start(address: &str) -> Running {
     let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
@@ -40,7 +40,8 @@ pub(crate) fn start(address: &str) -> Running {
     Running { address, stop, ended: annulus::spawn(server.into_future()), errors }
 }
 
-/// Answers `/slow` ten seconds late, `/upgrade` by an upgrade to an echo, `/N` with a body of so many bytes, and a POST with its own.
+/// Answers `/slow` after ten seconds, upgrades `/upgrade` to an echo, answers `/N` with a body of N
+/// bytes, and echoes POST bodies.
 pub(crate) async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
@@ -61,7 +62,7 @@ fn upgrade(mut request: Request<Incoming>) -> Response<Full<Bytes>> {
     let upgraded = hyper::upgrade::on(&mut request);
     annulus::spawn(async move {
         let (mut receiver, mut sender) = tokio::io::split(TokioIo::new(upgraded.await.unwrap()));
-        // Until the client ends.
+        // Copies until the client disconnects.
         _ = tokio::io::copy(&mut receiver, &mut sender).await;
     });
     let mut response = Response::new(Full::default());

@@ -14,39 +14,42 @@ fn get(path: &str) -> String {
 }
 
 #[test]
-fn an_upstream_that_is_not_there() {
+fn missing_upstream_gets_502() {
     everywhere(async || {
-        // Bound, so that nothing else gets the port; it does not listen.
+        // Bind without listening, so that nothing else gets the port.
         let gone = tokio::net::TcpSocket::new_v4()?;
         gone.bind("127.0.0.1:0".parse()?)?;
         let proxy = start("127.0.0.1:0", gone.local_addr()?, Limits::default());
         let answer = ask(proxy.address, &get("/")).await?;
         assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-        assert!(!answer.contains("127.0.0.1"), "the client sees where the upstream is: {answer}");
+        assert!(
+            !answer.contains("127.0.0.1"),
+            "the response shows the address of the upstream: {answer}"
+        );
         Ok(())
     });
 }
 
 #[test]
-fn an_upstream_that_breaks_off() {
+fn disconnecting_upstream_does_not_stop_the_proxy() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
         let answer = ask(proxy.address, &get("/break")).await?;
         assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-        // Too late for another status: the client's connection breaks off as well.
+        // It is too late for an error status, so the client's connection is closed too.
         let answer = ask(proxy.address, &get("/half")).await?;
         assert!(answer.contains("content-length: 100") && !answer.contains("502"), "{answer}");
         let answer = ask(proxy.address, &get("/upgrade")).await?;
         assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-        // The proxy goes on.
+        // The proxy still works.
         assert!(ask(proxy.address, &get("/headers")).await?.starts_with("HTTP/1.1 200"));
         Ok(())
     });
 }
 
 #[test]
-fn an_upstream_that_is_slow() {
+fn slow_upstream_times_out() {
     simulated(async |sim| {
         let limits = Limits { response: SECOND * 7, progress: SECOND * 9, ..Limits::default() };
         let upstream = upstream::start("10.0.0.1:80");
@@ -56,12 +59,12 @@ fn an_upstream_that_is_slow() {
         assert!(answer.starts_with("HTTP/1.1 504"), "{answer}");
         assert!(begun.elapsed() >= SECOND * 7 && begun.elapsed() < SECOND * 8);
         upstream.dropped.notified().await;
-        // A body that comes to a halt.
+        // A response body that stalls.
         let begun = Instant::now();
         let answer = ask(proxy.address, &get("/stall")).await?;
         assert!(answer.contains("first") && !answer.ends_with("0\r\n\r\n"), "{answer}");
         assert!(begun.elapsed() >= SECOND * 9 && begun.elapsed() < SECOND * 10);
-        // A client whose body comes slowly has more time than the response.
+        // The time of a slow request body does not count towards the response timeout.
         let head =
             "POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 3\r\n\r\n";
         let mut slow = TcpStream::connect(proxy.address).await?;
@@ -81,9 +84,9 @@ fn an_upstream_that_is_slow() {
 }
 
 #[test]
-fn an_upstream_that_does_not_accept() {
+fn full_upstream_backlog_gets_504() {
     simulated(async |_| {
-        // A backlog of one, which is full.
+        // The backlog is full.
         let full = annulus::net::ListenOptions::new().backlog(1).bind("10.0.0.1:80")?;
         let mut waiting = Vec::new();
         for _ in 0..2 {
@@ -98,9 +101,9 @@ fn an_upstream_that_does_not_accept() {
     });
 }
 
-/// The upstream's handler is dropped.
+/// The client's disconnect drops the upstream's handler.
 #[test]
-fn a_client_that_leaves_is_reported_to_the_upstream() {
+fn client_disconnect_cancels_the_upstream_request() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
@@ -113,9 +116,9 @@ fn a_client_that_leaves_is_reported_to_the_upstream() {
     });
 }
 
-/// The proxy reads from the upstream no more than its bounds while its client does not read.
+/// The proxy must not buffer more than its bounds while its client does not read.
 #[test]
-fn a_client_that_does_not_read_holds_the_upstream_back() {
+fn unread_response_applies_backpressure_to_the_upstream() {
     simulated(async |_| {
         let upstream = upstream::start("10.0.0.1:80");
         let proxy = start("10.0.0.2:80", upstream.address, Limits::default());
@@ -128,7 +131,7 @@ fn a_client_that_does_not_read_holds_the_upstream_back() {
         let held = annulus::stats().expect("in a runtime").memory.held;
         assert!(made > 10_000 && made < 8_000_000, "{made}");
         assert!(held < 8_000_000, "{held}");
-        // The transfer goes on when the client reads.
+        // The transfer continues when the client reads.
         let mut received = 0;
         while received < 20_000_000 {
             received += client.recv().await?.expect("more").len();
@@ -138,7 +141,7 @@ fn a_client_that_does_not_read_holds_the_upstream_back() {
 }
 
 #[test]
-fn bad_requests_and_upstreams() {
+fn connect_requests_and_invalid_upstreams_are_refused() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());

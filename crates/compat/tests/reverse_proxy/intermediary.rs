@@ -1,4 +1,4 @@
-//! What RFC 9110 asks of an intermediary besides passing messages on.
+//! Requirements of RFC 9110 for intermediaries, apart from forwarding messages.
 
 use crate::reverse_proxy::common::{everywhere, simulated};
 use crate::reverse_proxy::proxy::Limits;
@@ -19,7 +19,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const EXPECTS: &str =
     "PUT / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n";
 
-/// Reads until these bytes end what was read.
+/// Reads until the bytes read end with `end`, and returns them.
 async fn until(stream: &mut TcpStream, end: &str) -> io::Result<String> {
     let mut seen = Vec::new();
     while !seen.ends_with(end.as_bytes()) {
@@ -53,7 +53,7 @@ fn trailers_pass_in_both_directions() {
 }
 
 #[test]
-fn a_request_that_comes_back_is_refused() {
+fn looping_request_is_refused() {
     everywhere(async || {
         let seen = Rc::new(RefCell::new(String::new()));
         let heads = seen.clone();
@@ -65,7 +65,7 @@ fn a_request_that_comes_back_is_refused() {
             }
         });
         let proxy = start("127.0.0.1:0", upstream, Limits::default());
-        // Another proxy of this kind is no loop.
+        // Two different proxies are not a loop.
         let before = start("127.0.0.1:0", proxy.address, Limits::default());
         let answer = ask(before.address, &format!("GET / HTTP/1.1\r\n{CLOSE}")).await?;
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -75,7 +75,7 @@ fn a_request_that_comes_back_is_refused() {
             .filter_map(|line| line.strip_prefix("via: "))
             .map(str::to_owned)
             .collect();
-        let [first, second] = &vias[..] else { panic!("two names: {vias:?}") };
+        let [first, second] = &vias[..] else { panic!("expected two names: {vias:?}") };
         for (via, status) in [
             (second.clone(), "508"),
             (format!("1.1 other, {second} (a comment)"), "508"),
@@ -108,14 +108,14 @@ fn many_headers_pass_in_both_directions() {
 }
 
 #[test]
-fn early_hints_pass_and_come_first() {
+fn early_hints_arrive_before_the_response() {
     const HINT: &str =
         "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nconnection: x-hop\r\nx-hop: 1\r\n\r\n";
     everywhere(async || {
         let upstream = raw("127.0.0.1:0", |mut stream, _| async move {
             loop {
                 let head = until(&mut stream, "\r\n\r\n").await?;
-                // At once, or the hint alone until the client has it.
+                // Send both at once, or the hint some time before the response.
                 if head.starts_with("GET /together") {
                     stream.send(format!("{HINT}{OK}")).await?;
                 } else {
@@ -135,7 +135,7 @@ fn early_hints_pass_and_come_first() {
             let answer = until(&mut client, "\r\n\r\nok").await?;
             assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         }
-        // Pipelined requests: each response is whole, with its hint before it or without.
+        // Pipelined requests: each response is complete, and its hint, if any, comes before it.
         let requests = "GET /together HTTP/1.1\r\nhost: x\r\n\r\n".repeat(10);
         client.send(requests).await?;
         for _ in 0..10 {
@@ -144,12 +144,15 @@ fn early_hints_pass_and_come_first() {
             assert_eq!((hint, answer.matches("HTTP/1.1 200").count()), (0, 1), "{answer}");
         }
         let answer = ask(proxy.address, "GET / HTTP/1.0\r\n\r\n").await?;
-        assert!(answer.starts_with("HTTP/1.0 200"), "HTTP/1.0 has no such responses: {answer}");
+        assert!(
+            answer.starts_with("HTTP/1.0 200"),
+            "HTTP/1.0 has no informational responses: {answer}"
+        );
         Ok(())
     });
 }
 
-/// An upstream that calls a function once it has the head of a request, and expects a body.
+/// Starts an upstream that reads a request head with `Expect: 100-continue`, and calls `answer`.
 fn asked<F>(address: &str, answer: impl Fn(TcpStream) -> F + 'static) -> SocketAddr
 where
     F: Future<Output = io::Result<()>> + 'static,
@@ -166,7 +169,7 @@ where
 }
 
 #[test]
-fn a_body_is_asked_for_once_the_upstream_wants_it() {
+fn continue_is_sent_once_the_upstream_sends_it() {
     simulated(async |_| {
         let upstream = asked("10.0.0.1:80", async |mut stream| {
             sleep(3 * SECOND).await;
@@ -188,7 +191,7 @@ fn a_body_is_asked_for_once_the_upstream_wants_it() {
 }
 
 #[test]
-fn a_body_that_the_upstream_refuses_is_not_asked_for() {
+fn no_continue_is_sent_if_the_upstream_refuses() {
     everywhere(async || {
         let ended = Rc::new(RefCell::new(Vec::new()));
         let bodies = ended.clone();
@@ -205,20 +208,20 @@ fn a_body_that_the_upstream_refuses_is_not_asked_for() {
             }
         });
         let proxy = start("127.0.0.1:0", upstream, Limits::default());
-        // The answer, and the end of the connection: the body may come or not.
+        // The proxy responds and closes, because the client might still send the body or not.
         let answer = ask(proxy.address, EXPECTS).await?;
         assert!(answer.starts_with("HTTP/1.1 401") && answer.ends_with("no"), "{answer}");
         assert!(answer.contains("connection: close"), "{answer}");
         while ended.borrow().is_empty() {
             sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(*ended.borrow(), [b""], "the upstream's connection has ended, without a body");
+        assert_eq!(*ended.borrow(), [b""], "the upstream received part of the body");
         Ok(())
     });
 }
 
 #[test]
-fn an_upstream_that_does_not_know_expectations_gets_the_body() {
+fn upstream_without_expect_support_gets_the_body() {
     simulated(async |_| {
         let upstream = asked("10.0.0.1:80", async |mut stream| {
             assert_eq!(until(&mut stream, "body").await?, "body");
@@ -238,9 +241,9 @@ fn an_upstream_that_does_not_know_expectations_gets_the_body() {
     });
 }
 
-/// The upstream has closed with most of the body unread, so that its end is a reset.
+/// The upstream closes with most of the body unread, so the connection is reset.
 #[test]
-fn an_answer_before_the_end_of_the_body_reaches_the_client() {
+fn early_response_reaches_the_client() {
     const ROUNDS: usize = 100;
     everywhere(async || {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
@@ -248,7 +251,7 @@ fn an_answer_before_the_end_of_the_body_reaches_the_client() {
         let refuses = thread::spawn(move || {
             for _ in 0..ROUNDS {
                 let (mut stream, _) = listener.accept()?;
-                // A part of the body is there when it closes.
+                // Read into the body, so that unread data remains at the close.
                 stream.read_exact(&mut [0; 1000])?;
                 let head =
                     "HTTP/1.1 413 Payload Too Large\r\ncontent-length: 4\r\nconnection: close";
@@ -285,7 +288,7 @@ fn an_answer_before_the_end_of_the_body_reaches_the_client() {
 }
 
 #[test]
-fn an_address_of_ipv4_is_forwarded_as_one() {
+fn ipv4_client_address_is_forwarded_as_ipv4() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("[::]:0", upstream.address, Limits::default());
@@ -297,13 +300,13 @@ fn an_address_of_ipv4_is_forwarded_as_one() {
 }
 
 #[test]
-fn a_trace_is_refused() {
+fn trace_is_refused() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
         let answer = ask(proxy.address, &format!("TRACE /headers HTTP/1.1\r\n{CLOSE}")).await?;
         assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
-        assert_eq!(upstream.connections.get(), 0, "nothing is passed on");
+        assert_eq!(upstream.connections.get(), 0, "the request was forwarded");
         Ok(())
     });
 }

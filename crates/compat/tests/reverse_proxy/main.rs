@@ -1,4 +1,4 @@
-//! The example of a reverse proxy, with an upstream made for the tests.
+//! The reverse proxy example, with a test upstream.
 
 #[path = "../../examples/reverse_proxy/body.rs"]
 mod body;
@@ -37,7 +37,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio_util::sync::CancellationToken;
 
-/// Counts of an upstream.
+/// A counter of an upstream.
 pub(crate) type Count = Rc<Cell<usize>>;
 
 /// A proxy that runs until `stop` is cancelled.
@@ -59,7 +59,7 @@ pub(crate) fn start(address: &str, upstream: SocketAddr, limits: Limits) -> Runn
     Running { address, stop, ended: annulus::spawn(server.into_future()) }
 }
 
-/// Sends a request as it is; the whole answer.
+/// Sends a request as it is, and returns the whole response.
 pub(crate) async fn ask(address: SocketAddr, request: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     stream.send(request.to_owned()).await?;
@@ -91,12 +91,12 @@ async fn headers(upstream: &str, proxy: &str) -> Outcome {
 }
 
 #[test]
-fn headers_of_a_hop_stay_there() {
+fn hop_by_hop_headers_are_removed() {
     everywhere(|| headers("127.0.0.1:0", "127.0.0.1:0"));
     simulated(|_| headers("10.0.0.1:80", "10.0.0.2:80"));
 }
 
-/// Bodies that are made as they are asked for, of as many pieces.
+/// Returns a body of `count` pieces, which are created on demand.
 fn pieces(count: usize) -> StreamBody<impl futures_util::Stream<Item = io::Result<Frame<Bytes>>>> {
     StreamBody::new(stream::iter(0..count).map(|n| {
         let piece = vec![u8::try_from(n % 251).unwrap(); 10_000];
@@ -123,7 +123,7 @@ async fn large_bodies(upstream: &str, proxy: &str) -> Outcome {
         assert!(echoed == expected);
     }
     let connections = upstream.connections.get();
-    assert!(connections <= 3, "pooled, not {connections} connections");
+    assert!(connections <= 3, "{connections} connections: they were not pooled");
     Ok(())
 }
 
@@ -133,9 +133,9 @@ fn large_bodies_pass_in_both_directions() {
     simulated(|_| large_bodies("10.0.0.1:80", "10.0.0.2:80"));
 }
 
-/// Each piece comes back before the next one is sent.
+/// Each piece is echoed before the next one is sent.
 #[test]
-fn bodies_are_not_gathered() {
+fn bodies_are_streamed() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
@@ -174,13 +174,13 @@ async fn websocket(upstream: &str, proxy: &str) -> Outcome {
 }
 
 #[test]
-fn a_websocket_passes() {
+fn websocket_is_forwarded() {
     everywhere(|| websocket("127.0.0.1:0", "127.0.0.1:0"));
     simulated(|_| websocket("10.0.0.1:80", "10.0.0.2:80"));
 }
 
 #[test]
-fn a_graceful_stop_answers_what_has_begun() {
+fn graceful_shutdown_finishes_requests_in_progress() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
@@ -198,12 +198,12 @@ fn a_graceful_stop_answers_what_has_begun() {
     });
 }
 
-/// curl, a client that was written elsewhere, asks through the proxy.
+/// curl is an independent client.
 #[test]
-fn curl_asks_through_it() {
+fn curl_works_through_the_proxy() {
     if std::process::Command::new("curl").arg("--version").output().is_err() {
-        // Past the capture of a test's output.
-        _ = writeln!(io::stderr(), "skipped: the proxy under curl: apt-get install curl");
+        // Bypasses the test's output capture.
+        _ = writeln!(io::stderr(), "skipped: the proxy with curl: apt-get install curl");
         return;
     }
     on_drivers(async || {

@@ -1,4 +1,4 @@
-//! Messages as the upstream and the client may send them, by RFC 9110 and 9112.
+//! Messages that RFC 9110 and 9112 allow an upstream or a client to send, and invalid ones.
 
 use crate::reverse_proxy::common::{everywhere, simulated};
 use crate::reverse_proxy::proxy::Limits;
@@ -14,9 +14,9 @@ const SECOND: Duration = Duration::from_secs(1);
 const CLOSE: &str = "host: x\r\nconnection: close\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// The length goes: it is not that of the body.
+/// `Content-Length` is not the length of a chunked body.
 #[test]
-fn a_response_in_chunks_has_no_length() {
+fn chunked_response_loses_its_content_length() {
     everywhere(async || {
         for length in ["0", "2", "5", "100"] {
             let upstream = raw("127.0.0.1:0", move |mut stream, _| async move {
@@ -40,7 +40,7 @@ fn a_response_in_chunks_has_no_length() {
 }
 
 #[test]
-fn both_directions_name_the_proxy() {
+fn via_names_the_proxy_in_both_directions() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
@@ -53,9 +53,9 @@ fn both_directions_name_the_proxy() {
     });
 }
 
-/// The upstream reads the head of an upload, and nothing more.
+/// The upstream reads the head of an upload, and nothing else for a long time.
 #[test]
-fn an_upstream_that_stops_reading_an_upload() {
+fn upload_times_out_when_the_upstream_stops_reading() {
     simulated(async |_| {
         let open = Rc::new(Cell::new(0));
         let counted = open.clone();
@@ -64,7 +64,7 @@ fn an_upstream_that_stops_reading_an_upload() {
             let counted = counted.clone();
             async move {
                 stream.recv().await?;
-                // The upstream reads again much later, to see the end.
+                // Read again much later, to see the end of the connection.
                 sleep(SECOND * 100).await;
                 while let Ok(Some(_)) = stream.recv().await {}
                 counted.update(|count| count - 1);
@@ -94,14 +94,14 @@ fn an_upstream_that_stops_reading_an_upload() {
         );
         assert_eq!(open.get(), 1);
         sleep(SECOND * 100).await;
-        assert_eq!(open.get(), 0, "the connection to the upstream has ended");
+        assert_eq!(open.get(), 0, "the connection to the upstream is still open");
         Ok(())
     });
 }
 
-/// It answers one request on each connection, and breaks off at the second.
+/// The upstream answers one request per connection, and closes or resets it at the second.
 #[test]
-fn a_connection_of_the_pool_that_was_closed() {
+fn closed_pooled_connection_is_retried_only_if_safe() {
     everywhere(async || {
         for resets in [false, true] {
             let upstream = raw("127.0.0.1:0", move |mut stream, _| async move {
@@ -131,9 +131,9 @@ fn a_connection_of_the_pool_that_was_closed() {
     });
 }
 
-/// Not for ever: an upstream that never answers is asked twice.
+/// The proxy does not retry forever.
 #[test]
-fn an_upstream_that_always_breaks_off_is_asked_twice() {
+fn request_is_retried_only_once() {
     everywhere(async || {
         let asked = Rc::new(Cell::new(0));
         let counted = asked.clone();
@@ -154,7 +154,7 @@ fn an_upstream_that_always_breaks_off_is_asked_twice() {
 }
 
 #[test]
-fn a_body_that_the_client_breaks_is_its_fault() {
+fn invalid_chunked_body_gets_400() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
@@ -173,7 +173,7 @@ fn a_body_that_the_client_breaks_is_its_fault() {
 }
 
 #[test]
-fn a_body_that_does_not_go_on_is_the_client_s_too() {
+fn stalled_request_body_gets_408() {
     simulated(async |_| {
         let upstream = upstream::start("10.0.0.1:80");
         let limits = Limits { progress: SECOND * 9, ..Limits::default() };

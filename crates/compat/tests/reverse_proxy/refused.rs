@@ -1,4 +1,5 @@
-//! Requests that are rewritten or refused, since a server behind the proxy would take them for something else.
+//! Requests that are rewritten or refused, because a server behind the proxy might interpret them
+//! differently.
 
 use crate::reverse_proxy::common::{Outcome, everywhere, simulated};
 use crate::reverse_proxy::proxy::Limits;
@@ -32,7 +33,7 @@ fn an_ambiguous_host_is_refused() {
             let answer = ask(proxy.address, &request).await?;
             assert!(answer.starts_with("HTTP/1.1 400"), "{hosts:?}: {answer}");
         }
-        assert_eq!(upstream.connections.get(), 0, "nothing is passed on");
+        assert_eq!(upstream.connections.get(), 0, "a request was forwarded");
         Ok(())
     });
 }
@@ -58,9 +59,9 @@ fn the_upstream_gets_one_host() {
     });
 }
 
-/// In HTTP/2 the authority is the host, and a cookie may come in several lines.
+/// In HTTP/2 the authority is the host, and cookies may be split over several headers.
 #[test]
-fn http_2_becomes_http_1() {
+fn http_2_request_is_translated_to_http_1() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
@@ -84,7 +85,7 @@ fn http_2_becomes_http_1() {
 }
 
 #[test]
-fn no_upgrade_but_to_websocket_is_passed_on() {
+fn only_websocket_upgrades_are_forwarded() {
     everywhere(async || {
         let upstream = upstream::start("127.0.0.1:0");
         let proxy = start("127.0.0.1:0", upstream.address, Limits::default());
@@ -101,9 +102,9 @@ fn no_upgrade_but_to_websocket_is_passed_on() {
     });
 }
 
-/// An upstream of HTTP/1.0 is answered for in the proxy's version.
+/// The response of an HTTP/1.0 upstream is sent with the proxy's version.
 #[test]
-fn the_version_is_that_of_the_proxy() {
+fn response_has_the_version_of_the_proxy() {
     everywhere(async || {
         let listener = annulus::net::TcpListener::bind("127.0.0.1:0")?;
         let proxy = start("127.0.0.1:0", listener.local_addr()?, Limits::default());
@@ -120,7 +121,7 @@ fn the_version_is_that_of_the_proxy() {
     });
 }
 
-/// The status of an attempt to upgrade, and the connection.
+/// Attempts an upgrade, and returns the status and the connection.
 async fn upgraded(proxy: std::net::SocketAddr) -> std::io::Result<(String, TcpStream)> {
     let mut stream = TcpStream::connect(proxy).await?;
     stream.send(UPGRADE).await?;
@@ -141,7 +142,7 @@ fn tunnels_are_bounded_in_number_and_in_idle_time() {
         let (status, mut one) = upgraded(proxy.address).await?;
         assert_eq!(status, "101");
         assert_eq!(upgraded(proxy.address).await?.0, "503");
-        // A ping, masked, and its answer: the time begins again.
+        // A masked ping and its reply restart the idle time.
         annulus::time::sleep(idle - idle / 4).await;
         one.send(b"\x89\x80\0\0\0\0".to_vec()).await?;
         let begun = Instant::now();
@@ -149,7 +150,7 @@ fn tunnels_are_bounded_in_number_and_in_idle_time() {
         let took = begun.elapsed();
         let longest = idle + idle / 4 + Duration::from_secs(1);
         assert!(took >= idle && took < longest, "{took:?}");
-        assert_eq!(upgraded(proxy.address).await?.0, "101", "there is room again");
+        assert_eq!(upgraded(proxy.address).await?.0, "101", "the closed tunnel still counts");
         Ok(())
     });
 }

@@ -1,4 +1,4 @@
-//! The upstream that the proxy passes requests on to.
+//! The upstream to which the proxy forwards requests.
 
 use crate::reverse_proxy::Count;
 use annulus::net::{TcpListener, TcpStream};
@@ -25,12 +25,12 @@ type Answer = Result<Response<UnsyncBoxBody<Bytes, hyper::Error>>, io::Error>;
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Count,
-    /// Bytes that an endless body has made.
+    /// Bytes that an endless body has produced.
     pub(crate) made: Count,
-    /// A request waits.
+    /// Notified when a request waits.
     pub(crate) waits: Rc<Notify>,
     pub(crate) go_on: Rc<Notify>,
-    /// A request that waited was dropped.
+    /// Notified when a waiting request is dropped.
     pub(crate) dropped: Rc<Notify>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn start(address: &str) -> Upstream {
         let upstream = upstream.clone();
         service_fn(move |request| upstream.clone().answer(request))
     });
-    // The end of the proxy's direction means that it wants no answer any more.
+    // A proxy that shuts down its sending direction no longer needs the response.
     let server = server.configure_http1(|http| http.half_close(false));
     annulus::spawn(server.into_future());
     made
@@ -86,7 +86,7 @@ impl Upstream {
                 Ok(Response::new(full("waited")))
             }
             // The service's error ends the connection.
-            "/break" => Err(io::Error::other("as asked")),
+            "/break" => Err(io::Error::other("as requested")),
             "/half" => Ok(half()),
             "/stall" => Ok(stall()),
             "/upgrade" => Ok(status(StatusCode::SWITCHING_PROTOCOLS)),
@@ -99,7 +99,7 @@ impl Upstream {
             self.made.update(|made| made + 10_000);
             Ok(Frame::data(Bytes::from(vec![b'x'; 10_000])))
         });
-        // `Send` is asked for, and the counter is.
+        // The body must be `Send`, which the counter is not.
         let pieces = OnThread::new(pieces);
         Response::new(StreamBody::new(pieces).boxed_unsync())
     }
@@ -111,7 +111,7 @@ fn status(status: StatusCode) -> Response<UnsyncBoxBody<Bytes, hyper::Error>> {
     response
 }
 
-/// Lists the headers that came.
+/// Lists the received headers.
 fn headers(request: &Request<Incoming>) -> Response<UnsyncBoxBody<Bytes, hyper::Error>> {
     let mut text = format!("{}\n", request.uri());
     for (name, value) in request.headers() {
@@ -122,12 +122,12 @@ fn headers(request: &Request<Incoming>) -> Response<UnsyncBoxBody<Bytes, hyper::
     response.body(full(text)).unwrap()
 }
 
-/// A body whose end never comes: what makes it panics, once the first part was sent.
+/// A body that panics after its first part has been sent.
 fn half() -> Response<UnsyncBoxBody<Bytes, hyper::Error>> {
     let first = stream::iter([Ok(Frame::data(Bytes::from_static(b"half")))]);
     let pieces = first.chain(stream::once(async {
         annulus::time::sleep(Duration::from_millis(1)).await;
-        panic!("as asked")
+        panic!("as requested")
     }));
     Response::builder()
         .header("content-length", "100")
@@ -135,7 +135,7 @@ fn half() -> Response<UnsyncBoxBody<Bytes, hyper::Error>> {
         .unwrap()
 }
 
-/// A body of which nothing more comes.
+/// A body that stalls after its first part.
 fn stall() -> Response<UnsyncBoxBody<Bytes, hyper::Error>> {
     let first = stream::iter([Ok(Frame::data(Bytes::from_static(b"first")))]);
     Response::new(StreamBody::new(first.chain(stream::pending())).boxed_unsync())
@@ -163,7 +163,7 @@ fn websocket(mut request: Request<Incoming>) -> Response<UnsyncBoxBody<Bytes, hy
         .unwrap()
 }
 
-/// Answers connections by hand: calls a function with each, and with its number.
+/// Starts an upstream that calls a function with each connection and its number.
 pub(crate) fn raw<F>(address: &str, answer: impl Fn(TcpStream, usize) -> F + 'static) -> SocketAddr
 where
     F: Future<Output = io::Result<()>> + 'static,

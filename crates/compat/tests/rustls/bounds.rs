@@ -7,10 +7,11 @@ use annulus::time::timeout;
 use std::io;
 use std::time::Duration;
 
-/// More than the buffers of both sockets, the queue of the stream and what rustls keeps have together.
+/// More than the buffers of both sockets, the stream's queue and rustls's buffers together.
 const MOST: usize = 8 << 20;
 
-/// Writes for ten seconds of virtual time to a peer that reads nothing, until nothing more is accepted; how much was.
+/// Writes for ten seconds of virtual time to a peer that reads nothing, and returns the number of
+/// bytes accepted.
 async fn fill(server: &mut Session) -> io::Result<usize> {
     let mut accepted = 0;
     let fills = async {
@@ -20,12 +21,12 @@ async fn fill(server: &mut Session) -> io::Result<usize> {
         }
     };
     let filled: Result<io::Result<()>, _> = timeout(Duration::from_secs(10), fills).await;
-    assert!(filled.is_err(), "it waits");
+    assert!(filled.is_err(), "the writes did not block");
     Ok(accepted)
 }
 
 #[test]
-fn a_peer_that_stops_reading_holds_the_sender() {
+fn sender_waits_while_its_peer_does_not_read() {
     World::Simulated.run(async |world| {
         let (mut client, mut server) = session(world).await?;
         let accepted = fill(&mut server).await?;
@@ -35,20 +36,20 @@ fn a_peer_that_stops_reading_holds_the_sender() {
         });
         let mut bytes = Vec::new();
         AsyncRecv::read_to_end(&mut client, &mut bytes, MOST).await?;
-        assert_eq!(bytes.len(), accepted, "what was accepted arrives");
+        assert_eq!(bytes.len(), accepted, "accepted bytes are missing");
         assert!(bytes.iter().all(|byte| *byte == 7));
         ends.await??;
         Ok(())
     });
 }
 
-/// Bytes that wait in the session leave while its task only receives.
+/// Bytes queued in the session are sent while its task only receives.
 #[test]
-fn what_was_written_leaves_without_a_flush_while_the_task_receives() {
+fn queued_data_is_sent_while_the_task_receives() {
     World::Simulated.run(async |world| {
         let (mut client, mut server) = session(world).await?;
         let mut accepted = fill(&mut server).await?;
-        assert!(server.state().wants_write(), "some waits in the session");
+        assert!(server.state().wants_write(), "nothing is queued in the session");
         let answers = annulus::spawn(async move {
             while accepted > 0 {
                 accepted -= client.recv().await?.expect("more").len();

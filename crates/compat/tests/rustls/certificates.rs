@@ -1,4 +1,4 @@
-//! Certificates for these tests, made when they run.
+//! Certificates for these tests, generated at run time.
 
 use crate::rustls::worlds::{Session, World};
 use annulus_compat::rustls::{TlsAcceptor, TlsConnector};
@@ -11,13 +11,14 @@ use std::sync::{Arc, OnceLock};
 /// The name of the server.
 pub(crate) const NAME: &str = "server.test";
 
-/// An authority, and certificates that it has signed.
+/// A certificate authority.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// Authorities of different names are distinguished before a signature is looked at.
+    /// Creates an authority. Verification tells authorities apart by name, before it checks a
+    /// signature.
     pub(crate) fn new(name: &str) -> Self {
         let mut params = CertificateParams::new([]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -26,7 +27,7 @@ impl Authority {
         Self { issuer }
     }
 
-    /// A certificate and its key.
+    /// Signs a certificate for `name`, and returns it with its key.
     pub(crate) fn sign(&self, name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
@@ -40,14 +41,14 @@ impl Authority {
         roots.into()
     }
 
-    /// A server for every client.
+    /// Returns the settings of a server that accepts every client.
     pub(crate) fn server(&self) -> ServerConfig {
         let (certificate, key) = self.sign(NAME);
         let builder = ServerConfig::builder().with_no_client_auth();
         builder.with_single_cert(vec![certificate], key).unwrap()
     }
 
-    /// A server for clients that this authority knows.
+    /// Returns the settings of a server that requires client certificates from this authority.
     pub(crate) fn strict_server(&self) -> ServerConfig {
         let (certificate, key) = self.sign(NAME);
         let verifier = WebPkiClientVerifier::builder(self.roots()).build().unwrap();
@@ -55,12 +56,13 @@ impl Authority {
         builder.with_single_cert(vec![certificate], key).unwrap()
     }
 
-    /// A client that trusts this authority.
+    /// Returns the settings of a client that trusts this authority.
     pub(crate) fn client(&self) -> ClientConfig {
         ClientConfig::builder().with_root_certificates(self.roots()).with_no_client_auth()
     }
 
-    /// A client that trusts this authority, with a certificate of its own from that one.
+    /// Returns the settings of a client that trusts this authority and has a certificate from
+    /// `other`.
     pub(crate) fn client_known_to(&self, other: &Self) -> ClientConfig {
         let (certificate, key) = other.sign("client.test");
         let builder = ClientConfig::builder().with_root_certificates(self.roots());
@@ -74,7 +76,7 @@ pub(crate) fn authority() -> &'static Authority {
     ONE.get_or_init(|| Authority::new("ours"))
 }
 
-/// Both ends of a session: the client's and the server's.
+/// Opens a session, and returns the client's and the server's end.
 pub(crate) async fn session(world: World) -> std::io::Result<(Session, Session)> {
     let (client, server) = world.pair().await?;
     let connector = TlsConnector::new(authority().client());

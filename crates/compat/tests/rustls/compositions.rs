@@ -1,4 +1,5 @@
-//! Sessions in other things: a proxy that ends TLS, WebSockets by axum, and a network with faults.
+//! Sessions in larger programs: a proxy that terminates TLS, axum WebSockets, and networks with
+//! faults.
 
 use crate::rustls::certificates::{NAME, authority, session};
 use crate::rustls::worlds::{World, everywhere};
@@ -17,9 +18,9 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// TLS on one side, plain on the other; each end is passed on.
+/// TLS on one side, plaintext on the other. The end of each direction is passed on.
 #[test]
-fn a_proxy_ends_tls() {
+fn proxy_terminates_tls() {
     everywhere(async |world| {
         let (mut client, mut front) = session(world).await?;
         let (mut back, mut server) = annulus::net::UnixStream::pair()?;
@@ -70,10 +71,10 @@ fn a_websocket_over_tls_echoes() {
     });
 }
 
-/// Bytes of one direction on a network with faults.
+/// Bytes in each direction on a network with faults.
 const PART: usize = 200_000;
 
-/// Sends, receives as many, and compares.
+/// Sends bytes to an echo server, and compares the echo.
 async fn exchange() -> io::Result<()> {
     let (mut client, mut server) = session(World::Simulated).await?;
     let echoes = annulus::spawn(async move {
@@ -85,17 +86,18 @@ async fn exchange() -> io::Result<()> {
     let sent: Vec<u8> = (0..PART).map(|at| (at % 251) as u8).collect();
     for part in sent.chunks(20_000) {
         client.send(part.to_vec()).await?;
-        assert!(*client.recv_exact(part.len()).await? == *part, "other bytes");
+        assert!(*client.recv_exact(part.len()).await? == *part, "the echo differs");
     }
     client.shutdown().await?;
     assert!(client.recv().await?.is_none());
     echoes.await.expect("no panic")
 }
 
-/// Seeds of each kind of fault.
+/// Number of seeds for each kind of fault.
 const SEEDS: u64 = 40;
 
-/// How many sessions ended with all of their bytes. The others ended with an error, and none hung.
+/// Returns the number of sessions that transferred all bytes. The rest end with an error, and none
+/// may hang.
 fn whole(faults: impl Fn(u64) -> Rc<Sim>) -> usize {
     let limit = Duration::from_secs(600);
     let ends_whole = |seed: &u64| {
@@ -108,9 +110,9 @@ fn whole(faults: impl Fn(u64) -> Rc<Sim>) -> usize {
 }
 
 #[test]
-fn faults_of_a_kernel_are_errors() {
+fn kernel_faults_are_errors() {
     let whole = whole(|seed| Sim::builder(seed).chaos().build());
-    assert!((1..SEEDS as usize).contains(&whole), "{whole} of {SEEDS} ended whole");
+    assert!((1..SEEDS as usize).contains(&whole), "{whole} of {SEEDS} sessions were complete");
 }
 
 #[test]
@@ -118,5 +120,5 @@ fn resets_are_errors() {
     let faults = Faults::none().with(Fault::Reset, 2).with(Fault::ShortRead, 300);
     let faults = faults.with(Fault::ShortWrite, 300);
     let whole = whole(|seed| Sim::builder(seed).faults(faults.clone()).build());
-    assert!((1..SEEDS as usize).contains(&whole), "{whole} of {SEEDS} ended whole");
+    assert!((1..SEEDS as usize).contains(&whole), "{whole} of {SEEDS} sessions were complete");
 }

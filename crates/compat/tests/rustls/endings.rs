@@ -6,7 +6,7 @@ use annulus::io::{AsyncRecv, AsyncSend};
 use std::io::{self, ErrorKind};
 
 #[test]
-fn a_direction_that_was_shut_down_ends_and_the_other_goes_on() {
+fn shutdown_ends_only_one_direction() {
     everywhere(async |world| {
         let (mut client, mut server) = session(world).await?;
         client.send("question").await?;
@@ -23,7 +23,7 @@ fn a_direction_that_was_shut_down_ends_and_the_other_goes_on() {
     });
 }
 
-/// The error of what is received now, and of what is received next.
+/// Returns the errors of two receives in a row.
 async fn twice(stream: &mut Session) -> [io::Error; 2] {
     [stream.recv().await.unwrap_err(), stream.recv().await.unwrap_err()]
 }
@@ -33,7 +33,7 @@ fn an_end_without_close_notify_is_an_error() {
     everywhere(async |world| {
         let (mut client, mut server) = session(world).await?;
         client.send("half of").await?;
-        // Below the session, or by its drop.
+        // Shut down the stream below the session; the server drops its session instead.
         client.get_mut().shutdown().await?;
         assert_eq!(*server.recv_exact(7).await?, *b"half of");
         for error in twice(&mut server).await {
@@ -46,11 +46,11 @@ fn an_end_without_close_notify_is_an_error() {
 }
 
 #[test]
-fn a_cut_record_is_an_error() {
+fn truncated_record_is_an_error() {
     everywhere(async |world| {
         let (mut client, mut server) = session(world).await?;
         client.send("whole").await?;
-        // The first bytes of a record of 256.
+        // The first bytes of a 256-byte record.
         client.get_mut().send(b"\x17\x03\x03\x01\x00only a part").await?;
         client.get_mut().shutdown().await?;
         assert_eq!(*server.recv_exact(5).await?, *b"whole");
@@ -62,7 +62,7 @@ fn a_cut_record_is_an_error() {
 }
 
 #[test]
-fn a_forged_record_is_an_error_from_then_on_and_the_peer_gets_an_alert() {
+fn forged_record_fails_the_session_and_alerts_the_peer() {
     everywhere(async |world| {
         let (mut client, mut server) = session(world).await?;
         let mut forged = b"\x17\x03\x03\x00\x30".to_vec();
@@ -79,7 +79,7 @@ fn a_forged_record_is_an_error_from_then_on_and_the_peer_gets_an_alert() {
 }
 
 #[test]
-fn a_session_that_is_dropped_ends_for_its_peer() {
+fn peer_of_a_dropped_session_gets_unexpected_eof() {
     everywhere(async |world| {
         let (mut client, server) = session(world).await?;
         drop(server);

@@ -1,4 +1,4 @@
-//! Handshakes that succeed, and that do not.
+//! Handshakes that succeed or fail.
 
 use crate::rustls::certificates::{Authority, NAME, authority, session};
 use crate::rustls::worlds::{Session, World, everywhere};
@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// A handshake; its result at the client, and at the server.
+/// Performs a handshake, and returns the results of the client and the server.
 async fn shake(
     world: World,
     client: ClientConfig,
@@ -36,7 +36,7 @@ fn both_sides_agree_on_a_protocol() {
         server.alpn_protocols = protocols(&["h2", "http/1.1"]);
         let (one, two) = shake(world, client, server).await?;
         let (one, two) = (one?, two?);
-        assert_eq!(one.alpn_protocol(), Some(&b"h2"[..]), "what the server prefers");
+        assert_eq!(one.alpn_protocol(), Some(&b"h2"[..]), "not the server's preference");
         assert_eq!(two.alpn_protocol(), Some(&b"h2"[..]));
         assert_eq!((one.server_name(), two.server_name()), (None, Some(NAME)));
         assert_eq!(one.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_3));
@@ -60,7 +60,7 @@ fn no_protocol_in_common_is_an_error_on_both_sides() {
 }
 
 #[test]
-fn a_certificate_of_an_unknown_authority_is_refused_and_the_server_lives() {
+fn unknown_authority_is_refused_and_the_server_keeps_running() {
     everywhere(async |world| {
         let (one, two) =
             shake(world, Authority::new("foreign").client(), authority().server()).await?;
@@ -89,10 +89,10 @@ fn a_certificate_for_another_name_is_refused() {
     });
 }
 
-/// With TLS 1.3 the client has ended its handshake when the server refuses it: the error comes with
-/// what it receives.
+/// With TLS 1.3, the client has finished its handshake when the server refuses it, so its first
+/// receive returns the error.
 #[test]
-fn a_client_without_a_certificate_is_refused_where_one_is_asked_for() {
+fn client_without_a_required_certificate_is_refused() {
     everywhere(async |world| {
         let strict = authority().strict_server();
         let (one, two) = shake(world, authority().client(), strict.clone()).await?;
@@ -129,7 +129,7 @@ fn a_client_that_does_not_speak_tls_is_refused() {
 }
 
 #[test]
-fn a_name_that_is_none_is_refused() {
+fn invalid_server_name_is_refused() {
     World::Uring.run(async |world| {
         let (stream, _server) = world.pair().await?;
         let connector = TlsConnector::new(authority().client());
@@ -141,7 +141,7 @@ fn a_name_that_is_none_is_refused() {
 }
 
 #[test]
-fn certificates_and_keys_that_are_not_valid_are_refused() {
+fn invalid_certificates_and_keys_are_refused() {
     let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
     let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -161,7 +161,7 @@ fn certificates_and_keys_that_are_not_valid_are_refused() {
         error("-----BEGIN CERTIFICATE\n", &key),
         "TLS certificates: a line that begins with -----BEGIN does not end with -----"
     );
-    // Without its line breaks, and its text without the key.
+    // A key without line breaks; the error must not contain the key.
     assert_eq!(
         error(&certificate, &key.replace('\n', "")),
         "TLS key: the PRIVATE KEY section has no END line"
@@ -176,7 +176,7 @@ fn certificates_and_keys_that_are_not_valid_are_refused() {
 }
 
 #[test]
-fn a_handshake_that_does_not_end_is_ended() {
+fn stalled_handshake_times_out() {
     let limit = Duration::from_millis(20);
     everywhere(async |world| {
         let start = Instant::now();
@@ -186,7 +186,7 @@ fn a_handshake_that_does_not_end_is_ended() {
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert!(error.to_string().contains("20ms"), "{error}");
         assert!(start.elapsed() >= limit);
-        assert!(silent.recv().await?.is_none(), "the server has closed");
+        assert!(silent.recv().await?.is_none(), "the server did not close");
 
         let (client, _silent) = world.pair().await?;
         let connector = TlsConnector::new(authority().client()).handshake_timeout(limit);
@@ -196,9 +196,9 @@ fn a_handshake_that_does_not_end_is_ended() {
     });
 }
 
-/// The limits that are usual, in virtual time.
+/// In virtual time.
 #[test]
-fn a_handshake_has_ten_seconds_by_default() {
+fn default_handshake_timeout_is_ten_seconds() {
     World::Simulated.run(async |world| {
         let start = Instant::now();
         let (_silent, server) = world.pair().await?;
@@ -210,12 +210,12 @@ fn a_handshake_has_ten_seconds_by_default() {
         let (_silent, server) = world.pair().await?;
         let unlimited = acceptor.handshake_timeout(None);
         let within = annulus::time::timeout(Duration::from_secs(60), unlimited.accept(server));
-        assert!(within.await.is_err(), "it waits on");
+        assert!(within.await.is_err(), "an unlimited handshake ended");
         Ok(())
     });
 }
 
-/// Polls a handshake as far as it comes alone, and drops it.
+/// Polls a handshake once, and drops it.
 async fn begin_and_drop(handshake: impl Future<Output = io::Result<Session>>) {
     let mut handshake = pin!(handshake);
     poll_fn(|cx| {
@@ -226,7 +226,7 @@ async fn begin_and_drop(handshake: impl Future<Output = io::Result<Session>>) {
 }
 
 #[test]
-fn a_side_that_is_dropped_in_the_handshake_ends_it_for_the_other() {
+fn dropping_one_side_ends_the_handshake_of_the_other() {
     everywhere(async |world| {
         let connector = TlsConnector::new(authority().client());
         let acceptor = TlsAcceptor::new(authority().server());
@@ -245,7 +245,7 @@ fn a_side_that_is_dropped_in_the_handshake_ends_it_for_the_other() {
     });
 }
 
-/// The end of the stream, or a reset since it had bytes that were not read.
+/// Returns true for the end of the stream, or for a reset because of unread bytes.
 fn ended(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! hyper over TLS, by the protocol that both sides have agreed on.
+//! hyper over TLS, with the protocol negotiated by ALPN.
 
 use crate::rustls::certificates::{NAME, authority};
 use crate::rustls::worlds::{Failure, Outcome, Session, World, everywhere};
@@ -49,7 +49,7 @@ fn listen(world: World) -> std::io::Result<SocketAddr> {
     Ok(address)
 }
 
-/// A client of the protocols that it is given; whether it came to HTTP/2.
+/// Connects with these ALPN protocols, and returns the session and whether it uses HTTP/2.
 async fn connect(address: SocketAddr, alpn: &[&str]) -> Result<(Session, bool), Failure> {
     let mut config = authority().client();
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
@@ -59,7 +59,7 @@ async fn connect(address: SocketAddr, alpn: &[&str]) -> Result<(Session, bool), 
     Ok((session, is_http_2))
 }
 
-/// Posts bodies up to 2 MB, and compares what comes back.
+/// Posts bodies of up to 2 MB, and compares the echoes.
 async fn converse(address: SocketAddr, alpn: &[&str], version: Version) -> Outcome {
     let (session, is_http_2) = connect(address, alpn).await?;
     assert_eq!(is_http_2, version == Version::HTTP_2);
@@ -81,7 +81,7 @@ async fn converse(address: SocketAddr, alpn: &[&str], version: Version) -> Outco
         let response = match (&mut one, &mut two) {
             (Some(client), _) => client.send_request(request).await?,
             (_, Some(client)) => client.send_request(request).await?,
-            _ => unreachable!("one of them was made"),
+            _ => unreachable!("one of the clients exists"),
         };
         assert_eq!(response.version(), version);
         assert!(response.into_body().collect().await?.to_bytes() == body, "{length} bytes");
@@ -90,7 +90,7 @@ async fn converse(address: SocketAddr, alpn: &[&str], version: Version) -> Outco
 }
 
 #[test]
-fn the_protocol_is_that_of_the_handshake() {
+fn http_version_follows_alpn() {
     everywhere(async |world| {
         let address = listen(world)?;
         converse(address, &["h2", "http/1.1"], Version::HTTP_2).await?;

@@ -1,4 +1,4 @@
-//! Many handshakes behind one `accept`.
+//! Concurrent handshakes of one listener.
 
 use crate::rustls::certificates::{NAME, authority};
 use crate::rustls::worlds::{Failure, Session, World, everywhere};
@@ -23,7 +23,7 @@ fn listener(world: World) -> io::Result<TlsListener> {
 }
 
 #[test]
-fn a_silent_client_delays_no_other() {
+fn silent_client_does_not_delay_others() {
     everywhere(async |world| {
         let mut listener = listener(world)?;
         let address = listener.local_addr()?;
@@ -40,7 +40,7 @@ fn a_silent_client_delays_no_other() {
 }
 
 #[test]
-fn a_handshake_that_fails_is_reported_and_the_listener_goes_on() {
+fn failed_handshake_is_reported_and_the_listener_keeps_accepting() {
     everywhere(async |world| {
         let failures = Rc::new(RefCell::new(Vec::new()));
         let noted = failures.clone();
@@ -67,9 +67,10 @@ fn a_handshake_that_fails_is_reported_and_the_listener_goes_on() {
     });
 }
 
-/// In virtual time: with one handshake at a time, a silent client holds the next up to the limit of its handshake, and no longer.
+/// With a limit of one handshake, a silent client delays the next one until its own handshake times
+/// out.
 #[test]
-fn handshakes_are_limited() {
+fn concurrent_handshakes_are_limited() {
     World::Simulated.run(async |world| {
         let mut listener = listener(world)?.handshakes(1);
         let address = listener.local_addr()?;
@@ -82,13 +83,13 @@ fn handshakes_are_limited() {
     });
 }
 
-/// A client that has connected and is not returned yet is closed with the listener.
+/// Dropping the listener also closes connections that `accept` has not returned yet.
 #[test]
-fn a_listener_that_is_dropped_closes_what_it_holds() {
+fn dropped_listener_closes_its_connections() {
     everywhere(async |world| {
         let mut listener = listener(world)?;
         let mut silent = TcpStream::connect(listener.local_addr()?).await?;
-        // Polled until it has accepted: another client comes in behind it.
+        // The listener accepts the silent client before this one.
         let client = annulus::spawn(connect(listener.local_addr()?));
         let _session = listener.accept().await?;
         client.await??;

@@ -1,5 +1,5 @@
-//! rustls by tokio-rustls and futures-rustls, unpatched, and by `annulus_compat::rustls`: on io_uring, on epoll, inside tokio, and on a simulated
-//! kernel.
+//! Unpatched tokio-rustls and futures-rustls, and `annulus_compat::rustls`: on io_uring, on epoll,
+//! inside tokio, and on a simulated kernel.
 
 mod bounds;
 mod certificates;

@@ -1,4 +1,4 @@
-//! Bytes in both directions, compared.
+//! Transfers in both directions, with all bytes compared.
 
 use crate::rustls::certificates::{NAME, authority, session};
 use crate::rustls::worlds::{World, everywhere};
@@ -9,12 +9,13 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_util::compat::{FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
 
-/// Bytes of one direction. Simulated bytes are not fewer of their kind, only slower.
+/// Returns the number of bytes in each direction. Simulated bytes are slower, so there are fewer of
+/// them.
 fn total(world: World) -> u64 {
     if world == World::Simulated { 1 << 19 } else { 4 << 20 }
 }
 
-/// Fills memory with the bytes that one direction carries from an offset on.
+/// Fills memory with the bytes that a direction carries from an offset on.
 fn fill(direction: u8, offset: u64, bytes: &mut [u8]) {
     for (at, byte) in (offset..).zip(bytes) {
         *byte = (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8 ^ direction;
@@ -54,7 +55,7 @@ async fn read_all(mut from: impl AsyncRead + Unpin, direction: u8, total: u64) -
     Ok(())
 }
 
-/// Both directions at once.
+/// Transfers bytes in both directions at once.
 async fn duplex<C, S>(client: C, server: S, total: u64) -> io::Result<()>
 where
     C: AsyncRead + AsyncWrite + Unpin,
@@ -71,7 +72,7 @@ where
     Ok(())
 }
 
-/// Sends parts, and compares what comes back; then ends.
+/// Sends bytes in parts, compares the echo of each part, and shuts down.
 async fn ask(mut stream: impl AsyncStream, total: u64) -> io::Result<()> {
     const PART: u64 = 1 << 16;
     for offset in (0..total).step_by(PART as usize) {
@@ -97,7 +98,7 @@ fn server_name() -> ServerName<'static> {
 }
 
 #[test]
-fn tokio_rustls_over_our_streams() {
+fn tokio_rustls_over_annulus_streams() {
     everywhere(async |world| {
         let (client, server) = world.pair().await?;
         let connector = tokio_rustls::TlsConnector::from(Arc::new(authority().client()));
@@ -110,7 +111,7 @@ fn tokio_rustls_over_our_streams() {
 }
 
 #[test]
-fn futures_rustls_over_our_streams() {
+fn futures_rustls_over_annulus_streams() {
     everywhere(async |world| {
         let (client, server) = world.pair().await?;
         let connector = futures_rustls::TlsConnector::from(Arc::new(authority().client()));
@@ -125,7 +126,7 @@ fn futures_rustls_over_our_streams() {
 }
 
 #[test]
-fn sessions_by_the_traits_of_annulus() {
+fn sessions_through_annulus_traits() {
     everywhere(async |world| {
         let (client, server) = session(world).await?;
         tokio::try_join!(ask(client, total(world)), echo(server))?;
@@ -134,7 +135,7 @@ fn sessions_by_the_traits_of_annulus() {
 }
 
 #[test]
-fn sessions_by_the_traits_of_tokio() {
+fn sessions_through_tokio_traits() {
     everywhere(async |world| {
         let (client, server) = session(world).await?;
         duplex(client, server, total(world)).await?;
@@ -142,9 +143,9 @@ fn sessions_by_the_traits_of_tokio() {
     });
 }
 
-/// Each half is in a task of its own.
+/// Each half runs in its own task.
 #[test]
-fn halves_in_two_tasks() {
+fn split_halves_in_two_tasks() {
     everywhere(async |world| {
         let (mut client, server) = session(world).await?;
         let (reads, writes) = tokio::io::split(server);
@@ -168,9 +169,9 @@ fn halves_in_two_tasks() {
     });
 }
 
-/// A frame that spans records is shown in one piece, and what is behind it stays.
+/// A frame that spans records is returned in one piece, and the bytes after it stay in the stream.
 #[test]
-fn frames_span_records() {
+fn frames_may_span_records() {
     everywhere(async |world| {
         let (mut client, mut server) = session(world).await?;
         let sends = annulus::spawn(async move {
@@ -181,16 +182,16 @@ fn frames_span_records() {
             io::Result::Ok(client)
         });
         assert_eq!(server.peek(5).await?[..5], *b"abcde");
-        assert_eq!(server.peek(1).await?[..2], *b"ab", "a look takes nothing");
+        assert_eq!(server.peek(1).await?[..2], *b"ab", "peek consumed bytes");
         server.consume(1);
         assert_eq!(*server.recv_exact(3).await?, *b"bcd");
         assert_eq!(server.recv_until(b'\n', 80).await?.as_deref(), Some(&b"efg\n"[..]));
-        // tokio's traits go on behind what was shown.
+        // tokio's traits also return bytes that were only peeked at.
         let mut text = String::new();
         server.peek(2).await?;
         assert_eq!(AsyncReadExt::read_to_string(&mut server, &mut text).await?, 9);
         assert_eq!(text, "rest\ntail");
-        assert!(server.peek(1).await?.is_empty(), "the end is shown each time");
+        assert!(server.peek(1).await?.is_empty(), "peek returned bytes after the end");
         drop(sends.await??);
         Ok(())
     });

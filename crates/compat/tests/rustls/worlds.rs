@@ -1,4 +1,4 @@
-//! Where the tests run.
+//! The environments in which the tests run.
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::sim::{Fault, Faults, Link, Sim};
@@ -20,16 +20,16 @@ pub(crate) enum World {
     Uring,
     Epoll,
     Guest,
-    /// A network with delays that differ, on which receives often get less than there is.
+    /// A network with varying delays, on which receives often return fewer bytes than have arrived.
     Simulated,
 }
 
 impl World {
     pub(crate) const ALL: [Self; 4] = [Self::Uring, Self::Epoll, Self::Guest, Self::Simulated];
 
-    /// Runs the body in it.
+    /// Runs a test in this environment.
     pub(crate) fn run<F: Future<Output = Outcome>>(self, body: impl FnOnce(Self) -> F) {
-        // The time-out is the runtime's, so that on the simulated kernel it is of virtual time.
+        // An annulus timeout, so that it follows virtual time on the simulated kernel.
         let within = async { timeout(Duration::from_secs(120), body(self)).await.expect("a hang") };
         let ran = match self {
             Self::Uring => on(DriverChoice::Auto, within),
@@ -46,7 +46,7 @@ impl World {
         ran.unwrap_or_else(|error| panic!("{self:?}: {error}"));
     }
 
-    /// Listens somewhere.
+    /// Creates a listener.
     pub(crate) fn listen(self) -> io::Result<TcpListener> {
         match self {
             Self::Simulated => TcpListener::bind("10.0.0.1:443"),
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// Both ends of a new connection.
+    /// Opens a connection, and returns both ends.
     pub(crate) async fn pair(self) -> io::Result<(TcpStream, TcpStream)> {
         let listener = self.listen()?;
         let client = TcpStream::connect(listener.local_addr()?).await?;
@@ -66,7 +66,7 @@ fn on(driver: DriverChoice, body: impl Future<Output = Outcome>) -> Outcome {
     Runtime::builder().driver(driver).build().unwrap().block_on(body)
 }
 
-/// Runs the body in every world.
+/// Runs a test in every environment.
 pub(crate) fn everywhere<F: Future<Output = Outcome>>(body: impl Fn(World) -> F) {
     for world in World::ALL {
         world.run(&body);

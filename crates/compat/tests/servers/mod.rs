@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-/// Finds a program in `PATH` or in one of the directories. If it is missing, prints what is
-/// skipped, bypassing the test's output capture.
+/// Finds a program in `PATH` or in one of the directories. If it is missing, prints that the test
+/// is skipped, bypassing the output capture.
 pub(crate) fn program(name: &str, elsewhere: &[PathBuf], package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = std::env::split_paths(&path).chain(elsewhere.iter().cloned());
@@ -17,7 +17,7 @@ pub(crate) fn program(name: &str, elsewhere: &[PathBuf], package: &str) -> Optio
     if found.is_none() {
         _ = writeln!(
             io::stderr(),
-            "skipped: there is no {name}; on Debian: apt-get install {package}"
+            "skipped: {name} is not installed; on Debian: apt-get install {package}"
         );
     }
     found

@@ -11,7 +11,7 @@ use hyper::client::conn::{http1, http2};
 use hyper::{Method, Request, StatusCode};
 use std::time::Duration;
 
-/// How long an attempt may take, and how long it is to the next.
+/// Timeout of an attempt, followed by `PAUSE` before the next one.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -22,7 +22,7 @@ enum Sender {
     Two(http2::SendRequest<Full<Bytes>>),
 }
 
-/// A connection, whose task ends with it.
+/// A connection. Dropping it ends its task.
 struct Connection {
     sender: Sender,
     task: JoinHandle<()>,
@@ -34,11 +34,11 @@ impl Drop for Connection {
     }
 }
 
-/// A client of either version.
+/// A client for one kind of service.
 pub(crate) struct Client {
     kind: Kind,
     connection: Option<Connection>,
-    /// Attempts so far.
+    /// Number of attempts so far.
     pub(crate) attempts: u64,
 }
 
@@ -47,13 +47,13 @@ impl Client {
         Self { kind, connection: None, attempts: 0 }
     }
 
-    /// The answer to a request, which is repeated until there is one.
+    /// Repeats a request until it is answered, and returns the response body.
     pub(crate) async fn ask(&mut self, method: Method, path: &str, body: &Bytes) -> Bytes {
         loop {
             self.attempts += 1;
             match timeout(PATIENCE, self.attempt(method.clone(), path, body.clone())).await {
                 Ok(Ok(answer)) => return answer,
-                // Nothing is known of this attempt: the request may have been answered.
+                // The outcome is unknown: the server may have handled the request.
                 Ok(Err(_)) | Err(_) => self.connection = None,
             }
             sleep(PAUSE).await;
@@ -66,7 +66,7 @@ impl Client {
         if self.connection.is_none() {
             self.connection = Some(Connection::open(self.kind).await?);
         }
-        let connection = self.connection.as_mut().expect("it was opened");
+        let connection = self.connection.as_mut().expect("opened above");
         let response = match &mut connection.sender {
             Sender::One(sender) => {
                 sender.ready().await?;
@@ -95,7 +95,7 @@ impl Connection {
     }
 }
 
-/// Drives a connection. Its errors are those of its requests, too.
+/// Drives a connection. Its errors are ignored, because its requests return them too.
 fn spawn(connection: impl Future<Output = hyper::Result<()>> + 'static) -> JoinHandle<()> {
     annulus::spawn(async {
         _ = connection.await;

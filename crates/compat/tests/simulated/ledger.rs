@@ -1,4 +1,4 @@
-//! The service's data: deposits by their idempotency keys, as in a database that survives a crash.
+//! The service's data: deposits with idempotency keys, as in a database that survives crashes.
 
 use annulus::time::sleep;
 use annulus_compat::OnThread;
@@ -6,17 +6,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long it takes the database to store a deposit.
+/// How long the database takes to store a deposit.
 const STORES: Duration = Duration::from_secs(1);
 
-/// Whether a deposit looks for its key when it is stored, too. Without, two attempts at one deposit may both be stored: the planted bug.
+/// When a deposit checks that its key is new. If only before it waits for the database, two
+/// attempts at one deposit may both be stored: the planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
     Twice,
     OnlyBefore,
 }
 
-/// A ledger. Clones are the same one.
+/// A ledger. Clones share its data.
 #[derive(Clone)]
 pub(crate) struct Ledger {
     accounts: Arc<Mutex<Accounts>>,
@@ -39,27 +40,28 @@ impl Ledger {
         act(&mut self.accounts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Stores a deposit, unless it was before. It may be called again with the same key, for an answer that was lost.
+    /// Stores a deposit unless its key is already stored. A client whose response was lost repeats
+    /// the call with the same key.
     pub(crate) async fn deposit(&self, key: u64, amount: u64) {
         if self.with(|accounts| accounts.stored.contains_key(&key)) {
             return;
         }
         let ledger = self.clone();
-        // A task of its own, so that a client that leaves does not end it half-way. Its handle stays on its thread, and axum's handlers
-        // have to be `Send`.
+        // A separate task, so that a client that disconnects does not interrupt it. `OnThread`,
+        // because axum's handlers must be `Send` and the task's handle is not.
         let stored = annulus::spawn(async move {
             sleep(STORES).await;
             ledger.with(|accounts| accounts.store(key, amount, ledger.checks));
         });
-        OnThread::new(stored).await.expect("it does not panic");
+        OnThread::new(stored).await.expect("no panic");
     }
 
-    /// The balance.
+    /// Returns the balance.
     pub(crate) fn balance(&self) -> u64 {
         self.with(|accounts| accounts.balance)
     }
 
-    /// The first deposit that was stored more than once.
+    /// Returns the key of the first deposit that was stored more than once.
     pub(crate) fn stored_twice(&self) -> Option<u64> {
         self.with(|accounts| {
             let mut twice = accounts.stored.iter().filter(|(_, (times, _))| *times > 1);
@@ -67,7 +69,7 @@ impl Ledger {
         })
     }
 
-    /// How many deposits there are, and what they amount to if each counts once.
+    /// Returns the number of deposits, and their sum if each counts once.
     pub(crate) fn totals(&self) -> (usize, u64) {
         self.with(|accounts| {
             let amounts = accounts.stored.values().map(|(_, amount)| amount);

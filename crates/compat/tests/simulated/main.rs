@@ -1,5 +1,6 @@
-//! Services by hyper and axum, unchanged, on a simulated network that partitions, resets, delays, slows and crashes: what must hold for
-//! every seed, and a planted bug that a sweep finds and a seed replays.
+//! Unchanged hyper and axum services on a simulated network with partitions, resets, delays, slow
+//! links and crashes. Some properties must hold for every seed, and a sweep must find a planted bug
+//! that its seed replays.
 
 mod client;
 mod ledger;
@@ -18,14 +19,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Seeds of each kind of service; `ANNULUS_SIM_SEEDS` sets another number.
+/// Number of seeds for each kind of service; `ANNULUS_SIM_SEEDS` overrides it.
 const SEEDS: u64 = 50;
 const CLIENTS: u64 = 2;
 const REQUESTS: u64 = 8;
 /// Bytes of the largest body.
 const LARGEST: u64 = 50_000;
 
-/// State that all programs of a run share.
+/// State shared by all programs of a run.
 #[derive(Clone)]
 struct Run {
     network: Network,
@@ -46,7 +47,7 @@ struct Summary {
     attempts: u64,
 }
 
-/// A client that asks, checks each answer, and repeats what is not answered.
+/// Runs a client that sends requests, checks each response, and repeats unanswered requests.
 async fn work(run: Run, number: u64) -> std::io::Result<()> {
     let mut random = Random::new(run.seed ^ number << 32);
     let mut client = Client::new(run.kind);
@@ -54,12 +55,12 @@ async fn work(run: Run, number: u64) -> std::io::Result<()> {
         if random.chance(500) {
             let body = vec![count as u8; random.below(LARGEST) as usize];
             let echoed = client.ask(Method::POST, "/echo", &body.clone().into()).await;
-            assert!(echoed == body, "an echo of {} bytes is another", body.len());
+            assert!(echoed == body, "the echo of {} bytes differs", body.len());
         } else {
             let (key, amount) = (number << 32 | count, random.between(1, 100));
             let path = format!("/deposit/{key}/{amount}");
             let receipt = client.ask(Method::POST, &path, &Bytes::new()).await;
-            assert_eq!(receipt, key.to_string(), "the receipt of another deposit");
+            assert_eq!(receipt, key.to_string(), "the receipt is for another deposit");
             run.acknowledged.set(run.acknowledged.get() + amount);
         }
         sleep(Duration::from_millis(random.below(1000))).await;
@@ -69,7 +70,7 @@ async fn work(run: Run, number: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Waits for the others, ends all disturbances, and looks at what is left.
+/// Waits for the clients, stops all disturbances, and checks the final state.
 async fn inspect(run: Run) -> std::io::Result<()> {
     while run.ended.get() < CLIENTS {
         sleep(Duration::from_millis(100)).await;
@@ -79,15 +80,16 @@ async fn inspect(run: Run) -> std::io::Result<()> {
     assert_eq!(run.ledger.stored_twice(), None, "a deposit was stored twice");
     let stored = run.ledger.totals().1;
     assert_eq!((stored, &*balance), (run.acknowledged.get(), stored.to_string().as_bytes()));
-    // Every connection ends by the limits of the server, its half-open ones too.
+    // The server's limits end every connection, including half-open ones.
     sleep(service::OLDEST).await;
-    assert_eq!(run.gauge.open(), 0, "a connection outlives its limits");
+    assert_eq!(run.gauge.open(), 0, "a connection outlived its limits");
     assert!(run.gauge.oldest() <= service::OLDEST, "{:?}", run.gauge.oldest());
     Ok(())
 }
 
 fn network(sim: &Rc<Sim>, seed: u64) -> Network {
-    // Small buffers: the kernel zeroes what a runtime first touches, and each seed has several runtimes.
+    // Small buffers, because the kernel zeroes memory on first use, and each seed has several
+    // runtimes.
     let network = Network::on(sim, seed, Runtime::builder().recv_buffers(16 * 1024, 64));
     network.disturb(Disturbances {
         pause: Duration::from_millis(10)..Duration::from_secs(2),
@@ -97,7 +99,7 @@ fn network(sim: &Rc<Sim>, seed: u64) -> Network {
     network
 }
 
-/// A run of a service.
+/// Runs a service and its clients with one seed.
 fn simulate(kind: Kind, checks: Checks, seed: u64) -> std::io::Result<Summary> {
     let latency = Duration::from_micros(Random::new(seed).pick(&[25, 500, 20_000]));
     let sim = Sim::builder(seed).link(Link { latency, ..Link::default() }).build();
@@ -127,10 +129,11 @@ fn simulate(kind: Kind, checks: Checks, seed: u64) -> std::io::Result<Summary> {
     })
 }
 
-/// Most memory that the server may hold for its connections: a few at a time, each with what one may receive and send.
+/// Maximum memory of the server's connections: a few at a time, each with its receive and send
+/// bound.
 const MEMORY: usize = 8 * 2 * 256 * 1024;
 
-/// Runs all seeds, and looks whether they were disturbed: an undisturbed request takes one attempt.
+/// Runs all seeds, and checks that they were disturbed: an undisturbed request takes one attempt.
 fn sweep(kind: Kind) {
     let (mut attempts, mut runs) = (0, 0);
     check(0..SEEDS, |seed| {
@@ -140,7 +143,10 @@ fn sweep(kind: Kind) {
     });
     let asked = runs * CLIENTS * REQUESTS;
     println!("{kind:?}: {runs} runs, {asked} requests, {attempts} attempts");
-    assert!(runs < 10 || attempts > asked + asked / 10, "{attempts} attempts at {asked} requests");
+    assert!(
+        runs < 10 || attempts > asked + asked / 10,
+        "only {attempts} attempts for {asked} requests"
+    );
 }
 
 #[test]
@@ -158,7 +164,8 @@ fn axum() {
     sweep(Kind::Axum);
 }
 
-/// Hash maps of the libraries have random keys, which differ between two runs in one process: a run must not depend on them.
+/// The libraries' hash maps have random keys, which differ between two runs in one process. A run
+/// must not depend on them.
 #[test]
 fn one_seed_is_one_run() {
     for kind in [Kind::Http1, Kind::Http2, Kind::Axum] {
@@ -170,20 +177,20 @@ fn one_seed_is_one_run() {
     }
 }
 
-/// The service checks that a deposit is new, waits for its database, and does not check again: a client that tries again while the first
-/// attempt is under way deposits twice.
+/// The service checks that a deposit is new, waits for its database, and does not check again. A
+/// client that retries while the first attempt is in progress deposits twice.
 #[test]
 fn a_planted_bug_is_found_and_its_seed_replays_it() {
     for kind in [Kind::Http1, Kind::Http2, Kind::Axum] {
         let run = |seed| simulate(kind, Checks::OnlyBefore, seed);
-        let failed = find_failure(0..1000, |seed| run(seed).map(drop)).expect("it is found");
+        let failed = find_failure(0..1000, |seed| run(seed).map(drop)).expect("a seed that fails");
         assert!(failed.message.contains("a deposit was stored twice"), "{}", failed.message);
         assert!(failed.to_string().contains(&format!("ANNULUS_SIM_SEED={}", failed.seed)));
         println!("{kind:?}: {failed}");
-        // The seed is all that it takes.
+        // The seed alone reproduces the failure.
         let again = find_failure([failed.seed], |seed| run(seed).map(drop));
         assert_eq!(again, Some(failed.clone()));
-        // Without the bug it is a seed as any other.
-        simulate(kind, Checks::Twice, failed.seed).expect("the mended service");
+        // Without the bug, the seed passes.
+        simulate(kind, Checks::Twice, failed.seed).expect("the service without the bug");
     }
 }

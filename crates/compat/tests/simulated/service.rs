@@ -1,4 +1,5 @@
-//! The service: hyper's HTTP/1 and HTTP/2 and axum's router, each as a program would have it.
+//! The service on hyper's HTTP/1, on hyper's HTTP/2 and with axum's router, each written as in a
+//! real program.
 
 use crate::simulated::ledger::Ledger;
 use annulus::net::{TcpListener, TcpStream};
@@ -20,22 +21,22 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A connection takes no new request after this time, and ends `LEAVE` later at the latest.
+/// Age at which a connection stops accepting requests. It ends at most `LEAVE` later.
 const AGE: Duration = Duration::from_secs(20);
 const LEAVE: Duration = Duration::from_secs(5);
-/// The header of a request has to come within this time; a peer has to answer a ping.
+/// Time limit for request heads and for replies to pings, and each limit of the axum server.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Which service runs.
+/// The kind of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Http1,
     Http2,
-    /// axum's router by `tower::serve`, over HTTP/1.
+    /// axum's router on `tower::serve`, over HTTP/1.
     Axum,
 }
 
-/// Observations of the server, over all its starts.
+/// Measurements of the server, across its restarts.
 #[derive(Clone, Default)]
 pub(crate) struct Gauge(Rc<Values>);
 
@@ -46,11 +47,11 @@ struct Values {
     oldest: Cell<Duration>,
 }
 
-/// Notes how long a connection was open.
+/// Records how long a connection was open.
 struct Timed(Gauge, Instant);
 
 impl Gauge {
-    /// Looks at the runtime ten times a second.
+    /// Samples the runtime ten times per second.
     async fn watch(self) {
         while let Some(stats) = annulus::stats() {
             self.0.open.set(stats.resources.streams);
@@ -59,17 +60,17 @@ impl Gauge {
         }
     }
 
-    /// Streams that were open when it looked last.
+    /// Returns the number of open streams at the last sample.
     pub(crate) fn open(&self) -> usize {
         self.0.open.get()
     }
 
-    /// The most bytes that streams held together.
+    /// Returns the highest sampled memory of all streams, in bytes.
     pub(crate) fn most_memory(&self) -> usize {
         self.0.most_memory.get()
     }
 
-    /// The longest time that a connection of hyper was open.
+    /// Returns the longest time that a hyper connection was open.
     pub(crate) fn oldest(&self) -> Duration {
         self.0.oldest.get()
     }
@@ -82,10 +83,10 @@ impl Drop for Timed {
     }
 }
 
-/// The most that a connection may be open.
+/// Maximum time that a connection may be open.
 pub(crate) const OLDEST: Duration = Duration::from_secs(20 + 5 + 1);
 
-/// The program of the server's host.
+/// Runs the program of the server's host.
 pub(crate) async fn run(kind: Kind, ledger: Ledger, gauge: Gauge) -> io::Result<()> {
     annulus::spawn(gauge.clone().watch());
     let listener = TcpListener::bind("0.0.0.0:80")?;
@@ -105,7 +106,7 @@ pub(crate) async fn run(kind: Kind, ledger: Ledger, gauge: Gauge) -> io::Result<
     }
 }
 
-/// axum's router by `tower::serve`. It needs no runtime of tokio.
+/// Serves axum's router with `tower::serve`, which needs no tokio runtime.
 async fn serve_axum(listener: TcpListener, ledger: Ledger) -> io::Result<()> {
     let router = axum::Router::new()
         .route("/deposit/{key}/{amount}", post(deposit))
@@ -129,7 +130,7 @@ where
     let mut connection = pin!(builder.serve_connection(Io::new(stream), service));
     if timeout(AGE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
-        // An error of the connection is the peer's.
+        // The peer causes connection errors.
         _ = timeout(LEAVE, connection).await;
     }
 }
@@ -144,7 +145,7 @@ where
 {
     let mut builder = http2::Builder::new(Executor);
     builder.timer(Timer::new()).keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
-    // The date is of the real clock, and its length on the wire depends on it: Huffman's code has shorter and longer digits.
+    // The date comes from the real clock, and its Huffman-coded length depends on its digits.
     builder.auto_date_header(false);
     let mut connection = pin!(builder.serve_connection(Io::new(stream), service));
     if timeout(AGE, connection.as_mut()).await.is_err() {

@@ -1,10 +1,11 @@
-//! The service to start from, as the example `all_cores` has it, on the simulated network: what `main` runs on each shard, here on one. A
-//! signal comes in the middle of a request while the network is disturbed.
+//! The service of the example `all_cores` on the simulated network: the program that `main` runs on
+//! each shard, here on one. A signal arrives in the middle of a request while the network is
+//! disturbed.
 
 #[path = "../../examples/all_cores.rs"]
 #[expect(
     dead_code,
-    reason = "shards are threads, which a simulation has one of: not its `main`, but what that runs on a shard"
+    reason = "a simulation has one thread, so it runs the program of one shard instead of `main`"
 )]
 mod all_cores;
 
@@ -21,12 +22,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Seeds; `ANNULUS_SIM_SEEDS` sets another number.
+/// Number of seeds; `ANNULUS_SIM_SEEDS` overrides it.
 const SEEDS: u64 = 100;
-/// Bytes of the note whose request the signal interrupts, at most.
+/// Maximum size of the note whose request the signal interrupts.
 const LARGEST: u64 = 100_000;
 
-/// Sends, and reads an answer to its end, which is that of its body.
+/// Sends a request, and reads until the response ends with `end`.
 async fn ask(stream: &mut TcpStream, request: &str, end: &str) -> io::Result<String> {
     stream.send(request.to_owned()).await?;
     let mut answer = Vec::new();
@@ -36,7 +37,7 @@ async fn ask(stream: &mut TcpStream, request: &str, end: &str) -> io::Result<Str
     Ok(String::from_utf8(answer).expect("text"))
 }
 
-/// Disturbances that break no connection, and do not slow it so that a request takes longer than it may.
+/// Starts disturbances that neither break a connection nor delay a request beyond its timeout.
 fn disturb(network: &Network) {
     let kinds = &[Disturbance::Partition, Disturbance::Delay];
     let pause = SECOND / 100..SECOND;
@@ -58,11 +59,11 @@ async fn client(network: Network, ended: Rc<Cell<u32>>, seed: u64) -> io::Result
     let request =
         format!("PUT /notes/last HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
     stream.send(request + first).await?;
-    // It has arrived.
+    // Wait until it has arrived.
     sleep(SECOND).await;
     network.signal("server", Signal::SIGTERM)?;
     disturb(&network);
-    // In time for the ten seconds that a request may take, with all that is sent again.
+    // Early enough for the request's ten-second timeout, including retransmissions.
     let calms = network.clone();
     annulus::spawn(async move {
         sleep(3 * SECOND).await;
@@ -71,7 +72,7 @@ async fn client(network: Network, ended: Rc<Cell<u32>>, seed: u64) -> io::Result
     sleep(Duration::from_millis(random.below(2000))).await;
     let answer = ask(&mut stream, rest, "\r\n\r\n").await?;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
-    assert!(stream.recv().await?.is_none(), "the end");
+    assert!(stream.recv().await?.is_none(), "the connection is still open");
     sleep(4 * SECOND).await;
     let refused = TcpStream::connect("server:80").await.unwrap_err();
     assert_eq!((refused.kind(), ended.get()), (ErrorKind::ConnectionRefused, 1));
@@ -82,12 +83,12 @@ async fn client(network: Network, ended: Rc<Cell<u32>>, seed: u64) -> io::Result
     let note = ask(&mut stream, "GET /notes/last HTTP/1.1\r\nhost: x\r\n\r\n", &text).await?;
     assert!(note.starts_with("HTTP/1.1 200"), "{note}");
     let square = ask(&mut stream, "GET /square/7 HTTP/1.1\r\nhost: x\r\n\r\n", "\n").await?;
-    assert!(square.starts_with("HTTP/1.1 503"), "there is no database in a simulation: {square}");
+    assert!(square.starts_with("HTTP/1.1 503"), "a simulation has no database: {square}");
     Ok(())
 }
 
 #[test]
-fn a_request_that_has_begun_is_answered_after_the_signal() {
+fn request_in_progress_is_answered_after_the_signal() {
     check(0..SEEDS, |seed| {
         let sim = Sim::builder(seed).build();
         let network = Network::on(&sim, seed, Runtime::builder().recv_buffers(16 * 1024, 64));

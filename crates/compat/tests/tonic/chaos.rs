@@ -1,4 +1,5 @@
-//! Calls over networks and kernels that fail, as drawn from a seed: each call ends within its deadline, well or with a status.
+//! Calls over failing networks and kernels, derived from a seed. Each call ends within its
+//! deadline, with success or a status.
 
 use crate::tonic::greeter::{Client, Greeter};
 use crate::tonic::trouble::Trouble;
@@ -14,7 +15,7 @@ use tonic::service::Routes;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Listens, as soon as the kernel lets it.
+/// Serves forever, and retries when the kernel refuses to listen.
 async fn listen() {
     loop {
         match TcpListener::bind("10.0.0.1:80") {
@@ -61,7 +62,7 @@ async fn calls() -> common::Outcome {
 }
 
 #[test]
-fn calls_end_whatever_fails() {
+fn every_call_ends_despite_faults() {
     for seed in 0..100 {
         annulus::sim::run(seed, calls()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }

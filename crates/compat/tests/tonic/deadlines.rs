@@ -21,7 +21,7 @@ fn within(limit: Duration, name: &str) -> Request<crate::tonic::HelloRequest> {
     request
 }
 
-/// Whether a moment ago was so long ago.
+/// Returns true if a call took about as long as its limit.
 fn about(took: Duration, limit: Duration) -> bool {
     took >= limit && took < limit + SECOND
 }
@@ -36,8 +36,8 @@ fn a_call_ends_at_its_deadline() {
         assert_eq!(status.code(), Code::DeadlineExceeded);
         assert!(about(begun.elapsed(), SECOND * 5), "{:?}", begun.elapsed());
         sleep(SECOND).await;
-        assert_eq!(handlers(), (1, 0), "the handler was dropped");
-        // One that the channel sets, and one that is kept.
+        assert_eq!(handlers(), (1, 0), "the handler was not dropped");
+        // A deadline set on the channel, and one that is met.
         let begun = Instant::now();
         let channel = channel(&server).timeout(SECOND * 7);
         let request = Request::new(hello("100"));
@@ -64,12 +64,12 @@ fn a_stream_ends_at_its_deadline() {
         assert_eq!(ticks.message().await.unwrap_err().code(), Code::DeadlineExceeded);
         drop(ticks);
         sleep(SECOND).await;
-        assert_eq!(handlers(), (1, 0), "the stream was dropped");
+        assert_eq!(handlers(), (1, 0), "the stream was not dropped");
         Ok(())
     });
 }
 
-/// The server keeps the deadline, also if the client does not.
+/// The server enforces its own limit, even if the client sets no deadline.
 #[test]
 fn a_server_ends_calls_at_their_deadline() {
     simulated(async |_| {
@@ -96,7 +96,7 @@ fn a_server_ends_calls_at_their_deadline() {
         assert!(status.message().contains("4s"), "{status}");
         assert!(about(begun.elapsed(), SECOND * 4), "{:?}", begun.elapsed());
         assert_eq!(handlers(), (2, 0));
-        // The client's is shorter.
+        // The client's deadline is shorter.
         let begun = Instant::now();
         let request = within(SECOND, "100");
         assert!(unary(channel, "/test.Trouble/Wait", request).await.is_err());
@@ -106,7 +106,7 @@ fn a_server_ends_calls_at_their_deadline() {
 }
 
 #[test]
-fn a_deadline_that_cannot_be_read_is_an_error() {
+fn invalid_deadline_is_an_error() {
     everywhere(async || {
         let server = start("127.0.0.1:0");
         let mut request = Request::new(hello("1"));
@@ -118,9 +118,9 @@ fn a_deadline_that_cannot_be_read_is_an_error() {
     });
 }
 
-/// As the one before, of a client that does not look at it.
+/// Like the previous test, but with a client that does not check the header itself.
 #[test]
-fn a_server_answers_a_deadline_that_it_cannot_read() {
+fn server_rejects_an_invalid_deadline() {
     use annulus_compat::hyper::{Executor, Io};
     everywhere(async || {
         let server = start("127.0.0.1:0");
@@ -141,7 +141,7 @@ fn a_server_answers_a_deadline_that_it_cannot_read() {
     });
 }
 
-/// Waits until so many handlers have begun on this thread, and so many run.
+/// Waits until this many handlers have begun on this thread, and this many are running.
 async fn until(begun: usize, running: usize) {
     while handlers() != (begun, running) {
         sleep(Duration::from_millis(1)).await;
@@ -168,7 +168,7 @@ async fn dropped_calls(address: &str) -> common::Outcome {
 }
 
 #[test]
-fn a_call_that_is_dropped_is_cancelled() {
+fn dropped_call_is_cancelled() {
     everywhere(|| dropped_calls("127.0.0.1:0"));
     simulated(|_| dropped_calls("10.0.0.1:80"));
 }

@@ -1,4 +1,4 @@
-//! Failures of calls and of connections.
+//! Failures of calls and connections.
 
 use crate::tonic::greeter::{Client, Greeter, HelloRequest};
 use crate::tonic::trouble::{flooded, streaming, unary};
@@ -15,17 +15,17 @@ use std::time::Duration;
 use tonic::{Code, Request};
 
 #[test]
-fn messages_have_limits() {
+fn message_sizes_are_limited() {
     everywhere(async || {
         let server = start("127.0.0.1:0");
         let large = |bytes: usize| Request::new(hello(&bytes.to_string()));
         let reply = unary(channel(&server), "/test.Trouble/Large", large(4_000_000)).await?;
         assert_eq!(reply.into_inner().message.len(), 4_000_000);
         let status = unary(channel(&server), "/test.Trouble/Large", large(5_000_000)).await;
-        assert_eq!(status.unwrap_err().code(), Code::OutOfRange, "received by the client");
+        assert_eq!(status.unwrap_err().code(), Code::OutOfRange, "the client must reject it");
         let mut client = Client::new(channel(&server));
         let status = client.say(hello(&"x".repeat(5_000_000))).await.unwrap_err();
-        assert_eq!(status.code(), Code::OutOfRange, "received by the server");
+        assert_eq!(status.code(), Code::OutOfRange, "the server must reject it");
         let mut client = Client::new(channel(&server)).max_decoding_message_size(10);
         assert_eq!(client.say(hello("a longer one")).await.unwrap_err().code(), Code::OutOfRange);
         Ok(())
@@ -33,7 +33,7 @@ fn messages_have_limits() {
 }
 
 #[test]
-fn unknown_methods_and_services() {
+fn unknown_methods_and_services_are_unimplemented() {
     everywhere(async || {
         let server = start("127.0.0.1:0");
         for method in ["/test.Trouble/Nothing", "/no.Service/Nothing"] {
@@ -45,7 +45,7 @@ fn unknown_methods_and_services() {
 }
 
 #[test]
-fn a_handler_that_panics_ends_its_call_only() {
+fn panicking_handler_ends_only_its_call() {
     everywhere(async || {
         let server = start("127.0.0.1:0");
         let channel = channel(&server);
@@ -60,9 +60,10 @@ fn a_handler_that_panics_ends_its_call_only() {
 }
 
 #[test]
-fn a_server_that_is_not_there_and_comes_back() {
+fn channel_reconnects_when_the_server_comes_back() {
     everywhere(async || {
-        // Closed at once, unlike one of annulus, which is closed at the end of the turn. No other test has an address of this kind.
+        // A std listener closes at once; an annulus listener closes at the end of the turn. No
+        // other test uses an address like this.
         let [.., high, low] = std::process::id().to_be_bytes();
         let own = std::net::SocketAddr::from(([127, 64, high, low], 0));
         let address = std::net::TcpListener::bind(own)?.local_addr()?;
@@ -71,7 +72,7 @@ fn a_server_that_is_not_there_and_comes_back() {
         assert_eq!(status.code(), Code::Unavailable);
         assert!(status.message().contains(&address.to_string()), "{status}");
         for round in ["two", "three"] {
-            // The listener before is closed at the end of a turn.
+            // The previous listener is closed at the end of a turn.
             let listener = loop {
                 match TcpListener::bind(address) {
                     Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -82,7 +83,7 @@ fn a_server_that_is_not_there_and_comes_back() {
             };
             let server = serve(listener, Greeter);
             let server = annulus::spawn(server.into_future());
-            // Until the end of the connection before was seen, calls fail.
+            // Calls fail until the end of the previous connection has been seen.
             let reply = loop {
                 match client.say(hello(round)).await {
                     Err(status) if status.code() == Code::Unavailable => annulus::yield_now().await,
@@ -97,9 +98,9 @@ fn a_server_that_is_not_there_and_comes_back() {
     });
 }
 
-/// The connection breaks off while a call waits.
+/// The connection ends while a call waits.
 #[test]
-fn a_call_whose_connection_ends_is_an_error() {
+fn call_fails_when_its_connection_ends() {
     everywhere(async || {
         let server = start("127.0.0.1:0");
         let request = Request::new(hello(""));
@@ -128,9 +129,9 @@ fn a_graceful_shutdown_finishes_calls() {
     });
 }
 
-/// A client that takes one message and no more: HTTP/2's windows and the stream's bound hold the server back.
+/// The client takes only one message, so HTTP/2's windows and the stream's bound stop the server.
 #[test]
-fn a_client_that_does_not_read_holds_little() {
+fn server_memory_is_bounded_while_the_client_does_not_read() {
     simulated(async |_: Rc<Sim>| {
         let server = start("10.0.0.1:80");
         let request = Request::new(HelloRequest::default());
@@ -143,7 +144,7 @@ fn a_client_that_does_not_read_holds_little() {
         let held = annulus::stats().expect("in a runtime").memory.held;
         assert!(sent > 10_000 && sent < 8_000_000, "{sent}");
         assert!(held < 4_000_000, "{held}");
-        // And goes on when it reads.
+        // The server continues when the client reads.
         for _ in 0..1000 {
             flood.message().await?;
         }

@@ -1,9 +1,10 @@
-//! tonic, unpatched: its services and clients on annulus alone, and its own server and channel as a guest of tokio.
+//! Unpatched tonic: its services and clients on annulus alone, and its own server and channel as a
+//! guest of tokio.
 
 mod chaos;
 mod deadlines;
 mod failures;
-#[allow(unused, unreachable_pub, reason = "each test uses a part of the example")]
+#[allow(unused, unreachable_pub, reason = "the tests use only parts of the example")]
 #[path = "../../examples/grpc/greeter.rs"]
 pub(crate) mod greeter;
 mod transport;
@@ -26,7 +27,7 @@ use tonic::codegen::{Body as HttpBody, StdError};
 use tonic::service::Routes;
 use trouble::Trouble;
 
-/// A server of both services that runs, and ends once `stop` is cancelled.
+/// A server of both services, which runs until `stop` is cancelled.
 pub(crate) struct Running {
     pub(crate) origin: String,
     pub(crate) stop: CancellationToken,
@@ -50,7 +51,7 @@ pub(crate) fn hello(name: &str) -> HelloRequest {
     HelloRequest { name: name.into() }
 }
 
-/// Calls of all kinds, over any channel.
+/// Makes all kinds of calls over a channel.
 pub(crate) async fn converse<T>(channel: T) -> Outcome
 where
     T: GrpcService<Body>,
@@ -79,7 +80,7 @@ where
     assert_eq!(replies.message().await?, None);
     let status = client.say(hello("")).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "a name is needed"));
-    // A name that is refused in the middle of a stream.
+    // An invalid name in the middle of a stream.
     let names = stream::iter(["fine", "", "not reached"].map(hello));
     let mut replies = client.chat(names).await?.into_inner();
     assert_eq!(replies.message().await?.unwrap().message, "hello, fine");
@@ -122,7 +123,7 @@ fn calls_share_a_connection() {
     });
 }
 
-/// One server for browsers and for gRPC, with a router of axum around both.
+/// One server for browsers and gRPC, with an axum router around both.
 #[test]
 fn a_router_and_a_service_share_a_port() {
     everywhere(async || {
@@ -144,7 +145,7 @@ fn a_router_and_a_service_share_a_port() {
 }
 
 #[test]
-fn an_origin_is_checked() {
+fn invalid_origins_are_refused() {
     for wrong in ["/path", "127.0.0.1:80", "http://a.example/path", "http://a.example/?query"] {
         let error = Channel::new(wrong.parse().unwrap()).unwrap_err();
         assert!(error.to_string().starts_with(wrong.trim_end_matches('/')), "{error}");

@@ -15,11 +15,11 @@ use tokio::sync::oneshot;
 use tonic::transport::{Endpoint, Server};
 use tonic::{Code, Request};
 
-/// Turns a wait that does not end into a failure.
+/// Turns a hang into a failure.
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
-fn the_server_and_the_channel_of_tonic() {
+fn tonics_own_server_and_channel_as_a_guest() {
     as_guest(async {
         let incoming = Incoming::bind("127.0.0.1:0")?;
         let origin = format!("http://{}", incoming.local_addr()?);
@@ -43,9 +43,9 @@ fn the_server_and_the_channel_of_tonic() {
     });
 }
 
-/// Each of ours with the other of tonic.
+/// annulus's channel with tonic's server, and the reverse.
 #[test]
-fn both_speak_with_each_other() {
+fn annulus_and_tonic_transports_interoperate() {
     as_guest(async {
         let incoming = Incoming::bind("127.0.0.1:0")?;
         let origin = format!("http://{}", incoming.local_addr()?);
@@ -60,9 +60,9 @@ fn both_speak_with_each_other() {
     });
 }
 
-/// tonic asks again at once after an error.
+/// tonic retries immediately after an error, so the listener must end.
 #[test]
-fn a_listener_whose_runtime_has_ended_ends_its_server() {
+fn server_ends_when_the_runtime_of_its_listener_ends() {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio.block_on(async {
         let entered = annulus_tokio::enter().unwrap();
@@ -71,27 +71,29 @@ fn a_listener_whose_runtime_has_ended_ends_its_server() {
         let served = tokio::spawn(server);
         tokio::task::yield_now().await;
         drop(entered);
-        tokio::time::timeout(LONG, served).await.expect("it ends").unwrap().unwrap();
+        tokio::time::timeout(LONG, served).await.expect("the server ends").unwrap().unwrap();
     });
 }
 
 #[test]
-fn a_listener_on_another_thread_ends_its_server() {
+fn server_ends_when_its_listener_is_polled_on_another_thread() {
     as_guest(async {
         let incoming = Incoming::bind("127.0.0.1:0")?;
         let other = std::thread::spawn(move || {
             let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let server = Server::builder().add_service(Greeter).serve_with_incoming(incoming);
-            tokio.block_on(async { tokio::time::timeout(LONG, server).await }).expect("it ends")
+            tokio
+                .block_on(async { tokio::time::timeout(LONG, server).await })
+                .expect("the server ends")
         });
         other.join().unwrap()?;
         Ok(())
     });
 }
 
-/// It fails, reports that once, and is over; tonic's own loop around it would hang.
+/// It reports the error once and then ends; otherwise tonic's loop would never end.
 #[test]
-fn a_listener_on_another_thread_tells_once() {
+fn listener_polled_on_another_thread_reports_one_error() {
     as_guest(async {
         let mut incoming = Incoming::bind("127.0.0.1:0")?;
         let other = std::thread::spawn(move || {

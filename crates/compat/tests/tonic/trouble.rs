@@ -1,4 +1,4 @@
-//! A service whose methods wait, never end, panic or are large.
+//! A service whose methods wait, never end, panic or send large messages.
 
 use crate::tonic::greeter::{HelloReply, HelloRequest, Method};
 use annulus::time::{interval, sleep};
@@ -19,12 +19,12 @@ thread_local! {
     static RUNNING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Handlers that have begun on this thread, and those that were not dropped yet.
+/// Returns how many handlers have begun on this thread, and how many are still running.
 pub(crate) fn handlers() -> (usize, usize) {
     (BEGUN.get(), RUNNING.get())
 }
 
-/// Counts a handler, until it is dropped.
+/// Counts a handler as running until it is dropped.
 struct Handler;
 
 impl Handler {
@@ -46,7 +46,7 @@ pub(crate) struct Trouble;
 
 type Reply = Result<Response<HelloReply>, Status>;
 
-/// Waits for the seconds that the request names.
+/// Waits for the number of seconds in the request.
 async fn wait(request: Request<HelloRequest>) -> Reply {
     let handler = Handler::begin();
     let seconds = request.into_inner().name.parse().map_err(|_| Status::internal("seconds"))?;
@@ -55,7 +55,7 @@ async fn wait(request: Request<HelloRequest>) -> Reply {
     Ok(Response::new(HelloReply { message: "waited".into() }))
 }
 
-/// A message a second, for ever.
+/// Sends one message per second, forever.
 async fn tick(_: Request<HelloRequest>) -> Result<Response<BoxStream<HelloReply>>, Status> {
     let seconds = (Handler::begin(), interval(Duration::from_secs(1)), 0);
     let ticks = stream::unfold(seconds, async |(handler, mut interval, n)| {
@@ -65,7 +65,7 @@ async fn tick(_: Request<HelloRequest>) -> Result<Response<BoxStream<HelloReply>
     Ok(Response::new(Box::pin(OnThread::new(ticks))))
 }
 
-/// Messages for ever, as fast as they go.
+/// Sends messages as fast as possible, forever.
 async fn flood(_: Request<HelloRequest>) -> Result<Response<BoxStream<HelloReply>>, Status> {
     let handler = Handler::begin();
     let messages = stream::repeat_with(move || {
@@ -80,7 +80,7 @@ thread_local! {
     static SENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Bytes that floods have made on this thread.
+/// Returns the number of bytes that floods have produced on this thread.
 pub(crate) fn flooded() -> usize {
     SENT.get()
 }
@@ -91,10 +91,10 @@ async fn large(request: Request<HelloRequest>) -> Reply {
 }
 
 async fn panics(_: Request<HelloRequest>) -> Reply {
-    panic!("as asked")
+    panic!("as requested")
 }
 
-/// Where the connection comes from, as with tonic's own server.
+/// Returns the peer's address, as tonic's own server provides it.
 async fn peer(request: Request<HelloRequest>) -> Reply {
     let message = request.remote_addr().map_or("unknown".into(), |peer| peer.to_string());
     Ok(Response::new(HelloReply { message }))
@@ -146,7 +146,7 @@ where
     grpc.unary(request, path, ProstCodec::default()).await
 }
 
-/// Calls a method that streams.
+/// Calls a server-streaming method.
 pub(crate) async fn streaming(
     channel: annulus_compat::tonic::Channel,
     method: &'static str,

@@ -1,4 +1,4 @@
-//! Errors of connections and of the listener are reported, with the peer where there is one.
+//! Errors of connections and of the listener are reported, with the peer if there is one.
 
 use crate::tower::*;
 use annulus_compat::Listen;
@@ -6,7 +6,7 @@ use limits::about;
 use std::task::{Context, Poll};
 
 #[test]
-fn an_error_names_its_peer() {
+fn errors_name_their_peer() {
     everywhere(async || {
         let server = start("127.0.0.1:0", |server| server);
         let mut no_http = TcpStream::connect(server.address).await?;
@@ -28,7 +28,7 @@ fn an_error_names_its_peer() {
     });
 }
 
-/// As a process that has no descriptors left.
+/// Fails once, like a process that has run out of descriptors.
 struct FailsOnce(TcpListener, bool);
 
 impl Listen for FailsOnce {
@@ -48,7 +48,7 @@ impl Listen for FailsOnce {
 }
 
 #[test]
-fn errors_of_the_listener_are_reported_and_it_is_asked_again() {
+fn listener_errors_are_reported_and_accepting_is_retried() {
     simulated(async |_| {
         let listener = FailsOnce(TcpListener::bind("10.0.0.1:80")?, false);
         let errors = Rc::new(RefCell::new(Vec::new()));

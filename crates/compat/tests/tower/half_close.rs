@@ -1,4 +1,5 @@
-//! Clients that end their direction of the stream behind a request, as `nc -N` does, and those that break off.
+//! Clients that shut down their sending direction right after a request, like `nc -N`, and clients
+//! that disconnect.
 
 use crate::tower::*;
 use tokio::sync::Notify;
@@ -23,14 +24,14 @@ async fn half_closed(address: &str, path: &str, body: &str) -> Outcome {
 }
 
 #[test]
-fn a_client_that_ends_its_direction_gets_its_reply() {
+fn half_closed_client_gets_its_response() {
     everywhere(|| half_closed("127.0.0.1:0", "/", "hello"));
     simulated(|_| half_closed("10.0.0.1:80", "/", "hello"));
     simulated(|_| half_closed("10.0.0.1:80", "/sleep", "slept"));
 }
 
 #[test]
-fn a_client_that_breaks_off_ends_its_handler() {
+fn client_disconnect_drops_the_handler() {
     let ends = async |address: &str| {
         let (begun, dropped) = (Rc::new(Notify::new()), Rc::new(Notify::new()));
         let (begins, drops) = (begun.clone(), dropped.clone());
@@ -57,7 +58,7 @@ fn a_client_that_breaks_off_ends_its_handler() {
     simulated(|_| ends("10.0.0.1:80"));
 }
 
-/// Says that it was dropped.
+/// Notifies when it is dropped.
 struct Dropped(Rc<Notify>);
 
 impl Drop for Dropped {

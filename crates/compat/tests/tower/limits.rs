@@ -1,9 +1,9 @@
-//! Limits in time and number.
+//! Limits on time and on the number of connections.
 
 use crate::tower::*;
 
 #[test]
-fn a_drain_ends_at_its_limit() {
+fn drain_ends_at_its_timeout() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| server.drain_timeout(SECOND * 10));
         let mut client = client_1(server.address).await?;
@@ -18,7 +18,8 @@ fn a_drain_ends_at_its_limit() {
     });
 }
 
-/// How long a server bears a peer that sends these bytes, one a second.
+/// Sends one byte per second. Returns the server's response, and the time until it or the end
+/// arrived.
 async fn borne(server: &Running, bytes: &[u8]) -> Result<(String, Duration), common::Failure> {
     let mut slow = TcpStream::connect(server.address).await?;
     let begun = Instant::now();
@@ -43,9 +44,9 @@ pub(crate) fn about(seconds: u32, took: Duration) -> bool {
     took >= SECOND * seconds && took <= SECOND * (seconds + 2)
 }
 
-/// Turns a wait that does not end into a failure, in virtual time.
+/// Turns a hang into a failure, in virtual time.
 pub(crate) async fn within<F: std::future::Future>(limit: Duration, future: F) -> F::Output {
-    annulus::time::timeout(limit, future).await.expect("it ends")
+    annulus::time::timeout(limit, future).await.expect("the future completes")
 }
 
 #[test]
@@ -54,17 +55,18 @@ fn slow_heads_and_idle_connections_are_cut_off() {
         let server = start("10.0.0.1:80", |server| {
             server.header_read_timeout(SECOND * 20).idle_timeout(SECOND * 50)
         });
-        // A head that does not end.
+        // A head that never ends.
         let head = format!("GET / HTTP/1.1\r\nhost: x\r\na: {}", "a".repeat(1000));
         let (_, took) = borne(&server, head.as_bytes()).await?;
         assert!(about(20, took), "{took:?}");
-        // Nothing at all, and the preface of HTTP/2, of which the server awaits 24 bytes.
+        // Nothing at all; then the HTTP/2 preface, whose 24 bytes take longer than the idle
+        // timeout.
         let (_, took) = borne(&server, b"").await?;
         assert!(about(20, took), "{took:?}");
         let slow = start("10.0.0.1:81", |server| server.idle_timeout(SECOND * 15));
         let (_, took) = borne(&slow, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
         assert!(about(15, took), "{took:?}");
-        // The limit counts after a response, too.
+        // The limit also applies after a response.
         let mut client = TcpStream::connect(server.address).await?;
         client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await?;
         let begun = Instant::now();
@@ -92,9 +94,9 @@ fn a_connection_is_not_idle_while_its_request_is_handled() {
     });
 }
 
-/// A peer of HTTP/2 that answers nothing, not even that the server wants to go.
+/// An HTTP/2 peer that never replies, not even to `GOAWAY`.
 #[test]
-fn a_silent_peer_of_http_2_is_dropped() {
+fn silent_http_2_peer_is_dropped() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| server.idle_timeout(SECOND * 10));
         let mut silent = TcpStream::connect(server.address).await?;
@@ -111,14 +113,14 @@ fn a_silent_peer_of_http_2_is_dropped() {
 }
 
 #[test]
-fn a_request_that_takes_too_long_is_answered() {
+fn slow_request_gets_408() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| server.request_timeout(SECOND * 5));
         let begun = Instant::now();
         let answer = client_2(server.address).await?.send_request(to("/sleep", b"")).await?;
         assert_eq!(answer.status(), 408);
         assert!(about(5, begun.elapsed()), "{:?}", begun.elapsed());
-        // A body that comes slowly.
+        // A body that stalls.
         let head = "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n";
         let mut slow = TcpStream::connect(server.address).await?;
         slow.send(head).await?;
@@ -136,7 +138,7 @@ fn a_request_that_takes_too_long_is_answered() {
 }
 
 #[test]
-fn a_peer_that_stops_reading_is_dropped_and_holds_little() {
+fn peer_that_stops_reading_is_dropped_and_uses_little_memory() {
     everywhere(async || {
         let limit = Duration::from_millis(300);
         let server = start("127.0.0.1:0", |server| server.write_timeout(limit));
@@ -157,7 +159,7 @@ fn a_peer_that_stops_reading_is_dropped_and_holds_little() {
 }
 
 #[test]
-fn no_more_connections_than_allowed() {
+fn open_connections_are_limited() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| server.max_connections(2));
         let (mut one, mut two) = (client_1(server.address).await?, client_1(server.address).await?);
@@ -176,12 +178,12 @@ fn no_more_connections_than_allowed() {
 }
 
 #[test]
-fn handshakes_are_bounded_in_time_and_beside_each_other() {
+fn handshakes_have_a_timeout_and_run_concurrently() {
     simulated(async |_| {
         let listener = TcpListener::bind("10.0.0.1:80")?;
         let errors = Rc::new(RefCell::new(Vec::new()));
         let reported = errors.clone();
-        // The peer sends a line first.
+        // The handshake expects a line from the peer.
         let server = serve(listener, router())
             .header_read_timeout(SECOND * 4)
             .on_error(move |error| reported.borrow_mut().push(error.to_string()))

@@ -1,4 +1,4 @@
-//! The server for services of tower and hyper: axum's router, unpatched, on annulus alone and as a
+//! The server for tower and hyper services: unpatched axum routers, on annulus alone and as a
 //! guest.
 
 mod errors;
@@ -55,7 +55,7 @@ async fn panics() -> &'static str {
     panic!("as requested")
 }
 
-/// Panics once the head and a first part of the body have left.
+/// Panics once the head and a first part of the body have been sent.
 async fn panics_later() -> Body {
     let parts = futures_util::stream::iter(0..2).then(async |n| {
         assert_eq!(n, 0, "as requested");
@@ -64,7 +64,7 @@ async fn panics_later() -> Body {
     Body::from_stream(parts)
 }
 
-/// Waits by a timer of annulus.
+/// Waits with an annulus timer.
 async fn sleeps() -> &'static str {
     OnThread::new(sleep(SECOND * 100)).await;
     "slept"
@@ -76,7 +76,7 @@ async fn endless() -> Body {
     }))
 }
 
-/// A server that runs, and ends once `stop` is cancelled.
+/// A server that runs until `stop` is cancelled.
 struct Running {
     address: SocketAddr,
     stop: CancellationToken,
@@ -84,7 +84,7 @@ struct Running {
     errors: Rc<RefCell<Vec<String>>>,
 }
 
-/// Starts the router's server with settings.
+/// Starts a server for the router, with these settings.
 fn start<F>(address: &str, settings: impl FnOnce(Plain<TcpListener, Make>) -> F) -> Running
 where
     F: IntoFuture<Output = io::Result<()>, IntoFuture: 'static>,
@@ -103,7 +103,7 @@ where
 
 type Make = fn(&SocketAddr) -> TowerToHyperService<Router>;
 
-/// An error with its causes.
+/// Formats an error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -140,7 +140,7 @@ async fn text(response: hyper::Response<hyper::body::Incoming>) -> Result<Bytes,
     Ok(response.into_body().collect().await?.to_bytes())
 }
 
-/// All that a peer sends until the end of the stream, or until it breaks off.
+/// Reads everything that a peer sends until the stream ends or fails.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while let Ok(Some(lease)) = stream.recv().await {
@@ -173,7 +173,7 @@ fn a_router_serves_both_versions() {
 }
 
 #[test]
-fn one_version_on_demand() {
+fn server_can_be_limited_to_one_version() {
     everywhere(async || {
         let one = start("127.0.0.1:0", |server| server.http1_only());
         let two = start("127.0.0.1:0", |server| server.http2_only());
@@ -187,9 +187,9 @@ fn one_version_on_demand() {
     });
 }
 
-/// A request of HTTP/1 that begins as the preface of HTTP/2 does, and comes in pieces.
+/// An HTTP/1 request that begins like the HTTP/2 preface and arrives in pieces.
 #[test]
-fn the_version_is_known_by_the_first_bytes() {
+fn version_is_detected_from_the_first_bytes() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| server);
         for split in 1..6 {
@@ -208,7 +208,7 @@ fn the_version_is_known_by_the_first_bytes() {
 }
 
 #[test]
-fn clones_of_a_service_and_services_of_hyper() {
+fn tower_and_hyper_services_are_served() {
     everywhere(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -219,7 +219,7 @@ fn clones_of_a_service_and_services_of_hyper() {
 
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        // Neither it nor its future is `Send`.
+        // Neither the service nor its future is `Send`.
         let count = Rc::new(Cell::new(0));
         let counting = service_fn(move |_| {
             let count = count.clone();
@@ -258,7 +258,7 @@ fn a_service_knows_its_peer() {
 }
 
 #[test]
-fn a_graceful_shutdown_finishes_what_has_begun() {
+fn graceful_shutdown_finishes_requests_in_progress() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| server);
         let (mut slow_1, mut slow_2) =
@@ -277,9 +277,9 @@ fn a_graceful_shutdown_finishes_what_has_begun() {
         let begun = Instant::now();
         server.stop.cancel();
         assert!(rest(&mut idle).await.ends_with("hello"));
-        assert!(begun.elapsed() < SECOND, "an idle connection is closed at once");
+        assert!(begun.elapsed() < SECOND, "the idle connection was not closed at once");
         sleep(SECOND).await;
-        assert!(TcpStream::connect(server.address).await.is_err(), "nothing listens any more");
+        assert!(TcpStream::connect(server.address).await.is_err(), "the listener is still open");
         assert!(!server.ended.is_finished());
         assert_eq!((slow_1.await??, slow_2.await??), ("slept".into(), "slept".into()));
         server.ended.await??;
@@ -289,7 +289,7 @@ fn a_graceful_shutdown_finishes_what_has_begun() {
 }
 
 #[test]
-fn a_graceful_shutdown_on_real_drivers() {
+fn graceful_shutdown_on_real_drivers() {
     everywhere(async || {
         let (begun, has_begun) = oneshot::channel();
         let (go_on, may_go_on) = oneshot::channel::<()>();
@@ -317,19 +317,19 @@ fn a_graceful_shutdown_on_real_drivers() {
         go_on.send(()).unwrap();
         assert_eq!(asked.await??, "finished");
         ended.await??;
-        assert!(TcpStream::connect(address).await.is_err(), "nothing listens any more");
+        assert!(TcpStream::connect(address).await.is_err(), "the listener is still open");
         Ok(())
     });
 }
 
 #[test]
-fn a_body_that_breaks_off_is_an_error_of_the_handler() {
+fn truncated_body_is_an_error_in_the_handler() {
     everywhere(async || {
         let server = start("127.0.0.1:0", |server| server);
         let mut client = TcpStream::connect(server.address).await?;
         client.send("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nhalf").await?;
         client.shutdown().await?;
-        // axum's extractor of the body has failed.
+        // axum's body extractor fails.
         let answer = rest(&mut client).await;
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
         server.stop.cancel();
@@ -339,7 +339,7 @@ fn a_body_that_breaks_off_is_an_error_of_the_handler() {
 }
 
 #[test]
-fn what_is_no_http_is_reported() {
+fn invalid_http_is_reported() {
     everywhere(async || {
         let server = start("127.0.0.1:0", |server| server);
         let mut client = TcpStream::connect(server.address).await?;
@@ -353,7 +353,7 @@ fn what_is_no_http_is_reported() {
 }
 
 #[test]
-fn a_server_that_is_dropped_drops_its_connections() {
+fn dropped_server_drops_its_connections() {
     everywhere(async || {
         let server = start("127.0.0.1:0", |server| server);
         let mut client = TcpStream::connect(server.address).await?;
@@ -362,13 +362,13 @@ fn a_server_that_is_dropped_drops_its_connections() {
         assert_eq!(text(other.send_request(to("/", b"")).await?).await?, "hello");
         server.ended.abort();
         assert_eq!(rest(&mut client).await, "");
-        assert!(TcpStream::connect(server.address).await.is_err(), "nothing listens any more");
+        assert!(TcpStream::connect(server.address).await.is_err(), "the listener is still open");
         Ok(())
     });
 }
 
 #[test]
-fn a_handler_uses_annulus_by_a_checked_send() {
+fn handler_uses_annulus_in_an_on_thread() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| server);
         let begun = Instant::now();
@@ -379,7 +379,8 @@ fn a_handler_uses_annulus_by_a_checked_send() {
     });
 }
 
-/// A server whose signal never comes goes on; its future has to be awaited for anything to happen.
+/// A server whose shutdown signal never completes keeps running. It does nothing until its future
+/// is polled.
 #[test]
 fn a_server_without_a_signal_runs_until_it_is_dropped() {
     on_drivers(async || {

@@ -1,12 +1,12 @@
-//! Peers that take nothing, send nothing or do not go, and services that panic.
+//! Peers that do not read, send or disconnect, and services that panic.
 
 use crate::tower::*;
 use limits::{about, within};
 
-/// The preface of HTTP/2, and empty settings.
+/// The HTTP/2 preface, and empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// A client of HTTP/2 that gives each response a window of so many bytes.
+/// Connects an HTTP/2 client that grants each response a window of `bytes`.
 async fn with_window(
     address: SocketAddr,
     bytes: u32,
@@ -20,7 +20,7 @@ async fn with_window(
 }
 
 #[test]
-fn a_peer_of_http_2_that_gives_no_window_is_dropped() {
+fn http_2_peer_that_grants_no_window_is_dropped() {
     for (path, is_stopped) in [("/endless", false), ("/endless", true), ("/", false), ("/", true)] {
         simulated(async |_| {
             let server =
@@ -43,9 +43,9 @@ fn a_peer_of_http_2_that_gives_no_window_is_dropped() {
     }
 }
 
-/// A response that is made slowly waits for its service, not for its peer.
+/// A slowly produced response waits for its service, not for its peer.
 #[test]
-fn a_response_that_is_made_slowly_is_not_cut() {
+fn slowly_produced_response_is_not_cut_off() {
     simulated(async |_| {
         let slow = service_fn(async |_| {
             let frames = futures_util::stream::unfold(0, async |n| {
@@ -60,16 +60,19 @@ fn a_response_that_is_made_slowly_is_not_cut() {
         annulus::spawn(server.into_future());
         let (mut one, mut two) = (client_1(address).await?, client_2(address).await?);
         assert_eq!(text(two.send_request(to("/", b"")).await?).await?, "xxxxx");
-        assert!(one.send_request(to("/", b"")).await.is_err(), "it was idle");
+        assert!(
+            one.send_request(to("/", b"")).await.is_err(),
+            "the idle connection was not closed"
+        );
         one = client_1(address).await?;
         assert_eq!(text(one.send_request(to("/", b"")).await?).await?, "xxxxx");
         Ok(())
     });
 }
 
-/// hyper has taken the whole response, and HTTP/2 holds it until the peer gives windows.
+/// hyper has taken the whole response, and holds it until the peer grants windows.
 #[test]
-fn a_slow_reader_of_http_2_gets_all_of_a_response() {
+fn slow_http_2_reader_gets_the_whole_response() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| {
             server.write_timeout(SECOND * 10).idle_timeout(SECOND * 10)
@@ -91,13 +94,13 @@ fn a_slow_reader_of_http_2_gets_all_of_a_response() {
 }
 
 #[test]
-fn an_idle_peer_of_http_2_that_does_not_go_does_not_hold_the_end() {
+fn idle_http_2_peer_is_dropped_at_shutdown() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| server.idle_timeout(None));
         let mut silent = TcpStream::connect(server.address).await?;
         silent.send(PREFACE).await?;
         sleep(SECOND * 100).await;
-        assert!(server.errors.borrow().is_empty(), "the preface was whole");
+        assert!(server.errors.borrow().is_empty(), "a complete preface timed out");
         let begun = Instant::now();
         server.stop.cancel();
         within(SECOND * 30, server.ended).await??;
@@ -109,7 +112,7 @@ fn an_idle_peer_of_http_2_that_does_not_go_does_not_hold_the_end() {
 }
 
 #[test]
-fn a_connection_without_a_first_request_is_cut_without_an_idle_limit() {
+fn header_timeout_applies_to_the_first_request_without_an_idle_timeout() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| {
             server.header_read_timeout(SECOND * 20).idle_timeout(None)
@@ -129,9 +132,10 @@ fn a_connection_without_a_first_request_is_cut_without_an_idle_limit() {
     });
 }
 
-/// Before its response has begun it is answered for; afterwards its connection or stream ends.
+/// A panic before the response is answered with 500 in HTTP/1. Any other panic ends the connection
+/// or stream.
 #[test]
-fn a_handler_that_panics_is_reported_and_the_server_goes_on() {
+fn handler_panic_is_reported_and_the_server_keeps_running() {
     everywhere(async || {
         let server = start("127.0.0.1:0", |server| server);
         let (mut one, mut two) = (client_1(server.address).await?, client_2(server.address).await?);
@@ -158,9 +162,9 @@ fn a_handler_that_panics_is_reported_and_the_server_goes_on() {
     });
 }
 
-/// Also in a service that panics before it has made a future, and whose errors are its own.
+/// Also for a service that panics before it returns a future, or that returns errors.
 #[test]
-fn panics_and_errors_of_a_service_are_reported_in_both_versions() {
+fn service_panics_and_errors_are_reported_in_both_versions() {
     everywhere(async || {
         let fails = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
             assert!(request.uri().path() != "/panic", "at once");
@@ -199,7 +203,7 @@ fn panics_and_errors_of_a_service_are_reported_in_both_versions() {
 }
 
 #[test]
-fn panics_before_the_service_end_one_connection() {
+fn panics_before_the_service_runs_end_one_connection() {
     everywhere(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -233,7 +237,7 @@ fn panics_before_the_service_end_one_connection() {
 }
 
 #[test]
-fn upgraded_connections_count() {
+fn upgraded_connections_count_as_open() {
     simulated(async |_| {
         let server = start("10.0.0.1:80", |server| server.max_connections(1));
         let stream = annulus_compat::SendStream::new(TcpStream::connect(server.address).await?);

@@ -7,7 +7,7 @@ use annulus_compat::tonic::Channel;
 use hyper_util::client::legacy::Client;
 use rustls::{ClientConfig, RootCertStore};
 
-/// An acceptor, and settings of a client that trusts it.
+/// Creates an acceptor, and the settings of a client that trusts it.
 fn acceptor(alpn: &[&str]) -> (TlsAcceptor, ClientConfig) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -46,12 +46,12 @@ fn the_version_is_negotiated() {
             assert_eq!(response.version(), version);
             assert!(text(response).await? == body);
         }
-        // One that is not trusted; the server reports it and goes on.
+        // A client that does not trust the certificate; the server keeps running.
         let (_, other) = self::acceptor(&[]);
         let request = hyper::Request::post(&uri).body(Full::default())?;
         let error = client(&other, &[]).request(request).await.unwrap_err();
         assert!(error.is_connect(), "{error:?}");
-        // Without TLS, in a port of its own.
+        // Without TLS, on a separate port.
         let plain = start("127.0.0.1:0", |server| server);
         let uri = format!("http://{}/", plain.address).parse()?;
         assert_eq!(text(client(&config, &["h2"]).get(uri).await?).await?, "hello");
@@ -59,9 +59,10 @@ fn the_version_is_negotiated() {
     });
 }
 
-/// The handler sees the name that the client has asked for, its certificate, and the protocol.
+/// The handler sees the server name that the client requested, the client's certificate, and the
+/// protocol.
 #[test]
-fn a_handler_knows_what_the_handshake_does() {
+fn handler_gets_the_handshake_results() {
     on_drivers(async || {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
         let (certificate, key) = (made.cert.der().clone(), made.signing_key.serialize_der());
@@ -106,7 +107,8 @@ fn a_handler_knows_what_the_handshake_does() {
     });
 }
 
-/// After the handshake a client that says nothing is disconnected, whichever version it has chosen.
+/// A client that sends nothing after the handshake is disconnected, whichever version it
+/// negotiated.
 #[test]
 fn a_silent_client_is_cut_off() {
     simulated(async |_| {
@@ -126,7 +128,7 @@ fn a_silent_client_is_cut_off() {
 }
 
 #[test]
-fn plain_uris_are_refused_on_demand() {
+fn https_only_refuses_plain_uris() {
     on_drivers(async || {
         let (_, config) = acceptor(&[]);
         let only = HttpsConnector::new(TlsConnector::new(config)).https_only(true);

@@ -12,7 +12,7 @@ const UPGRADE: &str = "connection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\n
 const KEY: &str = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 const VERSION: &str = "sec-websocket-version: 13\r\n";
 
-/// Echoes, and counts in what is not `Send`.
+/// Echoes messages, and counts them in a value that is not `Send`.
 pub(crate) async fn upgrade(upgrade: WebSocketUpgrade) -> Response {
     let config = WebSocketConfig::default().max_message_size(Some(100_000));
     let upgrade = upgrade.config(config).protocols(["echo", "other"]);
@@ -28,7 +28,8 @@ pub(crate) async fn upgrade(upgrade: WebSocketUpgrade) -> Response {
     })
 }
 
-/// The status and the text of the answer to a request, which is its last on the connection.
+/// Sends the only request of a connection, and returns the status line and the body of the
+/// response.
 async fn answer(address: SocketAddr, request: String) -> Result<(String, String), common::Failure> {
     let mut client = TcpStream::connect(address).await?;
     client.send(request).await?;
@@ -43,7 +44,7 @@ async fn answer(address: SocketAddr, request: String) -> Result<(String, String)
 }
 
 #[test]
-fn what_asks_for_no_websocket_is_refused_as_axum_refuses_it() {
+fn invalid_upgrades_are_refused_as_by_axum() {
     on_drivers(async || {
         let axums = async |_: axum::extract::WebSocketUpgrade| StatusCode::OK;
         let router = Router::new().route("/ws", any(upgrade)).route("/axum", any(axums));
@@ -84,7 +85,6 @@ fn a_websocket_over_http_2_is_refused() {
 }
 
 async fn websocket_echoes(address: SocketAddr) -> Outcome {
-    // `Send`, as tungstenite's handshake does not ask for, and hyper's upgrade does.
     let stream = annulus_compat::SendStream::new(TcpStream::connect(address).await?);
     let url = format!("ws://{address}/ws");
     let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await?;
@@ -100,7 +100,7 @@ async fn websocket_echoes(address: SocketAddr) -> Outcome {
 }
 
 #[test]
-fn the_subprotocol_and_the_limits_are_those_of_the_handler() {
+fn handler_sets_the_subprotocol_and_the_limits() {
     everywhere(async || {
         let server = start("127.0.0.1:0", |server| server);
         let url = format!("ws://{}/ws", server.address);
@@ -109,7 +109,7 @@ fn the_subprotocol_and_the_limits_are_those_of_the_handler() {
             let mut request = url.as_str().into_client_request()?;
             request.headers_mut().insert("sec-websocket-protocol", offered.parse()?);
             let opened = tokio_tungstenite::client_async(request, stream).await;
-            // A client that offers some is refused by tungstenite's client if the server takes none.
+            // tungstenite's client fails if it offers subprotocols and the server selects none.
             let Some(agreed) = agreed else {
                 assert!(opened.is_err());
                 continue;
@@ -125,7 +125,7 @@ fn the_subprotocol_and_the_limits_are_those_of_the_handler() {
 }
 
 #[test]
-fn a_client_written_without_a_library_is_served() {
+fn client_without_a_websocket_library_is_served() {
     if Command::new("python3").arg("--version").output().is_err() {
         let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
         assert!(!is_ci, "this needs python3, and CI may not skip it: apt-get install python3");
@@ -143,7 +143,8 @@ fn a_client_written_without_a_library_is_served() {
     });
 }
 
-/// A handshake, a masked text in two fragments with a ping between, and the end, by hand.
+/// Without a library: a handshake, a masked text in two fragments with a ping between them, and a
+/// close.
 const CLIENT: &str = r#"
 import base64, hashlib, os, socket, struct, sys
 peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 100)
@@ -209,9 +210,10 @@ fn a_websocket_echoes() {
     });
 }
 
-/// axum's own upgrade spawns on tokio: as a guest it works, on annulus alone the handler panics, and the server goes on.
+/// axum's own upgrade spawns on tokio. It works as a guest. On annulus alone the handler panics,
+/// and the server keeps running.
 #[test]
-fn the_upgrade_of_axum_needs_tokio() {
+fn axums_own_upgrade_needs_tokio() {
     use axum::extract::ws::WebSocketUpgrade;
     let router = || {
         let echo = async |upgrade: WebSocketUpgrade| {
