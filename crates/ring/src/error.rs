@@ -110,7 +110,7 @@ mod tests {
     use rustix::io::Errno;
 
     #[test]
-    fn the_advice_names_a_capability_only_if_it_is_missing() {
+    fn advice_mentions_cap_sys_nice_only_if_it_is_missing() {
         let refused = Some(Errno::PERM.raw_os_error());
         assert!(poll_advice(None, refused, false).contains("give it CAP_SYS_NICE"));
         let advice = poll_advice(None, refused, true);

@@ -72,7 +72,7 @@ impl Area {
         let end = (offset as usize).checked_add(size);
         assert!(
             end.is_some_and(|end| end <= self.len),
-            "the kernel named memory outside its mapping"
+            "the kernel returned an offset outside its mapping"
         );
         // SAFETY: offset and size lie inside the range, as asserted.
         unsafe { self.start.as_ptr().add(offset as usize) }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rules_have_each_operation_and_registration_once() {
+    fn rules_contain_each_operation_and_registration_once() {
         let rules = rules(&[opcode::RECV, opcode::SEND]);
         let of = |kind| rules.iter().filter(|rule| rule.kind == kind).count();
         assert_eq!([of(OPERATION), of(REGISTRATION), of(FLAGS_ALLOWED)], [2, 7, 1]);

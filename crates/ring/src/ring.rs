@@ -358,7 +358,7 @@ impl Submission {
         self.tail.wrapping_sub(self.head.load(Ordering::Acquire))
     }
 
-    /// Returns true if the kernel thread sleeps, and must be woken to see what was published.
+    /// Returns true if the kernel thread sleeps, and must be woken to see published entries.
     #[inline]
     pub(crate) fn poller_sleeps(&self) -> bool {
         // The thread sets the flag, then reads the tail again, and sleeps only if it has not

@@ -67,7 +67,7 @@ fn a_wait_without_work_times_out() {
 }
 
 #[test]
-fn an_overflowing_completion_queue_is_seen_and_loses_nothing() {
+fn an_overflowing_completion_queue_is_detected_and_loses_nothing() {
     let mut ring = small_ring();
     for i in 0..32 {
         nop(&mut ring, i);
@@ -148,7 +148,7 @@ fn a_send_that_skips_its_completion_posts_none() {
 
 /// On loopback the kernel copies every zero-copy send, so a report that is understood says so.
 #[test]
-fn a_kernel_that_understands_the_zero_copy_report_tells_of_copies() {
+fn a_zero_copy_report_shows_that_the_kernel_copied() {
     if !Features::detect().unwrap().has("zero-copy report") {
         eprintln!("skipped: no zero-copy report here");
         return;
@@ -191,7 +191,7 @@ fn dropped_rings_free_their_registered_index() {
 }
 
 #[test]
-fn sizes_out_of_range_name_the_limit() {
+fn errors_for_sizes_out_of_range_give_the_limit() {
     let error = Ring::builder().entries(100_000).build().unwrap_err();
     assert_eq!(
         error.to_string(),

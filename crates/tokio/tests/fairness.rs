@@ -34,7 +34,7 @@ async fn send_datagrams() -> io::Result<()> {
 }
 
 #[test]
-fn datagrams_arrive_while_a_task_of_tokio_yields_for_ever() {
+fn datagrams_arrive_while_a_tokio_task_yields_forever() {
     on_both(async || {
         // Always ready: tokio never sleeps in its own poll.
         let busy = spawn_local(async {
@@ -49,7 +49,7 @@ fn datagrams_arrive_while_a_task_of_tokio_yields_for_ever() {
 }
 
 #[test]
-fn datagrams_arrive_while_the_queue_of_tokio_is_never_empty() {
+fn datagrams_arrive_while_tokios_queue_is_never_empty() {
     on_both(async || {
         let polls = Rc::new(Cell::new(0_u64));
         let counted = polls.clone();
@@ -68,7 +68,7 @@ fn datagrams_arrive_while_the_queue_of_tokio_is_never_empty() {
 }
 
 #[test]
-fn sockets_and_timers_of_tokio_go_on_while_a_task_of_annulus_is_always_ready() {
+fn tokio_sockets_and_timers_progress_while_an_annulus_task_is_always_ready() {
     on_both(async || {
         let polls = Rc::new(Cell::new(0_u64));
         let counted = polls.clone();
@@ -94,7 +94,7 @@ fn sockets_and_timers_of_tokio_go_on_while_a_task_of_annulus_is_always_ready() {
 }
 
 #[test]
-fn a_loop_over_what_is_always_ready_lets_the_others_run() {
+fn a_loop_over_ready_operations_lets_other_tasks_run() {
     on_both(async || {
         let semaphore = tokio::sync::Semaphore::new(1);
         let greedy = spawn_local(async move {
@@ -179,7 +179,7 @@ fn enters() -> u64 {
 
 /// One turn receives the request, and one sends the answer.
 #[test]
-fn a_request_of_one_connection_takes_two_system_calls_of_annulus() {
+fn a_request_on_a_single_connection_takes_two_annulus_system_calls() {
     on_uring(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -203,7 +203,7 @@ fn a_request_of_one_connection_takes_two_system_calls_of_annulus() {
 }
 
 #[test]
-fn tasks_that_wake_each_other_take_no_system_call() {
+fn tasks_that_wake_each_other_make_no_system_calls() {
     on_uring(async {
         let before = enters();
         let tasks: Vec<_> = (0..10)

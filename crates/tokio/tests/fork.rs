@@ -7,7 +7,7 @@ use annulus::net::UnixStream;
 use common::{on_both, poll_once};
 
 #[test]
-fn a_forked_child_gets_errors_and_the_parent_goes_on() {
+fn a_forked_child_gets_errors_and_the_parent_continues() {
     on_both(async || {
         let (mut one, mut other) = UnixStream::pair()?;
         // SAFETY: the child polls two futures, which fail without a system call, and exits at once.

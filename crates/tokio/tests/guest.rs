@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
 
 #[test]
-fn sockets_of_both_talk_to_each_other() {
+fn annulus_and_tokio_sockets_talk_to_each_other() {
     on_both(async || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -40,7 +40,7 @@ fn sockets_of_both_talk_to_each_other() {
 }
 
 #[test]
-fn its_streams_have_the_traits_of_tokio() {
+fn streams_implement_tokios_traits() {
     on_both(async || {
         let (mut one, other) = UnixStream::pair()?;
         let copied = spawn_local(async move {
@@ -64,7 +64,7 @@ fn its_streams_have_the_traits_of_tokio() {
 }
 
 #[test]
-fn timers_files_and_tasks_of_annulus_work() {
+fn annulus_timers_files_and_tasks_work() {
     on_both(async || {
         let path = std::env::temp_dir().join(format!("annulus-tokio-{}", std::process::id()));
         annulus::fs::write(&path, "from a file").await?;
@@ -84,7 +84,7 @@ fn timers_files_and_tasks_of_annulus_work() {
 }
 
 #[test]
-fn a_wake_by_another_thread_arrives() {
+fn a_wake_from_another_thread_arrives() {
     on_both(async || {
         let handle = annulus::handle()?;
         let spawned = std::thread::spawn(move || handle.spawn(async { 7 }).unwrap());
@@ -96,7 +96,7 @@ fn a_wake_by_another_thread_arrives() {
 }
 
 #[test]
-fn what_was_queued_is_sent_at_the_end() {
+fn queued_bytes_are_sent_at_the_end() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let reader = std::thread::spawn(move || {
@@ -138,7 +138,7 @@ fn has_two_cpus() -> bool {
 }
 
 #[test]
-fn each_core_has_its_own() {
+fn run_each_runs_one_loop_per_core() {
     if !has_two_cpus() {
         return;
     }
@@ -153,7 +153,7 @@ fn each_core_has_its_own() {
 }
 
 #[test]
-fn a_thread_that_fails_ends_the_others() {
+fn a_failed_thread_ends_the_rest() {
     if !has_two_cpus() {
         return;
     }
@@ -167,7 +167,7 @@ fn a_thread_that_fails_ends_the_others() {
 }
 
 #[test]
-fn signals_come_to_either() {
+fn signals_reach_both_runtimes() {
     use rustix::process::{Signal, getpid, kill_process};
     use tokio::signal::unix::{SignalKind, signal};
     on_both(async || {
@@ -184,7 +184,7 @@ fn signals_come_to_either() {
 }
 
 #[test]
-fn everything_of_tokio_goes_on() {
+fn all_of_tokio_keeps_working() {
     on_both(async || {
         let directory = std::env::temp_dir();
         let name =
@@ -215,7 +215,7 @@ fn everything_of_tokio_goes_on() {
 
 /// A program that builds its own runtime, without a `LocalSet`.
 #[test]
-fn a_local_runtime_spawns_what_is_not_send() {
+fn a_local_runtime_spawns_tasks_that_are_not_send() {
     let host =
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     let ran = host.unwrap().block_on(async {

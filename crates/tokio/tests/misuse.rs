@@ -22,7 +22,7 @@ fn panic_of<T>(call: impl FnOnce() -> T) -> String {
 }
 
 #[test]
-fn there_is_one_on_a_thread_and_a_next_one_after_it() {
+fn a_thread_has_one_guest_at_a_time() {
     host().block_on(async {
         let entered = annulus_tokio::enter().unwrap();
         let second = annulus_tokio::enter().unwrap_err().to_string();
@@ -35,7 +35,7 @@ fn there_is_one_on_a_thread_and_a_next_one_after_it() {
 }
 
 #[test]
-fn two_hosts_of_a_thread_share_no_guest() {
+fn two_hosts_on_a_thread_cannot_share_a_guest() {
     let (one, other) = (host(), host());
     let _entered = one.block_on(async { annulus_tokio::enter().unwrap() });
     let second = other.block_on(async { annulus_tokio::enter().unwrap_err().to_string() });
@@ -44,7 +44,7 @@ fn two_hosts_of_a_thread_share_no_guest() {
 }
 
 #[test]
-fn it_is_refused_outside_of_tokio() {
+fn enter_outside_tokio_is_refused() {
     let outside = annulus_tokio::enter().unwrap_err().to_string();
     assert!(outside.contains("use annulus_tokio::run"), "{outside}");
     // Nothing is left behind.
@@ -52,7 +52,7 @@ fn it_is_refused_outside_of_tokio() {
 }
 
 #[test]
-fn it_is_refused_in_a_runtime_of_many_threads() {
+fn enter_in_a_multi_threaded_runtime_is_refused() {
     let many = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let refused = many.unwrap().block_on(async {
         tokio::spawn(async { annulus_tokio::enter().map(drop).unwrap_err() }).await.unwrap()
@@ -63,7 +63,7 @@ fn it_is_refused_in_a_runtime_of_many_threads() {
 }
 
 #[test]
-fn counts_of_threads_are_checked() {
+fn run_each_checks_the_thread_count() {
     for count in [0, 100_000] {
         let refused = annulus_tokio::run_each(count, async |_| ()).unwrap_err().to_string();
         assert!(refused.starts_with(&format!("{count} threads: use 1 to  ")), "{refused}");
@@ -71,7 +71,7 @@ fn counts_of_threads_are_checked() {
 }
 
 #[test]
-fn run_inside_a_runtime_of_tokio_is_an_error() {
+fn run_inside_a_tokio_runtime_is_an_error() {
     host().block_on(async {
         let nested = annulus_tokio::run(async {}).unwrap_err().to_string();
         assert!(nested.contains("call annulus_tokio::enter there instead"), "{nested}");
@@ -80,7 +80,7 @@ fn run_inside_a_runtime_of_tokio_is_an_error() {
 }
 
 #[test]
-fn enter_inside_a_runtime_of_annulus_alone_is_an_error() {
+fn enter_inside_an_annulus_runtime_without_tokio_is_an_error() {
     annulus::run(async {
         let nested = annulus_tokio::enter().map(drop).unwrap_err().to_string();
         assert!(nested.contains("put annulus_tokio::run in the place of annulus::run"), "{nested}");
@@ -88,7 +88,7 @@ fn enter_inside_a_runtime_of_annulus_alone_is_an_error() {
 }
 
 #[test]
-fn run_inside_a_runtime_of_annulus_is_an_error() {
+fn run_inside_an_annulus_runtime_is_an_error() {
     annulus::run(async {
         let nested = annulus_tokio::run(async {}).unwrap_err().to_string();
         assert!(nested.contains("running on this thread already"), "{nested}");
@@ -96,7 +96,7 @@ fn run_inside_a_runtime_of_annulus_is_an_error() {
 }
 
 #[test]
-fn block_on_of_annulus_in_a_guest_is_refused() {
+fn annulus_block_on_inside_a_guest_is_refused() {
     on_both(async || {
         let nested = Runtime::new()?.try_block_on(async {}).unwrap_err().to_string();
         assert!(nested.contains("spawn a task on it, or use another thread"), "{nested}");
@@ -124,7 +124,7 @@ fn tokio_without_drivers_panics_with_its_message() {
 }
 
 #[test]
-fn entering_on_a_thread_that_runs_no_tasks_is_an_error_to_be_seen() {
+fn enter_on_a_thread_that_runs_no_tasks_is_reported() {
     host().block_on(async {
         let failed = tokio::task::spawn_blocking(|| {
             let mut entered = annulus_tokio::enter().unwrap();
@@ -138,7 +138,7 @@ fn entering_on_a_thread_that_runs_no_tasks_is_an_error_to_be_seen() {
 /// The tasks of a current-thread runtime continue on the thread that calls `block_on`, but the
 /// guest does not.
 #[test]
-fn a_host_that_another_thread_runs_ends_its_guest_with_an_error() {
+fn a_guest_fails_if_another_thread_runs_its_host() {
     let host = host();
     let mut entered = host.block_on(async { annulus_tokio::enter().unwrap() });
     std::thread::scope(|scope| {
@@ -178,7 +178,7 @@ fn tokio_may_end_first() {
 /// Tasks of tokio that wait for something of annulus when it ends get an error, whatever they wait
 /// for.
 #[test]
-fn tokio_goes_on_after_its_guest() {
+fn tokio_continues_after_its_guest_ends() {
     host().block_on(LocalSet::new().run_until(async {
         let entered = annulus_tokio::enter().unwrap();
         let (mut one, mut other) = UnixStream::pair().unwrap();
@@ -208,7 +208,7 @@ fn tokio_goes_on_after_its_guest() {
 }
 
 #[test]
-fn it_may_end_in_a_task_of_its_own() {
+fn a_guest_may_end_in_one_of_its_own_tasks() {
     host().block_on(LocalSet::new().run_until(async {
         let entered = annulus_tokio::enter().unwrap();
         let ended = Rc::new(tokio::sync::Notify::new());
@@ -224,7 +224,7 @@ fn it_may_end_in_a_task_of_its_own() {
 }
 
 #[test]
-fn a_task_that_panics_ends_alone() {
+fn a_panic_ends_only_its_task() {
     on_both(async || {
         let ours = annulus::spawn(async { panic!("ours") }).await.unwrap_err();
         assert!(ours.is_panic());
@@ -233,17 +233,17 @@ fn a_task_that_panics_ends_alone() {
             let _held = held;
             panic!("tokio's")
         });
-        assert!(other.recv().await?.is_none(), "what the task held was closed");
+        assert!(other.recv().await?.is_none(), "the stream that the task held is closed");
         assert!(panics.await.unwrap_err().is_panic());
         let (mut one, mut other) = UnixStream::pair()?;
-        one.send("both go on").await?;
-        assert_eq!(&*other.recv().await?.unwrap(), b"both go on");
+        one.send("both continue").await?;
+        assert_eq!(&*other.recv().await?.unwrap(), b"both continue");
         Ok(())
     });
 }
 
 #[test]
-fn a_future_that_panics_ends_both_runtimes() {
+fn a_panic_of_the_root_future_ends_both_runtimes() {
     let text = panic_of(|| {
         annulus_tokio::run(async {
             let (mut one, _other) = UnixStream::pair().unwrap();
@@ -256,7 +256,7 @@ fn a_future_that_panics_ends_both_runtimes() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_errors() {
+fn invalid_settings_are_errors() {
     for (settings, named) in [
         (Runtime::builder().sq_entries(0), "0"),
         (Runtime::builder().driver(DriverChoice::Uring).sq_entries(1 << 20), "1048576"),
@@ -269,7 +269,7 @@ fn settings_that_cannot_be_are_errors() {
 
 /// `run` returns an error if its future waits for annulus, which was stopped.
 #[test]
-fn a_stop_ends_a_run() {
+fn stop_ends_run_with_an_error() {
     let stopped = annulus_tokio::run(async {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         annulus::handle().unwrap().stop();
@@ -279,7 +279,7 @@ fn a_stop_ends_a_run() {
 }
 
 #[test]
-fn each_thread_is_a_runtime_of_tokio() {
+fn run_each_gives_each_thread_a_tokio_runtime() {
     let flavors = annulus_tokio::run_each(1, async |_| {
         // Without `Send`, and without a `LocalSet`.
         let shared = Rc::new(7);
@@ -291,7 +291,7 @@ fn each_thread_is_a_runtime_of_tokio() {
 }
 
 #[test]
-fn a_connection_to_nothing_is_an_error_that_names_it() {
+fn a_refused_connection_is_an_error_with_its_address() {
     on_both(async || {
         let bound = tokio::net::TcpSocket::new_v4()?;
         bound.bind("127.0.0.1:0".parse().unwrap())?;
@@ -304,7 +304,7 @@ fn a_connection_to_nothing_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_timer_that_never_fires_is_no_overflow() {
+fn a_timer_that_never_fires_does_not_overflow() {
     on_both(async || {
         let day = Duration::from_secs(86_400);
         for far in [Duration::MAX, Duration::from_secs(i64::MAX as u64), 100 * 365 * day, 365 * day]

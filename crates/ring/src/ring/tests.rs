@@ -115,7 +115,7 @@ fn completions_wrap_in_order_and_free_their_slots() {
 }
 
 #[test]
-fn a_dropped_drain_keeps_what_was_not_taken() {
+fn a_dropped_drain_keeps_the_remaining_completions() {
     let fake = Fake::starting_at(u32::MAX);
     let mut queue = fake.completed();
     fake.post(1);
