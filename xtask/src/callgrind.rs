@@ -1,4 +1,4 @@
-//! Reads callgrind's counts, without those of one crate.
+//! Reads callgrind's counts, and leaves out one crate.
 
 use std::collections::BTreeMap;
 

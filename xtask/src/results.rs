@@ -33,7 +33,7 @@ const TABLE_HEAD: &str = "\
 |---|---|---|---|---|---|---|---|
 ";
 
-/// The name of a run and its files, and what it compares.
+/// The name of a run and its files, and a description of the comparison.
 type Run = (&'static str, &'static str);
 
 /// The rows of the table: published tables first, then programs.

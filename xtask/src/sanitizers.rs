@@ -10,14 +10,14 @@ const UNSAFE_CRATES: [&str; 6] =
 /// instrumented.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// What the quick part runs.
+/// The test targets of the quick part.
 const QUICK_TARGETS: &str = "--lib --test lent";
 
 /// Tests that are not run under the sanitizer: they call Cargo to build the examples, with the same
 /// flags.
 const EXAMPLE_TESTS: &str = "programs::";
 
-/// A test that is not run either: it leaks on purpose to test `mem::forget`.
+/// A test that leaks on purpose to test `mem::forget`, and is not run either.
 const LEAKING_TEST: &str = "openvmm_3271_mem_forget_defeats_guards_on_linux";
 
 /// Modules with unsafe code, or that use memory of such modules, whose unit tests only make system

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The suite of `annulus` on aarch64: built here, run on Debian's kernel in QEMU, which translates every instruction; 40 minutes on two cores.
+# The suite of `annulus` on aarch64: built here, run on Debian's kernel in QEMU, which translates every instruction. Takes 40 minutes on two cores.
 #   sh xtask/src/kernels/aarch64.sh [FILTER...]     leaves target/kernel-images/aarch64/log
 # Needs apt, qemu-system-arm, gcc-aarch64-linux-gnu, busybox, mke2fs, and `rustup target add aarch64-unknown-linux-gnu`.
 set -eu
@@ -13,7 +13,7 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CARGO
 suite=$(cargo test -p annulus --test suite --target $target --no-run 2>&1 | tee /dev/stderr | sed -n 's/.*Executable.*(\(.*\))$/\1/p')
 suite=$(realpath "$suite") sources=$PWD/crates/annulus/src
 
-# apt in a directory of its own, for the other architecture. Nothing is installed.
+# apt uses its own directory, for the other architecture. Nothing is installed.
 cat >"$place/apt.conf" <<END
 Dir::State "$place"; Dir::State::status "$place/status"; Dir::Cache "$place"; Dir::Etc::sourcelist "$place/sources.list";
 Dir::Etc::sourceparts "-"; APT::Sandbox::User "root"; APT::Architecture "arm64"; APT::Architectures "arm64";
@@ -39,7 +39,7 @@ aarch64-linux-gnu-strip -o root/bin/suite "$suite"
 for library in ld-linux-aarch64.so.1 libc.so.6 libm.so.6 libgcc_s.so.1; do
     cp -L "$libraries/$library" root/lib/
 done
-# A test reads the sources, where it was built.
+# One test reads the sources in the directory in which it was built.
 mkdir -p "root/$sources"
 cp -r "$sources/." "root/$sources"
 find unpacked -name 'virtio_blk.ko.xz' -exec xz -dc {} \; >root/virtio_blk.ko
@@ -65,7 +65,7 @@ ifconfig lo 127.0.0.1 up
 ulimit -n 65536
 uname -a
 cd /tmp
-# Not those that call cargo.
+# Skips the tests that call cargo.
 /bin/suite --skip programs:: --test-threads=6 $(sed -n 's/.*suite=\([^ ]*\).*/\1/p' /proc/cmdline | tr , ' ')
 poweroff -f
 END

@@ -15,13 +15,13 @@ until grep -q 127.0.0.1 "$said"; do
     sleep 0.1
 done
 cat "$said"
-# The driver `auto` must be the one that the doctor has named, and the output must have the reason.
+# `auto` must choose the driver that the doctor has reported, and the output must have the reason.
 if [ "$driver" = auto ]; then
     chosen=$(sed -n 's/.*"kind": *"\([a-z]*\)".*/\1/p' "$results/doctor.json")
     grep -q "($chosen: ..*)" "$said" || { echo "the doctor names $chosen"; exit 1; }
 fi
 address=$(grep -o '127\.0\.0\.1:[0-9]*' "$said" | head -n 1)
-# Few and small messages, many, and large ones: the last two need more buffers than a pool starts with.
+# A few small messages, many messages, and large ones. The last two loads need more buffers than a pool starts with.
 for clients in "-c 10 -l 128" "-c 400 -l 512" "-c 50 -l 65536"; do
     echo "load $clients"
     # shellcheck disable=SC2086 # several options

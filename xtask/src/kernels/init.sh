@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # The first process of the machine: mounts the shared files and runs run.sh in the files of the host.
-# With annulus.probe on the kernel command line it only reports that it runs.
+# With annulus.probe on the kernel command line, it only reports that it has started.
 /bin/busybox --install -s /bin
 export PATH=/bin
 mount -t proc proc /proc
@@ -17,7 +17,7 @@ while read -r module; do
     insmod "/modules/$module" || echo "annulus: no module $module"
 done </modules/order
 
-# An overlay: below the files of the host, read only; above an empty disk, for what is written.
+# An overlay: the lower layer has the files of the host, read only; the upper layer is an empty disk for writes.
 shared=trans=virtio,version=9p2000.L,msize=512000
 mkdir -p /results /below /above /root
 mount -t 9p -o "$shared" results /results || stop "no place for results"
@@ -37,11 +37,11 @@ mkdir -p /root/dev/shm /root/dev/pts
 mount -t tmpfs shm /root/dev/shm
 mount -t devpts pts /root/dev/pts
 mount -t cgroup2 cgroup /root/sys/fs/cgroup
-# Not over /tmp, which may have shared files.
+# Not mounted over /tmp, which may have shared files.
 mkdir -p /root/annulus
 mount --bind /above/tmp /root/annulus
 mount --bind /results "/root$results"
-# The directory in which the kernel's helper looks for modules on demand.
+# The directory in which the kernel's helper looks for modules to load on demand.
 mkdir -p /lib/modules
 mount --bind "/below$modules" /lib/modules
 echo /bin/modprobe >/proc/sys/kernel/modprobe

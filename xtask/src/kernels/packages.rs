@@ -62,7 +62,7 @@ impl Packages {
     pub(super) fn open(directory: &Path, versions: &[&str]) -> Result<Self> {
         ensure!(
             cfg!(target_arch = "x86_64"),
-            "the packages are for x86-64, and this machine is not"
+            "the packages are for x86-64, but this machine has another architecture"
         );
         ensure!(
             Step::new(machine::QEMU, "--version").probe().is_some(),

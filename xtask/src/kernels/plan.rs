@@ -35,8 +35,8 @@ const MAX_ECHO_SECONDS: u32 = 120;
 /// The extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// What `weekly` runs: [`CHOSEN_TESTS`] without [`SLOW_TESTS`], as `cargo test` builds them,
-    /// with the drivers in their default modes.
+    /// The extent for `weekly`: [`CHOSEN_TESTS`] without [`SLOW_TESTS`], as `cargo test` builds
+    /// them, with the drivers in their default modes.
     Quick,
     /// [`CHOSEN_TESTS`] in every mode, and an echo server for each driver.
     Usual,

@@ -1,6 +1,6 @@
-# Runs a plan: a line "name <tab> seconds <tab> directory <tab> command" each, and prints the outcome of each.
+# Runs a plan, with a line "name <tab> seconds <tab> directory <tab> command" per check, and prints each outcome.
 #   sh run.sh PLAN RESULTS
-# Leaves NAME.log of each check in RESULTS, and a line "name <tab> status <tab> seconds" in RESULTS/outcomes.
+# Writes NAME.log for each check to RESULTS, and a line "name <tab> status <tab> seconds" in RESULTS/outcomes.
 plan=$1
 results=$2
 export results

@@ -21,7 +21,7 @@ const ROW_HEIGHT: f64 = 30.0;
 /// Vertical offsets of marks, used in turn, so that marks of equal ratios do not hide each other.
 const LANE_OFFSETS: [f64; 3] = [0.0, -6.0, 6.0];
 
-const TITLE: &str = "CPU time a request ÷ that of the best other program of the cell";
+const TITLE: &str = "CPU time per request ÷ that of the best other program in the cell";
 
 const STYLE: &str = "\
 .back{fill:#fff}.text{fill:#1d1f23}.muted{fill:#5c626b}.grid{stroke:#dfe1e5}.one{stroke:#5c626b}\

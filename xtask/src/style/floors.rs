@@ -1,8 +1,7 @@
-//! Finds cycles between the top-level modules of a crate, which are the files and directories
-//! beside `lib.rs`. Without cycles they form floors (layers). A path counts as a use of its
-//! top-level module: `crate::net::Stream` uses `net`. A name that the crate's root imports counts
-//! as a use of the module it comes from. Paths inside macros are not seen, and paths in tests do
-//! not count.
+//! Finds cycles between the top-level modules of a crate, which are the files and directories next
+//! to `lib.rs`. Without cycles they form floors (layers). A path counts as a use of its top-level
+//! module: `crate::net::Stream` uses `net`. A name that the crate's root imports counts as a use of
+//! the module it comes from. Paths inside macros are not seen, and paths in tests do not count.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,9 +1,9 @@
 //! Phrases that native technical English rarely uses, counted in comments, messages and documents.
 //!
-//! `xtask/style/ceilings.txt` has a ceiling for each part of the project, in phrases per 10,000 words.
-//! A part fails above its ceiling, and also well below it, so that the ceiling follows an improvement
-//! down and never rises unnoticed. Other projects have 4 (rustix) to 14 (h2). The count is a
-//! thermometer: a sentence that avoids every phrase can still be bad.
+//! `xtask/style/ceilings.txt` has a ceiling for each part of the project, in phrases per 10,000
+//! words. A part fails above its ceiling, and also well below it, so that the ceiling follows an
+//! improvement down and never rises unnoticed. Other projects have 4 (rustix) to 14 (h2). The count
+//! is a thermometer: a sentence that avoids every phrase can still be bad.
 
 use anyhow::{Context as _, Result};
 use fs_err as fs;
@@ -17,11 +17,11 @@ use crate::step::root;
 const SLACK: f64 = 3.0;
 /// String literals with fewer words are rarely prose.
 const MIN_LITERAL_WORDS: usize = 4;
-/// Generated files, lists of names, and programs that other projects wrote parts of.
+/// Generated files, lists of names, and programs that contain code of other projects.
 const LEFT_OUT: [&str; 4] = ["/results/", "/api/", "/peers/", "/corpus/"];
 
-/// Each pattern, texts of which a match contains one (searching for them is much faster), and what may
-/// not follow a match for it to count.
+/// Each pattern, with texts of which every match contains at least one, because searching for them
+/// first is much faster, and with the text that must not follow a match.
 const PHRASES: [(&str, &[&str], &str); 23] = [
     (r"\bof (?:which|whom)\b", &["of which", "of whom"], ""),
     (r"\b(?:that|those) of\b", &["that of", "those of"], " [`"),
@@ -76,7 +76,8 @@ const PHRASES: [(&str, &[&str], &str); 23] = [
     ),
 ];
 
-/// Finds the parts above their ceiling, with each phrase in them, and the ceilings that should be lowered.
+/// Finds the parts above their ceilings, with each phrase in them, and the ceilings that should be
+/// lowered.
 pub(super) fn find(tree: &Tree) -> Result<Vec<String>> {
     let list = fs::read_to_string(root().join("xtask/style/ceilings.txt"))?;
     let phrases = Phrases::new();
@@ -84,8 +85,9 @@ pub(super) fn find(tree: &Tree) -> Result<Vec<String>> {
     for line in list.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         let entry =
             line.split_once(' ').and_then(|(part, rate)| Some((part, rate.trim().parse().ok()?)));
-        let (part, ceiling): (&str, f64) =
-            entry.with_context(|| format!("ceilings.txt: '{line}' is not: PATH PHRASES"))?;
+        let (part, ceiling): (&str, f64) = entry.with_context(|| {
+            format!("ceilings.txt: '{line}' does not have the form 'PATH CEILING'")
+        })?;
         found.extend(phrases.check(tree, part, ceiling));
     }
     Ok(found)
@@ -97,7 +99,7 @@ struct Phrases {
 
 impl Phrases {
     fn new() -> Phrases {
-        let regex = |pattern: &str| Regex::new(pattern).expect("it is a pattern");
+        let regex = |pattern: &str| Regex::new(pattern).expect("the pattern is valid");
         Phrases {
             patterns: PHRASES
                 .iter()
@@ -158,10 +160,10 @@ impl Phrases {
     }
 }
 
-/// Returns the comments on lines of their own and the string literals of Rust source, with line numbers.
+/// Returns the whole-line comments and the string literals of Rust source, with line numbers.
 fn comments_and_literals(text: &str) -> Vec<(usize, String)> {
     let mut lines = Vec::new();
-    // The literal that is being read: the number of its first line, and its text.
+    // The literal being read: the number of its first line, and its text.
     let mut literal: Option<(usize, String)> = None;
     for (index, line) in text.lines().enumerate() {
         if let (None, Some(comment)) = (&literal, line.trim_start().strip_prefix("//")) {
@@ -179,7 +181,7 @@ fn comments_and_literals(text: &str) -> Vec<(usize, String)> {
                 (Some((_, text)), character) => text.push(character),
             }
         }
-        // A quotation mark that is not closed belongs to something else, such as a character.
+        // An unclosed quotation mark is something else, such as a character literal.
         literal = literal.filter(|_| line.ends_with('\\'));
     }
     lines
@@ -191,7 +193,8 @@ fn is_prose(literal: &str) -> bool {
         && !literal.trim_end().ends_with(['{', '}', ';'])
 }
 
-/// Returns true if the text starts with one of these: after a space the characters of a link, or a word.
+/// Returns true if the text starts with `unless`: a word, or a space and the beginning of a link or
+/// a code span.
 fn follows(text: &str, unless: &str) -> bool {
     match unless {
         " [`" => text.starts_with(" [") || text.starts_with(" `"),

@@ -31,7 +31,9 @@ impl Words {
         let mut instead = HashMap::new();
         for line in entries(words) {
             let (listed, advice) = line.split_once("  ").with_context(|| {
-                format!("words.txt: '{line}' is not: WORDS, two spaces, REPLACEMENT")
+                format!(
+                    "words.txt: '{line}' is not of the form 'WORDS  REPLACEMENT', with two spaces"
+                )
             })?;
             for word in listed.split_whitespace() {
                 instead.insert(word.to_owned(), advice.trim().to_owned());
@@ -40,7 +42,7 @@ impl Words {
         let allowed =
             entries(allowed).map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
                 [path, word, _, ..] => Ok((path.to_owned(), word.to_owned())),
-                _ => bail!("allowed.txt: '{line}' is not: PATH WORD REASON"),
+                _ => bail!("allowed.txt: '{line}' is not of the form 'PATH WORD REASON'"),
             });
         Ok(Words { instead, allowed: allowed.collect::<Result<_>>()? })
     }
