@@ -112,7 +112,7 @@ impl<T> Entries<T> {
         false
     }
 
-    /// Removes those of the next few entries that were last used before `unused_since`.
+    /// Checks the next few entries and removes those last used before `unused_since`.
     fn sweep(&mut self, unused_since: Duration) {
         for _ in 0..SWEPT.min(self.entries.len()) {
             let index = self.next();

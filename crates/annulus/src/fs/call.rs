@@ -42,7 +42,7 @@ unsafe impl<F: Fn(RawFd) -> FileCall> CallArgs for Plain<F> {
     }
 }
 
-/// The facts that the policy needs about a call besides its arguments.
+/// The facts about a call that the policy needs in addition to its arguments.
 #[derive(Clone, Copy)]
 pub(super) struct CallSite<'a> {
     pub(super) core: &'a Rc<Core>,

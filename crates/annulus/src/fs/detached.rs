@@ -22,7 +22,7 @@ impl File {
         self.open.take_error()
     }
 
-    /// Writes a whole chunk at the cursor and moves the cursor behind it, even if the future is
+    /// Writes a whole chunk at the cursor and moves the cursor past it, even if the future is
     /// dropped after its first poll. In that case, the next call that writes, syncs or seeks
     /// returns the error, if any. `cached` is the same file opened without direct I/O, if this file
     /// uses it. Counts the written bytes in `done`, unless the future is dropped.

@@ -60,7 +60,7 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// Returns a handle for the working directory, which each call determines anew.
+    /// Returns a handle for the working directory, which each call looks up again.
     ///
     /// # Errors
     /// Outside a runtime.

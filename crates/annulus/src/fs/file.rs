@@ -30,7 +30,7 @@ use std::rc::Rc;
 /// let archive = File::open(&path).await?;
 /// archive.advise(0, 0, Advice::Sequential).await?; // From the start to the end.
 /// let copied = archive.copy_to(&File::create(path.with_extension("copy")).await?).await?;
-/// archive.advise(0, copied, Advice::DontNeed).await?; // The cache is for others.
+/// archive.advise(0, copied, Advice::DontNeed).await?; // Leaves the cache to other files.
 /// # fs::remove_file(path.with_extension("copy")).await?;
 /// # fs::remove_file(&path).await?;
 /// # std::io::Result::Ok(())

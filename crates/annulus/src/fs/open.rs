@@ -38,7 +38,7 @@ const OWN: OFlags = OFlags::ACCMODE
 /// assert_eq!(new.open(&path).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
 ///
 /// let mut log = OpenOptions::new().append(true).open(&path).await?;
-/// log.write_all("5").await.0?; // Behind what is there.
+/// log.write_all("5").await.0?; // After the existing bytes.
 /// assert_eq!(log.metadata().await?.len(), 5);
 /// # annulus::fs::remove_file(&path).await?;
 /// # std::io::Result::Ok(())

@@ -87,7 +87,7 @@ pub struct DirEntry {
 /// ```
 /// use annulus::fs::{self, DirEntry, EntryKind};
 ///
-/// /// Whether an entry is a directory, also if the file system does not say so in its directories.
+/// /// Whether an entry is a directory, even if the file system does not record kinds in directories.
 /// async fn is_dir(entry: &DirEntry) -> std::io::Result<bool> {
 ///     match entry.kind() {
 ///         EntryKind::Dir => Ok(true),

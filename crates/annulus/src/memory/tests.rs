@@ -172,7 +172,7 @@ fn streams_that_hold_most_are_paused_first_and_resume_with_free_memory() {
             readers.iter().partition(|(_, writer, _)| writer.is_finished());
         let most = whole.iter().map(|(_, _, bytes)| *bytes).max().expect("some came whole");
         let least = part.iter().map(|(_, _, bytes)| *bytes).min().expect("some are paused");
-        assert!(most <= least, "{most} bytes came whole, and {least} did not");
+        assert!(most <= least, "{most} bytes arrived whole, but {least} did not");
         assert!(counters().unwrap_or_default().memory_pauses > 0);
         // Everything arrives once it is read.
         for (mut server, writer, mut left) in readers {

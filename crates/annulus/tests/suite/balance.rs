@@ -81,7 +81,7 @@ fn client(address: SocketAddr, is_enough: impl Fn() -> bool) -> Vec<Duration> {
         }
         let mut answer = [0; 8];
         stream.read_exact(&mut answer).unwrap();
-        assert_eq!(u64::from_le_bytes(answer), answered, "lost, or in another order");
+        assert_eq!(u64::from_le_bytes(answer), answered, "lost or reordered");
         took.push(sent[answered as usize].elapsed());
     }
     took
@@ -171,14 +171,14 @@ fn they_settle_and_then_none_moves() {
     assert_eq!(settled(2, &[0; 8]), (vec![4, 4], 4));
     assert_eq!(settled(2, &[0, 0, 0, 1]), (vec![2, 2], 1));
     assert_eq!(settled(2, &[0]), (vec![1, 0], 0), "the only one stays");
-    assert_eq!(settled(2, &[0, 1, 0]), (vec![2, 1], 0), "one more is no reason");
+    assert_eq!(settled(2, &[0, 1, 0]), (vec![2, 1], 0), "one more is not enough to move");
     assert_eq!(settled(1, &[0; 4]), (vec![4], 0));
     assert_eq!(settled(4, &[2; 16]), (vec![4; 4], 12));
 }
 
 /// Run with `--release --nocapture` on two cores. Rounds alternate between balanced and unbalanced.
 #[test]
-#[ignore = "a figure, which says nothing while the machine does something else"]
+#[ignore = "a measurement, which means nothing on a busy machine"]
 fn what_it_is_worth() {
     let shards = drivers().pop().expect("a driver");
     for round in 0..6 {

@@ -44,7 +44,7 @@ fn delays_by<F: Future<Output = ()> + 'static>(limit: u32, drain: impl Fn(Count)
         while !drains.is_finished() {
             yield_now().await;
             let now = count.0.get();
-            assert!(now - last <= limit, "{} at once", now - last);
+            assert!(now - last <= limit, "{} in a row", now - last);
             last = now;
             turns += 1;
         }

@@ -42,14 +42,14 @@ fn asked_over(latency: Duration) -> (u64, u64) {
 fn what_comes_soon_is_found() {
     let (looks, finds) = asked_over(Duration::from_micros(10));
     // A question and an answer each, and hardly any sleep.
-    assert!(looks >= 1900 && finds >= looks - 10, "{finds} of {looks} looks found something");
+    assert!(looks >= 1900 && finds >= looks - 10, "{finds} of {looks} busy polls found something");
 }
 
 #[test]
 fn where_nothing_comes_in_time_looks_become_rare() {
     let (looks, finds) = asked_over(Duration::from_millis(1));
     assert_eq!(finds, 0);
-    assert!((5..100).contains(&looks), "{looks} looks in vain");
+    assert!((5..100).contains(&looks), "{looks} busy polls found nothing");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_timer_ends_a_look() {
         }
         Ok::<_, io::Error>(Instant::now().duration_since(began))
     });
-    assert!(slept.unwrap() < Duration::from_millis(110), "a second each would be too late");
+    assert!(slept.unwrap() < Duration::from_millis(110), "a second per poll would be too late");
 }
 
 #[test]
@@ -92,7 +92,10 @@ fn another_thread_is_heard_during_a_look() {
     assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
     other.join().unwrap();
     let passed = Linux.now() - began;
-    assert!(passed < Duration::from_secs(50), "each wake waited for the end of a look: {passed:?}");
+    assert!(
+        passed < Duration::from_secs(50),
+        "each wake waited for the end of a busy poll: {passed:?}"
+    );
 }
 
 #[test]

@@ -139,11 +139,7 @@ fn a_dropped_send_has_sent_nothing_and_passes_its_turn_on() {
         annulus::yield_now().await;
         // The first sender has been woken, and is dropped before it is polled again.
         assert_eq!(receiver.recv().await, Some(0));
-        assert_eq!(
-            sender.try_send(3),
-            Err(TrySendError::Full(3)),
-            "a sender that waits goes first"
-        );
+        assert_eq!(sender.try_send(3), Err(TrySendError::Full(3)), "a waiting sender goes first");
         drop(first);
         second.await.unwrap().unwrap();
         assert_eq!(receiver.recv().await, Some(2));

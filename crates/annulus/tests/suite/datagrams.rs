@@ -250,7 +250,7 @@ fn a_full_receiver_that_is_not_the_peer_does_not_keep_the_loop_awake() {
             sender.connect_addr(&peers)?;
             sender.send_to_addr("at last", &name).await?;
             let enters = enters_of(Duration::from_millis(200)).await;
-            assert!(enters < 50, "{enters} enters for nothing");
+            assert!(enters < 50, "{enters} needless enters");
             let mut got = [0; 7];
             while got != *b"at last" {
                 if full.recv(&mut got).is_err() {
@@ -275,7 +275,7 @@ fn deferred_datagrams_are_retried_with_longer_waits() {
             deferred += 1;
         }
         let enters = enters_of(Duration::from_millis(500)).await;
-        assert!(enters < 80, "{enters} enters for nothing, {deferred} deferred");
+        assert!(enters < 80, "{enters} needless enters, {deferred} deferred");
         drop(full);
         while sender.drain().await.is_err() {}
         Ok(())

@@ -50,7 +50,7 @@ fn a_newer_call_that_is_denied_is_replaced_by_an_older_one() {
 }
 
 #[test]
-#[ignore = "run with a call to deny by the test above"]
+#[ignore = "run by the test above, with a call to deny"]
 fn in_spite_of_the_filter() {
     let denied = std::env::var(DENIED).expect("the call and the error");
     let (call, errno) = denied.split_once(' ').unwrap();

@@ -42,7 +42,7 @@ fn tasks_that_wake_one_another_make_few_system_calls() {
         let calls = calls_of_an_exchange(builder.clone());
         assert!(calls <= u64::from(2 * ROUNDS / 61 + 2), "{calls} system calls");
         let calls = calls_of_an_exchange(builder.event_interval(1));
-        assert!(calls >= u64::from(ROUNDS), "{calls} system calls, one each turn");
+        assert!(calls >= u64::from(ROUNDS), "{calls} system calls, one per turn");
     }
 }
 
@@ -84,7 +84,7 @@ fn a_task_that_is_always_ready_delays_events_by_the_interval() {
     for builder in builders() {
         for interval in [1, 10, 200] {
             let polls = polls_until_bytes_are_seen(builder.clone().event_interval(interval));
-            assert!(polls <= 2 * interval + 10, "{polls} polls, at most {interval} between looks");
+            assert!(polls <= 2 * interval + 10, "{polls} polls, at most {interval} between checks");
         }
     }
 }

@@ -55,19 +55,19 @@ loops! {
     "net/stream_methods.rs recv, failed": { let mut s = failed().await?; } s.recv().await;
     "net/stream_methods.rs recv_exact": { let mut s = ended().await?; } s.recv_exact(1).await;
     "net/stream_methods.rs fill_buf": { let mut s = ended().await?; } s.fill_buf().await;
-    "net/stream_methods.rs fill_buf, of what is shown": {
+    "net/stream_methods.rs fill_buf, with shown bytes": {
         let (mut s, mut other) = pair().await?;
         other.send("shown").await?;
     } s.fill_buf().await;
     "net/stream_methods.rs peek": { let mut s = ended().await?; } s.peek(3).await;
     "net/stream_methods.rs send_vectored": { let mut s = failed().await?; } s.send_vectored(["x"]).await;
     "net/stream_methods.rs send": { let mut s = failed().await?; } s.send("x").await;
-    "net/stream_methods.rs send, of nothing": { let (mut s, _other) = pair().await?; } s.send("").await;
+    "net/stream_methods.rs send, with no bytes": { let (mut s, _other) = pair().await?; } s.send("").await;
     "net/stream_methods.rs write": { let mut s = failed().await?; } s.write(b"x").await;
-    "net/stream_methods.rs write, of nothing": { let (mut s, _other) = pair().await?; } s.write(b"").await;
+    "net/stream_methods.rs write, with no bytes": { let (mut s, _other) = pair().await?; } s.write(b"").await;
     "net/stream_methods.rs write_vectored": { let mut s = failed().await?; } s.write_vectored(&[]).await;
     "net/stream_methods.rs write_all": { let mut s = failed().await?; } s.write_all(b"x").await;
-    "net/stream_methods.rs write_all, of nothing": { let mut s = failed().await?; } s.write_all(b"").await;
+    "net/stream_methods.rs write_all, with no bytes": { let mut s = failed().await?; } s.write_all(b"").await;
     "net/stream_methods.rs flush": { let (mut s, _other) = pair().await?; } s.flush().await;
     "net/stream_methods.rs drain": { let (mut s, _other) = pair().await?; } s.drain().await;
     "net/stream_methods.rs shutdown": { let (mut s, _other) = pair().await?; } s.shutdown().await;
@@ -79,12 +79,12 @@ loops! {
         s.send_to("stays", s.local_addr()?).await?;
     } s.readable().await;
     "io/async_fd.rs readable": { let fd = AsyncFd::new(std::io::pipe()?.0)?; } fd.readable().await;
-    "io/async_fd.rs readable, of what is always ready": { let fd = AsyncFd::new(std::fs::File::open("/dev/zero")?)?; } {
+    "io/async_fd.rs readable, when always ready": { let fd = AsyncFd::new(std::fs::File::open("/dev/zero")?)?; } {
         fd.readable().await.map(|mut guard| guard.clear_ready())
     };
     "io/async_fd.rs writable": { let fd = AsyncFd::new(std::os::unix::net::UnixDatagram::unbound()?)?; } fd.writable().await;
     "io/async_fd.rs async_io": { let fd = AsyncFd::new(std::io::pipe()?.0)?; } fd.async_io(Interest::Readable, |_| Ok(())).await;
-    "io/async_fd.rs async_io, of what always would block": { let fd = AsyncFd::new(std::io::pipe()?.0)?; } {
+    "io/async_fd.rs async_io, when it would always block": { let fd = AsyncFd::new(std::io::pipe()?.0)?; } {
         fd.async_io(Interest::Readable, |_| io::Result::<()>::Err(io::ErrorKind::WouldBlock.into())).await
     };
     "io/async_fd.rs async_io_mut": { let mut fd = AsyncFd::new(std::io::pipe()?.0)?; } fd.async_io_mut(Interest::Readable, |_| Ok(())).await;
@@ -98,7 +98,7 @@ loops! {
         drop(r);
     } s.send("x").await;
     "net/connect.rs connect": {} TcpStream::connect("127.0.0.1:1").await;
-    "net/connect.rs connect, to nothing": {} TcpStream::connect("").await;
+    "net/connect.rs connect, to an empty address": {} TcpStream::connect("").await;
     "net/resolve.rs lookup_host": {} annulus::net::lookup_host("127.0.0.1:1").await;
     "net/unix/options.rs connect": {} UnixStream::connect("/missing/path").await;
     "net/udp.rs connect": { let s = UdpSocket::bind("127.0.0.1:0")?; } s.connect("127.0.0.1:1").await;
@@ -157,13 +157,13 @@ loops! {
         let cache = FileCache::new(annulus::fs::Dir::open("/proc/self").await?);
         cache.open("cmdline").await?;
     } cache.open("cmdline").await;
-    "fs/file_cache.rs open, of nothing": { let cache = FileCache::new(annulus::fs::Dir::open("/proc/self").await?); } cache.open("missing").await;
+    "fs/file_cache.rs open, of a missing file": { let cache = FileCache::new(annulus::fs::Dir::open("/proc/self").await?); } cache.open("missing").await;
     "fs/open.rs open": {} File::open("/missing").await;
-    "fs/open.rs open, with a zero": {} File::open("a\0b").await;
+    "fs/open.rs open, with a zero byte": {} File::open("a\0b").await;
     "fs/transfer.rs read": { let mut file = File::open("/dev/null").await?; } file.read(Vec::with_capacity(9)).await;
-    "fs/transfer.rs read, of nothing": { let mut file = File::open("/dev/zero").await?; } file.read(Vec::new()).await;
+    "fs/transfer.rs read, into no memory": { let mut file = File::open("/dev/zero").await?; } file.read(Vec::new()).await;
     "fs/transfer.rs read_at": { let file = File::open("/proc/self/exe").await?; } file.read_at(Vec::new(), 0).await;
-    "fs/transfer.rs read_at, above the end of offsets": { let file = File::open("/dev/null").await?; } file.read_at(vec![0], u64::MAX).await;
+    "fs/transfer.rs read_at, above the maximum offset": { let file = File::open("/dev/null").await?; } file.read_at(vec![0], u64::MAX).await;
     "fs/transfer.rs write_at": { let file = File::open("/dev/null").await?; } file.write_at(vec![0], u64::MAX).await;
     "fs/transfer.rs write": { let mut file = File::open("/dev/null").await?; } file.write(vec![0]).await;
     "fs/exact.rs read_exact_at": { let file = File::open("/proc/self/exe").await?; } file.read_exact_at(Vec::new(), 0).await;
@@ -174,7 +174,7 @@ loops! {
     "fs/vectored.rs read_vectored": { let mut file = File::open("/dev/null").await?; } file.read_vectored(vec![vec![0; 9]]).await;
     "fs/vectored.rs write_vectored": { let mut file = fs::OpenOptions::new().write(true).open("/dev/null").await?; } file.write_vectored(vec!["x"]).await;
     "fs/dir_builder.rs create": {} fs::DirBuilder::new().create("a\0b").await;
-    "fs/dir_builder.rs create, of what is there": {} fs::DirBuilder::new().recursive(true).create("/").await;
+    "fs/dir_builder.rs create, of an existing directory": {} fs::DirBuilder::new().recursive(true).create("/").await;
     "fs/whole.rs try_exists": {} fs::try_exists("/missing").await;
     "fs/file.rs seek": { let mut file = File::open("/dev/null").await?; } file.seek(io::SeekFrom::Start(u64::MAX)).await;
     "fs/file.rs set_len": { let file = File::open("/dev/null").await?; } file.set_len(u64::MAX).await;
@@ -186,7 +186,7 @@ loops! {
     "fs/whole.rs metadata": {} fs::metadata("a\0b").await;
     "fs/whole.rs remove_file": {} fs::remove_file("a\0b").await;
     "fs/whole.rs create_dir_all": {} fs::create_dir_all("/").await;
-    "fs/whole.rs create_dir_all, of nothing": {} fs::create_dir_all("").await;
+    "fs/whole.rs create_dir_all, of an empty path": {} fs::create_dir_all("").await;
     "fs/whole.rs remove_dir_all": {} fs::remove_dir_all("a\0b").await;
     "fs/whole.rs rename": {} fs::rename("a\0b", "c").await;
     "fs/whole.rs hard_link": {} fs::hard_link("a\0b", "c").await;
@@ -204,29 +204,29 @@ loops! {
 const OTHERS: &[(&str, &str)] = &[
     ("net/stream.rs", "connects by `net/connect.rs connect`"),
     ("net/unix/stream.rs connect", "connects by `net/unix/options.rs connect`"),
-    ("net/unix/options.rs connect_addr", "as connect"),
+    ("net/unix/options.rs connect_addr", "like connect"),
     ("net/stream_methods.rs into_parts", "takes the stream"),
     ("net/stream_methods.rs into_std", "takes the stream"),
     ("net/stream_methods.rs close", "takes the stream"),
-    ("net/stream_methods.rs accept", "of what each turn has accepted"),
-    ("net/udp.rs recv", "of what each turn has received"),
-    ("net/unix/datagram.rs send_to_addr", "as send_to"),
-    ("net/unix/datagram.rs recv", "of what each turn has received"),
+    ("net/stream_methods.rs accept", "limited to the connections that each turn has accepted"),
+    ("net/udp.rs recv", "limited to the datagrams that each turn has received"),
+    ("net/unix/datagram.rs send_to_addr", "like send_to"),
+    ("net/unix/datagram.rs recv", "limited to the datagrams that each turn has received"),
     ("process/child.rs wait_with_output", "takes the child"),
-    ("shards/listener.rs accept", "of what each turn has accepted"),
+    ("shards/listener.rs accept", "limited to the connections that each turn has accepted"),
     ("shards/shard.rs move_stream", "takes the stream"),
-    ("signal.rs until_terminated", "as its future"),
+    ("signal.rs until_terminated", "depends on its future"),
     ("shards/to_all.rs send", "waits for other threads"),
-    ("signal.rs recv", "of signals that have come"),
-    ("io/framed.rs", "by the calls of its stream"),
-    ("io/framing.rs", "by the calls of its stream"),
-    ("io/copy.rs copy_range", "by file calls"),
-    ("fs/copy.rs", "by file calls"),
-    ("fs/dir.rs", "what `fs/whole.rs` calls"),
-    ("fs/file.rs", "a system call each, which takes of the turn's time for file calls"),
-    ("fs/lock.rs", "a system call each"),
-    ("fs/read_dir.rs", "a unit each entry"),
-    ("fs/stream.rs", "by file calls"),
+    ("signal.rs recv", "limited to the signals that have arrived"),
+    ("io/framed.rs", "uses the calls of its stream"),
+    ("io/framing.rs", "uses the calls of its stream"),
+    ("io/copy.rs copy_range", "uses file calls"),
+    ("fs/copy.rs", "uses file calls"),
+    ("fs/dir.rs", "called by `fs/whole.rs`"),
+    ("fs/file.rs", "one system call each, which uses the turn's time for file calls"),
+    ("fs/lock.rs", "one system call each"),
+    ("fs/read_dir.rs", "one unit per entry"),
+    ("fs/stream.rs", "uses file calls"),
     ("fs/whole.rs", "an open or another call on a path"),
 ];
 
@@ -257,11 +257,11 @@ fn other_tasks_run_beside_a_loop_over_anything() {
             std::thread::spawn(move || done.send(run(driver, name, *body)));
             match is_done.recv_timeout(Duration::from_secs(60)) {
                 Ok(outcome) => outcome.expect("a runtime"),
-                Err(RecvTimeoutError::Disconnected) => panic!("a panic of the loop"),
+                Err(RecvTimeoutError::Disconnected) => panic!("the loop panicked"),
                 Err(RecvTimeoutError::Timeout) => alone.push(name),
             }
         }
-        assert!(alone.is_empty(), "on {driver:?} nothing runs beside loops over {alone:#?}");
+        assert!(alone.is_empty(), "on {driver:?} nothing else runs during loops over {alone:#?}");
     }
 }
 

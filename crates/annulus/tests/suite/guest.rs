@@ -122,7 +122,7 @@ fn the_host_is_woken_once_for_what_is_used_between_turns() {
         settle(&mut guest, &waker);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         drop(listener);
-        assert_eq!(woken(), 2, "{driver:?}: its descriptor is to be closed");
+        assert_eq!(woken(), 2, "{driver:?}: its descriptor will be closed");
         settle(&mut guest, &waker);
     }
 }

@@ -84,7 +84,7 @@ fn a_head_leaves_with_the_pages() {
             assert_eq!(copy_range(&file, .., &mut client).await?, 40_000);
             let after = counters().expect("a runtime");
             assert_eq!(after.direct_sends - before.direct_sends, 1, "the head");
-            assert_eq!(after.sqes, before.sqes, "nothing is sent otherwise");
+            assert_eq!(after.sqes, before.sqes, "nothing else is sent");
             assert_eq!(unsent(&client), 0);
             assert!(receive(&mut server, HEAD.len() + 40_000).await? == [HEAD, &text].concat());
         }
@@ -114,7 +114,7 @@ fn a_head_leaves_with_a_few_bytes_in_one_send() {
             assert_eq!(after.direct_sends, before.direct_sends);
             // The first rounds also start receives. With single receives, every round does.
             let sent = after.sqes - before.sqes;
-            assert!(round < 2 || (1..=most).contains(&sent), "one send, not {sent} entries");
+            assert!(round < 2 || (1..=most).contains(&sent), "one send instead of {sent} entries");
             assert!(receive(&mut server, HEAD.len() + 12_000).await? == [HEAD, &text].concat());
         }
         Ok(())
@@ -201,7 +201,7 @@ fn a_drain_after_a_dropped_copy_waits_for_no_space() {
         let (mut client, server) = dropped_when_full().await?;
         touch(client.drain()).expect("nothing is queued")?;
         client.send(" and more").await?;
-        assert!(touch(client.drain()).is_none(), "that is queued");
+        assert!(touch(client.drain()).is_none(), "the queue is not empty");
         let checked = spawn(check(server, b" and more"));
         client.drain().await?;
         drop(client);

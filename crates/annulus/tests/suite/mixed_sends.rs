@@ -151,7 +151,7 @@ fn bytes_arrive_exactly_in_order() {
     let direct = run_all(faults, |seed, sent, received| {
         assert!(sent == received, "seed {seed}: {} sent, {} received", sent.len(), received.len());
     });
-    assert!(direct > SEEDS, "{direct} of them went directly");
+    assert!(direct > SEEDS, "{direct} were sent directly");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn drivers() -> Vec<DriverChoice> {
 }
 
 /// A loop whose first call never returns, whatever the budget.
-const NEVER_READY: &str = "io/async_fd.rs async_io, of what always would block";
+const NEVER_READY: &str = "io/async_fd.rs async_io, when it would always block";
 
 /// A directory for this test and driver, removed with this value.
 struct Scratch(PathBuf);
@@ -97,7 +97,8 @@ const BODIES: &[(&str, Body)] = &[
     ("process/child.rs: wait_with_output", || Box::pin(processes())),
 ];
 
-/// Signals belong to the whole process, so one test raises all of them: see `time::signals_are_awaited`.
+/// Signals belong to the whole process, so one test raises all of them: see
+/// `time::signals_are_awaited`.
 const OF_SIGNALS: &str = "signal.rs: recv until_terminated";
 
 /// Functions that need several runtimes: see [`shards_get_everything_done`].

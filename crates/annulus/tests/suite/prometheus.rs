@@ -31,12 +31,12 @@ fn parse(text: &str) -> BTreeMap<String, Metric> {
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').expect("a type");
             assert!(name == current && ["gauge", "counter", "histogram"].contains(&kind), "{line}");
-            metrics.get_mut(name).expect("its help came first").kind = kind.into();
+            metrics.get_mut(name).expect("the help text precedes the metric").kind = kind.into();
         } else {
             let (sample, value) = line.rsplit_once(' ').expect("a value");
             let (name, labels) = sample.split_once('{').expect("labels");
             let suffix = name.strip_prefix(&*current).expect("it belongs to the last metric");
-            let metric = metrics.get_mut(&current).expect("its help came first");
+            let metric = metrics.get_mut(&current).expect("the help text precedes the metric");
             let suffixes: &[&str] =
                 if metric.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
             assert!(suffixes.contains(&suffix), "{line}");

@@ -97,7 +97,7 @@ fn segments_wider_than_the_way_arrive_in_fragments() {
     const MTU: i32 = 1500;
     let narrow = std::thread::spawn(|| {
         if let Err(error) = own_network(MTU) {
-            return eprintln!("skipped: no network of its own ({error})");
+            return eprintln!("skipped: cannot create a network namespace ({error})");
         }
         for size in [2000, 1200] {
             run_on(Runtime::builder().driver(DriverChoice::Epoll), transfer(size));

@@ -153,7 +153,7 @@ fn the_kernel_spreads_and_every_client_is_served() {
 fn connections_follow_their_cpu() {
     let cpus = affinity::allowed().unwrap();
     let [here, there] = cpus[..] else {
-        return eprintln!("skipped: {} CPUs, and this wants two", cpus.len());
+        return eprintln!("skipped: {} CPUs, but this needs two", cpus.len());
     };
     for shards in drivers() {
         let shards = shards(2).pinning(Pinning::On(vec![here, there]));

@@ -275,7 +275,7 @@ fn a_connection_moves_from_shard_to_shard_while_its_peer_sends() {
             });
             travel(shard, stream, 40).await?;
             writer.join().unwrap();
-            assert!(reader.join().unwrap() == expected, "not every byte came back in order");
+            assert!(reader.join().unwrap() == expected, "the bytes did not come back in order");
             Err(io::Error::other("enough"))
         });
         assert_eq!(done.unwrap_err().to_string(), "shard 0: enough");

@@ -60,7 +60,7 @@ async fn brought(
     yield_now().await;
     queue.await?;
     // The deadline's timer is the only other event.
-    timeout(Duration::from_secs(20), reads).await.expect("a part has never left").expect("no panic")
+    timeout(Duration::from_secs(20), reads).await.expect("a part was never sent").expect("no panic")
 }
 
 /// Polls a send once, which must queue it.

@@ -95,7 +95,7 @@ async fn receive(mut from: impl AsyncRecv, total: usize, mut rng: Rng) -> io::Re
             },
         }
     }
-    assert_eq!(at, total, "bytes that came");
+    assert_eq!(at, total, "received bytes");
     Ok(())
 }
 

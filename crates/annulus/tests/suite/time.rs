@@ -113,7 +113,7 @@ fn a_deadline_ends_a_future_that_always_finds_something_ready() {
         // The loop above has used up the budget, so the deadline is not checked again until a later
         // turn.
         let late = timeout_at(deadline, std::future::pending::<()>()).await;
-        assert!(late.is_err(), "a moment that is past");
+        assert!(late.is_err(), "a moment in the past");
         Ok(())
     });
 }
@@ -140,7 +140,7 @@ fn ticks_keep_their_rhythm() {
             ticks.tick().await
         };
         assert!(third - first >= MS * 2);
-        assert_eq!((third - first).as_nanos() % MS.as_nanos(), 0, "ticks stand on the rhythm");
+        assert_eq!((third - first).as_nanos() % MS.as_nanos(), 0, "ticks keep to the rhythm");
         Ok(())
     });
 }
@@ -158,9 +158,9 @@ fn an_interval_that_is_later_than_it_can_count_keeps_its_rhythm() {
             sleep(Duration::from_millis(periods + 1)).await;
             ticks.tick().await;
             let next = ticks.tick().await;
-            assert_eq!((next - first).as_nanos() % MS.as_nanos(), 0, "it stands on the rhythm");
+            assert_eq!((next - first).as_nanos() % MS.as_nanos(), 0, "it keeps to the rhythm");
             assert!(next > now + Duration::from_millis(periods), "missed ticks are skipped");
-            assert!(next.elapsed() < MS, "and no more than these");
+            assert!(next.elapsed() < MS, "and only the missed ones");
         }
         Ok(())
     });
@@ -233,7 +233,7 @@ fn any_signal_that_can_be_caught_is_delivered_to_all_that_catch_it() {
 #[test]
 fn a_simulation_has_the_signals_of_its_network_alone() {
     simulate(async || {
-        assert!(timeout(MS, annulus::signal::ctrl_c()).await.is_err(), "nothing sends one");
+        assert!(timeout(MS, annulus::signal::ctrl_c()).await.is_err(), "no signal is sent");
         let served = async {
             sleep(Duration::from_secs(1)).await;
             Ok(())

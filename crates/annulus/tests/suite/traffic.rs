@@ -62,9 +62,8 @@ pub(crate) async fn end(
         io::Result::Ok(())
     };
     let ended = timeout(PATIENCE, all).await;
-    ended.unwrap_or_else(|_| {
-        Err(io::Error::other(format!("{} tasks wait for ever", tasks.len())))
-    })?;
+    ended
+        .unwrap_or_else(|_| Err(io::Error::other(format!("{} tasks wait forever", tasks.len()))))?;
     threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
 }
 

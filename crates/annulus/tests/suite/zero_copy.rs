@@ -139,7 +139,7 @@ fn a_dropped_stream_ends_at_once_and_stays_for_its_memory() {
             client.send(pattern(10_000)).await?;
             drop(client);
             assert!(receive(&mut server, 10_000).await? == pattern(10_000));
-            assert!(server.recv().await?.is_none(), "the end, and no reset");
+            assert!(server.recv().await?.is_none(), "an end instead of a reset");
         }
         Ok(())
     });
@@ -265,5 +265,5 @@ fn small_sends_are_copied() {
         receive(&mut client, 1000).await?;
         Ok::<_, io::Error>(counted().zero_copy_sends)
     });
-    assert!((1..=2).contains(&sends.unwrap()), "the echo comes in one piece, or more");
+    assert!((1..=2).contains(&sends.unwrap()), "the echo arrives in one or two pieces");
 }

@@ -18,7 +18,7 @@ impl Drop for Noted {
 fn a_task_has_one_id_that_no_other_has() {
     assert_eq!(try_id(), None, "outside a runtime");
     run(async {
-        assert_eq!(try_id(), None, "the root future is no task");
+        assert_eq!(try_id(), None, "the root future is not a task");
         let mut tasks = Vec::new();
         for _ in 0..100 {
             let task = spawn(async {

@@ -100,7 +100,7 @@ fn dropping_it_aborts_and_detaching_does_not() {
         set.spawn(async {});
         drop(set);
         yield_now().await;
-        assert_eq!(drops.count(), 0, "it goes on");
+        assert_eq!(drops.count(), 0, "it continues");
         kept.abort();
         yield_now().await;
         assert_eq!(drops.count(), 1);

@@ -103,7 +103,7 @@ pub(crate) async fn what_was_read_in_part_is_ready_still() -> io::Result<()> {
             counter.readable().await?
         }
     };
-    guard.try_io(take).expect("it came while nothing waited")?;
+    guard.try_io(take).expect("it arrived while nothing waited")?;
     assert!(guard.try_io(take).is_err(), "none is left");
     Ok(())
 }

@@ -52,7 +52,7 @@ async fn look_often(from: &mut (impl AsyncRecv + Unpin), shown: &[u8]) -> io::Re
         for look in 0..100 {
             for n in [0, 1, shown.len(), shown.len() + 1, 99] {
                 let again = from.poll_peek(cx, n).map_ok(|bytes| bytes == shown);
-                assert!(matches!(again, Poll::Ready(Ok(true))), "look {look} for {n} bytes");
+                assert!(matches!(again, Poll::Ready(Ok(true))), "attempt {look} for {n} bytes");
             }
         }
         Poll::Ready(Ok(()))
@@ -103,18 +103,18 @@ pub(crate) async fn bytes_of_several_leases_are_shown_in_one_piece() -> io::Resu
     });
     let mut at = 0;
     for n in [1, 10, 5000, 5001, 30_000] {
-        assert!(server.peek(n).await?.starts_with(&text[at..at + n]), "{n} from {at}");
+        assert!(server.peek(n).await?.starts_with(&text[at..at + n]), "{n} bytes from {at}");
         server.consume(n / 2);
         at += n / 2;
         let lease = server.recv_exact(n).await?;
-        assert!(*lease == text[at..at + n], "exactly {n} from {at}");
+        assert!(*lease == text[at..at + n], "exactly {n} bytes from {at}");
         at += n;
     }
     assert!(server.peek(usize::MAX).await? == &text[at..], "fewer at the end of the stream");
     let error = server.recv_exact(text.len()).await.unwrap_err();
     let expected = format!("the stream ended after {} of {} bytes", text.len() - at, text.len());
     assert_eq!((error.kind(), error.to_string()), (ErrorKind::UnexpectedEof, expected));
-    assert!(receive(&mut server, usize::MAX).await? == text[at..], "what has come stays");
+    assert!(receive(&mut server, usize::MAX).await? == text[at..], "received bytes stay");
     assert_eq!(*server.recv_exact(0).await?, []);
     sender.await.expect("no panic")
 }
@@ -193,7 +193,7 @@ pub(crate) async fn what_has_been_received_is_taken_without_waiting() -> io::Res
     client.send("pong").await?;
     assert_eq!(server.peek(4).await?, b"pong");
     server.consume(1);
-    assert_eq!(server.try_recv()?.as_deref(), Some(&b"ong"[..]), "what was shown comes first");
+    assert_eq!(server.try_recv()?.as_deref(), Some(&b"ong"[..]), "shown bytes come first");
     client.shutdown().await?;
     assert_eq!(poll_until_received(&mut server).await?, b"", "the end of the stream");
     assert!(server.try_recv()?.is_none());
@@ -279,7 +279,7 @@ pub(crate) async fn descriptors_stay_with_their_bytes_if_a_peek_is_dropped() -> 
     one.send_with_descriptors("second", vec![null()?]).await?;
     let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("the second");
     assert_eq!((&*bytes, descriptors.len()), (&b"second"[..], 1));
-    assert_eq!(reader.read(&mut [0])?, 0, "what came with the first was closed");
+    assert_eq!(reader.read(&mut [0])?, 0, "the first message's descriptor was closed");
 
     one.send_with_descriptors("third", vec![null()?, null()?]).await?;
     assert_eq!(other.fill_buf().await?, b"third");

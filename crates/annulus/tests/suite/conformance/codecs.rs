@@ -70,7 +70,11 @@ pub(crate) async fn a_message_above_its_limit_is_an_error() -> io::Result<()> {
     let error = lines.next().await.expect("an error").unwrap_err();
     assert!(matches!(error, LinesCodecError::MaxLineLengthExceeded), "{error}");
     assert!(lines.next().await.is_none());
-    assert_eq!(lines.next().await.expect("a line").unwrap(), "z", "it goes on behind the line");
+    assert_eq!(
+        lines.next().await.expect("a line").unwrap(),
+        "z",
+        "reading continues after the line"
+    );
     assert!(lines.next().await.is_none());
     Ok(())
 }

@@ -71,7 +71,7 @@ pub(crate) async fn a_reset_before_the_accept_is_counted() -> io::Result<()> {
             return Ok(());
         }
     }
-    panic!("of 100 connections that were reset at once none was skipped");
+    panic!("none of 100 connections that were reset immediately was skipped");
 }
 
 pub(crate) async fn a_refusal_names_the_address() -> io::Result<()> {
@@ -125,7 +125,7 @@ pub(crate) async fn a_thousand_connections_echo() -> io::Result<()> {
     for client in clients {
         open.push(client.await.expect("no panic")?);
     }
-    assert_eq!(open.len(), 1000, "all at once");
+    assert_eq!(open.len(), 1000, "all at the same time");
     Ok(())
 }
 
@@ -307,7 +307,7 @@ pub(crate) async fn a_connection_that_was_reset_does_not_move() -> io::Result<()
             return Ok(());
         }
     }
-    panic!("connections that were reset have moved");
+    panic!("connections that were reset were moved");
 }
 
 /// A standard library stream gets the bytes that were not received here.

@@ -91,7 +91,7 @@ pub(crate) async fn a_datagram_larger_than_its_buffer_is_an_error() -> io::Resul
         sender.send_to(text.clone(), to.local_addr()?).await?;
         sender.send_to("next", to.local_addr()?).await?;
     }
-    assert!(*receiver.recv().await? == *text, "its buffer is as large as it asked for");
+    assert!(*receiver.recv().await? == *text, "the buffer has the requested size");
     assert_eq!(&*receiver.recv().await?, b"next");
     let cut = small.recv_from().await.unwrap_err();
     assert_eq!(cut.kind(), ErrorKind::InvalidData);

@@ -15,7 +15,7 @@ pub(crate) async fn errors_name_operation_and_peer() -> io::Result<()> {
     // The kernel has forgotten the peer by now.
     assert!(server.peer_addr().is_err());
     let names = |error: &io::Error, operation| {
-        let what = OpError::of(error).expect("it names the operation");
+        let what = OpError::of(error).expect("the error contains the operation");
         assert_eq!((what.operation(), what.address()), (operation, Some(peer)));
         assert_eq!(what.error().kind(), error.kind());
     };
@@ -40,7 +40,7 @@ pub(crate) async fn errors_name_operation_and_peer() -> io::Result<()> {
 pub(crate) async fn errors_name_operation_and_path() -> io::Result<()> {
     let path = std::env::temp_dir().join("annulus-no-listener");
     let error = UnixStream::connect(&path).await.unwrap_err();
-    let what = OpError::of(&error).expect("it names the operation");
+    let what = OpError::of(&error).expect("the error contains the operation");
     assert_eq!(what.operation(), Operation::Connect);
     assert_eq!(
         what.unix_address().as_ref().and_then(unix::net::SocketAddr::as_pathname),
@@ -67,7 +67,7 @@ pub(crate) async fn a_refused_datagram_names_the_peer() -> io::Result<()> {
     socket.send("to no socket").await?;
     let error = socket.recv().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-    let what = OpError::of(&error).expect("it names the operation");
+    let what = OpError::of(&error).expect("the error contains the operation");
     assert_eq!((what.operation(), what.address()), (Operation::Recv, Some(closed)));
     let text = "receiving from 127.0.0.1:1: Connection refused (os error 111)";
     assert_eq!(error.to_string(), text);

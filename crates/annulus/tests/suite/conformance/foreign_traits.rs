@@ -214,11 +214,11 @@ pub(crate) mod tokio {
             timeout(Duration::from_millis(300), AsyncWriteExt::write(&mut client, &chunk)).await
         {
             accepted += written?;
-            assert!(accepted < 64 << 20, "nothing held the writer up");
+            assert!(accepted < 64 << 20, "nothing stopped the writer");
         }
         let mut got = 0;
         while got < accepted {
-            got += server.recv().await?.expect("all that was accepted").len();
+            got += server.recv().await?.expect("all accepted bytes").len();
         }
         let copied = copy_buf(&mut &b"goes on"[..], &mut client).await?;
         assert_eq!(copied, 7);

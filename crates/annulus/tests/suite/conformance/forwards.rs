@@ -79,7 +79,7 @@ pub(crate) async fn a_copy_of_halves_passes_messages_without_the_task() -> io::R
 pub(crate) async fn bytes_after_a_drop_stay_with_their_stream() -> io::Result<()> {
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     for number in 0..20u8 {
-        assert!(touch(copy_bidirectional(&mut near, &mut far)).is_none(), "nothing has come");
+        assert!(touch(copy_bidirectional(&mut near, &mut far)).is_none(), "nothing has arrived");
         client.send(vec![number]).await?;
         assert_eq!(receive(&mut near, 1).await?, [number]);
     }
@@ -232,7 +232,7 @@ pub(crate) async fn a_copy_that_is_made_again_behind_its_limit_continues_the_oth
         let mut received = pin!(received);
         let received = poll_fn(|cx| {
             if let Poll::Ready(ended) = Pin::new(&mut copy).poll(cx) {
-                return Poll::Ready(Err(ended.expect_err("the other direction goes on")));
+                return Poll::Ready(Err(ended.expect_err("the other direction continues")));
             }
             received.as_mut().poll(cx)
         });

@@ -44,8 +44,8 @@ macro_rules! modes {
     )*};
 }
 
-/// A row is a body, optionally with settings of the runtime and a check of its counters. Each row becomes a module with one test
-/// per mode.
+/// A row is a body, optionally with settings of the runtime and a check of its counters. Each row
+/// becomes a module with one test per mode.
 macro_rules! suite {
     ($($module:ident::$body:ident $(, with $settings:expr)? $(, then $check:expr)?;)*) => {$(
         mod $body {

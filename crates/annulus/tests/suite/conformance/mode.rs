@@ -194,7 +194,7 @@ impl Mode {
         let waiting = runtime.waiting().join("\n");
         match outcome {
             Ok(Ok(done)) => done.expect("the steps of the body succeed"),
-            Ok(Err(_elapsed)) => panic!("nothing happens any more:\n{waiting}"),
+            Ok(Err(_elapsed)) => panic!("nothing happens anymore:\n{waiting}"),
             Err(error) => panic!("the runtime ended: {error}\n{waiting}"),
         }
         (case.check)(self, &runtime.counters());

@@ -24,7 +24,7 @@ macro_rules! exchange {
                 readable = $stream.readable(), if got.len() < $bytes.len() => {
                     readable?;
                     let count = $stream.try_read(&mut memory)?;
-                    assert!(count > 0, "ready, and neither the end nor empty");
+                    assert!(count > 0, "readable and not at the end");
                     got.extend_from_slice(&memory[..count]);
                 }
                 writable = $stream.writable(), if sent < $bytes.len() => {
@@ -103,7 +103,7 @@ pub(crate) async fn a_full_queue_is_not_writable() -> io::Result<()> {
             accepted += count;
         }
         assert!(would_block(one.try_write(&chunk)));
-        assert!(touch(one.writable()).is_none(), "both say that there is no space");
+        assert!(touch(one.writable()).is_none(), "both report that there is no space");
     }
     let mut received = std::pin::pin!(async {
         let mut received = 0;

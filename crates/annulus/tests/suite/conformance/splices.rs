@@ -108,7 +108,7 @@ pub(crate) async fn a_limit_is_kept_to_the_byte() -> io::Result<()> {
     };
     let got = receive(&mut server, usize::MAX);
     let (_, (_, got)) = try_join(sent, try_join(copied, got)).await?;
-    assert!(got == bytes[..limit], "{} bytes came", got.len());
+    assert!(got == bytes[..limit], "{} bytes arrived", got.len());
     Ok(())
 }
 

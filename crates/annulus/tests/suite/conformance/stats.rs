@@ -22,7 +22,7 @@ pub(crate) async fn stats_count_what_is_open() -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     let sockets = stats().await?;
     assert_eq!(sockets.resources.datagram_sockets, 1);
-    let buffers = sockets.datagram_buffers.expect("the first socket makes the pool");
+    let buffers = sockets.datagram_buffers.expect("the first socket creates the pool");
     assert!(buffers.count > 0 && buffers.size > 0 && buffers.lent == 0);
     drop((client, server, socket));
     // Operations in flight are cancelled first. The pair's listener was dropped too.

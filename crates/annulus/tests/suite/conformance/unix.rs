@@ -101,7 +101,7 @@ pub(crate) async fn streams_by_an_abstract_name_echo() -> io::Result<()> {
     drop(UnixStream::connect(&written).await?);
     spawn(echo(server));
     exchange(client).await?;
-    assert!(!path.0.exists(), "an abstract name is no file");
+    assert!(!path.0.exists(), "an abstract name is not a file");
     Ok(())
 }
 

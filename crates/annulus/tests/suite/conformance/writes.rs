@@ -13,11 +13,11 @@ pub(crate) async fn what_was_written_leaves_without_further_polls() -> io::Resul
     let (mut client, mut server) = pair().await?;
     let text = pattern(LARGE);
     let written = client.write(&text).await?;
-    assert!((1..LARGE).contains(&written), "{written} of {LARGE}: as many as the bound allows");
+    assert!((1..LARGE).contains(&written), "{written} of {LARGE}: up to the bound");
     touch(client.flush()).expect("a flush never waits")?;
     assert!(receive(&mut server, written).await? == text[..written]);
     drop(client);
-    assert!(server.recv().await?.is_none(), "no more than was reported");
+    assert!(server.recv().await?.is_none(), "only the reported bytes were sent");
     Ok(())
 }
 
@@ -134,7 +134,11 @@ pub(crate) fn went_directly(mode: Mode, counters: &Counters) {
         // A simulated network's buffers may hold less.
         assert!(direct_sends >= 10);
     } else {
-        assert_eq!((direct_sends, copied_bytes), (10, 0), "the chunk before a write goes with it");
+        assert_eq!(
+            (direct_sends, copied_bytes),
+            (10, 0),
+            "the chunk before a write is sent with it"
+        );
     }
 }
 

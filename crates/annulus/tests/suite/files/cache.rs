@@ -44,7 +44,7 @@ fn a_file_is_opened_once_until_its_time_is_over() {
         for _ in 0..10 {
             assert!(
                 Rc::ptr_eq(&files.clone().open("file").await?, &first),
-                "one file for all clones"
+                "all clones share one file"
             );
         }
         assert_eq!(files.stats().checks, 0);

@@ -329,7 +329,7 @@ fn parts_of_a_file_go_to_streams_halves_and_pipes_and_leave_its_cursor() {
         assert!(received.await.unwrap()? == parts.concat());
         assert_eq!(file.seek(SeekFrom::Current(0)).await?, 0);
         let mut nowhere = Vec::new();
-        #[expect(clippy::reversed_empty_ranges, reason = "what is tested")]
+        #[expect(clippy::reversed_empty_ranges, reason = "an empty range is under test")]
         let error = copy_range(&file, 9..3, &mut nowhere).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         assert!(error.to_string().contains("range 9 to 3"), "{error}");
@@ -436,7 +436,7 @@ async fn sparse(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 fn check_sparse(from: &Path, to: &Path, bytes: &[u8]) {
     assert!(std::fs::read(to).unwrap() == bytes);
     let [from, to] = [from, to].map(|path| std::fs::metadata(path).unwrap().blocks() * 512);
-    assert!(to <= from + 65_536, "{to} bytes of space, and {from} those of the source");
+    assert!(to <= from + 65_536, "{to} bytes of space, but {from} for the source");
 }
 
 #[test]

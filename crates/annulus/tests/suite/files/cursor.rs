@@ -143,7 +143,7 @@ fn a_flush_fails_until_the_bytes_are_written() {
             assert!(stream.seek(SeekFrom::Start(0)).await.is_err());
             assert!(stream.shutdown().await.is_err());
             let shown = stream.peek(1).await?;
-            assert!(shown.is_empty(), "a read goes on at the cursor");
+            assert!(shown.is_empty(), "a read continues at the cursor");
         }
         allow_long_files();
         stream.flush().await?;

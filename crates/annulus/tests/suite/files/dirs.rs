@@ -84,7 +84,7 @@ fn a_directory_that_is_removed_while_it_is_read_has_ended() {
             while entries.next_entry().await?.is_some() {
                 seen += 1;
             }
-            assert!(seen < NAMES, "one call returned all: the removal had no effect");
+            assert!(seen < NAMES, "one call returned everything, so the removal had no effect");
             assert!(entries.next_entry().await?.is_none(), "the end stays");
         }
         Ok(())

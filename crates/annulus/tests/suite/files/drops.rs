@@ -132,7 +132,7 @@ fn nothing_is_left_open_on_an_overlay() {
                 println!("skipped: no overlay can be mounted");
             }
             Ok(output) if output.status.code() == Some(1) => {
-                println!("skipped: no namespaces of its own");
+                println!("skipped: cannot create namespaces");
             }
             Ok(output) => again::assert_passed(&output),
             Err(error) => println!("skipped: no unshare: {error}"),

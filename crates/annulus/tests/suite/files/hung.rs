@@ -130,7 +130,7 @@ fn a_hung_mount_stops_neither_the_loop_nor_calls_on_other_files() {
         let used = timeout(PATIENCE, use_local_files(elsewhere.path())).await;
         used.expect("local files can be used")?;
         let used = timeout(PATIENCE, use_local_files(place.path())).await;
-        used.expect("those beside the mount, too")
+        used.expect("files next to the mount can be used too")
     });
 }
 

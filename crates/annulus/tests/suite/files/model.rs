@@ -195,7 +195,7 @@ impl Sequence {
         let expected = self.source_bytes[at..taken].to_vec();
         self.written(&expected, begun.map(|()| expected.len())).await?;
         let position = self.position().await?;
-        assert_eq!(position, self.cursor, "behind what the dropped copy has taken");
+        assert_eq!(position, self.cursor, "after the bytes taken by the dropped copy");
         self.source.seek(SeekFrom::Start(taken as u64)).await?;
         self.finish_copy_file(taken, at + len).await
     }
@@ -241,11 +241,11 @@ impl Sequence {
         let count = match written {
             Err(error) if is_full(&error) => match self.position().await? {
                 position if position == self.cursor => 0,
-                position => position.checked_sub(end).expect("behind what was written"),
+                position => position.checked_sub(end).expect("after the written bytes"),
             },
             written => written?,
         };
-        self.put(end, expected.get(..count).expect("no more than was given"));
+        self.put(end, expected.get(..count).expect("at most the given bytes"));
         self.cursor = if count == 0 { self.cursor } else { end + count };
         Ok(())
     }

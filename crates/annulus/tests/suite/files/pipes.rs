@@ -68,7 +68,7 @@ async fn opened_without_its_other_end(place: &Place) -> io::Result<()> {
     assert!(refusal.ends_with("(os error 6)"), "no reader: {refusal}");
     let reader = timeout(PATIENCE, File::open(&path)).await.expect("it does not wait")?;
     let writer = write_only.open(&path).await?;
-    assert!(waits(&reader) && waits(&writer), "as they were asked for");
+    assert!(waits(&reader) && waits(&writer), "both block as requested");
     let asked_not_to = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK);
     assert!(!waits(&asked_not_to.open(&path).await?));
     drop((reader, writer));
@@ -107,7 +107,7 @@ async fn waits_block_no_file(place: &Place) -> io::Result<()> {
     fs::write(place.join("file"), b"written").await?;
     File::open(place.join("file")).await?.sync_all().await?;
     for (reader, _, _) in &mut pipes {
-        assert!(reader.read(vec![0; 10]).await.0? > 0, "what was written is there");
+        assert!(reader.read(vec![0; 10]).await.0? > 0, "the written bytes can be read");
     }
     Ok(())
 }

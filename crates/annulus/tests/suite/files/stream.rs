@@ -52,14 +52,14 @@ async fn write_and_read(place: Place) -> io::Result<()> {
     file.flush().await?;
     assert_eq!(file.seek(SeekFrom::Start(10)).await?, 10);
     assert!(*file.recv_exact(20).await? == text[10..30]);
-    assert_eq!(file.seek(SeekFrom::Current(-5)).await?, 25, "from what was consumed");
+    assert_eq!(file.seek(SeekFrom::Current(-5)).await?, 25, "relative to the consumed bytes");
     assert!(*file.recv_exact(5).await? == text[25..30]);
     // After the last byte that was consumed, not after the read-ahead.
     file.write_all(b"here").await?;
     assert!(*file.recv_exact(6).await? == text[34..40]);
     let error = file.seek(SeekFrom::Current(-41)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "before the start");
-    assert!(*file.recv_exact(1).await? == text[40..41], "it stays at its place");
+    assert!(*file.recv_exact(1).await? == text[40..41], "the position is unchanged");
     // A dropped seek ends with the next call. While it is pending, it has moved nothing yet.
     _ = touch(file.seek(SeekFrom::Start(7)));
     assert_eq!(file.seek(SeekFrom::Start(41)).await?, 41);
@@ -297,7 +297,7 @@ async fn share_the_cursor(place: Place) -> io::Result<()> {
     file.seek(SeekFrom::Start(0)).await?;
     file.write_all(b"accepted").await?;
     let position = poll_fn(|cx| Pin::new(&mut file).poll_complete(cx)).await?;
-    assert_eq!(position, 8, "behind what was accepted");
+    assert_eq!(position, 8, "after the accepted bytes");
     Ok(())
 }
 

@@ -30,7 +30,7 @@ fn offsets_cursors_and_ends() {
             bytes[..50].iter().all(|byte| *byte == 0)
                 && bytes[50..150].iter().all(|byte| *byte == 7)
         );
-        assert_eq!(bytes[150..], [1; 50], "what was not read stays");
+        assert_eq!(bytes[150..], [1; 50], "the unread part is unchanged");
         assert_eq!(file.read_at(vec![0; 9], 1100).await.0?, 0);
         // The cursor has not moved.
         assert_eq!(file.write(b"abc").await.0?, 3);

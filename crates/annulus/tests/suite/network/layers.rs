@@ -39,7 +39,7 @@ fn a_link_that_was_set_is_there_after_disturbances_of_it() -> io::Result<()> {
         network.link("client", "server", Link { latency: SECOND / 2, ..Link::default() })?;
         network.disturb(often(&[Disturbance::Delay, Disturbance::Slow], SECOND / 50, SECOND / 10));
         sleep(5 * SECOND).await;
-        let disturbed = asked().await.expect("no more than a delay");
+        let disturbed = asked().await.expect("only a delay");
         assert!(disturbed > SECOND, "{disturbed:?}");
         network.calm();
         sleep(SECOND).await;
@@ -58,9 +58,9 @@ fn a_partition_that_was_asked_for_lasts_until_its_repair() -> io::Result<()> {
         network.partition("client", "server")?;
         network.disturb(often(&[Disturbance::Partition], SECOND / 2, SECOND / 10));
         sleep(5 * SECOND).await;
-        assert_eq!(asked().await, None, "the end of a disturbance is no repair");
+        assert_eq!(asked().await, None, "the end of a disturbance repairs nothing");
         network.calm();
-        assert_eq!(asked().await, None, "nor is calm");
+        assert_eq!(asked().await, None, "calm repairs nothing either");
         network.repair("client", "server")?;
         assert!(asked().await.is_some());
         Ok(())
@@ -72,7 +72,7 @@ fn of_two_partitions_the_last_end_counts() -> io::Result<()> {
     with_echo(async |network| {
         network.disturb(often(&[Disturbance::Partition], SECOND / 1000, SECOND / 20));
         sleep(SECOND).await;
-        assert_eq!(asked().await, None, "another has begun before each ends");
+        assert_eq!(asked().await, None, "the next one has begun before each one ends");
         network.calm();
         sleep(SECOND).await;
         assert!(asked().await.is_some());

@@ -104,7 +104,7 @@ fn a_partition_stalls_and_a_reset_ends_connections() -> io::Result<()> {
         ping(&mut stream).await?;
         network.partition("client", "server")?;
         stream.send("held").await?;
-        assert!(timeout(SECOND, stream.recv()).await.is_err(), "it was cut off");
+        assert!(timeout(SECOND, stream.recv()).await.is_err(), "the host was cut off");
         network.repair("client", "server")?;
         assert_eq!(&*stream.recv_exact(4).await?, b"held");
         network.reset("client", "server")?;
@@ -148,12 +148,12 @@ fn a_crash_leaves_connections_half_open_until_the_host_answers_again() -> io::Re
         ping(&mut stream).await?;
         ping(&mut silent).await?;
         network.crash("server")?;
-        assert!(timeout(100 * SECOND, stream.recv()).await.is_err(), "nothing tells of it");
+        assert!(timeout(100 * SECOND, stream.recv()).await.is_err(), "nothing reports it");
         stream.send("into the void").await?;
         let unanswered = timeout(SECOND, TcpStream::connect("server:7")).await;
-        assert!(unanswered.is_err(), "a host without power does not refuse");
+        assert!(unanswered.is_err(), "a host without power refuses nothing");
         network.bounce("server")?;
-        let reset = stream.recv().await.expect_err("the host knows of no connection");
+        let reset = stream.recv().await.expect_err("the host knows no such connection");
         assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
         assert!(timeout(100 * SECOND, silent.recv()).await.is_err(), "it has sent nothing");
         ping(&mut TcpStream::connect("server:7").await?).await?;
@@ -215,7 +215,7 @@ fn a_host_is_dropped_at_a_crash_and_started_again() -> io::Result<()> {
     let (faults, count) = (network.clone(), alive.clone());
     network.client("client", async move {
         sleep(SECOND).await;
-        assert_eq!(count.get(), 1, "the tasks go on after the end of the program");
+        assert_eq!(count.get(), 1, "tasks continue after the program has ended");
         faults.crash("server")?;
         sleep(SECOND).await;
         assert_eq!(count.get(), 0);
@@ -304,7 +304,7 @@ fn failures_name_their_host_and_bad_names_are_errors() -> io::Result<()> {
     let network = Network::new(1);
     network.client("client", async { io::Result::Ok(()) })?;
     for bad in ["", "10.0.0.1", "a:b", "localhost", "client"] {
-        let error = network.host(bad, echo).expect_err("no name, or taken");
+        let error = network.host(bad, echo).expect_err("an empty name, or one in use");
         assert!(error.to_string().contains(bad), "{error}");
     }
     let unknown = network.partition("client", "sever").expect_err("no such host");

@@ -74,7 +74,7 @@ fn overloaded(most: usize) -> (usize, Duration, Duration) {
 fn past_its_capacity_a_server_with_a_limit_answers_in_time() {
     let (all, longest, _) = overloaded(usize::MAX);
     assert_eq!(all, CLIENTS);
-    assert!(longest > 100 * WORK, "{longest:?}: it is not past its capacity");
+    assert!(longest > 100 * WORK, "{longest:?}: the server is not overloaded");
 
     let (served, longest, refused) = overloaded(10);
     // A request that is served waits for nine others, plus the network.

@@ -43,7 +43,7 @@ fn programs_bear_disturbances_and_one_seed_is_one_run() {
         let hash = run(&without(), DriverChoice::Auto, seed)?;
         assert_eq!(hash, run(&without(), DriverChoice::Auto, seed)?, "the same run twice");
         let with = Sim::builder(seed).build();
-        assert_eq!(hash, run(&with, DriverChoice::Epoll, seed)?, "demanded or chosen");
+        assert_eq!(hash, run(&with, DriverChoice::Epoll, seed)?, "whether requested or chosen");
         io::Result::Ok(())
     });
     assert_eq!(failure, None);

@@ -23,7 +23,7 @@ async fn there_and_back() -> io::Result<u64> {
     client.send(vec![7; LEN]).await?;
     let mut received = 0;
     while received < LEN {
-        received += client.recv().await?.expect("no end before all of it").len();
+        received += client.recv().await?.expect("no end before the last byte").len();
     }
     drop(client);
     echo.await.unwrap()?;
@@ -41,5 +41,5 @@ fn a_receive_that_finds_no_buffer_again_and_again_is_served_from_the_heap() {
         served.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
     });
     let tries = ran.expect("it is served");
-    assert!(tries <= 2, "{tries} tries for each receive");
+    assert!(tries <= 2, "{tries} tries per receive");
 }

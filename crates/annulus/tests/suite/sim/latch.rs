@@ -20,7 +20,7 @@ impl Latch {
 
     /// Lowers the count by one.
     pub(crate) fn count_down(&self) {
-        self.left.set(self.left.get().checked_sub(1).expect("no part counts twice"));
+        self.left.set(self.left.get().checked_sub(1).expect("no part is counted twice"));
         self.wake();
     }
 

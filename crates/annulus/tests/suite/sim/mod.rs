@@ -76,7 +76,7 @@ fn one_seed_is_one_run() {
         };
         let (first, second, other) = (run_both(seed), run_both(seed), run_both(seed + 1));
         assert_eq!(first, second, "two runs of one seed differ");
-        assert!(first[0] != other[0] && first[1] != other[1], "two seeds are one run");
+        assert!(first[0] != other[0] && first[1] != other[1], "two seeds gave the same run");
         first[0]
     });
 }

@@ -56,7 +56,7 @@ fn datagrams_are_lost_in_both_directions_and_only_there() {
         }
         assert_eq!((b.recv_from().await?.1, c.recv_from().await?.1), (at(C), at(A)));
         for socket in [&a, &b] {
-            assert!(timeout(SECOND, socket.recv_from()).await.is_err(), "it was cut off");
+            assert!(timeout(SECOND, socket.recv_from()).await.is_err(), "the host was cut off");
         }
         sim.repair(A, B);
         a.send_to(vec![8], at(B)).await?;
@@ -81,14 +81,14 @@ fn a_connection_stalls_and_loses_nothing() {
             client.shutdown().await?;
             io::Result::Ok(client)
         });
-        assert!(timeout(SECOND, server.recv()).await.is_err(), "it was cut off");
+        assert!(timeout(SECOND, server.recv()).await.is_err(), "the host was cut off");
         other.send("not concerned").await?;
         assert!(all(&mut other_server, b"not concerned").await? < SECOND);
         sleep(100 * SECOND).await;
         sim.repair(A, B);
         let expected = [b"in flight, ".to_vec(), vec![b'x'; 1_000_000]].concat();
         assert!(all(&mut server, &expected).await? < SECOND);
-        assert!(server.recv().await?.is_none(), "the end comes behind the bytes");
+        assert!(server.recv().await?.is_none(), "the end comes after the bytes");
         server.send("back").await?;
         let mut client = sent.await.expect("no panic")?;
         assert!(all(&mut client, b"back").await? < SECOND);

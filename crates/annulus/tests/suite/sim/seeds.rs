@@ -51,7 +51,8 @@ pub(crate) fn only_one() -> bool {
     std::env::var_os("ANNULUS_SIM_SEED").is_some()
 }
 
-/// Runs `body` for each seed, and prints the sums and the time. `body` returns the hash of the seed's trace.
+/// Runs `body` for each seed, and prints the sums and the time. `body` returns the hash of the
+/// seed's trace.
 pub(crate) fn each(
     test: &'static str,
     seeds: Range<u64>,
@@ -74,7 +75,7 @@ pub(crate) fn each(
             ran.unwrap_or_else(|panic| {
                 next.store(seeds.end, Ordering::Relaxed);
                 if is_foreign(&*panic) {
-                    eprintln!("a foreign panic got out of the runtime");
+                    eprintln!("a foreign panic left the runtime");
                     print_replay();
                 }
                 resume_unwind(panic)

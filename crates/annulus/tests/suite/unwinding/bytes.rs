@@ -27,7 +27,7 @@ struct Drops {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let stream = self.stream.take().expect("a value is dropped once");
+        let stream = self.stream.take().expect("a value is dropped only once");
         let used = catch_unwind(AssertUnwindSafe(|| stream.local_addr().map(drop)));
         let free = match used {
             Ok(Err(error)) => error.to_string().contains("has ended"),
@@ -76,7 +76,7 @@ fn left_behind<T>(stage: &mut Stage, panics: bool, run: impl AsyncFnOnce() -> io
         })
     }));
     assert!(!ran.is_ok_and(|ran| ran.is_ok()), "it ended in time");
-    left.take().expect("it came so far")
+    left.take().expect("the test got this far")
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn wakers_that_make_wakers_do_not_keep_the_loop() {
             sleep(Duration::from_nanos(1)).await;
             Ok(MANY - left.get())
         });
-        assert!(turned < MANY, "the loop did nothing else");
+        assert!(turned < MANY, "the loop ran nothing else");
         left.set(left.get().min(100));
         stage.end();
     });

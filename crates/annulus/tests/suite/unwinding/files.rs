@@ -55,7 +55,7 @@ fn buffers_of_calls_that_were_dropped_go_one_by_one() {
             let file = file("dropped-calls").await?;
             for _ in 0..3 {
                 let buf = PanickingBuf(vec![0; 1000], PanicsOnDrop(count.clone()));
-                assert!(touch(file.read_at(buf, 0)).is_none(), "it is under way");
+                assert!(touch(file.read_at(buf, 0)).is_none(), "the call is in flight");
             }
             while count.get() < 3 {
                 yield_now().await;
@@ -74,7 +74,7 @@ fn buffers_of_calls_that_the_end_meets_go_one_by_one() {
             let file = file("calls-at-the-end").await?;
             for _ in 0..3 {
                 let buf = PanickingBuf(vec![0; 1000], PanicsOnDrop(count.clone()));
-                assert!(touch(file.read_at(buf, 0)).is_none(), "it is under way");
+                assert!(touch(file.read_at(buf, 0)).is_none(), "the call is in flight");
             }
             Ok(())
         });

@@ -19,7 +19,7 @@ fn doing(act: impl FnOnce() -> Result<(), String> + 'static) -> (std::task::Wake
     let outcome = Outcome::default();
     let (result, mut act) = (outcome.clone(), Some(act));
     let waker = waker_of(OnDrop(move || {
-        let act = act.take().expect("a value is dropped once");
+        let act = act.take().expect("a value is dropped only once");
         let ended = catch_unwind(AssertUnwindSafe(act));
         *result.borrow_mut() = Some(ended.unwrap_or_else(|_| Err("it panicked".into())));
     }));

@@ -127,7 +127,7 @@ fn joiners_wakers_that_panic_are_kept_in() {
             // Drops the second waker while a panic of the dropping task unwinds.
             let dropping = spawn(async move {
                 let _task = task;
-                panic!("while it unwinds, the handle goes");
+                panic!("drops the handle while unwinding");
             });
             assert!(dropping.await.is_err());
             assert_eq!(count.get(), 2);
@@ -150,7 +150,7 @@ fn timers_wakers_that_panic_are_kept_in() {
             assert_eq!(count.get(), 1);
             let dropping = spawn(async move {
                 let _timer = timer;
-                panic!("while it unwinds, the timer goes");
+                panic!("drops the timer while unwinding");
             });
             assert!(dropping.await.is_err());
             assert_eq!(count.get(), 2);
@@ -170,7 +170,7 @@ fn channels_keep_in_what_wakers_and_values_do() {
     let waker = waker_of(fault());
     assert!(receiver.poll_recv(&mut Context::from_waker(&waker)).is_pending());
     drop(waker);
-    assert!(sender.try_send(fault()).is_ok(), "it went, although the wake panicked");
+    assert!(sender.try_send(fault()).is_ok(), "the value was sent although the wake panicked");
     assert_eq!(count.get(), 1);
     assert!(sender.try_send(fault()).is_ok() && sender.try_send(fault()).is_ok());
     let waker = waker_of(fault());

@@ -63,7 +63,7 @@ fn tokio_8112_a_late_completion_wakes_the_wrong_future() {
             let first = pin!(new.recv()).poll(&mut Context::from_waker(&waker));
             assert!(first.is_pending());
             sleep(Duration::from_secs(1)).await;
-            assert_eq!(count.0.load(Ordering::SeqCst), 0, "seed {seed}: woken for nothing");
+            assert_eq!(count.0.load(Ordering::SeqCst), 0, "seed {seed}: woken needlessly");
             peer.send("for the new one").await?;
             sleep(Duration::from_secs(1)).await;
             assert_eq!(count.0.load(Ordering::SeqCst), 1, "seed {seed}: once, for its own bytes");
