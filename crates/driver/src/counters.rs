@@ -79,7 +79,7 @@ counters! {
     /// Zero-copy sends that the kernel reports to have copied, as it always does on the loopback.
     /// Reported from 6.2 on.
     pub zero_copy_copied: u64,
-    /// Times that a listener paused because there were no descriptors.
+    /// Times that a listener paused because no descriptors were left.
     pub accept_pauses: u64,
     /// Connections that were reset, or failed, before they were accepted. Listeners skip them.
     /// Counted above the driver.
@@ -98,7 +98,7 @@ counters! {
     pub memory_pauses: u64,
     /// Bytes that count against the memory limit now. Set above the driver.
     pub memory_held: u64,
-    /// The memory limit, which runtimes can share; 0 is none. Set above the driver.
+    /// The memory limit, which runtimes can share; 0 means no limit. Set above the driver.
     pub memory_limit: u64,
     /// Streams that the memory limit has paused. Set above the driver.
     pub streams_paused: u64,
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_counter_is_listed_by_name_with_its_help_and_value() {
+    fn counters_are_listed_with_name_help_and_value() {
         let counters = Counters { enters: 7, wakeups: 9, ..Counters::default() };
         let listed: Vec<Counter> = counters.iter().collect();
         assert_eq!(listed.len() * size_of::<u64>(), size_of::<Counters>());

@@ -63,7 +63,7 @@ struct Buffers {
     written: Box<[u32]>,
     /// Largest number of bytes that a receive has written since the last trim of the surplus.
     largest: u32,
-    /// Bytes that receives may bring before the next turn.
+    /// Bytes that may be received before the next turn.
     budget: Budget,
     /// A depth, and the number of buffers that the budget allows the kernel at that depth; `None`
     /// until computed.
@@ -404,7 +404,7 @@ impl Buffers {
     #[inline]
     fn take_back(&mut self, id: u16) {
         let state = &mut self.state[usize::from(id)];
-        assert_eq!(*state, BufferState::Lent, "buffer {id} was given back twice");
+        assert_eq!(*state, BufferState::Lent, "buffer {id} was returned twice");
         *state = BufferState::Idle;
         self.lent -= 1;
         self.returned.push(id);

@@ -177,7 +177,7 @@ impl<T> Slab<T> {
         let index = self.free;
         let slot = self.slot_mut(index);
         let Entry::Free { next } = slot.entry else {
-            unreachable!("the free list holds free slots")
+            unreachable!("the free list contains a slot in use")
         };
         slot.entry = Entry::Used(make(SlotId { index, generation: slot.generation }));
         self.free = next;
@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_of_an_earlier_use_finds_nothing() {
+    fn a_token_of_an_earlier_use_is_not_found() {
         let mut slab = Slab::new();
         let index = slab.insert("first");
         let first = slab.id(index);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_keeps_its_parts() {
+    fn a_token_returns_its_parts() {
         for kind in Kind::ALL {
             for generation in [0, 1, Token::GENERATIONS - 1] {
                 for slot in [0, 1, u32::MAX] {

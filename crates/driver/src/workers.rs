@@ -145,7 +145,7 @@ impl Workers {
         thread.spawn(move || main(&shared)).map_err(|_| NO_THREAD)
     }
 
-    /// Cancels a call that has not started. Returns false if there is none.
+    /// Cancels a call that has not started. Returns false if no such call exists.
     pub(crate) fn cancel(&self, target: Token) -> bool {
         let mut state = self.0.state();
         if state.cancel_pending(target) {
@@ -267,7 +267,7 @@ mod tests {
         // SAFETY: each test keeps its buffers and files, and reads the buffers only after it has
         // waited for the events.
         let job = unsafe { Job::new(token(slot), call) };
-        assert!(workers.submit(job, None).is_ok(), "a thread can be started");
+        assert!(workers.submit(job, None).is_ok(), "no thread can be started");
     }
 
     pub(super) fn wait_for(workers: &Workers, count: usize) -> Vec<Event> {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_has_not_begun_can_be_cancelled() {
+    fn a_call_that_has_not_started_can_be_cancelled() {
         let workers = Workers::new().unwrap();
         // Calls that wait for a lock occupy every thread.
         let path = std::env::temp_dir().join(format!("annulus-workers-{}", std::process::id()));
@@ -326,7 +326,7 @@ mod tests {
         let call = FileCall::Lock { fd: lock.as_raw_fd(), operation: 2 };
         // SAFETY: each test keeps its files open as long as calls may use them.
         let job = unsafe { Job::new(token(slot), call) };
-        assert!(workers.submit(job, Some(group)).is_ok(), "a thread can be started");
+        assert!(workers.submit(job, Some(group)).is_ok(), "no thread can be started");
     }
 
     /// Returns a file that holds a lock, and another open of the file, whose lock would wait.
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_hang_hold_up_no_other_group_and_no_local_file() {
+    fn hanging_calls_delay_no_other_group_and_no_local_file() {
         const HUNG: u32 = 100;
         let workers = Workers::new().unwrap();
         let (held, wanted) = held_lock("apart");
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(wait_for(&workers, 1)[0].token, token(1000), "another group");
         submit(&workers, 1001, FileCall::Sync { fd: free.as_raw_fd(), data_only: true });
         assert_eq!(wait_for(&workers, 1)[0].token, token(1001), "a local file");
-        assert!(workers.cancel(token(HUNG - 1)), "it waits for those of its group");
+        assert!(workers.cancel(token(HUNG - 1)), "the call still waits for its group");
         let cancelled = wait_for(&workers, 1)[0];
         assert_eq!((cancelled.token, cancelled.result), (token(HUNG - 1), Err(Errno::CANCELED)));
         rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_waits_for_no_call_that_hangs_and_closes_what_is_to_be_closed() {
+    fn the_end_does_not_wait_for_hanging_calls_and_closes_descriptors() {
         let (held, wanted) = held_lock("apart-end");
         let workers = Workers::new().unwrap();
         (0..100).for_each(|slot| submit_hanging(&workers, 1, slot, &wanted));
@@ -369,7 +369,7 @@ mod tests {
         drop(workers);
         // Threads may still be about to lock it.
         std::mem::forget(wanted);
-        assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0), "the writing end was closed");
+        assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0), "the write end is closed");
         rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
     }
 }

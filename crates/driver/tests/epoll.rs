@@ -45,11 +45,11 @@ fn a_flood_does_not_delay_other_descriptors() {
         }
         assert!(this_turn <= SHARE, "{this_turn} events of one descriptor in a turn");
     }
-    assert!(heard && before <= SHARE, "{before} events of the flood came first");
+    assert!(heard && before <= SHARE, "{before} events of the flood arrived first");
 }
 
 #[test]
-fn a_second_operation_of_a_direction_fails_with_busy() {
+fn a_second_operation_in_a_direction_fails_with_busy() {
     let mut rig = Rig::epoll();
     let (fd, mut peer) = pair();
     let first = rig.start(Kind::Recv, Op::RecvPooled { fd });
@@ -68,7 +68,7 @@ fn connection_with_number(number: RawFd) -> (Fd, TcpStream) {
     // SAFETY: `pair` created the descriptor for this test, and this owner closes it once.
     let first = unsafe { OwnedFd::from_raw_fd(fd.raw()) };
     let copy = rustix::io::fcntl_dupfd_cloexec(first, number).unwrap().into_raw_fd();
-    assert_eq!(copy, number, "the number was free");
+    assert_eq!(copy, number, "the number is not free");
     (owned(copy), peer)
 }
 
@@ -111,7 +111,7 @@ fn a_released_descriptor_can_be_used_elsewhere() {
 }
 
 #[test]
-fn a_polled_descriptor_can_be_closed_once_it_was_released() {
+fn a_polled_descriptor_can_be_closed_after_its_release() {
     let mut rig = Rig::epoll();
     let first = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
     let eventfd = rustix::io::fcntl_dupfd_cloexec(first, 700).unwrap();
@@ -130,7 +130,7 @@ fn a_polled_descriptor_can_be_closed_once_it_was_released() {
 }
 
 #[test]
-fn waits_last_as_long_as_asked() {
+fn waits_last_as_long_as_requested() {
     let mut rig = Rig::epoll();
     for micros in [50, 700, 1500, 19_999, 20_001] {
         let wait = Duration::from_micros(micros);
@@ -154,7 +154,7 @@ fn each_turn_counts_one_enter() {
 }
 
 #[test]
-fn dropping_the_driver_closes_all_that_it_opened() {
+fn dropping_the_driver_closes_everything_it_opened() {
     let Rig { driver, .. } = Rig::epoll();
     let pool = driver.pool().clone();
     driver.close().unwrap();

@@ -39,9 +39,9 @@ fn open(rig: &mut Rig, fd: Fd) -> annulus_driver::Token {
 }
 
 fn take(rig: &mut Rig, event: Event) -> ReceivedDatagram {
-    let id = event.buffer.expect("a message has its buffer");
-    let len = event.result.expect("a message has a length") as usize;
-    let pool = rig.driver.datagram_pool().expect("the pool exists");
+    let id = event.buffer.expect("a message has no buffer");
+    let len = event.result.expect("a message has no length") as usize;
+    let pool = rig.driver.datagram_pool().expect("the datagram pool is missing");
     // SAFETY: the buffer is lent to this test, and the driver has filled `len` bytes of it.
     let bytes = unsafe { std::slice::from_raw_parts(pool.address(id), len) };
     let head = Message::read(bytes).unwrap();
@@ -201,10 +201,10 @@ fn segments_arrive_as_datagrams() {
 }
 
 #[test]
-fn bytes_go_to_an_address_or_to_the_peer_without_a_header() {
+fn bytes_are_sent_to_an_address_or_the_peer_without_a_header() {
     on_each_driver(|rig| {
         if !rig.driver.addresses_sends() {
-            return eprintln!("skipped: this kernel's SEND takes no address (6.1)");
+            return eprintln!("skipped: this kernel's SEND does not accept an address (6.1)");
         }
         let (fd, peer) = socket();
         let address = Address::from(peer.local_addr().unwrap());
@@ -221,7 +221,7 @@ fn bytes_go_to_an_address_or_to_the_peer_without_a_header() {
                 assert_eq!(
                     rig.event(token).result,
                     Err(Errno::DESTADDRREQ),
-                    "there is no peer yet"
+                    "the socket has no peer yet"
                 );
                 Linux.connect(fd, &Address::from(peer.local_addr().unwrap())).unwrap();
             }
@@ -250,7 +250,7 @@ fn a_socket_is_reported_writable() {
                     assert_eq!(event.result, Err(Errno::AGAIN));
                     break;
                 }
-                more => panic!("one send brought several events: {more:?}"),
+                more => panic!("one send has several events: {more:?}"),
             }
         }
         let writable = rig.start(Kind::DatagramWritable, Op::WritableOnce { fd });

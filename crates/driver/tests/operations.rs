@@ -147,7 +147,7 @@ fn a_multishot_receive_continues_until_the_end() {
 }
 
 #[test]
-fn data_and_end_that_come_together_are_both_reported() {
+fn data_and_end_that_arrive_together_are_both_reported() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
         write(&mut peer, b"last words");
@@ -226,7 +226,7 @@ fn an_empty_pool_ends_a_receive_and_loses_nothing() {
 }
 
 #[test]
-fn receives_into_memory_of_the_submitter() {
+fn a_receive_fills_memory_of_the_submitter() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
         write(&mut peer, b"0123456789");
@@ -257,7 +257,7 @@ fn a_reset_is_an_error() {
 }
 
 #[test]
-fn an_urgent_mark_does_not_hide_what_follows() {
+fn urgent_data_does_not_hide_the_bytes_after_it() {
     on_each_driver(|rig| {
         let (fd, mut peer) = pair();
         let token = rig.start(Kind::Recv, Op::RecvMulti { fd, limit: 0 });
@@ -368,7 +368,7 @@ enum Any {
 }
 
 #[test]
-fn a_cancelled_operation_has_one_event_and_the_cancel_none() {
+fn a_cancelled_operation_has_one_event_and_the_cancel_has_none() {
     on_each_driver(|rig| {
         let (fd, _peer) = pair();
         let (listener, _) = listener();
@@ -459,7 +459,7 @@ fn a_connect_in_flight_can_be_cancelled() {
             rig.close(fd);
         }
         rig.expect_silence();
-        assert!(cancelled > 0, "every handshake was completed");
+        assert!(cancelled > 0, "no handshake was cancelled");
         rig.close(listener);
     });
 }

@@ -51,7 +51,7 @@ impl Batch {
 
     /// Points a slot at a buffer.
     fn point(&mut self, at: usize, id: u16, buffer: *mut u8, size: usize, layout: Layout) {
-        assert!(layout.payload_at() <= size, "a buffer holds the head of a message");
+        assert!(layout.payload_at() <= size, "a buffer is too small for the head of a message");
         let part = |offset| buffer.wrapping_add(offset).cast_const();
         let (name, control) = (part(Layout::HEAD), part(layout.control_at()));
         let payload = part(layout.payload_at());

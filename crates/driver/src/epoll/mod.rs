@@ -244,7 +244,7 @@ impl Epoll {
             self.poller.add(workers.done_fd(), EVERYTHING)?;
             self.workers = Some(workers);
         }
-        Ok(self.workers.as_ref().expect("made above"))
+        Ok(self.workers.as_ref().expect("the workers were created above"))
     }
 
     #[inline]

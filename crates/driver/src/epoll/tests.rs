@@ -40,7 +40,7 @@ impl Fixture {
             self.epoll.refill();
             self.epoll.turn(Wait::UpTo(None)).unwrap();
         }
-        let event = self.epoll.next_event().expect("a due descriptor brings an event");
+        let event = self.epoll.next_event().expect("a due descriptor has an event");
         event.buffer.into_iter().for_each(|id| self.epoll.common.pool.give_back(id));
         event.result.unwrap()
     }
@@ -68,7 +68,7 @@ fn a_full_receive_is_tried_again() {
     assert_eq!(fixture.receive(), BUFFER);
     assert!(fixture.will_be_tried());
     assert!(fixture.epoll.next_event().is_none());
-    assert!(!fixture.will_be_tried(), "not after a try that found nothing");
+    assert!(!fixture.will_be_tried(), "a failed try is followed by another");
 }
 
 #[test]

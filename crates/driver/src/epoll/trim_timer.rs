@@ -54,12 +54,12 @@ mod tests {
     use annulus_kernel::Linux;
 
     #[test]
-    fn everything_is_trimmed_after_silence_and_the_surplus_after_events() {
+    fn all_is_trimmed_after_silence_and_the_surplus_after_events() {
         let kernel: Rc<dyn Kernel> = Rc::new(Linux);
         let mut timer = TrimTimer::new(&kernel).unwrap();
         timer.start(7);
         assert!(timer.is_running());
-        assert_eq!(timer.expired(8), Some(Trim::Surplus), "an event came meanwhile");
+        assert_eq!(timer.expired(8), Some(Trim::Surplus), "an event arrived in between");
         assert!(!timer.is_running());
         timer.start(8);
         assert_eq!(timer.expired(8), Some(Trim::Everything));

@@ -135,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn the_depth_is_twice_what_small_receives_take() {
+    fn the_depth_is_twice_the_number_of_small_receives() {
         let mut depth = Depth::new(1024, Purpose::STREAMS);
         run(&mut depth, 20, 100, 16 * 1024);
-        assert_eq!(depth.now(), 256, "doubled until it was twice as much");
+        assert_eq!(depth.now(), 256, "the depth doubles until it is at least twice the demand");
         depth.end_period();
         assert_eq!(depth.now(), 200);
         run(&mut depth, 20, 3, 128);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn large_receives_get_what_stays_in_the_cache() {
+    fn large_receives_get_buffers_that_fit_into_the_cache() {
         let mut depth = Depth::new(1024, Purpose::STREAMS);
         run(&mut depth, 20, 100, 128);
         run(&mut depth, 20, 10, 256 * 1024);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_are_large_from_fewer_bytes_on() {
+    fn datagrams_count_as_large_from_fewer_bytes() {
         let mut streams = Depth::new(1024, Purpose::STREAMS);
         let mut datagrams = Depth::new(1024, Purpose::DATAGRAMS);
         for depth in [&mut streams, &mut datagrams] {
@@ -170,15 +170,19 @@ mod tests {
     }
 
     #[test]
-    fn small_datagrams_leave_few_buffers_to_spare() {
+    fn small_datagrams_have_a_small_reserve() {
         let mut depth = Depth::new(1024, Purpose::DATAGRAMS);
         run(&mut depth, 20, 33, 128);
-        assert!((42..=64).contains(&depth.now()), "a turn's, and to spare: {}", depth.now());
+        assert!(
+            (42..=64).contains(&depth.now()),
+            "not one turn's buffers and a reserve: {}",
+            depth.now()
+        );
         depth.end_period();
         assert_eq!(depth.now(), 42);
         run(&mut depth, 20, 4 * 33, 128);
         depth.end_period();
-        assert_eq!(depth.now(), 4 * 33 + 33, "as many more for each socket");
+        assert_eq!(depth.now(), 4 * 33 + 33, "the reserve is not a quarter of the demand");
     }
 
     #[test]

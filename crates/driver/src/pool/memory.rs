@@ -41,12 +41,11 @@ impl PoolSize {
 pub(super) fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
     let bound = match Limit::of(Resource::AddressSpace).soft {
         Some(limit) => format!(
-            "this process may have {} MiB of addresses; raise the limit (`ulimit -v`), or ask for fewer buffers",
+            "the address space of this process is limited to {} MiB; raise the limit (`ulimit -v`), or use fewer buffers",
             limit >> 20
         ),
         None => {
-            "the system refuses, as it does if vm.overcommit_memory is 2; ask for fewer buffers"
-                .into()
+            "the system refuses, as it does if vm.overcommit_memory is 2; use fewer buffers".into()
         }
     };
     let text =
@@ -63,7 +62,7 @@ pub(super) fn check(size: PoolSize) -> io::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "a pool of {} buffers of {} bytes: take a power of two up to 32768, each a multiple of 4096 up to 16 MiB",
+        "a pool of {} buffers of {} bytes is invalid: the count must be a power of two up to 32768, and the size a multiple of 4096 up to 16 MiB",
         size.count, size.buffer
     );
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
@@ -90,7 +89,7 @@ impl PoolMemory {
     pub(super) fn reserve(size: PoolSize) -> io::Result<Self> {
         let mapping = Mapping::anonymous(size.reserved())
             .map_err(|error| cannot_reserve(size.reserved(), &error))?;
-        // It fails only if the system has no huge pages, and then there are none to avoid.
+        // It fails only if the system has no huge pages, and then nothing needs to be avoided.
         _ = mapping.forgo_huge_pages();
         let (stride, page) = (size.stride(), rustix::param::page_size());
         Ok(Self {

@@ -126,12 +126,12 @@ proptest! {
         model.refill(&pool);
         prop_assert_eq!(pool.lent() as usize, model.lent.len());
         let free = MOST as usize - model.lent.len();
-        prop_assert!(model.kernel.len() >= free.min(16), "the kernel is kept supplied");
+        prop_assert!(model.kernel.len() >= free.min(16), "the kernel has too few buffers");
     }
 }
 
 #[test]
-fn the_kernel_has_what_turns_need_and_no_more() {
+fn the_kernel_has_the_buffers_that_turns_need_and_no_more() {
     let pool = Pool::new(PoolSize { buffer: 4096, count: 1024 }, Rc::new(Linux)).unwrap();
     let mut model = Model::default();
     let mut turn = |count: usize| {
@@ -144,7 +144,11 @@ fn the_kernel_has_what_turns_need_and_no_more() {
     assert!(little < 30, "{little}");
     (0..10).for_each(|_| turn(60));
     (0..PERIOD).for_each(|_| turn(3));
-    assert_eq!(pool.buffers.borrow().depth.now(), 120, "twice the most that a turn took");
+    assert_eq!(
+        pool.buffers.borrow().depth.now(),
+        120,
+        "the depth is twice the largest number taken in a turn"
+    );
 }
 
 #[test]
@@ -162,8 +166,8 @@ fn starvation_increases_the_depth_up_to_the_limit() {
 }
 
 #[test]
-#[should_panic(expected = "given back twice")]
-fn a_double_return_is_found() {
+#[should_panic(expected = "returned twice")]
+fn returning_a_buffer_twice_panics() {
     let pool = small_pool();
     let mut model = Model::default();
     model.refill(&pool);
@@ -173,7 +177,7 @@ fn a_double_return_is_found() {
 }
 
 #[test]
-fn sizes_out_of_range_are_named() {
+fn errors_give_the_size_that_is_out_of_range() {
     for (buffer, most) in [(100, 8), (4096, 9), (4096, 65_536), (0, 8), (4096, 0)] {
         let error = Pool::new(PoolSize { buffer, count: most }, Rc::new(Linux)).unwrap_err();
         assert!(
@@ -250,7 +254,7 @@ fn the_buffer_that_was_returned_last_is_lent_first() {
 }
 
 #[test]
-fn buffers_that_no_turn_used_for_a_period_lose_their_memory() {
+fn buffers_unused_for_a_period_lose_their_memory() {
     let pool = small_pool();
     let turn = |count: usize| {
         pool.restock();
@@ -308,7 +312,7 @@ fn a_budget_shortens_buffers_before_it_reduces_their_number() {
     };
     let streams = Pool::new(SIZE, Rc::new(Linux)).unwrap();
     let lens = published(&streams, 1 << 20);
-    assert_eq!(lens.len(), 64, "as many as are wanted");
+    assert_eq!(lens.len(), 64, "64 buffers are wanted");
     assert_eq!(lens.last(), Some(&(16 * 1024).max(page)));
     assert!(lens.iter().sum::<u32>() <= 2 << 20, "{lens:?}");
     let lens = published(&streams, 0);

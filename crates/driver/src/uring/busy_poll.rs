@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn polling_goes_on_while_it_hits_and_becomes_rare_when_it_misses() {
+    fn polling_continues_while_it_hits_and_becomes_rare_when_it_misses() {
         let mut policy = BusyPoll::new(LIMIT);
         assert_eq!(polls(&mut policy, 1000, true), 1000);
         let misses = polls(&mut policy, 100_000, false);

@@ -41,7 +41,7 @@ impl Encoder {
         };
         debug_assert!(
             is_listed(&entry.into(), false),
-            "the table of operations says something else of {op:?}"
+            "the entry of {op:?} does not match the table of operations"
         );
         entry.user_data(token.bits())
     }
@@ -81,7 +81,7 @@ impl Encoder {
         };
         debug_assert!(
             is_listed(&entry, true),
-            "the table of operations says something else of {op:?}"
+            "the entry of {op:?} does not match the table of operations"
         );
         entry.user_data(token.bits())
     }

@@ -92,7 +92,7 @@ impl Files {
             self.notifier.take().into_iter().for_each(|notifier| workers.set_notifier(notifier));
             self.workers = Some(workers);
         }
-        Ok(self.workers.as_ref().expect("made above"))
+        Ok(self.workers.as_ref().expect("the workers were created above"))
     }
 
     /// Makes the workers also signal this eventfd from now on.
@@ -131,8 +131,8 @@ impl Files {
         }
     }
 
-    /// Cancels a call that no worker has started. Returns false if there is none: the ring may have
-    /// the call.
+    /// Cancels a call that no worker has started. Returns false if no such call exists: the ring
+    /// may have the call.
     pub(super) fn cancel(&mut self, target: Token) -> bool {
         self.workers.as_ref().is_some_and(|workers| workers.cancel(target))
     }
@@ -192,7 +192,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn one_poll_of_the_workers_is_in_flight_from_the_first_call_on() {
+    fn workers_are_polled_once_from_the_first_call_on() {
         let Ok(ring) = Ring::builder().entries(8).build() else { return };
         let mut files = Files::new(ring.probe().unwrap(), false, &Linux);
         let call = FileCall::Lock { fd: -1, operation: 0 };
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn no_call_that_keeps_a_file_beyond_its_completion_is_an_entry() {
+    fn calls_that_keep_files_open_after_completion_are_not_entries() {
         let Ok(ring) = Ring::builder().entries(8).build() else { return };
         let mut files = Files::new(ring.probe().unwrap(), false, &Linux);
         let path = std::env::temp_dir().join(format!("annulus-route-{}", std::process::id()));

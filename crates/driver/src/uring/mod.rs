@@ -1,4 +1,5 @@
-//! The io_uring driver: operations become entries, a turn submits them and waits, completions become events.
+//! The io_uring driver: operations become entries, a turn submits them and waits, completions
+//! become events.
 #![allow(unsafe_code)]
 
 mod busy_poll;
@@ -216,7 +217,7 @@ impl Uring {
     /// Creates the pool that datagrams are received into, unless it exists.
     pub(crate) fn open_datagram_pool(&mut self, size: PoolSize) -> io::Result<()> {
         if !self.supported.messages {
-            let text = "this kernel's io_uring has no RECVMSG; use the epoll driver";
+            let text = "this kernel's io_uring does not support RECVMSG; use the epoll driver";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         if self.datagrams.is_none() {

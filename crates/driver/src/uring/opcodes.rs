@@ -57,7 +57,7 @@ mod tests {
     use crate::uring::trim_timer::TrimTimer;
 
     #[test]
-    fn only_a_ring_that_sends_without_copying_may_do_so() {
+    fn zero_copy_is_allowed_only_if_the_ring_uses_it() {
         let more: Vec<u8> =
             in_use(true).into_iter().filter(|code| !in_use(false).contains(code)).collect();
         assert_eq!(more, [opcode::SEND_ZC, opcode::SENDMSG_ZC]);

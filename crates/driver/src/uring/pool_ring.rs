@@ -96,7 +96,7 @@ mod tests {
     use annulus_kernel::Linux;
 
     #[test]
-    fn memory_is_freed_only_after_the_group_was_unregistered() {
+    fn memory_is_freed_only_after_the_group_is_unregistered() {
         let Ok(ring) = Ring::builder().entries(4).build() else {
             return eprintln!("skipped: io_uring is blocked here");
         };
@@ -106,10 +106,14 @@ mod tests {
         let pool = closed.pool.clone();
         // SAFETY: it was created for this ring.
         unsafe { closed.close(&ring) }.unwrap();
-        assert_eq!(Arc::strong_count(pool.memory()), 1, "the pool's own");
+        assert_eq!(Arc::strong_count(pool.memory()), 1, "only the pool holds the memory");
         let dropped = pool_ring();
         let pool = dropped.pool.clone();
         drop(dropped);
-        assert_eq!(Arc::strong_count(pool.memory()), 2, "leaked: the group is still registered");
+        assert_eq!(
+            Arc::strong_count(pool.memory()),
+            2,
+            "the memory is leaked while the group is registered"
+        );
     }
 }

@@ -70,8 +70,8 @@ impl State {
         self.done.push(job.end(result));
     }
 
-    /// Cancels a call. Returns false if there is none. The poll thread ends the call once it no
-    /// longer polls the descriptor, since the descriptor may be closed after the event.
+    /// Cancels a call. Returns false if no such call exists. The poll thread ends the call once it
+    /// no longer polls the descriptor, since the descriptor may be closed after the event.
     pub(super) fn cancel_pending(&mut self, token: Token) -> bool {
         let call = self.pending(token).filter(|call| !call.cancelled);
         call.map(|call| call.cancelled = true).is_some()
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_wait_for_a_process_occupy_no_worker_and_can_be_cancelled() {
+    fn calls_waiting_for_a_process_occupy_no_worker_and_can_be_cancelled() {
         let workers = Workers::new().unwrap();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let mut bytes = [0u8; 2 * MOST];
@@ -209,7 +209,7 @@ mod tests {
         use rustix::process::{Resource, getrlimit};
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         if limit > 100_000 {
-            println!("skipped: this process may have {limit} descriptors");
+            println!("skipped: this process may have only {limit} descriptors");
             return;
         }
         let count = limit as usize + 1;
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_on_vectors_wait_as_others_do() {
+    fn vectored_calls_wait_like_plain_ones() {
         let workers = Workers::new().unwrap();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let (mut into, from) = ([0u8; 2], [7u8; 2 * PIPE_BUF as usize]);
@@ -238,7 +238,7 @@ mod tests {
             let read = FileCall::ReadVector { fd, vectors, count, offset, nowait: false };
             submit(&workers, slot, read);
         });
-        assert!(workers.0.state().threads.is_empty(), "they occupy no worker");
+        assert!(workers.0.state().threads.is_empty(), "the calls occupy no worker");
         let parts =
             [&from[..0], &from[..]].map(|part| IoVec { base: part.as_ptr(), len: part.len() });
         let (fd, vectors, count) = (writer.as_raw_fd(), parts.as_ptr(), parts.len() as u32);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_takes_no_more_than_the_pipe_has_space_for() {
+    fn a_write_is_limited_to_the_free_space_of_the_pipe() {
         let workers = Workers::new().unwrap();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let bytes = vec![7u8; 1 << 20];

@@ -1,6 +1,6 @@
 //! A rig for a driver alone: it submits operations, takes turns, and sorts events by token.
 #![allow(unsafe_code)]
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "each test file uses only some of it")]
 
 use annulus_driver::{
     Driver, Epoll, Event, FileStart, Kind, MemoryOp, Op, PoolSize, Token, Uring, UringConfig, Wait,
@@ -40,7 +40,7 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn epoll() -> Self {
-        let epoll = Epoll::new(Rc::new(Linux), POOL).expect("epoll works everywhere");
+        let epoll = Epoll::new(Rc::new(Linux), POOL).expect("epoll does not work");
         Self::of(Driver::Epoll(Box::new(epoll)))
     }
 
@@ -94,7 +94,7 @@ impl Rig {
     /// Takes one turn, and returns all its events.
     pub(crate) fn turn(&mut self, wait: Wait) -> Vec<Event> {
         self.driver.refill();
-        self.driver.turn(wait).expect("a turn succeeds");
+        self.driver.turn(wait).expect("a turn failed");
         let mut events = std::mem::take(&mut self.early);
         events.extend(std::iter::from_fn(|| self.driver.next_event()));
         events
@@ -126,7 +126,7 @@ impl Rig {
 
     /// Returns the bytes of a lent buffer, and gives the buffer back.
     pub(crate) fn take(&mut self, event: Event) -> Vec<u8> {
-        let id = event.buffer.expect("a receive into the pool names its buffer");
+        let id = event.buffer.expect("a receive into the pool has no buffer");
         let bytes = self.peek(event);
         self.driver.pool().give_back(id);
         bytes
@@ -134,8 +134,8 @@ impl Rig {
 
     /// Returns the bytes of a lent buffer.
     pub(crate) fn peek(&self, event: Event) -> Vec<u8> {
-        let id = event.buffer.expect("a receive into the pool names its buffer");
-        let len = event.result.expect("a filled buffer has a length") as usize;
+        let id = event.buffer.expect("a receive into the pool has no buffer");
+        let len = event.result.expect("a filled buffer has no length") as usize;
         // SAFETY: the buffer is lent to this test, and the driver has filled `len` bytes of it.
         unsafe { std::slice::from_raw_parts(self.driver.pool().address(id), len).to_vec() }
     }
@@ -202,7 +202,7 @@ pub(crate) fn fill(rig: &mut Rig, fd: Fd, bytes: &[u8]) -> usize {
                     }
                 }
             }
-            more => panic!("one send brought several events: {more:?}"),
+            more => panic!("one send has several events: {more:?}"),
         }
     }
 }
