@@ -117,7 +117,7 @@ impl<T: sealed::HasTarget + ?Sized> sealed::HasTarget for &T {
 }
 
 fn malformed(text: &str) -> io::Error {
-    let text = format!("{text:?} is no address; write host:port, with a port from 0 to 65535");
+    let text = format!("{text:?} is not an address; write host:port, with a port from 0 to 65535");
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_need_no_look_up_and_names_do() {
+    fn only_names_need_a_look_up() {
         let loopback = |port| Target::Addresses(vec![(Ipv4Addr::LOCALHOST, port).into()]);
         assert_eq!("127.0.0.1:80".target().unwrap(), loopback(80));
         assert_eq!(("127.0.0.1", 80).target().unwrap(), loopback(80));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_named() {
+    fn invalid_address_is_shown_in_the_error() {
         for text in ["", "host", ":80", "host:", "host:http", "host:65536", "host:-1"] {
             let error = text.target().unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);

@@ -157,7 +157,7 @@ impl ConnectOptions {
 fn refuse_itself(socket: &NewFd, address: SocketAddr) -> io::Result<()> {
     let is_itself = socket.with_fd(|kernel, fd| {
         let local = kernel.local_address(fd)?.to_inet()?;
-        // The given address may mean another one: 0.0.0.0 does.
+        // The given address may stand in for another one, as 0.0.0.0 does.
         Ok(local.port() == address.port() && {
             let peer = kernel.peer_address(fd)?.to_inet()?;
             (local.ip(), local.port()) == (peer.ip(), peer.port())
@@ -172,7 +172,7 @@ fn refuse_itself(socket: &NewFd, address: SocketAddr) -> io::Result<()> {
     Err(rustix::io::Errno::CONNREFUSED.into())
 }
 
-/// An attempt to connect, cancelled on drop.
+/// An attempt to connect, which is cancelled on drop.
 struct Attempt {
     core: Rc<Core>,
     slot: Option<u32>,
@@ -194,7 +194,7 @@ impl Attempt {
 
     async fn connected(mut self) -> io::Result<Fd> {
         poll_fn(|cx| {
-            let Some(slot) = self.slot else { unreachable!("polled after it was ready") };
+            let Some(slot) = self.slot else { unreachable!("polled after completion") };
             let inner = &mut *self.core.enter_running()?;
             let outcome = ready!(inner.connects.poll(&mut inner.io, slot, cx));
             self.slot = None;

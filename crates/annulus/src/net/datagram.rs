@@ -1,4 +1,4 @@
-//! A received UDP datagram, and how one is sent.
+//! Received UDP datagrams, and options for sending one.
 
 use crate::bytes::lease::Lease;
 use crate::slots::datagrams::{ReceivedMessage, SendMeta};
@@ -31,7 +31,7 @@ use std::time::SystemTime;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Datagram {
-    /// The payload, in memory that the ring lends.
+    /// The payload, in memory of the runtime.
     pub bytes: Lease,
     /// The sender's address.
     pub source: SocketAddr,
@@ -151,7 +151,7 @@ impl Transmit {
         Self { source: Some(local), ..self }
     }
 
-    /// Converts the options for the slot. `v4` tells whether the peer of a connected socket has an
+    /// Converts the options for the slot. `v4` is true if the peer of a connected socket has an
     /// IPv4 address.
     pub(super) fn meta(&self, v4: bool) -> SendMeta {
         let Self { to, segment_size, tos, source } = *self;

@@ -35,7 +35,7 @@ impl DatagramHandle {
         settings.check(format.domain)?;
         let inner = &mut *core.enter()?;
         let slot = inner.datagrams.add(&mut inner.io, socket.fd(), format, settings)?;
-        // The slot closes it from now on.
+        // From now on the slot owns the descriptor and closes it.
         socket.into_fd();
         Ok(Self { core: core.clone(), slot })
     }
@@ -75,7 +75,7 @@ impl DatagramHandle {
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<(Lease, SocketAddr)>> {
-        // Does not use `with`, which would move the result another time.
+        // Does not use `with`, which would move the result once again.
         let inner = &mut *self.core.enter_running()?;
         let (socket, shared) = inner.datagrams.get(self.slot);
         socket.poll_recv_from(shared, &mut inner.io, wait, cx)
@@ -162,8 +162,8 @@ impl Drop for DatagramHandle {
 /// Removes a future from the wait queue.
 type Leave = fn(&mut Socket, &mut Io, &mut Option<WaiterId>);
 
-/// Waits until `poll` is ready. Dropping a receive loses no datagram: the next waiter is notified
-/// of the one that has arrived.
+/// Waits until `poll` is ready. Dropping a receive loses no datagram: if one has arrived, the next
+/// waiter is notified.
 struct Waiting<'a, P> {
     handle: &'a DatagramHandle,
     poll: P,

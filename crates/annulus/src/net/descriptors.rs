@@ -50,12 +50,12 @@ macro_rules! as_fd {
 }
 
 as_fd!(TcpStream UdpSocket UnixStream UnixDatagram Receiver
-    TcpListener "A duplicate of it, as `try_clone_to_owned` makes one for a process that is to take over, goes on listening after the
-runtime's end. So does this one, if it was lent, until the last handle of the runtime is gone."
-    UnixListener "A duplicate of it, as `try_clone_to_owned` makes one for a process that is to take over, goes on listening after the
-runtime's end. So does this one, if it was lent, until the last handle of the runtime is gone."
-    Sender " After `shutdown` it leads to the pipe no more. If it was lent, the reader sees the end of the pipe not at the runtime's end, but
-when the last handle of the runtime is gone.");
+    TcpListener "A duplicate, such as `try_clone_to_owned` creates for a process that takes over, continues to listen after the runtime's
+end. So does an exposed descriptor, until the last handle of the runtime is gone."
+    UnixListener "A duplicate, such as `try_clone_to_owned` creates for a process that takes over, continues to listen after the runtime's
+end. So does an exposed descriptor, until the last handle of the runtime is gone."
+    Sender " After `shutdown` it no longer refers to the pipe. If it was exposed, the reader sees the end of the pipe only when the last
+handle of the runtime is gone, not at the runtime's end.");
 
 const INTERNET: &[AddressFamily] = &[AddressFamily::INET, AddressFamily::INET6];
 const UNIX: &[AddressFamily] = &[AddressFamily::UNIX];
@@ -74,11 +74,11 @@ impl Wanted {
     fn check(&self, socket: &OwnedFd) -> io::Result<AddressFamily> {
         let refused = |is: String| {
             let (number, wanted) = (socket.as_raw_fd(), self.what);
-            let text = format!("descriptor {number} is {is}; {wanted} is needed");
+            let text = format!("descriptor {number} is {is}; {wanted} is required");
             io::Error::new(io::ErrorKind::InvalidInput, text)
         };
         let Some((family, kind, listens)) = descriptor::socket(socket)? else {
-            return Err(refused("no socket".into()));
+            return Err(refused("not a socket".into()));
         };
         if self.families.contains(&family) && kind == self.kind && listens == self.listens {
             return Ok(family);
@@ -88,7 +88,7 @@ impl Wanted {
     }
 }
 
-/// Takes over a real socket of the wanted kind, makes it non-blocking and returns it with the
+/// Takes over a real socket of the required kind, makes it non-blocking and returns it with the
 /// current runtime.
 ///
 /// # Errors
@@ -118,7 +118,7 @@ pub(super) fn listening(socket: OwnedFd) -> io::Result<(Rc<Core>, NewFd)> {
 macro_rules! from_descriptor {
     ($($type:ident, $std:ty, $what:literal: $families:ident $kind:ident $listens:literal, $make:expr;)+) => {$(
         impl $type {
-            #[doc = concat!("Takes ", $what, " of the standard library over, which becomes non-blocking.")]
+            #[doc = concat!("Takes over ", $what, " of the standard library and makes it non-blocking.")]
             ///
             /// # Errors
             /// Outside a runtime; `Unsupported` under a simulated kernel. The socket is then
@@ -128,7 +128,7 @@ macro_rules! from_descriptor {
             }
         }
 
-        #[doc = concat!("Takes the descriptor of ", $what, " over, which becomes non-blocking.")]
+        #[doc = concat!("Takes over the descriptor of ", $what, " and makes it non-blocking.")]
         ///
         /// # Errors
         /// `InvalidInput` for any other descriptor, with its actual kind in the message. Outside a

@@ -8,8 +8,8 @@ use std::time::Duration;
 /// When an idle TCP connection is probed, to detect a peer that has silently disappeared. The
 /// connection then fails with `TimedOut` or with the error that a router on the way reported.
 ///
-/// Times are rounded up to whole seconds. The defaults are those of Linux: 2 hours, 75 seconds, 9
-/// probes.
+/// Times are rounded up to whole seconds. The defaults are the same as on Linux: 2 hours, 75
+/// seconds, 9 probes.
 ///
 /// ```
 /// use annulus::net::{KeepAlive, TcpListener, TcpStream};

@@ -14,7 +14,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Settings that the options of all listeners have.
+/// Settings shared by the options of all listeners.
 #[derive(Clone, Debug)]
 pub(super) struct ListenSettings {
     pub(super) backlog: u32,

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_take_turns() {
+    fn address_families_alternate() {
         let addresses = ["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"].map(|a| a.parse().unwrap());
         let order: Vec<_> = in_turns(addresses.to_vec()).iter().map(ToString::to_string).collect();
         assert_eq!(order, ["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"]);

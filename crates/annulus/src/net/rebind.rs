@@ -5,7 +5,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Turns of the loop that it takes to close a socket dropped in this turn: one for the cancel, one
+/// Number of turns that it takes to close a socket dropped in this turn: one for the cancel, one
 /// for its event, one for the close.
 const PASSES: u32 = 3;
 /// A killed process is gone before the kernel has torn down its ring, which holds its sockets. That

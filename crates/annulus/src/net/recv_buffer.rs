@@ -8,7 +8,7 @@ use std::mem;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
-/// Received bytes that `recv` returns before it asks the stream.
+/// Received bytes that `recv` returns before it receives from the stream.
 ///
 /// It takes no heap memory until bytes are first shown. The box then stays for later bytes, so it
 /// is kept small.
@@ -32,11 +32,11 @@ struct Unread {
 struct More {
     /// The lease after `first`, if a part of it completed `first`. Never an empty lease.
     next: Option<Lease>,
-    /// The descriptors that came with these bytes. They are closed when no bytes are left.
+    /// The descriptors that arrived with these bytes. They are closed when no bytes are left.
     descriptors: Vec<OwnedFd>,
 }
 
-/// Received bytes, and the descriptors that came with them.
+/// Received bytes, and the descriptors that arrived with them.
 pub(super) type Message = (Lease, Vec<OwnedFd>);
 
 /// How much of a lease is appended to one that is too short.
@@ -44,7 +44,7 @@ pub(super) type Message = (Lease, Vec<OwnedFd>);
 enum Gather {
     /// Only the missing bytes: the length is known.
     Missing,
-    /// At least as many bytes as there already are, since more may be requested.
+    /// At least as many bytes as are already there, because more may be requested.
     Ahead,
 }
 
@@ -78,7 +78,7 @@ impl RecvBuffer {
         }
     }
 
-    /// Like [`poll_recv`](Self::poll_recv), but also returns the descriptors that came with the
+    /// Like [`poll_recv`](Self::poll_recv), but also returns the descriptors that arrived with the
     /// bytes.
     pub(super) fn poll_message(
         &mut self,
@@ -133,7 +133,7 @@ impl RecvBuffer {
         self.0.as_mut()?.take()
     }
 
-    /// The bytes that are shown.
+    /// Returns the bytes that are shown.
     pub(super) fn shown(&self) -> &[u8] {
         self.0.as_ref().and_then(|unread| unread.first.as_deref()).unwrap_or_default()
     }
@@ -198,7 +198,7 @@ impl RecvBuffer {
             Some(unread) if n <= unread.len() => unread.advance(n),
             unread => {
                 let shown = unread.as_ref().map_or(0, |unread| unread.len());
-                assert!(n == 0, "consume({n}) of {shown} bytes that are shown");
+                assert!(n == 0, "consume({n}), but only {shown} bytes are shown");
             }
         }
     }
@@ -211,7 +211,7 @@ pub(crate) fn ended(there: usize, wanted: usize) -> io::Error {
 }
 
 impl Unread {
-    /// The bytes that are shown.
+    /// Returns the number of bytes that are shown.
     #[inline]
     fn len(&self) -> usize {
         self.first.as_ref().map_or(0, Lease::len)
@@ -223,7 +223,7 @@ impl Unread {
         first
     }
 
-    /// Shows the next lease after the first has been used up. If there is none, closes the
+    /// Shows the next lease after the first has been used up. If there is no next lease, closes the
     /// descriptors.
     #[inline]
     fn show_next(&mut self) {
@@ -288,7 +288,7 @@ impl Unread {
     fn split_to(&mut self, n: usize) -> Lease {
         match &mut self.first {
             Some(first) if first.len() > n => first.split_to(n),
-            _ => self.take().expect("as many bytes as are asked for are shown"),
+            _ => self.take().expect("fewer bytes than requested are shown"),
         }
     }
 
@@ -304,7 +304,7 @@ impl Unread {
         if self.first.is_none() {
             ready!(self.poll_first(stream, cx))?;
         }
-        // At its end, the stream is not asked again, because each report of the end uses budget.
+        // At its end, the stream is not polled again, because each report of the end uses budget.
         if self.first.is_none() || self.len() >= n {
             return Poll::Ready(Ok(()));
         }

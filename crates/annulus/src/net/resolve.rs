@@ -18,8 +18,8 @@ use std::time::Duration;
 /// loop continues. Numeric addresses need no look-up.
 ///
 /// If the future is dropped before it is ready, a look-up that has begun continues on its thread,
-/// and its result is dropped. The look-up takes as long as the system's; limit it with a
-/// [`timeout`](crate::time::timeout).
+/// and its result is dropped. The look-up has only the system's time limit; set a shorter one with
+/// a [`timeout`](crate::time::timeout).
 ///
 /// ```
 /// # annulus::run(async {
@@ -138,8 +138,7 @@ pub(super) fn failed(
     OpError::new(operation, Some(address.into()), error).into()
 }
 
-/// Combines the errors of several addresses: the kind is that of the last error, the text that of
-/// all.
+/// Combines the errors of several addresses: the kind of the last error, and the text of all.
 pub(super) fn and_then(before: Option<io::Error>, error: io::Error) -> io::Error {
     match before {
         None => error,
@@ -169,7 +168,7 @@ fn with_text(error: io::Error, text: String) -> io::Error {
 
 /// Returns the error of all addresses, or `NotFound` if there was no address.
 pub(super) fn last_error(error: Option<io::Error>) -> io::Error {
-    error.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no address to try"))
+    error.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no address to try"))
 }
 
 fn unanswered(limit: Duration) -> io::Error {

@@ -1,4 +1,4 @@
-//! Options that the handles of all sockets have.
+//! Options shared by the handles of all sockets.
 
 use super::datagram_handle::DatagramHandle;
 use super::keep_alive::KeepAlive;

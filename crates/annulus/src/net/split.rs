@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 /// ```
 /// use annulus::net::{RecvHalf, UnixStream};
 ///
-/// /// Counts bytes until the peer has ended its direction.
+/// /// Counts bytes until the peer has closed its sending direction.
 /// async fn count(mut input: RecvHalf) -> std::io::Result<usize> {
 ///     let mut bytes = 0;
 ///     while let Some(lease) = input.recv().await? {
@@ -126,7 +126,7 @@ pub(super) fn reunite(
     sending.reunited = true;
     drop(sending);
     let RecvHalf { handle, unread } = receiving;
-    let handle = Rc::into_inner(handle).expect("a stream has two halves");
+    let handle = Rc::into_inner(handle).expect("a stream has more than two halves");
     Ok((handle, unread))
 }
 
@@ -134,11 +134,11 @@ pub(super) fn reunite(
 /// The reason the halves do not form a stream of this address family.
 fn check_halves(receiving: &RecvHalf, sending: &SendHalf, family: Family) -> Result<(), String> {
     if !Rc::ptr_eq(&receiving.handle, &sending.handle) {
-        return Err("the halves are of different streams".into());
+        return Err("the halves belong to different streams".into());
     }
     match Family::of(&receiving.handle) {
         Ok(is) if is == family => Ok(()),
-        Ok(is) => Err(format!("the halves are of a {is:?} stream, not of a {family:?} stream")),
+        Ok(is) => Err(format!("the halves belong to a {is:?} stream, not to a {family:?} stream")),
         Err(error) => Err(error.to_string()),
     }
 }

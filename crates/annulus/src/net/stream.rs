@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// A TCP connection.
 ///
-/// Received bytes come as [`Lease`]s on buffers of the runtime; an idle connection holds none.
+/// Received bytes are [`Lease`]s on buffers of the runtime; an idle connection holds no buffer.
 /// Queued bytes are sent: a dropped `send` completes in order, and a dropped stream closes once its
 /// queue is empty, within the runtime's [linger](crate::Builder::linger). [`abort`](Self::abort)
 /// discards the queue.
@@ -63,9 +63,9 @@ impl TcpStream {
     /// Dropping the future cancels all attempts and closes their sockets.
     ///
     /// # Errors
-    /// `ConnectionRefused`, …, with each address that was tried in the message. `ConnectionRefused`
-    /// also if the system has connected the socket to itself, since no server listens there. The
-    /// errors of [`lookup_host`](super::lookup_host); or outside a runtime.
+    /// `ConnectionRefused`, …, with each address that was tried in the message. It is also
+    /// `ConnectionRefused` if the system has connected the socket to itself, because no server
+    /// listens there. The errors of [`lookup_host`](super::lookup_host); or outside a runtime.
     pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
         ConnectOptions::new().connect(address).await
     }
@@ -90,8 +90,8 @@ impl TcpStream {
     /// counts that and returns `None`.
     ///
     /// # Errors
-    /// The error of the system, such as that of a filter that denies the call. Closing the
-    /// connection silently would look like an outage.
+    /// A system error, for example from a filter that denies the call. Closing the connection
+    /// silently would look like an outage.
     pub(crate) fn with_peer(self) -> io::Result<Option<(Self, SocketAddr)>> {
         match self.peer_addr() {
             Ok(peer) => {
@@ -158,7 +158,7 @@ impl TcpStream {
         self.handle.keepalive()
     }
 
-    /// Sets what closing the socket does with bytes that the kernel has and the peer does not
+    /// Sets what happens on close to bytes that the kernel has and the peer has not received
     /// (`SO_LINGER`). With `None`, the default, the kernel continues to send them. With
     /// `Some(Duration::ZERO)`, it discards them and resets the connection; [`abort`](Self::abort)
     /// does that at once. [`Builder::linger`](crate::Builder::linger) applies to bytes that the
@@ -171,7 +171,7 @@ impl TcpStream {
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         if let Some(time) = linger.filter(|time| !time.is_zero()) {
             let text = format!(
-                "a close that lingers for {time:?} would hold up the thread; choose 0 or none, or shut down and receive until the end"
+                "a close that lingers for {time:?} would block the thread; choose None or a zero time, or shut down and receive until the end"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }

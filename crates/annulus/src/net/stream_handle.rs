@@ -80,7 +80,7 @@ impl StreamHandle {
         self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx))
     }
 
-    /// Like [`poll_recv`](Self::poll_recv), but adds the descriptors that came with the bytes to
+    /// Like [`poll_recv`](Self::poll_recv), but adds the descriptors that arrived with the bytes to
     /// the list.
     #[inline]
     pub(super) fn poll_message(
@@ -110,7 +110,7 @@ impl StreamHandle {
         }
     }
 
-    /// Returns bytes that have been received, or an error if there are none yet.
+    /// Returns bytes that have been received, or an error if no bytes have arrived.
     pub(super) fn try_recv(&self) -> io::Result<Option<Lease>> {
         let inner = &mut *self.core.enter_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
@@ -166,7 +166,7 @@ impl StreamHandle {
         budget::poll_with(cx, || self.poll_with(|stream, _, io| Poll::Ready(stream.check_sent(io))))
     }
 
-    /// Returns true if its sending direction was ended and has not failed.
+    /// Returns true if the sending direction has been closed and has not failed.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.core.enter().is_ok_and(|mut inner| inner.streams.get(self.slot).0.is_shut_down())
     }
@@ -204,8 +204,8 @@ impl StreamHandle {
         inner.streams.get(self.slot).0.page_sink(&inner.io)
     }
 
-    /// Ready once the socket has had space since the first call, in which `has_asked` is false. The
-    /// stream's queue must be empty.
+    /// Ready once the socket has had space since the first call, for which `has_asked` is false.
+    /// The stream's queue must be empty.
     pub(crate) fn poll_writable(
         &self,
         has_asked: &mut bool,
@@ -342,7 +342,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // If the runtime has ended, there is no slot.
+        // If the runtime has ended, the slot no longer exists.
         if let Ok(mut inner) = self.core.enter() {
             inner.streams.unlink(self.from);
         }

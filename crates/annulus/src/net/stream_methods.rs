@@ -4,8 +4,7 @@
 //! field `handle` that is, or derefs to, a [`StreamHandle`](super::stream_handle::StreamHandle). A
 //! type that receives also has a field `unread`, a [`RecvBuffer`](super::recv_buffer::RecvBuffer).
 
-/// Methods of a type that receives.
-/// `shared!(recv)` and so on: the methods that a part of a type has.
+/// Defines shared methods: `shared!(recv)` for a type that receives, and so on.
 macro_rules! shared {
     (recv) => {
         pub(crate) fn source_handle(&self) -> &crate::net::StreamHandle {
@@ -163,7 +162,7 @@ macro_rules! shared {
         /// `send` still fills the queue, the chunk waits, and dropping the future sends nothing.
         ///
         /// # Errors
-        /// The errors of earlier sends, since this chunk has not been sent yet: `BrokenPipe`,
+        /// The errors of earlier sends, because this chunk has not been sent yet: `BrokenPipe`,
         /// `ConnectionReset` and others. [`drain`](Self::drain) reports all of them. `BrokenPipe`
         /// after [`shutdown`](Self::shutdown).
         #[inline]
@@ -219,7 +218,7 @@ macro_rules! shared {
         }
 
         /// Sends or queues as many bytes as the kernel takes now and the send bound allows, and
-        /// returns their number. Pending while that is none. Large writes go to the kernel at once
+        /// returns their number. Pending while that is zero. Large writes go to the kernel at once
         /// if nothing of the stream is in flight. Smaller ones are copied and sent at the end of
         /// the turn, in order with the chunks of [`send`](Self::send).
         ///
@@ -300,7 +299,7 @@ macro_rules! shared {
             self.handle.poll_flush(cx)
         }
 
-        /// Waits until the kernel has taken everything that was sent. Cancel-safe.
+        /// Waits until the kernel has taken all queued bytes. Cancel-safe.
         ///
         /// # Errors
         /// The error of a send, which every later call also returns.
@@ -388,7 +387,10 @@ macro_rules! shared {
                 annulus_kernel::descriptor::set_nonblocking(&socket, true)?;
                 return Ok(socket.into());
             }
-            let text = format!("{} bytes received ahead: into_parts has them", received.len());
+            let text = format!(
+                "{} bytes were received ahead; use into_parts, which returns them",
+                received.len()
+            );
             Err(io::Error::new(io::ErrorKind::InvalidData, text))
         }
 
@@ -413,8 +415,8 @@ macro_rules! shared {
             }
             let (fd, received, permit) = poll_fn(|cx| handle.poll_release(cx)).await?;
             handle.forget();
-            // SAFETY: the slot was removed, with nothing in flight, and the handle forgotten:
-            // nothing else has the descriptor, which is a real one, as checked above.
+            // SAFETY: the slot was removed with nothing in flight, and the handle was forgotten, so
+            // nothing else owns the descriptor. It is a real one, as checked above.
             let parts = unsafe { Parts::of_fd(fd, unread.in_front_of(received), permit) };
             annulus_kernel::descriptor::set_nonblocking(&parts.socket, false)?;
             Ok(parts)
@@ -432,8 +434,11 @@ macro_rules! shared {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, text));
             }
             if parts.received.len() > i32::MAX as usize {
-                let text =
-                    format!("{} bytes received ahead are above {}", parts.received.len(), i32::MAX);
+                let text = format!(
+                    "{} bytes received ahead are too many; at most {} are allowed",
+                    parts.received.len(),
+                    i32::MAX
+                );
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
             annulus_kernel::descriptor::set_nonblocking(&parts.socket, true)?;
@@ -459,8 +464,8 @@ macro_rules! shared {
         }
     };
 
-    // `accept` and `poll_accept` of a listener with a field `handle`. `adopt` makes a stream and
-    // its peer's address of an accepted connection; `None` if the peer has reset it.
+    // `accept` and `poll_accept` of a listener with a field `handle`. `adopt` turns an accepted
+    // connection into a stream and its peer's address, or `None` if the peer has reset it.
     (accept $stream:ident, $adopt:ident) => {
         /// Returns the next connection and its peer's address.
         ///

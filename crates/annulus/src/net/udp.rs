@@ -27,9 +27,9 @@ use std::{fmt, io};
 
 /// A UDP socket.
 ///
-/// A received datagram is a [`Lease`] on memory that the ring lends. Buffers hold the largest
-/// datagram that UDP allows. Several tasks may wait for datagrams at once. The socket holds a
-/// bounded number of datagrams that no task has taken. The kernel queues the rest. When its queue
+/// A received datagram is a [`Lease`] on a buffer of the runtime, which by default holds the
+/// largest datagram that UDP allows. Several tasks may wait for datagrams at once. The socket holds
+/// a bounded number of datagrams that no task has taken. The kernel queues the rest. When its queue
 /// is full, it drops datagrams and counts them: see [`dropped`](Self::dropped).
 ///
 /// A send is ready once the datagram is queued. It leaves at the end of the turn, in order, in one
@@ -42,7 +42,7 @@ use std::{fmt, io};
 /// # annulus::run(async {
 /// let server = UdpSocket::bind("127.0.0.1:0")?;
 /// let client = UdpSocket::bind("127.0.0.1:0")?;
-/// client.connect(server.local_addr()?).await?; // Receives from this peer only.
+/// client.connect(server.local_addr()?).await?; // Now receives only from this peer.
 /// client.send("marco").await?;
 /// let (lease, source) = server.recv_from().await?;
 /// assert_eq!(&*lease, b"marco");

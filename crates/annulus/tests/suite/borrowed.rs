@@ -231,7 +231,7 @@ fn descriptors_of_another_kind_are_refused_by_name() {
             (UnixStream::try_from(unix()?).map(drop), "a Unix stream"),
             (UnixListener::try_from(listening()?).map(drop), "a listening Unix socket"),
             (UnixDatagram::try_from(udp()?).map(drop), "a Unix datagram socket"),
-            (TcpStream::try_from(file()?).map(drop), "is no socket"),
+            (TcpStream::try_from(file()?).map(drop), "is not a socket"),
         ];
         for (outcome, text) in refused {
             let error = outcome.unwrap_err();

@@ -199,7 +199,7 @@ fn what_is_no_such_end_is_refused() {
         let file: OwnedFd = std::fs::File::open("/dev/null")?.into();
         let error = Receiver::try_from(file).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert!(error.to_string().contains("is no pipe"), "{error}");
+        assert!(error.to_string().contains("is not a pipe"), "{error}");
         let (reading, writing) = io::pipe()?;
         let error = Sender::try_from(OwnedFd::from(reading)).unwrap_err();
         assert!(error.to_string().contains("not open for writing"), "{error}");

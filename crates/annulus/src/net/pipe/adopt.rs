@@ -10,8 +10,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
-/// Takes over an end of a pipe, which becomes non-blocking, even for others that share it (`dup`,
-/// `fork`).
+/// Takes over an end of a pipe, which becomes non-blocking, even for other processes that share it
+/// (`dup`, `fork`).
 ///
 /// # Errors
 /// `InvalidInput` if it is not a pipe or not open for writing. Outside a runtime; `Unsupported`
@@ -140,7 +140,7 @@ fn prepare(end: &OwnedFd, access: OFlags, what: &str) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     };
     if descriptor::file_type(end)? != FileType::Fifo {
-        return refused("no pipe");
+        return refused("not a pipe");
     }
     let open_for = descriptor::flags(end)? & OFlags::RWMODE;
     if open_for != access && open_for != OFlags::RDWR {

@@ -32,10 +32,10 @@ pub fn pipe() -> io::Result<(Sender, Receiver)> {
 }
 
 /// The writing end of a pipe. When it is dropped, queued bytes are still written within the
-/// runtime's [linger](crate::Builder::linger). Then the reader sees the end.
+/// runtime's [linger](crate::Builder::linger). After that, the reader sees the end.
 ///
-/// [`shutdown`](Self::shutdown) needs a free descriptor for a moment. If there is none, it fails,
-/// and the reader sees the end when this is dropped.
+/// [`shutdown`](Self::shutdown) needs a free descriptor for a moment. If no descriptor is free, it
+/// fails, and the reader sees the end when the sender is dropped.
 ///
 /// A pipe whose reader is gone fails with `BrokenPipe`. This does not raise SIGPIPE, unless the
 /// program has begun to handle that signal after this end was created.
@@ -47,7 +47,7 @@ pub fn pipe() -> io::Result<(Sender, Receiver)> {
 /// # annulus::run(async {
 /// let (mut sender, receiver) = pipe()?;
 /// drop(receiver);
-/// // The receiver closes with the turn.
+/// // The receiver closes at the end of the turn.
 /// annulus::yield_now().await;
 /// sender.send("to no reader").await?;
 /// assert_eq!(sender.drain().await.unwrap_err().kind(), ErrorKind::BrokenPipe);

@@ -47,7 +47,7 @@ use std::task::{Context, Poll};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct UnixMessage {
-    /// The payload, in memory that the ring lends.
+    /// The payload, in memory of the runtime.
     pub bytes: Lease,
     /// The sender's address, unnamed if the sender is not bound.
     pub source: SocketAddr,
@@ -58,7 +58,7 @@ pub struct UnixMessage {
     /// The length of the payload as sent. Larger than the length of `bytes` if the payload was
     /// truncated.
     pub whole_len: usize,
-    /// Whether descriptors sent with it were lost because the process may open no more
+    /// Whether descriptors sent with it were lost because the process cannot open more
     /// (`RLIMIT_NOFILE`).
     pub lost_descriptors: bool,
 }

@@ -44,7 +44,7 @@ const LAST_RETRY: Duration = Duration::from_millis(50);
 /// # annulus::run(async {
 /// # let path = std::env::temp_dir().join(format!("annulus-pool-{}", std::process::id()));
 /// let listener = UnixOptions::new().descriptors(true).backlog(16).listen(&path)?;
-/// // Both ends pass descriptors only if both were made to.
+/// // Both ends must have been created with this option.
 /// let mut client = UnixOptions::new().descriptors(true).connect(&path).await?;
 /// let (mut server, _unnamed) = listener.accept().await?;
 /// let file = std::fs::File::open("/dev/null")?;
@@ -75,7 +75,7 @@ impl UnixOptions {
     /// Allows descriptors to be sent with bytes and datagrams (`SCM_RIGHTS`). If off, which is the
     /// default, the kernel closes descriptors that a peer sends, before they count against this
     /// process's limit. A stream that passes descriptors receives one message at a time into heap
-    /// memory, so that it knows which bytes they came with.
+    /// memory, so that it knows which bytes they arrived with.
     pub fn descriptors(mut self, on: bool) -> Self {
         self.descriptors = on;
         self
@@ -93,12 +93,12 @@ impl UnixOptions {
     /// Allows several datagrams in flight at once, which may therefore be reordered. If off, which
     /// is the default, one datagram leaves per turn.
     ///
-    /// If on, a peer that does not read does not delay sends to others, unless the socket is
+    /// If on, a peer that does not read does not delay sends to other peers, unless the socket is
     /// connected to it. If more is queued than the runtime's [send
     /// bound](crate::Builder::send_bound), the datagrams that have waited longest for room are
     /// dropped, and the next send to the same peer fails with `WouldBlock`. The kernel counts
-    /// unread datagrams against [`send_buffer`](Self::send_buffer): make that large enough for what
-    /// such peers hold (`net.unix.max_dgram_qlen` datagrams each).
+    /// unread datagrams against [`send_buffer`](Self::send_buffer): make that large enough for the
+    /// datagrams that such peers hold (`net.unix.max_dgram_qlen` each).
     pub fn unordered(mut self, on: bool) -> Self {
         self.datagram.unordered = on;
         self
@@ -275,7 +275,7 @@ impl UnixOptions {
 
     fn set_up(&self, core: &Core, socket: &NewFd) -> io::Result<()> {
         if self.descriptors && !core.kernel.real_descriptors() {
-            let text = "simulated sockets pass no descriptors: those are the process's own";
+            let text = "simulated sockets cannot pass descriptors, because those belong to the real process";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         if self.credentials {

@@ -169,7 +169,8 @@ fn in_use(error: io::Error, address: &Address) -> io::Error {
     if error.kind() != io::ErrorKind::AddrInUse || !is_path(address) {
         return error;
     }
-    let text = "a server listens there, or it is no socket; take another path, or end that server";
+    let text =
+        "a server listens there, or it is not a socket; choose another path, or end that server";
     io::Error::new(error.kind(), text)
 }
 
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_starts_is_not_taken_for_dead() {
+    fn starting_server_is_not_taken_for_dead() {
         let both = async {
             start_two(&path("fresh", false));
             start_two(&path("stale", true));

@@ -79,15 +79,15 @@ impl UnixStream {
     shared!(stream);
     shared!(parts std::os::unix::net::UnixStream);
 
-    /// Receives the next bytes and the descriptors that came with them. If [`peek`](Self::peek) or
-    /// [`recv_exact`](Self::recv_exact) gathered bytes, all their descriptors come with the first
-    /// of them. Cancel-safe.
+    /// Receives the next bytes and the descriptors that arrived with them. If [`peek`](Self::peek)
+    /// or [`recv_exact`](Self::recv_exact) gathered bytes, all their descriptors come with the
+    /// first of them. Cancel-safe.
     ///
     /// # Errors
     /// The errors of [`recv`](Self::recv); `Unsupported` if the stream was created without
-    /// [`descriptors`](UnixOptions::descriptors); `QuotaExceeded` if descriptors that came with the
-    /// next bytes are lost because the process may open no more. The next call then returns those
-    /// bytes and the remaining descriptors.
+    /// [`descriptors`](UnixOptions::descriptors); `QuotaExceeded` if descriptors that arrived with
+    /// the next bytes are lost because the process cannot open more. The next call then returns
+    /// those bytes and the remaining descriptors.
     pub async fn recv_with_descriptors(&mut self) -> io::Result<Option<(Lease, Vec<OwnedFd>)>> {
         self.check_passing()?;
         poll_fn(|cx| self.unread.poll_message(&self.handle, cx)).await
@@ -158,7 +158,7 @@ impl UnixStream {
         if self.handle.core.enter()?.streams.get(self.handle.slot).0.passes_descriptors() {
             return Ok(());
         }
-        let text = "this stream passes no descriptors; make it with UnixOptions::descriptors";
+        let text = "this stream cannot pass descriptors; create it with UnixOptions::descriptors";
         Err(io::Error::new(io::ErrorKind::Unsupported, text))
     }
 }

@@ -84,7 +84,7 @@ impl<T> Sender<T> {
         let mut value = Some(value);
         match self.queue.push(&mut value) {
             true => Ok(()),
-            false => Err(self.refuse(value.expect("a refused value is left in place"))),
+            false => Err(self.refuse(value.expect("the refused value is missing"))),
         }
     }
 
