@@ -329,7 +329,7 @@ impl Proxy {
 fn at_upstream(upstream: &Uri, uri: &Uri) -> Uri {
     let mut parts = upstream.clone().into_parts();
     parts.path_and_query = uri.path_and_query().cloned().or(parts.path_and_query);
-    Uri::from_parts(parts).expect("a scheme, a host and a path")
+    Uri::from_parts(parts).expect("a scheme, a host and a path form a URI")
 }
 
 fn refuse(status: StatusCode, text: &str) -> Answer {

@@ -54,7 +54,7 @@ use std::io;
 /// }
 /// ```
 ///
-/// For one loop per core use `annulus_tokio::run_each`, with each thread listening with
+/// For one loop per core, use `annulus_tokio::run_each`, and let each thread listen with
 /// [`ListenOptions::reuse_port`](annulus::net::ListenOptions::reuse_port).
 ///
 /// With tonic, it ends when the runtime ends:

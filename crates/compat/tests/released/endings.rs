@@ -4,7 +4,8 @@ use crate::*;
 use annulus::time::timeout;
 use held::held;
 
-/// Pauses after the first response: no request yet, none, and long enough for a release.
+/// How long a connection pauses after its first response. `None` means no request yet; one second
+/// is enough for a release.
 const PAUSES: [Option<Duration>; 3] = [None, Some(Duration::ZERO), Some(Duration::from_secs(1))];
 
 /// Opens a connection, and unless `pause` is `None`, gets a response and pauses.

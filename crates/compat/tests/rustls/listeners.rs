@@ -49,7 +49,7 @@ fn failed_handshake_is_reported_and_the_listener_keeps_accepting() {
         let address = listener.local_addr()?;
         let mut plain = TcpStream::connect(address).await?;
         let peer = plain.local_addr()?;
-        plain.send("this is no record of TLS").await?;
+        plain.send("this is not a TLS record").await?;
         let ends = annulus::spawn(async move {
             while let Some(_alert) = plain.recv().await? {}
             connect(address).await

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_util::compat::{FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
 
-/// Returns the number of bytes in each direction. Simulated bytes are slower, so there are fewer of
-/// them.
+/// Returns the number of bytes in each direction, which is smaller in simulation because that is
+/// slower.
 fn total(world: World) -> u64 {
     if world == World::Simulated { 1 << 19 } else { 4 << 20 }
 }

@@ -11,7 +11,7 @@ use hyper::client::conn::{http1, http2};
 use hyper::{Method, Request, StatusCode};
 use std::time::Duration;
 
-/// Timeout of an attempt, followed by `PAUSE` before the next one.
+/// Timeout of an attempt. The next one begins `PAUSE` later.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
