@@ -140,7 +140,7 @@ impl<S> Io<S> {
         self.stream
     }
 
-    /// The stream.
+    /// Returns the stream.
     pub fn inner(&self) -> &S {
         &self.stream
     }

@@ -53,7 +53,7 @@ impl<T: ?Sized> OnThread<T> {
         Self { value: ManuallyDrop::new(value), thread: this_thread(), made_at }
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
     /// On a thread other than the one that created it.
@@ -64,7 +64,7 @@ impl<T: ?Sized> OnThread<T> {
         self.try_pin().map(Pin::get_mut)
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
     /// On a thread other than the one that created it.

@@ -31,7 +31,7 @@ impl Early {
 pub(crate) struct EarlyOfRequest(Early);
 
 impl EarlyOfRequest {
-    /// Sends a response with the next flush.
+    /// Queues a response for the next flush.
     pub(crate) fn push(&self, response: &[u8]) {
         let mut waiting = self.0.0.borrow_mut();
         if waiting.len() + response.len() <= MAX_WAITING {

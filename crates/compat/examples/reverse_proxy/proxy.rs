@@ -67,8 +67,8 @@ struct Rewritten {
     expect: Option<Arc<Expect>>,
 }
 
-/// A body that waits for the upstream's consent. If all references are dropped first, the body is
-/// not wanted.
+/// A body that waits for the upstream's consent. If all references are dropped first, the upstream
+/// does not want the body.
 struct Expect(Mutex<Option<oneshot::Sender<()>>>);
 
 impl Expect {

@@ -78,7 +78,8 @@ impl AsyncUdpSocket for Socket {
         Box::pin(Poller(self))
     }
 
-    /// Network errors are ignored: the datagram counts as lost, and quinn resends its content.
+    /// Network errors and datagrams that are too large are ignored: the datagram counts as lost,
+    /// and quinn resends its content.
     fn try_send(&self, transmit: &udp::Transmit<'_>) -> io::Result<()> {
         let (socket, how) = (self.socket()?, transmit_of(transmit));
         let send = || socket.try_send(transmit.contents, &how);

@@ -99,7 +99,7 @@ impl<S> TlsStream<S> {
         }
     }
 
-    /// The stream below.
+    /// Returns the underlying stream.
     pub fn get_ref(&self) -> &S {
         self.session.get_ref().0
     }

@@ -1,4 +1,4 @@
-//! A stream that counts bytes and limits how long the peer may not read.
+//! A stream that counts bytes and limits how long the peer may go without reading.
 
 use super::activity::Activity;
 use super::open::Open;
