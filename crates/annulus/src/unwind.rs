@@ -62,7 +62,7 @@ mod tests {
     use std::cell::Cell;
     use std::panic::panic_any;
 
-    /// Counts its drops, each of which panics.
+    /// Counts its drops, and panics in each of them.
     struct Panics<'a>(&'a Cell<u32>);
 
     impl Drop for Panics<'_> {

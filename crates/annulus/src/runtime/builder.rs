@@ -43,7 +43,8 @@ pub struct Builder {
     task_budget: u32,
     event_interval: u32,
     blocking: Limits,
-    /// Times all turns. Polls that take `slow_poll` or longer are recorded separately.
+    /// Whether histograms of turns and polls are recorded. If `slow_poll` is set, all turns are
+    /// timed, and polls that take at least this long are recorded separately.
     measures: bool,
     slow_poll: Option<Duration>,
     /// Resolves names instead of the system.

@@ -99,13 +99,13 @@ pub(crate) struct Core {
     pub(super) choices: Choices,
     /// Signals under a simulated kernel.
     pub(crate) arrivals: Arrivals,
-    /// The runtime's clock, if it is not the kernel's. [`Io`](super::io::Io) has it too.
+    /// The runtime's clock, if it is not the kernel's. [`Io`] has a copy.
     pub(super) host_clock: Cell<Option<HostClock>>,
-    /// The loop runs on this thread.
+    /// Whether the loop is running on this thread.
     running: Cell<bool>,
-    /// A panic has interrupted the loop's own code.
+    /// Whether a panic has interrupted the loop's own code.
     broken: Cell<bool>,
-    /// The runtime has ended, and the kernel no longer uses its memory.
+    /// Whether the runtime has ended and the kernel no longer uses its memory.
     pub(super) over: Cell<bool>,
 }
 

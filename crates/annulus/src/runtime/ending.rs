@@ -16,7 +16,7 @@ const SAME_REQUEST: Duration = Duration::from_millis(100);
 /// Whether a process or a simulated host has been asked to end.
 #[derive(Debug)]
 pub(crate) struct Ending {
-    /// `until_terminated` has been called: from now on these signals request the end.
+    /// Whether `until_terminated` has been called. From then on, these signals request the end.
     is_armed: AtomicBool,
     is_asked: AtomicBool,
     interrupt: Ends,

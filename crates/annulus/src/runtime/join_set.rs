@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 /// A set of tasks with results of one type, returned in the order in which the tasks finish. The
-/// cost per task does not depend on their number.
+/// cost per task hardly grows with the number of tasks.
 ///
 /// Dropping the set aborts the tasks that are still in it.
 ///
@@ -143,7 +143,9 @@ impl<T> JoinSet<T> {
             }
             let cx = &mut Context::from_waker(Waker::noop());
             let polled = budget::poll_free(|| Pin::new(task.get_mut()).poll(cx));
-            let Poll::Ready(result) = polled else { unreachable!("it has finished") };
+            let Poll::Ready(result) = polled else {
+                unreachable!("a finished task is still pending")
+            };
             task.remove();
             return Some(result);
         }

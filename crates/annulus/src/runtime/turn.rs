@@ -254,8 +254,8 @@ impl Inner {
     fn take_events(&mut self) {
         // Before any event is handled, because handling may submit more.
         self.streams.free_vectors(&self.io);
-        // Number of upcoming events whose stream slots have been prefetched. Only slots of streams
-        // are, of which there may be many; a few stay in the cache anyway.
+        // Number of upcoming events whose slots have been prefetched. Only slots of streams are
+        // prefetched, and only if there are many streams, because a few stay in the cache anyway.
         let are_many = self.streams.len() > AHEAD as usize;
         let mut asked = if are_many { self.prefetch(0) } else { u32::MAX };
         while let Some(event) = self.io.driver.next_event() {

@@ -96,8 +96,8 @@ impl Load {
         &self.busy[period as usize % 2]
     }
 
-    /// Returns how many connections are expected to be busy in this period: those of the previous
-    /// period, adjusted for moves since.
+    /// Returns the number of connections that are expected to be busy in this period: the number in
+    /// the previous period, adjusted for moves since then.
     fn expected(&self, period: u64) -> u64 {
         let busy = self.busy(period - 1).of(period - 1) + self.came.of(period);
         busy.saturating_sub(self.left.of(period))

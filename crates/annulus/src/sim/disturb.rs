@@ -201,7 +201,7 @@ impl Network {
         }
     }
 
-    /// Draws a disturbance. Returns `None` if it needs a second host and there is none, or if it
+    /// Draws a disturbance. Returns `None` if it needs a second host and none exists, or if it
     /// would crash a client or a host that is down.
     fn draw(&self, kinds: &[Disturbance]) -> Option<Effect> {
         let hosts = self.shared.hosts.borrow();

@@ -187,7 +187,7 @@ pub use annulus_sim::{Fault, Faults};
 ///
 /// # Panics
 /// If a task panics and the program does not take the panic, as on a
-/// [network](Network#panics-of-programs). The message is that of the task's panic, followed by the
+/// [network](Network#panics-of-programs). The message is the task's panic message, followed by the
 /// line that spawned the task and the virtual time. Also panics if memory was changed while the
 /// kernel was using it.
 #[track_caller]

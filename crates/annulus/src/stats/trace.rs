@@ -18,8 +18,8 @@ const _: () = assert!(KEPT * size_of::<Record>() == 224 * 1024);
 /// can open. [`trace_events`] does the same for several runtimes. The events are:
 ///
 /// - *turn* and *wait*: two exactly timed turns per 100 ms, each from the return from the kernel to
-///   the next entry, and the time in the kernel. In such a turn, the first 64 polls and those of at
-///   least 1 ms are spans that show where the task was spawned. With
+///   the next entry, and the time in the kernel. In such a turn, the first 64 polls and all polls
+///   of at least 1 ms are spans that show where the task was spawned. With
 ///   [`slow_poll`](crate::Builder::slow_poll), this applies to all turns and all polls.
 /// - *turns* and *turns, then wait*: about 4 ms of other turns, including the waits between them,
 ///   with the numbers of turns and polls. The second kind ends with a wait in the kernel, which may

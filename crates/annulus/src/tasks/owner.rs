@@ -39,6 +39,6 @@ pub(crate) fn is_owner(remote: &Remote) -> bool {
 pub(crate) fn push(task: TaskRef) {
     RUN_QUEUE.with(|queue| {
         let queue = queue.borrow();
-        queue.as_ref().expect("the owner thread has a run queue").push(task);
+        queue.as_ref().expect("the owner thread has no run queue").push(task);
     });
 }

@@ -204,11 +204,10 @@ where
 pub(crate) struct TaskRef(NonNull<Head>);
 
 // SAFETY: safe methods use only what all threads share (see the module). The owner's parts are used
-// only by unsafe methods, and by the reference count, which is told whether this is the owner's
-// thread.
+// only by unsafe methods, and by the reference count, which takes a flag for the owner's thread.
 unsafe impl Send for TaskRef {}
 // SAFETY: through a shared reference, safe methods use only what all threads share, or the
-// reference count, which is told whether this is the owner's thread.
+// reference count, which takes a flag for the owner's thread.
 unsafe impl Sync for TaskRef {}
 
 // A panic leaves no state broken: panics of the future are caught, and no other part of a task runs

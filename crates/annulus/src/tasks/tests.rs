@@ -140,7 +140,7 @@ impl Future for SharesWakers {
             Completes if self.polls > 20 => return Poll::Ready("done".into()),
             Panics if self.polls > 20 => resume_unwind(Box::new("enough")),
             AbortsItself if self.polls == 20 => {
-                self.handle.take().expect("its own handle").abort();
+                self.handle.take().expect("the task has no handle of its own").abort();
             }
             _ => {}
         }
