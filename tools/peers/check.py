@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Checks an echo server: starts it, uses plain sockets, prints a line per check.
 
-    check.py BIN                 starts `BIN 0`, as the contract in README.md has it
+    check.py BIN                 starts `BIN 0`, following the contract in README.md
     check.py COMMAND ARGS...     starts the command as given
-    check.py --peer NAME BIN     all that tools/peers/NAME says it serves, in each of its modes
+    check.py --peer NAME BIN     everything that tools/peers/NAME says it serves, in each of its modes
 
-The server says where it listens in one line on stderr. Exit code: 0 all passed, 1 a check failed, 2 usage, 3 the server
+The server announces its address in one line on stderr. Exit code: 0 all passed, 1 a check failed, 2 usage, 3 the server
 cannot run on this machine (it exited with 3).
 """
 
@@ -45,7 +45,7 @@ def server(command, open_files=None):
         ready = announced(process)
         path = ready["path"]
         yield ready
-        assert process.poll() is None, f"the server ended by itself with {process.returncode}"
+        assert process.poll() is None, f"the server exited by itself with status {process.returncode}"
         process.terminate()
         process.wait(PATIENCE)
     finally:
@@ -59,7 +59,7 @@ def server(command, open_files=None):
 def announced(process):
     with selectors.DefaultSelector() as selector:
         selector.register(process.stderr, selectors.EVENT_READ)
-        assert selector.select(PATIENCE), f"no word from the server in {PATIENCE:.0f} s"
+        assert selector.select(PATIENCE), f"no announcement from the server within {PATIENCE:.0f} s"
     line = process.stderr.readline().decode(errors="replace").strip()
     ready = READY.search(line)
     if ready:
@@ -89,7 +89,7 @@ def report(name, run, known):
 
 
 def run_all(command, known):
-    """One server for the ordinary checks, each in the state that the last one left; one with a low limit."""
+    """One server for the ordinary checks, each in the state that the previous one left, and another with a low limit."""
 
     def together():
         with server(command) as ready:
@@ -108,7 +108,7 @@ def run_all(command, known):
 
 
 def words(name, file):
-    """The lines of a file in a peer's directory; none if there is no file."""
+    """Returns the lines of a file in a peer's directory; none if the file does not exist."""
     path = PEERS / name / file
     return path.read_text().splitlines() if path.is_file() else []
 

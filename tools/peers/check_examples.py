@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Checks the example programs: starts each, and tests it with clients that were written elsewhere and with hostile ones.
+"""Checks the example programs: starts each, and tests it with existing client programs and with hostile clients.
 
-    check_examples.py DIRECTORY            the examples that are in DIRECTORY
+    check_examples.py DIRECTORY            all examples in DIRECTORY
     check_examples.py DIRECTORY NAME...    only these
 
-The same checks run over the examples of annulus and over their twins on tokio. A check whose client is missing is skipped,
-with a line that says how to get it; with CI=true it fails, unless another program has the name of the client. Exit code: 0 all passed, 1 a check failed, 2 usage.
+The same checks run against the examples of annulus and their tokio versions. A check whose client is missing is skipped,
+with a line that says how to
+install it; with CI=true it fails, unless another program has the client's name. Exit code: 0 all passed, 1 a check failed,
+2 usage.
 """
 
 import concurrent.futures
@@ -19,7 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "examples"))
 
 from harness import Missing, Other
 
-# The checks of each example, by the module that has them.
+# The examples, each with the module of its checks.
 MODULES = {
     "chat": "chat",
     "cluster": "cluster",
@@ -37,7 +39,7 @@ MODULES = {
 
 
 def run(name, check, path):
-    """Runs a check: whether it passes, and the line that says what came of it."""
+    """Runs a check. Returns whether it passed, and a line with its outcome."""
     label = f"{name}: {check.__name__.replace('_', ' ')}"
     try:
         check(path)
@@ -49,7 +51,7 @@ def run(name, check, path):
 
 
 def all_pass(name, path):
-    """Runs the checks of an example side by side, since most wait: each has a program and ports of its own."""
+    """Runs the checks of an example concurrently, since most of them wait. Each has its own program and ports."""
     checks = importlib.import_module(MODULES[name]).CHECKS
     with concurrent.futures.ThreadPoolExecutor(len(checks)) as pool:
         passed = True
@@ -61,7 +63,7 @@ def all_pass(name, path):
 
 def main():
     if len(sys.argv) < 2 or not set(sys.argv[2:]) <= set(MODULES):
-        print(f"{__doc__}\nThe names: {', '.join(MODULES)}.", file=sys.stderr)
+        print(f"{__doc__}\nNames: {', '.join(MODULES)}.", file=sys.stderr)
         return 2
     directory = sys.argv[1]
     names = sys.argv[2:] or [name for name in MODULES if os.path.exists(os.path.join(directory, name))]

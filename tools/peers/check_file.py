@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks a contender of `bench file`: starts it in a directory of its own, and checks its answers and the directory.
+"""Checks a contender of `bench file`: starts it in its own directory, and checks its answers and the directory.
 
     check_file.py COMMAND ARGS...
 
-Exit code: 0 it does, 1 it does not, 2 usage, 3 it cannot run on this machine (it exited with 3).
+Exit code: 0 passed, 1 failed, 2 usage, 3 it cannot run on this machine (it exited with 3).
 """
 
 import json

@@ -3,7 +3,7 @@
 
     check_nop.py COMMAND ARGS...
 
-Exit code: 0 it does, 1 it does not, 2 usage, 3 it cannot run on this machine (it exited with 3).
+Exit code: 0 passed, 1 failed, 2 usage, 3 it cannot run on this machine (it exited with 3).
 """
 
 import json

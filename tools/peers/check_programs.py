@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the servers of the comparisons of programs in a directory: starts each, in each of its modes, and requests what the loads request.
+"""Checks the servers of the comparisons of programs in a directory: starts each in each of its modes, and makes the requests
+of the loads.
 
     check_programs.py DIRECTORY
 
-Requests are curl's (Debian: curl). Exit code: 0 all do, 1 one does not, 2 usage, 3 it cannot run on this machine.
+Requests are made with curl (Debian: curl). Exit code: 0 all passed, 1 one failed, 2 usage, 3 it cannot run on this machine.
 """
 
 import pathlib
@@ -27,9 +28,9 @@ UNAVAILABLE = 3
 
 
 def answers(address, service):
-    """What is wrong with the answers of the server there."""
+    """Returns what is wrong with the server's answers, or None."""
     scheme, version = SERVICES[service]
-    # Certificates are made when a server starts.
+    # Certificates are created when a server starts.
     curl = ["curl", "--silent", "--fail", "--insecure", "--max-time", "20", version]
     for path, body in ANSWERS.items():
         run = subprocess.run([*curl, f"{scheme}://{address}{path}"], capture_output=True, timeout=PATIENCE)
@@ -40,7 +41,7 @@ def answers(address, service):
 
 
 def check(program, service, mode):
-    """Why a server fails, or none; whether this machine has what it needs."""
+    """Returns why a server fails, or None, and whether this machine has what it needs."""
     server = subprocess.Popen([program, "0", service, *mode], stderr=subprocess.PIPE, text=True)
     try:
         line = server.stderr.readline()

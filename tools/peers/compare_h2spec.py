@@ -30,7 +30,7 @@ PATIENCE = 600  # seconds; reaching it is the failure
 
 
 def failures(h2spec, port, words, timeout):
-    """How many cases there are, and the names of those that failed."""
+    """Returns the number of cases, and the names of the failed ones."""
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         command = [h2spec, *words, "-h", "127.0.0.1", "-p", port, "-P", "/read", "-o", str(timeout), "-j", report.name]
         subprocess.run(command, stdout=subprocess.DEVNULL, timeout=PATIENCE)
@@ -60,7 +60,7 @@ def main():
     parser.add_argument("directory", type=pathlib.Path)
     parser.add_argument("--runs", type=int, default=5, help="how often each server is tested (5)")
     parser.add_argument("--timeout", type=int, default=2, help="seconds that h2spec waits for an answer (2)")
-    parser.add_argument("--h2spec", default="h2spec", help="the program, if it is not in PATH")
+    parser.add_argument("--h2spec", default="h2spec", help="the path of h2spec, if it is not in PATH")
     options = parser.parse_args()
     if not shutil.which(options.h2spec):
         print("no h2spec: go install github.com/summerwind/h2spec/cmd/h2spec@latest", file=sys.stderr)

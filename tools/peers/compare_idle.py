@@ -43,7 +43,7 @@ UNAVAILABLE = 3
 
 
 def kilobytes(path, names):
-    """The sum of some lines of a file in /proc, in bytes."""
+    """Returns the sum of some lines of a file in /proc, in bytes."""
     fields = dict(line.split(":", 1) for line in pathlib.Path(path).read_text().splitlines() if ":" in line)
     return sum(int(fields[name].split()[0]) * 1024 for name in names)
 
@@ -57,7 +57,7 @@ def kernel_memory():
 
 
 def socket_memory():
-    """Pages that TCP has for what is queued."""
+    """Returns the memory of TCP's queues in the kernel."""
     found = re.search(r"^TCP: .* mem (\d+)", pathlib.Path("/proc/net/sockstat").read_text(), re.M)
     return int(found[1]) * resource.getpagesize() if found else 0
 
@@ -74,7 +74,7 @@ def start(program, arguments):
 
 
 def converse(port, request=REQUEST, end=BODY):
-    """An open connection, after a request and its answer, which ends with these bytes."""
+    """Opens a connection, and returns it after a request and an answer that ends with these bytes."""
     connection = socket.create_connection(("127.0.0.1", port), PATIENCE)
     connection.sendall(request)
     answer = b""
@@ -87,7 +87,7 @@ def converse(port, request=REQUEST, end=BODY):
 
 
 def measure(program, arguments, count, wait):
-    """Bytes a connection: after the answers, later, and of the kernel."""
+    """Returns bytes per connection: after the answers, later, and in the kernel."""
     server, port = start(program, arguments)
     connections = []
     try:
@@ -107,11 +107,11 @@ def measure(program, arguments, count, wait):
 
 
 def raise_limit(count):
-    """Descriptors for this process and for the servers, which inherit the limit."""
+    """Raises the limit of descriptors for this process and for the servers, which inherit it."""
     wanted = count + SPARE_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
-        print(f"{count} connections take {wanted} descriptors, and the limit is {hard}: ulimit -Hn", file=sys.stderr)
+        print(f"{count} connections need {wanted} descriptors, but the limit is {hard}: raise it with ulimit -Hn", file=sys.stderr)
         sys.exit(UNAVAILABLE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
@@ -132,7 +132,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     if options.connections < 1 or options.rounds < 1 or options.wait < 0:
-        parser.error("at least one connection and one round, and no negative wait")
+        parser.error("use at least one connection and one round, and no negative wait")
     raise_limit(options.connections)
     directory = options.directory or pathlib.Path(built())
     results = {name: [] for name in SERVERS}
@@ -145,7 +145,7 @@ def main():
 
 def report(results, options):
     medians = {name: [statistics.median(column) for column in zip(*rounds)] for name, rounds in results.items()}
-    print(f"bytes a connection, {options.connections} connections, {options.rounds} rounds")
+    print(f"bytes per connection, {options.connections} connections, {options.rounds} rounds")
     print(f"{'':24}{'answered':>10}{f'{options.wait:g} s later':>14}{'ratio':>8}{'in the kernel':>16}")
     for name, (after, later, kernel) in medians.items():
         ratio = later / medians[BASELINE][1]

@@ -7,7 +7,7 @@ redis-server and HAProxy, with the tuned configurations of the comparisons.
 Each server starts anew in each round, in an order that changes. A client in this process opens N connections, sends one request over each,
 reads its answer, and leaves all open. Read is, from /proc, the resident memory of the server that is its own (anonymous pages), of all its
 processes, before the first connection, after the last answer, and S seconds later, when what is not needed has been given back. The figures
-are bytes a connection, medians of the rounds. A proxy has half of the connections, since it takes two descriptors for each, and so does this process, which
+are bytes per connection, medians of the rounds. A proxy has half of the connections, since it takes two descriptors for each, and so does this process, which
 is its target too. A file server has three tenths: ours closes what is idle for 10 s, and all have to be open before.
 
 DIRECTORY has the examples as tools/peers/annulus-examples/build makes them. What is not installed is left out and named.
@@ -40,7 +40,7 @@ HTTP = (b"GET /page HTTP/1.1\r\nhost: localhost\r\n\r\n", b"a page")
 PING = (b"PING\r\n", b"+PONG\r\n")
 ECHO = (b"a message", b"a message")
 DRIVERS = ["uring", "epoll"]
-# The comparisons: the exchange, the share of `--connections`, our example and its arguments, the installed program and its package.
+# The comparisons: the exchange, the share of `--connections`, our example with its arguments, and the installed program with its package.
 COMPARISONS = {
     "files": (HTTP, 0.3, "static_files", ["{SITE}", "100000"], ("nginx", "nginx-light", "nginx/tuned.conf")),
     "store": (PING, 1.0, "redis", ["100000"], ("redis-server", "redis-server", "redis/tuned.conf")),
@@ -49,7 +49,7 @@ COMPARISONS = {
 
 
 class Echo:
-    """A target for proxies, on a thread."""
+    """A target for proxies, on its own thread."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
@@ -80,7 +80,7 @@ def free_port():
 
 
 def processes_of(process):
-    """The process and those it has started."""
+    """Returns the process and those that it has started."""
     found, todo = [], [process.pid]
     while todo:
         pid = todo.pop()
@@ -99,7 +99,7 @@ def start_example(directory, name, arguments, driver, words):
     environment = {**os.environ, "ANNULUS_DRIVER": driver}
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     line = server.stderr.readline()
-    # The log of connections is read, so that it does not fill the pipe.
+    # Reads the log of connections, so that it does not fill the pipe.
     threading.Thread(target=server.stderr.read, daemon=True).start()
     return server, int(re.search(r"listening on 127\.0\.0\.1:(\d+)", line)[1])
 
@@ -107,7 +107,7 @@ def start_example(directory, name, arguments, driver, words):
 def start_installed(program, configuration, connections, words):
     port = free_port()
     text = (PEERS / configuration).read_text()
-    # The configurations are for the loads of the bench, with fewer connections. nginx closes idle ones if few more are allowed.
+    # The configurations are for the loads of the bench, which have fewer connections. nginx closes idle ones when it nears its limit.
     text = re.sub(r"maxconn \d+", f"maxconn {connections + 10}", text)
     text = re.sub(r"worker_connections \d+", f"worker_connections {2 * connections}", text)
     if program == "redis-server":
@@ -133,7 +133,7 @@ def start_installed(program, configuration, connections, words):
 
 
 def measure(start, exchange, count, wait):
-    """Bytes a connection: after the answers, and later."""
+    """Returns bytes per connection: after the answers, and later."""
     server, port = start()
     connections = []
     try:
@@ -152,11 +152,11 @@ def measure(start, exchange, count, wait):
 
 
 def check_open(server, connection):
-    """The first connection is the first to be closed for being idle."""
+    """Checks that the first connection is still open, which would be the first to be closed for being idle."""
     connection.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         rest = connection.recv(100)
-        raise SystemExit(f"of {server.args[0]} {rest!r} came, or the end, since idle connections are closed: fewer connections, or a shorter wait")
+        raise SystemExit(f"{server.args[0]} sent {rest!r}, or closed a connection because it was idle: use fewer connections, or a shorter wait")
 
 
 def contenders(directory, name, connections, words):
@@ -174,12 +174,12 @@ def main():
     parser.add_argument("directory", type=pathlib.Path)
     parser.add_argument("--connections", type=int, default=15_000)
     parser.add_argument("--rounds", type=int, default=3)
-    # Within the patience of `static_files`, which closes connections that are idle for 10 s.
+    # Short enough for `static_files`, which closes connections that are idle for 10 s.
     parser.add_argument("--wait", type=float, default=1.0)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     if options.connections < 10 or options.rounds < 1 or options.wait < 0:
-        parser.error("at least ten connections and one round, and no negative wait")
+        parser.error("use at least ten connections and one round, and no negative wait")
     compare_idle.raise_limit(options.connections)
     results = {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -199,7 +199,7 @@ def main():
 
 
 def report(results, options):
-    print(f"bytes a connection, medians of {options.rounds} rounds")
+    print(f"bytes per connection, medians of {options.rounds} rounds")
     print(f"{'':32}{'answered':>10}{f'{options.wait:g} s later':>14}")
     for name, servers in results.items():
         for server, rounds in servers.items():

@@ -41,7 +41,7 @@ import urllib.request
 PEERS = pathlib.Path(__file__).resolve().parent
 PATIENCE = 10.0
 BODY = bytes(range(33, 97)) * 2
-# Connections, requests a second of an open loop, connections of wrk, and whether the core is shared with a busy process.
+# Connections, requests per second of an open loop, connections of wrk, and whether the core is shared with a busy process.
 LOADS = {
     "closed-1": (1, None, 1, False),
     "closed-64": (64, None, 64, False),
@@ -58,7 +58,7 @@ UNAVAILABLE = 3
 
 
 def commands(options, name, url):
-    """The generators of a load: their names and command lines, those to compare with first."""
+    """Returns the names and command lines of a load's generators, first those to compare with."""
     connections, rate, of_wrk, _ = LOADS[name]
     seconds = options.seconds
     ours = [options.annulus, "load", url, "-c", connections, "-d", seconds, "--warm-up", "0"]
@@ -94,7 +94,7 @@ class Nginx:
         text = (PEERS / "nginx/tuned.conf").read_text()
         for word, value in {"SITE": site, "SCRATCH": scratch, "PORT": self.port}.items():
             text = text.replace("{%s}" % word, str(value))
-        # The count of requests, which the bench has no need of.
+        # The count of requests, which the bench does not need.
         text = re.sub(r"(root [^;]*;)", r"\1 location = /status { stub_status; }", text)
         path = pathlib.Path(scratch) / "configuration"
         path.write_text(text)
@@ -114,7 +114,7 @@ class Nginx:
         return f"http://127.0.0.1:{self.port}/{path}"
 
     def requests(self):
-        """Requests so far, this one included."""
+        """Returns the number of requests so far, including this one."""
         with urllib.request.urlopen(self.url("status"), timeout=PATIENCE) as answer:
             return int(re.search(r"requests\s+\d+ \d+ (\d+)", answer.read().decode())[1])
 
@@ -129,7 +129,7 @@ class Nginx:
 
 @contextlib.contextmanager
 def busy(core):
-    """A process that uses as much of the core as it gets."""
+    """A process that uses as much of the core as it can get."""
     pin = lambda: os.sched_setaffinity(0, {core})
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=pin)
     try:
@@ -146,7 +146,7 @@ def run(command, core):
         process = subprocess.Popen(command, preexec_fn=pin, stdout=output, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        # 1 of annulus means warnings about the figures, such as a busy machine.
+        # Status 1 of annulus means warnings about the figures, such as a busy machine.
         if process.returncode not in (0, 1):
             output.seek(0)
             raise SystemExit(f"{' '.join(command)} failed: {output.read().decode(errors='replace')[-2000:]}")
@@ -165,7 +165,7 @@ def measure(server, command, core):
 
 
 def interval(ratios):
-    """Of the median, by resampling."""
+    """Returns a confidence interval of the median, by resampling."""
     source = random.Random(1)
     medians = sorted(statistics.median(source.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
     return medians[int(RESAMPLES * 0.025)], medians[int(RESAMPLES * 0.975)]
@@ -173,11 +173,11 @@ def interval(ratios):
 
 def report(name, results):
     connections, rate, of_wrk, is_shared = LOADS[name]
-    kind = "a closed loop" if rate is None else f"an open loop at {rate} a second, wrk {of_wrk} in a closed loop"
+    kind = "a closed loop" if rate is None else f"an open loop at {rate} per second, wrk {of_wrk} in a closed loop"
     print(f"\n{name}: {connections} connections, {kind}{', on a core with a busy process' if is_shared else ''}")
     others = [other for other in results if other not in (OURS, CONTROL, BURSTS)]
     heads = "".join(f"{'÷ ' + other:>9}{'95 % interval':>17}" for other in others)
-    print(f"{'':19}{'CPU a request':>14}{heads}{'requests/s':>12}{'of a core':>11}{'its core':>9}{'nginx':>7}")
+    print(f"{'':19}{'CPU/request':>14}{heads}{'requests/s':>12}{'of a core':>11}{'its core':>9}{'nginx':>7}")
     for program, rounds in results.items():
         middle = {key: statistics.median(row[key] for row in rounds) for key in rounds[0]}
         text = f"{program:19}{middle['cpu_us']:11.2f} µs"
@@ -208,7 +208,7 @@ def parse():
         options.cores = [int(core) for core in options.cores.split(",")]
         server, client = options.cores
     except ValueError:
-        parser.error("--cores takes two numbers, of the server's core and of the generators'")
+        parser.error("--cores takes two numbers: the server's core and the generators' core")
     if not {server, client} <= os.sched_getaffinity(0):
         parser.error(f"cores {server} and {client} are not both among {sorted(os.sched_getaffinity(0))}")
     return options
@@ -219,8 +219,8 @@ def main():
     if not shutil.which("nginx"):
         print("nginx is not installed: apt-get install nginx-light", file=sys.stderr)
         sys.exit(UNAVAILABLE)
-    for program, how in (("wrk", "apt-get install wrk"), (options.oha, "cargo install oha, and name it by --oha"),
-                         (options.wrk2, "build it from its repository, and name it by --wrk2")):
+    for program, how in (("wrk", "apt-get install wrk"), (options.oha, "cargo install oha, and give its path with --oha"),
+                         (options.wrk2, "build it from its repository, and give its path with --wrk2")):
         if not shutil.which(program):
             print(f"left out: {program}: {how}", file=sys.stderr)
     results = {}

@@ -1,4 +1,4 @@
-/* The main function, bind and listen of a program that has its own: see contract.h. */
+/* Replaces the main function, bind and listen of a program: see contract.h. */
 #include <linux/io_uring.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -31,7 +31,7 @@ int __wrap_bind(int fd, const struct sockaddr *address, socklen_t length)
     return 0;
 }
 
-/* TCP_NODELAY is on everywhere; what the listener accepts inherits it. */
+/* TCP_NODELAY is on everywhere: accepted sockets inherit it from the listener. */
 int __wrap_listen(int fd, int backlog)
 {
     int one = 1;
@@ -55,7 +55,7 @@ static const char *parse_mode(const char *word)
     for (const char *const *mode = modes; *mode; mode++)
         if (!strcmp(*mode, word))
             return *mode;
-    die(EXIT_USAGE, "'%s' is not a mode of this peer: its file `modes` has them", word);
+    die(EXIT_USAGE, "unknown mode '%s': the peer's file `modes` lists them", word);
 }
 
 int main(int argc, char **argv)
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
     if (target.family == UNIX || (target.family == UDP && !SERVES_UDP))
         die(EXIT_USAGE, "cannot serve '%s': give PORT%s", argv[1], SERVES_UDP ? " or udp:PORT" : "");
     const char *mode = argc == 3 ? parse_mode(argv[2]) : NULL;
-    /* A client that resets its connection ends that, not the server. */
+    /* A client that resets its connection must not end the server. */
     signal(SIGPIPE, SIG_IGN);
     descriptor_limit();
     return serve(mode);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures a server that freezes with `annulus load` and with a client of its own, and compares both with what must come out.
+"""Measures a server that freezes, with `annulus load` and with its own client, and compares both with the known result.
 
     coordinated_omission.py ANNULUS [SECONDS]
 
@@ -24,7 +24,7 @@ EXPECTED = {"p99": 90_000.0, "p99.9": 99_000.0}  # µs
 
 
 def serve(listener):
-    """One thread for all connections, as servers with an event loop have; it sleeps at the beginning of each second."""
+    """One thread for all connections, like a server with an event loop; it sleeps at the beginning of each second."""
     import selectors
 
     selector = selectors.DefaultSelector()
@@ -48,7 +48,7 @@ def serve(listener):
 
 
 def client(address, number, began, seconds, found):
-    """Sends at its due times, waits for each reply, and counts from the due time and from the send."""
+    """Sends at the due times, waits for each reply, and measures from the due time and from the send."""
     stream = socket.create_connection(address)
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     response, service = [], []
@@ -112,7 +112,7 @@ def main():
         good &= abs(ours / theirs - 1) <= 0.05 and abs(ours / value - 1) <= 0.1
         services = f"{own[1][name]:.0f}, {other[1][name]:.0f}"
         print(f"{name:<8}{value:>10.0f}{ours:>10.0f}{theirs:>10.0f}{ours / theirs:>8.3f}   {services}")
-    print("ok" if good else "no: they differ by more than 5 %, or from what must be by more than 10 %")
+    print("ok" if good else "no: they differ by more than 5 %, or from the known result by more than 10 %")
     return 0 if good else 1
 
 

@@ -1,4 +1,4 @@
-"""Checks of an echo server of datagrams: UDP. Run by check.py.
+"""Checks of an echo server for datagrams (UDP). Run by check.py.
 
 Loopback loses a datagram only where a socket buffer is full, so a client here never has more outstanding than one holds.
 """
@@ -35,7 +35,7 @@ def connected(address, count):
 
 def expect(client, sent):
     got = client.recv(LONGEST + 1)
-    assert got == sent, f"{len(got)} bytes came back for {len(sent)}, or others"
+    assert got == sent, f"{len(got)} bytes came back for {len(sent)}, or different ones"
 
 
 def ping(client, data):
@@ -44,7 +44,7 @@ def ping(client, data):
 
 
 def ping_until_answered(client, data):
-    """For a server that may still be busy with earlier datagrams: its full buffer drops new ones."""
+    """Repeats a ping for a server that may still be busy with earlier datagrams: its full buffer drops new ones."""
     client.settimeout(AGAIN)
     for _ in range(int(PATIENCE / AGAIN)):
         with contextlib.suppress(TimeoutError):

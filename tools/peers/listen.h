@@ -1,4 +1,4 @@
-/* Functions that the C peers share: failing with one line, the address argument, the listening socket, the descriptor limit. */
+/* Functions shared by the C peers: failing with one line, the address argument, the listening socket, the descriptor limit. */
 #ifndef PEERS_LISTEN_H
 #define PEERS_LISTEN_H
 
@@ -83,7 +83,7 @@ static struct endpoint endpoint_of(const struct target *target)
     }
     size_t length = strlen(target->path);
     if (!length || length >= sizeof endpoint.un.sun_path)
-        die(EXIT_USAGE, "path '%s' has not 1 to %zu bytes", target->path, sizeof endpoint.un.sun_path - 1);
+        die(EXIT_USAGE, "path '%s' must have 1 to %zu bytes", target->path, sizeof endpoint.un.sun_path - 1);
     endpoint.un.sun_family = AF_UNIX;
     memcpy(endpoint.un.sun_path, target->path, length + 1);
     endpoint.length = sizeof endpoint.un;
@@ -101,23 +101,23 @@ static int bind_to(const struct target *target, int type)
     return fd;
 }
 
-/* TCP_NODELAY on the listener is inherited by what it accepts: one system call a connection saved. */
+/* Accepted sockets inherit TCP_NODELAY from the listener, which saves one system call per connection. */
 static inline int listen_on(const struct target *target, int socket_flags)
 {
     if (target->family == UDP)
-        die(EXIT_USAGE, "cannot serve UDP: this peer serves streams alone; give PORT or unix:/path");
+        die(EXIT_USAGE, "cannot serve UDP: this peer serves only streams; give PORT or unix:/path");
     int fd = bind_to(target, SOCK_STREAM | socket_flags), one = 1;
     if ((target->family == TCP && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one)) || listen(fd, 65535))
         die(EXIT_FAILED, "cannot listen: %s", strerror(errno));
     return fd;
 }
 
-/* The line a starter waits for: everything is set up when it is printed. */
+/* Prints the line that the starter waits for, once everything is set up. */
 static inline void announce(const struct target *target, int fd)
 {
     struct endpoint endpoint = {.length = sizeof endpoint.un};
     if (getsockname(fd, &endpoint.any, &endpoint.length))
-        die(EXIT_FAILED, "cannot name the listening socket: %s", strerror(errno));
+        die(EXIT_FAILED, "cannot get the address of the listening socket: %s", strerror(errno));
     if (target->family == UNIX)
         fprintf(stderr, "listening on unix:%s\n", target->path);
     else

@@ -1,9 +1,9 @@
 // The kernel loses the end of a multishot receive if data and a reset arrive together: the data is delivered, the receive stays
-// armed, and nothing comes any more, although poll(2) says that the socket has hung up. Plain io_uring, without annulus or liburing:
+// armed and never completes, although poll(2) reports that the socket has hung up. Plain io_uring, without annulus or liburing:
 //
 //     cc -O2 -o /tmp/lost-wake-up tools/peers/lost-wake-up.c && /tmp/lost-wake-up 500000
 //
-// Seen on Linux 6.18.44. Single receives, epoll, and ends without a reset are right.
+// Seen on Linux 6.18.44. Single receives, epoll, and ends without a reset behave correctly.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -103,7 +103,7 @@ static void on_completion(int listener, struct io_uring_cqe *it) {
     close(fd);
 }
 
-// Sends something and resets, so many times.
+// Sends something and resets, this many times.
 static void client(struct sockaddr_in *address, long count) {
     struct linger reset = {1, 0};
     while (count--) {
@@ -127,7 +127,7 @@ int main(int count, char **arguments) {
     if (child == 0) client(&address, connections);
     set_up();
     next(IORING_OP_ACCEPT, listener)->ioprio = IORING_ACCEPT_MULTISHOT;
-    // Ends once the client has, and nothing has come for two seconds.
+    // Ends once the client has ended and nothing has arrived for two seconds.
     for (int ended = 0, quiet = 0; !(ended && quiet >= 2);) {
         struct __kernel_timespec second = {.tv_sec = 1};
         struct io_uring_getevents_arg arg = {.ts = (unsigned long)&second};

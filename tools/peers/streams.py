@@ -1,4 +1,4 @@
-"""Checks of an echo server of streams: TCP, or a Unix socket. Run by check.py."""
+"""Checks of an echo server for streams (TCP or a Unix socket). Run by check.py."""
 
 import contextlib
 import functools
@@ -22,7 +22,7 @@ def payload(length, seed=0):
 
 
 def connect(address):
-    """Connects to a pair of host and port over TCP, to a path over a Unix socket."""
+    """Connects over TCP to a pair of host and port, or over a Unix socket to a path."""
     if isinstance(address, str):
         stream = socket.socket(socket.AF_UNIX)
         stream.settimeout(PATIENCE)
@@ -43,7 +43,7 @@ def receive(stream, length):
     parts = []
     while length:
         part = stream.recv(min(length, 1 << 20))
-        assert part, f"the server closed with {length} bytes to come"
+        assert part, f"the server closed with {length} bytes missing"
         parts.append(part)
         length -= len(part)
     return b"".join(parts)
@@ -82,7 +82,7 @@ def exchange(stream, data):
                     selector.modify(stream, selectors.EVENT_READ)
             if ready[0][1] & selectors.EVENT_READ:
                 parts.append(stream.recv(1 << 20))
-                assert parts[-1], f"the server closed with {missing} bytes to come"
+                assert parts[-1], f"the server closed with {missing} bytes missing"
                 missing -= len(parts[-1])
     stream.settimeout(PATIENCE)
     return b"".join(parts)
@@ -105,7 +105,7 @@ def flood_bytes(length):
 
 @functools.cache
 def flood_source():
-    """Made once, for hundreds of floods."""
+    """Created once, for hundreds of floods."""
     pattern = payload(1_000_003)
     return (pattern * (FLOOD // len(pattern) + 1))[:FLOOD]
 
@@ -242,7 +242,7 @@ def five_hundred_connections(address):
 
 
 def out_of_descriptors(address):
-    """Needs a server whose open-file limit is far below 200; waiting connections are served as others close."""
+    """Needs a server whose limit of open files is far below 200. Waiting connections are served when others close."""
     with contextlib.ExitStack() as stack:
         streams = [stack.enter_context(connect(address)) for _ in range(200)]
         for stream in streams:

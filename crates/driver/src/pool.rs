@@ -302,7 +302,7 @@ impl Pool {
     /// Takes a buffer back from a user. It can go to the kernel with the next turn.
     ///
     /// # Panics
-    /// Panics if the buffer is not lent: it was given back twice.
+    /// Panics if the buffer is not lent, so it was returned twice.
     #[inline]
     pub fn give_back(&self, id: u16) {
         self.buffers.borrow_mut().take_back(id);

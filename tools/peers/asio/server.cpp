@@ -1,5 +1,5 @@
-// An echo server on asio, one thread: a session a connection, each with its own buffer, as its examples have it. Which reactor
-// it rests on, epoll or io_uring, is chosen when it is compiled.
+// An echo server on asio, one thread: a session per connection, each with its own buffer, as in asio's examples. Its reactor,
+// epoll or io_uring, is chosen at compile time.
 #include <array>
 #include <asio.hpp>
 #include <charconv>
@@ -16,7 +16,7 @@ namespace {
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-// The largest message of the usual comparisons in one piece.
+// Enough for the largest message of the usual comparisons.
 constexpr std::size_t BUFFER = 16 * 1024;
 constexpr int BACKLOG = 65535;
 // How long a server that is out of descriptors waits before it accepts again.
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
 {
     unsigned short port = parse_port(argc, argv);
     try {
-        asio::io_context context{1}; // one thread: asio then leaves out what only several need
+        asio::io_context context{1}; // one thread: asio then omits what only several threads need
         server echo{context, tcp::endpoint{asio::ip::address_v4::loopback(), port}};
         echo.accept();
         std::fprintf(stderr, "listening on 127.0.0.1:%u\n", echo.port());

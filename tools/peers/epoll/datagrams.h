@@ -1,6 +1,6 @@
 /*
  * The server for datagrams: a batch is received with one recvmmsg and sent back from the same memory with one sendmmsg. A
- * batch that is not full has emptied the socket, so the next call is epoll_wait, not a receive in vain.
+ * batch that is not full has emptied the socket, so the next call is epoll_wait, not a receive that finds nothing.
  */
 #ifndef PEERS_EPOLL_DATAGRAMS_H
 #define PEERS_EPOLL_DATAGRAMS_H
@@ -12,7 +12,7 @@
 enum {
     BATCH = 64,
     LONGEST = 65536,
-    STRIDE = LONGEST + 64, /* one cache line more, or the starts of all buffers would share a set of the cache */
+    STRIDE = LONGEST + 64, /* one cache line more: otherwise the starts of all buffers would share a cache set */
 };
 
 struct batch {

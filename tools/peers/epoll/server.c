@@ -15,7 +15,7 @@
 enum {
     EVENTS = 512,
     BUFFER = 512 * 1024,
-    ROUNDS = 4,  /* full buffers from one connection before the others have their turn */
+    ROUNDS = 4,  /* full buffers from one connection before other connections are served */
     CONNECTION_EVENTS = EPOLLIN | EPOLLOUT | EPOLLRDHUP | (int)EPOLLET,
 };
 

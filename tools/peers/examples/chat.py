@@ -9,7 +9,7 @@ from harness import Other, PATIENCE, ends, reset, running, tool
 
 
 class Client:
-    """A connection read by lines."""
+    """A connection that is read line by line."""
 
     def __init__(self, server):
         self.socket = server.connect()
@@ -20,7 +20,7 @@ class Client:
         self.socket.sendall(text.encode() + b"\n")
 
     def line(self, patience=PATIENCE):
-        """The next line, without its end; what came of it stays if it does not come in time."""
+        """Returns the next line, without its end. A part that has arrived is kept if the rest does not arrive in time."""
         self.socket.settimeout(patience)
         while b"\n" not in self.data:
             part = self.socket.recv(1 << 16)
@@ -34,7 +34,7 @@ class Client:
         assert line == f"{speaker}: {text}", f"{line!r}, not {speaker}: {text}"
 
     def has_heard(self, speaker):
-        """Whether anything of a speaker comes soon."""
+        """Returns whether anything from a speaker arrives soon."""
         with contextlib.suppress(TimeoutError):
             while not self.line(0.05).startswith(speaker.name):
                 pass
@@ -44,7 +44,7 @@ class Client:
 
 @contextlib.contextmanager
 def clients(server, count):
-    """So many clients, all of which have joined."""
+    """Returns this many clients that have all joined."""
     made = [Client(server) for _ in range(count)]
     try:
         join(made)
@@ -55,7 +55,7 @@ def clients(server, count):
 
 
 def join(made):
-    """A client joins when it is accepted, of which it is not told: one speaks until all others hear it, and another for that one."""
+    """Waits until the clients have joined, which they are not told: one speaks until all others hear it, and another speaks for that one."""
     for speaker, listeners in ((made[0], made[1:]), (made[1], made[:1])):
         deaf, deadline = listeners, time.monotonic() + PATIENCE
         while deaf:
@@ -82,10 +82,10 @@ def all_hear_all_in_order(path):
 
 def nc_takes_part(path):
     nc = tool("nc", "netcat-openbsd")
-    # Those of nmap, busybox and GNU have the name, too, and other options.
+    # The programs of nmap, busybox and GNU have the same name and other options.
     described = subprocess.run([nc, "-h"], capture_output=True, timeout=PATIENCE)
     if b"-N" not in described.stdout + described.stderr:
-        raise Other(f"{nc} is not OpenBSD's, it has no -N: apt-get install netcat-openbsd")
+        raise Other(f"{nc} is not OpenBSD's, because it lacks -N: apt-get install netcat-openbsd")
     with running(path, "127.0.0.1:0") as server, clients(server, 2) as (one, two):
         run = subprocess.run([nc, "-N", "127.0.0.1", str(server.port)], input=b"from nc\n", timeout=PATIENCE)
         assert run.returncode == 0
@@ -114,7 +114,7 @@ def hostile_clients(path):
         reset(half)
         one.say("still here")
         two.hears(one.name, "still here")
-        # One that does not read is disconnected, and holds up no other. Until then it reads nothing: its end is seen in the table of sockets.
+        # A client that does not read is disconnected, and delays no other. It cannot read its end, so that is seen in the table of sockets.
         text = "y" * 4000
         for _ in range(5000):
             one.say(text)
@@ -126,7 +126,7 @@ def hostile_clients(path):
 
 
 def is_connected(client):
-    """Whether the kernel has seen neither an end nor a reset: TCP_INFO begins with the state, of which 1 is established."""
+    """Returns whether the kernel has seen neither an end nor a reset: TCP_INFO begins with the state, and 1 means established."""
     return client.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1
 
 

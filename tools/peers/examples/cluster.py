@@ -1,4 +1,4 @@
-"""Checks of the simulated cluster: it elects leaders whatever the seed, and a seed is one run."""
+"""Checks of the simulated cluster: it elects leaders with any seed, and a seed always gives the same run."""
 
 import re
 import subprocess

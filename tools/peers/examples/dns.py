@@ -1,4 +1,4 @@
-"""Checks of the DNS forwarder, with dig and plain sockets; the upstreams are sockets of Python."""
+"""Checks of the DNS forwarder, with dig and plain sockets. The upstreams are Python sockets."""
 
 import contextlib
 import socket
@@ -20,19 +20,19 @@ def question_of(message):
 
 
 def answered(message, address):
-    """The answer to a query: this address."""
+    """Returns the answer to a query with this address."""
     flags = b"\x81\x80\0\1\0\1\0\0\0\0"
     return message[:2] + flags + question_of(message) + ANSWER + bytes(address)
 
 
 def refused(message, code):
-    """The answer to a query: this code, and no address."""
+    """Returns the answer to a query with this code and no address."""
     return message[:2] + bytes([0x81, 0x80 | code]) + b"\0\1\0\0\0\0\0\0" + question_of(message)
 
 
 @contextlib.contextmanager
 def upstream(answer):
-    """A server that sends each of `answer(query, source)` back; yields its address and the queries that came."""
+    """A server that sends each of `answer(query, source)` back; yields its address and the received queries."""
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.bind(("127.0.0.1", 0))
     seen, over = [], threading.Event()
@@ -92,8 +92,8 @@ def clients_with_one_identifier(path):
             for asker, name in ((one, b"A"), (two, b"B")):
                 message = asker.recv(512)
                 assert message[:2] == b"\0\7" and message[13:14] == name == message[-4:-3], message
-        assert seen[0][:2] != seen[1][:2], "one identifier for two queries"
-        assert sources[0] != sources[1], "one port for two queries"
+        assert seen[0][:2] != seen[1][:2], "the same identifier for two queries"
+        assert sources[0] != sources[1], "the same port for two queries"
 
 
 def a_lost_query_goes_to_the_next_upstream(path):
@@ -104,7 +104,7 @@ def a_lost_query_goes_to_the_next_upstream(path):
 
 def a_refusing_upstream_is_passed_over(path):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
-        # Connected to itself, it refuses what comes from others, and nothing else gets its port.
+        # Connected to itself, the socket refuses datagrams from elsewhere and keeps its port.
         closed.bind(("127.0.0.1", 0))
         closed.connect(closed.getsockname())
         refusing = "127.0.0.1:%d" % closed.getsockname()[1]
@@ -120,7 +120,7 @@ def without_an_answer_it_is_servfail(path):
 
 
 def hostile_datagrams(path):
-    """Neither short datagrams nor answers are forwarded; answers that nothing asked for reach no client."""
+    """Neither short datagrams nor answers are forwarded, and unsolicited answers reach no client."""
 
     def answer(message, _):
         forged = bytes([message[0] ^ 1]) + message[1:]
@@ -150,10 +150,10 @@ def an_upstream_that_cannot_answer_is_passed_over(path):
             with running(path, "127.0.0.1:0", bad, good) as forwarder:
                 for number in range(5):
                     assert asked(forwarder, number)[-4:] == bytes([1, 2, 3, 4]), code
-                # Unlike one that is silent, it is asked first each time.
+                # Unlike a silent upstream, it is asked first every time.
                 assert len(tried) == 5
             with upstream(lambda m, _: [refused(m, 2)]) as (other, _), running(path, "127.0.0.1:0", bad, other) as forwarder:
-                # The first answer if none is better, to a query that each has seen once.
+                # The first answer if no upstream has a better one, to a query that each has seen once.
                 tried.clear()
                 assert asked(forwarder)[3] & 15 == code and len(tried) == 1
 
@@ -178,7 +178,7 @@ def a_silent_upstream_is_asked_last_for_a_while(path):
             eventually(lambda: asked(forwarder)[-1] == 1, "the first is tried again")
             assert [asked(forwarder)[-1] for _ in range(5)] == [1] * 5
         is_back.clear()
-        # The only one is asked all the same.
+        # The only upstream is asked even so.
         with running(path, "127.0.0.1:0", first) as forwarder:
             assert asked(forwarder)[3] & 15 == 2
             is_back.set()

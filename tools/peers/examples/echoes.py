@@ -1,4 +1,4 @@
-"""Checks of the echo servers: those of the peers, which run as a program of their own."""
+"""Checks of the echo servers: runs the checks of the peers as a separate program."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ CHECK = pathlib.Path(__file__).resolve().parent.parent / "check.py"
 
 
 def it_echoes(path):
-    """All checks of `check.py`: half-closes, floods, peers that never read, resets, no descriptors left, and so on."""
+    """Runs all checks of `check.py`: half-closes, floods, peers that never read, resets, no descriptors left, and so on."""
     with tempfile.TemporaryDirectory() as directory:
         is_unix = os.path.basename(path).startswith("unix")
         address = os.path.join(directory, "socket") if is_unix else "127.0.0.1:0"

@@ -1,4 +1,4 @@
-"""What the checks of the examples have in common: a running program, foreign clients, and plain sockets."""
+"""Helpers shared by the checks of the examples: a running program, existing clients, and plain sockets."""
 
 import contextlib
 import os
@@ -19,15 +19,15 @@ LISTENING = re.compile(r"listening on (?:udp://)?(?:127\.0\.0\.1|\[::\]):(\d+)")
 
 
 class Missing(Exception):
-    """A tool is missing; the text says how to get it."""
+    """A tool is missing. The text says how to install it."""
 
 
 class Other(Missing):
-    """Another tool has the name; nothing can be installed in its place."""
+    """Another tool has the same name, so the right one cannot be installed."""
 
 
 def tool(name, package):
-    """The path of a client that is not ours."""
+    """Returns the path of an existing client program."""
     path = shutil.which(name)
     if path is None:
         raise Missing(f"no {name}: apt-get install {package}")
@@ -35,14 +35,14 @@ def tool(name, package):
 
 
 def output(*command, **options):
-    """What a client prints, which must succeed."""
+    """Returns the output of a client, which must succeed."""
     run = subprocess.run(command, capture_output=True, timeout=PATIENCE, **options)
     assert run.returncode == 0, f"{command} ended with {run.returncode}: {run.stderr.decode(errors='replace')}"
     return run.stdout.decode(errors="replace")
 
 
 class Program:
-    """An example that runs; `port` is where it listens, `log` the lines of its standard error."""
+    """A running example: `port` is the port that it listens on, `log` the lines of its standard error."""
 
     def __init__(self, process):
         self.process, self.log, self.port = process, [], None
@@ -61,7 +61,7 @@ class Program:
             self._changed.notify_all()
 
     def line(self, *parts):
-        """Waits for a line of its log that has all these parts."""
+        """Waits for a log line that contains all these parts."""
         match = lambda: next((line for line in self.log if line and all(part in line for part in parts)), None)
         with self._changed:
             ended = self._changed.wait_for(lambda: match() or None in self.log, PATIENCE)
@@ -75,26 +75,26 @@ class Program:
         self.process.send_signal(which)
 
     def ended(self):
-        """Waits for its end; the exit status, negative for a signal."""
+        """Waits for the end of the program and returns its exit status, negative for a signal."""
         return self.process.wait(PATIENCE)
 
 
 @contextlib.contextmanager
 def running(path, *arguments, **options):
-    """Runs an example, and ends it afterwards. It must not have ended by itself, unless the check waits for that."""
+    """Runs an example, and ends it afterwards. It must not end by itself, unless the check waits for that."""
     process = subprocess.Popen([path, *map(str, arguments)], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **options)
     try:
         program = Program(process)
         yield program
         if process.returncode is None:
-            assert process.poll() is None, f"it ended by itself with {process.returncode}: {program.log}"
+            assert process.poll() is None, f"it exited by itself with status {process.returncode}: {program.log}"
     finally:
         process.kill()
         process.wait()
 
 
 def exactly(connection, length):
-    """So many bytes, or what there is before the end."""
+    """Returns this many bytes, or fewer at the end of the stream."""
     data = bytearray()
     while len(data) < length:
         part = connection.recv(min(length - len(data), 1 << 16))
@@ -105,7 +105,7 @@ def exactly(connection, length):
 
 
 def rest(connection):
-    """Everything to the end of the stream."""
+    """Returns everything up to the end of the stream."""
     data = bytearray()
     while part := connection.recv(1 << 16):
         data += part
@@ -113,7 +113,7 @@ def rest(connection):
 
 
 def ends(connection):
-    """Whether the peer ends the connection, in order or by a reset."""
+    """Returns whether the peer ends the connection, with an orderly end or a reset."""
     try:
         rest(connection)
         return True
@@ -122,18 +122,18 @@ def ends(connection):
 
 
 def reset(connection):
-    """Closes in the middle: the peer sees a reset."""
+    """Closes abruptly, so that the peer sees a reset."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     connection.close()
 
 
 def payload(length, seed):
-    """Text that differs by seed and by place."""
+    """Returns text that differs by seed and position."""
     return random.Random(seed).randbytes(length // 2 + 1).hex().encode()[:length]
 
 
 def eventually(condition, what):
-    """Waits until it holds: for what a program does without telling."""
+    """Waits until a condition holds, for actions that a program does not report."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"not within {PATIENCE:.0f} s: {what}"

@@ -1,4 +1,4 @@
-"""Checks of the proxy, in front of servers of Python's standard library; the clients are curl and plain sockets."""
+"""Checks of the proxy, in front of servers from Python's standard library. The clients are curl and plain sockets."""
 
 import contextlib
 import http.server
@@ -11,7 +11,7 @@ from harness import PATIENCE, Missing, ends, eventually, exactly, output, payloa
 
 @contextlib.contextmanager
 def target(serve):
-    """A server on a thread for each connection; yields its address."""
+    """A server with a thread per connection; yields its address."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(PATIENCE)
 
@@ -96,7 +96,7 @@ def a_silent_connection_is_closed(path):
 
 
 def traffic_one_way_keeps_a_connection(path):
-    """The time-out is one second, and two directions are one connection: bytes one way are enough."""
+    """The time-out is one second and applies to the connection: bytes in one direction keep it open."""
 
     def drip(connection):
         for _ in range(12):
@@ -118,7 +118,7 @@ def hostile_clients(path):
             client.sendall(b"still there")
             assert exactly(client, 11) == b"still there"
     with socket.socket() as silent:
-        # Bound and not listening: it refuses, and the proxy cannot get the same port.
+        # Bound but not listening: it refuses connections, and the proxy cannot get the same port.
         silent.bind(("127.0.0.1", 0))
         to = "127.0.0.1:%d" % silent.getsockname()[1]
         with running(path, "127.0.0.1:0", to) as proxy, proxy.connect() as client:
@@ -128,19 +128,19 @@ def hostile_clients(path):
 
 @contextlib.contextmanager
 def full_target():
-    """Its backlog has one place, which is taken, so that the kernel drops what asks for more connections; yields its address."""
+    """A listener whose backlog has one place, which is taken, so that the kernel drops further connection requests; yields its address."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
         with socket.create_connection(listener.getsockname(), PATIENCE):
             to = "127.0.0.1:%d" % listener.getsockname()[1]
-            # In the row of a socket that listens, the bytes to be read are the connections to be accepted.
+            # In the row of a listening socket, the bytes to be read are the connections to be accepted.
             eventually(lambda: [row[4].endswith(":00000001") for row in sockets(1, to, "0A")] == [True], "the place is taken")
             yield to
 
 
 def sockets(side, address, state):
-    """The rows of the kernel's table with this address, as their own (1) or the peer's (2), and this state."""
+    """Returns the rows of the kernel's table with this state and this address, as the local (1) or the peer's (2)."""
     port = ":%04X" % int(address.split(":")[1])
     rows = [line.split() for line in open("/proc/net/tcp")]
     return [row for row in rows if row[side].endswith(port) and row[3] == state]
@@ -155,7 +155,7 @@ def connecting_has_a_limit(path):
 
 
 def connecting(to):
-    """How many sockets wait for the target to accept."""
+    """Returns how many sockets wait for the target to accept."""
     return len(sockets(2, to, "02"))
 
 
@@ -165,11 +165,11 @@ def a_client_that_leaves_while_it_connects_is_noticed(path):
             client = proxy.connect()
             name = "%s:%d" % client.getsockname()
             client.sendall(data)
-            # One that is gone before it is accepted is not mentioned.
-            eventually(lambda: connecting(to) == 1, "it is being connected")
+            # A client that is gone before it is accepted is not mentioned.
+            eventually(lambda: connecting(to) == 1, "the proxy connects")
             leave(client)
             proxy.line(name, how)
-            eventually(lambda: connecting(to) == 0, "its place is free")
+            eventually(lambda: connecting(to) == 0, "the client's place is free")
 
 
 def a_reset_is_passed_on_as_one(path):
@@ -190,7 +190,7 @@ def a_reset_is_passed_on_as_one(path):
     with target(refuses) as to, running(path, "127.0.0.1:0", to) as proxy, proxy.connect() as client:
         client.sendall(b"ask")
         try:
-            assert False, f"{rest(client)} and an end in order"
+            assert False, f"{rest(client)} and an orderly end"
         except ConnectionResetError:
             pass
     with target(remembers) as to, running(path, "127.0.0.1:0", to) as proxy:
@@ -222,7 +222,7 @@ def past_its_limit_it_refuses_and_serves_the_others(path):
 
 
 def two_shards_share_connections_and_their_limit(path):
-    """The twin has one thread, and ignores the number."""
+    """The tokio version has one thread, and ignores the number."""
     with target(echo) as to, running(path, "127.0.0.1:0", to, 60, 4, 2) as proxy:
         served = [proxy.connect() for _ in range(4)]
         for number, client in enumerate(served):
@@ -242,7 +242,7 @@ def two_shards_share_connections_and_their_limit(path):
 
 def an_address_of_ipv4_is_logged_as_one(path):
     if not socket.has_dualstack_ipv6():
-        raise Missing("no IPv6: enable it")
+        raise Missing("no IPv6: enable it in the kernel")
     with target(echo) as to, running(path, "[::]:0", to) as proxy:
         with proxy.connect() as client:
             address = "%s:%d" % client.getsockname()

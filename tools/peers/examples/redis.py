@@ -68,7 +68,7 @@ def lines_as_they_are_typed(path):
         (b"PING\r\nquit\r\nPING\r\n", b"+PONG\r\n+OK\r\n"),
         (b'SET a "b\r\n', b"-ERR Protocol error: unbalanced quotes in request\r\n"),
         (b"SET a 'b'c\r\n", b"-ERR Protocol error: unbalanced quotes in request\r\n"),
-        # A web page has a browser ask.
+        # A web page can make a browser send this.
         (b"POST / HTTP/1.1\r\n", b""),
         (b"GET / HTTP/1.1\r\nHost: x\r\n", b"-ERR unknown command 'GET', or wrong number of arguments\r\n"),
     ]
@@ -100,7 +100,7 @@ def keys_end_at_their_time(path):
         ask = lambda *words: output(cli, "-p", str(store.port), *words).strip()
         assert ask("SET", "short", "v", "PX", "20") == "OK" and ask("SET", "long", "v", "EX", "1000") == "OK"
         assert ask("TTL", "long") in ("1000", "999", "998")
-        eventually(lambda: ask("EXISTS", "short", "long") == "1", "a key of 20 ms ends")
+        eventually(lambda: ask("EXISTS", "short", "long") == "1", "a key with a time to live of 20 ms expires")
         assert ask("GET", "short") == "" and ask("DEL", "short") == "0" and ask("GET", "long") == "v"
 
 
@@ -143,7 +143,7 @@ def many_commands_at_once(path):
 
 
 def large_values_in_a_row(path):
-    """Each command is below the limit of 64 MiB, both together are above."""
+    """Each command is below the limit of 64 MiB, but both together are above it."""
     values = [payload(40_000_000, 1), payload(40_000_000, 2)]
     with running(path, "127.0.0.1:0") as store, store.connect() as client:
         for key, value in zip((b"a", b"b"), values):
@@ -164,18 +164,18 @@ def hostile_clients(path):
                 client.sendall(text)
                 answer = rest(client)
                 assert answer.startswith(b"-ERR Protocol error"), f"{text}: {answer}"
-        # A line without an end. What is left unread makes a reset of the end of the connection.
+        # A line without an end. The unread rest turns the end of the connection into a reset.
         with store.connect() as client:
             with contextlib.suppress(ConnectionError):
                 client.sendall(b"x" * 1_000_000)
             assert ends(client)
-        # Half a command: closed in order, and reset.
+        # Half a command, followed by an orderly close, and by a reset.
         with store.connect() as client:
             client.sendall(b"*2\r\n$3\r\nGET\r\n$5\r\nab")
         client = store.connect()
         client.sendall(b"*2\r\n$3\r\nGET\r\n")
         reset(client)
-        # One that asks and never reads holds up no other.
+        # A client that sends commands and never reads delays no other.
         with store.connect() as lazy:
             lazy.sendall(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n" + b"v" * 1_000_000 + b"\r\n")
             lazy.sendall(b"GET k\r\n" * 200)
@@ -215,13 +215,13 @@ def past_its_limit_it_refuses_and_serves_the_others(path):
 
 
 def clients_are_served_while_many_keys_end(path):
-    """Measured in the CPU time of the store, of which no answer waits for a large part of the work."""
+    """Measured in the CPU time of the store: no answer waits for a large part of the work."""
     keys, batch = 100_000, 10_000
     with running(path, "127.0.0.1:0") as store, store.connect() as client:
         seconds = lambda: int(open(f"/proc/{store.process.pid}/schedstat").read().split()[0]) / 1e9
 
         def fill(end):
-            """Sets keys that all end at this time; whether it took no longer than that."""
+            """Sets keys that all expire at this time. Returns whether it was done by then."""
             for first in range(0, keys, batch):
                 left = max(1, int(1000 * (end - time.monotonic())))
                 client.sendall(b"".join(b"SET k%08d v PX %d\r\n" % (key, left) for key in range(first, first + batch)))
@@ -254,7 +254,7 @@ def a_new_value_or_end_replaces_the_end(path):
             return answer.split(b"\r\n")[:-1]
 
         ask(b"SET a 1 PX 1; SET a 2; SET b 1 PX 1; DEL b; SET b 2; SET c 1 PX 1; SET c 2 EX 1000; SET d 1 EX 1000; EXPIRE d 1", 9)
-        # The ends of old are looked for each second.
+        # The store looks for expired keys every second.
         time.sleep(2.1)
         assert ask(b"MGET a b c d", 8) == [b"*4", b"$1", b"2", b"$1", b"2", b"$1", b"2", b"$-1"]
 

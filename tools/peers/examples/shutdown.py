@@ -19,7 +19,7 @@ def a_signal_lets_work_finish(path):
     for which, name in ((signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "SIGINT")):
         with running(path, "127.0.0.1:0", 25) as server:
             with server.connect() as idle, server.connect() as busy, server.connect() as half:
-                # Once the first line is answered, the second is being worked on.
+                # Once the first line is answered, the server works on the second.
                 for client, lines in ((idle, b"first\n"), (half, b"first\nhal"), (busy, b"first\nanswer me\n")):
                     client.sendall(lines)
                 for client in (idle, half, busy):

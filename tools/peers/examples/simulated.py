@@ -1,4 +1,4 @@
-"""Checks of the client and server on a simulated kernel: they succeed whatever the seed, and a seed is one run."""
+"""Checks of the client and server on a simulated kernel: they succeed with any seed, and a seed always gives the same run."""
 
 import subprocess
 

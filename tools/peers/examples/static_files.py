@@ -24,7 +24,7 @@ FILES = {
 
 
 class Site:
-    """A directory with `FILES`, and beside it a file that must not be served."""
+    """A directory with `FILES`, and next to it a file that must not be served."""
 
     def __enter__(self):
         self.temporary = tempfile.TemporaryDirectory()
@@ -42,7 +42,7 @@ class Site:
 
 
 def ask(port, lines):
-    """The whole answer to bytes after which the server closes."""
+    """Returns the whole answer to bytes after which the server closes."""
     import socket
 
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
@@ -55,7 +55,7 @@ def status(answer):
 
 
 def get(port, target, *lines):
-    """The status, headers and body of a request with these header lines."""
+    """Returns the status, headers and body of the answer to a request with these header lines."""
     request = "\r\n".join([f"GET {target} HTTP/1.1", "Host: x", "Connection: close", *lines, "", ""])
     head, _, body = ask(port, request.encode()).partition(b"\r\n\r\n")
     lines = [line.split(": ", 1) for line in head.decode().split("\r\n")[1:]]
@@ -87,7 +87,7 @@ def files_over_one_connection(path):
         client.request("GET", "/sub/?query=1", headers={"Connection": "close"})
         reply = client.getresponse()
         assert reply.status == 200 and reply.read() == FILES["sub/index.html"] and reply.headers["connection"] == "close"
-        assert client.sock is None or client.sock is first, "it was one connection"
+        assert client.sock is None or client.sock is first, "the client reconnected"
 
 
 def parts_and_copies_that_are_still_good(path):
@@ -124,7 +124,7 @@ def parts_and_copies_that_are_still_good(path):
             assert (code, body, headers["etag"]) == (304, b"", tag), known
         assert get(If_None_Match='"x"', If_Modified_Since=date)[0] == 200
         assert get(Range="bytes=1-2", If_Range=tag)[0] == 206 and get(Range="bytes=1-2", If_Range='"x"')[0] == 200
-        # A file that was replaced is seen, at the latest after a while.
+        # A replaced file is noticed after a while at the latest.
         (site.root / "new").write_bytes(b"another")
         os.replace(site.root / "new", page)
         until = time.monotonic() + PATIENCE
@@ -134,7 +134,7 @@ def parts_and_copies_that_are_still_good(path):
 
 
 def messages_as_the_protocol_has_them(path):
-    """Of RFC 9110 and 9112: what is refused, once and with a close, and what is served in another form."""
+    """Checks against RFC 9110 and 9112: requests that are refused once and with a close, and requests that are served in another form."""
     line, host = b"GET /style.css HTTP/1.1\r\n", b"Host: x\r\n"
     refused = {
         "no host": line,
@@ -244,7 +244,7 @@ def requests_in_a_row_and_in_pieces(path):
 
 
 def undated(answers):
-    """Without the header Date: the next answer may be of another second."""
+    """Removes the header Date, because the next answer may come in another second."""
     return re.sub(rb"(?i)\r\ndate: [^\r]*", b"", answers)
 
 
@@ -269,7 +269,7 @@ def hostile_clients(path):
         for request, expected in bad.items():
             answer = ask(server.port, request)
             assert status(answer) == expected, (request[:40], answer)
-        # Half a request, closed in order; a reset in the middle of a file.
+        # Half a request, followed by an orderly close; a reset in the middle of a file.
         with server.connect() as client:
             client.sendall(b"GET / HT")
             client.shutdown(1)
@@ -278,11 +278,11 @@ def hostile_clients(path):
         client.sendall(b"GET /big.bin HTTP/1.1\r\nHost: x\r\n\r\n")
         client.recv(1000)
         reset(client)
-        # One that asks and does not read holds up no other.
+        # A client that sends requests and does not read delays no other.
         with server.connect() as lazy:
             lazy.sendall(b"GET /big.bin HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
             assert status(ask(server.port, b"GET / HTTP/1.0\r\n\r\n")) == 200
-        # One that sends nothing is disconnected in the end.
+        # A client that sends nothing is finally disconnected.
         with server.connect() as client:
             client.sendall(b"GET / HTTP/1.1\r\n")
             assert ends(client)
@@ -314,7 +314,7 @@ def a_file_of_any_date_is_served(path):
     day = 86_400
     with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
         file = site.root / "style.css"
-        # 1902, 1969, 1970, a second later, 1980, 2000, 2037, 2446: as far as file systems have dates.
+        # 1902, 1969, 1970, a second later, 1980, 2000, 2037 and 2446: the range of dates in file systems.
         for seconds in (-(2**31), -0.5, 0, 1, 315_532_800, 951_782_400, 2**31 - day, 15_032_385_535):
             os.utime(file, (seconds, seconds))
 
@@ -326,7 +326,7 @@ def a_file_of_any_date_is_served(path):
             modified = email.utils.parsedate_to_datetime(headers["last-modified"]).timestamp()
             assert modified <= email.utils.parsedate_to_datetime(headers["date"]).timestamp(), headers
             assert (code, body) == (200, b"p {}"), (seconds, code)
-        # Of a date that many files have, or that is to come, no client can conclude anything.
+        # From a date that many files share, or that is in the future, a client can conclude nothing.
         for seconds in (0, 1, 315_532_800, 2**31 - day):
             os.utime(file, (seconds, seconds))
             os.replace(file, site.root / f"at-{seconds}")
@@ -340,7 +340,7 @@ def a_file_of_any_date_is_served(path):
 
 
 def files_of_one_date_and_length_differ(path):
-    """As those of Nix and of container images, whose dates are all the same."""
+    """Like the files of Nix and of container images, whose dates are all the same."""
     with Site() as site, running(path, "127.0.0.1:0", site.root) as server:
         file = site.root / "app.js"
 
@@ -367,7 +367,7 @@ def a_date_is_good_once_its_second_is_over(path):
             date = int(time.time()) - age
             os.utime(file, (date, date))
 
-            # Until the server sees the date, and while it is in this second.
+            # Until the server sees the date, and as long as it is the current second.
             def asked():
                 headers = ("Range: bytes=1-", f"If-Range: {email.utils.formatdate(date, usegmt=True)}")
                 return get(server.port, "/style.css", *headers)[0]
@@ -389,7 +389,7 @@ def conditions_as_the_protocol_has_them(path):
             (200, "If-None-Match: W/*"),
             (200, f'If-Match: "x"', f"If-Match: {tag}"),
             (200, f"If-Match: {tag}", f"If-Unmodified-Since: {before}"),
-            # A date that is none is as if it were not there.
+            # An invalid date is ignored.
             (200, "If-Unmodified-Since: yesterday"),
             (200, "If-Modified-Since: yesterday"),
             (206, "Range: BYTES=1-2"),
@@ -412,7 +412,7 @@ def what_the_server_lacks_is_not_missing(path):
         for number in range(80):
             (site.root / str(number)).write_bytes(b"there")
         with running(path, "127.0.0.1:0", site.root, preexec_fn=few) as server:
-            # Each holds a descriptor of the server, until there is none.
+            # Each connection holds a descriptor of the server, until none is left.
             held, answers = [], set()
             for number in range(80):
                 client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=1)
@@ -441,7 +441,7 @@ def each_error_has_its_status(path):
             words = [strace, "-D", "-f", "-qq", "-o", "/dev/null", *inject, *paths, path]
             pathlib.Path(run).write_text("#!/bin/sh\nexec " + " ".join(f"'{word}'" for word in words) + ' "$@"\n')
             os.chmod(run, 0o755)
-            # Calls that the kernel makes for a ring are no calls that strace sees.
+            # strace does not see the calls that the kernel makes for a ring.
             with running(run, "127.0.0.1:0", site.root, env=dict(os.environ, ANNULUS_DRIVER="epoll")) as server:
                 answers = [get(server.port, target)[0] for target in ("/style.css", "/")]
                 assert answers == [code, 200], (error, answers)
@@ -449,7 +449,7 @@ def each_error_has_its_status(path):
 
 def a_file_that_may_not_be_read_is_forbidden(path):
     if os.geteuid() != 0:
-        raise Missing("not root: run as root to give up its rights")
+        raise Missing("not root: run the check as root, so that it can give up its rights")
     drop = lambda: (os.setgroups([]), os.setgid(65534), os.setuid(65534))
     with Site() as site:
         os.chmod(site.temporary.name, 0o755)

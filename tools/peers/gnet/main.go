@@ -16,13 +16,13 @@ type server struct {
 }
 
 func main() {
-	// The server is measured on one core; more would be threads that take turns on it.
+	// The server is measured on one core; more threads would only take turns on it.
 	runtime.GOMAXPROCS(1)
 	err := gnet.Run(&server{}, "tcp://"+listen.TCP(), gnet.WithNumEventLoop(1), gnet.WithLogger(zap.NewNop().Sugar()))
 	listen.Must(err)
 }
 
-// OnBoot comes when the listening socket is there; its address only the socket itself knows.
+// OnBoot is called once the socket listens. Only the socket itself knows its address.
 func (*server) OnBoot(engine gnet.Engine) gnet.Action {
 	descriptor, err := engine.Dup()
 	listen.Must(err)
@@ -35,7 +35,7 @@ func (*server) OnBoot(engine gnet.Engine) gnet.Action {
 	return gnet.None
 }
 
-// OnTraffic echoes what there is. TCP_NODELAY is on: gnet's default.
+// OnTraffic echoes the received bytes. TCP_NODELAY is on by gnet's default.
 func (*server) OnTraffic(connection gnet.Conn) gnet.Action {
 	received, err := connection.Next(-1)
 	if err != nil {

@@ -1,4 +1,4 @@
-// An echo server on go-uring's reactor and net.Conn: a goroutine a connection, each with its own buffer.
+// An echo server on go-uring's reactor and net.Conn: a goroutine per connection, each with its own buffer.
 //
 // Without a mode it has the six rings over two worker pools of the library's own benchmark; `one-ring` has one, which its author
 // advises for few connections; `sqpoll` has two, each with a kernel thread that polls for submissions.
@@ -56,7 +56,7 @@ func rings(mode string) []*uring.Ring {
 	return rings
 }
 
-// The library's listener does not tell which free port it got, so one is chosen before.
+// The library's listener does not report which free port it got, so a port is chosen in advance.
 func freePort(address string) string {
 	listener, err := net.Listen("tcp", address)
 	listen.Must(err)
@@ -86,7 +86,7 @@ func echo(connection *uringnet.Conn) {
 	}
 }
 
-// Write is one send, which a full socket cuts short.
+// Write makes one send, which is short if the socket is full.
 func send(connection *uringnet.Conn, rest []byte) bool {
 	for len(rest) > 0 {
 		sent, err := connection.Write(rest)

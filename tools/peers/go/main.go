@@ -1,4 +1,4 @@
-// An echo server on Go's own net package: a goroutine a connection, each with its own buffer; for UDP one goroutine.
+// An echo server on Go's own net package: a goroutine per connection, each with its own buffer; one goroutine for UDP.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 const datagram = 1 << 16
 
 func main() {
-	// The server is measured on one core; more would be threads that take turns on it.
+	// The server is measured on one core; more threads would only take turns on it.
 	runtime.GOMAXPROCS(1)
 	network, address := listen.Any()
 	if network == "udp" {
@@ -37,7 +37,7 @@ func serveStreams(network, address string) {
 	}
 }
 
-// TCP_NODELAY is on: net's default.
+// TCP_NODELAY is on by net's default.
 func echo(connection net.Conn) {
 	defer connection.Close()
 	buffer := make([]byte, listen.Buffer)

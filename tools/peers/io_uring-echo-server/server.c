@@ -1,4 +1,5 @@
-/* The four servers that the build compiled from one source, by mode; without one that which its header chooses. */
+/* Runs one of the four servers that the build compiles from one source: the mode's, or without a mode the one that the
+ * header chooses. */
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@ static int (*const servers[])(int, char **) = {read_write, recv_send, poll_read_
 int __real_shutdown(int fd, int how);
 int __wrap_shutdown(int fd, int how);
 
-/* The program shuts a connection down and never closes it, so that it could serve 1,000 in all: they are closed here. */
+/* The program shuts connections down without closing them, so it could serve only 1,000 in all: they are closed here. */
 int __wrap_shutdown(int fd, int how)
 {
     __real_shutdown(fd, how);

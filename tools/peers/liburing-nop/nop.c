@@ -4,7 +4,7 @@
  * Completions are read in place and marked as seen by one store. In the mode "one", each completion is peeked and marked
  * before the next.
  *
- * If the headers have IORING_SETUP_NO_SQARRAY, so has the library. Under 2.3 (Debian 12) the flag must not be used: the
+ * If the headers have IORING_SETUP_NO_SQARRAY, the library supports it. Under 2.3 (Debian 12) the flag must not be used: the
  * library would write the missing index array over the heads and tails of the queue.
  */
 #include <errno.h>

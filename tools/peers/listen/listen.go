@@ -1,5 +1,5 @@
-// Package listen is what the Go peers share: the address argument, the line that says where they listen, and failing with
-// one line. The contract is in peers/README.md.
+// Package listen has the common parts of the Go peers: the address argument, the announcement, and errors of one line. The
+// contract is in peers/README.md.
 package listen
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Buffer is how much a connection receives at most at once: the largest message of the usual comparisons in one piece.
+// Buffer is the maximum number of bytes per receive: enough for the largest message of the usual comparisons.
 const Buffer = 16 * 1024
 
 // Shortage is how long a server that is out of descriptors waits before it accepts again.
@@ -25,19 +25,19 @@ const (
 	unavailable = 3
 )
 
-// Any returns the program's one argument as package net writes addresses: "tcp", "udp" or "unix", and where.
+// Any returns the program's only argument as package net writes addresses: "tcp", "udp" or "unix", and where.
 func Any() (network, address string) {
 	network, address, _ = arguments(nil)
 	return network, address
 }
 
-// TCP returns the program's one argument for a peer that serves only TCP.
+// TCP returns the program's only argument for a peer that serves only TCP.
 func TCP() string {
 	address, _ := TCPWith(nil)
 	return address
 }
 
-// TCPWith is TCP for a peer with modes, of which one may be given.
+// TCPWith is like TCP, for a peer with modes: the second argument may be one of them.
 func TCPWith(modes []string) (address, mode string) {
 	network, address, mode := arguments(modes)
 	if network != "tcp" {
@@ -46,7 +46,7 @@ func TCPWith(modes []string) (address, mode string) {
 	return address, mode
 }
 
-// Announce says where the server listens: everything is set up when it is called.
+// Announce prints where the server listens, once everything is set up.
 func Announce(address net.Addr) {
 	scheme := map[string]string{"udp": "udp://", "unix": "unix:"}[address.Network()]
 	fmt.Fprintf(os.Stderr, "listening on %s%s\n", scheme, address)
@@ -59,7 +59,7 @@ func Must(err error) {
 	}
 }
 
-// MustHaveRing is Must for setting up io_uring, which the system may lack or forbid.
+// MustHaveRing is like Must, for setting up io_uring, which the system may lack or forbid.
 func MustHaveRing(err error) {
 	if err != nil {
 		end(unavailable, "io_uring is not available: %v", err)
@@ -72,7 +72,7 @@ func arguments(modes []string) (network, address, mode string) {
 	case len(os.Args) == 3 && slices.Contains(modes, os.Args[2]):
 		mode = os.Args[2]
 	case len(os.Args) == 3 && len(modes) > 0:
-		end(usage, "'%s' is not a mode: one of %s", os.Args[2], strings.Join(modes, ", "))
+		end(usage, "unknown mode '%s'; known modes: %s", os.Args[2], strings.Join(modes, ", "))
 	default:
 		end(usage, "usage: PROGRAM ADDRESS, such as 0 for a free port")
 	}

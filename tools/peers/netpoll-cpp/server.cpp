@@ -1,4 +1,5 @@
-// An echo server on netpoll-cpp, as its documentation has it, with one event loop beside that which accepts: the library has no less.
+// An echo server on netpoll-cpp, as in its documentation, with one event loop that serves and one that accepts, the fewest that
+// the library allows.
 #include <cstdlib>
 
 #include <elog/logger.h>

@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	// The server is measured on one core; more would be threads that take turns on it.
+	// The server is measured on one core; more threads would only take turns on it.
 	runtime.GOMAXPROCS(1)
 	listener, err := netpoll.CreateListener("tcp", listen.TCP())
 	listen.Must(err)
@@ -20,7 +20,7 @@ func main() {
 	listen.Must(loop.Serve(listener))
 }
 
-// Received bytes are sent from the memory into which they were received. TCP_NODELAY is on: netpoll's default.
+// Received bytes are sent from the memory into which they were received. TCP_NODELAY is on by netpoll's default.
 func echo(_ context.Context, connection netpoll.Connection) error {
 	reader, writer := connection.Reader(), connection.Writer()
 	received, err := reader.Next(reader.Len())

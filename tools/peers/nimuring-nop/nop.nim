@@ -1,14 +1,14 @@
 ## The NOP benchmark of document 003 on nimuring. The contract is in ../README.md.
 ##
-## Its loop is that of the library's own benchmark: fill the queue, submit, copy the completions. In the mode `userdata` each
-## operation has memory of its own, from its start to its completion.
+## Its loop is the same as in the library's own benchmark: fill the queue, submit, copy the completions. In the mode `userdata`,
+## each operation has its own memory from its start to its completion.
 import nimuring
 import std/[monotimes, os, strformat, strscans, times]
 
 type Event = object
   a, b: int
 
-const stride = 4096 # operations between two looks at the clock
+const stride = 4096 # operations between two readings of the clock
 
 proc turn(q: var Queue, entries: int, userdata: bool) =
   for i in 0 ..< entries:

@@ -1,4 +1,4 @@
-/* The echo servers of document 003 in nimuring's own sources, one of TCP and one of UDP: each module of Nim is run by NimMain. */
+/* The echo servers of document 003 in nimuring's own sources, one for TCP and one for UDP. NimMain runs the Nim module. */
 #include <stddef.h>
 
 #include "../contract.h"
@@ -9,7 +9,7 @@ void NimMain(void);
 
 int serve(const char *mode)
 {
-    (void)mode; /* Each is a program of its own: see build. */
+    (void)mode; /* Each mode is a separate program: see build. */
     need_ring();
     NimMain();
     return 1;

@@ -5,7 +5,7 @@
 #include <rocket/rocket_executor.h>
 #include <stdbool.h>
 
-/* The library drops what a fiber returns, by which the benchmark says that a cycle failed: it is kept here. */
+/* The benchmark reports a failed cycle by a fiber's return value, which the library drops: it is kept here. */
 #define rocket_executor_submit_task(executor, function, context) (rocket_executor_submit_task)(executor, checked, context)
 static void *checked(void *context);
 #define main rocket_main

@@ -43,7 +43,7 @@ struct sqe {
     uint64_t user_data;
     uint16_t buf_group, personality;
     union {
-        uint32_t optlen;      /* of a multishot receive: most bytes before it ends (Linux 6.17) */
+        uint32_t optlen;      /* of a multishot receive: maximum bytes before it ends (Linux 6.17) */
         uint16_t name_length; /* of a send: length of the address at `off` */
     };
     uint64_t addr3, pad;

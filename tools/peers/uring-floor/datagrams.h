@@ -14,7 +14,7 @@ enum {
     PAYLOAD = sizeof(struct recvmsg_out) + NAME,
     MAX_PAYLOAD = 65536,
     DATAGRAM = PAYLOAD + MAX_PAYLOAD,
-    STRIDE = DATAGRAM + 32 + 64, /* one cache line more, or the starts of all buffers would share a set of the cache */
+    STRIDE = DATAGRAM + 32 + 64, /* one cache line more: otherwise the starts of all buffers would share a cache set */
     SOCKET = 0,                /* its index among the registered files */
 };
 

@@ -49,7 +49,7 @@ static long ring_register(int fd, unsigned opcode, void *argument, unsigned coun
     return syscall(NR_IO_URING_REGISTER, fd, opcode, argument, count);
 }
 
-/* A registered ring saves the descriptor's look-up in every enter. */
+/* A registered ring saves the lookup of the descriptor in every enter. */
 static void register_fd(struct ring *ring)
 {
     struct rsrc_update update = {.offset = UINT32_MAX, .data = (uint64_t)ring->fd};

@@ -2,7 +2,7 @@
  * The floor: an echo server on the raw ring, one thread, one io_uring_enter per turn. The cost of other servers above it is
  * their own.
  *
- * A turn: enter (submits everything, waits for one completion) → read the completions → settle the sends → publish the
+ * A turn: enter (submits everything, waits for one completion) → read the completions → complete the sends → publish the
  * returned buffers with one store → queue sends and receives.
  *
  * A connection's receive is armed once and takes buffers from the shared ring; received bytes are sent from the same memory. A
