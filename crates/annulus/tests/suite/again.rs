@@ -4,6 +4,6 @@ use crate::common::again;
 
 #[test]
 #[should_panic(expected = "0 passed")]
-fn a_name_that_no_test_has_is_no_success() {
+fn an_unknown_test_name_is_a_failure() {
     again::assert_passes(&mut again::command("program::no_such_test"));
 }

@@ -167,7 +167,7 @@ fn settled(shards: usize, at: &[usize]) -> (Vec<usize>, usize) {
 }
 
 #[test]
-fn they_settle_and_then_none_moves() {
+fn connections_settle_and_then_none_moves() {
     assert_eq!(settled(2, &[0; 8]), (vec![4, 4], 4));
     assert_eq!(settled(2, &[0, 0, 0, 1]), (vec![2, 2], 1));
     assert_eq!(settled(2, &[0]), (vec![1, 0], 0), "the only one stays");
@@ -179,7 +179,7 @@ fn they_settle_and_then_none_moves() {
 /// Run with `--release --nocapture` on two cores. Rounds alternate between balanced and unbalanced.
 #[test]
 #[ignore = "a measurement, which means nothing on a busy machine"]
-fn what_it_is_worth() {
+fn throughput_with_and_without_balancing() {
     let shards = drivers().pop().expect("a driver");
     for round in 0..6 {
         for balanced in [false, true] {

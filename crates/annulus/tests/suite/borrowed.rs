@@ -38,7 +38,7 @@ fn on_each<F: Future<Output = io::Result<()>>>(body: fn() -> F) {
 }
 
 #[test]
-fn options_that_are_missing_here_are_set_on_the_descriptor() {
+fn options_missing_here_are_set_on_the_descriptor() {
     on_each(|| async {
         let (stream, _peer) = common::pair().await?;
         assert!(!sockopt::socket_oobinline(&stream)?);
@@ -57,9 +57,9 @@ fn options_that_are_missing_here_are_set_on_the_descriptor() {
 }
 
 #[test]
-fn a_descriptor_stays_open_while_it_is_borrowed_beyond_the_end() {
+fn a_borrowed_descriptor_stays_open_after_the_runtime_ends() {
     // Descriptors belong to the whole process, so this test needs a process of its own.
-    if !again::is_alone(again!(a_descriptor_stays_open_while_it_is_borrowed_beyond_the_end)) {
+    if !again::is_alone(again!(a_borrowed_descriptor_stays_open_after_the_runtime_ends)) {
         return;
     }
     for choice in drivers() {
@@ -104,7 +104,7 @@ fn a_duplicate_of_a_listener_outlives_the_runtime() {
 }
 
 #[test]
-fn a_truncated_stream_is_reset_also_if_its_descriptor_was_lent() {
+fn a_truncated_stream_is_reset_even_if_its_descriptor_was_exposed() {
     let _alone = alone();
     for choice in drivers() {
         let builder = Runtime::builder().driver(choice).shutdown_timeout(Duration::ZERO);
@@ -123,7 +123,7 @@ fn a_truncated_stream_is_reset_also_if_its_descriptor_was_lent() {
 }
 
 #[test]
-fn what_was_borrowed_is_closed_with_its_handle() {
+fn a_borrowed_descriptor_is_closed_with_its_handle() {
     on_each(|| async {
         let listener = TcpListener::bind(LOCAL)?;
         yield_now().await;
@@ -141,7 +141,7 @@ fn what_was_borrowed_is_closed_with_its_handle() {
 }
 
 #[test]
-fn a_simulation_lends_no_descriptor() {
+fn a_simulation_exposes_no_descriptor() {
     let _alone = alone();
     run_on(Runtime::builder().kernel(Sim::builder(1).build()), async {
         let listener = TcpListener::bind(LOCAL)?;
@@ -156,7 +156,7 @@ fn a_simulation_lends_no_descriptor() {
 }
 
 #[test]
-fn streams_and_listeners_of_the_standard_library_are_taken_over() {
+fn std_streams_and_listeners_are_adopted() {
     on_each(|| async {
         let listener = TcpListener::from_std(net::TcpListener::bind(LOCAL)?)?;
         let mut std_stream = net::TcpStream::connect(listener.local_addr()?)?;
@@ -180,7 +180,7 @@ fn streams_and_listeners_of_the_standard_library_are_taken_over() {
 }
 
 #[test]
-fn datagram_sockets_of_the_standard_library_are_taken_over_with_their_peer() {
+fn std_datagram_sockets_are_adopted_with_their_peer() {
     on_each(|| async {
         let std_socket = net::UdpSocket::bind(LOCAL)?;
         let connected = net::UdpSocket::bind(LOCAL)?;
@@ -201,7 +201,7 @@ fn datagram_sockets_of_the_standard_library_are_taken_over_with_their_peer() {
 }
 
 #[test]
-fn a_unix_listener_of_the_standard_library_is_taken_over() {
+fn a_std_unix_listener_is_adopted() {
     on_each(|| async {
         let path = std::env::temp_dir().join(format!("annulus-taken-{}", std::process::id()));
         _ = std::fs::remove_file(&path);
@@ -216,7 +216,7 @@ fn a_unix_listener_of_the_standard_library_is_taken_over() {
 }
 
 #[test]
-fn descriptors_of_another_kind_are_refused_by_name() {
+fn descriptors_of_another_kind_are_refused() {
     on_each(|| async {
         let fd = |fd: net::UdpSocket| OwnedFd::from(fd);
         let udp = || net::UdpSocket::bind(LOCAL).map(fd);
@@ -243,7 +243,7 @@ fn descriptors_of_another_kind_are_refused_by_name() {
 }
 
 #[test]
-fn files_of_the_standard_library_are_taken_over_and_lent() {
+fn std_files_are_adopted_and_exposed() {
     on_each(|| async {
         let path = std::env::temp_dir().join(format!("annulus-lent-{}", std::process::id()));
         std::fs::write(&path, "content")?;

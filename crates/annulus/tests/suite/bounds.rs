@@ -115,7 +115,7 @@ fn a_pool_far_too_small_serves_every_stream() {
 }
 
 #[test]
-fn tiny_queues_are_back_pressure_only() {
+fn tiny_queues_only_cause_back_pressure() {
     run_on(Runtime::builder().sq_entries(2).cq_entries(4), async {
         let address = echo_server()?;
         let clients: Vec<_> = (0..100)
@@ -146,7 +146,7 @@ fn is_on_epoll() -> bool {
 }
 
 #[test]
-fn sends_queued_behind_one_another_arrive_in_order() {
+fn queued_sends_arrive_in_order() {
     run(async {
         let (stream, mut peer) = half_pair().await?;
         let expected = pattern(6 << 20);

@@ -110,7 +110,7 @@ fn timers_that_are_due() {
 }
 
 #[test]
-fn a_loop_of_the_programs_own() {
+fn a_loop_of_the_program_itself() {
     delays_by_one_budget(async |count| {
         for _ in 0..ITEMS / 10 {
             consume_budget().await;
@@ -121,7 +121,7 @@ fn a_loop_of_the_programs_own() {
 
 /// It does not wait, so no wake could resume it later.
 #[test]
-fn a_finished_task_is_taken_from_its_set_whatever_is_left_of_the_budget() {
+fn a_finished_task_leaves_its_set_whatever_the_remaining_budget() {
     let mut runtime = Runtime::builder().task_budget(1).build().unwrap();
     runtime.block_on(async {
         let mut set: JoinSet<_> = (0..3).map(|number| async move { number }).collect();
@@ -184,7 +184,7 @@ fn a_stream_of_missed_ticks() {
 }
 
 #[test]
-fn addresses_that_need_no_look_up() {
+fn addresses_that_need_no_lookup() {
     delays_by_one_budget(async |count| {
         for _ in 0..ITEMS / 10 {
             drop(lookup_host("127.0.0.1:1").await.unwrap());

@@ -39,27 +39,27 @@ fn asked_over(latency: Duration) -> (u64, u64) {
 }
 
 #[test]
-fn what_comes_soon_is_found() {
+fn events_that_arrive_soon_are_found() {
     let (looks, finds) = asked_over(Duration::from_micros(10));
     // A question and an answer each, and hardly any sleep.
     assert!(looks >= 1900 && finds >= looks - 10, "{finds} of {looks} busy polls found something");
 }
 
 #[test]
-fn where_nothing_comes_in_time_looks_become_rare() {
+fn busy_polls_become_rare_if_nothing_arrives_in_time() {
     let (looks, finds) = asked_over(Duration::from_millis(1));
     assert_eq!(finds, 0);
     assert!((5..100).contains(&looks), "{looks} busy polls found nothing");
 }
 
 #[test]
-fn it_is_off_unless_asked_for() {
+fn busy_polling_is_off_by_default() {
     let sim = network(Duration::from_micros(10));
     assert_eq!(run_on(&sim, Runtime::builder(), ask(100)).unwrap(), (0, 0));
 }
 
 #[test]
-fn a_timer_ends_a_look() {
+fn a_timer_ends_a_busy_poll() {
     let builder = Runtime::builder().busy_poll(Duration::from_secs(1));
     let slept = run_on(&network(LOOK), builder, async {
         let began = Instant::now();
@@ -72,7 +72,7 @@ fn a_timer_ends_a_look() {
 }
 
 #[test]
-fn another_thread_is_heard_during_a_look() {
+fn a_wake_from_another_thread_ends_a_busy_poll() {
     let builder = Runtime::builder().driver(DriverChoice::Uring);
     let Ok(mut runtime) = builder.busy_poll(Duration::from_secs(1)).build() else {
         return eprintln!("skipped: io_uring is blocked here");
@@ -99,7 +99,7 @@ fn another_thread_is_heard_during_a_look() {
 }
 
 #[test]
-fn wakes_at_home_are_not_kept_waiting() {
+fn local_wakes_do_not_wait_for_a_busy_poll() {
     let builder = Runtime::builder().busy_poll(Duration::from_secs(1));
     let sim = network(LOOK);
     let done = run_on(&sim, builder, async {
@@ -112,7 +112,7 @@ fn wakes_at_home_are_not_kept_waiting() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_busy_polling_is_refused() {
     let build = |look, choice| Runtime::builder().driver(choice).busy_poll(look).build();
     let text = build(Duration::from_secs(2), DriverChoice::Auto).unwrap_err().to_string();
     assert_eq!(text, "busy_poll of 2s is above 1s; use less");

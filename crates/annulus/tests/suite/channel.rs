@@ -91,7 +91,7 @@ fn a_full_channel_refuses_or_waits() {
 }
 
 #[test]
-fn without_senders_the_rest_comes_and_then_the_end() {
+fn without_senders_the_rest_arrives_and_then_the_end() {
     run(async {
         let (sender, mut receiver) = channel(4);
         sender.send("left").await.unwrap();
@@ -108,7 +108,7 @@ fn without_senders_the_rest_comes_and_then_the_end() {
 }
 
 #[test]
-fn without_the_receiver_values_come_back_and_what_was_sent_is_dropped() {
+fn without_a_receiver_values_are_returned_and_sent_ones_dropped() {
     run(async {
         let (sender, receiver) = channel(1);
         let sent = std::sync::Arc::new(());
@@ -127,7 +127,7 @@ fn without_the_receiver_values_come_back_and_what_was_sent_is_dropped() {
 }
 
 #[test]
-fn a_dropped_send_has_sent_nothing_and_passes_its_turn_on() {
+fn a_dropped_send_sends_nothing_and_passes_on_its_turn() {
     run(async {
         let (sender, mut receiver) = channel(1);
         sender.send(0).await.unwrap();

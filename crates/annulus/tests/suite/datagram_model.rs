@@ -291,16 +291,16 @@ fn on_driver(driver: DriverChoice) {
 }
 
 #[test]
-fn all_datagrams_come_on_uring() {
+fn all_datagrams_arrive_on_uring() {
     on_driver(DriverChoice::Uring);
 }
 
 #[test]
-fn all_datagrams_come_on_epoll() {
+fn all_datagrams_arrive_on_epoll() {
     on_driver(DriverChoice::Epoll);
 }
 
 #[test]
-fn all_datagrams_come_under_simulation() {
+fn all_datagrams_arrive_under_simulation() {
     simulated(seeds(), |rng, most| traffic(rng, most, false));
 }

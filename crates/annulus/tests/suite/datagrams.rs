@@ -84,7 +84,7 @@ fn coalesced_datagrams_are_returned_one_by_one() {
 }
 
 #[test]
-fn coalesced_datagrams_wake_a_task_for_each() {
+fn coalesced_datagrams_wake_one_task_each() {
     on_each_driver(|| async {
         let receiver = Rc::new(UdpSocket::bind("127.0.0.1:0")?);
         receiver.set_coalescing(true)?;
@@ -107,7 +107,7 @@ fn coalesced_datagrams_wake_a_task_for_each() {
 
 /// An address that the kernel refuses says nothing about the device.
 #[test]
-fn segments_refused_for_one_address_are_split_for_that_alone() {
+fn segments_refused_for_one_address_are_split_only_for_it() {
     on_each_driver(|| async {
         let receiver = UdpSocket::bind("127.0.0.1:0")?;
         receiver.set_coalescing(true)?;
@@ -197,7 +197,7 @@ fn multicast_reaches_only_members() {
 }
 
 #[test]
-fn an_unreachable_destination_is_an_error_of_its_own_sends() {
+fn an_unreachable_destination_fails_only_its_own_sends() {
     on_each_driver(|| async {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         let here = socket.local_addr()?;
@@ -264,7 +264,7 @@ fn a_full_receiver_that_is_not_the_peer_does_not_keep_the_loop_awake() {
 }
 
 #[test]
-fn deferred_datagrams_are_retried_with_longer_waits() {
+fn deferred_datagrams_are_retried_with_growing_delays() {
     on_each_driver(|| async {
         let (full, name) = full_reader()?;
         let sender = UnixOptions::new().unordered(true);

@@ -127,7 +127,7 @@ fn an_aborted_stream_resets() {
 }
 
 #[test]
-fn connecting_in_vain_times_out() {
+fn connecting_without_an_answer_times_out() {
     run(async {
         // A listener with a full backlog answers no more handshakes.
         let listener = annulus::net::ListenOptions::new().backlog(0).bind("127.0.0.1:0")?;
@@ -144,7 +144,7 @@ fn connecting_in_vain_times_out() {
 }
 
 #[test]
-fn a_dropped_sleep_is_gone() {
+fn a_dropped_sleep_leaves_no_timer() {
     run(async {
         for _ in 0..1000 {
             assert!(touch(sleep(Duration::from_secs(3600))).is_none());
@@ -157,7 +157,7 @@ fn a_dropped_sleep_is_gone() {
 }
 
 #[test]
-fn what_the_linger_cuts_off_is_no_clean_end() {
+fn a_stream_cut_off_by_the_linger_does_not_end_cleanly() {
     run_on(Runtime::builder().linger(Duration::from_millis(20)), async {
         let (mut stream, peer) = half_pair().await?;
         assert!(touch(stream.send(vec![1; 64 << 20])).is_none());

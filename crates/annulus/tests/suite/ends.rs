@@ -20,7 +20,7 @@ impl Drop for CountsDrop {
 }
 
 #[test]
-fn the_end_drops_every_waiting_task() {
+fn shutdown_drops_every_waiting_task() {
     let dropped = Rc::new(Cell::new(0));
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -45,14 +45,14 @@ fn the_end_drops_every_waiting_task() {
 }
 
 #[test]
-fn halves_that_outlive_the_runtime_say_so() {
+fn halves_that_outlive_the_runtime_return_errors() {
     let (receiving, sending) = run(pair()).0.split();
     let error = TcpStream::reunite(receiving, sending).unwrap_err();
     assert!(error.to_string().contains("the runtime has ended"), "{error}");
 }
 
 #[test]
-fn the_end_sends_what_was_accepted() {
+fn shutdown_sends_accepted_bytes() {
     // More than the socket buffers hold.
     let big = pattern(32 << 20);
     let expected = big.clone();
@@ -91,7 +91,7 @@ fn a_stream_that_outlives_its_runtime_returns_errors() {
 }
 
 #[test]
-fn outside_a_runtime_the_error_says_so() {
+fn errors_outside_a_runtime_say_so() {
     let error = TcpListener::bind("127.0.0.1:0").unwrap_err();
     assert!(error.to_string().contains("inside annulus::run"), "{error}");
 }
@@ -116,7 +116,7 @@ fn runtimes_do_not_nest() {
 }
 
 #[test]
-fn runtimes_run_side_by_side_and_one_after_the_other() {
+fn runtimes_run_concurrently_and_in_sequence() {
     let mut first = Runtime::new().unwrap();
     let mut second = Runtime::new().unwrap();
     for _ in 0..3 {
@@ -184,7 +184,7 @@ fn a_runtime_dropped_inside_another_ends_quietly() {
 }
 
 #[test]
-fn an_unresolvable_or_refused_address_is_named() {
+fn errors_contain_an_unresolvable_or_refused_address() {
     run(async {
         let listener = TcpListener::bind(own_address())?;
         let address = listener.local_addr()?;

@@ -244,7 +244,7 @@ fn run(driver: DriverChoice, name: &str, body: Body) -> io::Result<()> {
 }
 
 #[test]
-fn other_tasks_run_beside_a_loop_over_anything() {
+fn other_tasks_run_during_a_loop_over_any_call() {
     for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
         if let Err(error) = Runtime::builder().driver(driver).build() {
             eprintln!("skipped on {driver:?}: {error}");
@@ -283,7 +283,7 @@ pub(crate) fn async_functions(dir: &Path, root: &Path, found: &mut BTreeSet<Stri
 }
 
 #[test]
-fn every_async_function_is_looped_over_or_has_a_reason_not_to_be() {
+fn every_async_function_has_a_loop_or_a_reason_for_none() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = BTreeSet::new();
     async_functions(&root, &root, &mut found);

@@ -88,7 +88,7 @@ fn after_they_were_given_up() {
 }
 
 #[test]
-fn after_they_left_as_datagrams_or_were_refused() {
+fn after_they_were_sent_as_datagrams_or_refused() {
     dropped_in_the_end(async |bytes| {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
         let to = other.local_addr()?;
@@ -110,7 +110,7 @@ fn at_the_end_of_the_runtime() {
 }
 
 #[test]
-fn their_panic_goes_no_further() {
+fn their_panic_is_contained() {
     struct Panicking;
 
     impl AsRef<[u8]> for Panicking {

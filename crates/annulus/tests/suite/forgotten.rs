@@ -67,7 +67,7 @@ fn a_forgotten_accept_leaves_its_connection_to_the_next_one() {
 }
 
 #[test]
-fn a_forgotten_send_stops_no_other_sender() {
+fn a_forgotten_send_blocks_no_other_sender() {
     for capacity in 1..4 {
         simulate(async move {
             let (sender, mut receiver) = channel(capacity);
@@ -93,7 +93,7 @@ fn a_forgotten_send_stops_no_other_sender() {
 }
 
 #[test]
-fn a_forgotten_send_stops_neither_tries_to_send_nor_to_receive() {
+fn a_forgotten_send_blocks_neither_try_send_nor_receives() {
     simulate(async {
         let (sender, mut receiver) = channel(1);
         sender.try_send(0).unwrap();
@@ -116,7 +116,7 @@ fn a_forgotten_send_stops_neither_tries_to_send_nor_to_receive() {
 }
 
 #[test]
-fn a_forgotten_call_at_a_cursor_leaves_it_to_the_next_one() {
+fn a_forgotten_call_at_a_cursor_passes_it_to_the_next_one() {
     simulate(async {
         let options = OpenOptions::new().read(true).write(true).create(true);
         let mut file = options.policy(Policy::Offload).open("/file").await?;
@@ -139,7 +139,7 @@ fn a_forgotten_call_at_a_cursor_leaves_it_to_the_next_one() {
 }
 
 #[test]
-fn every_task_that_polled_for_room_to_send_is_woken() {
+fn every_task_that_polled_for_send_space_is_woken() {
     simulate(async {
         let socket = Rc::new(UdpSocket::bind("127.0.0.1:7000")?);
         let how = Transmit::to(UdpSocket::bind("127.0.0.1:7001")?.local_addr()?);

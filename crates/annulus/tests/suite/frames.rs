@@ -61,7 +61,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn frames_come_whole_however_they_are_split(
+    fn frames_arrive_whole_however_they_are_split(
         lens in proptest::collection::vec(prop_oneof![0..10_usize, 0..300_usize, 0..30_000_usize], 1..20),
         pieces in proptest::collection::vec(prop_oneof![1..5_usize, 1..500_usize, 1..40_000_usize], 1..10),
         waits in proptest::collection::vec(0..3_000_u64, 0..30),

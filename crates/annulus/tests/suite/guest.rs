@@ -39,7 +39,7 @@ fn settle(guest: &mut Guest, waker: &Waker) -> Option<Duration> {
 }
 
 #[test]
-fn its_tasks_run_beside_those_of_the_host() {
+fn tasks_of_guest_and_host_run_together() {
     for driver in BOTH {
         let mut guest = guest(driver);
         let host = Host::of(&guest);
@@ -108,7 +108,7 @@ fn is_readable(guest: &Guest) -> bool {
 }
 
 #[test]
-fn the_host_is_woken_once_for_what_is_used_between_turns() {
+fn the_host_is_woken_once_for_work_between_turns() {
     for driver in BOTH {
         let mut guest = guest(driver);
         let wakes = Arc::new(Wakes::default());
@@ -181,7 +181,7 @@ fn a_stop_is_an_error_of_the_turn() {
 }
 
 #[test]
-fn a_simulated_kernel_has_no_hosts() {
+fn a_simulated_kernel_has_no_guests() {
     let sim = annulus::sim::Sim::builder(1).build();
     let runtime = Runtime::builder().driver(DriverChoice::Uring).kernel(sim).build().unwrap();
     assert_eq!(runtime.into_guest().unwrap_err().kind(), io::ErrorKind::Unsupported);
@@ -212,7 +212,7 @@ fn an_idle_guest_needs_no_turns() {
 }
 
 #[test]
-fn measuring_sees_how_long_woken_tasks_wait() {
+fn measuring_records_how_long_woken_tasks_wait() {
     for driver in BOTH {
         let builder = Runtime::builder().driver(driver).measure(true);
         let mut guest = builder.build().unwrap().into_guest().unwrap();

@@ -169,7 +169,7 @@ async fn check(mut server: TcpStream, rest: &[u8]) -> io::Result<()> {
 }
 
 #[test]
-fn a_copy_that_waits_for_space_can_be_dropped_and_the_stream_used_on() {
+fn a_stream_is_usable_after_a_dropped_copy_that_waited_for_space() {
     on_each_driver(async || {
         let (mut client, server) = dropped_when_full().await?;
         client.send(" and more").await?;
@@ -179,7 +179,7 @@ fn a_copy_that_waits_for_space_can_be_dropped_and_the_stream_used_on() {
 }
 
 #[test]
-fn a_stream_ends_and_leaves_though_a_dropped_copy_has_waited_for_space() {
+fn a_stream_ends_and_moves_after_a_dropped_copy_that_waited_for_space() {
     on_each_driver(async || {
         let (mut client, server) = dropped_when_full().await?;
         client.shutdown().await?;
@@ -196,7 +196,7 @@ fn a_stream_ends_and_leaves_though_a_dropped_copy_has_waited_for_space() {
 }
 
 #[test]
-fn a_drain_after_a_dropped_copy_waits_for_no_space() {
+fn a_drain_after_a_dropped_copy_does_not_wait_for_space() {
     on_each_driver(async || {
         let (mut client, server) = dropped_when_full().await?;
         touch(client.drain()).expect("nothing is queued")?;
@@ -245,7 +245,7 @@ fn a_copy_that_waits_for_space_ends_with_its_peer() {
 }
 
 #[test]
-fn a_head_without_pages_does_not_wait_for_any() {
+fn a_head_without_pages_does_not_wait_for_pages() {
     on_each_driver(async || {
         let scratch = Scratch::new(b"")?;
         let file = open(&scratch.0).await?;
@@ -261,7 +261,7 @@ fn a_head_without_pages_does_not_wait_for_any() {
 }
 
 #[test]
-fn a_file_without_pages_goes_behind_its_head_all_the_same() {
+fn a_file_without_pages_still_follows_its_head() {
     on_each_driver(async || {
         let file = open("/proc/self/status").await?;
         let (mut client, mut server) = pair().await?;

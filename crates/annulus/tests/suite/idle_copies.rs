@@ -98,17 +98,17 @@ async fn messages_then_silence<S: AsyncRecv + AsyncSend + 'static>(
 }
 
 #[test]
-fn messages_put_the_time_out_off() {
+fn messages_postpone_the_timeout() {
     simulate(|| messages_then_silence(|stream| stream));
 }
 
 #[test]
-fn messages_of_foreign_streams_put_the_time_out_off() {
+fn messages_of_foreign_streams_postpone_the_timeout() {
     simulate(|| messages_then_silence(Foreign));
 }
 
 #[test]
-fn both_streams_stay_as_they_are() {
+fn a_timeout_leaves_both_streams_usable() {
     simulate(async || {
         let begun = Instant::now();
         let ((mut client, near), (far, mut server)) = (pair().await?, pair().await?);
@@ -127,7 +127,7 @@ fn both_streams_stay_as_they_are() {
 }
 
 #[test]
-fn the_text_names_the_limit() {
+fn the_error_contains_the_limit() {
     simulate(async || {
         let ((_client, near), (far, _server)) = (pair().await?, pair().await?);
         let ((end, _), _near, _far) = proxy(near, far).await.expect("no panic");
@@ -139,7 +139,7 @@ fn the_text_names_the_limit() {
 }
 
 #[test]
-fn limits_of_nothing_and_of_ever() {
+fn limits_of_zero_and_forever() {
     simulate(async || {
         let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
         let copy = copy_bidirectional(&mut near, &mut far).idle_timeout(Duration::ZERO);
@@ -173,7 +173,7 @@ fn a_reader_that_stops_is_silent() {
 }
 
 #[test]
-fn a_reader_that_takes_what_was_queued_is_not_silent() {
+fn a_reader_that_takes_queued_bytes_is_not_silent() {
     let small = Link { receive_buffer: 2000, send_buffer: 2000, ..Link::default() };
     simulate_on(small, Runtime::builder().recv_bound(1000), async || {
         let ((mut client, near), (far, mut server)) = (pair().await?, pair().await?);

@@ -155,7 +155,7 @@ fn bytes_arrive_exactly_in_order() {
 }
 
 #[test]
-fn a_prefix_arrives_of_a_stream_that_is_reset() {
+fn a_prefix_of_a_reset_stream_arrives() {
     let faults =
         |_: &mut Random| Faults::none().with(Fault::Reset, 20).with(Fault::ShortWrite, 100);
     let cut = std::cell::Cell::new(0);

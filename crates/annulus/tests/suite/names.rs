@@ -54,7 +54,7 @@ fn silent() -> (Sender<()>, Builder) {
 }
 
 #[test]
-fn a_name_is_looked_up_on_another_thread_and_numbers_not_at_all() {
+fn names_are_looked_up_on_another_thread_and_addresses_never() {
     let hosts = Hosts::default();
     run_on(hosts.builder(), async {
         let found: Vec<_> = lookup_host("here:80").await?.collect();
@@ -73,7 +73,7 @@ fn a_name_is_looked_up_on_another_thread_and_numbers_not_at_all() {
 }
 
 #[test]
-fn the_system_knows_its_own_name_and_not_those_that_cannot_exist() {
+fn the_system_resolves_localhost_and_no_impossible_names() {
     run(async {
         assert!(lookup_host("localhost:1").await?.all(|found| found.ip().is_loopback()));
         let error = TcpStream::connect("nowhere.invalid:1").await.unwrap_err();
@@ -105,7 +105,7 @@ fn the_first_address_that_accepts_is_taken() {
 }
 
 #[test]
-fn what_does_not_resolve_is_named() {
+fn errors_contain_the_name_that_does_not_resolve() {
     run_on(Hosts::default().builder(), async {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         for (name, why) in [
@@ -134,7 +134,7 @@ fn what_does_not_resolve_is_named() {
 }
 
 #[test]
-fn the_loop_goes_on_while_a_resolver_does_not_answer() {
+fn the_loop_runs_while_a_resolver_does_not_answer() {
     let (leave, builder) = silent();
     run_on(builder, async {
         let turns = Rc::new(Cell::new(0));
@@ -154,7 +154,7 @@ fn the_loop_goes_on_while_a_resolver_does_not_answer() {
 }
 
 #[test]
-fn a_resolver_that_never_answers_is_timed_out_and_left() {
+fn a_resolver_that_never_answers_times_out() {
     let (leave, builder) = silent();
     run_on(builder.shutdown_timeout(SOON), async {
         let error = TcpStream::connect_timeout("silent:1", SOON).await.unwrap_err();
@@ -182,7 +182,7 @@ fn udp_sends_to_a_name() {
 
 /// The same seed gives the same run, since the machine's resolver is not used.
 #[test]
-fn a_simulated_network_has_the_names_it_is_given() {
+fn a_simulated_network_resolves_the_given_names() {
     sim::run(1, async {
         let found: Vec<_> = lookup_host("localhost:1").await?.collect();
         assert_eq!(found, [SocketAddr::from((Ipv4Addr::LOCALHOST, 1))]);

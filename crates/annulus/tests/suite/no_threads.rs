@@ -29,7 +29,7 @@ fn says_what_to_do(error: &io::Error) {
 }
 
 #[test]
-fn shards_that_cannot_start_are_an_error() {
+fn shards_that_cannot_start_return_an_error() {
     without_threads(|| {
         let shards = Shards::new(3).pinning(Pinning::None);
         let ended = shards.run(async |shard| {
@@ -49,7 +49,7 @@ fn offloading(driver: DriverChoice) -> Builder {
 }
 
 #[test]
-fn a_call_on_a_file_that_needs_a_thread_is_an_error() {
+fn a_file_call_without_a_thread_is_an_error() {
     without_threads(|| {
         run_on(offloading(DriverChoice::Epoll), async {
             let error = File::open("/proc/self/exe").await.unwrap_err();
@@ -68,7 +68,7 @@ fn a_call_on_a_file_that_needs_a_thread_is_an_error() {
 
 /// Failing to try for a lock does not mean that another process holds it.
 #[test]
-fn a_lock_that_needs_a_thread_is_an_error() {
+fn a_lock_without_a_thread_is_an_error() {
     if offloading(DriverChoice::Uring).build().is_err() {
         return eprintln!("skipped: io_uring is blocked here");
     }

@@ -101,7 +101,7 @@ const BODIES: &[(&str, Body)] = &[
 /// `time::signals_are_awaited`.
 const OF_SIGNALS: &str = "signal.rs: recv until_terminated";
 
-/// Functions that need several runtimes: see [`shards_get_everything_done`].
+/// Functions that need several runtimes: see [`shards_complete_all_operations`].
 const OF_SHARDS: &str =
     "shards/listener.rs: accept; shards/shard.rs: move_stream; shards/to_all.rs: send";
 
@@ -308,7 +308,7 @@ async fn processes() -> io::Result<()> {
 }
 
 #[test]
-fn every_body_ends_with_a_budget_of_one() {
+fn every_body_completes_with_a_budget_of_one() {
     let drivers = drivers();
     assert!(drivers.contains(&DriverChoice::Epoll));
     for driver in drivers {
@@ -321,7 +321,7 @@ fn every_body_ends_with_a_budget_of_one() {
 }
 
 #[test]
-fn every_loop_gets_through_its_calls_with_a_budget_of_one() {
+fn every_loop_completes_its_calls_with_a_budget_of_one() {
     for driver in drivers() {
         for (name, body) in LOOPS.iter().filter(|(name, _)| *name != NEVER_READY) {
             let mut runtime = builder(driver).build().unwrap();
@@ -332,7 +332,7 @@ fn every_loop_gets_through_its_calls_with_a_budget_of_one() {
 }
 
 #[test]
-fn shards_get_everything_done() {
+fn shards_complete_all_operations() {
     for driver in drivers() {
         let listener = ListenOptions::new();
         let listener =

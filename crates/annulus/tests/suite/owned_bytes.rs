@@ -97,7 +97,7 @@ fn every_kind_is_sent_and_written_without_a_copy() {
 }
 
 #[test]
-fn counted_kinds_are_shared_and_not_copied() {
+fn reference_counted_kinds_are_shared_and_not_copied() {
     on_each_driver(async || {
         let (arc, rc) = (Arc::<[u8]>::from(TEXT.as_bytes()), Rc::<[u8]>::from(TEXT.as_bytes()));
         goes_everywhere(|| arc.clone()).await?;
@@ -115,7 +115,7 @@ fn counted_kinds_are_shared_and_not_copied() {
 }
 
 #[test]
-fn buffers_of_files_are_sent() {
+fn file_buffers_are_sent() {
     on_each_driver(async || {
         let aligned = || {
             let mut buf = AlignedBuf::new(4096, 512).expect("memory");

@@ -78,7 +78,7 @@ fn four_mebibytes_pass_a_pipe_in_order() {
 }
 
 #[test]
-fn more_chunks_than_a_write_takes_leave_in_one_turn() {
+fn more_chunks_than_one_write_takes_leave_in_one_turn() {
     on_each(|| async {
         let (mut sender, mut receiver) = pipe()?;
         for n in 0..200u8 {
@@ -135,7 +135,7 @@ fn dropped_receives_lose_no_byte() {
 }
 
 #[test]
-fn the_reader_sees_the_end_at_a_shutdown_and_at_a_drop() {
+fn a_shutdown_and_a_drop_end_the_pipe() {
     on_each(|| async {
         let (mut sender, mut receiver) = pipe()?;
         sender.send("all").await?;
@@ -154,7 +154,7 @@ fn the_reader_sees_the_end_at_a_shutdown_and_at_a_drop() {
 }
 
 #[test]
-fn a_pipe_whose_reader_went_is_broken() {
+fn a_pipe_without_a_reader_is_broken() {
     on_each(|| async {
         let (mut sender, receiver) = pipe()?;
         // The pipe is full, and the send waits.
@@ -170,7 +170,7 @@ fn a_pipe_whose_reader_went_is_broken() {
 }
 
 #[test]
-fn ends_of_other_code_are_taken_over() {
+fn pipe_ends_of_other_code_are_adopted() {
     on_each(|| async {
         let (mut foreign, writing) = io::pipe()?;
         let mut sender = Sender::try_from(writing)?;
@@ -194,7 +194,7 @@ fn ends_of_other_code_are_taken_over() {
 }
 
 #[test]
-fn what_is_no_such_end_is_refused() {
+fn descriptors_that_are_no_such_end_are_refused() {
     on_each(|| async {
         let file: OwnedFd = std::fs::File::open("/dev/null")?.into();
         let error = Receiver::try_from(file).unwrap_err();
@@ -272,9 +272,9 @@ fn named_pipes_are_opened_without_waiting() {
 }
 
 #[test]
-fn pipes_that_are_dropped_in_use_leave_nothing_open() {
+fn pipes_dropped_in_use_leave_nothing_open() {
     // Descriptors belong to the whole process.
-    if !again::is_alone(again!(pipes_that_are_dropped_in_use_leave_nothing_open)) {
+    if !again::is_alone(again!(pipes_dropped_in_use_leave_nothing_open)) {
         return;
     }
     on_each(|| async {
@@ -317,7 +317,7 @@ fn a_runtime_ends_with_pipes_in_use() {
 }
 
 #[test]
-fn there_are_no_pipes_outside_a_runtime_nor_in_a_simulation() {
+fn pipes_need_a_runtime_on_a_real_kernel() {
     let _alone = alone();
     assert!(pipe().is_err());
     run_on(Runtime::builder().kernel(Sim::builder(1).build()), async {

@@ -66,7 +66,7 @@ fn output_is_collected_from_both_streams_at_once() {
 }
 
 #[test]
-fn streams_pass_both_ways_at_once() {
+fn streams_run_in_both_directions_at_once() {
     on_each(|| async {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut stdin = child.stdin.take().expect("piped");
@@ -128,7 +128,7 @@ fn a_wait_ends_a_child_that_reads_to_the_end() {
 }
 
 #[test]
-fn a_child_that_does_not_end_is_killed() {
+fn a_child_that_does_not_end_can_be_killed() {
     on_each(|| async {
         let mut command = shell("trap '' TERM; echo ready; read line");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -145,7 +145,7 @@ fn a_child_that_does_not_end_is_killed() {
 }
 
 #[test]
-fn a_child_is_killed_on_drop_if_asked_for() {
+fn a_child_is_killed_on_drop_if_requested() {
     on_each(|| async {
         let child = Command::new("sleep").arg("1000").kill_on_drop(true).spawn()?;
         let id = child.id();
@@ -167,7 +167,7 @@ fn a_child_is_killed_on_drop_if_asked_for() {
 }
 
 #[test]
-fn a_dropped_child_goes_on_and_leaves_no_zombie() {
+fn a_dropped_child_continues_and_leaves_no_zombie() {
     on_each(|| async {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (id, stdin, stdout) = (child.id(), child.stdin.take(), child.stdout.take());
@@ -183,7 +183,7 @@ fn a_dropped_child_goes_on_and_leaves_no_zombie() {
 }
 
 #[test]
-fn a_child_that_outlives_its_runtime_is_waited_for_by_the_next() {
+fn a_child_that_outlives_its_runtime_is_reaped_by_the_next() {
     let _alone = alone();
     for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
         let (id, input) = run_on(Runtime::builder().driver(choice), async {
@@ -203,7 +203,7 @@ fn a_child_that_outlives_its_runtime_is_waited_for_by_the_next() {
 }
 
 #[test]
-fn a_program_that_cannot_be_started_is_named() {
+fn errors_contain_a_program_that_cannot_be_started() {
     on_each(|| async {
         let error = Command::new("/nonexistent/program").spawn().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
@@ -261,7 +261,7 @@ fn fifty_children_end_at_once_and_leave_nothing_open() {
 }
 
 #[test]
-fn a_child_is_a_descriptor_of_its_process() {
+fn a_child_exposes_a_process_descriptor() {
     on_each(|| async {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn()?;
         let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", child.as_raw_fd()))?;
@@ -271,7 +271,7 @@ fn a_child_is_a_descriptor_of_its_process() {
 }
 
 #[test]
-fn no_process_is_started_outside_a_runtime_nor_in_a_simulation() {
+fn processes_need_a_runtime_on_a_real_kernel() {
     let _alone = alone();
     assert!(Command::new("true").spawn().is_err());
     run_on(Runtime::builder().kernel(Sim::builder(1).build()), async {

@@ -64,7 +64,7 @@ fn busy(measures: bool) -> Stats {
 }
 
 #[test]
-fn every_value_is_there_for_each_shard() {
+fn every_value_is_reported_for_each_shard() {
     let (one, two) = (busy(false), busy(false));
     let metrics = parse(&prometheus([("0", &one), ("a \"b\"\\\n", &two)]));
     for (name, metric) in &metrics {
@@ -87,7 +87,7 @@ fn every_value_is_there_for_each_shard() {
 }
 
 #[test]
-fn histograms_are_cumulative_and_end_with_all() {
+fn histograms_are_cumulative_and_end_with_the_total() {
     let (stats, unmeasured) = (busy(true), busy(false));
     let metrics = parse(&prometheus([("0", &stats), ("1", &unmeasured)]));
     let timings = stats.timings.expect("it is measured");
@@ -135,7 +135,7 @@ fn no_runtime_has_no_samples() {
 }
 
 #[test]
-fn two_runtimes_of_a_program_differ_by_their_shard() -> io::Result<()> {
+fn two_runtimes_of_a_program_differ_in_their_shard_label() -> io::Result<()> {
     let mut runtime = Runtime::new()?;
     runtime.block_on(async {});
     let stats = runtime.stats().expect("it is here");

@@ -35,7 +35,7 @@ fn closed_streams_leave_no_timers() {
 }
 
 #[test]
-fn memory_that_goes_back_is_not_what_has_just_come() {
+fn recently_received_memory_is_not_returned() {
     let far = Link { latency: Duration::from_millis(500), ..Link::default() };
     let sim = Sim::builder(1).link(far).build();
     simulate(&sim, async {

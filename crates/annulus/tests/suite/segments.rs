@@ -38,7 +38,7 @@ async fn transfer(size: usize) -> io::Result<()> {
 }
 
 #[test]
-fn a_device_that_cannot_cut_costs_no_datagram() {
+fn a_device_that_cannot_split_loses_no_datagram() {
     let faults = Faults::none().with(Fault::SegmentsRefused, 1000);
     let sim = Sim::builder(1).faults(faults).build();
     annulus::sim::run_on(&sim, Runtime::builder(), transfer(1200)).unwrap();
@@ -93,7 +93,7 @@ fn a_turn_sends_a_mebibyte_directly_and_the_rest_at_its_end() {
 /// Linux refuses segments that do not fit the MTU, although it would send the same datagrams one by
 /// one in fragments.
 #[test]
-fn segments_wider_than_the_way_arrive_in_fragments() {
+fn segments_larger_than_the_route_arrive_in_fragments() {
     const MTU: i32 = 1500;
     let narrow = std::thread::spawn(|| {
         if let Err(error) = own_network(MTU) {

@@ -91,7 +91,7 @@ fn count(clients: &[Client], shards: usize) -> Vec<usize> {
 }
 
 #[test]
-fn least_connections_is_even_one_by_one() {
+fn least_connections_is_even_for_single_connections() {
     for shards in drivers() {
         serving(shards(3), &bind(3, Spread::LeastConnections), |address| {
             let mut clients: Vec<_> = (0..9).map(|_| Client::connect(address)).collect();
@@ -182,7 +182,7 @@ fn no_other_listener_shares_the_port() {
 }
 
 #[test]
-fn a_shard_that_dropped_its_listener_is_passed_over() {
+fn a_shard_that_dropped_its_listener_is_skipped() {
     for shards in drivers() {
         let listener = bind(3, Spread::LeastConnections);
         let address = listener.local_addr();
@@ -238,7 +238,7 @@ fn accept_returns_none_once_the_accepting_shard_drops_its_listener() {
 }
 
 #[test]
-fn a_listener_is_opened_as_it_was_made() {
+fn a_listener_is_opened_on_its_number_of_shards_once() {
     let error = |shards: Shards, listener: ShardedListener, times: usize| -> String {
         let outcome: Outcome<()> = shards.run(async |shard| {
             for _ in 0..times {
@@ -263,7 +263,7 @@ fn a_listener_is_opened_as_it_was_made() {
 }
 
 #[test]
-fn ways_to_spread_have_names() {
+fn spread_modes_have_names() {
     for spread in [Spread::LeastConnections, Spread::Hash, Spread::Cpu] {
         assert_eq!(spread.to_string().parse(), Ok(spread));
     }

@@ -98,7 +98,7 @@ fn spoiled(make: fn() -> annulus::Builder, culprit: usize) -> (ShardError<io::Er
 }
 
 #[test]
-fn where_one_cannot_be_set_up_none_starts() {
+fn if_one_shard_cannot_be_set_up_none_starts() {
     for culprit in 0..3 {
         let (error, ran) = spoiled(|| annulus::Runtime::builder().send_bound(0), culprit);
         assert_eq!((error.shard, ran), (culprit, 0));
@@ -114,7 +114,7 @@ fn where_one_cannot_be_set_up_none_starts() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused() {
+fn impossible_settings_are_refused() {
     let run = |shards: Shards| {
         let outcome: Outcome<()> = shards.run(async |_| Ok(()));
         outcome.unwrap_err().to_string()
@@ -130,7 +130,7 @@ fn settings_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn inside_a_runtime_there_are_no_shards() {
+fn shards_cannot_start_inside_a_runtime() {
     common::run(async {
         let error = annulus::shards(2, async |_| pending::<io::Result<()>>().await).unwrap_err();
         assert!(error.to_string().contains("running on this thread already"), "{error}");
@@ -159,7 +159,7 @@ fn a_stop_from_outside_ends_all() {
 }
 
 #[test]
-fn what_is_spawned_on_a_shard_is_made_and_ends_there() {
+fn spawn_on_creates_and_drops_the_future_on_its_shard() {
     on_each_driver(|shards| {
         let here = AtomicUsize::new(0);
         let done: Outcome<()> = shards(3).run(async |shard| {
@@ -230,7 +230,7 @@ fn an_aborted_task_is_dropped_on_its_own_thread() {
 }
 
 #[test]
-fn outside_threads_spawn_until_the_end() {
+fn other_threads_can_spawn_until_the_end() {
     on_each_driver(|shards| {
         let (sender, handles) = mpsc::channel::<Handle>();
         let outside = thread::spawn(move || {
@@ -255,7 +255,7 @@ fn outside_threads_spawn_until_the_end() {
 }
 
 #[test]
-fn a_connection_moves_from_shard_to_shard_while_its_peer_sends() {
+fn a_connection_moves_between_shards_while_its_peer_sends() {
     on_each_driver(|shards| {
         let done: Outcome<()> = shards(2).run(async |shard| {
             if shard.index() == 1 {
@@ -311,7 +311,7 @@ fn state(thread: rustix::process::Pid) -> char {
 }
 
 #[test]
-fn a_sleeping_shard_is_woken_by_one_system_call_a_value() {
+fn waking_a_sleeping_shard_takes_one_system_call_per_value() {
     const ROUNDS: usize = 50;
     on_each_driver(|shards| {
         let (sender, receiver) = channel(4);
@@ -392,7 +392,7 @@ fn a_shard_that_is_awake_is_woken_without_a_system_call() {
 
 /// Handling a request involves no other shard.
 #[test]
-fn requests_cross_nothing() {
+fn requests_stay_on_their_shard() {
     on_each_driver(|shards| {
         let (ready, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let done: Outcome<()> = shards(2).run(async |shard| {

@@ -19,7 +19,7 @@ fn on_each_driver(body: impl Fn(fn(usize) -> Shards)) {
 }
 
 #[test]
-fn each_shard_has_its_own_input_which_need_not_be_sync() {
+fn each_shard_has_its_own_input_without_sync() {
     on_each_driver(|shards| {
         let inputs = (0..3).map(|number| Cell::new(number * 10));
         let done: Outcome<_> = shards(3).run_with(inputs, async |shard, input: Cell<usize>| {
@@ -58,7 +58,7 @@ fn inputs_are_dropped_if_the_shards_cannot_start() {
 }
 
 #[test]
-fn a_main_may_have_any_output_and_its_panic_names_the_shard() {
+fn a_main_may_have_any_output_and_its_panic_contains_the_shard() {
     on_each_driver(|shards| {
         let outputs: Outcome<_> = shards(3).run(async |shard| {
             Ok(match shard.index() {
@@ -102,7 +102,7 @@ fn every_value_reaches_every_shard() {
 }
 
 #[test]
-fn what_is_sent_by_one_task_arrives_in_order_and_without_receivers_comes_back() {
+fn values_of_one_task_arrive_in_order_or_are_returned_without_receivers() {
     common::run(async {
         let (to_all, mut inboxes) = channel_to_all(2, 1);
         let sends = spawn(async move {
@@ -130,7 +130,7 @@ fn what_is_sent_by_one_task_arrives_in_order_and_without_receivers_comes_back() 
 
 /// Each shard finishes its existing connections, and cuts none off.
 #[test]
-fn all_stop_gracefully_when_one_asks() {
+fn all_shards_stop_gracefully_when_one_asks() {
     on_each_driver(|shards| {
         let stop = CancellationToken::new();
         let done: Outcome<_> = shards(3).run(async |_shard| {
@@ -161,7 +161,7 @@ fn all_stop_gracefully_when_one_asks() {
 }
 
 #[test]
-fn a_token_from_outside_stops_all() {
+fn an_outside_token_stops_all_shards() {
     on_each_driver(|shards| {
         let stop = CancellationToken::new();
         let token = stop.clone();

@@ -70,7 +70,7 @@ fn at(tasks: &[TaskInfo], line: u32) -> &TaskInfo {
 }
 
 #[test]
-fn every_task_is_listed_with_its_place_and_what_it_waits_for() {
+fn every_task_is_listed_with_its_place_and_its_wait() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let accepting = line!() + 1;
@@ -121,7 +121,7 @@ fn the_last_poll_of_each_task_is_known() {
 }
 
 #[test]
-fn another_thread_gets_the_tasks_without_its_own() {
+fn another_thread_lists_the_tasks_of_the_runtime() {
     run(async {
         let line = line!() + 1;
         let _idle = spawn(pending::<()>());
@@ -134,7 +134,7 @@ fn another_thread_gets_the_tasks_without_its_own() {
 }
 
 #[test]
-fn a_task_that_asks_at_home_is_left_out() {
+fn a_task_that_lists_its_own_runtime_is_omitted() {
     run(async {
         let asking = spawn(async { annulus::handle()?.tasks().await });
         assert_eq!(asking.await.expect("no panic")?, []);

@@ -60,7 +60,7 @@ fn lines_pass_standard_input_and_output() {
 /// Other processes move the cursors too, so a copy must not write at offsets as it does between
 /// other files.
 #[test]
-fn a_copy_of_standard_streams_goes_by_their_shared_cursors() {
+fn a_copy_of_standard_streams_uses_their_shared_cursors() {
     Runtime::new()
         .unwrap()
         .block_on(async {

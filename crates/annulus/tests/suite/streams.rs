@@ -30,7 +30,7 @@ fn receivers_end_with_their_senders() {
 }
 
 #[test]
-fn a_stream_is_terminated_only_once_it_gives_nothing_more() {
+fn a_stream_is_terminated_only_once_it_is_exhausted() {
     run(async {
         let (sender, mut values) = shards::channel(4);
         sender.send(1).await.unwrap();
@@ -43,7 +43,7 @@ fn a_stream_is_terminated_only_once_it_gives_nothing_more() {
 
 /// A waiting stream is woken by new values and by the end.
 #[test]
-fn streams_wait_for_what_comes() {
+fn streams_wait_for_new_items() {
     run(async {
         let (sender, mut values) = shards::channel(4);
         let seen = spawn(async move { (values.next().await, values.next().await) });
@@ -70,7 +70,7 @@ fn intervals_tick_as_a_stream() {
 
 /// As shown in the documentation.
 #[test]
-fn connections_come_as_a_stream() {
+fn connections_arrive_as_a_stream() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -84,7 +84,7 @@ fn connections_come_as_a_stream() {
 }
 
 #[test]
-fn signals_come_as_a_stream() {
+fn signals_arrive_as_a_stream() {
     run(async {
         let mut caught = signals(&[Signal::SIGUSR2])?;
         kill_process(getpid(), rustix::process::Signal::USR2)?;

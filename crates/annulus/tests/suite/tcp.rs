@@ -103,7 +103,7 @@ fn connect_to_ourselves() {
 }
 
 #[test]
-fn drain_returns_although_a_send_that_went_posts_no_event() {
+fn drain_returns_although_a_complete_send_posts_no_event() {
     annulus::run(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let mut client = TcpStream::connect(listener.local_addr()?).await?;
@@ -118,7 +118,7 @@ fn drain_returns_although_a_send_that_went_posts_no_event() {
 }
 
 #[test]
-fn bytes_are_made_of_a_lease_and_sent_on_without_a_copy() {
+fn a_lease_becomes_bytes_and_is_sent_without_a_copy() {
     let received = annulus::run(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let mut ours = TcpStream::connect(listener.local_addr()?).await?;

@@ -27,7 +27,7 @@ const _: () =
     assert!(Probe::<JoinHandle<u32>>::IS_SEND && !Probe::<JoinHandle<std::rc::Rc<u32>>>::IS_SEND);
 
 #[test]
-fn shared_bytes_come_back_from_another_thread() {
+fn shared_bytes_return_from_another_thread() {
     // 4 buffers, and far more messages: all buffers must come back.
     common::run_on(Runtime::builder().recv_buffers(4096, 4), async {
         let (mut client, mut server) = pair().await?;
@@ -143,7 +143,7 @@ impl Receiver {
 }
 
 #[test]
-fn stop_ends_block_on_and_the_runtime_goes_on_later() {
+fn stop_ends_block_on_and_the_runtime_can_continue() {
     let mut runtime = Runtime::new().unwrap();
     let handle = runtime.handle();
     let stopper = handle.clone();
@@ -229,7 +229,7 @@ fn no_stop_is_lost() {
 }
 
 #[test]
-fn a_thread_without_a_runtime_blocks_on_one_of_another() {
+fn a_thread_without_a_runtime_blocks_on_the_runtime_of_another() {
     let (ready, handles) = mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let thread = std::thread::spawn(move || {

@@ -58,7 +58,7 @@ fn a_timeout_lets_a_ready_future_through_and_ends_a_slow_one() {
 }
 
 #[test]
-fn a_sleep_of_ever_does_not_overflow() {
+fn an_endless_sleep_does_not_overflow() {
     run(async {
         assert!(timeout(MS, sleep(Duration::MAX)).await.is_err());
         Ok(())
@@ -73,7 +73,7 @@ fn simulate(program: impl AsyncFnOnce() -> io::Result<()>) {
 }
 
 #[test]
-fn missed_ticks_are_left_out_made_up_for_or_put_off() {
+fn missed_ticks_are_skipped_repeated_or_delayed() {
     simulate(async || {
         let late = async |missed| {
             let begin = Instant::now();
@@ -119,7 +119,7 @@ fn a_deadline_ends_a_future_that_always_finds_something_ready() {
 }
 
 #[test]
-fn moments_are_calculated_with() {
+fn instants_support_arithmetic() {
     let now = Instant::now();
     let later = now + MS * 3;
     assert_eq!((later - MS, later - now), (now + MS * 2, MS * 3));
@@ -146,7 +146,7 @@ fn ticks_keep_their_rhythm() {
 }
 
 #[test]
-fn an_interval_that_is_later_than_it_can_count_keeps_its_rhythm() {
+fn an_interval_that_is_too_late_to_count_keeps_its_rhythm() {
     let sim = Sim::builder(1).build();
     let late: io::Result<()> = simulate_on(&sim, Runtime::builder(), async {
         let mut ticks = interval(MS).missed_ticks(MissedTicks::Skip);
@@ -203,7 +203,7 @@ fn signals_are_awaited() {
 }
 
 #[test]
-fn any_signal_that_can_be_caught_is_delivered_to_all_that_catch_it() {
+fn any_catchable_signal_is_delivered_to_all_who_catch_it() {
     run(async {
         let real_time = Signal::from_number(40)?;
         let which = [Signal::SIGUSR1, Signal::SIGHUP, Signal::SIGWINCH, real_time];
@@ -231,7 +231,7 @@ fn any_signal_that_can_be_caught_is_delivered_to_all_that_catch_it() {
 }
 
 #[test]
-fn a_simulation_has_the_signals_of_its_network_alone() {
+fn a_simulation_has_only_the_signals_of_its_network() {
     simulate(async || {
         assert!(timeout(MS, annulus::signal::ctrl_c()).await.is_err(), "no signal is sent");
         let served = async {

@@ -34,7 +34,7 @@ async fn timings() -> io::Result<Timings> {
 }
 
 #[test]
-fn nothing_is_measured_unless_it_was_asked_for() {
+fn nothing_is_measured_by_default() {
     for builder in builders() {
         let off = builder.clone().slow_poll(LIMIT).measure(true).measure(false);
         for builder in [builder, off] {
@@ -51,7 +51,7 @@ fn nothing_is_measured_unless_it_was_asked_for() {
 }
 
 #[test]
-fn two_turns_of_every_tenth_of_a_second_are_timed() {
+fn two_turns_per_tenth_of_a_second_are_timed() {
     const ROUNDS: u64 = 3;
     for builder in builders() {
         let began = Instant::now();
@@ -86,7 +86,7 @@ fn two_turns_of_every_tenth_of_a_second_are_timed() {
 }
 
 #[test]
-fn a_task_that_holds_the_loop_is_reported_with_the_place_that_spawned_it() {
+fn a_task_that_blocks_the_loop_is_reported_with_its_spawn_place() {
     for builder in builders() {
         run_on(builder.slow_poll(LIMIT), async {
             let line = line!() + 1;
@@ -113,7 +113,7 @@ fn a_task_that_holds_the_loop_is_reported_with_the_place_that_spawned_it() {
 }
 
 #[test]
-fn a_task_waits_for_the_one_that_wakes_it_and_goes_on() {
+fn the_wait_of_a_task_includes_the_poll_that_woke_it() {
     for builder in builders() {
         run_on(builder.slow_poll(LIMIT), async {
             let notify = Rc::new(Notify::new());
@@ -159,7 +159,7 @@ fn the_last_sixteen_slow_polls_are_kept_and_all_are_counted() {
 }
 
 #[test]
-fn a_limit_of_nothing_is_refused() {
+fn a_slow_poll_limit_of_zero_is_refused() {
     let refused = Runtime::builder().slow_poll(Duration::ZERO).build().unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     assert!(refused.to_string().contains("slow_poll of 0"), "{refused}");
@@ -220,7 +220,7 @@ fn a_trace_has_each_poll_within_its_turn_and_the_waits_between() {
 }
 
 #[test]
-fn a_stall_of_a_runtime_that_measures_nothing_is_in_its_trace_with_the_tasks_that_it_polled() {
+fn a_stall_is_traced_with_the_polled_tasks_even_without_measuring() {
     for builder in builders() {
         run_on(builder, async {
             let line = line!() + 1;

@@ -44,7 +44,7 @@ fn on_linux<T: 'static>(
 /// Invariant 19: a default is the setting that measurements have shown to be better, and for these
 /// none have.
 #[test]
-fn what_has_not_won_is_off_by_default() {
+fn zero_copy_sends_are_off_by_default() {
     let sim = Sim::builder(1).build();
     let sends = async {
         let (mut client, mut server) = pair().await?;
@@ -65,7 +65,7 @@ fn what_has_not_won_is_off_by_default() {
 }
 
 #[test]
-fn the_next_send_does_not_wait_for_the_memory_of_the_last() {
+fn the_next_send_does_not_wait_for_memory_of_the_last_one() {
     // A notification takes up to 5 ms, and an echo hardly any time.
     let link = Link { latency: Duration::ZERO, ..Link::default() };
     let sim = Sim::builder(1).link(link).build();
@@ -84,7 +84,7 @@ fn the_next_send_does_not_wait_for_the_memory_of_the_last() {
 }
 
 #[test]
-fn short_and_failed_sends_wait_for_their_memory_and_go_on() {
+fn short_and_failed_sends_wait_for_their_memory_and_continue() {
     let faults = Faults::none().with(Fault::NoMemory, 30).with(Fault::Defer, 300);
     for seed in 0..30 {
         let faults = faults.clone().with(Fault::ShortWrite, 500);
@@ -130,7 +130,7 @@ fn an_abort_leaves_the_memory_alone() {
 }
 
 #[test]
-fn a_dropped_stream_ends_at_once_and_stays_for_its_memory() {
+fn a_dropped_stream_ends_at_once_but_waits_for_its_memory() {
     let link = Link { latency: Duration::ZERO, ..Link::default() };
     let sim = Sim::builder(3).link(link).build();
     simulated(&sim, async {
@@ -147,7 +147,7 @@ fn a_dropped_stream_ends_at_once_and_stays_for_its_memory() {
 }
 
 #[test]
-fn a_linger_that_is_shorter_than_the_memory_is_away_leaves_it_alone() {
+fn a_linger_shorter_than_the_notification_leaves_the_memory_alone() {
     for seed in 0..20 {
         let sim = Sim::builder(seed).build();
         let builder = lending().linger(Duration::from_micros(300));
@@ -178,7 +178,7 @@ async fn fill(stream: &mut TcpStream) -> io::Result<u64> {
 }
 
 #[test]
-fn the_linger_takes_back_memory_of_unread_bytes() {
+fn the_linger_reclaims_memory_of_unread_bytes() {
     let builder = lending().linger(Duration::from_millis(50)).send_bound(100_000);
     on_linux(builder, async {
         let (mut stream, peer) = half_pair().await?;
@@ -191,7 +191,7 @@ fn the_linger_takes_back_memory_of_unread_bytes() {
 }
 
 #[test]
-fn the_runtime_ends_in_time_if_memory_does_not_come_back() {
+fn the_runtime_ends_in_time_if_memory_is_not_returned() {
     let builder =
         lending().shutdown_timeout(Duration::from_millis(50)).linger(Duration::from_secs(100));
     let kept = on_linux(builder, async {
@@ -208,7 +208,7 @@ fn the_runtime_ends_in_time_if_memory_does_not_come_back() {
 }
 
 #[test]
-fn what_a_socket_cannot_be_lent_is_copied() {
+fn bytes_are_copied_if_the_socket_cannot_send_without_a_copy() {
     let talk = || async {
         let (mut one, mut other) = UnixStream::pair()?;
         for round in 0..5 {
@@ -232,7 +232,7 @@ async fn receive_unix(stream: &mut UnixStream, count: usize) -> io::Result<Vec<u
 }
 
 #[test]
-fn a_connection_moves_only_when_its_memory_is_back() {
+fn a_connection_moves_only_once_its_memory_has_been_returned() {
     on_linux(lending(), async {
         let (mut client, mut server) = pair().await?;
         client.send(pattern(50_000)).await?;

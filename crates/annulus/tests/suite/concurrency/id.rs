@@ -15,7 +15,7 @@ impl Drop for Noted {
 }
 
 #[test]
-fn a_task_has_one_id_that_no_other_has() {
+fn a_task_has_a_unique_id() {
     assert_eq!(try_id(), None, "outside a runtime");
     run(async {
         assert_eq!(try_id(), None, "the root future is not a task");

@@ -8,7 +8,7 @@ use std::panic::resume_unwind;
 use std::time::Duration;
 
 #[test]
-fn results_come_in_the_order_in_which_tasks_finish() {
+fn results_arrive_in_the_order_in_which_tasks_finish() {
     sim::run(1, async {
         let delays = [30, 10, 20, 40];
         let mut set: JoinSet<_> = delays
@@ -29,7 +29,7 @@ fn results_come_in_the_order_in_which_tasks_finish() {
 }
 
 #[test]
-fn a_hundred_thousand_tasks_each_come_once() {
+fn each_of_a_hundred_thousand_tasks_is_returned_once() {
     const TASKS: usize = 100_000;
     run(async {
         let mut set = JoinSet::new();
@@ -52,7 +52,7 @@ fn a_hundred_thousand_tasks_each_come_once() {
 }
 
 #[test]
-fn an_empty_set_has_no_next_result_and_one_that_waits_none_yet() {
+fn join_next_of_an_empty_set_is_ready_and_of_running_tasks_pending() {
     run(async {
         let mut set = JoinSet::new();
         assert!(set.try_join_next().is_none() && set.join_next().await.is_none());
@@ -84,7 +84,7 @@ fn a_panic_and_an_abort_are_results() {
 }
 
 #[test]
-fn dropping_it_aborts_and_detaching_does_not() {
+fn dropping_a_set_aborts_and_detaching_does_not() {
     run(async {
         let (drops, mut set) = (Drops::default(), JoinSet::new());
         (0..100).for_each(|_| drop(set.spawn(hold(drops.counted()))));
@@ -134,7 +134,7 @@ fn a_dropped_join_next_loses_nothing() {
 
 /// Wakes the task that polled last, although another one polled before.
 #[test]
-fn it_can_move_to_another_task() {
+fn a_set_can_move_to_another_task() {
     run(async {
         let mut set = JoinSet::new();
         let (sender, receiver) = tokio::sync::oneshot::channel();

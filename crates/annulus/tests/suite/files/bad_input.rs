@@ -44,7 +44,7 @@ fn errors_name_the_path() {
 }
 
 #[test]
-fn options_that_contradict_each_other() {
+fn contradictory_options_are_refused() {
     everywhere(|place| async move {
         let path = place.join("file");
         let none = OpenOptions::new();
@@ -64,7 +64,7 @@ fn options_that_contradict_each_other() {
 }
 
 #[test]
-fn no_space_says_how_much_was_written() {
+fn a_full_device_reports_how_much_was_written() {
     everywhere(|_place| async move {
         let full = OpenOptions::new().write(true).open("/dev/full").await?;
         let (written, bytes) = full.write_all_at(vec![1; 10_000], 0).await;
@@ -75,7 +75,7 @@ fn no_space_says_how_much_was_written() {
 }
 
 #[test]
-fn a_file_cut_while_it_is_read_ends_there() {
+fn a_file_truncated_during_a_read_ends_there() {
     everywhere(|place| async move {
         let path = place.join("file");
         fs::write(&path, vec![1; 100_000]).await?;
@@ -89,7 +89,7 @@ fn a_file_cut_while_it_is_read_ends_there() {
 }
 
 #[test]
-fn direct_io_that_is_not_aligned_says_what_must_be() {
+fn unaligned_direct_io_reports_the_required_alignment() {
     everywhere(|place| async move {
         let options = OpenOptions::new().read(true).write(true).create(true).direct(true);
         let file = options.open(place.join("file")).await?;
@@ -114,7 +114,7 @@ fn direct_io_that_is_not_aligned_says_what_must_be() {
 }
 
 #[test]
-fn wrong_ways_of_use() {
+fn misuse_is_an_error() {
     everywhere(|place| async move {
         let path = place.join("file");
         fs::write(&path, b"abc").await?;
@@ -145,7 +145,7 @@ fn outside_a_runtime() {
 }
 
 #[test]
-fn a_place_behind_every_file_is_not_the_cursor() {
+fn an_offset_beyond_every_file_is_not_the_cursor() {
     everywhere(|place| async move {
         let path = place.join("file");
         fs::write(&path, b"here").await?;
@@ -170,7 +170,7 @@ fn a_place_behind_every_file_is_not_the_cursor() {
 }
 
 #[test]
-fn flags_that_options_stand_for_are_ignored() {
+fn flags_with_options_of_their_own_are_ignored() {
     everywhere(|place| async move {
         let path = place.join("file");
         let flags = libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;

@@ -34,7 +34,7 @@ async fn read(files: &FileCache, path: &str) -> io::Result<String> {
 }
 
 #[test]
-fn a_file_is_opened_once_until_its_time_is_over() {
+fn a_file_is_opened_once_within_its_validity() {
     everywhere(|place| async move {
         fs::write(place.join("file"), "old").await?;
         let files = cache(&place, LONG).await?;
@@ -86,7 +86,7 @@ fn an_unchanged_file_stays_open_and_a_changed_one_is_opened_again() {
 }
 
 #[test]
-fn a_file_that_has_shrunk_meanwhile_ends_early() {
+fn a_file_that_has_shrunk_ends_early() {
     everywhere(|place| async move {
         fs::write(place.join("file"), vec![b'x'; 50_000]).await?;
         let files = cache(&place, LONG).await?;
@@ -160,7 +160,7 @@ fn no_path_leads_out_of_the_directory() {
 }
 
 #[test]
-fn no_more_files_are_kept_open_than_may_be() {
+fn the_number_of_open_files_is_bounded() {
     everywhere(|place| async move {
         for number in 0..20 {
             fs::write(place.join(number.to_string()), number.to_string()).await?;
@@ -247,7 +247,7 @@ async fn replace_while_opening(
 }
 
 #[test]
-fn what_is_being_opened_when_it_is_forgotten_is_not_kept() {
+fn a_file_forgotten_while_being_opened_is_not_kept() {
     off_the_loop(|place| {
         replace_while_opening(place, async |files, turns| {
             if turns % 2 == 0 {
@@ -261,7 +261,7 @@ fn what_is_being_opened_when_it_is_forgotten_is_not_kept() {
 }
 
 #[test]
-fn an_open_that_ends_late_does_not_replace_what_was_found_since() {
+fn a_late_open_does_not_replace_a_newer_result() {
     off_the_loop(|place| {
         replace_while_opening(place, async |files, _| {
             assert_eq!(read(files, "file").await?, "newer");
@@ -299,9 +299,9 @@ async fn without_descriptors(place: Place) -> io::Result<()> {
 }
 
 #[test]
-fn files_that_are_open_are_found_without_a_free_descriptor() {
+fn open_files_are_found_without_a_free_descriptor() {
     // Needs a process of its own, since descriptors belong to the whole process.
-    if again::is_alone(again!(files_that_are_open_are_found_without_a_free_descriptor)) {
+    if again::is_alone(again!(open_files_are_found_without_a_free_descriptor)) {
         with_few_descriptors(without_descriptors);
     }
 }
@@ -397,7 +397,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_opened_is_what_is_there(changes in changes()) {
+    fn opened_files_match_the_directory(changes in changes()) {
         let runtime = crate::files::mode::Mode::all().into_iter().next().expect("one works").runtime();
         runtime?.block_on(check(Place::new(), changes))?;
     }

@@ -46,7 +46,7 @@ fn receive_all(mut stream: TcpStream) -> JoinHandle<io::Result<Vec<u8>>> {
 }
 
 #[test]
-fn a_file_to_a_stream_behind_what_was_sent_before() {
+fn a_file_to_a_stream_after_bytes_sent_before() {
     everywhere(|place| async move {
         let (mut file, mut ours, remote) = set_up(&place).await?;
         let received = receive_all(remote);
@@ -68,7 +68,7 @@ fn a_file_to_a_stream_behind_what_was_sent_before() {
 }
 
 #[test]
-fn a_file_past_the_cache_to_a_stream_from_any_place_and_to_any_end() {
+fn a_direct_file_to_a_stream_from_any_offset_to_any_end() {
     everywhere(|place| async move {
         let (_, mut ours, remote) = set_up(&place).await?;
         let mut file = OpenOptions::new().read(true).direct(true).open(place.join("from")).await?;
@@ -100,7 +100,7 @@ fn a_stream_to_a_file_and_a_stream_to_a_stream() {
 }
 
 #[test]
-fn a_copy_is_made_where_the_file_written_to_has_its_calls_made() {
+fn a_copy_runs_where_the_target_file_makes_its_calls() {
     everywhere(|place| async move {
         fs::write(place.join("from"), b"a few bytes").await?;
         let from = OpenOptions::new().read(true).policy(Policy::Inline);
@@ -134,7 +134,7 @@ fn a_reader_that_stalls_blocks_no_other_task() {
 }
 
 #[test]
-fn a_file_to_a_file_from_where_they_stand() {
+fn a_file_to_a_file_from_their_cursors() {
     everywhere(|place| async move {
         fs::write(place.join("from"), b"0123456789").await?;
         let mut from = File::open(place.join("from")).await?;
@@ -164,7 +164,7 @@ async fn copy_with_drops(from: &mut impl CopySource, to: &mut impl CopySink) -> 
 }
 
 #[test]
-fn a_copy_into_a_file_goes_on_where_a_dropped_one_ended() {
+fn a_copy_into_a_file_continues_after_a_dropped_one() {
     everywhere(|place| async move {
         let (mut file, mut ours, mut remote) = set_up(&place).await?;
         let mut into = File::create(place.join("to")).await?;
@@ -181,7 +181,7 @@ fn a_copy_into_a_file_goes_on_where_a_dropped_one_ended() {
 }
 
 #[test]
-fn a_copy_into_a_stream_goes_on_where_a_dropped_one_ended() {
+fn a_copy_into_a_stream_continues_after_a_dropped_one() {
     everywhere(|place| async move {
         let (mut file, mut ours, mut remote) = set_up(&place).await?;
         let (_, mut second, far) = set_up(&place).await?;
@@ -196,7 +196,7 @@ fn a_copy_into_a_stream_goes_on_where_a_dropped_one_ended() {
 }
 
 #[test]
-fn a_copy_into_the_stream_of_a_file_goes_on_where_a_dropped_one_ended() {
+fn a_copy_into_the_stream_of_a_file_continues_after_a_dropped_one() {
     everywhere(|place| async move {
         let mut into = File::create(place.join("to")).await?.into_stream();
         let mut left = &pattern()[..300_000];
@@ -241,7 +241,7 @@ impl AsyncSend for Slow {
 }
 
 #[test]
-fn a_file_is_copied_on_behind_what_a_sink_has_accepted_of_a_piece() {
+fn a_file_copy_continues_after_the_accepted_part_of_a_piece() {
     let modes = Mode::all().into_iter().filter(|mode| mode.policy == Policy::Inline);
     for mode in modes {
         mode.run(|place| async move {
@@ -259,7 +259,7 @@ fn a_file_is_copied_on_behind_what_a_sink_has_accepted_of_a_piece() {
 }
 
 #[test]
-fn the_cursor_stays_where_nothing_was_written() {
+fn the_cursor_stays_if_nothing_was_written() {
     everywhere(|place| async move {
         let (mut file, mut ours, mut remote) = set_up(&place).await?;
         file.seek(SeekFrom::Start(1000)).await?;
@@ -272,7 +272,7 @@ fn the_cursor_stays_where_nothing_was_written() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_an_error() {
+fn a_copy_to_a_lost_peer_is_an_error() {
     everywhere(|place| async move {
         let (mut file, mut ours, remote) = set_up(&place).await?;
         remote.abort();
@@ -284,14 +284,14 @@ fn a_peer_that_is_gone_is_an_error() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_no_signal() {
+fn a_copy_to_a_lost_peer_raises_no_signal() {
     use signal_hook::consts::SIGPIPE;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     // Needs a process of its own, since signals belong to the whole process and other tests write
     // to pipes without a reader.
-    if !again::is_alone(again!(a_peer_that_is_gone_is_no_signal)) {
+    if !again::is_alone(again!(a_copy_to_a_lost_peer_raises_no_signal)) {
         return;
     }
     let raised = Arc::new(AtomicBool::new(false));
@@ -338,7 +338,7 @@ fn parts_of_a_file_go_to_streams_halves_and_pipes_and_leave_its_cursor() {
 }
 
 #[test]
-fn a_limit_stops_at_a_byte_of_files_too() {
+fn a_limit_applies_to_bytes_of_files_too() {
     everywhere(|place| async move {
         let (mut file, mut ours, mut remote) = set_up(&place).await?;
         file.seek(SeekFrom::Start(10)).await?;
@@ -356,7 +356,7 @@ fn a_limit_stops_at_a_byte_of_files_too() {
 }
 
 #[test]
-fn what_cannot_seek_is_copied_in_order() {
+fn files_that_cannot_seek_are_copied_in_order() {
     everywhere(|place| async move {
         let (reader, writer) = rustix::pipe::pipe()?;
         let (mut source, mut pipe) = (File::try_from(reader)?, File::try_from(writer)?);
@@ -494,7 +494,7 @@ fn a_file_is_copied_into_itself() {
 }
 
 #[test]
-fn files_of_the_system_are_copied_whatever_their_length_says() {
+fn system_files_are_copied_whatever_their_reported_length() {
     everywhere(|place| async move {
         for path in ["/proc/version", "/sys/devices/system/cpu/online", "/sys/kernel/mm/ksm/run"] {
             let Ok(expected) = std::fs::read(path) else {
@@ -518,7 +518,7 @@ fn files_of_the_system_are_copied_whatever_their_length_says() {
 }
 
 #[test]
-fn a_copy_to_an_append_file_goes_on_where_a_dropped_one_ended() {
+fn a_copy_to_an_append_file_continues_after_a_dropped_one() {
     everywhere(|place| async move {
         fs::write(place.join("from"), &pattern()[..600_000]).await?;
         fs::write(place.join("to"), "head").await?;

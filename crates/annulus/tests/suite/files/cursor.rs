@@ -78,7 +78,7 @@ fn records_of_clones_are_neither_lost_nor_torn() {
 }
 
 #[test]
-fn a_write_comes_behind_one_that_was_dropped() {
+fn a_write_comes_after_a_dropped_one() {
     everywhere(|place| async move {
         let path = place.join("file");
         let mut file = File::create(&path).await?;
@@ -156,9 +156,8 @@ fn a_flush_fails_until_the_bytes_are_written() {
 }
 
 #[test]
-fn every_byte_that_a_stream_has_taken_is_written_once_there_is_space() {
-    if !with_short_files(again!(every_byte_that_a_stream_has_taken_is_written_once_there_is_space))
-    {
+fn accepted_bytes_of_a_stream_are_written_once_there_is_space() {
+    if !with_short_files(again!(accepted_bytes_of_a_stream_are_written_once_there_is_space)) {
         return;
     }
     everywhere(|place| async move {
@@ -193,8 +192,8 @@ fn new_options() -> OpenOptions {
 }
 
 #[test]
-fn a_write_that_fits_in_part_is_no_success_and_overwrites_nothing() {
-    if !with_short_files(again!(a_write_that_fits_in_part_is_no_success_and_overwrites_nothing)) {
+fn a_partial_write_is_an_error_and_overwrites_nothing() {
+    if !with_short_files(again!(a_partial_write_is_an_error_and_overwrites_nothing)) {
         return;
     }
     everywhere(|place| async move {
@@ -221,8 +220,8 @@ fn a_write_that_fits_in_part_is_no_success_and_overwrites_nothing() {
 }
 
 #[test]
-fn a_copy_that_fails_tells_a_later_call_and_leaves_the_cursors_where_it_ended() {
-    let test = again!(a_copy_that_fails_tells_a_later_call_and_leaves_the_cursors_where_it_ended);
+fn a_failed_copy_is_reported_later_and_leaves_the_cursors_where_it_ended() {
+    let test = again!(a_failed_copy_is_reported_later_and_leaves_the_cursors_where_it_ended);
     if !with_short_files(test) {
         return;
     }
@@ -287,7 +286,7 @@ fn pieces_are_read_and_written_at_the_cursor() {
 }
 
 #[test]
-fn a_close_comes_after_what_was_dropped_and_returns_its_error() {
+fn a_close_waits_for_dropped_calls_and_returns_their_error() {
     everywhere(|place| async move {
         let path = place.join("file");
         let mut file = File::create(&path).await?;

@@ -66,7 +66,7 @@ fn trees_are_made_and_removed_and_links_are_not_followed() {
 }
 
 #[test]
-fn a_directory_that_is_removed_while_it_is_read_has_ended() {
+fn a_directory_removed_while_being_read_ends() {
     const NAMES: usize = 800;
     everywhere(|place| async move {
         for (names, read_before) in [(0, 0), (NAMES, 0), (NAMES, 1), (NAMES, NAMES / 2)] {
@@ -157,7 +157,7 @@ fn an_open_directory_is_used_after_it_is_renamed() {
 }
 
 #[test]
-fn a_file_where_a_directory_is_to_be_made() {
+fn creating_a_directory_over_a_file_fails() {
     everywhere(|place| async move {
         fs::write(place.join("file"), b"").await?;
         let error = fs::create_dir_all(place.join("file")).await.unwrap_err();
@@ -169,7 +169,7 @@ fn a_file_where_a_directory_is_to_be_made() {
 }
 
 #[test]
-fn directories_have_the_mode_that_was_asked_for() {
+fn directories_have_the_requested_mode() {
     use std::os::unix::fs::PermissionsExt;
     everywhere(|place| async move {
         let private = fs::DirBuilder::new().mode(0o700);

@@ -51,8 +51,8 @@ fn dropped_writes_leave_whole_bytes_and_dropped_opens_no_descriptor() {
 /// rounds; `ANNULUS_FILE_SEQUENCES` runs more. The test runs alone, since a program that another
 /// test starts holds all descriptors until it is executed.
 #[test]
-fn nothing_holds_a_file_that_was_dropped() {
-    if !again::is_alone(again!(nothing_holds_a_file_that_was_dropped)) {
+fn nothing_keeps_a_dropped_file_open() {
+    if !again::is_alone(again!(nothing_keeps_a_dropped_file_open)) {
         return;
     }
     everywhere(|place| async move {
@@ -80,7 +80,7 @@ fn nothing_holds_a_file_that_was_dropped() {
 }
 
 #[test]
-fn a_file_stays_open_for_the_calls_under_way() {
+fn a_file_stays_open_for_calls_in_flight() {
     everywhere(|place| async move {
         for n in 0..50 {
             let path = place.join(format!("{n}"));
@@ -205,7 +205,7 @@ fn futures_that_outlive_their_runtime_leave_nothing_open() {
 }
 
 #[test]
-fn the_end_waits_for_calls_under_way() {
+fn shutdown_waits_for_calls_in_flight() {
     for mode in Mode::all() {
         let mut runtime = mode.runtime().unwrap();
         let place = Place::new();
@@ -229,7 +229,7 @@ fn the_end_waits_for_calls_under_way() {
 
 /// A loop of calls made inline does not keep other tasks from running.
 #[test]
-fn quick_calls_let_the_others_have_their_turn() {
+fn quick_calls_let_other_tasks_run() {
     let mode = Mode { driver: annulus::DriverChoice::Auto, policy: Policy::Inline };
     let mut runtime = mode.runtime().unwrap();
     let woken = runtime.block_on(async {

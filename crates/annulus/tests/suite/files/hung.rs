@@ -121,7 +121,7 @@ async fn hung_calls(place: &Place) -> Option<(Mounted, Vec<JoinHandle<()>>)> {
 }
 
 #[test]
-fn a_hung_mount_stops_neither_the_loop_nor_calls_on_other_files() {
+fn a_hung_mount_blocks_neither_the_loop_nor_other_files() {
     everywhere(|place| async move {
         // The directory is known before anything is mounted in it.
         assert!(!fs::try_exists(place.join("mount/file")).await?);
@@ -135,7 +135,7 @@ fn a_hung_mount_stops_neither_the_loop_nor_calls_on_other_files() {
 }
 
 #[test]
-fn a_file_whose_server_stops_answering_stops_nothing_else() {
+fn a_file_whose_server_stops_answering_blocks_nothing_else() {
     everywhere(|place| async move {
         let Some(mounted) = Mounted::at(place.join("mount")) else { return Ok(()) };
         assert_eq!(
@@ -171,7 +171,7 @@ fn a_file_whose_server_stops_answering_stops_nothing_else() {
 }
 
 #[test]
-fn the_end_of_a_runtime_waits_for_no_call_that_hangs() {
+fn shutdown_does_not_wait_for_a_call_that_hangs() {
     for mode in Mode::all() {
         let place = Place::new();
         let builder = Runtime::builder().driver(mode.driver).file_policy(mode.policy);

@@ -31,7 +31,7 @@ fn is_locked(path: &Path) -> bool {
 }
 
 #[test]
-fn a_drop_releases_the_lock_before_it_closes() {
+fn a_drop_releases_the_lock_before_the_close() {
     everywhere(|place| async move {
         let path = place.join("file");
         for lock in [Lock::Exclusive, Lock::Shared] {
@@ -50,7 +50,7 @@ fn a_drop_releases_the_lock_before_it_closes() {
 }
 
 #[test]
-fn a_lock_that_was_dropped_in_flight_is_released() {
+fn a_lock_dropped_in_flight_is_released() {
     everywhere(|place| async move {
         let path = place.join("file");
         let file = File::create(&path).await?;
@@ -68,7 +68,7 @@ fn a_lock_that_was_dropped_in_flight_is_released() {
 }
 
 #[test]
-fn a_duplicate_of_a_lent_descriptor_keeps_the_lock() {
+fn a_duplicate_of_an_exposed_descriptor_keeps_the_lock() {
     everywhere(|place| async move {
         let path = place.join("file");
         let file = File::create(&path).await?;

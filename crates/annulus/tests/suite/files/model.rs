@@ -347,7 +347,7 @@ fn run_in(mode: Mode, path: &Path) {
 }
 
 #[test]
-fn random_calls_do_what_a_model_does() {
+fn random_calls_match_a_model() {
     run_everywhere("model");
 }
 
@@ -360,7 +360,7 @@ fn random_calls_on_short_files_lose_nothing() {
 }
 
 #[test]
-fn random_calls_do_what_a_model_does_under_simulation() {
+fn random_calls_match_a_model_under_simulation() {
     for seed in 0..sequences() {
         for (_, policy) in Policy::ALL {
             let builder = Runtime::builder().file_policy(policy);

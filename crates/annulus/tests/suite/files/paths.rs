@@ -28,7 +28,7 @@ fn names_links_and_removal() {
 }
 
 #[test]
-fn metadata_says_what_std_says() {
+fn metadata_matches_std() {
     everywhere(|place| async move {
         let path = place.join("file");
         fs::write(&path, vec![0; 12_345]).await?;
@@ -49,7 +49,7 @@ fn metadata_says_what_std_says() {
 }
 
 #[test]
-fn real_paths_are_those_of_std() {
+fn canonical_paths_match_std() {
     everywhere(|place| async move {
         fs::create_dir_all(place.join("d/e")).await?;
         fs::write(place.join("d/e/f"), b"").await?;

@@ -76,7 +76,7 @@ async fn opened_without_its_other_end(place: &Place) -> io::Result<()> {
 }
 
 #[test]
-fn an_open_off_the_loop_waits_for_no_other_end() {
+fn an_open_off_the_loop_does_not_wait_for_the_other_end() {
     for mode in Mode::all() {
         mode.run(|place| async move { opened_without_its_other_end(&place).await });
     }
@@ -120,7 +120,7 @@ fn calls_that_wait_for_a_pipe_block_no_file() {
 }
 
 #[test]
-fn whole_pipes_written_and_read() {
+fn whole_pipes_are_written_and_read() {
     everywhere(|_place| async move {
         let (reader, writer) = io::pipe()?;
         fs::write(format!("/dev/fd/{}", writer.as_raw_fd()), b"through").await?;
@@ -131,7 +131,7 @@ fn whole_pipes_written_and_read() {
 }
 
 #[test]
-fn a_named_pipe_that_no_process_writes_yet_has_not_ended() {
+fn a_named_pipe_without_a_writer_has_not_ended() {
     everywhere(|place| async move {
         let path = place.join("pipe");
         make_pipe(&path);

@@ -27,8 +27,8 @@ const REFUSALS: [i32; 9] = [
 const MIB: usize = 1 << 20;
 
 #[test]
-fn files_are_copied_whatever_copy_file_range_answers() {
-    if !again::is_alone(again!(files_are_copied_whatever_copy_file_range_answers)) {
+fn files_are_copied_whatever_copy_file_range_returns() {
+    if !again::is_alone(again!(files_are_copied_whatever_copy_file_range_returns)) {
         return;
     }
     for errno in REFUSALS {
@@ -49,8 +49,8 @@ fn files_are_copied_whatever_copy_file_range_answers() {
 }
 
 #[test]
-fn a_kernel_copy_of_nothing_is_not_the_end() {
-    if !again::is_alone(again!(a_kernel_copy_of_nothing_is_not_the_end)) {
+fn a_kernel_copy_of_zero_bytes_is_not_the_end() {
+    if !again::is_alone(again!(a_kernel_copy_of_zero_bytes_is_not_the_end)) {
         return;
     }
     // After a first call of 16 MiB.
@@ -67,8 +67,8 @@ fn a_kernel_copy_of_nothing_is_not_the_end() {
 }
 
 #[test]
-fn files_are_sent_whatever_sendfile_answers() {
-    if !again::is_alone(again!(files_are_sent_whatever_sendfile_answers)) {
+fn files_are_sent_whatever_sendfile_returns() {
+    if !again::is_alone(again!(files_are_sent_whatever_sendfile_returns)) {
         return;
     }
     for errno in REFUSALS {
@@ -92,8 +92,8 @@ fn files_are_sent_whatever_sendfile_answers() {
 }
 
 #[test]
-fn a_sendfile_of_nothing_is_not_the_end() {
-    if !again::is_alone(again!(a_sendfile_of_nothing_is_not_the_end)) {
+fn a_sendfile_of_zero_bytes_is_not_the_end() {
+    if !again::is_alone(again!(a_sendfile_of_zero_bytes_is_not_the_end)) {
         return;
     }
     // After two calls of 1 MiB each.
@@ -151,8 +151,8 @@ fn proxy_on_both_drivers() -> u64 {
 }
 
 #[test]
-fn streams_are_copied_whatever_splice_answers() {
-    if !again::is_alone(again!(streams_are_copied_whatever_splice_answers)) {
+fn streams_are_copied_whatever_splice_returns() {
+    if !again::is_alone(again!(streams_are_copied_whatever_splice_returns)) {
         return;
     }
     assert!(proxy_on_both_drivers() > 0, "the pipe is used");

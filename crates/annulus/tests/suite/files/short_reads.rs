@@ -23,7 +23,7 @@ fn keep_first_page(path: &Path) -> io::Result<()> {
 }
 
 #[test]
-fn a_small_file_of_which_a_part_is_in_memory_is_sent_whole() {
+fn a_small_partly_cached_file_is_sent_whole() {
     const LEN: usize = 16_000;
     everywhere(|place| async move {
         let path = place.join("file");
@@ -46,7 +46,7 @@ fn a_small_file_of_which_a_part_is_in_memory_is_sent_whole() {
 }
 
 #[test]
-fn a_file_whose_reads_are_short_is_sent_up_to_the_end_of_the_range() {
+fn a_file_with_short_reads_is_sent_up_to_the_end_of_the_range() {
     everywhere(|_| async move {
         let all = std::fs::read("/proc/self/smaps")?.len();
         assert!(all > 16 * 1024, "{all}: more than one read returns");
@@ -76,7 +76,7 @@ async fn copy_of_shrunk(place: Place) -> io::Result<()> {
 }
 
 #[test]
-fn a_copy_of_a_file_that_has_shrunk_waits_for_no_peer() {
+fn a_copy_of_a_shrunken_file_does_not_wait_for_the_peer() {
     // Off the loop, pieces are read and queued, and the last one waits for space.
     let modes = Mode::all().into_iter().filter(|mode| mode.policy != Policy::Offload);
     modes.for_each(|mode| mode.run(copy_of_shrunk));

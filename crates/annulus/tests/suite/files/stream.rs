@@ -73,7 +73,7 @@ async fn write_and_read(place: Place) -> io::Result<()> {
 }
 
 #[test]
-fn writes_go_behind_what_was_consumed() {
+fn writes_go_after_the_consumed_bytes() {
     everywhere(write_and_read);
 }
 
@@ -101,7 +101,7 @@ async fn drop_all(place: Place) -> io::Result<()> {
 }
 
 #[test]
-fn what_was_accepted_is_written_and_dropped_reads_lose_nothing() {
+fn accepted_bytes_are_written_and_dropped_reads_lose_nothing() {
     everywhere(drop_all);
 }
 
@@ -122,7 +122,7 @@ async fn fail(place: Place) -> io::Result<()> {
 }
 
 #[test]
-fn errors_are_reported_and_end_nothing_else() {
+fn errors_are_reported_and_nothing_else_fails() {
     everywhere(fail);
 }
 
@@ -209,7 +209,7 @@ fn foreign_traits_read_write_and_seek() {
 }
 
 #[test]
-fn what_was_accepted_is_written_at_the_end_of_the_runtime() {
+fn accepted_bytes_are_written_when_the_runtime_ends() {
     for mode in Mode::all() {
         for keep in [false, true] {
             let place = Place::new();
@@ -230,7 +230,7 @@ fn what_was_accepted_is_written_at_the_end_of_the_runtime() {
 }
 
 #[test]
-fn the_end_of_the_runtime_does_not_wait_for_ever() {
+fn shutdown_does_not_wait_forever() {
     for mode in Mode::all().into_iter().filter(|mode| mode.policy == Policy::Offload) {
         let place = Place::new();
         let path = place.join("pipe");
@@ -261,7 +261,7 @@ async fn drop_a_seek(place: Place) -> io::Result<()> {
 }
 
 #[test]
-fn a_dropped_seek_comes_before_the_next_look() {
+fn a_dropped_seek_completes_before_the_next_read() {
     everywhere(drop_a_seek);
 }
 
@@ -283,7 +283,7 @@ async fn grow(place: Place) -> io::Result<()> {
 }
 
 #[test]
-fn a_file_that_grows_is_read_on() {
+fn reading_continues_when_a_file_grows() {
     everywhere(grow);
 }
 
@@ -302,7 +302,7 @@ async fn share_the_cursor(place: Place) -> io::Result<()> {
 }
 
 #[test]
-fn the_position_is_that_of_the_next_byte() {
+fn the_position_is_the_offset_of_the_next_byte() {
     everywhere(share_the_cursor);
 }
 

@@ -5,7 +5,7 @@ use annulus::fs::{self, Advice, File, IoBuf, Lock, OpenOptions};
 use std::io;
 
 #[test]
-fn what_is_written_is_read() {
+fn written_bytes_are_read_back() {
     everywhere(|place| async move {
         let path = place.join("file");
         fs::write(&path, b"some bytes").await?;
@@ -44,7 +44,7 @@ fn offsets_cursors_and_ends() {
 }
 
 #[test]
-fn everything_or_an_error_that_says_how_much() {
+fn exact_transfers_are_whole_or_report_how_much() {
     everywhere(|place| async move {
         let options = OpenOptions::new().read(true).write(true).create(true);
         let file = options.open(place.join("file")).await?;
@@ -112,7 +112,7 @@ fn lengths_room_and_syncs() {
 }
 
 #[test]
-fn locks_keep_others_out_and_wait() {
+fn locks_exclude_other_handles_and_wait() {
     everywhere(|place| async move {
         let path = place.join("lock");
         let (one, two) = (File::create(&path).await?, File::create(&path).await?);
@@ -166,7 +166,7 @@ fn clones_share_the_cursor_and_the_last_one_closes() {
 }
 
 #[test]
-fn files_that_tell_no_length_are_read_whole() {
+fn files_without_a_length_are_read_whole() {
     everywhere(|_place| async move {
         let status = fs::read_to_string("/proc/self/status").await?;
         assert!(status.contains("VmRSS"));
@@ -192,7 +192,7 @@ fn bytes_are_written_and_read_without_a_copy() {
 }
 
 #[test]
-fn copies_give_what_was_there_before_their_permissions_too() {
+fn copies_also_set_the_permissions_of_an_existing_file() {
     use std::os::unix::fs::PermissionsExt;
 
     everywhere(|place| async move {
@@ -222,7 +222,7 @@ fn a_file_without_a_name_can_be_used_by_its_creator() {
 }
 
 #[test]
-fn a_file_whose_runtime_does_not_run_is_an_error_however_often() {
+fn a_file_of_an_idle_runtime_always_returns_an_error() {
     use annulus::Runtime;
     use std::task::Poll;
 

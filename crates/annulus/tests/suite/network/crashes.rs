@@ -11,7 +11,7 @@ use std::io;
 use std::rc::Rc;
 
 #[test]
-fn a_crash_takes_no_time_of_others_and_ends_what_is_at_the_device() -> io::Result<()> {
+fn a_crash_delays_no_other_host_and_ends_calls_at_the_device() -> io::Result<()> {
     let slow = Device { sync: 3 * SECOND, ..Device::default() };
     let sim = Sim::builder(1).disk(Disk::new(slow)).build();
     let network = Network::on(&sim, 1, Runtime::builder());

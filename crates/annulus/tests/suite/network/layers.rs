@@ -34,7 +34,7 @@ async fn asked() -> Option<Duration> {
 }
 
 #[test]
-fn a_link_that_was_set_is_there_after_disturbances_of_it() -> io::Result<()> {
+fn a_link_setting_survives_disturbances() -> io::Result<()> {
     with_echo(async |network| {
         network.link("client", "server", Link { latency: SECOND / 2, ..Link::default() })?;
         network.disturb(often(&[Disturbance::Delay, Disturbance::Slow], SECOND / 50, SECOND / 10));
@@ -53,7 +53,7 @@ fn a_link_that_was_set_is_there_after_disturbances_of_it() -> io::Result<()> {
 }
 
 #[test]
-fn a_partition_that_was_asked_for_lasts_until_its_repair() -> io::Result<()> {
+fn a_requested_partition_lasts_until_its_repair() -> io::Result<()> {
     with_echo(async |network| {
         network.partition("client", "server")?;
         network.disturb(often(&[Disturbance::Partition], SECOND / 2, SECOND / 10));
@@ -68,7 +68,7 @@ fn a_partition_that_was_asked_for_lasts_until_its_repair() -> io::Result<()> {
 }
 
 #[test]
-fn of_two_partitions_the_last_end_counts() -> io::Result<()> {
+fn overlapping_partitions_last_until_the_last_one_ends() -> io::Result<()> {
     with_echo(async |network| {
         network.disturb(often(&[Disturbance::Partition], SECOND / 1000, SECOND / 20));
         sleep(SECOND).await;
@@ -122,7 +122,7 @@ async fn until_crash(network: &Network, server: &Counted) {
 }
 
 #[test]
-fn a_host_that_was_started_by_hand_is_not_started_again_by_the_end_of_a_crash() -> io::Result<()> {
+fn a_host_started_by_hand_is_not_restarted_after_a_crash() -> io::Result<()> {
     with_counted(async |network, server| {
         until_crash(&network, &server).await;
         network.bounce("server")?;
@@ -133,7 +133,7 @@ fn a_host_that_was_started_by_hand_is_not_started_again_by_the_end_of_a_crash() 
 }
 
 #[test]
-fn a_host_that_was_crashed_by_hand_stays_down_when_it_is_calm() -> io::Result<()> {
+fn a_host_crashed_by_hand_stays_down_when_calm() -> io::Result<()> {
     with_counted(async |network, server| {
         until_crash(&network, &server).await;
         network.crash("server")?;

@@ -70,7 +70,7 @@ async fn greet(name: &str) -> io::Result<()> {
 }
 
 #[test]
-fn hosts_have_addresses_of_their_own() -> io::Result<()> {
+fn each_host_has_its_own_address() -> io::Result<()> {
     let network = Network::new(1);
     for name in ["one", "two"] {
         network.host(name, move || greet(name))?;
@@ -117,7 +117,7 @@ fn a_partition_stalls_and_a_reset_ends_connections() -> io::Result<()> {
 }
 
 #[test]
-fn a_link_of_a_pair_delays_and_slows_that_pair() -> io::Result<()> {
+fn a_link_delays_and_slows_only_its_pair() -> io::Result<()> {
     with_echo(async |network| {
         let mut stream = TcpStream::connect("server:7").await?;
         assert!(ping(&mut stream).await? < SECOND / 1000);
@@ -163,7 +163,7 @@ fn a_crash_leaves_connections_half_open_until_the_host_answers_again() -> io::Re
 }
 
 #[test]
-fn what_a_crashed_host_had_sent_does_not_arrive_later() -> io::Result<()> {
+fn bytes_of_a_crashed_host_do_not_arrive_later() -> io::Result<()> {
     let network = Network::new(2);
     network.host("server", async || {
         let listener = TcpListener::bind("0.0.0.0:7")?;
@@ -262,7 +262,7 @@ fn hangs(client: impl Future<Output = io::Result<()>> + 'static) -> io::Error {
 }
 
 #[test]
-fn the_report_of_a_deadlock_names_the_lines_that_have_added_the_hosts() -> io::Result<()> {
+fn a_deadlock_report_contains_the_lines_that_added_the_hosts() -> io::Result<()> {
     let network = Network::new(3);
     let lines = [line!() + 1, line!() + 2];
     network.host("server", echo)?;
@@ -291,7 +291,7 @@ fn a_run_that_cannot_end_is_an_error() {
 }
 
 #[test]
-fn failures_name_their_host_and_bad_names_are_errors() -> io::Result<()> {
+fn failures_contain_their_host_and_bad_names_are_errors() -> io::Result<()> {
     let network = Network::new(1);
     assert_eq!(network.run().expect_err("no client").kind(), ErrorKind::InvalidInput);
     network.host("server", async || Err::<(), _>("no licence"))?;
@@ -355,14 +355,14 @@ fn disturbed(seed: u64, kinds: &'static [Disturbance]) -> (Vec<String>, u64, u32
 }
 
 #[test]
-fn a_seed_has_one_run_whatever_disturbs_it() {
+fn a_seed_gives_one_run_whatever_disturbs_it() {
     let all = Disturbance::ALL;
     assert_eq!(disturbed(1, all), disturbed(1, all));
     assert_ne!(disturbed(1, all).1, disturbed(2, all).1);
 }
 
 #[test]
-fn every_kind_disturbs_and_all_of_it_ends() {
+fn every_kind_of_disturbance_begins_and_ends() {
     for kinds in Disturbance::ALL.chunks(1) {
         let felt: u32 = (0..5).map(|seed| disturbed(seed, kinds).2).sum();
         assert!(felt > 0, "{kinds:?}");

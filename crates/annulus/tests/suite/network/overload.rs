@@ -71,7 +71,7 @@ fn overloaded(most: usize) -> (usize, Duration, Duration) {
 }
 
 #[test]
-fn past_its_capacity_a_server_with_a_limit_answers_in_time() {
+fn an_overloaded_server_with_a_limit_answers_in_time() {
     let (all, longest, _) = overloaded(usize::MAX);
     assert_eq!(all, CLIENTS);
     assert!(longest > 100 * WORK, "{longest:?}: the server is not overloaded");

@@ -43,7 +43,7 @@ fn report(host: &str, line: u32) -> String {
 }
 
 #[test]
-fn a_detached_task_that_panics_fails_the_run_with_its_host_its_place_and_its_time() {
+fn a_panicking_detached_task_fails_the_run_with_host_place_and_time() {
     let line = line!() + 3;
     let panic = panic_of(|| {
         with_server(async || {
@@ -70,7 +70,7 @@ fn a_sweep_finds_the_panic_of_a_task() {
 }
 
 #[test]
-fn a_panic_that_the_program_takes_is_its_own() -> io::Result<()> {
+fn a_panic_taken_by_the_program_does_not_fail_the_run() -> io::Result<()> {
     with_server(async || {
         assert!(spawn(fails()).await.expect_err("it panics").is_panic());
         let mut set = JoinSet::new();
@@ -109,7 +109,7 @@ fn a_panic_is_lost_when_its_handle_is_dropped() {
 }
 
 #[test]
-fn a_handle_that_is_kept_to_a_crash_or_the_end_might_have_been_awaited() -> io::Result<()> {
+fn a_handle_kept_until_a_crash_or_the_end_counts_as_awaited() -> io::Result<()> {
     let network = Network::new(1);
     network.host("server", async || {
         let _kept = spawn(fails());
@@ -126,7 +126,7 @@ fn a_handle_that_is_kept_to_a_crash_or_the_end_might_have_been_awaited() -> io::
 }
 
 #[test]
-fn a_panic_is_that_of_its_host_whatever_host_drops_the_handle() -> io::Result<()> {
+fn a_panic_belongs_to_its_host_whichever_host_drops_the_handle() -> io::Result<()> {
     let network = Network::new(1);
     let (sender, receiver) = tokio::sync::oneshot::channel::<JoinHandle<()>>();
     let line = line!() + 2;
@@ -147,7 +147,7 @@ fn a_panic_is_that_of_its_host_whatever_host_drops_the_handle() -> io::Result<()
 }
 
 #[test]
-fn a_run_without_a_network_ends_by_the_panic_of_a_task_instead_of_going_on_or_hanging() {
+fn a_run_without_a_network_ends_at_the_panic_of_a_task() {
     let line = line!() + 2;
     let run = async |ticks: u32| {
         spawn(fails());

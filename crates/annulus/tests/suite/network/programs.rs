@@ -54,7 +54,7 @@ fn a_program_may_use_its_network_when_it_is_called() -> io::Result<()> {
 }
 
 #[test]
-fn a_run_that_has_ended_holds_no_program_and_is_not_repeated() -> io::Result<()> {
+fn an_ended_run_holds_no_program_and_cannot_be_repeated() -> io::Result<()> {
     let network = Network::new(1);
     let held = network.clone();
     network.host("server", move || {
@@ -73,7 +73,7 @@ fn a_run_that_has_ended_holds_no_program_and_is_not_repeated() -> io::Result<()>
 }
 
 #[test]
-fn the_error_of_a_run_keeps_that_of_the_program() {
+fn the_error_of_a_run_contains_the_program_error() {
     let network = Network::new(1);
     RUNNING.set(Some(network.clone()));
     network.client("client", async { Err::<(), _>(Curious) }).unwrap();
@@ -98,7 +98,7 @@ fn panic_of(network: &Network) -> String {
 }
 
 #[test]
-fn a_panic_names_its_host_and_stops_all() -> io::Result<()> {
+fn a_panic_is_reported_with_its_host_and_stops_the_run() -> io::Result<()> {
     let network = Network::new(1);
     network.host("server", echo)?;
     let line = line!() + 1;
@@ -126,7 +126,7 @@ fn a_panic_names_its_host_and_stops_all() -> io::Result<()> {
 }
 
 #[test]
-fn the_time_of_a_run_is_limited_from_its_beginning() -> io::Result<()> {
+fn the_time_limit_counts_from_the_start_of_the_run() -> io::Result<()> {
     let sim = Sim::builder(1).build();
     sim.compute(7200 * SECOND);
     let network = Network::on(&sim, 1, Runtime::builder());

@@ -65,7 +65,7 @@ fn a_refused_address_delays_a_connect_by_nothing() -> io::Result<()> {
 }
 
 #[test]
-fn the_limit_holds_for_each_attempt_and_the_error_names_all() -> io::Result<()> {
+fn the_limit_applies_to_each_attempt_and_the_error_lists_all() -> io::Result<()> {
     run(async |silent, server| {
         let closed = SocketAddr::new(server.ip(), 9);
         let start = Instant::now();
@@ -83,7 +83,7 @@ fn the_limit_holds_for_each_attempt_and_the_error_names_all() -> io::Result<()> 
 }
 
 #[test]
-fn with_an_endless_delay_addresses_are_tried_one_after_the_other() -> io::Result<()> {
+fn with_an_endless_delay_addresses_are_tried_in_sequence() -> io::Result<()> {
     run(async |silent, server| {
         let start = Instant::now();
         let options = ConnectOptions::new().attempt_delay(Duration::MAX).timeout(SECOND);

@@ -73,7 +73,7 @@ fn variables_choose_any_seed_and_any_number_of_them() {
 }
 
 #[test]
-fn the_command_that_a_failure_prints_runs_the_seed_that_has_failed_and_no_other() {
+fn the_printed_command_runs_only_the_failed_seed() {
     for test in [|| again!(child_that_checks), || again!(child_that_finds)] {
         let failed = with(test(), "ANNULUS_SIM_OTHER", "1");
         let test = test().get_args().next().expect("its name").to_owned();
@@ -95,7 +95,7 @@ fn the_command_that_a_failure_prints_runs_the_seed_that_has_failed_and_no_other(
 }
 
 #[test]
-fn no_seeds_and_no_numbers_are_refused_with_the_remedy() {
+fn empty_ranges_and_invalid_numbers_are_refused_with_the_remedy() {
     for (variable, value, remedy) in [
         ("ANNULUS_SIM_SEEDS", "0", "ANNULUS_SIM_SEEDS=0 runs nothing; give the number of seeds"),
         ("ANNULUS_SIM_SEED", "x", "ANNULUS_SIM_SEED=x is not a number; give one from 0"),
@@ -134,7 +134,7 @@ const RESETS: &[Disturbance] = &[Disturbance::Reset];
 const CRASHES: &[Disturbance] = &[Disturbance::Crash];
 
 #[test]
-fn a_sweep_that_asks_for_disturbances_and_has_none_fails_and_says_why() {
+fn a_sweep_without_its_requested_disturbances_fails_with_the_reason() {
     for (kind, took, why) in [
         (
             RESETS,
@@ -156,7 +156,7 @@ fn a_sweep_that_asks_for_disturbances_and_has_none_fails_and_says_why() {
 }
 
 #[test]
-fn one_disturbance_of_many_seeds_is_enough_and_one_seed_needs_none() {
+fn one_disturbance_in_many_seeds_is_enough_and_one_seed_needs_none() {
     let times = [SECOND / 50, SECOND / 50, SECOND];
     assert_eq!(find_failure(0..3, |seed| disturbed(RESETS, times[seed as usize])), None);
     assert_eq!(find_failure([7], |_| disturbed(RESETS, SECOND / 50)), None);

@@ -17,7 +17,7 @@ use std::io::{self, ErrorKind};
 use std::rc::Rc;
 
 #[test]
-fn a_program_gets_the_signals_that_it_catches_and_no_others() -> io::Result<()> {
+fn a_program_gets_only_the_signals_that_it_catches() -> io::Result<()> {
     let network = Network::new(1);
     let got = Rc::new(RefCell::new(Vec::new()));
     let noted = got.clone();
@@ -53,7 +53,7 @@ fn a_program_gets_the_signals_that_it_catches_and_no_others() -> io::Result<()> 
 }
 
 #[test]
-fn a_signal_that_is_not_caught_ends_the_program_until_it_is_started_again() -> io::Result<()> {
+fn an_uncaught_signal_ends_the_program_until_it_is_restarted() -> io::Result<()> {
     let network = Network::new(1);
     network.host("server", echo)?;
     let sends = network.clone();
@@ -81,7 +81,7 @@ fn a_signal_that_is_not_caught_ends_the_program_until_it_is_started_again() -> i
 }
 
 #[test]
-fn until_terminated_ends_also_for_what_asks_later() -> io::Result<()> {
+fn until_terminated_also_ends_later_calls() -> io::Result<()> {
     let network = Network::new(1);
     network.host("service", || async {
         spawn(until_terminated(pending()));

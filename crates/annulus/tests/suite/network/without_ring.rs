@@ -36,7 +36,7 @@ fn run(sim: &Rc<Sim>, choice: DriverChoice, seed: u64) -> io::Result<u64> {
 }
 
 #[test]
-fn programs_bear_disturbances_and_one_seed_is_one_run() {
+fn programs_survive_disturbances_and_one_seed_is_one_run() {
     let failure = find_failure(0..20, |seed| {
         let refusing = Profile::current().refusing(Errno::NOSYS);
         let without = || Sim::builder(seed).profile(refusing.clone()).build();

@@ -33,7 +33,7 @@ async fn there_and_back() -> io::Result<u64> {
 }
 
 #[test]
-fn a_receive_that_finds_no_buffer_again_and_again_is_served_from_the_heap() {
+fn a_receive_that_repeatedly_finds_no_buffer_uses_the_heap() {
     let faults = Faults::none().with(Fault::NoBuffers, 1000);
     let sim = Sim::builder(1).faults(faults).build();
     let ran = run_on(&sim, Runtime::builder(), async {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 #[test]
-fn a_deadlock_names_what_every_task_waits_for() {
+fn a_deadlock_report_lists_what_every_task_waits_for() {
     let error = run_on(&Sim::builder(1).build(), Runtime::builder(), async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
         let mut client = TcpStream::connect("127.0.0.1:7000").await?;
@@ -34,7 +34,7 @@ fn a_deadlock_names_what_every_task_waits_for() {
 }
 
 #[test]
-fn a_pending_timer_is_no_deadlock() {
+fn a_pending_timer_is_not_a_deadlock() {
     let waited = run(7, async {
         let start = Instant::now();
         sleep(Duration::from_secs(3600)).await;
@@ -117,7 +117,7 @@ fn a_listener_without_descriptors_recovers_by_itself() {
 }
 
 #[test]
-fn a_listener_whose_accepts_fail_at_times_serves_every_client() {
+fn a_listener_with_failing_accepts_serves_every_client() {
     let often = Faults::none().with(Fault::AcceptLimit, 500);
     for seed in 0..20 {
         let sim = Sim::builder(seed).faults(often.clone()).build();

@@ -134,7 +134,7 @@ async fn replace(text: &'static str) -> io::Result<()> {
 }
 
 #[test]
-fn a_file_that_is_replaced_is_the_old_or_the_new_one_after_a_power_cut() {
+fn a_replaced_file_is_the_old_or_the_new_one_after_a_power_cut() {
     let sim = Sim::builder(1).build();
     on(&sim, Policy::Offload, replace("old text")).unwrap();
     let stop = |turns: u32| {
@@ -166,7 +166,7 @@ fn a_file_that_is_replaced_is_the_old_or_the_new_one_after_a_power_cut() {
 
 /// After a copy that is dropped or fails, the next one continues after the bytes that were written.
 #[test]
-fn copies_that_are_dropped_or_fail_lose_nothing_that_was_written() {
+fn dropped_and_failed_copies_lose_no_written_bytes() {
     for policy in policies() {
         let disk = Disk::new(Device { capacity: 3 * 4096, ..Device::default() });
         let sim = Sim::builder(1).disk(disk).build();
@@ -232,7 +232,7 @@ fn slowest_echo(policy: Policy) -> Duration {
 }
 
 #[test]
-fn a_slow_device_stalls_no_echo_unless_calls_are_made_on_the_loop() {
+fn a_slow_device_stalls_an_echo_only_if_calls_are_inline() {
     let few = Duration::from_millis(1);
     for policy in [Policy::Offload, Policy::Adaptive] {
         let slowest = slowest_echo(policy);
@@ -288,7 +288,7 @@ fn a_full_disk_is_an_error_until_a_file_is_removed() {
 }
 
 #[test]
-fn what_is_removed_while_it_is_listed_hides_no_other_entry() {
+fn entries_removed_while_listing_hide_no_other_entry() {
     let sim = Sim::builder(1).build();
     let ran = on(&sim, Policy::Adaptive, async {
         fs::create_dir("/many").await?;
@@ -310,7 +310,7 @@ fn what_is_removed_while_it_is_listed_hides_no_other_entry() {
 }
 
 #[test]
-fn what_is_opened_in_a_directory_stays_in_it() {
+fn files_opened_in_a_directory_stay_in_it() {
     let sim = Sim::builder(1).build();
     let ran = on(&sim, Policy::Adaptive, async {
         fs::create_dir("/home").await?;
@@ -331,7 +331,7 @@ fn what_is_opened_in_a_directory_stays_in_it() {
 }
 
 #[test]
-fn an_open_file_is_looked_for_again_when_its_time_is_over() {
+fn an_open_file_is_looked_up_again_after_its_validity() {
     for policy in policies() {
         let sim = Sim::builder(1).build();
         let ran = on(&sim, policy, async {

@@ -47,7 +47,7 @@ async fn all(stream: &mut TcpStream, expected: &[u8]) -> io::Result<Duration> {
 }
 
 #[test]
-fn datagrams_are_lost_in_both_directions_and_only_there() {
+fn a_partition_loses_datagrams_only_between_its_hosts() {
     simulated(async |sim| {
         let [a, b, c] = [A, B, C].map(|ip| UdpSocket::bind(at(ip)).expect("a socket"));
         sim.partition(B, A);
@@ -126,7 +126,7 @@ fn connecting_waits_for_the_end_of_a_partition_or_times_out() {
 }
 
 #[test]
-fn only_the_last_of_several_partitions_lets_through() {
+fn only_the_end_of_the_last_partition_lets_bytes_through() {
     simulated(async |sim| {
         let (mut client, mut server) = connected(A, B).await?;
         sim.partition(A, B);

@@ -28,7 +28,7 @@ fn a_refused_ring_is_a_clear_error() {
 }
 
 #[test]
-fn epoll_runs_where_it_is_demanded_or_a_ring_is_refused() {
+fn epoll_runs_if_requested_or_if_a_ring_is_refused() {
     let demanded = (Profile::current(), DriverChoice::Epoll, "as requested");
     let refused = REFUSALS
         .map(|(errno, word)| (Profile::current().refusing(errno), DriverChoice::Auto, word));
@@ -47,7 +47,7 @@ fn epoll_runs_where_it_is_demanded_or_a_ring_is_refused() {
 
 /// In the simulation, the descriptor's number would refer to nothing or to another socket.
 #[test]
-fn a_real_descriptor_is_not_sent_into_a_simulation() {
+fn a_real_descriptor_cannot_be_sent_in_a_simulation() {
     let sent = run_on(&Sim::builder(1).build(), Runtime::builder(), async {
         let (one, other) = UnixDatagram::pair()?;
         let real = std::fs::File::open("/dev/null")?.into();

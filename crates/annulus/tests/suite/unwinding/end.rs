@@ -62,7 +62,7 @@ fn futures_that_spawn_themselves_again_end() {
 
 /// A task spawned during the end is dropped at once, and its joiner gets an error.
 #[test]
-fn what_is_spawned_at_the_end_is_dropped_at_once() {
+fn tasks_spawned_during_shutdown_are_dropped_at_once() {
     everywhere(|mut stage| {
         let seen = Rc::new(RefCell::new(None));
         let note = seen.clone();
@@ -128,7 +128,7 @@ fn futures_that_spawn_themselves_again_through_a_handle_end() {
 
 /// A waker whose drop creates another one of its kind does not keep the loop from turning.
 #[test]
-fn wakers_that_make_wakers_do_not_keep_the_loop() {
+fn wakers_that_create_wakers_do_not_occupy_the_loop() {
     fn next(left: Rc<Cell<u64>>) -> Waker {
         waker_of(OnDrop(move || {
             if left.get() > 0 {
@@ -158,7 +158,7 @@ fn wakers_that_make_wakers_do_not_keep_the_loop() {
 
 /// A task's send waits for another task, which holds the other end and never reads.
 #[test]
-fn the_end_takes_no_longer_than_its_deadlines() {
+fn shutdown_takes_no_longer_than_its_deadlines() {
     everywhere(|mut stage| {
         stage.play(async {
             let (mut one, other) = pair().await?;

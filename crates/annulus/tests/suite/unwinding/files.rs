@@ -48,7 +48,7 @@ async fn file(name: &str) -> io::Result<File> {
 }
 
 #[test]
-fn buffers_of_calls_that_were_dropped_go_one_by_one() {
+fn buffers_of_dropped_calls_are_dropped_one_by_one() {
     everywhere(|mut stage| {
         let count = Count::default();
         stage.play(async {
@@ -67,7 +67,7 @@ fn buffers_of_calls_that_were_dropped_go_one_by_one() {
 }
 
 #[test]
-fn buffers_of_calls_that_the_end_meets_go_one_by_one() {
+fn buffers_of_calls_in_flight_at_shutdown_are_dropped_one_by_one() {
     everywhere(|mut stage| {
         let count = Count::default();
         stage.play(async {
@@ -84,7 +84,7 @@ fn buffers_of_calls_that_the_end_meets_go_one_by_one() {
 }
 
 #[test]
-fn cursors_keep_in_what_wakers_do() {
+fn cursors_contain_panics_of_wakers() {
     everywhere(|mut stage| {
         let count = Count::default();
         stage.play(async {

@@ -62,7 +62,7 @@ fn a_handle_dropped_while_the_runtime_ends_finds_it_ended() {
 }
 
 #[test]
-fn a_handle_dropped_while_the_runtime_ends_closes_no_other() {
+fn a_handle_dropped_while_the_runtime_ends_closes_no_other_descriptor() {
     everywhere(|stage| {
         as_it_ends(stage, async || {
             let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -81,7 +81,7 @@ fn a_handle_dropped_while_the_runtime_ends_closes_no_other() {
 }
 
 #[test]
-fn nothing_begins_while_the_runtime_ends() {
+fn nothing_starts_while_the_runtime_ends() {
     everywhere(|stage| {
         as_it_ends(stage, async || {
             let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;

@@ -29,7 +29,7 @@ fn a_task_may_panic_with_anything() {
 }
 
 #[test]
-fn tasks_drops_may_panic_with_anything() {
+fn drops_of_tasks_may_panic_with_anything() {
     everywhere(|mut stage| {
         let count = Count::default();
         stage.play(async {
@@ -57,7 +57,7 @@ async fn hold(value: PanicsOnDrop) {
 /// The runtime ends while the thread is already unwinding. A panic that escaped would abort the
 /// process.
 #[test]
-fn a_panicking_root_ends_its_runtime_in_order() {
+fn a_panicking_root_ends_its_runtime_cleanly() {
     everywhere(|stage| {
         let count = Count::default();
         let (mut runtime, sim) = stage.into_parts();

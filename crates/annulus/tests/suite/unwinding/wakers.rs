@@ -19,7 +19,7 @@ use std::task::Context;
 use std::time::Duration;
 
 #[test]
-fn waker_drops_that_panic_in_one_turn_are_all_kept_in() {
+fn panicking_waker_drops_in_one_turn_are_all_contained() {
     everywhere(|mut stage| {
         let count = Count::default();
         stage.play(async {
@@ -39,7 +39,7 @@ fn waker_drops_that_panic_in_one_turn_are_all_kept_in() {
 }
 
 #[test]
-fn wakes_that_panic_in_one_turn_are_all_kept_in_and_all_happen() {
+fn panicking_wakes_in_one_turn_all_happen_and_are_contained() {
     everywhere(|mut stage| {
         stage.play(async {
             let (mut one, mut other) = pair().await?;
@@ -65,7 +65,7 @@ fn wakes_that_panic_in_one_turn_are_all_kept_in_and_all_happen() {
 }
 
 #[test]
-fn wakers_of_everything_go_one_by_one_at_the_end() {
+fn all_wakers_are_dropped_one_by_one_at_shutdown() {
     everywhere(|mut stage| {
         let count = Count::default();
         let fault = || waker_of(PanicsOnDrop(count.clone()));
@@ -95,7 +95,7 @@ fn wakers_of_everything_go_one_by_one_at_the_end() {
 
 /// Listing what tasks wait for runs no code of a foreign waker: it neither clones nor drops one.
 #[test]
-fn the_wakers_of_timers_are_not_cloned_to_list_what_waits() {
+fn listing_waits_does_not_clone_wakers_of_timers() {
     everywhere(|mut stage| {
         stage.play(async {
             let mut sleep = Box::pin(sleep(Duration::from_secs(3600)));
@@ -114,7 +114,7 @@ fn the_wakers_of_timers_are_not_cloned_to_list_what_waits() {
 
 /// A joiner's waker is foreign if another executor polls the handle.
 #[test]
-fn joiners_wakers_that_panic_are_kept_in() {
+fn panicking_wakers_of_joiners_are_contained() {
     everywhere(|mut stage| {
         let count = Count::default();
         let fault = || waker_of(PanicsOnDrop(count.clone()));
@@ -138,7 +138,7 @@ fn joiners_wakers_that_panic_are_kept_in() {
 }
 
 #[test]
-fn timers_wakers_that_panic_are_kept_in() {
+fn panicking_wakers_of_timers_are_contained() {
     everywhere(|mut stage| {
         let count = Count::default();
         let fault = || waker_of(PanicsOnDrop(count.clone()));
@@ -163,7 +163,7 @@ fn timers_wakers_that_panic_are_kept_in() {
 /// The wakers that sends and receives wake are foreign code, and so are values dropped when a
 /// channel closes.
 #[test]
-fn channels_keep_in_what_wakers_and_values_do() {
+fn channels_contain_panics_of_wakers_and_values() {
     let count = Count::default();
     let fault = || Here(PanicsOnDrop(count.clone()));
     let (sender, mut receiver) = channel(3);
@@ -185,7 +185,7 @@ fn channels_keep_in_what_wakers_and_values_do() {
 
 /// Several shards panic at once: the first panic is reported, and the rest are contained.
 #[test]
-fn shards_keep_in_what_further_panics_leave_behind() {
+fn shards_contain_further_panics() {
     let ran = Shards::new(3).pinning(Pinning::None).run(async |_| {
         panic_any(Bomb);
         #[expect(unreachable_code, reason = "the type of the result")]
@@ -200,7 +200,7 @@ fn shards_keep_in_what_further_panics_leave_behind() {
 /// Cloning a waker also runs foreign code. That happens while a future is polled, and never in the
 /// loop itself.
 #[test]
-fn an_accepts_waker_is_not_cloned_by_the_loop() {
+fn the_loop_does_not_clone_the_waker_of_an_accept() {
     everywhere(|mut stage| {
         stage.play(async {
             let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -221,7 +221,7 @@ fn an_accepts_waker_is_not_cloned_by_the_loop() {
 
 /// The same with a listener that has a limit, which the loop finds reached.
 #[test]
-fn a_limited_accepts_waker_is_not_cloned_by_the_loop() {
+fn the_loop_does_not_clone_the_waker_of_a_limited_accept() {
     everywhere(|mut stage| {
         stage.play(async {
             let options = ListenOptions::new().limit(&ConnectionLimit::new(1));
