@@ -171,7 +171,7 @@ impl TcpStream {
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         if let Some(time) = linger.filter(|time| !time.is_zero()) {
             let text = format!(
-                "a close that lingers for {time:?} would block the thread; choose None or a zero time, or shut down and receive until the end"
+                "a close that lingers for {time:?} would block the thread; choose 0 or None, or shut down and receive until the end"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }

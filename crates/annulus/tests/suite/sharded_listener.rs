@@ -256,7 +256,7 @@ fn a_listener_is_opened_on_its_number_of_shards_once() {
     let twice = error(Shards::new(1), bind(1, Spread::Hash), 2);
     assert_eq!(twice, "shard 0 has already opened the listener");
     let unpinned = error(Shards::new(1).pinning(Pinning::None), bind(1, Spread::Cpu), 1);
-    assert!(unpinned.contains("pinned to none"), "{unpinned}");
+    assert!(unpinned.contains("is not pinned to one"), "{unpinned}");
     let none =
         ShardedListener::bind("127.0.0.1:0", &ListenOptions::new(), 0, Spread::Hash).unwrap_err();
     assert!(none.to_string().contains("0 shards"), "{none}");

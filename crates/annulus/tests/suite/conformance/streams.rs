@@ -148,10 +148,10 @@ pub(crate) async fn halves_become_one_stream_again() -> io::Result<()> {
     sending.send("sent by the half").await?;
     let (other_receiving, other_sending) = UnixStream::pair()?.0.split();
     let error = TcpStream::reunite(receiving, other_sending).unwrap_err();
-    assert!(error.to_string().contains("of different streams"), "{error}");
+    assert!(error.to_string().contains("to different streams"), "{error}");
     let (receiving, other_sending) = (error.receiving, error.sending);
     let error = TcpStream::reunite(other_receiving, other_sending).unwrap_err();
-    assert!(error.to_string().contains("of a Unix stream, not of a Tcp stream"), "{error}");
+    assert!(error.to_string().contains("to a Unix stream, not to a Tcp stream"), "{error}");
     assert!(UnixStream::reunite(error.receiving, error.sending).is_ok());
     let mut server = TcpStream::reunite(receiving, sending).expect("halves of one stream");
     assert_eq!(receive(&mut server, 12).await?, b"shown before");
