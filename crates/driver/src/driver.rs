@@ -1,16 +1,16 @@
 //! The driver type, and what a driver must provide.
 #![allow(unsafe_code)]
 
-use crate::common::Common;
 use crate::counters::Counters;
+use crate::driver_state::DriverState;
 use crate::epoll::Epoll;
 use crate::event::Event;
 use crate::op::{FileStart, MemoryOp, Op};
-use crate::pool::{Budget, Pool, PoolSize};
+use crate::pool::{Pool, PoolSize, ReceiveBudget};
 use crate::slots::Token;
 use crate::uring::Uring;
 use crate::wait::Wait;
-use crate::workers::Job;
+use crate::workers::FileJob;
 use annulus_kernel::file::FileCall;
 use annulus_kernel::{Fd, Kernel};
 use std::io;
@@ -29,7 +29,7 @@ pub enum Driver {
 
 impl Driver {
     #[inline]
-    fn common(&self) -> &Common {
+    fn common(&self) -> &DriverState {
         match self {
             Self::Uring(uring) => &uring.common,
             Self::Epoll(epoll) => &epoll.common,
@@ -37,7 +37,7 @@ impl Driver {
     }
 
     #[inline]
-    fn common_mut(&mut self) -> &mut Common {
+    fn common_mut(&mut self) -> &mut DriverState {
         match self {
             Self::Uring(uring) => &mut uring.common,
             Self::Epoll(epoll) => &mut epoll.common,
@@ -69,7 +69,8 @@ impl Driver {
     /// # Safety
     /// Memory that the operation refers to must stay valid, unmoved and unused by other code until
     /// its terminal event has been taken. For the `…Now` sends it may end earlier: when
-    /// [`settled`](Self::settled) is true after all events have been taken.
+    /// [`sends_assumed_complete`](Self::sends_assumed_complete) is true after all events have been
+    /// taken.
     #[inline]
     pub unsafe fn submit_memory(&mut self, token: Token, op: MemoryOp) {
         // SAFETY: the contracts of both drivers are the contract of this function.
@@ -91,7 +92,7 @@ impl Driver {
     #[inline]
     pub unsafe fn submit_file(&mut self, token: Token, call: FileCall, start: FileStart) {
         // SAFETY: the contract of a job is the contract of this function.
-        let job = unsafe { Job::new(token, call) };
+        let job = unsafe { FileJob::new(token, call) };
         match self {
             Self::Uring(uring) => uring.submit_job(job, start),
             Self::Epoll(epoll) => epoll.submit_job(job, start.group()),
@@ -111,9 +112,9 @@ impl Driver {
     }
 
     /// Returns a descriptor that becomes readable when a turn has something to do while the driver
-    /// is [armed](Self::arm). An event loop that also waits for other things watches it for edges.
-    /// It is a duplicate of the given eventfd, which other threads may also write to, or of the
-    /// epoll instance.
+    /// is [notifier is enabled](Self::enable_notifier). An event loop that also waits for other
+    /// things watches it for edges. It is a duplicate of the given eventfd, which other threads may
+    /// also write to, or of the epoll instance.
     ///
     /// # Errors
     /// Returns the error of the system call.
@@ -127,18 +128,19 @@ impl Driver {
     /// Makes the [notifier](Self::notifier) readable when something happens from now on. Returns
     /// false if there is something to do already: then take a turn instead of waiting.
     #[inline]
-    pub fn arm(&mut self) -> bool {
+    pub fn enable_notifier(&mut self) -> bool {
         match self {
-            Self::Uring(uring) => uring.arm(),
+            Self::Uring(uring) => uring.enable_notifier(),
             Self::Epoll(epoll) => epoll.is_drained(),
         }
     }
 
-    /// Reverses [`arm`](Self::arm) for the length of a turn, whose events need no notification.
+    /// Reverses [`enable_notifier`](Self::enable_notifier) for the length of a turn, whose events
+    /// need no notification.
     #[inline]
-    pub fn disarm(&mut self) {
+    pub fn disable_notifier(&mut self) {
         if let Self::Uring(uring) = self {
-            uring.disarm();
+            uring.disable_notifier();
         }
     }
 
@@ -151,20 +153,20 @@ impl Driver {
         }
     }
 
-    /// Passes to `tell` the tokens of the events at the positions `ahead` of the next one, as far
+    /// Passes to `visit` the tokens of the events at these `positions` after the next one, as far
     /// as they are already known. The tokens are hints.
     #[inline]
-    pub fn upcoming(&self, ahead: Range<u32>, tell: impl FnMut(Token)) {
+    pub fn upcoming_tokens(&self, positions: Range<u32>, visit: impl FnMut(Token)) {
         match self {
-            Self::Uring(uring) => uring.upcoming(ahead).for_each(tell),
-            Self::Epoll(epoll) => epoll.upcoming(ahead).for_each(tell),
+            Self::Uring(uring) => uring.upcoming_tokens(positions).for_each(visit),
+            Self::Epoll(epoll) => epoll.upcoming_tokens(positions).for_each(visit),
         }
     }
 
     /// Returns true if every submitted operation has been started.
-    pub fn is_clear(&self) -> bool {
+    pub fn has_started_all(&self) -> bool {
         match self {
-            Self::Uring(uring) => uring.is_clear(),
+            Self::Uring(uring) => uring.has_started_all(),
             Self::Epoll(_) => true,
         }
     }
@@ -182,35 +184,35 @@ impl Driver {
     /// Returns true if the last turn started everything that was submitted before it. Memory that
     /// need only outlive the submission may then be freed.
     #[inline]
-    pub fn all_taken(&self) -> bool {
+    pub fn last_turn_started_all(&self) -> bool {
         match self {
-            Self::Uring(uring) => uring.all_taken(),
+            Self::Uring(uring) => uring.last_turn_started_all(),
             // An operation is tried, or its arguments are copied, when it is submitted.
             Self::Epoll(_) => true,
         }
     }
 
-    /// Like [`all_taken`](Self::all_taken), but also requires that every event so far has been
-    /// taken. Then a `…Now` send that was submitted before the last turn and has had no event was
-    /// sent completely.
+    /// Like [`last_turn_started_all`](Self::last_turn_started_all), but also requires that every
+    /// event so far has been taken. Then a `…Now` send that was submitted before the last turn and
+    /// has had no event was sent completely.
     #[inline]
-    pub fn settled(&self) -> bool {
+    pub fn sends_assumed_complete(&self) -> bool {
         match self {
-            Self::Uring(uring) => uring.settled(),
-            Self::Epoll(epoll) => epoll.settled(),
+            Self::Uring(uring) => uring.sends_assumed_complete(),
+            Self::Epoll(epoll) => epoll.sends_assumed_complete(),
         }
     }
 
     /// Returns true if [`MemoryOp::SendToNow`] is supported: on io_uring, since Linux 6.1.
     #[inline]
-    pub fn addresses_sends(&self) -> bool {
-        self.common().addresses_sends
+    pub fn supports_send_to_now(&self) -> bool {
+        self.common().supports_send_to_now
     }
 
     /// Returns true if `…Now` sends are made when they are submitted. Then each one without an
-    /// event was sent completely once the driver is [settled](Self::settled), even before the next
-    /// turn.
-    pub fn sends_at_once(&self) -> bool {
+    /// event was sent completely once the driver is
+    /// [sends_assumed_complete](Self::sends_assumed_complete), even before the next turn.
+    pub fn sends_on_submit(&self) -> bool {
         matches!(self, Self::Epoll(_))
     }
 
@@ -232,9 +234,13 @@ impl Driver {
     }
 
     /// Limits the number of bytes received before the next turn.
-    pub fn set_budget(&mut self, budget: Budget) {
-        let share = if self.datagram_pool().is_some() && budget != Budget::NONE { 2 } else { 1 };
-        let budget = Budget { bytes: budget.bytes / share, ..budget };
+    pub fn set_budget(&mut self, budget: ReceiveBudget) {
+        let share = if self.datagram_pool().is_some() && budget != ReceiveBudget::UNLIMITED {
+            2
+        } else {
+            1
+        };
+        let budget = ReceiveBudget { bytes: budget.bytes / share, ..budget };
         self.pool().set_budget(budget);
         self.datagram_pool().into_iter().for_each(|datagrams| datagrams.set_budget(budget));
         if let Self::Epoll(epoll) = self {
@@ -244,14 +250,15 @@ impl Driver {
 
     /// Returns the number of resident bytes in the buffers of all pools.
     #[inline]
-    pub fn resident(&self) -> usize {
-        self.pool().resident() + self.datagram_pool().map_or(0, |pool| pool.resident())
+    pub fn resident_bytes(&self) -> usize {
+        self.pool().resident_bytes() + self.datagram_pool().map_or(0, |pool| pool.resident_bytes())
     }
 
     /// Returns the part of the resident memory that is lent, as estimated by
-    /// [`Pool::resident_lent`].
-    pub fn resident_lent(&self) -> usize {
-        self.pool().resident_lent() + self.datagram_pool().map_or(0, |pool| pool.resident_lent())
+    /// [`Pool::resident_lent_bytes`].
+    pub fn resident_lent_bytes(&self) -> usize {
+        self.pool().resident_lent_bytes()
+            + self.datagram_pool().map_or(0, |pool| pool.resident_lent_bytes())
     }
 
     /// Returns the pool that streams receive into.
@@ -281,12 +288,12 @@ impl Driver {
 
     /// Returns true if a multishot receive can have a limit.
     #[inline]
-    pub fn limits_receives(&self) -> bool {
-        self.common().limits_receives
+    pub fn supports_receive_limit(&self) -> bool {
+        self.common().supports_receive_limit
     }
 
     /// Returns true if a multishot receive may miss a reset that arrives together with data.
-    pub fn loses_resets(&self) -> bool {
+    pub fn may_miss_resets(&self) -> bool {
         matches!(self, Self::Uring(_)) && self.kernel().real_descriptors()
     }
 
@@ -301,10 +308,10 @@ impl Driver {
 
     /// Closes a descriptor on a separate thread, since the close may hang. No operation may refer
     /// to the descriptor. Calls of one group, such as calls on one mount, delay only each other.
-    pub fn close_apart(&mut self, group: u64, fd: Fd) {
+    pub fn close_isolated(&mut self, group: u64, fd: Fd) {
         match self {
-            Self::Uring(uring) => uring.close_apart(group, fd),
-            Self::Epoll(epoll) => epoll.close_apart(group, fd),
+            Self::Uring(uring) => uring.close_isolated(group, fd),
+            Self::Epoll(epoll) => epoll.close_isolated(group, fd),
         }
     }
 

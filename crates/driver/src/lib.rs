@@ -6,9 +6,9 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod common;
 mod counters;
 mod driver;
+mod driver_state;
 mod epoll;
 mod event;
 mod op;
@@ -24,7 +24,7 @@ pub use driver::Driver;
 pub use epoll::Epoll;
 pub use event::Event;
 pub use op::{FileStart, MemoryOp, Op};
-pub use pool::{Budget, Pool, PoolMemory, PoolSize};
+pub use pool::{Pool, PoolMemory, PoolSize, ReceiveBudget};
 pub use slots::{Kind, Slab, SlotId, Token};
 pub use uring::{Uring, UringConfig};
 pub use wait::Wait;

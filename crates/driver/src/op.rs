@@ -25,7 +25,7 @@ pub enum Op {
         fd: Fd,
         /// Number of bytes after which the operation ends; zero means no limit. The last receive
         /// may exceed it by at most as many bytes again. Requires
-        /// [`Driver::limits_receives`](crate::Driver::limits_receives).
+        /// [`Driver::supports_receive_limit`](crate::Driver::supports_receive_limit).
         limit: u32,
     },
     /// Receives once into one of the pool's buffers.
@@ -103,7 +103,7 @@ pub enum MemoryOp {
     },
     /// Sends one datagram to an address without blocking: like `SendMessageNow`, but without a
     /// header. Bytes and address must outlive the operation. Requires
-    /// [`Driver::addresses_sends`](crate::Driver::addresses_sends).
+    /// [`Driver::supports_send_to_now`](crate::Driver::supports_send_to_now).
     SendToNow {
         /// The socket.
         fd: Fd,
@@ -186,13 +186,13 @@ pub enum MemoryOp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileStart {
     /// Submitted with the turn.
-    Later,
+    WithTurn,
     /// Submitted before the end of the turn, since the call waits for a device, which then works
     /// while tasks run.
-    Soon,
+    Early,
     /// Made on a separate thread, since it may hang. Only a few calls of one group, such as calls
     /// on one mount, run at once.
-    Apart {
+    Isolated {
         /// The group.
         group: u64,
     },
@@ -202,8 +202,8 @@ impl FileStart {
     /// Returns the group of a call that may hang.
     pub fn group(self) -> Option<u64> {
         match self {
-            Self::Apart { group } => Some(group),
-            Self::Later | Self::Soon => None,
+            Self::Isolated { group } => Some(group),
+            Self::WithTurn | Self::Early => None,
         }
     }
 }

@@ -12,9 +12,9 @@ mod memory;
 mod trim;
 
 use annulus_kernel::Kernel;
-pub use budget::Budget;
+pub use budget::ReceiveBudget;
 use depth::{Depth, Purpose};
-use memory::check;
+use memory::check_size;
 pub use memory::{PoolMemory, PoolSize};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Number of refills after which the pool is fitted to recent demand.
-const PERIOD: u32 = 4096;
+const REFILLS_PER_PERIOD: u32 = 4096;
 
 /// The memory to give back to the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ struct Buffers {
     /// Largest number of bytes that a receive has written since the last trim of the surplus.
     largest: u32,
     /// Bytes that may be received before the next turn.
-    budget: Budget,
+    budget: ReceiveBudget,
     /// A depth, and the number of buffers that the budget allows the kernel at that depth; `None`
     /// until computed.
     fitted: Option<(u32, u32)>,
@@ -87,7 +87,7 @@ struct Buffers {
     depth: Depth,
     least_idle: usize,
     refills: u32,
-    touched: bool,
+    used_since_trim: bool,
 }
 
 /// Buffers of one size, and the state of each.
@@ -125,14 +125,14 @@ impl Pool {
         kernel: Rc<dyn Kernel>,
         purpose: Purpose,
     ) -> io::Result<Rc<Self>> {
-        check(size)?;
+        check_size(size)?;
         let memory = PoolMemory::reserve(size)?;
         let capacity = size.count as usize;
         let buffers = Buffers {
             state: vec![BufferState::Idle; capacity].into_boxed_slice(),
             written: vec![0; capacity].into_boxed_slice(),
             largest: 0,
-            budget: Budget::NONE,
+            budget: ReceiveBudget::UNLIMITED,
             fitted: None,
             check_above: size.count / 4 * 3,
             len: size.buffer,
@@ -146,7 +146,7 @@ impl Pool {
             depth: Depth::new(size.count, purpose),
             least_idle: 0,
             refills: 0,
-            touched: false,
+            used_since_trim: false,
         };
         let (resident, buffers) = (Cell::new(0), RefCell::new(buffers));
         Ok(Rc::new(Self { memory: Arc::new(memory), kernel, size, purpose, resident, buffers }))
@@ -188,10 +188,10 @@ impl Pool {
 
     /// Returns how many buffers each of `streams` may take now so that all of them get some. There
     /// is no limit while the pool can still give the kernel more buffers.
-    pub fn share(&self, streams: usize) -> u32 {
+    pub fn buffers_per_stream(&self, streams: usize) -> u32 {
         let buffers = self.buffers.borrow();
         let at_its_limit =
-            buffers.depth.is_at_its_limit() || buffers.with_kernel < buffers.depth.now();
+            buffers.depth.is_at_its_limit() || buffers.with_kernel < buffers.depth.buffers();
         let share = buffers.with_kernel / u32::try_from(streams.max(1)).unwrap_or(u32::MAX);
         if at_its_limit { share.max(1) } else { u32::MAX }
     }
@@ -199,13 +199,13 @@ impl Pool {
     /// Returns the number of resident bytes: memory that was written and has not gone back to the
     /// system.
     #[inline]
-    pub fn resident(&self) -> usize {
+    pub fn resident_bytes(&self) -> usize {
         self.resident.get()
     }
 
-    /// Estimates the part of [`resident`](Self::resident) that is lent, as if all buffers with
-    /// memory had the same amount. The rest is kept for later receives.
-    pub fn resident_lent(&self) -> usize {
+    /// Estimates the part of [`resident_bytes`](Self::resident_bytes) that is lent, as if all
+    /// buffers with memory had the same amount. The rest is kept for later receives.
+    pub fn resident_lent_bytes(&self) -> usize {
         let buffers = self.buffers.borrow();
         let with_memory = buffers.fresh as usize - buffers.cold.len();
         self.resident.get() / with_memory.max(1) * buffers.lent as usize
@@ -214,7 +214,7 @@ impl Pool {
     /// Sets how much may be received before the next turn. Buffers are shortened to fit, except
     /// datagram buffers.
     #[inline]
-    pub fn set_budget(&self, budget: Budget) {
+    pub fn set_budget(&self, budget: ReceiveBudget) {
         let buffers = &mut *self.buffers.borrow_mut();
         buffers.check_above = if budget.is_tight { 0 } else { buffers.short_above() };
         (buffers.budget, buffers.fitted) = (budget, None);
@@ -240,9 +240,10 @@ impl Pool {
     /// Returns true if `len` bytes in a lent buffer should be copied to the heap: the pool is short
     /// of buffers, or memory is short and the buffer has much more memory than the bytes need.
     #[inline]
-    pub fn wastes(&self, id: u16, len: u32) -> bool {
+    pub fn should_copy_out(&self, id: u16, len: u32) -> bool {
         let buffers = self.buffers.borrow();
-        buffers.lent > buffers.check_above && buffers.wastes(id, len.next_multiple_of(self.page()))
+        buffers.lent > buffers.check_above
+            && buffers.should_copy_out(id, len.next_multiple_of(self.page_bytes()))
     }
 
     /// Marks a buffer as lent after a completion has filled it with `bytes` bytes.
@@ -250,7 +251,7 @@ impl Pool {
     /// # Panics
     /// Panics if the kernel did not have the buffer: its memory would have two owners.
     #[inline]
-    pub(crate) fn taken(&self, id: u16, bytes: u32) {
+    pub(crate) fn mark_lent(&self, id: u16, bytes: u32) {
         let mut buffers = self.buffers.borrow_mut();
         let state = &mut buffers.state[usize::from(id)];
         assert_eq!(*state, BufferState::Kernel, "buffer {id} was taken twice");
@@ -258,9 +259,9 @@ impl Pool {
         buffers.with_kernel -= 1;
         buffers.lent += 1;
         buffers.taken += 1;
-        buffers.depth.count(bytes);
-        buffers.touched = true;
-        buffers.note(id, bytes, self);
+        buffers.depth.record_receive(bytes);
+        buffers.used_since_trim = true;
+        buffers.record_written(id, bytes, self);
     }
 
     /// Lends the buffer that was returned last, for a driver that chooses buffers itself. Returns
@@ -268,24 +269,24 @@ impl Pool {
     #[inline]
     pub(crate) fn lend(&self) -> Option<(u16, *mut u8)> {
         let mut buffers = self.buffers.borrow_mut();
-        let id = buffers.next(self.size.count)?;
+        let id = buffers.next_id(self.size.count)?;
         buffers.state[usize::from(id)] = BufferState::Lent;
         buffers.with_kernel = buffers.with_kernel.saturating_sub(1);
         buffers.lent += 1;
-        buffers.touched = true;
-        // SAFETY: `next` has handed out the id.
+        buffers.used_since_trim = true;
+        // SAFETY: `next_id` has handed out the id.
         Some((id, unsafe { self.memory.address(id) }))
     }
 
     /// Records that the first `bytes` bytes of a lent buffer have been written.
     #[inline]
-    pub fn filled(&self, id: u16, bytes: u32) {
-        self.buffers.borrow_mut().note(id, bytes, self);
+    pub fn record_written(&self, id: u16, bytes: u32) {
+        self.buffers.borrow_mut().record_written(id, bytes, self);
     }
 
     /// Takes returned buffers back, for a driver that [`lend`](Self::lend)s buffers itself.
     #[inline]
-    pub(crate) fn restock(&self) {
+    pub(crate) fn reclaim_returned(&self) {
         let mut buffers = self.buffers.borrow_mut();
         if self.memory.any_returned() {
             self.memory.take_returned().into_iter().for_each(|id| buffers.take_back(id));
@@ -311,16 +312,16 @@ impl Pool {
     /// Records that a receive found no buffer with the kernel, or was not armed because it would
     /// find none.
     #[inline]
-    pub fn starved(&self) {
+    pub fn record_shortage(&self) {
         let buffers = &mut *self.buffers.borrow_mut();
-        buffers.depth.fall_short();
+        buffers.depth.record_shortage();
         buffers.fitted = None;
     }
 
     /// Takes returned buffers back, and passes to `publish` those that the kernel gets now.
     #[inline]
     pub(crate) fn refill(&self, publish: impl FnMut(*mut u8, u32, u16)) {
-        if self.has_changed() {
+        if self.count_refill() {
             self.publish_idle(publish);
         }
     }
@@ -328,11 +329,11 @@ impl Pool {
     /// Counts a refill. Returns true if it has work: since the last one a buffer was taken,
     /// returned or missing, or the budget has changed; or a period ends.
     #[inline]
-    fn has_changed(&self) -> bool {
+    fn count_refill(&self) -> bool {
         let buffers = &mut *self.buffers.borrow_mut();
         buffers.refills += 1;
         buffers.taken > 0
-            || buffers.refills >= PERIOD
+            || buffers.refills >= REFILLS_PER_PERIOD
             || buffers.fitted.is_none()
             || !buffers.returned.is_empty()
             || self.memory.any_returned()
@@ -346,13 +347,13 @@ impl Pool {
             self.memory.take_returned().into_iter().for_each(|id| buffers.take_back(id));
         }
         buffers.end_turn(self);
-        let depth = buffers.depth.now();
+        let depth = buffers.depth.buffers();
         let most = self.fit(&mut buffers, depth);
         while buffers.with_kernel < most {
-            let Some(id) = buffers.next(self.size.count) else { break };
+            let Some(id) = buffers.next_id(self.size.count) else { break };
             buffers.state[usize::from(id)] = BufferState::Kernel;
             buffers.with_kernel += 1;
-            // SAFETY: `next` has handed out the id.
+            // SAFETY: `next_id` has handed out the id.
             publish(unsafe { self.memory.address(id) }, buffers.len, id);
         }
         let Buffers { idle, returned, .. } = &mut *buffers;
@@ -362,13 +363,13 @@ impl Pool {
 
     /// Returns true if receives have used buffers since the last trim of everything.
     #[inline]
-    pub fn touched(&self) -> bool {
-        self.buffers.borrow().touched
+    pub fn used_since_trim(&self) -> bool {
+        self.buffers.borrow().used_since_trim
     }
 
     /// Returns the number of bytes per page of the system.
     #[inline]
-    fn page(&self) -> u32 {
+    fn page_bytes(&self) -> u32 {
         self.memory.page as u32
     }
 }
@@ -386,17 +387,17 @@ impl Buffers {
     }
 
     #[cold]
-    fn wastes(&self, id: u16, used: u32) -> bool {
+    fn should_copy_out(&self, id: u16, used: u32) -> bool {
         self.is_short() || self.written[usize::from(id)] / 2 > used
     }
 
     /// Records that a receive has written `bytes` bytes to a buffer.
     #[inline]
-    fn note(&mut self, id: u16, bytes: u32, pool: &Pool) {
+    fn record_written(&mut self, id: u16, bytes: u32, pool: &Pool) {
         self.largest = self.largest.max(bytes);
         let written = &mut self.written[usize::from(id)];
         if bytes > *written {
-            let before = std::mem::replace(written, bytes.next_multiple_of(pool.page()));
+            let before = std::mem::replace(written, bytes.next_multiple_of(pool.page_bytes()));
             pool.resident.set(pool.resident.get() + (*written - before) as usize);
         }
     }
@@ -413,7 +414,7 @@ impl Buffers {
     /// Returns the next buffer to use: the most recently returned one if any, and a fresh one only
     /// as the last choice.
     #[inline]
-    fn next(&mut self, most: u32) -> Option<u16> {
+    fn next_id(&mut self, most: u32) -> Option<u16> {
         self.returned.pop().or_else(|| self.idle.pop()).or_else(|| self.cold.pop()).or_else(|| {
             let fresh = self.fresh;
             self.fresh = (fresh + 1).min(most);
@@ -424,7 +425,7 @@ impl Buffers {
     #[inline]
     fn end_turn(&mut self, pool: &Pool) {
         self.depth.end_turn(std::mem::take(&mut self.taken));
-        if self.refills >= PERIOD {
+        if self.refills >= REFILLS_PER_PERIOD {
             self.refills = 0;
             self.shrink(pool);
         }

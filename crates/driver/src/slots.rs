@@ -58,7 +58,7 @@ impl Token {
     /// The token of operations whose events are dropped.
     pub const IGNORED: Self = Self(0);
     /// Creates the token of a driver's own operation: the layer above never sees its events.
-    pub(crate) const fn ignored(slot: u32) -> Self {
+    pub(crate) const fn internal(slot: u32) -> Self {
         Self(slot as u64)
     }
 
@@ -122,17 +122,17 @@ impl SlotId {
     }
 }
 
-const CHUNK: usize = 64;
-const END: u32 = u32::MAX;
+const SLOTS_PER_CHUNK: usize = 64;
+const NO_SLOT: u32 = u32::MAX;
 
-enum Entry<T> {
+enum SlotState<T> {
     Used(T),
     Free { next: u32 },
 }
 
 struct Slot<T> {
     generation: u32,
-    entry: Entry<T>,
+    state: SlotState<T>,
 }
 
 /// A table of `T` by index. Indices are reused; the generation distinguishes one use from the next.
@@ -140,7 +140,7 @@ struct Slot<T> {
 /// The chunks never move, so the kernel may be given addresses of values in them.
 pub struct Slab<T> {
     /// Arrays, not slices, so that an index within a chunk needs no bounds check.
-    chunks: Vec<Box<[Slot<T>; CHUNK]>>,
+    chunks: Vec<Box<[Slot<T>; SLOTS_PER_CHUNK]>>,
     free: u32,
     len: usize,
 }
@@ -148,7 +148,7 @@ pub struct Slab<T> {
 impl<T> Slab<T> {
     /// Creates an empty table, which allocates with the first value.
     pub fn new() -> Self {
-        Self { chunks: Vec::new(), free: END, len: 0 }
+        Self { chunks: Vec::new(), free: NO_SLOT, len: 0 }
     }
 
     /// Returns the number of slots in use.
@@ -171,15 +171,15 @@ impl<T> Slab<T> {
     /// slot's identity.
     #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce(SlotId) -> T) -> u32 {
-        if self.free == END {
+        if self.free == NO_SLOT {
             self.grow();
         }
         let index = self.free;
         let slot = self.slot_mut(index);
-        let Entry::Free { next } = slot.entry else {
+        let SlotState::Free { next } = slot.state else {
             unreachable!("the free list contains a slot in use")
         };
-        slot.entry = Entry::Used(make(SlotId { index, generation: slot.generation }));
+        slot.state = SlotState::Used(make(SlotId { index, generation: slot.generation }));
         self.free = next;
         self.len += 1;
         index
@@ -192,7 +192,8 @@ impl<T> Slab<T> {
     pub fn remove(&mut self, index: u32) -> T {
         let next = self.free;
         let slot = self.slot_mut(index);
-        let Entry::Used(value) = std::mem::replace(&mut slot.entry, Entry::Free { next }) else {
+        let SlotState::Used(value) = std::mem::replace(&mut slot.state, SlotState::Free { next })
+        else {
             panic!("slot {index} was freed twice")
         };
         slot.generation = (slot.generation + 1) % Token::GENERATIONS;
@@ -209,8 +210,8 @@ impl<T> Slab<T> {
     pub fn free(&mut self, index: u32) {
         let next = self.free;
         let slot = self.slot_mut(index);
-        assert!(matches!(slot.entry, Entry::Used(_)), "slot {index} was freed twice");
-        slot.entry = Entry::Free { next };
+        assert!(matches!(slot.state, SlotState::Used(_)), "slot {index} was freed twice");
+        slot.state = SlotState::Free { next };
         slot.generation = (slot.generation + 1) % Token::GENERATIONS;
         self.free = index;
         self.len -= 1;
@@ -219,7 +220,7 @@ impl<T> Slab<T> {
     /// Returns the identity of a slot in its current use.
     #[inline]
     pub fn id(&self, index: u32) -> SlotId {
-        let slot = &self.chunks[index as usize / CHUNK][index as usize % CHUNK];
+        let slot = &self.chunks[index as usize / SLOTS_PER_CHUNK][index as usize % SLOTS_PER_CHUNK];
         SlotId { index, generation: slot.generation }
     }
 
@@ -227,9 +228,10 @@ impl<T> Slab<T> {
     #[inline]
     pub fn find(&mut self, id: SlotId) -> Option<&mut T> {
         let SlotId { index, generation } = id;
-        let slot = &mut self.chunks.get_mut(index as usize / CHUNK)?[index as usize % CHUNK];
-        match &mut slot.entry {
-            Entry::Used(value) if slot.generation == generation => Some(value),
+        let slot = &mut self.chunks.get_mut(index as usize / SLOTS_PER_CHUNK)?
+            [index as usize % SLOTS_PER_CHUNK];
+        match &mut slot.state {
+            SlotState::Used(value) if slot.generation == generation => Some(value),
             _ => None,
         }
     }
@@ -237,8 +239,8 @@ impl<T> Slab<T> {
     /// Prefetches the memory of a slot.
     #[inline]
     pub fn prefetch(&self, index: u32) {
-        if let Some(chunk) = self.chunks.get(index as usize / CHUNK) {
-            prefetch(&raw const chunk[index as usize % CHUNK], size_of::<Slot<T>>());
+        if let Some(chunk) = self.chunks.get(index as usize / SLOTS_PER_CHUNK) {
+            prefetch(&raw const chunk[index as usize % SLOTS_PER_CHUNK], size_of::<Slot<T>>());
         }
     }
 
@@ -258,38 +260,39 @@ impl<T> Slab<T> {
     #[inline]
     pub fn get_with_id(&mut self, index: u32) -> (SlotId, &mut T) {
         let slot = self.slot_mut(index);
-        match &mut slot.entry {
-            Entry::Used(value) => (SlotId { index, generation: slot.generation }, value),
-            Entry::Free { .. } => panic!("slot {index} is free"),
+        match &mut slot.state {
+            SlotState::Used(value) => (SlotId { index, generation: slot.generation }, value),
+            SlotState::Free { .. } => panic!("slot {index} is free"),
         }
     }
 
     /// Returns the value in a slot, if any.
     #[inline]
     pub fn peek(&mut self, index: u32) -> Option<&mut T> {
-        let slot = &mut self.chunks.get_mut(index as usize / CHUNK)?[index as usize % CHUNK];
-        match &mut slot.entry {
-            Entry::Used(value) => Some(value),
-            Entry::Free { .. } => None,
+        let slot = &mut self.chunks.get_mut(index as usize / SLOTS_PER_CHUNK)?
+            [index as usize % SLOTS_PER_CHUNK];
+        match &mut slot.state {
+            SlotState::Used(value) => Some(value),
+            SlotState::Free { .. } => None,
         }
     }
 
     /// Takes all values out, ordered by index.
     pub fn into_values(self) -> impl Iterator<Item = T> {
         let slots = self.chunks.into_iter().flat_map(|chunk| chunk as Box<[Slot<T>]>);
-        slots.filter_map(|slot| match slot.entry {
-            Entry::Used(value) => Some(value),
-            Entry::Free { .. } => None,
+        slots.filter_map(|slot| match slot.state {
+            SlotState::Used(value) => Some(value),
+            SlotState::Free { .. } => None,
         })
     }
 
     /// Returns all values, ordered by index.
     pub fn values(&mut self) -> impl Iterator<Item = &mut T> {
         self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut()).filter_map(|slot| match &mut slot
-            .entry
+            .state
         {
-            Entry::Used(value) => Some(value),
-            Entry::Free { .. } => None,
+            SlotState::Used(value) => Some(value),
+            SlotState::Free { .. } => None,
         })
     }
 
@@ -297,23 +300,26 @@ impl<T> Slab<T> {
     pub fn indices(&self) -> Vec<u32> {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
         let used = |(index, slot): (usize, &Slot<T>)| {
-            matches!(slot.entry, Entry::Used(_)).then_some(index as u32)
+            matches!(slot.state, SlotState::Used(_)).then_some(index as u32)
         };
         slots.enumerate().filter_map(used).collect()
     }
 
     #[inline]
     fn slot_mut(&mut self, index: u32) -> &mut Slot<T> {
-        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+        &mut self.chunks[index as usize / SLOTS_PER_CHUNK][index as usize % SLOTS_PER_CHUNK]
     }
 
     fn grow(&mut self) {
-        let first = (self.chunks.len() * CHUNK) as u32;
-        let last = first + CHUNK as u32 - 1;
-        let free = |index| Entry::Free { next: if index == last { END } else { index + 1 } };
+        let first = (self.chunks.len() * SLOTS_PER_CHUNK) as u32;
+        let last = first + SLOTS_PER_CHUNK as u32 - 1;
+        let free =
+            |index| SlotState::Free { next: if index == last { NO_SLOT } else { index + 1 } };
         let slots: Box<[_]> =
-            (first..=last).map(|index| Slot { generation: 0, entry: free(index) }).collect();
-        let Ok(chunk) = slots.try_into() else { unreachable!("a chunk has {CHUNK} slots") };
+            (first..=last).map(|index| Slot { generation: 0, state: free(index) }).collect();
+        let Ok(chunk) = slots.try_into() else {
+            unreachable!("a chunk has {SLOTS_PER_CHUNK} slots")
+        };
         self.chunks.push(chunk);
         self.free = first;
     }

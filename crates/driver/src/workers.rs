@@ -4,18 +4,18 @@
 //! Threads start when they are first needed, and no more of them than calls. An eventfd, which
 //! exists from the start, signals to the driver that calls have ended. Calls that may wait for
 //! another process instead of a device go to a separate thread: see `poll_thread`. Calls that may
-//! hang go to other threads: see `apart`.
+//! hang go to other threads: see `isolated`.
 #![allow(unsafe_code)]
 
-mod apart;
-mod job;
+mod file_job;
+mod isolated;
 mod poll_thread;
 
 use crate::event::Event;
 use crate::slots::Token;
 use annulus_kernel::{EventFd, Fd};
-use apart::Apart;
-pub(crate) use job::Job;
+pub(crate) use file_job::FileJob;
+use isolated::IsolatedCalls;
 use poll_thread::PendingCall;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -25,9 +25,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// Maximum number of calls at once. io_uring's own workers are limited in the same way.
-const MOST: usize = 4;
+const MAX_WORKER_THREADS: usize = 4;
 /// Bytes of stack per thread. The threads only make system calls.
-const STACK: usize = 64 * 1024;
+const STACK_BYTES: usize = 64 * 1024;
 
 /// The error of a call that needs a thread when none can be started. No file call fails with it
 /// otherwise. `EAGAIN`, which the system returns if it cannot create a thread, could be mistaken
@@ -35,8 +35,8 @@ const STACK: usize = 64 * 1024;
 pub const NO_THREAD: Errno = Errno::USERS;
 
 #[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
+struct WorkerQueues {
+    jobs: VecDeque<FileJob>,
     done: Vec<Event>,
     threads: Vec<JoinHandle<()>>,
     /// Number of threads that are in a call.
@@ -45,15 +45,15 @@ struct State {
     idle: usize,
     pending: Vec<PendingCall>,
     poll_thread: Option<JoinHandle<()>>,
-    apart: Apart,
+    isolated: IsolatedCalls,
     closed: bool,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct WorkerThreads {
+    state: Mutex<WorkerQueues>,
     work: Condvar,
     /// Wakes the threads for calls that may hang.
-    apart_work: Condvar,
+    isolated_work: Condvar,
     /// Readable once calls have ended.
     done_fd: EventFd,
     /// Also signalled if another event loop waits for the driver.
@@ -63,16 +63,16 @@ struct Shared {
 }
 
 /// The threads of one driver.
-pub(crate) struct Workers(Arc<Shared>);
+pub(crate) struct Workers(Arc<WorkerThreads>);
 
 impl Workers {
     /// Creates the eventfds, but starts no thread yet.
     pub(crate) fn new() -> Result<Self, Errno> {
         let (done_fd, wake_fd) = (EventFd::new()?, EventFd::new()?);
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(WorkerThreads {
             state: Mutex::default(),
             work: Condvar::new(),
-            apart_work: Condvar::new(),
+            isolated_work: Condvar::new(),
             done_fd,
             notifier: OnceLock::new(),
             wake_fd,
@@ -97,18 +97,20 @@ impl Workers {
     /// # Errors
     /// Returns the event of the job, with [`NO_THREAD`], if there is no thread and none can be
     /// started.
-    pub(crate) fn submit(&self, job: Job, group: Option<u64>) -> Result<(), Event> {
+    pub(crate) fn submit(&self, job: FileJob, group: Option<u64>) -> Result<(), Event> {
         match (PendingCall::new(job, group.is_some()), group) {
             (Ok(call), _) => self.submit_pending(call),
             (Err(job), None) => self.submit_job(job),
-            (Err(job), Some(group)) => self.submit_apart(group, job),
+            (Err(job), Some(group)) => self.submit_isolated(group, job),
         }
     }
 
-    fn submit_job(&self, job: Job) -> Result<(), Event> {
+    fn submit_job(&self, job: FileJob) -> Result<(), Event> {
         let mut state = self.0.state();
-        if state.jobs.len() + state.busy >= state.threads.len() && state.threads.len() < MOST {
-            match self.start(Shared::run_jobs) {
+        if state.jobs.len() + state.busy >= state.threads.len()
+            && state.threads.len() < MAX_WORKER_THREADS
+        {
+            match self.start(WorkerThreads::run_jobs) {
                 Ok(thread) => state.threads.push(thread),
                 Err(errno) if state.threads.is_empty() => return Err(job.end(Err(errno))),
                 Err(_) => {}
@@ -128,7 +130,7 @@ impl Workers {
     fn submit_pending(&self, call: PendingCall) -> Result<(), Event> {
         let mut state = self.0.state();
         if state.poll_thread.is_none() {
-            match self.start(Shared::poll_pending) {
+            match self.start(WorkerThreads::poll_pending) {
                 Ok(thread) => state.poll_thread = Some(thread),
                 Err(errno) => return Err(call.into_job().end(Err(errno))),
             }
@@ -139,9 +141,9 @@ impl Workers {
         Ok(())
     }
 
-    fn start(&self, main: fn(&Shared)) -> Result<JoinHandle<()>, Errno> {
+    fn start(&self, main: fn(&WorkerThreads)) -> Result<JoinHandle<()>, Errno> {
         let shared = self.0.clone();
-        let thread = thread::Builder::new().name("annulus-file".into()).stack_size(STACK);
+        let thread = thread::Builder::new().name("annulus-file".into()).stack_size(STACK_BYTES);
         thread.spawn(move || main(&shared)).map_err(|_| NO_THREAD)
     }
 
@@ -155,7 +157,7 @@ impl Workers {
         let queued = state.jobs.iter().position(|job| job.token() == target);
         let job = match queued.and_then(|index| state.jobs.remove(index)) {
             Some(job) => job,
-            None => match state.apart.withdraw(target) {
+            None => match state.isolated.remove_waiting(target) {
                 Some(job) => job,
                 None => return false,
             },
@@ -167,7 +169,7 @@ impl Workers {
     }
 
     /// Takes the events of calls that have ended.
-    pub(crate) fn collect(&self, events: &mut VecDeque<Event>) {
+    pub(crate) fn take_events(&self, events: &mut VecDeque<Event>) {
         self.0.done_fd.clear();
         events.extend(std::mem::take(&mut self.0.state().done));
     }
@@ -180,16 +182,16 @@ impl Drop for Workers {
         state.closed = true;
         let threads =
             std::mem::take(&mut state.threads).into_iter().chain(state.poll_thread.take());
-        let apart = state.apart.close();
+        let isolated = state.isolated.close();
         let idle = state.busy == 0
-            && state.apart.is_quiet()
+            && state.isolated.is_quiet()
             && !state.pending.iter().any(PendingCall::is_running);
         drop(state);
         self.0.work.notify_all();
-        self.0.apart_work.notify_all();
+        self.0.isolated_work.notify_all();
         self.0.wake_fd.signal();
         if idle {
-            threads.chain(apart).for_each(|thread| _ = thread.join());
+            threads.chain(isolated).for_each(|thread| _ = thread.join());
         }
     }
 }
@@ -201,8 +203,8 @@ impl fmt::Debug for Workers {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl WorkerThreads {
+    fn state(&self) -> MutexGuard<'_, WorkerQueues> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -228,7 +230,7 @@ impl Shared {
         }
     }
 
-    fn next_job(&self) -> Option<Job> {
+    fn next_job(&self) -> Option<FileJob> {
         let mut state = self.state();
         loop {
             if state.closed {
@@ -244,9 +246,10 @@ impl Shared {
     }
 }
 
-/// Returns the descriptor of an eventfd, to watch while [`Shared`] owns it.
+/// Returns the descriptor of an eventfd, to watch while [`WorkerThreads`] owns it.
 fn fd_of(eventfd: &EventFd) -> Fd {
-    // SAFETY: it is open as long as `Shared` exists, which outlives each watch and each poll of it.
+    // SAFETY: it is open as long as `WorkerThreads` exists, which outlives each watch and each poll
+    // of it.
     unsafe { Fd::from_raw(eventfd.as_fd().as_raw_fd()) }
 }
 
@@ -266,7 +269,7 @@ mod tests {
     pub(super) fn submit(workers: &Workers, slot: u32, call: FileCall) {
         // SAFETY: each test keeps its buffers and files, and reads the buffers only after it has
         // waited for the events.
-        let job = unsafe { Job::new(token(slot), call) };
+        let job = unsafe { FileJob::new(token(slot), call) };
         assert!(workers.submit(job, None).is_ok(), "no thread can be started");
     }
 
@@ -274,7 +277,7 @@ mod tests {
         let mut events = VecDeque::new();
         while events.len() < count {
             poll(&mut [PollFd::new(&workers.0.done_fd, PollFlags::IN)], None).unwrap();
-            workers.collect(&mut events);
+            workers.take_events(&mut events);
         }
         events.into()
     }
@@ -295,7 +298,7 @@ mod tests {
         assert_eq!(slots, (0..20).collect::<Vec<_>>());
         assert!(events.iter().all(|event| event.result == Ok(4) && !event.more));
         assert!(bytes.iter().all(|bytes| bytes == b"\x7fELF"));
-        assert!(workers.0.state().threads.len() <= MOST);
+        assert!(workers.0.state().threads.len() <= MAX_WORKER_THREADS);
     }
 
     #[test]
@@ -308,7 +311,7 @@ mod tests {
         let wanted = std::fs::File::open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         let call = FileCall::Lock { fd: wanted.as_raw_fd(), operation: 2 };
-        (0..=MOST).for_each(|slot| submit(&workers, slot as u32, call));
+        (0..=MAX_WORKER_THREADS).for_each(|slot| submit(&workers, slot as u32, call));
         while workers.0.state().jobs.len() > 1 {
             thread::yield_now();
         }
@@ -318,14 +321,14 @@ mod tests {
         let cancelled = wait_for(&workers, 1);
         assert_eq!((cancelled[0].token, cancelled[0].result), (last, Err(Errno::CANCELED)));
         rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
-        assert!(wait_for(&workers, MOST).iter().all(|event| event.result == Ok(0)));
+        assert!(wait_for(&workers, MAX_WORKER_THREADS).iter().all(|event| event.result == Ok(0)));
     }
 
     /// Submits a call that locks the given file, as a call that may hang.
     fn submit_hanging(workers: &Workers, group: u64, slot: u32, lock: &std::fs::File) {
         let call = FileCall::Lock { fd: lock.as_raw_fd(), operation: 2 };
         // SAFETY: each test keeps its files open as long as calls may use them.
-        let job = unsafe { Job::new(token(slot), call) };
+        let job = unsafe { FileJob::new(token(slot), call) };
         assert!(workers.submit(job, Some(group)).is_ok(), "no thread can be started");
     }
 
@@ -343,7 +346,7 @@ mod tests {
     fn hanging_calls_delay_no_other_group_and_no_local_file() {
         const HUNG: u32 = 100;
         let workers = Workers::new().unwrap();
-        let (held, wanted) = held_lock("apart");
+        let (held, wanted) = held_lock("isolated");
         (0..HUNG).for_each(|slot| submit_hanging(&workers, 1, slot, &wanted));
         let free = std::fs::File::open("/proc/self/exe").unwrap();
         submit_hanging(&workers, 2, 1000, &free);
@@ -359,13 +362,13 @@ mod tests {
 
     #[test]
     fn the_end_does_not_wait_for_hanging_calls_and_closes_descriptors() {
-        let (held, wanted) = held_lock("apart-end");
+        let (held, wanted) = held_lock("isolated-end");
         let workers = Workers::new().unwrap();
         (0..100).for_each(|slot| submit_hanging(&workers, 1, slot, &wanted));
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         // SAFETY: the descriptor has no other owner, and is closed by the workers.
         let writer = unsafe { Fd::from_raw(std::os::fd::IntoRawFd::into_raw_fd(writer)) };
-        workers.close_apart(2, writer);
+        workers.close_isolated(2, writer);
         drop(workers);
         // Threads may still be about to lock it.
         std::mem::forget(wanted);

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Maximum number of events of one descriptor before others are served: the rounds, and a few more
+/// Maximum number of events of one descriptor before others are served, and a few more
 /// because the last one may fill several buffers.
 const SHARE: usize = 32 + 8;
 

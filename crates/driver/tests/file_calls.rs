@@ -3,7 +3,7 @@
 mod common;
 
 use annulus_driver::Driver;
-use annulus_driver::FileStart::{Apart, Later, Soon};
+use annulus_driver::FileStart::{Early, Isolated, WithTurn};
 use annulus_kernel::file::FileCall;
 use common::on_each_driver;
 use std::os::fd::AsRawFd;
@@ -25,11 +25,11 @@ fn every_second_call_for_a_device_is_submitted_before_the_turn() {
         let before = rig.driver.counters().enters;
         let mut tokens = Vec::new();
         for (call, start, begun) in [
-            (&calls[0], Later, 0),
-            (&calls[1], Apart { group: 7 }, 0),
-            (&calls[2], Soon, 0),
-            (&calls[3], Soon, 1),
-            (&calls[4], Soon, 1),
+            (&calls[0], WithTurn, 0),
+            (&calls[1], Isolated { group: 7 }, 0),
+            (&calls[2], Early, 0),
+            (&calls[3], Early, 1),
+            (&calls[4], Early, 1),
         ] {
             tokens.push(rig.start_file(*call, start));
             let enters = rig.driver.counters().enters - before;

@@ -203,7 +203,7 @@ fn segments_arrive_as_datagrams() {
 #[test]
 fn bytes_are_sent_to_an_address_or_the_peer_without_a_header() {
     on_each_driver(|rig| {
-        if !rig.driver.addresses_sends() {
+        if !rig.driver.supports_send_to_now() {
             return eprintln!("skipped: this kernel's SEND does not accept an address (6.1)");
         }
         let (fd, peer) = socket();

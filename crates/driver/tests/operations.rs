@@ -171,7 +171,7 @@ fn data_and_end_that_arrive_together_are_both_reported() {
 #[test]
 fn a_limit_ends_a_receive_and_the_next_gets_the_rest() {
     on_each_driver(|rig| {
-        if !rig.driver.limits_receives() {
+        if !rig.driver.supports_receive_limit() {
             return;
         }
         let (fd, mut peer) = pair();

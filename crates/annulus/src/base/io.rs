@@ -42,7 +42,7 @@ pub(crate) struct Io {
     /// The driver, which is freed only once the kernel no longer uses its memory.
     pub(crate) driver: KernelHeld<Driver>,
     /// Whether the driver performs sends as soon as they are submitted.
-    pub(crate) sends_at_once: bool,
+    pub(crate) sends_on_submit: bool,
     pub(crate) timers: Timers,
     /// Wakers to wake and values to drop once nothing is borrowed. Both run foreign code.
     pub(crate) after: After,
@@ -83,7 +83,7 @@ impl Io {
 
     pub(crate) fn new(driver: Driver, bounds: Bounds, memory: Memory) -> Self {
         Self {
-            sends_at_once: driver.sends_at_once(),
+            sends_on_submit: driver.sends_on_submit(),
             driver: KernelHeld::new(driver),
             timers: Timers::new(),
             after: After::default(),
@@ -263,7 +263,7 @@ impl Io {
     /// Returns the bytes that count against the memory limit.
     #[inline]
     pub(crate) fn held(&self) -> usize {
-        self.memory.meter.bytes() + self.driver.resident()
+        self.memory.meter.bytes() + self.driver.resident_bytes()
     }
 
     /// Returns the driver's counters, with the current memory gauges.
@@ -293,7 +293,7 @@ impl Io {
     #[cold]
     #[inline(never)]
     fn allow(&mut self, total: usize) -> bool {
-        let in_use = self.memory.meter.bytes() + self.driver.resident_lent();
+        let in_use = self.memory.meter.bytes() + self.driver.resident_lent_bytes();
         let changed = self.memory.allow(total, in_use);
         if let Some(budget) = changed.budget {
             self.driver.set_budget(budget);

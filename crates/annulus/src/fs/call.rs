@@ -149,9 +149,9 @@ impl CallSite<'_> {
     /// wait for a device, because it bypasses or misses the page cache.
     fn start(&self) -> FileStart {
         match (self.group, &self.kind) {
-            (Some(group), _) => FileStart::Apart { group },
-            (None, Some(kind)) if kind.class != Class::Read => FileStart::Later,
-            (None, _) => FileStart::Soon,
+            (Some(group), _) => FileStart::Isolated { group },
+            (None, Some(kind)) if kind.class != Class::Read => FileStart::WithTurn,
+            (None, _) => FileStart::Early,
         }
     }
 

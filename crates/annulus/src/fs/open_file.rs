@@ -149,7 +149,7 @@ impl Drop for OpenFile {
         if self.core.in_owner_process() {
             if let Some(group) = self.group {
                 // The close releases a lock as well.
-                self.core.close_apart(group, self.fd);
+                self.core.close_isolated(group, self.fd);
                 return self.core.inline_policy.note_close();
             }
             if self.may_be_locked.get() && !self.was_lent.get() {

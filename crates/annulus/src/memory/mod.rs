@@ -22,7 +22,7 @@ mod machine;
 pub(crate) use heap::{HeapMemory, Meter};
 pub use limit::MemoryLimit;
 
-use annulus_driver::Budget;
+use annulus_driver::ReceiveBudget;
 
 /// Bytes that each stream may hold as long as the limit is not exceeded. Beyond the limit, only
 /// streams that hold nothing continue.
@@ -114,8 +114,10 @@ impl Memory {
     }
 
     /// Returns the budget of a turn's receives while at most half of the limit is held.
-    pub(crate) fn first_budget(&self) -> Budget {
-        self.limit.as_ref().map_or(Budget::NONE, |limit| budget(limit.bytes(), limit.bytes() / 2))
+    pub(crate) fn first_budget(&self) -> ReceiveBudget {
+        self.limit
+            .as_ref()
+            .map_or(ReceiveBudget::UNLIMITED, |limit| budget(limit.bytes(), limit.bytes() / 2))
     }
 
     /// Returns the limit, if there is one.
@@ -184,7 +186,7 @@ impl Memory {
     }
 
     /// Sets the allowance, and returns the budget of receives.
-    fn restrict(&mut self, limit: usize, total: usize) -> Budget {
+    fn restrict(&mut self, limit: usize, total: usize) -> ReceiveBudget {
         // Below half of the limit, the initial values apply.
         let total = total.max(limit / 2);
         let budget = budget(limit, total);
@@ -200,7 +202,7 @@ impl Memory {
 /// The changes that a new sum has caused.
 pub(crate) struct Changed {
     /// The new budget of receives, if it changes.
-    pub(crate) budget: Option<Budget>,
+    pub(crate) budget: Option<ReceiveBudget>,
     /// Whether the bounds of streams have fallen.
     pub(crate) have_fallen: bool,
 }
@@ -222,9 +224,9 @@ fn allowance(limit: usize, total: usize) -> usize {
 
 /// Returns the bytes that receives may deliver until the next measurement: half of the free bytes,
 /// since other things take memory, too.
-fn budget(limit: usize, total: usize) -> Budget {
+fn budget(limit: usize, total: usize) -> ReceiveBudget {
     let bytes = (limit.saturating_sub(total) / 2).max(LEAST);
-    Budget { bytes, is_tight: total > limit / 2 }
+    ReceiveBudget { bytes, is_tight: total > limit / 2 }
 }
 
 #[cfg(test)]

@@ -196,7 +196,7 @@ fn the_allowance_falls_with_free_memory_but_not_below_the_floor() {
         last = now;
     }
     assert_eq!((last, allowance(LIMIT, LIMIT + 1)), (FLOOR, 0));
-    assert_eq!(budget(LIMIT, LIMIT), Budget { bytes: LEAST, is_tight: true });
+    assert_eq!(budget(LIMIT, LIMIT), ReceiveBudget { bytes: LEAST, is_tight: true });
     assert!(!budget(LIMIT, LIMIT / 2).is_tight);
 }
 
@@ -227,7 +227,7 @@ fn an_unacceptable_limit_is_reported_with_the_bound() {
 fn memory_of_a_flood_is_returned_within_a_minute_of_light_load() {
     let sim = Sim::builder(1).build();
     let mut runtime = Runtime::builder().kernel(sim.clone()).build().unwrap();
-    let resident = |runtime: &Runtime| runtime.core().enter().unwrap().io.driver.resident();
+    let resident = |runtime: &Runtime| runtime.core().enter().unwrap().io.driver.resident_bytes();
     let flood = async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
         let mut client = TcpStream::connect("127.0.0.1:7000").await?;

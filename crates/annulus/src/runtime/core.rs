@@ -250,9 +250,9 @@ impl Core {
     }
 
     /// Closes a file whose close may hang, on a thread of its own.
-    pub(crate) fn close_apart(&self, group: u64, fd: Fd) {
+    pub(crate) fn close_isolated(&self, group: u64, fd: Fd) {
         match self.enter() {
-            Ok(mut inner) => inner.io.driver.close_apart(group, fd),
+            Ok(mut inner) => inner.io.driver.close_isolated(group, fd),
             Err(_) => {
                 // The runtime has ended. If no thread can be started, the file stays open, because
                 // a close here might not return.

@@ -234,11 +234,11 @@ impl Core {
     /// Runs one turn of a guest.
     fn guest_turn(&self) -> io::Result<GuestNext> {
         self.check_whole()?;
-        self.enter()?.io.driver.disarm();
+        self.enter()?.io.driver.disable_notifier();
         let is_idle = self.turn_for_host()?;
         let inner = &mut *self.enter()?;
-        // If armed, the descriptor reports later events.
-        if is_idle && inner.io.driver.arm() {
+        // Once enabled, the notifier reports later events.
+        if is_idle && inner.io.driver.enable_notifier() {
             Ok(GuestNext::Wait(inner.until_timer()))
         } else {
             Ok(GuestNext::Turn)

@@ -178,6 +178,6 @@ fn buffers(pool: &Pool) -> Buffers {
         size: pool.buffer_size(),
         lent: pool.lent(),
         with_kernel: pool.with_kernel(),
-        resident: pool.resident(),
+        resident: pool.resident_bytes(),
     }
 }

@@ -76,8 +76,8 @@ impl Core {
                 return;
             }
             let left = deadline.duration_since(self.now());
-            let is_clear = self.enter().is_ok_and(|inner| inner.io.driver.is_clear());
-            let hurry = flag.is_woken() || !is_clear;
+            let has_started_all = self.enter().is_ok_and(|inner| inner.io.driver.has_started_all());
+            let hurry = flag.is_woken() || !has_started_all;
             if left.is_zero() || self.turn(hurry, Some(left)).is_err() {
                 return;
             }
@@ -99,7 +99,7 @@ impl Core {
             }
             let deadline = if inside.only_hangs() { end.min(shutdown) } else { end };
             let left = deadline.duration_since(inside.io.now());
-            let hurry = !inside.io.driver.is_clear();
+            let hurry = !inside.io.driver.has_started_all();
             if left.is_zero()
                 || inside.turn(hurry, false, Some(left), &self.remote, &self.recorder).is_err()
             {
@@ -125,13 +125,13 @@ impl Inner {
 
     /// Returns true if nothing is in flight and every descriptor has been closed.
     fn is_over(&mut self) -> bool {
-        self.io.in_flight == 0 && !self.has_unsettled() && self.io.driver.is_clear()
+        self.io.in_flight == 0 && !self.has_unsettled() && self.io.driver.has_started_all()
     }
 
     /// Returns true if only file calls that may hang are left.
     fn only_hangs(&mut self) -> bool {
         let hanging = self.file_ops.hanging();
-        hanging == self.io.in_flight && !self.has_unsettled() && self.io.driver.is_clear()
+        hanging == self.io.in_flight && !self.has_unsettled() && self.io.driver.has_started_all()
     }
 
     /// Cancels everything in flight. Handles that outlive the runtime find it ended.

@@ -198,7 +198,7 @@ impl Inner {
         let mut has_sends = false;
         self.streams.start_sends(&mut self.io);
         self.datagrams.start_sends(&mut self.io);
-        if self.io.sends_at_once && self.io.driver.settled() {
+        if self.io.sends_on_submit && self.io.driver.sends_assumed_complete() {
             // Frees their buffers for this turn's receives while they are still in the cache.
             self.streams.settle_sends(&mut self.io);
             self.datagrams.settle_sends(&mut self.io);
@@ -246,7 +246,7 @@ impl Inner {
         let mut busy = self.has_unsettled();
         busy |= self.recheck_waiters();
         busy |= self.prepare();
-        !busy && self.io.driver.is_clear()
+        !busy && self.io.driver.has_started_all()
     }
 
     /// Dispatches all available events, then assumes sends without an event complete.
@@ -265,7 +265,7 @@ impl Inner {
             }
             self.dispatch(event);
         }
-        if self.io.driver.settled() {
+        if self.io.driver.sends_assumed_complete() {
             self.streams.settle_sends(&mut self.io);
             self.datagrams.settle_sends(&mut self.io);
         }
@@ -281,7 +281,7 @@ impl Inner {
     /// events whose slots have now been prefetched.
     #[inline]
     fn prefetch(&self, asked: u32) -> u32 {
-        self.io.driver.upcoming(asked..AHEAD, |token| {
+        self.io.driver.upcoming_tokens(asked..AHEAD, |token| {
             if matches!(token.kind(), Kind::Recv | Kind::Send) {
                 self.streams.prefetch(token);
             }

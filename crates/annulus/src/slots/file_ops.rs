@@ -177,7 +177,7 @@ fn close_opened(io: &mut Io, call: &FileCall, group: Option<u64>, outcome: Resul
         // no other code owns it.
         let fd = unsafe { Fd::from_raw(fd as RawFd) };
         match group {
-            Some(group) => io.driver.close_apart(group, fd),
+            Some(group) => io.driver.close_isolated(group, fd),
             None => io.close_now(fd),
         }
     }

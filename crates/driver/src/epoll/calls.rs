@@ -7,7 +7,7 @@ use rustix::io::{Errno, Result};
 use std::{ptr, slice};
 
 /// Returns 1 if the descriptor is ready or has failed, otherwise `EAGAIN`.
-pub(super) fn is_ready(kernel: &dyn Kernel, fd: Fd, events: PollFlags) -> Result<u32> {
+pub(super) fn check_ready(kernel: &dyn Kernel, fd: Fd, events: PollFlags) -> Result<u32> {
     if kernel.is_ready(fd, events)? { Ok(1) } else { Err(Errno::AGAIN) }
 }
 

@@ -10,12 +10,12 @@ use rustix::io::Errno;
 
 /// An operation that waits for input.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Input {
+pub(super) enum InputOp {
     /// Receives into the pool's buffers until `left` bytes have arrived; without `multi`, once. No
     /// receive exceeds `left`.
-    Lent { left: u64, multi: bool },
+    Pooled { left: u64, multi: bool },
     /// Receives into the submitter's memory, once.
-    Own { buffer: *mut u8, len: u32 },
+    Submitter { buffer: *mut u8, len: u32 },
     /// Accepts; without `multi`, once.
     Accept { multi: bool },
     /// Reports each edge. Without `multi`, reports once that the descriptor is readable now, and
@@ -27,12 +27,12 @@ pub(super) enum Input {
     Message { header: *mut MsgHeader },
 }
 
-impl Input {
+impl InputOp {
     /// Creates a receive into the pool's buffers that ends after `limit` bytes; zero means no
     /// limit.
-    pub(super) fn lent(limit: u32) -> Self {
+    pub(super) fn pooled(limit: u32) -> Self {
         let left = if limit == 0 { u64::MAX } else { u64::from(limit) };
-        Self::Lent { left, multi: true }
+        Self::Pooled { left, multi: true }
     }
 }
 
@@ -40,14 +40,14 @@ impl Epoll {
     /// # Safety
     /// Memory that the input refers to must stay valid and unused by other code until the terminal
     /// event has been taken.
-    pub(super) unsafe fn start_input(&mut self, token: Token, fd: Fd, input: Input) {
+    pub(super) unsafe fn start_input(&mut self, token: Token, fd: Fd, input: InputOp) {
         let watch = self.watches.get_or_insert(fd);
         if watch.input.is_some() {
             return self.end(token, Err(Errno::BUSY));
         }
         watch.input = Some((token, input));
-        if let Err(errno) = self.park(token, fd) {
-            self.watches.known(fd).input = None;
+        if let Err(errno) = self.await_edge(token, fd) {
+            self.watches.get(fd).input = None;
             self.end(token, Err(errno));
         }
     }
@@ -55,31 +55,33 @@ impl Epoll {
     /// Tries the operation of a descriptor that has one.
     #[inline]
     pub(super) fn attempt_input(&mut self, fd: Fd) -> Option<Event> {
-        let watch = self.watches.known(fd);
+        let watch = self.watches.get(fd);
         let (token, input) = watch.input?;
         match input {
-            Input::Lent { left, multi } => self.receive_lent(fd, token, left, multi),
+            InputOp::Pooled { left, multi } => self.receive_pooled(fd, token, left, multi),
             // SAFETY: the caller of `start_input` guarantees that the memory belongs to the
             // operation until its terminal event, which is not out yet.
-            Input::Own { buffer, len } => unsafe { self.receive(fd, token, buffer, len) },
-            Input::Accept { multi } => self.accept(fd, token, multi),
-            Input::Messages { layout } => self.receive_messages(fd, token, layout),
-            // SAFETY: the same as for `Own`.
-            Input::Message { header } => unsafe { self.receive_message(fd, token, header) },
-            Input::Readable { multi: true } => {
+            InputOp::Submitter { buffer, len } => unsafe { self.receive(fd, token, buffer, len) },
+            InputOp::Accept { multi } => self.accept(fd, token, multi),
+            InputOp::Messages { layout } => self.receive_messages(fd, token, layout),
+            // SAFETY: the same as for `Submitter`.
+            InputOp::Message { header } => unsafe { self.receive_message(fd, token, header) },
+            InputOp::Readable { multi: true } => {
                 watch.readable = false;
                 Some(Event { token, result: Ok(1), more: true, buffer: None })
             }
-            Input::Readable { multi: false } => {
-                let result = calls::is_ready(&*self.common.kernel, fd, PollFlags::IN);
+            InputOp::Readable { multi: false } => {
+                let result = calls::check_ready(&*self.common.kernel, fd, PollFlags::IN);
                 self.end_input(fd, token, result)
             }
         }
     }
 
     #[inline]
-    fn receive_lent(&mut self, fd: Fd, token: Token, left: u64, multi: bool) -> Option<Event> {
-        let Some((id, buffer)) = self.common.pool.lend() else { return self.starve(fd, token) };
+    fn receive_pooled(&mut self, fd: Fd, token: Token, left: u64, multi: bool) -> Option<Event> {
+        let Some((id, buffer)) = self.common.pool.lend() else {
+            return self.end_without_buffer(fd, token);
+        };
         let most = u32::try_from(left).unwrap_or(u32::MAX);
         let len = self.common.pool.receive_len().min(most);
         // SAFETY: the buffer belongs to this driver until it is given back, and is at least `len`
@@ -89,27 +91,29 @@ impl Epoll {
             self.common.pool.give_back(id);
             return self.end_input(fd, token, result);
         };
-        self.common.pool.filled(id, count);
-        self.received(fd, count, len);
+        self.common.pool.record_written(id, count);
+        self.record_receive(fd, count, len);
         let left = left.saturating_sub(u64::from(count));
         let more = multi && left > 0;
-        self.watches.known(fd).input = more.then_some((token, Input::Lent { left, multi }));
+        self.watches.get(fd).input = more.then_some((token, InputOp::Pooled { left, multi }));
         Some(Event { token, result: Ok(count), more, buffer: Some(id) })
     }
 
     /// Updates the readiness of a descriptor, and the byte budget, after a receive.
     #[inline]
-    fn received(&mut self, fd: Fd, count: u32, len: u32) {
-        let watch = self.watches.known(fd);
-        let in_pieces = || !calls::is_tcp(&*self.common.kernel, fd);
-        if count < len && !*watch.in_pieces.get_or_insert_with(in_pieces) {
-            watch.drained();
+    fn record_receive(&mut self, fd: Fd, count: u32, len: u32) {
+        let watch = self.watches.get(fd);
+        let short_receive_is_ambiguous = || !calls::is_tcp(&*self.common.kernel, fd);
+        if count < len
+            && !*watch.short_receive_is_ambiguous.get_or_insert_with(short_receive_is_ambiguous)
+        {
+            watch.record_short_receive();
         }
-        self.budget = self.budget.saturating_sub(count);
+        self.bytes_left = self.bytes_left.saturating_sub(count);
     }
 
     #[cold]
-    pub(super) fn starve(&mut self, fd: Fd, token: Token) -> Option<Event> {
+    pub(super) fn end_without_buffer(&mut self, fd: Fd, token: Token) -> Option<Event> {
         self.common.counters.enobufs += 1;
         self.end_input(fd, token, Err(Errno::NOBUFS))
     }
@@ -120,7 +124,7 @@ impl Epoll {
         // SAFETY: the caller guarantees the same.
         let result = unsafe { self.common.kernel.receive(fd, buffer, len) };
         if let Ok(count @ 1..) = result {
-            self.received(fd, count, len);
+            self.record_receive(fd, count, len);
         }
         self.end_input(fd, token, result)
     }
@@ -142,9 +146,9 @@ impl Epoll {
         token: Token,
         result: Result<u32, Errno>,
     ) -> Option<Event> {
-        let watch = self.watches.known(fd);
+        let watch = self.watches.get(fd);
         if result == Err(Errno::AGAIN) {
-            watch.emptied();
+            watch.record_empty();
             return None;
         }
         watch.input = None;

@@ -12,34 +12,34 @@ use std::ptr;
 use std::rc::Rc;
 
 /// Maximum number of messages that one call receives.
-const MANY: usize = 32;
+const MAX_BATCH_MESSAGES: usize = 32;
 /// Number of messages requested if the last call did not fill every buffer. It is more than one, so
 /// that a single message leaves a buffer empty, which shows that the socket has no more.
-const FEW: usize = 4;
+const SMALL_BATCH_MESSAGES: usize = 4;
 
 /// The arguments of a call that receives several messages. Slots point to vectors of the same
 /// batch.
 ///
 /// The first `len` slots point into buffers that a pool has lent and that have not been given back.
-pub(super) struct Batch {
+pub(super) struct MessageBatch {
     len: usize,
-    slots: [MessageSlot; MANY],
-    vectors: [IoVec; MANY],
-    ids: [u16; MANY],
+    slots: [MessageSlot; MAX_BATCH_MESSAGES],
+    vectors: [IoVec; MAX_BATCH_MESSAGES],
+    ids: [u16; MAX_BATCH_MESSAGES],
 }
 
-impl Batch {
+impl MessageBatch {
     pub(super) fn new() -> Box<Self> {
         Box::new(Self {
             len: 0,
-            slots: [MessageSlot { header: MsgHeader::EMPTY, len: 0 }; MANY],
-            vectors: [IoVec { base: ptr::null(), len: 0 }; MANY],
-            ids: [0; MANY],
+            slots: [MessageSlot { header: MsgHeader::EMPTY, len: 0 }; MAX_BATCH_MESSAGES],
+            vectors: [IoVec { base: ptr::null(), len: 0 }; MAX_BATCH_MESSAGES],
+            ids: [0; MAX_BATCH_MESSAGES],
         })
     }
 
-    /// Borrows up to `wanted` buffers of a pool, and points the slots at them.
-    fn borrow(&mut self, pool: &Pool, wanted: usize, layout: Layout) {
+    /// Takes up to `wanted` buffers of a pool, and points the slots at them.
+    fn take_buffers(&mut self, pool: &Pool, wanted: usize, layout: Layout) {
         self.len = 0;
         while self.len < wanted
             && let Some((id, buffer)) = pool.lend()
@@ -69,7 +69,7 @@ impl Batch {
         };
     }
 
-    /// Receives into the borrowed buffers, and returns the number of messages.
+    /// Receives into these buffers, and returns the number of messages.
     fn receive(&mut self, kernel: &dyn Kernel, fd: Fd) -> Result<usize, Errno> {
         let (slots, vectors) = (&mut self.slots[..self.len], self.vectors.as_ptr());
         for (at, slot) in slots.iter_mut().enumerate() {
@@ -109,28 +109,32 @@ impl Epoll {
         token: Token,
         layout: Layout,
     ) -> Option<Event> {
-        let several = if self.watches.known(fd).bulk { MANY } else { FEW };
+        let several = if self.watches.get(fd).filled_batch {
+            MAX_BATCH_MESSAGES
+        } else {
+            SMALL_BATCH_MESSAGES
+        };
         let wanted = if token.kind() == Kind::RecvDatagram { several } else { 1 };
-        let mut batch = self.batch.take().unwrap_or_else(Batch::new);
-        batch.borrow(self.pool_of(token), wanted, layout);
-        let borrowed = batch.len;
-        if borrowed == 0 {
+        let mut batch = self.batch.take().unwrap_or_else(MessageBatch::new);
+        batch.take_buffers(self.pool_of(token), wanted, layout);
+        let taken = batch.len;
+        if taken == 0 {
             self.batch = Some(batch);
-            return self.starve(fd, token);
+            return self.end_without_buffer(fd, token);
         }
         let received = batch.receive(&*self.common.kernel, fd);
         let count = received.unwrap_or(0);
         let pool = self.pool_of(token);
         // The buffer that was lent first is given back last, so that it is lent next.
-        batch.ids[count..borrowed].iter().rev().for_each(|id| pool.give_back(*id));
+        batch.ids[count..taken].iter().rev().for_each(|id| pool.give_back(*id));
         let event = match received {
             Ok(_) => self.queue_messages(&batch, count, fd, token, layout),
             Err(errno) => self.end_input(fd, token, Err(errno)),
         };
-        let watch = self.watches.known(fd);
-        watch.bulk = count == borrowed;
-        if (1..borrowed).contains(&count) {
-            watch.drained();
+        let watch = self.watches.get(fd);
+        watch.filled_batch = count == taken;
+        if (1..taken).contains(&count) {
+            watch.record_short_receive();
         }
         self.batch = Some(batch);
         event
@@ -140,7 +144,7 @@ impl Epoll {
     /// means that the stream has ended.
     fn queue_messages(
         &mut self,
-        batch: &Batch,
+        batch: &MessageBatch,
         count: usize,
         fd: Fd,
         token: Token,
@@ -148,7 +152,7 @@ impl Epoll {
     ) -> Option<Event> {
         let more = token.kind() == Kind::RecvDatagram || batch.head(0).payload_len > 0;
         if !more {
-            self.watches.known(fd).input = None;
+            self.watches.get(fd).input = None;
         }
         for at in 0..count {
             let (id, head) = (batch.ids[at], batch.head(at));
@@ -159,17 +163,22 @@ impl Epoll {
                 self.pool_of(token).address(id).cast::<[u8; Layout::HEAD]>().write(head.bytes())
             };
             let filled = (layout.payload_at() + payload) as u32;
-            self.pool_of(token).filled(id, filled);
-            self.budget = self.budget.saturating_sub(head.payload_len);
-            self.done.push_back(Event { token, result: Ok(filled), more, buffer: Some(id) });
+            self.pool_of(token).record_written(id, filled);
+            self.bytes_left = self.bytes_left.saturating_sub(head.payload_len);
+            self.ready_events.push_back(Event {
+                token,
+                result: Ok(filled),
+                more,
+                buffer: Some(id),
+            });
         }
-        self.rounds = self.rounds.saturating_sub(count as u32 - 1).max(1);
-        self.done.pop_front()
+        self.events_left = self.events_left.saturating_sub(count as u32 - 1).max(1);
+        self.ready_events.pop_front()
     }
 
     /// Ends a non-blocking send: an event only if it failed. If there was no space, the socket is
     /// not writable until the next edge.
-    pub(super) fn sent_message(&mut self, token: Token, fd: Fd, sent: Result<usize, Errno>) {
+    pub(super) fn finish_message_now(&mut self, token: Token, fd: Fd, sent: Result<usize, Errno>) {
         let Err(errno) = sent else { return };
         if errno == Errno::AGAIN
             && let Some(watch) = self.watches.find(fd)

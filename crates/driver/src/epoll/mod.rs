@@ -1,17 +1,17 @@
-//! The epoll driver. It tries each operation with a system call, and parks it until an edge reports
+//! The epoll driver. It tries each operation with a system call, and waits for an edge that reports
 //! readiness.
 //!
 //! An operation that may wait goes through these states:
 //! - *submitted*: recorded with its descriptor, which is registered with epoll, edge-triggered;
 //!   once for all events, except that a datagram socket is registered for writability only while a
 //!   send waits;
-//! - *parked* until an edge arrives; if one arrived earlier, the descriptor is queued at once;
-//! - *tried* when the layer above asks for the next event: it produces an event, or is parked
+//! - *waiting* until an edge arrives; if one arrived earlier, the descriptor is queued at once;
+//! - *tried* when the layer above asks for the next event: it produces an event, or waits
 //!   again.
 //!
 //! A `…Now` send never waits: it is tried when it is submitted.
 //!
-//! A multishot operation runs for up to 32 rounds before other descriptors are served, as in
+//! A multishot operation runs for up to 32 events before other descriptors are served, as in
 //! io_uring. A descriptor has at most one operation in each direction; a second one fails with
 //! EBUSY. Listening and connecting sockets must be non-blocking, as the runtime makes them; others
 //! may be blocking.
@@ -21,23 +21,23 @@ mod calls;
 mod input;
 mod message;
 mod output;
-mod owned;
+mod owned_descriptor;
 mod poller;
 mod trim_timer;
 mod watch;
 
-use crate::common::Common;
+use crate::driver_state::DriverState;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
-use crate::pool::{Budget, Pool, PoolSize, Trim};
+use crate::pool::{Pool, PoolSize, ReceiveBudget, Trim};
 use crate::slots::{Kind, Token};
 use crate::wait::Wait;
-use crate::workers::{Job, Workers};
+use crate::workers::{FileJob, Workers};
 use annulus_kernel::{Fd, IoVec, Kernel, Layout, MsgHeader, named};
-use input::Input;
-use message::Batch;
-use output::{Outputs, Work};
-use poller::{ARRIVALS, EVERYTHING, Poller};
+use input::InputOp;
+use message::MessageBatch;
+use output::{OutputKind, OutputTable};
+use poller::{Poller, READ_EVENTS, READ_WRITE_EVENTS};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
@@ -51,33 +51,33 @@ use trim_timer::TrimTimer;
 use watch::Watches;
 
 /// Number of events that one descriptor may produce before the next descriptor is served.
-const ROUNDS: u32 = 32;
+const MAX_EVENTS_PER_DESCRIPTOR: u32 = 32;
 
 /// Bytes after which a turn stops receiving, so that they are used or sent while they are in the
 /// cache.
-const BUDGET: u32 = 256 * 1024;
+const MAX_RECEIVED_BYTES_PER_TURN: u32 = 256 * 1024;
 
 /// The epoll driver: an epoll instance, the descriptors it watches, and the queue of descriptors to
 /// try.
 #[repr(C)]
 pub struct Epoll {
-    pub(crate) common: Common,
+    pub(crate) common: DriverState,
     poller: Poller,
     watches: Watches,
-    outputs: Outputs,
+    outputs: OutputTable,
     /// Descriptors with something to try, oldest first.
-    work: VecDeque<Fd>,
-    /// Number of descriptors at the front of `work` that belong to this turn.
+    queue: VecDeque<Fd>,
+    /// Number of descriptors at the front of `queue` that belong to this turn.
     due: usize,
     /// Number of events that the first of them may still produce before the next one is served.
-    rounds: u32,
+    events_left: u32,
     /// Bytes that this turn may still receive, and the bytes that each turn may receive.
-    budget: u32,
-    full_budget: u32,
+    bytes_left: u32,
+    max_bytes_per_turn: u32,
     /// Events that are ready, oldest first.
-    done: VecDeque<Event>,
+    ready_events: VecDeque<Event>,
     /// Reused by each receive of messages.
-    batch: Option<Box<Batch>>,
+    batch: Option<Box<MessageBatch>>,
     trim_timer: TrimTimer,
     /// The trim to carry out in this turn.
     trim: Option<Trim>,
@@ -92,22 +92,22 @@ impl Epoll {
     /// as `EMFILE` or `ENOMEM`.
     pub fn new(kernel: Rc<dyn Kernel>, pool: PoolSize) -> io::Result<Self> {
         let (poller, trim_timer) = (Poller::new(&kernel)?, TrimTimer::new(&kernel)?);
-        poller.add(trim_timer.fd(), EVERYTHING).map_err(named("epoll_ctl"))?;
+        poller.add(trim_timer.fd(), READ_WRITE_EVENTS).map_err(named("epoll_ctl"))?;
         let mut epoll = Self {
             poller,
             watches: Watches::default(),
-            outputs: Outputs::default(),
-            work: VecDeque::with_capacity(64),
+            outputs: OutputTable::default(),
+            queue: VecDeque::with_capacity(64),
             due: 0,
-            rounds: ROUNDS,
-            budget: BUDGET,
-            full_budget: BUDGET,
-            done: VecDeque::with_capacity(64),
+            events_left: MAX_EVENTS_PER_DESCRIPTOR,
+            bytes_left: MAX_RECEIVED_BYTES_PER_TURN,
+            max_bytes_per_turn: MAX_RECEIVED_BYTES_PER_TURN,
+            ready_events: VecDeque::with_capacity(64),
             batch: None,
             trim_timer,
             trim: None,
             workers: None,
-            common: Common::new(kernel.clone(), Pool::new(pool, kernel.clone())?),
+            common: DriverState::new(kernel.clone(), Pool::new(pool, kernel.clone())?),
         };
         if kernel.real_descriptors() {
             // Created now, so that a later file call does not fail because no descriptor is left.
@@ -120,15 +120,15 @@ impl Epoll {
     pub(crate) fn submit(&mut self, token: Token, op: Op) {
         self.common.counters.sqes += 1;
         let (fd, input) = match op {
-            Op::RecvMulti { fd, limit } => (fd, Input::lent(limit)),
-            Op::RecvPooled { fd } => (fd, Input::Lent { left: u64::MAX, multi: false }),
-            Op::AcceptMulti { fd } => (fd, Input::Accept { multi: true }),
-            Op::Accept { fd } => (fd, Input::Accept { multi: false }),
-            Op::Readable { fd } => (fd, Input::Readable { multi: true }),
-            Op::ReadableOnce { fd } => (fd, Input::Readable { multi: false }),
+            Op::RecvMulti { fd, limit } => (fd, InputOp::pooled(limit)),
+            Op::RecvPooled { fd } => (fd, InputOp::Pooled { left: u64::MAX, multi: false }),
+            Op::AcceptMulti { fd } => (fd, InputOp::Accept { multi: true }),
+            Op::Accept { fd } => (fd, InputOp::Accept { multi: false }),
+            Op::Readable { fd } => (fd, InputOp::Readable { multi: true }),
+            Op::ReadableOnce { fd } => (fd, InputOp::Readable { multi: false }),
             Op::WritableOnce { fd } => {
                 // SAFETY: a wait refers to no memory.
-                return unsafe { self.start_output(token, fd, Work::AwaitWritable, &[]) };
+                return unsafe { self.start_output(token, fd, OutputKind::AwaitWritable, &[]) };
             }
             Op::Nop => return self.end(token, Ok(0)),
             Op::Cancel { target } => return self.cancel(target),
@@ -148,7 +148,7 @@ impl Epoll {
                 let bytes = IoVec { base: buffer, len: len as usize };
                 // SAFETY: the caller guarantees that the memory is valid during the submission.
                 let sent = unsafe { self.common.kernel.send(fd, bytes, ptr::null(), 0) };
-                self.sent_now(token, fd, sent, bytes.len);
+                self.finish_send_now(token, fd, sent, bytes.len);
             }
             MemoryOp::SendVectorNow { fd, header } => {
                 let header = header.cast();
@@ -157,25 +157,27 @@ impl Epoll {
                 let (parts, sent) = unsafe {
                     (calls::parts(header), calls::send_vector(&*self.common.kernel, fd, header))
                 };
-                self.sent_now(token, fd, sent, parts.iter().map(|part| part.len).sum());
+                self.finish_send_now(token, fd, sent, parts.iter().map(|part| part.len).sum());
             }
             MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
                 let bytes = IoVec { base: buffer, len: len as usize };
                 // SAFETY: the caller guarantees that bytes and address are valid during the
                 // submission.
                 let sent = unsafe { self.common.kernel.send(fd, bytes, to, to_len) };
-                self.sent_message(token, fd, sent);
+                self.finish_message_now(token, fd, sent);
             }
             MemoryOp::SendMessageNow { fd, header } => {
                 // SAFETY: the caller guarantees that the header and everything it refers to are
                 // valid during the submission.
                 let sent = unsafe { self.common.kernel.send_message(fd, header.cast()) };
-                self.sent_message(token, fd, sent);
+                self.finish_message_now(token, fd, sent);
             }
             MemoryOp::Send { fd, buffer, len } => {
                 let bytes = IoVec { base: buffer, len: len as usize };
                 // SAFETY: the caller guarantees that the bytes are valid until the terminal event.
-                unsafe { self.start_output(token, fd, Work::Send(MsgHeader::EMPTY), &[bytes]) };
+                unsafe {
+                    self.start_output(token, fd, OutputKind::Send(MsgHeader::EMPTY), &[bytes])
+                };
             }
             MemoryOp::SendVector { fd, header } => {
                 let header: *const MsgHeader = header.cast();
@@ -183,7 +185,7 @@ impl Epoll {
                 // submission, and the bytes and control messages until the terminal event.
                 unsafe {
                     let (header, parts) = (header.read(), calls::parts(header));
-                    self.start_output(token, fd, Work::Send(header), parts);
+                    self.start_output(token, fd, OutputKind::Send(header), parts);
                 }
             }
             MemoryOp::SendZeroCopy { .. } | MemoryOp::SendVectorZeroCopy { .. } => {
@@ -191,12 +193,12 @@ impl Epoll {
             }
             MemoryOp::Connect { fd, address, len } => {
                 // SAFETY: the caller guarantees that the address is valid until the terminal event.
-                unsafe { self.start_output(token, fd, Work::Connect { address, len }, &[]) };
+                unsafe { self.start_output(token, fd, OutputKind::Connect { address, len }, &[]) };
             }
             MemoryOp::Recv { fd, buffer, len } => {
                 // SAFETY: the caller guarantees that the memory belongs to the operation until the
                 // terminal event.
-                unsafe { self.start_input(token, fd, Input::Own { buffer, len }) };
+                unsafe { self.start_input(token, fd, InputOp::Submitter { buffer, len }) };
             }
             MemoryOp::RecvMessages { fd, header } => {
                 // SAFETY: the caller guarantees that the header is a live `struct msghdr` during
@@ -205,50 +207,50 @@ impl Epoll {
                 let layout = Layout { name: header.name_len as usize, control: header.control_len };
                 // SAFETY: the operation keeps only the layout of the header, and the buffers belong
                 // to the pool.
-                unsafe { self.start_input(token, fd, Input::Messages { layout }) };
+                unsafe { self.start_input(token, fd, InputOp::Messages { layout }) };
             }
             MemoryOp::RecvMessage { fd, header } => {
                 // SAFETY: the caller guarantees that the header and its memory belong to the
                 // operation until the terminal event.
-                unsafe { self.start_input(token, fd, Input::Message { header: header.cast() }) };
+                unsafe { self.start_input(token, fd, InputOp::Message { header: header.cast() }) };
             }
         }
     }
 
     /// Passes a file call to a worker. On a simulated kernel, which has one thread, the call is
     /// made at once.
-    pub(crate) fn submit_job(&mut self, job: Job, group: Option<u64>) {
+    pub(crate) fn submit_job(&mut self, job: FileJob, group: Option<u64>) {
         if !self.common.kernel.real_descriptors() {
             self.common.counters.file_inline += 1;
             let result = job.run_on(&*self.common.kernel);
-            return self.done.push_back(job.end(result));
+            return self.ready_events.push_back(job.end(result));
         }
         self.common.counters.file_worker += 1;
         let submitted = match self.workers() {
             Ok(workers) => workers.submit(job, group),
             Err(errno) => Err(job.end(Err(errno))),
         };
-        self.done.extend(submitted.err());
+        self.ready_events.extend(submitted.err());
     }
 
     /// Closes a descriptor whose close may hang.
-    pub(crate) fn close_apart(&mut self, group: u64, fd: Fd) {
+    pub(crate) fn close_isolated(&mut self, group: u64, fd: Fd) {
         if let Ok(workers) = self.workers() {
-            workers.close_apart(group, fd);
+            workers.close_isolated(group, fd);
         }
     }
 
     fn workers(&mut self) -> Result<&Workers, Errno> {
         if self.workers.is_none() {
             let workers = Workers::new()?;
-            self.poller.add(workers.done_fd(), EVERYTHING)?;
+            self.poller.add(workers.done_fd(), READ_WRITE_EVENTS)?;
             self.workers = Some(workers);
         }
         Ok(self.workers.as_ref().expect("the workers were created above"))
     }
 
     #[inline]
-    fn sent_now(&mut self, token: Token, fd: Fd, sent: Result<usize, Errno>, len: usize) {
+    fn finish_send_now(&mut self, token: Token, fd: Fd, sent: Result<usize, Errno>, len: usize) {
         if sent != Ok(len) {
             if let Some(watch) = self.watches.find(fd) {
                 watch.writable = false;
@@ -257,27 +259,27 @@ impl Epoll {
         }
     }
 
-    /// Parks an operation until its descriptor is ready. If an edge arrived earlier, the descriptor
-    /// is queued to be tried.
-    fn park(&mut self, token: Token, fd: Fd) -> Result<(), Errno> {
+    /// Makes an operation wait for the next edge of its descriptor. If an edge arrived earlier, the
+    /// descriptor is queued to be tried.
+    fn await_edge(&mut self, token: Token, fd: Fd) -> Result<(), Errno> {
         self.watches.set_fd(token, fd);
-        let watch = self.watches.known(fd);
+        let watch = self.watches.get(fd);
         let wants_out = token.kind() != Kind::RecvDatagram;
         if !watch.registered {
-            self.poller.add(fd, if wants_out { EVERYTHING } else { ARRIVALS })?;
+            self.poller.add(fd, if wants_out { READ_WRITE_EVENTS } else { READ_EVENTS })?;
             (watch.registered, watch.has_out_edges) = (true, wants_out);
         } else if wants_out && !watch.has_out_edges {
-            self.poller.change(fd, EVERYTHING)?;
+            self.poller.change(fd, READ_WRITE_EVENTS)?;
             watch.has_out_edges = true;
-        } else if self.watches.enlist(fd) {
-            self.work.push_back(fd);
+        } else if self.watches.mark_queued(fd) {
+            self.queue.push_back(fd);
         }
         Ok(())
     }
 
     /// Queues the terminal event of an operation.
     fn end(&mut self, token: Token, result: Result<u32, Errno>) {
-        self.done.push_back(Event { token, result, more: false, buffer: None });
+        self.ready_events.push_back(Event { token, result, more: false, buffer: None });
     }
 
     fn cancel(&mut self, target: Token) {
@@ -286,7 +288,7 @@ impl Epoll {
             _ = workers.cancel(target);
         }
         let Some(fd) = self.watches.fd_of(target) else { return };
-        let watch = self.watches.known(fd);
+        let watch = self.watches.get(fd);
         if watch.input.take_if(|(token, _)| *token == target).is_some() {
             self.end(target, Err(Errno::CANCELED));
         } else if let Some(output) = watch.output.map(|index| self.outputs.get(index))
@@ -299,7 +301,7 @@ impl Epoll {
     }
 
     pub(crate) fn close(&mut self, fd: Fd) {
-        self.watches.forget(fd);
+        self.watches.reset(fd);
         self.common.kernel.close(fd);
     }
 
@@ -307,29 +309,29 @@ impl Epoll {
     pub(crate) fn release(&mut self, fd: Fd) {
         if self.watches.find(fd).is_some_and(|watch| watch.registered) {
             self.poller.remove(fd);
-            self.watches.forget(fd);
+            self.watches.reset(fd);
         }
     }
 
     #[inline]
     pub(crate) fn turn(&mut self, wait: Wait) -> io::Result<()> {
-        let urgent = !self.done.is_empty() || !self.work.is_empty();
+        let urgent = !self.ready_events.is_empty() || !self.queue.is_empty();
         let timeout = match wait {
             Wait::UpTo(timeout) if !urgent => timeout,
             Wait::UpTo(_) | Wait::No => Some(Duration::ZERO),
         };
-        if !self.trim_timer.is_running() && self.common.pools().any(|pool| pool.touched()) {
+        if !self.trim_timer.is_running() && self.common.pools().any(|pool| pool.used_since_trim()) {
             self.trim_timer.start(self.common.counters.cqes);
         }
         self.common.counters.enters += 1;
         self.poller.wait(timeout)?;
         for (fd, flags) in self.poller.edges() {
-            if self.watches.note(fd, flags) {
-                self.work.push_back(fd);
+            if self.watches.record_edge(fd, flags) {
+                self.queue.push_back(fd);
             } else if fd == self.trim_timer.fd() {
                 self.trim = self.trim_timer.expired(self.common.counters.cqes);
             } else if let Some(workers) = self.workers.as_ref().filter(|w| w.done_fd() == fd) {
-                workers.collect(&mut self.done);
+                workers.take_events(&mut self.ready_events);
             }
         }
         if let Some(trim) = self.trim.take() {
@@ -337,33 +339,33 @@ impl Epoll {
             self.outputs.trim();
             self.common.trimmed = true;
         }
-        self.due = self.work.len();
-        self.rounds = ROUNDS;
-        self.budget = self.full_budget;
+        self.due = self.queue.len();
+        self.events_left = MAX_EVENTS_PER_DESCRIPTOR;
+        self.bytes_left = self.max_bytes_per_turn;
         Ok(())
     }
 
     /// The epoll instance itself, which is readable while a watched descriptor is.
     pub(crate) fn notifier(&self) -> io::Result<OwnedFd> {
-        self.poller.share()
+        self.poller.duplicate()
     }
 
     /// Returns true if everything that the last turn found is done, and it found all edges.
     pub(crate) fn is_drained(&self) -> bool {
-        self.done.is_empty() && self.work.is_empty() && self.poller.has_emptied()
+        self.ready_events.is_empty() && self.queue.is_empty() && self.poller.has_all_edges()
     }
 
     #[inline]
     pub(crate) fn has_nothing_queued(&self) -> bool {
-        self.done.is_empty() && self.work.is_empty()
+        self.ready_events.is_empty() && self.queue.is_empty()
     }
 
     #[inline]
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         loop {
-            let event = match self.done.pop_front() {
+            let event = match self.ready_events.pop_front() {
                 Some(event) => event,
-                None => self.work()?,
+                None => self.try_due()?,
             };
             self.common.counters.cqes += 1;
             if event.token.kind() != Kind::Ignored {
@@ -375,14 +377,14 @@ impl Epoll {
 
     /// Tries descriptors until one produces an event, or none is due.
     #[inline]
-    fn work(&mut self) -> Option<Event> {
+    fn try_due(&mut self) -> Option<Event> {
         while self.due > 0 {
-            let fd = self.work[0];
-            if self.rounds > 0
-                && self.budget > 0
+            let fd = self.queue[0];
+            if self.events_left > 0
+                && self.bytes_left > 0
                 && let Some(event) = self.attempt(fd)
             {
-                self.rounds -= 1;
+                self.events_left -= 1;
                 return Some(event);
             }
             self.next_descriptor(fd);
@@ -394,48 +396,49 @@ impl Epoll {
     /// the next turn.
     #[inline]
     fn next_descriptor(&mut self, fd: Fd) {
-        self.work.pop_front();
-        self.watches.known(fd).queued = false;
-        if self.watches.enlist(fd) {
-            self.work.push_back(fd);
+        self.queue.pop_front();
+        self.watches.get(fd).queued = false;
+        if self.watches.mark_queued(fd) {
+            self.queue.push_back(fd);
         }
-        self.due = if self.budget > 0 { self.due - 1 } else { 0 };
-        self.rounds = ROUNDS;
+        self.due = if self.bytes_left > 0 { self.due - 1 } else { 0 };
+        self.events_left = MAX_EVENTS_PER_DESCRIPTOR;
     }
 
     #[inline]
     fn attempt(&mut self, fd: Fd) -> Option<Event> {
-        let watch = self.watches.known(fd);
+        let watch = self.watches.get(fd);
         if watch.can_write()
             && let Some(event) = self.attempt_output(fd)
         {
             return Some(event);
         }
-        if self.watches.known(fd).can_read() { self.attempt_input(fd) } else { None }
+        if self.watches.get(fd).can_read() { self.attempt_input(fd) } else { None }
     }
 
-    /// Returns the tokens of likely events of the descriptors at the positions `ahead` in the
+    /// Returns the tokens of likely events of the descriptors at these `positions` in the
     /// queue.
     #[inline]
-    pub(crate) fn upcoming(&self, ahead: Range<u32>) -> impl Iterator<Item = Token> {
-        let due = ahead.start as usize..self.due.min(ahead.end as usize);
-        due.filter_map(|ahead| self.watches.reader(self.work[ahead]))
+    pub(crate) fn upcoming_tokens(&self, positions: Range<u32>) -> impl Iterator<Item = Token> {
+        let due = positions.start as usize..self.due.min(positions.end as usize);
+        due.filter_map(|position| self.watches.reader(self.queue[position]))
     }
 
     /// Returns true if nothing that is due in this turn is left. A `…Now` send was already tried
     /// when it was submitted.
     #[inline]
-    pub(crate) fn settled(&self) -> bool {
-        self.done.is_empty() && self.due == 0
+    pub(crate) fn sends_assumed_complete(&self) -> bool {
+        self.ready_events.is_empty() && self.due == 0
     }
 
-    pub(crate) fn set_budget(&mut self, budget: Budget) {
-        self.full_budget = BUDGET.min(u32::try_from(budget.bytes).unwrap_or(BUDGET));
+    pub(crate) fn set_budget(&mut self, budget: ReceiveBudget) {
+        self.max_bytes_per_turn = MAX_RECEIVED_BYTES_PER_TURN
+            .min(u32::try_from(budget.bytes).unwrap_or(MAX_RECEIVED_BYTES_PER_TURN));
     }
 
     #[inline]
     pub(crate) fn refill(&mut self) {
-        self.common.pools().for_each(|pool| pool.restock());
+        self.common.pools().for_each(|pool| pool.reclaim_returned());
     }
 
     /// Creates the pool that datagrams are received into, unless it exists.
@@ -450,8 +453,8 @@ impl Epoll {
 
 impl fmt::Debug for Epoll {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { work, due, done, common, .. } = self;
-        write!(f, "Epoll({due} due of {work:?}, {done:?}, {common:?})")
+        let Self { queue, due, ready_events, common, .. } = self;
+        write!(f, "Epoll({due} due of {queue:?}, {ready_events:?}, {common:?})")
     }
 }
 

@@ -2,7 +2,7 @@
 //! connects.
 #![allow(unsafe_code)]
 
-use super::poller::ARRIVALS;
+use super::poller::READ_EVENTS;
 use super::{Epoll, calls};
 use crate::event::Event;
 use crate::slots::{Kind, Token};
@@ -11,11 +11,11 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 /// Bytes after which a send ends, so that its count fits an event.
-const MOST: usize = 1 << 30;
+const MAX_SEND_BYTES: usize = 1 << 30;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Work {
+pub(super) enum OutputKind {
     /// Sends parts with the name and the control messages of a header; both stay valid until the
     /// operation ends.
     Send(MsgHeader),
@@ -28,10 +28,10 @@ pub(super) enum Work {
 
 /// An operation that waits for output.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct OutputOp {
     pub(super) token: Token,
     pub(super) fd: Fd,
-    work: Work,
+    kind: OutputKind,
     /// The vectors to send: a copy, since the submitter's vectors are valid only during the
     /// submission.
     parts: Vec<IoVec>,
@@ -40,20 +40,20 @@ pub(super) struct Output {
     sent: usize,
 }
 
-impl Output {
+impl OutputOp {
     fn empty() -> Self {
         Self {
             token: Token::IGNORED,
             fd: Fd::NONE,
-            work: Work::AwaitWritable,
+            kind: OutputKind::AwaitWritable,
             parts: Vec::new(),
             parts_sent: 0,
             sent: 0,
         }
     }
 
-    fn reset(&mut self, token: Token, fd: Fd, work: Work, parts: &[IoVec]) {
-        (self.token, self.fd, self.work) = (token, fd, work);
+    fn reset(&mut self, token: Token, fd: Fd, kind: OutputKind, parts: &[IoVec]) {
+        (self.token, self.fd, self.kind) = (token, fd, kind);
         (self.parts_sent, self.sent) = (0, 0);
         self.parts.clear();
         self.parts.extend_from_slice(parts);
@@ -61,11 +61,13 @@ impl Output {
 
     /// Continues as far as possible, and returns `None` if the operation must wait.
     pub(super) fn attempt(&mut self, kernel: &dyn Kernel) -> Option<Result<u32, Errno>> {
-        match self.work {
-            Work::Send(header) => self.send(kernel, header),
+        match self.kind {
+            OutputKind::Send(header) => self.send(kernel, header),
             // The last edge may be older than a write that bypassed the driver, to a pipe.
-            Work::AwaitWritable => calls::is_ready(kernel, self.fd, PollFlags::OUT).ok().map(Ok),
-            Work::Connect { address, len } => {
+            OutputKind::AwaitWritable => {
+                calls::check_ready(kernel, self.fd, PollFlags::OUT).ok().map(Ok)
+            }
+            OutputKind::Connect { address, len } => {
                 // SAFETY: the address is valid until the terminal event (`Driver::submit_memory`),
                 // which is not out yet.
                 let outcome = unsafe { calls::connect(kernel, self.fd, address, len) };
@@ -92,7 +94,7 @@ impl Output {
             Err(Errno::AGAIN) => return None,
             Err(errno) => return Some(self.end_early(errno)),
         }
-        let done = self.parts_sent == self.parts.len() || self.sent >= MOST;
+        let done = self.parts_sent == self.parts.len() || self.sent >= MAX_SEND_BYTES;
         done.then_some(Ok(self.sent as u32))
     }
 
@@ -113,21 +115,21 @@ impl Output {
 
 /// The table of operations in flight. Entries are reused.
 #[derive(Debug, Default)]
-pub(super) struct Outputs {
-    entries: Vec<Output>,
+pub(super) struct OutputTable {
+    entries: Vec<OutputOp>,
     free: Vec<u32>,
 }
 
-impl Outputs {
+impl OutputTable {
     /// Returns the index of a free entry.
     fn allocate(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.entries.push(Output::empty());
+            self.entries.push(OutputOp::empty());
             self.entries.len() as u32 - 1
         })
     }
 
-    pub(super) fn get(&mut self, index: u32) -> &mut Output {
+    pub(super) fn get(&mut self, index: u32) -> &mut OutputOp {
         &mut self.entries[index as usize]
     }
 
@@ -148,13 +150,13 @@ impl Epoll {
     /// Starts an operation. `parts` are the bytes of a send, and empty otherwise.
     ///
     /// # Safety
-    /// Memory that the parts and the work refer to must stay valid and unmodified until the
+    /// Memory that the parts and the kind refer to must stay valid and unmodified until the
     /// terminal event has been taken.
     pub(super) unsafe fn start_output(
         &mut self,
         token: Token,
         fd: Fd,
-        work: Work,
+        kind: OutputKind,
         parts: &[IoVec],
     ) {
         let watch = self.watches.get_or_insert(fd);
@@ -164,11 +166,11 @@ impl Epoll {
         let index = self.outputs.allocate();
         watch.output = Some(index);
         let output = self.outputs.get(index);
-        output.reset(token, fd, work, parts);
+        output.reset(token, fd, kind, parts);
         // A connect starts with its first try; readiness means nothing before.
-        let starts = matches!(output.work, Work::Connect { .. });
+        let starts = matches!(output.kind, OutputKind::Connect { .. });
         let outcome = if starts { output.attempt(&*self.common.kernel) } else { None };
-        if let Some(result) = outcome.or_else(|| self.park(token, fd).err().map(Err)) {
+        if let Some(result) = outcome.or_else(|| self.await_edge(token, fd).err().map(Err)) {
             self.end_output(fd);
             self.end(token, result);
         }
@@ -177,7 +179,7 @@ impl Epoll {
     /// Tries the operation of a descriptor that has one.
     #[cold]
     pub(super) fn attempt_output(&mut self, fd: Fd) -> Option<Event> {
-        let watch = self.watches.known(fd);
+        let watch = self.watches.get(fd);
         let output = self.outputs.get(watch.output?);
         let token = output.token;
         let Some(result) = output.attempt(&*self.common.kernel) else {
@@ -190,13 +192,13 @@ impl Epoll {
 
     /// Removes the operation of a descriptor, which has ended.
     pub(super) fn end_output(&mut self, fd: Fd) {
-        let watch = self.watches.known(fd);
+        let watch = self.watches.get(fd);
         let Some(index) = watch.output.take() else { return };
         let of_datagrams = self.outputs.get(index).token.kind() == Kind::DatagramWritable;
         self.outputs.remove(index);
         if of_datagrams && watch.registered {
             // No send waits. If the change fails, the only cost is needless edges.
-            _ = self.poller.change(fd, ARRIVALS);
+            _ = self.poller.change(fd, READ_EVENTS);
             watch.has_out_edges = false;
         }
     }

@@ -1,7 +1,7 @@
 //! The epoll instance: registration and the wait.
 #![allow(unsafe_code)]
 
-use super::owned::Owned;
+use super::owned_descriptor::OwnedDescriptor;
 use annulus_kernel::epoll::{Edge, EventFlags, Registration};
 use annulus_kernel::{Fd, Kernel, named};
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Maximum number of edges that one wait returns; the next wait returns the rest. It is small, so
 /// that received bytes are still in the cache for the reply. With 1000 clients, a request cost 8 %
 /// less at 32 edges per wait than at 1024; 16 and 64 were no better.
-const EDGES: usize = 32;
+const MAX_EDGES_PER_WAIT: usize = 32;
 
 /// The events that descriptors are registered for, once. `EPOLLOUT` causes an edge only after a
 /// send that found no space, and `EPOLLRDHUP` only at the end of the stream. Both are free until
@@ -21,33 +21,33 @@ const EDGES: usize = 32;
 ///
 /// Datagram sockets differ: every sent datagram causes an `EPOLLOUT` edge. They are registered for
 /// it only while a send waits.
-pub(super) const EVERYTHING: EventFlags = ARRIVALS.union(EventFlags::OUT);
+pub(super) const READ_WRITE_EVENTS: EventFlags = READ_EVENTS.union(EventFlags::OUT);
 
-/// Like [`EVERYTHING`], but without `EPOLLOUT`.
-pub(super) const ARRIVALS: EventFlags =
+/// Like [`READ_WRITE_EVENTS`], but without `EPOLLOUT`.
+pub(super) const READ_EVENTS: EventFlags =
     EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::PRI).union(EventFlags::ET);
 
 /// `epoll_pwait` counts in milliseconds. Waits of at least this long are rounded up; shorter ones
 /// use the timer.
-const EXACT_BELOW: Duration = Duration::from_millis(20);
+const MAX_TIMER_WAIT: Duration = Duration::from_millis(20);
 
 /// An epoll instance.
 pub(super) struct Poller {
-    epoll: Owned,
+    epoll: OwnedDescriptor,
     edges: Vec<Edge>,
     /// Ends waits that milliseconds are too coarse for.
-    timer: Owned,
+    timer: OwnedDescriptor,
 }
 
 impl Poller {
     pub(super) fn new(kernel: &Rc<dyn Kernel>) -> io::Result<Self> {
         // SAFETY: both calls create a new descriptor.
         let (epoll, timer) = unsafe {
-            let epoll = Owned::open(kernel, |kernel| kernel.epoll())?;
-            (epoll, Owned::open(kernel, |kernel| kernel.timer())?)
+            let epoll = OwnedDescriptor::open(kernel, |kernel| kernel.epoll())?;
+            (epoll, OwnedDescriptor::open(kernel, |kernel| kernel.timer())?)
         };
-        let poller = Self { epoll, edges: Vec::with_capacity(EDGES), timer };
-        poller.add(poller.timer.fd, EVERYTHING).map_err(named("epoll_ctl"))?;
+        let poller = Self { epoll, edges: Vec::with_capacity(MAX_EDGES_PER_WAIT), timer };
+        poller.add(poller.timer.fd, READ_WRITE_EVENTS).map_err(named("epoll_ctl"))?;
         Ok(poller)
     }
 
@@ -79,8 +79,8 @@ impl Poller {
     #[inline]
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.edges.clear();
-        let timeout = timeout.filter(|left| !self.is_timed(*left));
-        let Owned { kernel, fd } = &self.epoll;
+        let timeout = timeout.filter(|left| !self.start_timer_if_short(*left));
+        let OwnedDescriptor { kernel, fd } = &self.epoll;
         match kernel.epoll_wait(*fd, &mut self.edges, timeout) {
             // Interrupted by a signal: the next turn waits again.
             Ok(()) | Err(Errno::INTR) => Ok(()),
@@ -89,12 +89,12 @@ impl Poller {
     }
 
     /// Returns a duplicate of the instance's descriptor.
-    pub(super) fn share(&self) -> io::Result<OwnedFd> {
+    pub(super) fn duplicate(&self) -> io::Result<OwnedFd> {
         self.epoll.kernel.share(self.epoll.fd)
     }
 
     /// Returns true if the last wait returned all pending edges.
-    pub(super) fn has_emptied(&self) -> bool {
+    pub(super) fn has_all_edges(&self) -> bool {
         self.edges.len() < self.edges.capacity()
     }
 
@@ -112,8 +112,8 @@ impl Poller {
     /// ends the wait. If the wait ends earlier, the timer ends a later wait needlessly, which is
     /// harmless.
     #[inline]
-    fn is_timed(&self, left: Duration) -> bool {
-        !left.is_zero() && left < EXACT_BELOW && self.set_timer(left).is_ok()
+    fn start_timer_if_short(&self, left: Duration) -> bool {
+        !left.is_zero() && left < MAX_TIMER_WAIT && self.set_timer(left).is_ok()
     }
 
     fn set_timer(&self, left: Duration) -> Result<(), Errno> {

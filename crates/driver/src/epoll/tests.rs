@@ -46,7 +46,7 @@ impl Fixture {
     }
 
     fn will_be_tried(&mut self) -> bool {
-        self.epoll.watches.known(fd(&self.socket)).can_read()
+        self.epoll.watches.get(fd(&self.socket)).can_read()
     }
 }
 
@@ -84,9 +84,9 @@ fn a_turn_ends_when_its_byte_budget_is_spent() {
     let mut fixture = Fixture::new();
     fixture.peer.write_all(&[1; 2 * BUFFER as usize]).unwrap();
     assert_eq!(fixture.receive(), BUFFER);
-    fixture.epoll.budget = 0;
+    fixture.epoll.bytes_left = 0;
     assert!(fixture.epoll.next_event().is_none());
-    assert!(fixture.epoll.settled());
+    assert!(fixture.epoll.sends_assumed_complete());
     assert_eq!(fixture.receive(), BUFFER, "the next turn continues");
 }
 
@@ -98,15 +98,15 @@ fn a_stale_edge_does_not_hide_the_end() {
     fixture.peer.write_all(b"bye").unwrap();
     fixture.peer.shutdown(Shutdown::Write).unwrap();
     fixture.epoll.turn(Wait::UpTo(None)).unwrap();
-    fixture.epoll.watches.note(fd(&fixture.socket), EventFlags::IN | EventFlags::OUT);
+    fixture.epoll.watches.record_edge(fd(&fixture.socket), EventFlags::IN | EventFlags::OUT);
     assert_eq!((fixture.receive(), fixture.receive()), (3, 0));
 }
 
 #[test]
 fn after_a_try_that_found_nothing_a_short_receive_is_not_tried_again() {
     let mut fixture = Fixture::new();
-    assert!(fixture.epoll.watches.note(fd(&fixture.socket), EventFlags::PRI));
-    fixture.epoll.work.push_back(fd(&fixture.socket));
+    assert!(fixture.epoll.watches.record_edge(fd(&fixture.socket), EventFlags::PRI));
+    fixture.epoll.queue.push_back(fd(&fixture.socket));
     fixture.epoll.due = 1;
     assert!(fixture.epoll.next_event().is_none(), "nothing to receive");
     fixture.peer.write_all(b"ping").unwrap();

@@ -4,7 +4,7 @@
 //! after receives costs almost nothing.
 #![allow(unsafe_code)]
 
-use super::owned::Owned;
+use super::owned_descriptor::OwnedDescriptor;
 use crate::pool::Trim;
 use annulus_kernel::{Fd, Kernel};
 use std::io;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// The timer, and the event count when it was started.
 #[derive(Debug)]
 pub(super) struct TrimTimer {
-    timer: Owned,
+    timer: OwnedDescriptor,
     /// Number of events at the start; `None` while the timer is not running.
     started_at: Option<u64>,
 }
@@ -21,7 +21,7 @@ pub(super) struct TrimTimer {
 impl TrimTimer {
     pub(super) fn new(kernel: &Rc<dyn Kernel>) -> io::Result<Self> {
         // SAFETY: the call creates a new descriptor.
-        let timer = unsafe { Owned::open(kernel, |kernel| kernel.timer())? };
+        let timer = unsafe { OwnedDescriptor::open(kernel, |kernel| kernel.timer())? };
         Ok(Self { timer, started_at: None })
     }
 

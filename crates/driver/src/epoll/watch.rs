@@ -1,16 +1,16 @@
 //! The state of each descriptor: its readiness, and the operations that wait for it.
 
-use super::input::Input;
+use super::input::InputOp;
 use crate::slots::{Kind, Token};
 use annulus_kernel::Fd;
 use annulus_kernel::epoll::EventFlags;
 
 /// A read may succeed, or report an error.
-const READ: EventFlags = EventFlags::IN.union(WARY);
+const READABLE_FLAGS: EventFlags = EventFlags::IN.union(EXCEPTIONAL_FLAGS);
 /// A write may succeed, or report an error.
-const WRITE: EventFlags = EventFlags::OUT.union(EventFlags::HUP).union(EventFlags::ERR);
+const WRITABLE_FLAGS: EventFlags = EventFlags::OUT.union(EventFlags::HUP).union(EventFlags::ERR);
 /// A receive may report more than bytes: the end, an error, or an urgent mark that cuts it short.
-const WARY: EventFlags =
+const EXCEPTIONAL_FLAGS: EventFlags =
     EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR).union(EventFlags::PRI);
 
 /// One descriptor.
@@ -23,7 +23,7 @@ const WARY: EventFlags =
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Watch {
-    pub(super) input: Option<(Token, Input)>,
+    pub(super) input: Option<(Token, InputOp)>,
     /// Index of the operation that waits for the descriptor to become writable.
     pub(super) output: Option<u32>,
     pub(super) registered: bool,
@@ -34,12 +34,12 @@ pub(super) struct Watch {
     /// An edge has reported more than bytes, so a short receive does not mean that the socket is
     /// empty. It stays set until a try finds nothing, since an edge with this number may belong to
     /// a socket that was closed here but lives on as a duplicate.
-    wary: bool,
+    exceptional: bool,
     /// Whether no short receive means that the socket is empty; `None` until the first short
     /// receive.
-    pub(super) in_pieces: Option<bool>,
+    pub(super) short_receive_is_ambiguous: Option<bool>,
     /// The last receive of messages filled every buffer, so the next one gets more buffers.
-    pub(super) bulk: bool,
+    pub(super) filled_batch: bool,
     /// In the queue of descriptors to try.
     pub(super) queued: bool,
 }
@@ -47,23 +47,23 @@ pub(super) struct Watch {
 impl Watch {
     /// Records an edge.
     #[inline]
-    fn note(&mut self, flags: EventFlags) {
-        self.readable |= flags.intersects(READ);
-        self.writable |= flags.intersects(WRITE);
-        self.wary |= flags.intersects(WARY);
+    fn record_edge(&mut self, flags: EventFlags) {
+        self.readable |= flags.intersects(READABLE_FLAGS);
+        self.writable |= flags.intersects(WRITABLE_FLAGS);
+        self.exceptional |= flags.intersects(EXCEPTIONAL_FLAGS);
     }
 
     /// Records that a try found nothing to read: later bytes cause an edge.
     #[inline]
-    pub(super) fn emptied(&mut self) {
-        (self.readable, self.wary) = (false, false);
+    pub(super) fn record_empty(&mut self) {
+        (self.readable, self.exceptional) = (false, false);
     }
 
-    /// Records that a receive did not fill its buffer. Unless `wary` is set, later bytes cause an
-    /// edge.
+    /// Records that a receive did not fill its buffer. Unless `exceptional` is set, later bytes
+    /// cause an edge.
     #[inline]
-    pub(super) fn drained(&mut self) {
-        self.readable = self.wary;
+    pub(super) fn record_short_receive(&mut self) {
+        self.readable = self.exceptional;
     }
 
     #[inline]
@@ -79,7 +79,7 @@ impl Watch {
     /// Marks the descriptor as queued if it has something to try and is not queued yet. Returns
     /// true if so: the caller must then queue it.
     #[inline]
-    fn enlist(&mut self) -> bool {
+    fn mark_queued(&mut self) -> bool {
         let wanted = !self.queued && (self.can_read() || self.can_write());
         self.queued |= wanted;
         wanted
@@ -97,7 +97,7 @@ pub(super) struct Watches {
 impl Watches {
     /// Returns the state of a descriptor that an operation has used before.
     #[inline]
-    pub(super) fn known(&mut self, fd: Fd) -> &mut Watch {
+    pub(super) fn get(&mut self, fd: Fd) -> &mut Watch {
         &mut self.table[fd.raw() as usize]
     }
 
@@ -123,7 +123,7 @@ impl Watches {
     }
 
     /// Resets the state of a descriptor, since its number may be reused.
-    pub(super) fn forget(&mut self, fd: Fd) {
+    pub(super) fn reset(&mut self, fd: Fd) {
         if let Some(watch) = self.find(fd) {
             debug_assert!(
                 watch.input.is_none() && watch.output.is_none(),
@@ -135,18 +135,18 @@ impl Watches {
 
     /// Records an edge. Returns true if the caller must queue the descriptor.
     #[inline]
-    pub(super) fn note(&mut self, fd: Fd, flags: EventFlags) -> bool {
+    pub(super) fn record_edge(&mut self, fd: Fd, flags: EventFlags) -> bool {
         self.find(fd).is_some_and(|watch| {
-            watch.note(flags);
-            watch.enlist()
+            watch.record_edge(flags);
+            watch.mark_queued()
         })
     }
 
     /// Marks a descriptor as queued if it has something to try and is not queued yet. Returns true
     /// if so: the caller must then queue it.
     #[inline]
-    pub(super) fn enlist(&mut self, fd: Fd) -> bool {
-        self.known(fd).enlist()
+    pub(super) fn mark_queued(&mut self, fd: Fd) -> bool {
+        self.get(fd).mark_queued()
     }
 
     /// Records the descriptor that an operation waits for.

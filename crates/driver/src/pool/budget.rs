@@ -4,12 +4,12 @@ use super::{BufferState, Buffers, Pool};
 
 /// Number of buffers that the kernel gets however small the budget is. For datagram buffers, which
 /// are not shortened, it is smaller.
-pub(super) const LEAST: u32 = 16;
-pub(super) const LEAST_WHOLE: u32 = 4;
+pub(super) const MIN_KERNEL_BUFFERS: u32 = 16;
+pub(super) const MIN_KERNEL_DATAGRAM_BUFFERS: u32 = 4;
 
 /// How much may be received before the next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct ReceiveBudget {
     /// Approximate number of bytes: the kernel always has some buffers.
     pub bytes: usize,
     /// Whether memory is short, so that idle buffers keep no more memory than the next receive may
@@ -17,9 +17,9 @@ pub struct Budget {
     pub is_tight: bool,
 }
 
-impl Budget {
+impl ReceiveBudget {
     /// No limit.
-    pub const NONE: Self = Self { bytes: usize::MAX, is_tight: false };
+    pub const UNLIMITED: Self = Self { bytes: usize::MAX, is_tight: false };
 }
 
 impl Pool {
@@ -35,10 +35,10 @@ impl Pool {
 
     #[inline(never)]
     fn fit_to(&self, buffers: &mut Buffers, most: u32) -> u32 {
-        let Budget { bytes, is_tight } = buffers.budget;
+        let ReceiveBudget { bytes, is_tight } = buffers.budget;
         let parts = |count: u32| u32::try_from(bytes / count.max(1) as usize).unwrap_or(u32::MAX);
         if self.purpose.shortens {
-            let (share, page) = (parts(most), self.page());
+            let (share, page) = (parts(most), self.page_bytes());
             buffers.len =
                 (share - share % page).clamp(page.min(self.size.buffer), self.size.buffer);
         }
@@ -49,7 +49,8 @@ impl Pool {
                 state == BufferState::Idle && written > len
             });
         }
-        let least = if self.purpose.shortens { LEAST } else { LEAST_WHOLE };
+        let least =
+            if self.purpose.shortens { MIN_KERNEL_BUFFERS } else { MIN_KERNEL_DATAGRAM_BUFFERS };
         let count = parts(buffers.len).clamp(least.min(most), most);
         // The set of idle buffers changes every turn.
         buffers.fitted = (!is_tight).then_some((most, count));

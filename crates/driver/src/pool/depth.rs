@@ -6,10 +6,10 @@
 //! receive again costs less than copying from memory.
 
 /// Number of buffers at the start, and the minimum for small receives.
-const START: u32 = 16;
+const INITIAL_BUFFERS: u32 = 16;
 /// Bytes of large receives that stay in the cache, next to the kernel's copies, until the turn
 /// sends them.
-const WARM: u64 = 320 * 1024;
+const MAX_CACHED_RECEIVE_BYTES: u64 = 320 * 1024;
 
 /// The purpose of buffers, which determines how many the kernel has and how large they are.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Purpose {
     /// Whether a budget may shorten the buffers.
     pub(super) shortens: bool,
     /// Bytes above which a receive is large: copying it costs more than arming a receive again.
-    pub(super) large_above: u32,
+    pub(super) large_above_bytes: u32,
     /// Spare buffers for every four that a turn takes. The depth grows by the same ratio if
     /// receives find no buffer.
     spare: u32,
@@ -26,11 +26,13 @@ pub(super) struct Purpose {
 impl Purpose {
     /// Each stream that finds no buffer must be armed again, so there are twice as many buffers as
     /// turns take.
-    pub(super) const STREAMS: Self = Self { shortens: true, large_above: 32 * 1024, spare: 4 };
+    pub(super) const STREAMS: Self =
+        Self { shortens: true, large_above_bytes: 32 * 1024, spare: 4 };
     /// Shorter buffers would truncate datagrams. One receive delivers up to 33 datagrams per turn,
     /// so there is less to arm again. The threshold for large receives is therefore lower, and
     /// there are fewer spare buffers (a depth of 42 for turns of 33).
-    pub(super) const DATAGRAMS: Self = Self { shortens: false, large_above: 4 * 1024, spare: 1 };
+    pub(super) const DATAGRAMS: Self =
+        Self { shortens: false, large_above_bytes: 4 * 1024, spare: 1 };
 
     /// Adds the spare buffers to a number of buffers.
     #[inline]
@@ -41,7 +43,7 @@ impl Purpose {
 
 /// The depth, and the demand of this turn and this period.
 pub(super) struct Depth {
-    now: u32,
+    buffers: u32,
     limit: u32,
     purpose: Purpose,
     /// Bytes of large receives in this turn.
@@ -54,29 +56,29 @@ pub(super) struct Depth {
 
 impl Depth {
     pub(super) fn new(limit: u32, purpose: Purpose) -> Self {
-        let now = START.min(limit);
-        Self { now, limit, purpose, large: 0, short: false, most_taken: 0 }
+        let buffers = INITIAL_BUFFERS.min(limit);
+        Self { buffers, limit, purpose, large: 0, short: false, most_taken: 0 }
     }
 
     #[inline]
-    pub(super) fn now(&self) -> u32 {
-        self.now
+    pub(super) fn buffers(&self) -> u32 {
+        self.buffers
     }
 
     pub(super) fn is_at_its_limit(&self) -> bool {
-        self.now == self.limit
+        self.buffers == self.limit
     }
 
     /// Records that a buffer was filled with `bytes` bytes.
     #[inline]
-    pub(super) fn count(&mut self, bytes: u32) {
-        if bytes > self.purpose.large_above {
+    pub(super) fn record_receive(&mut self, bytes: u32) {
+        if bytes > self.purpose.large_above_bytes {
             self.large += u64::from(bytes);
         }
     }
 
     /// Records that a receive found no buffer.
-    pub(super) fn fall_short(&mut self) {
+    pub(super) fn record_shortage(&mut self) {
         self.short = true;
     }
 
@@ -85,8 +87,8 @@ impl Depth {
     #[inline]
     pub(super) fn end_turn(&mut self, taken: u32) {
         self.most_taken = self.most_taken.max(taken);
-        let is_low = self.short || self.purpose.with_spare(taken) > self.now;
-        if is_low || self.large > WARM {
+        let is_low = self.short || self.purpose.with_spare(taken) > self.buffers;
+        if is_low || self.large > MAX_CACHED_RECEIVE_BYTES {
             self.fit(taken);
         }
         (self.large, self.short) = (0, false);
@@ -94,26 +96,30 @@ impl Depth {
 
     #[inline(never)]
     fn fit(&mut self, taken: u32) {
-        let warm = self.warm(taken);
-        if self.large > WARM {
-            self.now = self.now.min(warm);
+        let cached = self.cached_buffers(taken);
+        if self.large > MAX_CACHED_RECEIVE_BYTES {
+            self.buffers = self.buffers.min(cached);
         } else {
-            self.now = self.purpose.with_spare(self.now).min(warm).max(self.now).min(self.limit);
+            self.buffers =
+                self.purpose.with_spare(self.buffers).min(cached).max(self.buffers).min(self.limit);
         }
     }
 
     /// Ends a period: the depth falls to the largest number of buffers that one of its turns took,
     /// plus spare ones.
     pub(super) fn end_period(&mut self) {
-        self.now = self.now.min(self.purpose.with_spare(self.most_taken).max(START));
+        self.buffers =
+            self.buffers.min(self.purpose.with_spare(self.most_taken).max(INITIAL_BUFFERS));
         self.most_taken = 0;
     }
 
     /// Returns how many buffers stay in the cache if they are filled as in this turn.
-    fn warm(&self, taken: u32) -> u32 {
+    fn cached_buffers(&self, taken: u32) -> u32 {
         match self.large {
             0 => self.limit,
-            large => ((WARM * u64::from(taken) / large) as u32).clamp(1, self.limit),
+            large => {
+                ((MAX_CACHED_RECEIVE_BYTES * u64::from(taken) / large) as u32).clamp(1, self.limit)
+            }
         }
     }
 }
@@ -125,10 +131,10 @@ mod tests {
     /// Runs turns in which each of `streams` receives `bytes`, as long as the kernel has buffers.
     fn run(depth: &mut Depth, turns: u32, streams: u32, bytes: u32) {
         for _ in 0..turns {
-            let taken = streams.min(depth.now());
-            (0..taken).for_each(|_| depth.count(bytes));
+            let taken = streams.min(depth.buffers());
+            (0..taken).for_each(|_| depth.record_receive(bytes));
             if streams > taken {
-                depth.fall_short();
+                depth.record_shortage();
             }
             depth.end_turn(taken);
         }
@@ -138,13 +144,13 @@ mod tests {
     fn the_depth_is_twice_the_number_of_small_receives() {
         let mut depth = Depth::new(1024, Purpose::STREAMS);
         run(&mut depth, 20, 100, 16 * 1024);
-        assert_eq!(depth.now(), 256, "the depth doubles until it is at least twice the demand");
+        assert_eq!(depth.buffers(), 256, "the depth doubles until it is at least twice the demand");
         depth.end_period();
-        assert_eq!(depth.now(), 200);
+        assert_eq!(depth.buffers(), 200);
         run(&mut depth, 20, 3, 128);
         depth.end_period();
         depth.end_period();
-        assert_eq!(depth.now(), START);
+        assert_eq!(depth.buffers(), INITIAL_BUFFERS);
     }
 
     #[test]
@@ -152,11 +158,11 @@ mod tests {
         let mut depth = Depth::new(1024, Purpose::STREAMS);
         run(&mut depth, 20, 100, 128);
         run(&mut depth, 20, 10, 256 * 1024);
-        assert_eq!(depth.now(), 1);
+        assert_eq!(depth.buffers(), 1);
         run(&mut depth, 20, 10, 64 * 1024);
-        assert_eq!(depth.now(), 5);
+        assert_eq!(depth.buffers(), 5);
         run(&mut depth, 20, 10, 128);
-        assert!(depth.now() >= 20, "small receives have enough again: {}", depth.now());
+        assert!(depth.buffers() >= 20, "small receives have enough again: {}", depth.buffers());
     }
 
     #[test]
@@ -166,7 +172,7 @@ mod tests {
         for depth in [&mut streams, &mut datagrams] {
             run(depth, 20, 64, 16 * 1024);
         }
-        assert_eq!((streams.now(), datagrams.now()), (128, 20));
+        assert_eq!((streams.buffers(), datagrams.buffers()), (128, 20));
     }
 
     #[test]
@@ -174,27 +180,27 @@ mod tests {
         let mut depth = Depth::new(1024, Purpose::DATAGRAMS);
         run(&mut depth, 20, 33, 128);
         assert!(
-            (42..=64).contains(&depth.now()),
+            (42..=64).contains(&depth.buffers()),
             "not one turn's buffers and a reserve: {}",
-            depth.now()
+            depth.buffers()
         );
         depth.end_period();
-        assert_eq!(depth.now(), 42);
+        assert_eq!(depth.buffers(), 42);
         run(&mut depth, 20, 4 * 33, 128);
         depth.end_period();
-        assert_eq!(depth.now(), 4 * 33 + 33, "the reserve is not a quarter of the demand");
+        assert_eq!(depth.buffers(), 4 * 33 + 33, "the reserve is not a quarter of the demand");
     }
 
     #[test]
     fn a_few_large_receives_do_not_starve_many_small_ones() {
         let mut depth = Depth::new(1024, Purpose::STREAMS);
         for _ in 0..20 {
-            let taken = depth.now().min(40);
-            (0..taken).for_each(|i| depth.count(if i % 8 == 7 { 200_000 } else { 128 }));
-            depth.fall_short();
+            let taken = depth.buffers().min(40);
+            (0..taken).for_each(|i| depth.record_receive(if i % 8 == 7 { 200_000 } else { 128 }));
+            depth.record_shortage();
             depth.end_turn(taken);
         }
-        assert!(depth.now() >= 8, "{}", depth.now());
+        assert!(depth.buffers() >= 8, "{}", depth.buffers());
     }
 
     #[test]
@@ -202,7 +208,7 @@ mod tests {
         for limit in [1, 2, 16, 64] {
             let mut depth = Depth::new(limit, Purpose::STREAMS);
             run(&mut depth, 20, 1000, 128);
-            assert!(depth.now() == limit && depth.is_at_its_limit());
+            assert!(depth.buffers() == limit && depth.is_at_its_limit());
         }
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn cannot_reserve(bytes: usize, error: &io::Error) -> io::Error {
 
 /// # Errors
 /// Returns `InvalidInput`, with the size, if the size is out of range.
-pub(super) fn check(size: PoolSize) -> io::Result<()> {
+pub(super) fn check_size(size: PoolSize) -> io::Result<()> {
     let whole_pages = size.buffer.is_multiple_of(4096) && (4096..=1 << 24).contains(&size.buffer);
     let valid_count = size.count.is_power_of_two() && size.count <= 32_768;
     if whole_pages && valid_count {
@@ -103,8 +103,8 @@ impl PoolMemory {
 
     /// Returns the address of a buffer.
     ///
-    /// The id is not checked here: `Pool::taken` and `Pool::lend` look each id up in the table of
-    /// buffers, and a second check costs a dozen instructions per datagram. So safe code cannot
+    /// The id is not checked here: `Pool::mark_lent` and `Pool::lend` look each id up in the table
+    /// of buffers, and a second check costs a dozen instructions per datagram. So safe code cannot
     /// call it:
     ///
     /// ```compile_fail,E0133

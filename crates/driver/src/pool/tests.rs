@@ -1,12 +1,12 @@
 //! Tests the pool against a model of its buffers' owners.
 
-use super::budget::{LEAST, LEAST_WHOLE};
+use super::budget::{MIN_KERNEL_BUFFERS, MIN_KERNEL_DATAGRAM_BUFFERS};
 use super::*;
 use annulus_kernel::Linux;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
 
-const MOST: u32 = 128;
+const MAX_BUFFERS: u32 = 128;
 
 /// The model: the state that the pool must agree with.
 #[derive(Default)]
@@ -25,7 +25,7 @@ enum Step {
     GiveBackRemotely(usize),
     Starved,
     Trim(Trim, bool),
-    Budget(Budget),
+    Budget(ReceiveBudget),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -45,9 +45,12 @@ fn trims() -> impl Strategy<Value = Trim> {
     prop_oneof![Just(Trim::Everything), Just(Trim::Surplus)]
 }
 
-fn budgets() -> impl Strategy<Value = Budget> {
+fn budgets() -> impl Strategy<Value = ReceiveBudget> {
     let some = (0usize..1 << 20, any::<bool>());
-    prop_oneof![Just(Budget::NONE), some.prop_map(|(bytes, is_tight)| Budget { bytes, is_tight }),]
+    prop_oneof![
+        Just(ReceiveBudget::UNLIMITED),
+        some.prop_map(|(bytes, is_tight)| ReceiveBudget { bytes, is_tight }),
+    ]
 }
 
 /// Returns the resident bytes of the pool's range, as the system reports them.
@@ -64,7 +67,7 @@ fn lend(pool: &Pool) -> u16 {
 }
 
 fn small_pool() -> Rc<Pool> {
-    Pool::new(PoolSize { buffer: 4096, count: MOST }, Rc::new(Linux)).unwrap()
+    Pool::new(PoolSize { buffer: 4096, count: MAX_BUFFERS }, Rc::new(Linux)).unwrap()
 }
 
 impl Model {
@@ -76,7 +79,7 @@ impl Model {
             Step::GiveBackRemotely(n) => {
                 self.returned(n).into_iter().for_each(|id| pool.memory().give_back_remotely(id));
             }
-            Step::Starved => pool.starved(),
+            Step::Starved => pool.record_shortage(),
             Step::Trim(trim, all) => pool.trim(trim, all),
             Step::Budget(budget) => pool.set_budget(budget),
         }
@@ -100,7 +103,7 @@ impl Model {
 
     fn take(&mut self, pool: &Pool) {
         if let Some(id) = self.kernel.pop_front() {
-            pool.taken(id, 1);
+            pool.mark_lent(id, 1);
             // SAFETY: the buffer is lent to this test, and is at least this long.
             unsafe { pool.address(id).write(1) };
             self.lent.push(id);
@@ -120,12 +123,12 @@ proptest! {
         for step in steps {
             model.apply(&pool, step);
             prop_assert_eq!(pool.with_kernel() as usize, model.kernel.len());
-            prop_assert_eq!(pool.resident(), in_memory(&pool));
+            prop_assert_eq!(pool.resident_bytes(), in_memory(&pool));
         }
         // A refill takes back the buffers that other threads have returned.
         model.refill(&pool);
         prop_assert_eq!(pool.lent() as usize, model.lent.len());
-        let free = MOST as usize - model.lent.len();
+        let free = MAX_BUFFERS as usize - model.lent.len();
         prop_assert!(model.kernel.len() >= free.min(16), "the kernel has too few buffers");
     }
 }
@@ -139,13 +142,13 @@ fn the_kernel_has_the_buffers_that_turns_need_and_no_more() {
         (0..count).for_each(|_| model.take(&pool));
         std::mem::take(&mut model.lent).into_iter().for_each(|id| pool.give_back(id));
     };
-    (0..2 * PERIOD).for_each(|_| turn(3));
+    (0..2 * REFILLS_PER_PERIOD).for_each(|_| turn(3));
     let little = pool.with_kernel();
     assert!(little < 30, "{little}");
     (0..10).for_each(|_| turn(60));
-    (0..PERIOD).for_each(|_| turn(3));
+    (0..REFILLS_PER_PERIOD).for_each(|_| turn(3));
     assert_eq!(
-        pool.buffers.borrow().depth.now(),
+        pool.buffers.borrow().depth.buffers(),
         120,
         "the depth is twice the largest number taken in a turn"
     );
@@ -156,12 +159,12 @@ fn starvation_increases_the_depth_up_to_the_limit() {
     let pool = small_pool();
     let mut model = Model::default();
     for _ in 0..10 {
-        pool.starved();
+        pool.record_shortage();
         model.refill(&pool);
-        (0..MOST).for_each(|_| model.take(&pool));
+        (0..MAX_BUFFERS).for_each(|_| model.take(&pool));
     }
     assert!(pool.buffers.borrow().depth.is_at_its_limit());
-    assert_eq!(pool.lent(), MOST);
+    assert_eq!(pool.lent(), MAX_BUFFERS);
     assert!(pool.is_short());
 }
 
@@ -203,15 +206,15 @@ fn lending_steps() -> impl Strategy<Value = Vec<Step>> {
 impl Model {
     fn apply_lending(&mut self, pool: &Pool, step: Step) {
         match step {
-            Step::Refill => self.restock(pool),
+            Step::Refill => self.reclaim_returned(pool),
             Step::Take(count) => (0..count).for_each(|_| self.borrow(pool)),
             other => self.apply(pool, other),
         }
     }
 
-    fn restock(&self, pool: &Pool) {
-        pool.restock();
-        assert_eq!(pool.with_kernel() as usize, MOST as usize - self.lent.len());
+    fn reclaim_returned(&self, pool: &Pool) {
+        pool.reclaim_returned();
+        assert_eq!(pool.with_kernel() as usize, MAX_BUFFERS as usize - self.lent.len());
     }
 
     fn borrow(&mut self, pool: &Pool) {
@@ -219,7 +222,7 @@ impl Model {
             assert!(!self.lent.contains(&id), "buffer {id} has two owners");
             // SAFETY: the buffer is lent to this test, and holds at least a byte.
             unsafe { address.write(1) };
-            pool.filled(id, 1);
+            pool.record_written(id, 1);
             self.lent.push(id);
         }
     }
@@ -232,12 +235,12 @@ proptest! {
         let mut model = Model::default();
         for step in steps {
             model.apply_lending(&pool, step);
-            prop_assert_eq!(pool.resident(), in_memory(&pool));
+            prop_assert_eq!(pool.resident_bytes(), in_memory(&pool));
         }
-        model.restock(&pool);
+        model.reclaim_returned(&pool);
         prop_assert_eq!(pool.lent() as usize, model.lent.len());
-        (0..MOST).for_each(|_| model.borrow(&pool));
-        prop_assert_eq!(model.lent.len(), MOST as usize, "no buffer is lost");
+        (0..MAX_BUFFERS).for_each(|_| model.borrow(&pool));
+        prop_assert_eq!(model.lent.len(), MAX_BUFFERS as usize, "no buffer is lost");
         prop_assert_eq!(pool.lend(), None);
     }
 }
@@ -245,11 +248,11 @@ proptest! {
 #[test]
 fn the_buffer_that_was_returned_last_is_lent_first() {
     let pool = small_pool();
-    pool.restock();
+    pool.reclaim_returned();
     let ids: Vec<u16> = (0..3).map(|_| lend(&pool)).collect();
     ids.iter().for_each(|id| pool.give_back(*id));
     assert_eq!(lend(&pool), ids[2]);
-    pool.restock();
+    pool.reclaim_returned();
     assert_eq!((lend(&pool), lend(&pool)), (ids[1], ids[0]));
 }
 
@@ -257,12 +260,12 @@ fn the_buffer_that_was_returned_last_is_lent_first() {
 fn buffers_unused_for_a_period_lose_their_memory() {
     let pool = small_pool();
     let turn = |count: usize| {
-        pool.restock();
+        pool.reclaim_returned();
         let ids: Vec<u16> = (0..count).map(|_| lend(&pool)).collect();
         ids.into_iter().for_each(|id| pool.give_back(id));
     };
     turn(100);
-    (0..2 * PERIOD).for_each(|_| turn(3));
+    (0..2 * REFILLS_PER_PERIOD).for_each(|_| turn(3));
     assert_eq!(pool.buffers.borrow().cold.len(), 97);
 }
 
@@ -277,22 +280,22 @@ fn small_receives_do_not_keep_the_memory_of_large_ones() {
         model.refill_with(&pool);
         for _ in 0..count {
             let Some(id) = model.kernel.pop_front() else { break };
-            pool.taken(id, bytes);
+            pool.mark_lent(id, bytes);
             // SAFETY: the buffer is lent to this test, and is at least this long.
             unsafe { pool.address(id).write_bytes(1, bytes as usize) };
             pool.give_back(id);
         }
     };
     (0..40).for_each(|_| turn(4, LARGE));
-    assert!(pool.resident() >= 4 * LARGE as usize);
+    assert!(pool.resident_bytes() >= 4 * LARGE as usize);
     pool.trim(Trim::Surplus, true);
     (0..10).for_each(|_| turn(1, 100));
     pool.trim(Trim::Surplus, true);
     (0..10).for_each(|_| turn(1, 100));
-    assert_eq!(pool.resident(), in_memory(&pool));
-    assert!(pool.resident() <= 20 * pool.memory.page, "{} bytes", pool.resident());
+    assert_eq!(pool.resident_bytes(), in_memory(&pool));
+    assert!(pool.resident_bytes() <= 20 * pool.memory.page, "{} bytes", pool.resident_bytes());
     pool.trim(Trim::Everything, true);
-    assert_eq!((pool.resident(), in_memory(&pool)), (0, 0));
+    assert_eq!((pool.resident_bytes(), in_memory(&pool)), (0, 0));
 }
 
 #[test]
@@ -300,13 +303,13 @@ fn a_budget_shortens_buffers_before_it_reduces_their_number() {
     const SIZE: PoolSize = PoolSize { buffer: 64 * 1024, count: 64 };
     let page = rustix::param::page_size() as u32;
     let published = |pool: &Pool, bytes: usize| {
-        pool.set_budget(Budget { bytes, is_tight: true });
+        pool.set_budget(ReceiveBudget { bytes, is_tight: true });
         let mut lens = Vec::new();
         (0..20).for_each(|_| {
-            pool.starved();
+            pool.record_shortage();
             pool.refill(|_, len, id| lens.push((len, id)));
         });
-        lens.iter().for_each(|(_, id)| pool.taken(*id, 1));
+        lens.iter().for_each(|(_, id)| pool.mark_lent(*id, 1));
         lens.iter().for_each(|(_, id)| pool.give_back(*id));
         lens.into_iter().map(|(len, _)| len).collect::<Vec<_>>()
     };
@@ -316,8 +319,8 @@ fn a_budget_shortens_buffers_before_it_reduces_their_number() {
     assert_eq!(lens.last(), Some(&(16 * 1024).max(page)));
     assert!(lens.iter().sum::<u32>() <= 2 << 20, "{lens:?}");
     let lens = published(&streams, 0);
-    assert_eq!((lens.len() as u32, lens[0]), (LEAST, page));
+    assert_eq!((lens.len() as u32, lens[0]), (MIN_KERNEL_BUFFERS, page));
     let datagrams = Pool::of_datagrams(SIZE, Rc::new(Linux)).unwrap();
     assert_eq!(published(&datagrams, 1 << 20), [SIZE.buffer; 16]);
-    assert_eq!(published(&datagrams, 0).len() as u32, LEAST_WHOLE);
+    assert_eq!(published(&datagrams, 0).len() as u32, MIN_KERNEL_DATAGRAM_BUFFERS);
 }

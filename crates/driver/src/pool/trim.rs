@@ -16,7 +16,7 @@ impl Pool {
     }
 
     fn trim_everything(&self, buffers: &mut Buffers, all: bool) {
-        buffers.touched = false;
+        buffers.used_since_trim = false;
         self.discard_above(buffers, 0, all);
         let Buffers { idle, cold, .. } = buffers;
         cold.append(idle);
@@ -27,10 +27,10 @@ impl Pool {
         buffers.refills = 0;
         buffers.least_idle = buffers.least_idle.min(buffers.idle.len());
         buffers.shrink(self);
-        let most = std::mem::take(&mut buffers.largest).next_multiple_of(self.page());
+        let most = std::mem::take(&mut buffers.largest).next_multiple_of(self.page_bytes());
         // The kernel cycles through its buffers: with few receives, most of them stay unused for a
         // long time.
-        let surplus = buffers.with_kernel > 2 * buffers.depth.now();
+        let surplus = buffers.with_kernel > 2 * buffers.depth.buffers();
         self.discard_above(buffers, most, all);
         if surplus && all {
             self.discard_where(buffers, |state, _| state == BufferState::Kernel);

@@ -13,16 +13,16 @@ use std::time::Duration;
 
 /// Credit that a hit adds, credit that a miss costs, and the maximum credit: polling continues
 /// while more than four of five polls are hits.
-const HIT: u32 = 1;
-const MISS: u32 = 4;
-const MOST: u32 = 32;
+const CREDIT_PER_HIT: u32 = 1;
+const CREDIT_PER_MISS: u32 = 4;
+const MAX_CREDIT: u32 = 32;
 
 /// Number of sleeps between two polls without credit: the first value and the maximum.
-const FIRST_PAUSE: u32 = 16;
-const LONGEST_PAUSE: u32 = 1024;
+const MIN_SLEEPS_PER_POLL: u32 = 16;
+const MAX_SLEEPS_PER_POLL: u32 = 1024;
 
 /// Number of tries between two readings of the clock.
-const TRIES: usize = 8;
+const TRIES_PER_CLOCK_READING: usize = 8;
 
 /// The policy that decides whether to poll before a sleep.
 #[derive(Debug)]
@@ -32,13 +32,18 @@ pub(super) struct BusyPoll {
     credit: u32,
     /// Number of sleeps until the next poll without credit, and the value that it gets after the
     /// next miss.
-    sleeps: u32,
-    pause: u32,
+    sleeps_until_poll: u32,
+    sleeps_after_miss: u32,
 }
 
 impl BusyPoll {
     pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, credit: MISS, sleeps: 0, pause: FIRST_PAUSE }
+        Self {
+            limit,
+            credit: CREDIT_PER_MISS,
+            sleeps_until_poll: 0,
+            sleeps_after_miss: MIN_SLEEPS_PER_POLL,
+        }
     }
 
     /// Returns how long to poll before the sleep that is due now, or `None` if polling does not pay
@@ -51,8 +56,8 @@ impl BusyPoll {
         if self.credit == 0 {
             // A poll that was due may have been cut short before its outcome was known; then it is
             // still due.
-            self.sleeps = self.sleeps.saturating_sub(1);
-            if self.sleeps > 0 {
+            self.sleeps_until_poll = self.sleeps_until_poll.saturating_sub(1);
+            if self.sleeps_until_poll > 0 {
                 return None;
             }
         }
@@ -62,14 +67,14 @@ impl BusyPoll {
     /// Records the outcome of a poll.
     pub(super) fn record(&mut self, hit: bool) {
         if hit {
-            self.credit = (self.credit + HIT).min(MOST);
-            self.pause = FIRST_PAUSE;
+            self.credit = (self.credit + CREDIT_PER_HIT).min(MAX_CREDIT);
+            self.sleeps_after_miss = MIN_SLEEPS_PER_POLL;
             return;
         }
-        self.credit = self.credit.saturating_sub(MISS);
+        self.credit = self.credit.saturating_sub(CREDIT_PER_MISS);
         if self.credit == 0 {
-            self.sleeps = self.pause;
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            self.sleeps_until_poll = self.sleeps_after_miss;
+            self.sleeps_after_miss = (self.sleeps_after_miss * 2).min(MAX_SLEEPS_PER_POLL);
         }
     }
 }
@@ -106,7 +111,7 @@ fn poll(ring: &Ring, limit: Duration) -> bool {
     let kernel: &dyn Kernel = &**ring.kernel();
     let end = kernel.now() + limit;
     loop {
-        for _ in 0..TRIES {
+        for _ in 0..TRIES_PER_CLOCK_READING {
             if ring.work_pending() || ring.ready() > 0 || ring.overflowed() {
                 return true;
             }
@@ -141,7 +146,7 @@ mod tests {
         let mut policy = BusyPoll::new(LIMIT);
         policy.record(false);
         let due = (0..100).filter(|_| policy.before_sleep().is_some()).count();
-        assert_eq!(due, 100 - (FIRST_PAUSE as usize - 1));
+        assert_eq!(due, 100 - (MIN_SLEEPS_PER_POLL as usize - 1));
     }
 
     #[test]
@@ -155,8 +160,8 @@ mod tests {
         assert_eq!(polls(&mut policy, 1000, true), 1000);
         let misses = polls(&mut policy, 100_000, false);
         assert!((9..120).contains(&misses), "{misses} misses");
-        // The change is noticed within one pause.
-        assert!(polls(&mut policy, LONGEST_PAUSE as usize + 100, true) > 100);
+        // The change is noticed within one interval.
+        assert!(polls(&mut policy, MAX_SLEEPS_PER_POLL as usize + 100, true) > 100);
         assert_eq!(polls(&mut policy, 1000, true), 1000);
     }
 

@@ -1,7 +1,7 @@
 //! Encodes operations as submission entries.
 
 use super::opcodes::is_listed;
-use super::pool_ring::{self, STREAMS};
+use super::pool_ring::{self, STREAM_GROUP};
 use crate::op::{MemoryOp, Op};
 use crate::slots::Token;
 use annulus_kernel::{Fd, msg};
@@ -9,13 +9,13 @@ use annulus_ring::op::{self, poll};
 use annulus_ring::{Entry, EntryFlags, SafeEntry};
 
 /// A send that does not block, and posts no completion if all bytes were sent.
-const NOW: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
+const SEND_NOW_FLAGS: u32 = msg::DONTWAIT | msg::WAITALL | msg::NOSIGNAL;
 /// A send that blocks until all bytes were sent.
-const ALL: u32 = msg::WAITALL | msg::NOSIGNAL;
+const SEND_ALL_FLAGS: u32 = msg::WAITALL | msg::NOSIGNAL;
 /// A send of one datagram, which does not block: the datagram is sent whole or not at all.
-const WHOLE_NOW: u32 = msg::DONTWAIT | msg::NOSIGNAL;
+const SEND_DATAGRAM_FLAGS: u32 = msg::DONTWAIT | msg::NOSIGNAL;
 /// A receive that reports the full length of a message that it truncates.
-const MESSAGE: u32 = msg::TRUNC | msg::CMSG_CLOEXEC;
+const RECV_MESSAGE_FLAGS: u32 = msg::TRUNC | msg::CMSG_CLOEXEC;
 
 /// Encodes the operations of one driver.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +29,8 @@ impl Encoder {
     pub(super) fn entry(self, token: Token, op: Op) -> SafeEntry {
         let entry = match op {
             Op::Nop => op::Nop.entry(),
-            Op::RecvMulti { fd, limit } => op::RecvMulti { fd, group: STREAMS, limit }.entry(),
-            Op::RecvPooled { fd } => op::RecvSelect { fd, group: STREAMS }.entry(),
+            Op::RecvMulti { fd, limit } => op::RecvMulti { fd, group: STREAM_GROUP, limit }.entry(),
+            Op::RecvPooled { fd } => op::RecvSelect { fd, group: STREAM_GROUP }.entry(),
             Op::AcceptMulti { fd } => op::AcceptMulti { fd }.entry(),
             Op::Accept { fd } => op::Accept { fd }.entry(),
             Op::WritableOnce { fd } => op::Poll { fd, events: poll::OUT }.entry(),
@@ -50,19 +50,23 @@ impl Encoder {
     pub(super) fn memory_entry(self, token: Token, op: MemoryOp) -> Entry {
         let entry = match op {
             MemoryOp::SendNow { fd, buffer, len } => {
-                quiet(op::Send { fd, buffer, len, flags: NOW }.entry())
+                skip_success(op::Send { fd, buffer, len, flags: SEND_NOW_FLAGS }.entry())
             }
-            MemoryOp::Send { fd, buffer, len } => op::Send { fd, buffer, len, flags: ALL }.entry(),
+            MemoryOp::Send { fd, buffer, len } => {
+                op::Send { fd, buffer, len, flags: SEND_ALL_FLAGS }.entry()
+            }
             MemoryOp::SendVectorNow { fd, header } => {
-                quiet(op::SendMsg { fd, header, flags: NOW }.entry())
+                skip_success(op::SendMsg { fd, header, flags: SEND_NOW_FLAGS }.entry())
             }
-            MemoryOp::SendVector { fd, header } => op::SendMsg { fd, header, flags: ALL }.entry(),
+            MemoryOp::SendVector { fd, header } => {
+                op::SendMsg { fd, header, flags: SEND_ALL_FLAGS }.entry()
+            }
             MemoryOp::SendZeroCopy { fd, buffer, len } => {
-                let send = op::Send { fd, buffer, len, flags: ALL };
+                let send = op::Send { fd, buffer, len, flags: SEND_ALL_FLAGS };
                 op::zero_copy(send.entry(), self.reports_copies)
             }
             MemoryOp::SendVectorZeroCopy { fd, header } => {
-                let send = op::SendMsg { fd, header, flags: ALL };
+                let send = op::SendMsg { fd, header, flags: SEND_ALL_FLAGS };
                 op::zero_copy(send.entry(), self.reports_copies)
             }
             MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
@@ -70,11 +74,11 @@ impl Encoder {
             }
             MemoryOp::SendMessageNow { fd, header } => send_message_now(fd, header),
             MemoryOp::RecvMessages { fd, header } => {
-                let group = pool_ring::group(token);
-                op::RecvMsgMulti { fd, group, header, flags: MESSAGE }.entry()
+                let group = pool_ring::group_of(token);
+                op::RecvMsgMulti { fd, group, header, flags: RECV_MESSAGE_FLAGS }.entry()
             }
             MemoryOp::RecvMessage { fd, header } => {
-                op::RecvMsg { fd, header, flags: MESSAGE }.entry()
+                op::RecvMsg { fd, header, flags: RECV_MESSAGE_FLAGS }.entry()
             }
             MemoryOp::Recv { fd, buffer, len } => op::Recv { fd, buffer, len }.entry(),
             MemoryOp::Connect { fd, address, len } => op::Connect { fd, address, len }.entry(),
@@ -96,15 +100,15 @@ pub(super) fn send_to_now(
     name: *const u8,
     name_len: u16,
 ) -> Entry {
-    quiet(op::SendTo { fd, buffer, len, name, name_len, flags: WHOLE_NOW }.entry())
+    skip_success(op::SendTo { fd, buffer, len, name, name_len, flags: SEND_DATAGRAM_FLAGS }.entry())
 }
 
 /// Encodes a message with a header; there is no event if it was sent.
 #[inline]
 pub(super) fn send_message_now(fd: Fd, header: *const u8) -> Entry {
-    quiet(op::SendMsg { fd, header, flags: WHOLE_NOW }.entry())
+    skip_success(op::SendMsg { fd, header, flags: SEND_DATAGRAM_FLAGS }.entry())
 }
 
-fn quiet(entry: Entry) -> Entry {
+fn skip_success(entry: Entry) -> Entry {
     entry.with(EntryFlags::SKIP_SUCCESS)
 }

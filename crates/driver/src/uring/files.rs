@@ -10,7 +10,7 @@ use super::Uring;
 use crate::event::Event;
 use crate::op::FileStart;
 use crate::slots::Token;
-use crate::workers::{Job, Workers};
+use crate::workers::{FileJob, Workers};
 use annulus_kernel::{EventFd, Fd, Kernel};
 use annulus_ring::op::{PollMulti, poll};
 use annulus_ring::{Entry, Probe, SafeEntry};
@@ -19,10 +19,10 @@ use std::collections::VecDeque;
 
 /// Number of queued calls that wait for a device at which they are submitted before the end of the
 /// turn. In a larger batch the kernel would delay each call until it has prepared all of them.
-const EARLY_BATCH: u32 = 2;
+const EARLY_BATCH_CALLS: u32 = 2;
 
 /// How a call is made.
-enum Route {
+enum CallRoute {
     /// The ring makes the call.
     Ring(Entry),
     /// A worker makes the call. The entry, if any, polls the workers' eventfd and must be
@@ -34,7 +34,7 @@ enum Route {
 
 /// Chooses how each call is made, and keeps the events of calls that the ring did not make.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct FileCalls {
     probe: Probe,
     restricted: bool,
     workers: Option<Workers>,
@@ -42,12 +42,12 @@ pub(super) struct Files {
     notifier: Option<EventFd>,
     /// Whether the ring polls the workers' eventfd.
     polling: bool,
-    done: VecDeque<Event>,
+    ready_events: VecDeque<Event>,
 }
 
-impl Files {
+impl FileCalls {
     /// The `user_data` of the poll of the workers' eventfd.
-    pub(super) const WORKERS_DONE: Token = Token::ignored(2);
+    pub(super) const WORKERS_DONE: Token = Token::internal(2);
 
     pub(super) fn new(probe: Probe, restricted: bool, kernel: &dyn Kernel) -> Self {
         // Created now, so that a later call does not fail because no descriptor is left.
@@ -58,11 +58,11 @@ impl Files {
             workers: workers.and_then(Result::ok),
             notifier: None,
             polling: false,
-            done: VecDeque::new(),
+            ready_events: VecDeque::new(),
         }
     }
 
-    fn submit(&mut self, job: Job, group: Option<u64>, kernel: &dyn Kernel) -> Route {
+    fn submit(&mut self, job: FileJob, group: Option<u64>, kernel: &dyn Kernel) -> CallRoute {
         let stays_open = || kernel.real_descriptors() && job.outlives_its_completion();
         // The ring has few threads, and calls that hang would occupy them.
         if !self.restricted
@@ -71,7 +71,7 @@ impl Files {
             && !stays_open()
             && let Some(entry) = job.entry(&self.probe)
         {
-            return Route::Ring(entry);
+            return CallRoute::Ring(entry);
         }
         if !kernel.real_descriptors() {
             let result = job.run_on(kernel);
@@ -79,7 +79,7 @@ impl Files {
         }
         match self.workers() {
             Ok(workers) => match workers.submit(job, group) {
-                Ok(()) => Route::Worker(self.poll_workers()),
+                Ok(()) => CallRoute::Worker(self.poll_workers()),
                 Err(event) => self.end(event),
             },
             Err(errno) => self.end(job.end(Err(errno))),
@@ -103,15 +103,15 @@ impl Files {
         }
     }
 
-    fn end(&mut self, event: Event) -> Route {
-        self.done.push_back(event);
-        Route::Done
+    fn end(&mut self, event: Event) -> CallRoute {
+        self.ready_events.push_back(event);
+        CallRoute::Done
     }
 
     /// Takes the workers' events after a completion of the poll. Returns the entry of the next poll
     /// if this one has ended.
     pub(super) fn workers_done(&mut self, more: bool) -> Option<SafeEntry> {
-        self.workers.as_ref()?.collect(&mut self.done);
+        self.workers.as_ref()?.take_events(&mut self.ready_events);
         self.polling = more;
         self.poll_workers()
     }
@@ -125,9 +125,9 @@ impl Files {
     }
 
     /// Closes a descriptor whose close may hang.
-    pub(super) fn close_apart(&mut self, group: u64, fd: Fd) {
+    pub(super) fn close_isolated(&mut self, group: u64, fd: Fd) {
         if let Ok(workers) = self.workers() {
-            workers.close_apart(group, fd);
+            workers.close_isolated(group, fd);
         }
     }
 
@@ -138,35 +138,35 @@ impl Files {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.done.is_empty()
+        self.ready_events.is_empty()
     }
 
     pub(super) fn next(&mut self) -> Option<Event> {
-        self.done.pop_front()
+        self.ready_events.pop_front()
     }
 }
 
 impl Uring {
     #[cold]
-    pub(crate) fn submit_job(&mut self, job: Job, start: FileStart) {
+    pub(crate) fn submit_job(&mut self, job: FileJob, start: FileStart) {
         let kernel = self.common.kernel.clone();
         match self.files.submit(job, start.group(), &*kernel) {
-            Route::Ring(entry) => {
+            CallRoute::Ring(entry) => {
                 self.common.counters.file_ring += 1;
                 // SAFETY: the entry refers to the same memory and descriptors as the call, which
-                // belong to the job until the terminal event (`Job::new`).
-                unsafe { self.push_file(entry, start == FileStart::Soon) };
+                // belong to the job until the terminal event (`FileJob::new`).
+                unsafe { self.push_file(entry, start == FileStart::Early) };
             }
-            Route::Worker(poll) => {
+            CallRoute::Worker(poll) => {
                 self.common.counters.file_worker += 1;
                 poll.into_iter().for_each(|entry| self.push(entry));
             }
-            Route::Done => self.common.counters.file_inline += 1,
+            CallRoute::Done => self.common.counters.file_inline += 1,
         }
     }
 
-    pub(crate) fn close_apart(&mut self, group: u64, fd: Fd) {
-        self.files.close_apart(group, fd);
+    pub(crate) fn close_isolated(&mut self, group: u64, fd: Fd) {
+        self.files.close_isolated(group, fd);
     }
 
     /// # Safety
@@ -174,8 +174,8 @@ impl Uring {
     unsafe fn push_file(&mut self, entry: Entry, soon: bool) {
         // SAFETY: the caller guarantees what `push_unchecked` requires.
         unsafe { self.push_unchecked(entry) };
-        self.early += u32::from(soon);
-        if self.early >= EARLY_BATCH {
+        self.early_calls += u32::from(soon);
+        if self.early_calls >= EARLY_BATCH_CALLS {
             self.submit_queued();
         }
     }
@@ -194,13 +194,13 @@ mod tests {
     #[test]
     fn workers_are_polled_once_from_the_first_call_on() {
         let Ok(ring) = Ring::builder().entries(8).build() else { return };
-        let mut files = Files::new(ring.probe().unwrap(), false, &Linux);
+        let mut files = FileCalls::new(ring.probe().unwrap(), false, &Linux);
         let call = FileCall::Lock { fd: -1, operation: 0 };
         let token = Token::new(Kind::File, 1, 1);
         // SAFETY: the call refers to no memory and no descriptor: it fails with EBADF.
-        let job = || unsafe { Job::new(token, call) };
-        assert!(matches!(files.submit(job(), None, &Linux), Route::Worker(Some(_))));
-        assert!(matches!(files.submit(job(), None, &Linux), Route::Worker(None)));
+        let job = || unsafe { FileJob::new(token, call) };
+        assert!(matches!(files.submit(job(), None, &Linux), CallRoute::Worker(Some(_))));
+        assert!(matches!(files.submit(job(), None, &Linux), CallRoute::Worker(None)));
         assert!(files.workers_done(true).is_none());
         assert!(files.workers_done(false).is_some());
     }
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn calls_that_keep_files_open_after_completion_are_not_entries() {
         let Ok(ring) = Ring::builder().entries(8).build() else { return };
-        let mut files = Files::new(ring.probe().unwrap(), false, &Linux);
+        let mut files = FileCalls::new(ring.probe().unwrap(), false, &Linux);
         let path = std::env::temp_dir().join(format!("annulus-route-{}", std::process::id()));
         let file = std::fs::File::create(&path).unwrap();
         std::fs::remove_file(path).unwrap();
@@ -224,14 +224,14 @@ mod tests {
             let token = Token::new(Kind::File, 1, slot);
             // SAFETY: the bytes are static, and the file stays open until the events of all calls
             // have been taken.
-            let job = unsafe { Job::new(token, call) };
-            assert!(matches!(files.submit(job, None, &Linux), Route::Worker(_)), "{call:?}");
+            let job = unsafe { FileJob::new(token, call) };
+            assert!(matches!(files.submit(job, None, &Linux), CallRoute::Worker(_)), "{call:?}");
         }
-        while files.done.len() < calls.len() {
+        while files.ready_events.len() < calls.len() {
             let fd = Linux::borrow(files.workers().unwrap().done_fd());
             poll_fds(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], None).unwrap();
             files.workers_done(true);
         }
-        assert!(files.done.iter().all(|event| event.result.is_ok()));
+        assert!(files.ready_events.iter().all(|event| event.result.is_ok()));
     }
 }

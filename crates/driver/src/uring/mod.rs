@@ -10,7 +10,7 @@ mod opcodes;
 mod pool_ring;
 mod trim_timer;
 
-use crate::common::Common;
+use crate::driver_state::DriverState;
 use crate::event::Event;
 use crate::op::{MemoryOp, Op};
 use crate::pool::{Pool, PoolSize, Trim};
@@ -22,9 +22,9 @@ use annulus_ring::{
 };
 use busy_poll::BusyPoll;
 use encode::{Encoder, send_message_now, send_to_now};
-use files::Files;
-use opcodes::{Supported, in_use};
-use pool_ring::{DATAGRAMS, PoolRing, STREAMS};
+use files::FileCalls;
+use opcodes::{SupportedOps, opcodes_in_use};
+use pool_ring::{DATAGRAM_GROUP, PoolRing, STREAM_GROUP};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
@@ -76,7 +76,7 @@ impl UringConfig {
             .entries(self.sq_entries)
             .completions(self.cq_entries)
             .without(self.without);
-        let needed = in_use(self.zero_copy);
+        let needed = opcodes_in_use(self.zero_copy);
         if self.restricted { builder.only(&needed) } else { builder }.build()
     }
 }
@@ -86,7 +86,7 @@ impl UringConfig {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Uring {
-    pub(crate) common: Common,
+    pub(crate) common: DriverState,
     ring: Ring,
     streams: PoolRing,
     /// Created with the first datagram socket.
@@ -94,7 +94,7 @@ pub struct Uring {
     /// Entries that found the submission queue full, oldest first.
     backlog: VecDeque<Entry>,
     /// Whether the last turn submitted everything.
-    all_taken: bool,
+    last_turn_started_all: bool,
     /// Whether another event loop takes the turns, and is notified of completions.
     hosted: bool,
     trim_timer: TrimTimer,
@@ -103,10 +103,10 @@ pub struct Uring {
     trim: Option<Trim>,
     features: Features,
     encoder: Encoder,
-    supported: Supported,
-    files: Files,
+    supported: SupportedOps,
+    files: FileCalls,
     /// Number of file calls for a device that have been queued since the last `io_uring_enter`.
-    early: u32,
+    early_calls: u32,
 }
 
 impl Uring {
@@ -118,24 +118,24 @@ impl Uring {
         let mut ring = config.ring()?;
         let features = Features::of(&mut ring)?;
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
-        let supported = Supported::of(&probe, config.zero_copy)?;
+        let supported = SupportedOps::of(&probe, config.zero_copy)?;
         let needs = ["multishot receive", "multishot accept"];
         if let Some(lacking) = needs.into_iter().find(|needed| !features.has(needed)) {
             return Err(SetupError::Lacks(lacking));
         }
-        let streams = PoolRing::new(&ring, STREAMS, config.pool, config.kernel.clone())?;
-        let common = Common {
+        let streams = PoolRing::new(&ring, STREAM_GROUP, config.pool, config.kernel.clone())?;
+        let common = DriverState {
             // SEND accepts a destination address since Linux 6.1, which also added SENDMSG_ZC.
-            addresses_sends: probe.has(opcode::SENDMSG_ZC),
-            limits_receives: features.has("receive limit"),
-            ..Common::new(config.kernel, streams.pool.clone())
+            supports_send_to_now: probe.has(opcode::SENDMSG_ZC),
+            supports_receive_limit: features.has("receive limit"),
+            ..DriverState::new(config.kernel, streams.pool.clone())
         };
         Ok(Self {
             ring,
             streams,
             datagrams: None,
             backlog: VecDeque::new(),
-            all_taken: true,
+            last_turn_started_all: true,
             hosted: false,
             trim_timer: TrimTimer::default(),
             busy_poll: BusyPoll::new(config.busy_poll),
@@ -143,8 +143,8 @@ impl Uring {
             encoder: Encoder { reports_copies: features.has("zero-copy report") },
             features,
             supported,
-            files: Files::new(probe, config.restricted, &*common.kernel),
-            early: 0,
+            files: FileCalls::new(probe, config.restricted, &*common.kernel),
+            early_calls: 0,
             common,
         })
     }
@@ -222,7 +222,7 @@ impl Uring {
         }
         if self.datagrams.is_none() {
             let kernel = self.common.kernel.clone();
-            let pool_ring = PoolRing::new(&self.ring, DATAGRAMS, size, kernel);
+            let pool_ring = PoolRing::new(&self.ring, DATAGRAM_GROUP, size, kernel);
             let pool_ring = self.datagrams.insert(pool_ring.map_err(io::Error::other)?);
             self.common.datagrams = Some(pool_ring.pool.clone());
             self.refill();
@@ -262,7 +262,7 @@ impl Uring {
     pub(crate) fn turn(&mut self, wait: Wait) -> io::Result<()> {
         self.push_backlog();
         if self.trim_timer.is_due()
-            && self.common.pools().any(|pool| pool.touched())
+            && self.common.pools().any(|pool| pool.used_since_trim())
             && self.backlog.is_empty()
         {
             let entry = self.trim_timer.start(self.common.counters.cqes);
@@ -279,7 +279,7 @@ impl Uring {
         match wait {
             Wait::UpTo(timeout) if !urgent => self.sleep(timeout),
             Wait::No if self.needs_no_enter() => {
-                self.all_taken = true;
+                self.last_turn_started_all = true;
                 Ok(())
             }
             Wait::UpTo(_) | Wait::No => self.enter(RingWait::Reap),
@@ -303,33 +303,33 @@ impl Uring {
     #[inline]
     pub(super) fn enter(&mut self, wait: RingWait) -> io::Result<()> {
         let entered = self.ring.enter(wait);
-        self.early = 0;
-        self.all_taken = self.is_clear();
+        self.early_calls = 0;
+        self.last_turn_started_all = self.has_started_all();
         self.common.counters.enters += 1;
         entered.map(drop).map_err(named("io_uring_enter"))
     }
 
     /// Submits the queued entries without taking completions.
     fn submit_queued(&mut self) {
-        self.early = 0;
+        self.early_calls = 0;
         // An error occurs again at the end of the turn, where it is reported.
         _ = self.ring.enter(RingWait::No);
         self.common.counters.enters += 1;
     }
 
     /// Returns true if everything that was submitted has been started.
-    pub(crate) fn is_clear(&self) -> bool {
+    pub(crate) fn has_started_all(&self) -> bool {
         self.backlog.is_empty() && self.ring.pending() == 0
     }
 
     #[inline]
-    pub(crate) fn all_taken(&self) -> bool {
-        self.all_taken
+    pub(crate) fn last_turn_started_all(&self) -> bool {
+        self.last_turn_started_all
     }
 
     #[inline]
-    pub(crate) fn settled(&self) -> bool {
-        self.all_taken && self.ring.ready() == 0 && !self.ring.overflowed()
+    pub(crate) fn sends_assumed_complete(&self) -> bool {
+        self.last_turn_started_all && self.ring.ready() == 0 && !self.ring.overflowed()
     }
 
     #[inline]
@@ -346,8 +346,8 @@ impl Uring {
     }
 
     #[inline]
-    pub(crate) fn upcoming(&self, ahead: Range<u32>) -> impl Iterator<Item = Token> {
-        let known = ahead.map_while(|ahead| self.ring.peek(ahead));
+    pub(crate) fn upcoming_tokens(&self, positions: Range<u32>) -> impl Iterator<Item = Token> {
+        let known = positions.map_while(|position| self.ring.peek(position));
         known.filter_map(|completion| Token::from_bits(completion.user_data))
     }
 
@@ -358,7 +358,7 @@ impl Uring {
         let token = Token::from_bits(completion.user_data);
         let buffer = completion.buffer();
         if let Some(id) = buffer {
-            self.pool_of(token).taken(id, completion.result.max(0) as u32);
+            self.pool_of(token).mark_lent(id, completion.result.max(0) as u32);
         }
         self.common.counters.zero_copy_copied += u64::from(completion.was_copied());
         // The result of a notification is not an errno.
@@ -366,14 +366,14 @@ impl Uring {
         let result = Event::outcome(result);
         if result == Err(Errno::NOBUFS) {
             self.common.counters.enobufs += 1;
-            self.pool_of(token).starved();
+            self.pool_of(token).record_shortage();
         }
         match token {
             Some(token) if token.kind() != Kind::Ignored => {
                 Some(Event { token, result, more: completion.more(), buffer })
             }
             _ => {
-                if completion.user_data == Files::WORKERS_DONE.bits()
+                if completion.user_data == FileCalls::WORKERS_DONE.bits()
                     && let Some(entry) = self.files.workers_done(completion.more())
                 {
                     self.push(entry);

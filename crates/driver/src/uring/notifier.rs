@@ -9,8 +9,8 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 impl Uring {
-    /// Makes the ring signal this eventfd while it is armed. Each ring has at most one. Returns a
-    /// duplicate of the eventfd.
+    /// Makes the ring signal this eventfd while the notifier is enabled. Each ring has at most one.
+    /// Returns a duplicate of the eventfd.
     pub(crate) fn notifier(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         let (for_workers, notifier) =
             (descriptor::duplicate(eventfd)?, descriptor::duplicate(eventfd)?);
@@ -29,11 +29,11 @@ impl Uring {
 
     #[inline]
     pub(crate) fn has_nothing_queued(&self) -> bool {
-        self.is_clear() && self.files.is_empty() && !self.ring.overflowed()
+        self.has_started_all() && self.files.is_empty() && !self.ring.overflowed()
     }
 
     #[inline]
-    pub(crate) fn arm(&mut self) -> bool {
+    pub(crate) fn enable_notifier(&mut self) -> bool {
         self.ring.notify(true);
         // Completions that arrived earlier, and deferred work that waits for `io_uring_enter`, are
         // not signalled again.
@@ -41,7 +41,7 @@ impl Uring {
     }
 
     #[inline]
-    pub(crate) fn disarm(&mut self) {
+    pub(crate) fn disable_notifier(&mut self) {
         self.ring.notify(false);
     }
 }

@@ -14,31 +14,31 @@ fn is_used(operation: &Operation, zero_copy: bool) -> bool {
 }
 
 /// Returns exactly the opcodes in use.
-pub(super) fn in_use(zero_copy: bool) -> Vec<u8> {
+pub(super) fn opcodes_in_use(zero_copy: bool) -> Vec<u8> {
     OPERATIONS.iter().filter(|row| is_used(row, zero_copy)).map(|row| row.opcode).collect()
 }
 
 /// Returns true if the operation's row says that the driver submits it, and that its use of the
-/// submitter's memory is as given by `names_memory`.
-pub(super) fn is_listed(entry: &Entry, names_memory: bool) -> bool {
+/// submitter's memory is as given by `refers_to_memory`.
+pub(super) fn is_listed(entry: &Entry, refers_to_memory: bool) -> bool {
     let selects = entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0;
     opcode::operation(entry.opcode).is_some_and(|row| {
-        let may_name = row.memory != Memory::None && (names_memory || !selects);
-        is_used(row, true) && may_name == names_memory
+        let may_refer = row.memory != Memory::None && (refers_to_memory || !selects);
+        is_used(row, true) && may_refer == refers_to_memory
     })
 }
 
 /// The optional opcodes that the kernel has. Without TIMEOUT, which is not listed here, the pools
 /// keep their memory.
 #[derive(Debug)]
-pub(super) struct Supported {
+pub(super) struct SupportedOps {
     /// If false, descriptors are closed by a system call.
     pub(super) close: bool,
     /// If false, datagram sockets are unsupported, and opening one is an error.
     pub(super) messages: bool,
 }
 
-impl Supported {
+impl SupportedOps {
     /// # Errors
     /// Returns [`SetupError::Lacks`] if a required opcode is missing.
     pub(super) fn of(probe: &Probe, zero_copy: bool) -> Result<Self, SetupError> {
@@ -58,9 +58,11 @@ mod tests {
 
     #[test]
     fn zero_copy_is_allowed_only_if_the_ring_uses_it() {
-        let more: Vec<u8> =
-            in_use(true).into_iter().filter(|code| !in_use(false).contains(code)).collect();
+        let more: Vec<u8> = opcodes_in_use(true)
+            .into_iter()
+            .filter(|code| !opcodes_in_use(false).contains(code))
+            .collect();
         assert_eq!(more, [opcode::SEND_ZC, opcode::SENDMSG_ZC]);
-        assert!(in_use(false).contains(&Entry::from(TrimTimer::default().start(0)).opcode));
+        assert!(opcodes_in_use(false).contains(&Entry::from(TrimTimer::default().start(0)).opcode));
     }
 }

@@ -12,13 +12,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// The buffer groups of the pools.
-pub(super) const STREAMS: u16 = 0;
-pub(super) const DATAGRAMS: u16 = 1;
+pub(super) const STREAM_GROUP: u16 = 0;
+pub(super) const DATAGRAM_GROUP: u16 = 1;
 
 /// Returns the group whose buffers an operation fills.
 #[inline]
-pub(super) fn group(token: Token) -> u16 {
-    if token.kind() == Kind::RecvDatagram { DATAGRAMS } else { STREAMS }
+pub(super) fn group_of(token: Token) -> u16 {
+    if token.kind() == Kind::RecvDatagram { DATAGRAM_GROUP } else { STREAM_GROUP }
 }
 
 /// A pool and its buffer ring, which share the same buffer ids.
@@ -43,7 +43,7 @@ impl PoolRing {
         size: PoolSize,
         kernel: Rc<dyn Kernel>,
     ) -> Result<Self, SetupError> {
-        let pool = if group == DATAGRAMS { Pool::of_datagrams } else { Pool::new };
+        let pool = if group == DATAGRAM_GROUP { Pool::of_datagrams } else { Pool::new };
         let pool =
             pool(size, kernel).map_err(|e| SetupError::Step("reserving receive memory", e))?;
         let buffers = BufferRing::register(ring, group, size.count)?;
@@ -101,7 +101,7 @@ mod tests {
             return eprintln!("skipped: io_uring is blocked here");
         };
         let size = PoolSize { buffer: 4096, count: 2 };
-        let pool_ring = || PoolRing::new(&ring, STREAMS, size, Rc::new(Linux)).unwrap();
+        let pool_ring = || PoolRing::new(&ring, STREAM_GROUP, size, Rc::new(Linux)).unwrap();
         let closed = pool_ring();
         let pool = closed.pool.clone();
         // SAFETY: it was created for this ring.

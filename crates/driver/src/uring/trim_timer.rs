@@ -11,7 +11,7 @@ use annulus_ring::op::{TimeSpec, Timeout};
 use rustix::io::Errno;
 
 /// [`Trim::DELAY`] in the form that the entry points to.
-static DELAY: TimeSpec = TimeSpec {
+static TRIM_DELAY: TimeSpec = TimeSpec {
     seconds: Trim::DELAY.as_secs() as i64,
     nanoseconds: Trim::DELAY.subsec_nanos() as i64,
 };
@@ -27,7 +27,7 @@ pub(super) struct TrimTimer {
 
 impl TrimTimer {
     /// The token of the timer's completion.
-    const TOKEN: Token = Token::ignored(1);
+    const TOKEN: Token = Token::internal(1);
 
     pub(super) fn is_due(&self) -> bool {
         self.started_at.is_none() && !self.unsupported
@@ -36,7 +36,7 @@ impl TrimTimer {
     /// Starts the timer, and returns the entry to submit.
     pub(super) fn start(&mut self, completions: u64) -> SafeEntry {
         self.started_at = Some(completions);
-        Timeout { after: &DELAY }.entry().user_data(Self::TOKEN.bits())
+        Timeout { after: &TRIM_DELAY }.entry().user_data(Self::TOKEN.bits())
     }
 
     /// Returns true if a completion belongs to the timer.

@@ -6,7 +6,7 @@
 //! it is done, or pending again if another reader or writer was faster. It can be cancelled until
 //! it is done.
 
-use super::{Job, Shared, State, fd_of};
+use super::{FileJob, WorkerQueues, WorkerThreads, fd_of};
 use crate::slots::Token;
 use annulus_kernel::{Fd, Linux, descriptor};
 use rustix::event::PollFlags;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub(super) struct PendingCall {
     token: Token,
     /// `None` while the call is running.
-    job: Option<Job>,
+    job: Option<FileJob>,
     fd: Fd,
     flags: PollFlags,
     cancelled: bool,
@@ -28,13 +28,13 @@ pub(super) struct PendingCall {
 impl PendingCall {
     /// # Errors
     /// Returns the job if it waits for nothing, or for a device.
-    pub(super) fn new(job: Job, may_hang: bool) -> Result<Self, Job> {
+    pub(super) fn new(job: FileJob, may_hang: bool) -> Result<Self, FileJob> {
         // If the file system hangs, asking for the type of the file would hang too.
         let waits = |fd| match may_hang {
             true => !job.moves_position(&Linux),
             false => waits_for_a_process(fd),
         };
-        match job.awaits() {
+        match job.awaited_readiness() {
             Some((fd, flags)) if waits(fd) => {
                 Ok(Self { token: job.token(), job: Some(job), fd, flags, cancelled: false })
             }
@@ -43,7 +43,7 @@ impl PendingCall {
     }
 
     /// Returns the job of a call that is not running.
-    pub(super) fn into_job(self) -> Job {
+    pub(super) fn into_job(self) -> FileJob {
         self.job.expect("the call is not running")
     }
 
@@ -60,12 +60,12 @@ fn waits_for_a_process(fd: Fd) -> bool {
     matches!(kind, Ok(CharacterDevice | Fifo | Socket | Unknown))
 }
 
-impl State {
+impl WorkerQueues {
     fn pending(&mut self, token: Token) -> Option<&mut PendingCall> {
         self.pending.iter_mut().find(|call| call.token == token)
     }
 
-    fn end_pending(&mut self, job: Job, result: Result<u32, Errno>) {
+    fn end_pending(&mut self, job: FileJob, result: Result<u32, Errno>) {
         self.pending.retain(|call| call.token != job.token());
         self.done.push(job.end(result));
     }
@@ -80,14 +80,14 @@ impl State {
     /// Ends the calls that were cancelled and are not running. Returns true if there were any.
     fn end_cancelled(&mut self) -> bool {
         let cancelled = self.pending.iter_mut().filter(|call| call.cancelled);
-        let jobs: Vec<Job> = cancelled.filter_map(|call| call.job.take()).collect();
+        let jobs: Vec<FileJob> = cancelled.filter_map(|call| call.job.take()).collect();
         let any = !jobs.is_empty();
         jobs.into_iter().for_each(|job| self.end_pending(job, Err(Errno::CANCELED)));
         any
     }
 }
 
-impl Shared {
+impl WorkerThreads {
     /// The main function of the thread.
     pub(super) fn poll_pending(&self) {
         while let Some(set) = self.poll_set() {
@@ -127,7 +127,7 @@ impl Shared {
         self.notify_done();
     }
 
-    fn take_ready(&self, token: Token) -> Option<Job> {
+    fn take_ready(&self, token: Token) -> Option<FileJob> {
         let mut state = self.state();
         if state.closed {
             return None;
@@ -172,7 +172,7 @@ impl PollSet {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{submit, token, wait_for};
-    use super::super::{MOST, Workers};
+    use super::super::{MAX_WORKER_THREADS, Workers};
     use super::*;
     use annulus_kernel::IoVec;
     use annulus_kernel::file::{CURSOR, FileCall, PIPE_BUF};
@@ -186,7 +186,7 @@ mod tests {
     fn calls_waiting_for_a_process_occupy_no_worker_and_can_be_cancelled() {
         let workers = Workers::new().unwrap();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
-        let mut bytes = [0u8; 2 * MOST];
+        let mut bytes = [0u8; 2 * MAX_WORKER_THREADS];
         for (slot, byte) in bytes.iter_mut().enumerate() {
             submit(&workers, slot as u32, read(reader.as_raw_fd(), byte));
         }
@@ -196,10 +196,10 @@ mod tests {
         assert!(workers.cancel(token(3)) && !workers.cancel(token(3)), "only once");
         let event = wait_for(&workers, 1)[0];
         assert_eq!((event.token, event.result), (token(3), Err(Errno::CANCELED)));
-        rustix::io::write(&writer, &[1; 2 * MOST]).unwrap();
-        let events = wait_for(&workers, 2 * MOST - 1);
+        rustix::io::write(&writer, &[1; 2 * MAX_WORKER_THREADS]).unwrap();
+        let events = wait_for(&workers, 2 * MAX_WORKER_THREADS - 1);
         assert!(events.iter().all(|event| event.result == Ok(1) && event.token != token(3)));
-        assert_eq!((bytes[3], bytes.iter().sum::<u8>()), (0, 2 * MOST as u8 - 1));
+        assert_eq!((bytes[3], bytes.iter().sum::<u8>()), (0, 2 * MAX_WORKER_THREADS as u8 - 1));
     }
 
     /// There are more calls on a pipe than the process may have descriptors, so `poll` would reject
@@ -234,7 +234,7 @@ mod tests {
             .map(|part| IoVec { base: part.as_mut_ptr(), len: part.len() });
         let (fd, offset, count) = (reader.as_raw_fd(), CURSOR, vectors.len() as u32);
         let vectors = vectors.as_ptr();
-        (0..=MOST as u32).for_each(|slot| {
+        (0..=MAX_WORKER_THREADS as u32).for_each(|slot| {
             let read = FileCall::ReadVector { fd, vectors, count, offset, nowait: false };
             submit(&workers, slot, read);
         });
@@ -243,7 +243,7 @@ mod tests {
             [&from[..0], &from[..]].map(|part| IoVec { base: part.as_ptr(), len: part.len() });
         let (fd, vectors, count) = (writer.as_raw_fd(), parts.as_ptr(), parts.len() as u32);
         submit(&workers, 99, FileCall::WriteVector { fd, vectors, count, offset });
-        let events = wait_for(&workers, MOST + 2);
+        let events = wait_for(&workers, MAX_WORKER_THREADS + 2);
         let written = events.iter().find(|event| event.token == token(99));
         assert_eq!(written.map(|event| event.result), Some(Ok(PIPE_BUF)));
         let reads = events.iter().filter(|event| event.token != token(99));

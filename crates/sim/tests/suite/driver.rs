@@ -54,7 +54,7 @@ fn each_driver_connects_receives_and_closes() {
     for (profile, open, limits) in drivers {
         let sim = Sim::builder(5).profile(profile).build();
         let mut driver = open(&sim);
-        assert_eq!(driver.limits_receives(), limits);
+        assert_eq!(driver.supports_receive_limit(), limits);
         let listener = owned(sim.socket(Domain::Inet, SocketType::Stream, true).unwrap());
         sim.bind(listener, &SocketAddr::from(([127, 0, 0, 1], 7000)).into()).unwrap();
         sim.listen(listener, 8).unwrap();

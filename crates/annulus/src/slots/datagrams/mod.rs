@@ -123,7 +123,7 @@ pub(crate) struct Shared {
     /// The receive buffers, once there is a socket.
     pool: Option<Rc<Pool>>,
     /// The driver can send bytes to an address without a header.
-    addresses_sends: bool,
+    supports_send_to_now: bool,
     outgoing: Slab<OutgoingDatagram>,
     turn: TurnLists,
 }
@@ -147,7 +147,7 @@ impl Datagrams {
     ) -> io::Result<u32> {
         io.driver.open_datagram_pool(self.pool_size)?;
         self.shared.pool = io.driver.datagram_pool().cloned();
-        self.shared.addresses_sends = io.driver.addresses_sends();
+        self.shared.supports_send_to_now = io.driver.supports_send_to_now();
         Ok(self.slots.insert_with(|id| Socket::new(id, fd, format, settings)))
     }
 

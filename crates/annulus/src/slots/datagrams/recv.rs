@@ -429,7 +429,7 @@ impl Datagrams {
             socket.map(|socket| socket.arm(pool, io, buffers > 0)).is_some()
         });
         if some_left {
-            pool.starved();
+            pool.record_shortage();
         }
     }
 }

@@ -181,7 +181,7 @@ impl Socket {
     fn submit(&mut self, shared: &mut Shared, io: &mut Io, id: u32) {
         let (name, datagram) = shared.outgoing.get_with_id(id);
         datagram.state = OutgoingState::Submitted;
-        let op = datagram.send_now(self.fd, shared.addresses_sends);
+        let op = datagram.send_now(self.fd, shared.supports_send_to_now);
         // SAFETY: the memory that the operation refers to lies in the datagram's slot or is kept
         // alive by it. The slot does not move, and is freed at the event or once the send is
         // assumed complete.

@@ -199,7 +199,7 @@ impl Streams {
     /// Frees the vectors that the kernel has read.
     #[inline]
     pub(crate) fn free_vectors(&mut self, io: &Io) {
-        if self.shared.vectors.are_lent() && io.driver.all_taken() {
+        if self.shared.vectors.are_lent() && io.driver.last_turn_started_all() {
             self.shared.vectors.free_all();
         }
     }

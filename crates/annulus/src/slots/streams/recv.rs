@@ -164,7 +164,7 @@ impl Stream {
             rx.bytes -= len;
             let pool = &shared.pool;
             let lease = Lease::lent(pool.clone(), id, len as usize);
-            if pool.wastes(id, len) { io.copied_out(lease) } else { lease }
+            if pool.should_copy_out(id, len) { io.copied_out(lease) } else { lease }
         };
         self.recv_more(shared, io);
         Some(lease)
@@ -207,7 +207,7 @@ impl Stream {
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let (fd, rx) = (self.fd, &mut self.rx);
         rx.is_ready = false;
-        let (arming, op) = if io.driver.limits_receives() {
+        let (arming, op) = if io.driver.supports_receive_limit() {
             // The bound may have fallen since the stream was listed.
             let bound = io.memory.recv_bound;
             let room = bound.saturating_sub(rx.bytes).max(bound.div_ceil(2));
@@ -329,7 +329,7 @@ impl Stream {
                 std::ptr::copy_nonoverlapping(pool.address(id), end, len as usize);
             }
             *filled += len;
-            pool.filled(last, *filled);
+            pool.record_written(last, *filled);
             return pool.give_back(id);
         }
         rx.queue.push(&mut shared.buffers, id, len);
@@ -372,7 +372,7 @@ impl Streams {
         }
         let pool = &self.shared.pool;
         let buffers = pool.with_kernel() as usize;
-        let share = (buffers > 0).then(|| pool.share(buffers.min(arms.len())));
+        let share = (buffers > 0).then(|| pool.buffers_per_stream(buffers.min(arms.len())));
         let slots = &mut self.slots;
         let is_listed = |stream: &&mut Stream| stream.rx.arming == Arming::Listed;
         let (mut heap, mut later) = (HEAP_A_TURN, Vec::new());
@@ -385,7 +385,7 @@ impl Streams {
         });
         later.into_iter().for_each(|slot| arms.push(slot));
         if some_left {
-            pool.starved();
+            pool.record_shortage();
         }
     }
 

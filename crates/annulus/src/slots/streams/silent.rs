@@ -41,7 +41,7 @@ impl Stream {
     #[cold]
     pub(super) fn heard(&mut self, shared: &mut Shared, io: &mut Io) {
         let before = mem::replace(&mut self.rx.brought, REGULARLY);
-        if before.is_heard || !io.driver.loses_resets() {
+        if before.is_heard || !io.driver.may_miss_resets() {
             return;
         }
         let Heard { now, before } = &mut shared.heard;

@@ -13,23 +13,23 @@ use rustix::io::Errno;
 use std::{io, slice};
 
 /// `SEEK_CUR`.
-const CURRENT: u32 = 1;
+const SEEK_CUR: u32 = 1;
 
 /// A file call and the token of its event.
 ///
 /// Until that event has been taken, everything that the call refers to belongs to the job. The
 /// caller of [`new`](Self::new) guarantees this, so making the call is safe. A job is not `Clone`,
 /// and its event is created only when it has ended.
-pub(crate) struct Job {
+pub(crate) struct FileJob {
     token: Token,
     call: FileCall,
 }
 
-// SAFETY: the pointers of the call point to memory that belongs to the job (`Job::new`), and are
-// used on one thread at a time, since a job has one owner.
-unsafe impl Send for Job {}
+// SAFETY: the pointers of the call point to memory that belongs to the job (`FileJob::new`), and
+// are used on one thread at a time, since a job has one owner.
+unsafe impl Send for FileJob {}
 
-impl Job {
+impl FileJob {
     /// # Safety
     /// Until the event of `token` has been taken, the memory that the call refers to must stay
     /// valid and unmoved, no other code may use it, and the descriptors must stay open.
@@ -43,11 +43,11 @@ impl Job {
 
     /// Returns the descriptor at whose cursor the call is made, and the readiness that it may wait
     /// for.
-    pub(super) fn awaits(&self) -> Option<(Fd, PollFlags)> {
+    pub(super) fn awaited_readiness(&self) -> Option<(Fd, PollFlags)> {
         let cursor = self.call.operation().cursor?;
-        // SAFETY: the descriptor stays open until the job's event has been taken (`Job::new`). The
-        // poll thread, which keeps the number next to the job, produces that event itself, and no
-        // longer polls the descriptor afterwards.
+        // SAFETY: the descriptor stays open until the job's event has been taken (`FileJob::new`).
+        // The poll thread, which keeps the number next to the job, produces that event itself, and
+        // no longer polls the descriptor afterwards.
         Some((unsafe { Fd::from_raw(cursor.fd) }, cursor.ready))
     }
 
@@ -60,9 +60,9 @@ impl Job {
         let Some(cursor) = self.call.operation().cursor else { return false };
         let mut position = 0;
         let call =
-            FileCall::Seek { fd: cursor.fd, offset: 0, origin: CURRENT, position: &mut position };
+            FileCall::Seek { fd: cursor.fd, offset: 0, origin: SEEK_CUR, position: &mut position };
         // SAFETY: the position outlives the call, and the descriptor stays open until the job's
-        // event has been taken (`Job::new`).
+        // event has been taken (`FileJob::new`).
         unsafe { kernel.file(&call) }.is_ok()
     }
 
@@ -74,7 +74,7 @@ impl Job {
             Lingers::Yes => true,
             Lingers::UnlessDirect(fd) => {
                 // SAFETY: the descriptor stays open until the job's event has been taken
-                // (`Job::new`).
+                // (`FileJob::new`).
                 let fd = unsafe { Fd::from_raw(fd) };
                 let flags = descriptor::flags(Linux::borrow(fd));
                 !flags.is_ok_and(|flags| flags.contains(OFlags::DIRECT))
@@ -84,12 +84,12 @@ impl Job {
 
     /// Makes the call, and blocks as long as the call does.
     pub(super) fn run(&self) -> Result<u32, Errno> {
-        self.make(self.call, &Linux)
+        self.perform(self.call, &Linux)
     }
 
     /// Makes the call on the given kernel.
     pub(crate) fn run_on(&self, kernel: &dyn Kernel) -> Result<u32, Errno> {
-        self.make(self.call, kernel)
+        self.perform(self.call, kernel)
     }
 
     /// Makes the part of the call that does not block on a ready descriptor. If another process
@@ -99,7 +99,7 @@ impl Job {
         let part = match self.call.operation().cursor.map_or(self.call, |cursor| cursor.part) {
             FileCall::WriteVector { fd, vectors, count, offset } => {
                 // SAFETY: the vectors belong to the job until its event has been taken
-                // (`Job::new`), and are only read.
+                // (`FileJob::new`), and are only read.
                 let vectors = unsafe { slice::from_raw_parts(vectors, count as usize) };
                 let first = vectors.iter().find(|vector| vector.len > 0);
                 let Some(&IoVec { base: buffer, len }) = first else { return self.run() };
@@ -107,7 +107,7 @@ impl Job {
             }
             part => part,
         };
-        match self.make(part, &Linux) {
+        match self.perform(part, &Linux) {
             // The file, the kernel or a filter does not support reads that fail instead of waiting.
             Err(errno) if may_be_refusal(errno) => self.run(),
             result => result,
@@ -115,10 +115,10 @@ impl Job {
     }
 
     /// Makes `call`, which is the job's own call or refers to a part of its memory.
-    fn make(&self, call: FileCall, kernel: &dyn Kernel) -> Result<u32, Errno> {
+    fn perform(&self, call: FileCall, kernel: &dyn Kernel) -> Result<u32, Errno> {
         // SAFETY: memory and descriptors belong to the job until its event has been taken
-        // (`Job::new`). The event is created from this result, and the borrow of the only `Job`
-        // rules out a second call at the same time.
+        // (`FileJob::new`). The event is created from this result, and the borrow of the only
+        // `FileJob` rules out a second call at the same time.
         errno(unsafe { kernel.file(&call) })
     }
 

@@ -3,7 +3,7 @@
 //! hangs does not stop other groups. It does not stop calls on local files either, which have their
 //! own threads.
 
-use super::{Job, Shared, Workers};
+use super::{FileJob, WorkerThreads, Workers};
 use crate::event::Event;
 use crate::slots::Token;
 use annulus_kernel::{Fd, Kernel, Linux};
@@ -19,8 +19,8 @@ const MAX_THREADS: usize = 512;
 const MAX_IDLE_THREADS: usize = 4;
 
 /// A unit of work for a thread.
-pub(super) enum Work {
-    Call(Job),
+pub(super) enum IsolatedWork {
+    Call(FileJob),
     /// Closes a descriptor that no other code uses. Some file systems notify the server, and wait
     /// for its answer.
     Close(Fd),
@@ -28,18 +28,18 @@ pub(super) enum Work {
 
 /// One group: the number of running calls, and the calls that wait for one of them to end.
 #[derive(Default)]
-struct Group {
+struct CallGroup {
     running: usize,
-    waiting: VecDeque<Work>,
+    waiting: VecDeque<IsolatedWork>,
 }
 
 /// The calls of all groups.
 #[derive(Default)]
-pub(super) struct Apart {
+pub(super) struct IsolatedCalls {
     /// Groups with calls.
-    groups: HashMap<u64, Group>,
+    groups: HashMap<u64, CallGroup>,
     /// Calls that the next free threads will make. They already count as running.
-    ready: VecDeque<(u64, Work)>,
+    ready: VecDeque<(u64, IsolatedWork)>,
     threads: Vec<JoinHandle<()>>,
     /// Number of threads that have not ended.
     alive: usize,
@@ -47,8 +47,8 @@ pub(super) struct Apart {
     idle: usize,
 }
 
-impl Apart {
-    fn add(&mut self, group: u64, work: Work) {
+impl IsolatedCalls {
+    fn add(&mut self, group: u64, work: IsolatedWork) {
         let calls = self.groups.entry(group).or_default();
         if calls.running < MAX_RUNNING_PER_GROUP {
             calls.running += 1;
@@ -71,8 +71,9 @@ impl Apart {
     }
 
     /// Removes and returns a call that has not started.
-    pub(super) fn withdraw(&mut self, target: Token) -> Option<Job> {
-        let is_target = |work: &Work| matches!(work, Work::Call(job) if job.token() == target);
+    pub(super) fn remove_waiting(&mut self, target: Token) -> Option<FileJob> {
+        let is_target =
+            |work: &IsolatedWork| matches!(work, IsolatedWork::Call(job) if job.token() == target);
         let found = if let Some(at) = self.ready.iter().position(|(_, work)| is_target(work)) {
             let (group, work) = self.ready.remove(at)?;
             self.ended(group);
@@ -84,8 +85,8 @@ impl Apart {
             })
         };
         match found {
-            Some(Work::Call(job)) => Some(job),
-            Some(Work::Close(_)) | None => None,
+            Some(IsolatedWork::Call(job)) => Some(job),
+            Some(IsolatedWork::Close(_)) | None => None,
         }
     }
 
@@ -97,12 +98,12 @@ impl Apart {
     /// Drops the calls that have not started, and returns the threads to join. Descriptors that are
     /// queued to be closed remain.
     pub(super) fn close(&mut self) -> Vec<JoinHandle<()>> {
-        let closes = |work: &Work| matches!(work, Work::Close(_));
+        let closes = |work: &IsolatedWork| matches!(work, IsolatedWork::Close(_));
         self.groups.values_mut().for_each(|calls| calls.waiting.retain(closes));
         let (ready, dropped) =
             std::mem::take(&mut self.ready).into_iter().partition(|(_, work)| closes(work));
         self.ready = ready;
-        let dropped: VecDeque<(u64, Work)> = dropped;
+        let dropped: VecDeque<(u64, IsolatedWork)> = dropped;
         dropped.into_iter().for_each(|(group, _)| self.ended(group));
         std::mem::take(&mut self.threads)
     }
@@ -113,10 +114,10 @@ impl Workers {
     ///
     /// # Errors
     /// Returns the event of the job if there is no thread and none can be started.
-    pub(super) fn submit_apart(&self, group: u64, job: Job) -> Result<(), Event> {
-        match self.start_for_apart() {
+    pub(super) fn submit_isolated(&self, group: u64, job: FileJob) -> Result<(), Event> {
+        match self.start_for_isolated() {
             Ok(()) => {
-                self.add_apart(group, Work::Call(job));
+                self.add_isolated(group, IsolatedWork::Call(job));
                 Ok(())
             }
             Err(errno) => Err(job.end(Err(errno))),
@@ -125,63 +126,63 @@ impl Workers {
 
     /// Closes a descriptor of a group that no other code uses. If there is no thread and none can
     /// be started, the descriptor stays open: a close here might not return.
-    pub(crate) fn close_apart(&self, group: u64, fd: Fd) {
-        if self.start_for_apart().is_ok() {
-            self.add_apart(group, Work::Close(fd));
+    pub(crate) fn close_isolated(&self, group: u64, fd: Fd) {
+        if self.start_for_isolated().is_ok() {
+            self.add_isolated(group, IsolatedWork::Close(fd));
         }
     }
 
-    fn add_apart(&self, group: u64, work: Work) {
-        self.0.state().apart.add(group, work);
-        self.0.wake_apart();
+    fn add_isolated(&self, group: u64, work: IsolatedWork) {
+        self.0.state().isolated.add(group, work);
+        self.0.wake_isolated();
     }
 
     /// Starts a thread, unless one is idle or the maximum is reached.
-    fn start_for_apart(&self) -> Result<(), rustix::io::Errno> {
+    fn start_for_isolated(&self) -> Result<(), rustix::io::Errno> {
         let mut state = self.0.state();
-        let apart = &mut state.apart;
-        if apart.idle > 0 || apart.alive >= MAX_THREADS {
+        let isolated = &mut state.isolated;
+        if isolated.idle > 0 || isolated.alive >= MAX_THREADS {
             return Ok(());
         }
-        apart.threads.retain(|thread| !thread.is_finished());
-        match self.start(Shared::run_apart) {
+        isolated.threads.retain(|thread| !thread.is_finished());
+        match self.start(WorkerThreads::run_isolated) {
             Ok(thread) => {
-                apart.alive += 1;
-                apart.threads.push(thread);
+                isolated.alive += 1;
+                isolated.threads.push(thread);
                 Ok(())
             }
-            Err(_) if apart.alive > 0 => Ok(()),
+            Err(_) if isolated.alive > 0 => Ok(()),
             Err(errno) => Err(errno),
         }
     }
 }
 
-impl Shared {
+impl WorkerThreads {
     /// Wakes an idle thread, if any. The rest check for calls by themselves.
-    fn wake_apart(&self) {
+    fn wake_isolated(&self) {
         let mut state = self.state();
-        if state.apart.idle > 0 && !state.apart.ready.is_empty() {
-            state.apart.idle -= 1;
+        if state.isolated.idle > 0 && !state.isolated.ready.is_empty() {
+            state.isolated.idle -= 1;
             drop(state);
-            self.apart_work.notify_one();
+            self.isolated_work.notify_one();
         }
     }
 
     /// The main function of a thread for calls that may hang.
-    fn run_apart(&self) {
-        while let Some((group, work)) = self.next_apart() {
+    fn run_isolated(&self) {
+        while let Some((group, work)) = self.next_isolated() {
             let event = match work {
-                Work::Call(job) => {
+                IsolatedWork::Call(job) => {
                     let result = job.run();
                     Some(job.end(result))
                 }
-                Work::Close(fd) => {
+                IsolatedWork::Close(fd) => {
                     Linux.close(fd);
                     None
                 }
             };
             let mut state = self.state();
-            state.apart.ended(group);
+            state.isolated.ended(group);
             let signals = event.is_some() && state.done.is_empty();
             state.done.extend(event);
             drop(state);
@@ -191,18 +192,18 @@ impl Shared {
         }
     }
 
-    fn next_apart(&self) -> Option<(u64, Work)> {
+    fn next_isolated(&self) -> Option<(u64, IsolatedWork)> {
         let mut state = self.state();
         loop {
-            if let Some(next) = state.apart.ready.pop_front() {
+            if let Some(next) = state.isolated.ready.pop_front() {
                 return Some(next);
             }
-            if state.closed || state.apart.idle >= MAX_IDLE_THREADS {
-                state.apart.alive -= 1;
+            if state.closed || state.isolated.idle >= MAX_IDLE_THREADS {
+                state.isolated.alive -= 1;
                 return None;
             }
-            state.apart.idle += 1;
-            state = self.apart_work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.isolated.idle += 1;
+            state = self.isolated_work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

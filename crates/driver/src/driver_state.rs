@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// Driver state that the layers above read, including the receive memory. It is the first field of
 /// each driver, and `repr(C)` places it at offset zero, so it can be read without a branch on the
 /// driver.
-pub(crate) struct Common {
+pub(crate) struct DriverState {
     pub(crate) kernel: Rc<dyn Kernel>,
     /// The pool that streams receive into.
     pub(crate) pool: Rc<Pool>,
@@ -19,12 +19,12 @@ pub(crate) struct Common {
     /// Whether the pools have been trimmed since the layer above last asked.
     pub(crate) trimmed: bool,
     /// Whether the driver supports [`SendToNow`](crate::MemoryOp::SendToNow).
-    pub(crate) addresses_sends: bool,
+    pub(crate) supports_send_to_now: bool,
     /// Whether a multishot receive can have a limit.
-    pub(crate) limits_receives: bool,
+    pub(crate) supports_receive_limit: bool,
 }
 
-impl Common {
+impl DriverState {
     /// Creates the state of a driver that has every feature; a driver that lacks one sets it to
     /// false.
     pub(crate) fn new(kernel: Rc<dyn Kernel>, pool: Rc<Pool>) -> Self {
@@ -34,8 +34,8 @@ impl Common {
             datagrams: None,
             counters: Counters::default(),
             trimmed: false,
-            addresses_sends: true,
-            limits_receives: true,
+            supports_send_to_now: true,
+            supports_receive_limit: true,
         }
     }
 
@@ -45,9 +45,9 @@ impl Common {
     }
 }
 
-impl fmt::Debug for Common {
+impl fmt::Debug for DriverState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pool, datagrams, counters, .. } = self;
-        write!(f, "Common({pool:?}, {datagrams:?}, {counters:?})")
+        write!(f, "DriverState({pool:?}, {datagrams:?}, {counters:?})")
     }
 }

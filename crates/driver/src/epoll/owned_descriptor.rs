@@ -8,12 +8,12 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 
 /// A descriptor that is closed when it is dropped.
-pub(super) struct Owned {
+pub(super) struct OwnedDescriptor {
     pub(super) kernel: Rc<dyn Kernel>,
     pub(super) fd: Fd,
 }
 
-impl Owned {
+impl OwnedDescriptor {
     /// Takes ownership of the descriptor that a kernel call creates.
     ///
     /// # Safety
@@ -30,14 +30,14 @@ impl Owned {
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedDescriptor {
     fn drop(&mut self) {
         self.kernel.close(self.fd);
     }
 }
 
-impl fmt::Debug for Owned {
+impl fmt::Debug for OwnedDescriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owned({})", self.fd)
+        write!(f, "OwnedDescriptor({})", self.fd)
     }
 }
