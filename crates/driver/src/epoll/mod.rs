@@ -152,8 +152,7 @@ impl Epoll {
             }
             MemoryOp::SendVectorNow { fd, header } => {
                 let header = header.cast();
-                // SAFETY: the caller guarantees that header, vectors and bytes are valid during the
-                // submission.
+                // SAFETY: the caller keeps header, vectors and bytes valid during the submission.
                 let (parts, sent) = unsafe {
                     (calls::parts(header), calls::send_vector(&*self.common.kernel, fd, header))
                 };
@@ -161,14 +160,12 @@ impl Epoll {
             }
             MemoryOp::SendToNow { fd, buffer, len, to, to_len } => {
                 let bytes = IoVec { base: buffer, len: len as usize };
-                // SAFETY: the caller guarantees that bytes and address are valid during the
-                // submission.
+                // SAFETY: the caller keeps bytes and address valid during the submission.
                 let sent = unsafe { self.common.kernel.send(fd, bytes, to, to_len) };
                 self.finish_message_now(token, fd, sent);
             }
             MemoryOp::SendMessageNow { fd, header } => {
-                // SAFETY: the caller guarantees that the header and everything it refers to are
-                // valid during the submission.
+                // SAFETY: the caller keeps the header and its memory valid during the submission.
                 let sent = unsafe { self.common.kernel.send_message(fd, header.cast()) };
                 self.finish_message_now(token, fd, sent);
             }
@@ -196,8 +193,7 @@ impl Epoll {
                 unsafe { self.start_output(token, fd, OutputKind::Connect { address, len }, &[]) };
             }
             MemoryOp::Recv { fd, buffer, len } => {
-                // SAFETY: the caller guarantees that the memory belongs to the operation until the
-                // terminal event.
+                // SAFETY: the caller gives the memory to the operation until the terminal event.
                 unsafe { self.start_input(token, fd, InputOp::Submitter { buffer, len }) };
             }
             MemoryOp::RecvMessages { fd, header } => {
@@ -205,8 +201,7 @@ impl Epoll {
                 // the submission.
                 let header = unsafe { &*header.cast::<MsgHeader>() };
                 let layout = Layout { name: header.name_len as usize, control: header.control_len };
-                // SAFETY: the operation keeps only the layout of the header, and the buffers belong
-                // to the pool.
+                // SAFETY: the operation keeps only the layout, and the buffers belong to the pool.
                 unsafe { self.start_input(token, fd, InputOp::Messages { layout }) };
             }
             MemoryOp::RecvMessage { fd, header } => {
