@@ -54,7 +54,7 @@ async fn until_gone(process: u32) {
 fn output_is_collected_from_both_streams_at_once() {
     on_each(|| async {
         // Each stream carries more than a pipe holds. Reading one stream to its end before the
-        // other would wait for ever.
+        // other would wait forever.
         let script = "i=0; while [ $i -lt 30 ]; do
             head -c 10000 /dev/zero | tr '\\0' e >&2; head -c 10000 /dev/zero | tr '\\0' o; i=$((i+1)); done; exit 3";
         let output = shell(script).output().await?;

@@ -1,7 +1,7 @@
 //! Invariant 1 for zero-copy sends: their memory comes back with the notification, not with the
 //! result, and is not touched before, whatever happens to the stream and the runtime. The simulated
 //! kernel checks this. On Linux, the loopback device copies, but memory that a peer has not read
-//! yet is kept back all the same.
+//! yet is held back as well.
 
 use crate::common;
 

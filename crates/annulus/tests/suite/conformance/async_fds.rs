@@ -86,7 +86,7 @@ pub(crate) async fn inotify_under_a_select_loses_no_event() -> io::Result<()> {
     std::fs::remove_dir_all(&dir)
 }
 
-pub(crate) async fn what_was_read_in_part_is_ready_still() -> io::Result<()> {
+pub(crate) async fn a_partly_read_descriptor_is_still_ready() -> io::Result<()> {
     let counter = counter()?;
     add(&counter, 3)?;
     for _ in 0..3 {
@@ -108,7 +108,7 @@ pub(crate) async fn what_was_read_in_part_is_ready_still() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn the_directions_are_apart() -> io::Result<()> {
+pub(crate) async fn the_directions_are_independent() -> io::Result<()> {
     let (one, mut other) = real_pair()?;
     let one = AsyncFd::new(one)?;
     let mut filled = 0;
@@ -166,7 +166,7 @@ pub(crate) async fn every_task_that_waits_is_woken() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn several_may_have_one_descriptor() -> io::Result<()> {
+pub(crate) async fn several_waiters_may_share_one_descriptor() -> io::Result<()> {
     let (mut one, other) = pair().await?;
     // Watches a stream's descriptor alongside the stream's own receive.
     let watch = AsyncFd::new(other.as_fd())?;
@@ -182,7 +182,7 @@ pub(crate) async fn several_may_have_one_descriptor() -> io::Result<()> {
     other.await
 }
 
-pub(crate) async fn a_stream_receives_beside_a_poll_of_its_descriptor() -> io::Result<()> {
+pub(crate) async fn a_stream_receives_while_its_descriptor_is_polled() -> io::Result<()> {
     let (mut one, mut other) = pair().await?;
     let watch = AsyncFd::new(other.as_fd().try_clone_to_owned()?)?;
     one.send("first").await?;
@@ -194,8 +194,7 @@ pub(crate) async fn a_stream_receives_beside_a_poll_of_its_descriptor() -> io::R
     Ok(())
 }
 
-pub(crate) async fn a_descriptor_that_was_replaced_is_closed_and_disturbs_no_other()
--> io::Result<()> {
+pub(crate) async fn a_replaced_descriptor_is_closed_and_affects_no_other() -> io::Result<()> {
     let (one, other) = real_pair()?;
     let mut watch = AsyncFd::new(one)?;
     tokio::select! {
@@ -217,7 +216,7 @@ pub(crate) async fn a_descriptor_that_was_replaced_is_closed_and_disturbs_no_oth
     Ok(())
 }
 
-pub(crate) async fn what_is_dropped_leaves_nothing() -> io::Result<()> {
+pub(crate) async fn dropped_waits_leave_nothing() -> io::Result<()> {
     let before = stats().expect("in a runtime").resources.polls;
     let (one, mut other) = real_pair()?;
     let watch = AsyncFd::new(one)?;
@@ -249,7 +248,7 @@ pub(crate) async fn what_is_dropped_leaves_nothing() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn what_is_always_ready_lets_others_run() -> io::Result<()> {
+pub(crate) async fn an_always_ready_descriptor_lets_other_tasks_run() -> io::Result<()> {
     let counter = counter()?;
     add(&counter, 1)?;
     let ran = Rc::new(Cell::new(0));

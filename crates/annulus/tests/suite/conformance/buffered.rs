@@ -60,7 +60,7 @@ async fn look_often(from: &mut (impl AsyncRecv + Unpin), shown: &[u8]) -> io::Re
     .await
 }
 
-pub(crate) async fn a_look_that_was_ready_is_ready_again() -> io::Result<()> {
+pub(crate) async fn a_peek_that_was_ready_is_ready_again() -> io::Result<()> {
     for text in ["", "some"] {
         let streams = async || {
             let (mut client, server) = pair().await?;
@@ -119,7 +119,7 @@ pub(crate) async fn bytes_of_several_leases_are_shown_in_one_piece() -> io::Resu
     sender.await.expect("no panic")
 }
 
-pub(crate) async fn an_error_is_behind_what_was_shown() -> io::Result<()> {
+pub(crate) async fn an_error_comes_after_shown_bytes() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     client.send("half").await?;
     assert_eq!(peek_all(&mut server, 4).await?, b"half");
@@ -181,7 +181,7 @@ async fn poll_until_received(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-pub(crate) async fn what_has_been_received_is_taken_without_waiting() -> io::Result<()> {
+pub(crate) async fn received_bytes_are_taken_without_waiting() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     assert_eq!(server.try_recv().unwrap_err().kind(), ErrorKind::WouldBlock);
     client.send("ping").await?;
@@ -217,7 +217,7 @@ pub(crate) async fn taking_nothing_leaves_a_waiting_task_its_wake() -> io::Resul
 
 /// Halves, and a connection on another runtime, start with the bytes that were shown but not
 /// consumed.
-pub(crate) async fn what_was_shown_goes_with_the_stream() -> io::Result<()> {
+pub(crate) async fn shown_bytes_move_with_the_stream() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     client.send("0123456789").await?;
     assert_eq!(peek_all(&mut server, 10).await?, b"0123456789");
@@ -298,7 +298,7 @@ pub(crate) async fn descriptors_stay_with_their_bytes_if_a_peek_is_dropped() -> 
     Ok(())
 }
 
-pub(crate) async fn a_copy_begins_with_what_was_shown() -> io::Result<()> {
+pub(crate) async fn a_copy_begins_with_shown_bytes() -> io::Result<()> {
     let (mut client, mut from) = pair().await?;
     let (mut to, mut reader) = UnixStream::pair()?;
     client.send("head and body").await?;

@@ -17,7 +17,7 @@ fn messages() -> Vec<Bytes> {
     [0, 1, 100, 0, 30_000, 7, 8192, 70_000].map(|len| Bytes::from(pattern(len))).into()
 }
 
-pub(crate) async fn messages_go_there_and_back() -> io::Result<()> {
+pub(crate) async fn messages_are_echoed() -> io::Result<()> {
     let (client, server) = pair().await?;
     let server = spawn(async move {
         let (sink, stream) = Framed::new(server, LengthDelimitedCodec::new()).split();

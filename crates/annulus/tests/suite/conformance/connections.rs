@@ -31,7 +31,7 @@ pub(crate) async fn both_ends_know_both_addresses() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_client_connects_from_the_address_it_names() -> io::Result<()> {
+pub(crate) async fn a_client_connects_from_the_given_address() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let source = IpAddr::from([127, 0, 0, 9]);
     for _ in 0..3 {
@@ -74,13 +74,13 @@ pub(crate) async fn a_reset_before_the_accept_is_counted() -> io::Result<()> {
     panic!("none of 100 connections that were reset immediately was skipped");
 }
 
-pub(crate) async fn a_refusal_names_the_address() -> io::Result<()> {
+pub(crate) async fn a_refusal_contains_the_address() -> io::Result<()> {
     for _ in 0..10 {
         let error = TcpStream::connect(CLOSED).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         assert!(error.to_string().contains(CLOSED), "{error}");
     }
-    // Listeners can be reached all the same.
+    // Listeners can still be reached.
     pair().await.map(drop)
 }
 
@@ -130,7 +130,7 @@ pub(crate) async fn a_thousand_connections_echo() -> io::Result<()> {
 }
 
 /// Clients that each wait for an answer and disconnect, on listeners that share a limit.
-pub(crate) async fn a_limit_holds_over_several_listeners() -> io::Result<()> {
+pub(crate) async fn a_limit_applies_across_several_listeners() -> io::Result<()> {
     let limit = ConnectionLimit::new(3);
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -274,7 +274,7 @@ pub(crate) async fn sockets_are_blocking_as_standard_streams_of_a_child() -> io:
 }
 
 /// Only with real descriptors: `into_parts` is refused on a simulated kernel.
-pub(crate) async fn a_connection_moves_with_what_it_had_received() -> io::Result<()> {
+pub(crate) async fn a_connection_moves_with_its_received_bytes() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     client.send("already here, ").await?;
     assert_eq!(receive(&mut server, 7).await?.len(), 14);
@@ -311,7 +311,7 @@ pub(crate) async fn a_connection_that_was_reset_does_not_move() -> io::Result<()
 }
 
 /// A standard library stream gets the bytes that were not received here.
-pub(crate) async fn a_connection_goes_to_the_standard_library() -> io::Result<()> {
+pub(crate) async fn a_connection_converts_to_the_standard_library() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     client.send("to be read there").await?;
     client.drain().await?;
@@ -329,12 +329,12 @@ pub(crate) async fn a_connection_goes_to_the_standard_library() -> io::Result<()
 }
 
 /// A close is ready once the descriptor is closed and the kernel has everything that was accepted.
-pub(crate) async fn a_close_waits_for_what_was_sent() -> io::Result<()> {
+pub(crate) async fn a_close_waits_for_sent_bytes() -> io::Result<()> {
     let streams = || annulus::stats().expect("in a runtime").resources.streams;
     let (mut one, mut other) = pair().await?;
     let before = streams();
     let bytes = pattern(1_000_000);
-    // The close is dropped at its first poll, twice: accepted bytes are sent all the same.
+    // The close is dropped at its first poll, twice; accepted bytes are still sent.
     _ = touch(one.send(bytes.clone()));
     let close = spawn(one.close());
     yield_now().await;

@@ -44,7 +44,7 @@ impl AsyncSend for Gathers<'_> {
 
 /// Bytes that a sink holds back are sent while the source is quiet, since the source's peer may
 /// send more only once they have arrived.
-pub(crate) async fn a_quiet_source_does_not_hold_back_what_was_copied() -> io::Result<()> {
+pub(crate) async fn a_quiet_source_does_not_hold_back_copied_bytes() -> io::Result<()> {
     let ((mut client, mut server), (mut near, mut far)) = proxied().await?;
     let copied = spawn(async move {
         let mut to = Gathers { held: Vec::new(), to: &mut far };
@@ -60,9 +60,9 @@ pub(crate) async fn a_quiet_source_does_not_hold_back_what_was_copied() -> io::R
 }
 
 /// A small send is assumed complete without a completion, and no other event arrives. Bytes that a
-/// copy has queued after it, by its task or over the link, must leave all the same.
-pub(crate) async fn what_is_copied_behind_a_small_send_leaves_though_nothing_follows()
--> io::Result<()> {
+/// copy has queued after it, by its task or over the link, must still leave.
+pub(crate) async fn bytes_copied_after_a_small_send_leave_without_further_events() -> io::Result<()>
+{
     let ((mut client, mut server), (mut near, mut far)) = proxied().await?;
     let waits = spawn(async move {
         let first = receive(&mut server, 2).await?;
@@ -88,7 +88,7 @@ pub(crate) async fn what_is_copied_behind_a_small_send_leaves_though_nothing_fol
 
 /// A copy that waits uses none of its task's budget, and one with a busy direction still serves the
 /// other direction.
-pub(crate) async fn more_copies_than_a_task_has_budget_all_go_on() -> io::Result<()> {
+pub(crate) async fn more_copies_than_the_task_budget_all_progress() -> io::Result<()> {
     const COPIES: usize = 6;
     let (mut ends, mut copies) = (Vec::new(), Vec::new());
     for _ in 0..COPIES {
@@ -200,7 +200,7 @@ pub(crate) async fn a_limit_leaves_the_rest() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn each_end_is_passed_on_alone() -> io::Result<()> {
+pub(crate) async fn each_end_is_passed_on_separately() -> io::Result<()> {
     let ((mut client, mut server), (near, far)) = proxied().await?;
     let copied = proxy(near, far);
     client.send("a request").await?;
@@ -216,7 +216,7 @@ pub(crate) async fn each_end_is_passed_on_alone() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn much_goes_both_ways() -> io::Result<()> {
+pub(crate) async fn large_transfers_go_both_ways() -> io::Result<()> {
     let ((client, server), (near, far)) = proxied().await?;
     let copied = proxy(near, far);
     let (up, down) = (pattern(300_000), pattern(500_000));
@@ -227,7 +227,7 @@ pub(crate) async fn much_goes_both_ways() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn an_error_names_its_direction() -> io::Result<()> {
+pub(crate) async fn an_error_contains_its_direction() -> io::Result<()> {
     for expected in [Direction::AToB, Direction::BToA] {
         let ((mut client, mut server), (near, far)) = proxied().await?;
         let copied = match expected {

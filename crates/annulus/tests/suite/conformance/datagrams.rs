@@ -38,7 +38,7 @@ fn echo_server(address: &str) -> io::Result<SocketAddr> {
     Ok(bound)
 }
 
-pub(crate) async fn datagrams_of_every_length_come_back() -> io::Result<()> {
+pub(crate) async fn datagrams_of_every_length_are_echoed() -> io::Result<()> {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let server = echo_server(address)?;
         let client = UdpSocket::bind(address)?;
@@ -170,7 +170,7 @@ pub(crate) async fn dropped_receives_lose_no_datagram() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_dropped_socket_sends_what_it_accepted() -> io::Result<()> {
+pub(crate) async fn a_dropped_socket_sends_accepted_datagrams() -> io::Result<()> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let sender = UdpSocket::bind("127.0.0.1:0")?;
     for n in 0..20u8 {
@@ -237,9 +237,9 @@ enum Way {
 }
 
 /// The first send is assumed complete without a completion, and no other event arrives. Datagrams
-/// queued after it must leave all the same.
-pub(crate) async fn what_is_queued_behind_a_datagram_leaves_though_nothing_follows()
--> io::Result<()> {
+/// queued after it must still leave.
+pub(crate) async fn datagrams_queued_after_another_leave_without_further_events() -> io::Result<()>
+{
     const WAYS: [Way; 4] = [Way::Owned, Way::Lease, Way::Copied, Way::Direct];
     let (connected, other) = pair().await?;
     let other = Rc::new(other);
@@ -373,7 +373,7 @@ pub(crate) async fn tasks_that_poll_for_space_and_for_a_drain_are_woken() -> io:
 }
 
 /// A task may poll once and never again. It is woken in addition to the task that waits.
-pub(crate) async fn a_task_that_polled_once_takes_no_wake() -> io::Result<()> {
+pub(crate) async fn a_task_that_polled_once_consumes_no_wake() -> io::Result<()> {
     let (one, other) = pair().await?;
     let other = Rc::new(other);
     assert!(touch(poll_fn(|cx| other.poll_recv_from(cx))).is_none());

@@ -17,7 +17,7 @@ pub(crate) async fn an_unpolled_send_sends_nothing() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_dropped_stream_sends_what_it_accepted() -> io::Result<()> {
+pub(crate) async fn a_dropped_stream_sends_accepted_bytes() -> io::Result<()> {
     // Dropped at once, after a turn, and with a pending receive.
     for stage in 0..3 {
         let (mut client, mut server) = pair().await?;

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::unix;
 
-pub(crate) async fn errors_name_operation_and_peer() -> io::Result<()> {
+pub(crate) async fn errors_contain_operation_and_peer() -> io::Result<()> {
     let (client, mut server) = pair().await?;
     let peer = client.local_addr()?;
     client.abort();
@@ -37,7 +37,7 @@ pub(crate) async fn errors_name_operation_and_peer() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn errors_name_operation_and_path() -> io::Result<()> {
+pub(crate) async fn errors_contain_operation_and_path() -> io::Result<()> {
     let path = std::env::temp_dir().join("annulus-no-listener");
     let error = UnixStream::connect(&path).await.unwrap_err();
     let what = OpError::of(&error).expect("the error contains the operation");
@@ -60,7 +60,7 @@ pub(crate) async fn errors_name_operation_and_path() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_refused_datagram_names_the_peer() -> io::Result<()> {
+pub(crate) async fn the_error_of_a_refused_datagram_contains_the_peer() -> io::Result<()> {
     let closed: SocketAddr = "127.0.0.1:1".parse().expect("an address");
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(closed).await?;

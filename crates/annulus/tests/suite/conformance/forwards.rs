@@ -112,7 +112,7 @@ pub(crate) async fn a_forgotten_copy_leaves_bytes_to_a_receive() -> io::Result<(
     Ok(())
 }
 
-pub(crate) async fn a_target_in_the_place_of_another_gets_nothing() -> io::Result<()> {
+pub(crate) async fn a_target_that_replaces_another_receives_nothing() -> io::Result<()> {
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     let mut copy = copy_bidirectional(&mut near, &mut far);
     assert!(touch(&mut copy).is_none());
@@ -204,7 +204,7 @@ pub(crate) async fn a_limit_ends_one_direction() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_limit_that_is_lowered_holds() -> io::Result<()> {
+pub(crate) async fn a_lowered_limit_applies() -> io::Result<()> {
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     let mut copy = copy_bidirectional(&mut near, &mut far);
     let task = poll_fn(|cx| Poll::Ready(Pin::new(&mut copy).poll(cx).is_ready()));
@@ -220,8 +220,7 @@ pub(crate) async fn a_limit_that_is_lowered_holds() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_copy_that_is_made_again_behind_its_limit_continues_the_other_way()
--> io::Result<()> {
+pub(crate) async fn a_copy_repeated_at_its_limit_continues_the_other_way() -> io::Result<()> {
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     client.send("stays").await?;
     // The first copy has passed on the end of this direction by the time it is dropped.
@@ -277,7 +276,7 @@ pub(crate) async fn a_chain_passes_bytes_and_ends() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_ring_of_copies_carries_a_message_round() -> io::Result<()> {
+pub(crate) async fn a_ring_of_copies_passes_a_message_around() -> io::Result<()> {
     let ((mut one, mut two), (mut three, mut four)) = (pair().await?, pair().await?);
     two.send("round").await?;
     // From `one` to `three`, from `four` to `two`, and round again, up to a limit.

@@ -90,8 +90,8 @@ pub(crate) async fn dropped_reads_of_frames_lose_none() -> io::Result<()> {
 }
 
 /// Every connection holds part of a frame, and together they exceed the pool's buffers. The rest is
-/// received all the same.
-pub(crate) async fn parts_that_wait_block_no_stream() -> io::Result<()> {
+/// still received.
+pub(crate) async fn incomplete_frames_block_no_stream() -> io::Result<()> {
     let (mut clients, mut servers) = (Vec::new(), Vec::new());
     for len in 3000..3030 {
         let (mut client, mut server) = pair().await?;
@@ -274,7 +274,7 @@ async fn read_a_part(mut from: impl AsyncRecv, end: impl FnOnce()) -> io::Result
     unreachable!("the second read returns")
 }
 
-pub(crate) async fn a_part_of_a_frame_before_the_end_is_an_error() -> io::Result<()> {
+pub(crate) async fn a_partial_frame_before_the_end_is_an_error() -> io::Result<()> {
     for split in [false, true] {
         for resets in [false, true] {
             let (mut client, server) = pair().await?;

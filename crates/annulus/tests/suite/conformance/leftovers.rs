@@ -184,8 +184,7 @@ async fn one_way(begun: Begun, left: Left, freed: Freed, before: bool) -> io::Re
     Ok(())
 }
 
-pub(crate) async fn every_way_to_free_a_stream_after_every_future_that_was_left() -> io::Result<()>
-{
+pub(crate) async fn every_way_to_free_a_stream_after_every_abandoned_future() -> io::Result<()> {
     for case in 0..BEGUN.len() * LEFT.len() * FREED.len() * 2 {
         let (before, case) = (case % 2 == 0, case / 2);
         let (freed, case) = (FREED[case % FREED.len()], case / FREED.len());
@@ -200,7 +199,7 @@ pub(crate) async fn every_way_to_free_a_stream_after_every_future_that_was_left(
 }
 
 /// The runtime ends with everything as it was left.
-pub(crate) async fn the_runtime_ends_after_every_future_that_was_left() -> io::Result<()> {
+pub(crate) async fn the_runtime_ends_after_every_abandoned_future() -> io::Result<()> {
     for (begun, left) in BEGUN.into_iter().flat_map(|begun| LEFT.map(|left| (begun, left))) {
         let ((mut stream, outside), (mut client, mut near)) = (UnixStream::pair()?, pair().await?);
         begin(begun, left, &mut stream, &mut near).await;
@@ -219,7 +218,7 @@ pub(crate) async fn the_runtime_ends_after_every_future_that_was_left() -> io::R
     Ok(())
 }
 
-pub(crate) async fn connects_and_accepts_that_were_left_give_nothing_away() -> io::Result<()> {
+pub(crate) async fn abandoned_connects_and_accepts_leak_nothing() -> io::Result<()> {
     for left in LEFT {
         for _ in 0..4 {
             let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -234,7 +233,7 @@ pub(crate) async fn connects_and_accepts_that_were_left_give_nothing_away() -> i
     Ok(())
 }
 
-pub(crate) async fn descriptors_and_pipes_that_were_left_give_nothing_away() -> io::Result<()> {
+pub(crate) async fn abandoned_descriptors_and_pipes_leak_nothing() -> io::Result<()> {
     for left in LEFT {
         for freed in [Freed::Drop, Freed::Abort, Freed::IntoParts] {
             let (mut stream, mut other) = UnixOptions::new().descriptors(true).pair()?;

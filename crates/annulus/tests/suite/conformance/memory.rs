@@ -1,4 +1,4 @@
-//! Invariant 23: streams are paused at the memory limit, and each byte arrives all the same.
+//! Invariant 23: streams are paused at the memory limit, and every byte still arrives.
 
 use crate::common::{pair, pattern, receive};
 use crate::conformance::mode::Mode;
@@ -50,7 +50,7 @@ async fn ping() -> io::Result<()> {
 
 /// Readers that start late find every byte, and a stream that holds nothing continues in the
 /// meantime.
-pub(crate) async fn streams_that_were_paused_go_on() -> io::Result<()> {
+pub(crate) async fn paused_streams_resume() -> io::Result<()> {
     let mut streams = Vec::new();
     for number in 0..STREAMS {
         let (client, mut server) = pair().await?;
@@ -82,7 +82,7 @@ pub(crate) fn a_mebibyte(builder: Builder) -> Builder {
 
 /// Each end sends in one task and receives in another. Their unsent bytes exceed what the limit
 /// leaves them.
-pub(crate) async fn ends_that_both_send_and_read_go_on() -> io::Result<()> {
+pub(crate) async fn ends_that_both_send_and_read_progress() -> io::Result<()> {
     const PIECES: usize = 6;
     for (pairs, piece) in [(1, 30_000), (12, 30_000), (1, 2_000_000)] {
         let mut readers = Vec::new();
@@ -108,7 +108,7 @@ pub(crate) async fn ends_that_both_send_and_read_go_on() -> io::Result<()> {
 
 /// A reader asks for more in one piece than a stream may hold, while another stream holds memory
 /// that nobody reads.
-pub(crate) async fn pieces_above_the_allowance_come() -> io::Result<()> {
+pub(crate) async fn pieces_above_the_allowance_arrive() -> io::Result<()> {
     let (mut idle, _is_not_read) = UnixStream::pair()?;
     spawn(async move { idle.send(vec![0; 700_000]).await });
     for len in [50_000, 250_000] {

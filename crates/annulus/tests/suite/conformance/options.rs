@@ -14,7 +14,7 @@ async fn pair() -> io::Result<(TcpStream, TcpStream)> {
     Ok((client, listener.accept().await?.0))
 }
 
-pub(crate) async fn options_of_a_stream_are_read_as_they_were_set() -> io::Result<()> {
+pub(crate) async fn options_of_a_stream_read_back_as_set() -> io::Result<()> {
     let (stream, _peer) = pair().await?;
     assert!(stream.nodelay()?, "on by default");
     for on in [false, true] {
@@ -40,7 +40,7 @@ pub(crate) async fn options_of_a_stream_are_read_as_they_were_set() -> io::Resul
     Ok(())
 }
 
-pub(crate) async fn a_stream_is_probed_as_asked_for() -> io::Result<()> {
+pub(crate) async fn a_stream_is_probed_as_configured() -> io::Result<()> {
     let (stream, _peer) = pair().await?;
     assert_eq!(stream.keepalive()?, None);
     let keepalive =
@@ -96,7 +96,7 @@ pub(crate) async fn accepted_streams_inherit_the_options_of_their_listener() -> 
     Ok(())
 }
 
-pub(crate) async fn a_client_connects_with_options_from_a_port_it_names() -> io::Result<()> {
+pub(crate) async fn a_client_connects_with_options_from_a_given_port() -> io::Result<()> {
     let listener = TcpListener::bind(LOCAL)?;
     let free = TcpListener::bind(own_address())?.local_addr()?;
     let options = ConnectOptions::new().nodelay(false).reuse_address(true).tos(0x10).bind(free);
@@ -117,7 +117,7 @@ pub(crate) async fn a_client_connects_with_options_from_a_port_it_names() -> io:
     Ok(())
 }
 
-pub(crate) async fn an_ipv6_listener_is_for_one_protocol_or_both() -> io::Result<()> {
+pub(crate) async fn an_ipv6_listener_accepts_one_protocol_or_both() -> io::Result<()> {
     let both = ListenOptions::new().only_v6(false).bind("[::]:0")?;
     assert!(!both.only_v6()?);
     let port = both.local_addr()?.port();
@@ -135,7 +135,7 @@ pub(crate) async fn an_ipv6_listener_is_for_one_protocol_or_both() -> io::Result
     Ok(())
 }
 
-pub(crate) async fn options_of_a_udp_socket_are_read_as_they_were_set() -> io::Result<()> {
+pub(crate) async fn options_of_a_udp_socket_read_back_as_set() -> io::Result<()> {
     let socket = UdpOptions::new().reuse_address(true).broadcast(true).ttl(3).bind(LOCAL)?;
     assert!(socket.reuse_address()? && socket.broadcast()? && !socket.reuse_port()?);
     assert_eq!((socket.ttl()?, socket.multicast_ttl()?, socket.multicast_loop()?), (3, 1, true));
@@ -149,7 +149,7 @@ pub(crate) async fn options_of_a_udp_socket_are_read_as_they_were_set() -> io::R
     Ok(())
 }
 
-pub(crate) async fn options_of_unix_sockets_are_read_as_they_were_set() -> io::Result<()> {
+pub(crate) async fn options_of_unix_sockets_read_back_as_set() -> io::Result<()> {
     let (stream, _peer) = UnixOptions::new().send_buffer(30_000).pair()?;
     assert_eq!(stream.send_buffer()?, 60_000);
     let (socket, _peer) = UnixDatagram::pair()?;

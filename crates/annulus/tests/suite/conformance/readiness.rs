@@ -34,7 +34,7 @@ macro_rules! exchange {
                     assert!(count > 0);
                     sent += count;
                 }
-                // Drops the waits now and then.
+                // Drops the waits from time to time.
                 () = yield_now() => {}
             }
         }

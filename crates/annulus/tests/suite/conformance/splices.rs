@@ -91,7 +91,7 @@ pub(crate) async fn a_stream_is_copied_to_itself() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_limit_is_kept_to_the_byte() -> io::Result<()> {
+pub(crate) async fn a_limit_is_exact() -> io::Result<()> {
     let ((client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     let bytes = pattern(2 * LONG);
     let limit = LONG + 12_345;
@@ -125,7 +125,7 @@ async fn copied_until_full(near: &mut TcpStream, far: &mut TcpStream) -> (u64, i
     (copy.copied().0, error.kind())
 }
 
-pub(crate) async fn what_was_copied_is_sent_by_a_dropped_stream() -> io::Result<()> {
+pub(crate) async fn copied_bytes_are_sent_by_a_dropped_stream() -> io::Result<()> {
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     let bytes = more_than_fits();
     let all = bytes.clone();
@@ -149,7 +149,7 @@ pub(crate) async fn what_was_copied_is_sent_by_a_dropped_stream() -> io::Result<
     Ok(())
 }
 
-pub(crate) async fn a_copy_goes_on_where_another_was_dropped() -> io::Result<()> {
+pub(crate) async fn a_copy_continues_after_a_dropped_one() -> io::Result<()> {
     let ((client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     let bytes = more_than_fits();
     let (_from_near, mut to_near) = client.split();
@@ -184,7 +184,7 @@ pub(crate) async fn a_copy_goes_on_where_another_was_dropped() -> io::Result<()>
     Ok(())
 }
 
-pub(crate) async fn a_reset_of_the_source_is_an_error_and_no_end() -> io::Result<()> {
+pub(crate) async fn a_reset_of_the_source_is_an_error_and_not_an_end() -> io::Result<()> {
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     let copied = spawn(async move { copy(&mut near, &mut far).await });
     pass(&mut client, &mut server, &pattern(LONG)).await?;
@@ -211,7 +211,7 @@ pub(crate) async fn a_reset_of_the_target_ends_the_copy() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_connection_moves_behind_what_is_in_its_pipe() -> io::Result<()> {
+pub(crate) async fn a_connection_moves_after_the_bytes_in_its_pipe() -> io::Result<()> {
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     let bytes = more_than_fits();
     let all = bytes.clone();
@@ -275,7 +275,7 @@ async fn cut(most: Option<u64>, random: &mut Random) {
 }
 
 /// Compares the bytes of both directions over copies that are dropped and restarted at any time.
-pub(crate) async fn bytes_are_equal_whatever_the_cuts() -> io::Result<()> {
+pub(crate) async fn bytes_are_equal_wherever_copies_are_dropped() -> io::Result<()> {
     for seed in 0..6 {
         let ((client, mut near), (mut far, server)) = (pair().await?, pair().await?);
         let mut random = Random::new(seed + 100);

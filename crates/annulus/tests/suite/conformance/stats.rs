@@ -13,7 +13,7 @@ async fn stats() -> io::Result<Stats> {
     annulus::handle()?.stats().await
 }
 
-pub(crate) async fn stats_count_what_is_open() -> io::Result<()> {
+pub(crate) async fn stats_count_open_resources() -> io::Result<()> {
     let before = stats().await?;
     let (client, server) = pair().await?;
     let open = stats().await?;

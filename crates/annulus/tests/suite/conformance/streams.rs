@@ -32,7 +32,7 @@ async fn half_close(mut first: TcpStream, mut second: TcpStream) -> io::Result<(
     Ok(())
 }
 
-pub(crate) async fn a_reset_is_seen_and_stays() -> io::Result<()> {
+pub(crate) async fn a_reset_is_reported_and_stays() -> io::Result<()> {
     let (client, mut server) = pair().await?;
     client.abort();
     for _ in 0..3 {
@@ -58,7 +58,7 @@ pub(crate) async fn a_reset_is_seen_and_stays() -> io::Result<()> {
 
 /// Bytes and the end after them arrive before the first receive, and a send has already taken the
 /// socket's error.
-pub(crate) async fn an_end_behind_unread_bytes_is_received() -> io::Result<()> {
+pub(crate) async fn an_end_after_unread_bytes_is_received() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     client.send("the request").await?;
     client.drain().await?;
@@ -77,7 +77,7 @@ pub(crate) async fn an_end_behind_unread_bytes_is_received() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn four_mebibytes_come_back() -> io::Result<()> {
+pub(crate) async fn four_mebibytes_are_echoed() -> io::Result<()> {
     let (client, server) = pair().await?;
     spawn(echo(server));
     let sent = pattern(4 << 20);
@@ -95,7 +95,7 @@ pub(crate) async fn four_mebibytes_come_back() -> io::Result<()> {
     sender.await.expect("no panic")
 }
 
-pub(crate) async fn two_thousand_single_bytes_come_back() -> io::Result<()> {
+pub(crate) async fn two_thousand_single_bytes_are_echoed() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     spawn(echo(server));
     let sent = pattern(2000);

@@ -117,7 +117,7 @@ pub(crate) async fn a_pair_half_closes() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_path_in_use_is_refused_and_a_stale_one_taken_over() -> io::Result<()> {
+pub(crate) async fn a_path_in_use_is_refused_and_a_stale_one_replaced() -> io::Result<()> {
     let path = TestPath::new();
     let listener = UnixListener::bind(&path)?;
     let error = UnixListener::bind(&path).unwrap_err();
@@ -146,7 +146,7 @@ pub(crate) async fn a_path_that_is_too_long_is_refused() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn datagrams_at_paths_come_back() -> io::Result<()> {
+pub(crate) async fn datagrams_at_paths_are_echoed() -> io::Result<()> {
     let (here, there) = (TestPath::new(), TestPath::new());
     let server = UnixDatagram::bind(&there)?;
     let client = UnixDatagram::bind(&here)?;
@@ -266,7 +266,7 @@ pub(crate) async fn every_path_has_its_own_failure() -> io::Result<()> {
 }
 
 /// The kernel counts unread datagrams against the send buffer. These stay below any limit.
-pub(crate) async fn receivers_that_do_not_read_block_no_other() -> io::Result<()> {
+pub(crate) async fn receivers_that_do_not_read_do_not_block_others() -> io::Result<()> {
     const ROUNDS: u32 = 40;
     let paths: Vec<TestPath> = (0..5).map(|_| TestPath::new()).collect();
     let receivers = paths.iter().map(UnixDatagram::bind).collect::<io::Result<Vec<_>>>()?;
@@ -387,7 +387,7 @@ pub(crate) async fn streams_pass_descriptors() -> io::Result<()> {
 
 /// The kernel ends a receive after the bytes that carry a descriptor. The bytes that follow are
 /// received as well.
-pub(crate) async fn bytes_behind_a_descriptor_are_received() -> io::Result<()> {
+pub(crate) async fn bytes_after_a_descriptor_are_received() -> io::Result<()> {
     let path = TestPath::new();
     let listener = UnixListener::bind(&path)?;
     let mut peer = std::os::unix::net::UnixStream::connect(&path)?;
@@ -471,7 +471,7 @@ async fn closes(reader: &io::PipeReader) -> bool {
 
 /// If the buffer has no space for a descriptor, the kernel opens none, whether the receive is armed
 /// before or after the send.
-pub(crate) async fn datagrams_bring_no_descriptors_unless_asked_for() -> io::Result<()> {
+pub(crate) async fn datagrams_carry_no_descriptors_unless_enabled() -> io::Result<()> {
     for options in [UnixOptions::new(), UnixOptions::new().credentials(true)] {
         let (one, other) = options.datagram_pair()?;
         assert!(crate::common::touch(other.recv()).is_none());

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, IoSlice};
 /// More than the bound and the kernel can hold.
 const LARGE: usize = 8 << 20;
 
-pub(crate) async fn what_was_written_leaves_without_further_polls() -> io::Result<()> {
+pub(crate) async fn written_bytes_leave_without_further_polls() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     let text = pattern(LARGE);
     let written = client.write(&text).await?;
@@ -21,7 +21,7 @@ pub(crate) async fn what_was_written_leaves_without_further_polls() -> io::Resul
     Ok(())
 }
 
-pub(crate) async fn a_drain_waits_for_what_was_written() -> io::Result<()> {
+pub(crate) async fn a_drain_waits_for_written_bytes() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     let text = pattern(LARGE);
     let mut written = 0;
@@ -60,7 +60,7 @@ pub(crate) async fn slices_arrive_in_order_with_chunks() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn nothing_is_written_of_no_bytes() -> io::Result<()> {
+pub(crate) async fn writing_no_bytes_writes_nothing() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     assert_eq!(touch(client.write(&[])).expect("it is ready")?, 0);
     assert_eq!(touch(client.write_vectored(&[IoSlice::new(&[])])).expect("it is ready")?, 0);
@@ -165,9 +165,9 @@ fn queue(stream: &mut TcpStream, way: Way, byte: u8, lease: Lease) -> io::Result
 }
 
 /// The first send is assumed complete without a completion, and no other event arrives. Bytes
-/// queued after it must leave all the same.
-pub(crate) async fn what_is_queued_behind_a_small_send_leaves_though_nothing_follows()
--> io::Result<()> {
+/// queued after it must still leave.
+pub(crate) async fn bytes_queued_after_a_small_send_leave_without_further_events() -> io::Result<()>
+{
     const WAYS: [Way; 4] = [Way::Owned, Way::Lease, Way::Borrowed, Way::Slices];
     let (mut client, mut server) = pair().await?;
     let (mut source, mut other) = pair().await?;

@@ -1,4 +1,4 @@
-//! A file system whose server no longer answers. Calls on it wait for ever, but block neither the
+//! A file system whose server no longer answers. Calls on it wait forever, but block neither the
 //! loop, nor calls on other files, nor the end of the runtime.
 
 use crate::common::fuse::{self, Mounted};

@@ -45,7 +45,7 @@ fn both_ends_on_one_loop() {
     }
 }
 
-/// Returns the same path through `/proc`. A look-up in memory alone cannot follow its links, so
+/// Returns the same path through `/proc`. A lookup in memory alone cannot follow its links, so
 /// each open leaves the loop.
 fn uncached(path: &Path) -> PathBuf {
     Path::new("/proc/self/root").join(path.strip_prefix("/").unwrap())

@@ -145,7 +145,7 @@ fn copies_are_whole_and_keep_permissions() {
         assert_eq!(fs::metadata(&fresh).await?.mode() & 0o777, 0o640);
         assert_eq!(fs::copy(&from, &from).await.unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(fs::read(&from).await?, bytes, "and it is still there");
-        // A file that reports no length, which the kernel does not copy, is copied all the same.
+        // A file that reports no length, and that the kernel does not copy, is still copied.
         assert!(fs::copy("/proc/self/status", &fresh).await? > 100);
         Ok(())
     });

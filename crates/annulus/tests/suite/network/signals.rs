@@ -108,7 +108,7 @@ fn until_terminated_also_ends_later_calls() -> io::Result<()> {
     Ok(())
 }
 
-/// The second signal ends a host whose shutdown takes for ever, unless its program waits for that
+/// The second signal ends a host whose shutdown takes forever, unless its program waits for that
 /// signal.
 #[test]
 fn a_second_signal_ends_a_host_that_is_shutting_down() -> io::Result<()> {

@@ -220,8 +220,7 @@ async fn exchange(
 }
 
 /// Sends a piece and receives its echo before sending the next one. A piece fits in the buffers of
-/// the smallest network: a client that only sends, to a server that only echoes, would wait for
-/// ever.
+/// the smallest network: a client that only sends, to a server that only echoes, would wait forever.
 async fn exchange_pieces(
     run: &Run,
     mut reader: Reader,

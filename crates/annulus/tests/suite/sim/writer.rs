@@ -72,7 +72,7 @@ impl Writer {
     }
 
     /// Starts a send that may be dropped before it is ready. Bytes that the stream has accepted are
-    /// sent all the same.
+    /// still sent.
     async fn send_and_drop(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         let Self { run, half, full } = self;
         if *full {

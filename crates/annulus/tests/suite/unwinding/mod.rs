@@ -1,6 +1,5 @@
 //! Foreign code that panics wherever it runs: in drops, in wakers, and in drops of panic payloads.
-//! The runtime ends in order all the same, and frees no memory that the kernel may still read or
-//! write.
+//! The runtime still ends cleanly, and frees no memory that the kernel may still read or write.
 #![allow(unsafe_code)]
 
 mod bytes;

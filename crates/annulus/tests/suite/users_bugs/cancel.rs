@@ -23,8 +23,8 @@ impl Wake for Count {
     }
 }
 
-/// A cancelled operation that creates a descriptor succeeded all the same, and the descriptor was
-/// never closed.
+/// A cancelled operation that creates a descriptor had succeeded, and the descriptor was never
+/// closed.
 #[test]
 fn tokio_7979_a_cancelled_open_leaks_descriptors() {
     for seed in 0..40 {
@@ -73,7 +73,7 @@ fn tokio_8112_a_late_completion_wakes_the_wrong_future() {
     }
 }
 
-/// A receive that was cancelled after the kernel had picked a buffer kept that buffer for ever.
+/// A receive that was cancelled after the kernel had picked a buffer kept that buffer forever.
 #[test]
 fn compio_746_cancel_loses_the_provided_buffer() {
     for seed in 0..20 {

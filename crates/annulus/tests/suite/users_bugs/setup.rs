@@ -66,7 +66,7 @@ async fn three_rounds(server: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// ENOMEM at set-up (memlock) ended the program, although another driver was available.
+/// ENOMEM at setup (memlock) ended the program, although another driver was available.
 #[test]
 fn compio_458_no_fallback_on_enomem_at_setup() {
     let short = Rc::new(Bent::Refuses(libc::ENOMEM));
