@@ -57,8 +57,8 @@ pub enum Entered {
 /// An io_uring instance: submission queue, completion queue, and descriptor.
 ///
 /// A ring belongs to the thread that built it. Dropping it closes the descriptor, and the kernel
-/// then cancels what is in flight *asynchronously*, so cancel and drain before you free memory that
-/// an operation uses.
+/// then cancels operations in flight *asynchronously*, so cancel and drain before you free memory
+/// that an operation uses.
 pub struct Ring {
     pub(crate) submission: Submission,
     pub(crate) completed: Completed,
@@ -443,8 +443,8 @@ impl Completed {
         self.flags.store(if on { 0 } else { EVENTFD_DISABLED }, Ordering::Relaxed);
         if on {
             // The kernel posts a completion or records deferred work, then reads the flag. This
-            // side has cleared the flag, and its caller now reads what was posted. At least one
-            // side must see the other's store, which takes a full fence on both sides.
+            // side has cleared the flag, and its caller now checks for both. At least one side must
+            // see the other's store, which takes a full fence on both sides.
             fence(Ordering::SeqCst);
         }
     }

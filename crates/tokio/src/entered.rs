@@ -103,7 +103,7 @@ fn host() -> io::Result<Handle> {
 }
 
 /// Keeps annulus part of this thread's tokio runtime; see [`enter`]. Dropping it ends annulus like
-/// dropping a [`Runtime`]: streams send what they have queued, within the [shutdown
+/// dropping a [`Runtime`]: streams send their queued bytes, within the [shutdown
 /// timeout](annulus::Builder::shutdown_timeout).
 ///
 /// ```

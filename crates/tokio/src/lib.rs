@@ -92,7 +92,7 @@ use tokio::runtime::{Handle, LocalOptions};
 /// Runs a future on a tokio runtime with annulus in it, and so replaces `#[tokio::main]`.
 /// [`tokio::spawn`], [`tokio::task::spawn_local`], [`annulus::spawn`] and everything else in both
 /// crates that needs a runtime work in it. When the future is ready, tasks that are still running
-/// are dropped; then streams send what they have queued, within the [shutdown
+/// are dropped; then streams send their queued bytes, within the [shutdown
 /// timeout](annulus::Builder::shutdown_timeout).
 ///
 /// ```

@@ -52,14 +52,12 @@ impl Fake {
     }
 
     fn submission(&self) -> Submission {
-        // SAFETY: the offsets are those of the layout in `starting_at`, and the fake outlives the
-        // queue.
+        // SAFETY: the offsets match the layout in `starting_at`, and the fake outlives the queue.
         unsafe { Submission::new(Area::of(&self.ring), Area::of(&self.entries), &SQ) }
     }
 
     fn completed(&self) -> Completed {
-        // SAFETY: the offsets are those of the layout in `starting_at`, and the fake outlives the
-        // queue.
+        // SAFETY: the offsets match the layout in `starting_at`, and the fake outlives the queue.
         unsafe { Completed::new(Area::of(&self.ring), &CQ) }
     }
 
