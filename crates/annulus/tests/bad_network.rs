@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const QDISCS: [&str; 2] =
     ["netem delay 20ms loss 1% limit 100", "tbf rate 10mbit burst 3000 limit 25000"];
 
-/// Runs a command line. The error contains the command and what it printed.
+/// Runs a command line. The error contains the command and its output.
 fn run(line: &str) -> Result<String, String> {
     let mut words = line.split_whitespace();
     let output = Command::new(words.next().unwrap_or_default())

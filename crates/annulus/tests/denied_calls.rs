@@ -25,7 +25,7 @@ fn on<F: Future<Output = io::Result<()>>>(driver: DriverChoice, body: impl Fn() 
                 return println!("skipped: no {driver} here");
             };
             runtime.block_on(body()).unwrap();
-            assert_eq!(runtime.try_block_on(async { 7 }).unwrap(), 7, "the runtime goes on");
+            assert_eq!(runtime.try_block_on(async { 7 }).unwrap(), 7, "the runtime continues");
         };
         scope.spawn(run).join()
     });

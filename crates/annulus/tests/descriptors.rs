@@ -18,7 +18,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the loop until no more descriptors are open than before.
+/// Runs the loop until as many descriptors are open as before, or fewer.
 async fn until_closed(before: usize) {
     while open_descriptors() > before {
         sleep(Duration::from_micros(200)).await;

@@ -148,7 +148,7 @@ const RECEIVE: isize = 4096;
 /// Number of buffers in the pool.
 const BUFFERS: u32 = 2;
 
-/// Lets the loop receive what has arrived, and start the receives of waiting tasks.
+/// Lets the loop receive the bytes that have arrived, and start the receives of waiting tasks.
 async fn turns() {
     for _ in 0..1000 {
         annulus::yield_now().await;

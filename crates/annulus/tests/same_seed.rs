@@ -101,7 +101,7 @@ async fn branches() -> String {
     taken
 }
 
-/// Returns the order in which tasks run and end, and what they send.
+/// Returns the order in which tasks run and end, and the values that they send.
 async fn tasks() -> String {
     let (sender, mut receiver) = channel(100);
     let mut set = JoinSet::new();

@@ -114,7 +114,7 @@ fn child_with_usual_signals() {
     });
 }
 
-/// What a child does once it has been asked to end.
+/// How a child behaves once it has been asked to end.
 const MODES: [&str; 4] = ["behind", "blocking", "busy", "ctrl_c"];
 
 #[test]

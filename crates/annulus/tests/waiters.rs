@@ -90,7 +90,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Something that tasks wait for, and how they wait.
 trait Queue {
-    /// Polls. Returns true if it got what it waits for.
+    /// Polls. Returns true once it has an item.
     fn poll(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> bool;
     fn leave(&mut self, id: &mut Option<WaiterId>);
     fn arrive(&mut self);
@@ -143,7 +143,7 @@ fn run(queue: &mut impl Queue, steps: &[Step]) {
     assert!(!waits || queue.available() == 0, "a task waits although something is available");
 }
 
-/// Any poll may take what is available, as with receives and accepts.
+/// Any poll may take an available item, as with receives and accepts.
 #[derive(Default)]
 struct Lenient {
     waiters: Waiters,
@@ -193,7 +193,7 @@ impl Queue for Lenient {
     }
 }
 
-/// The cursor of a file, which is granted in order. What arrives is its return.
+/// The cursor of a file, which is granted in order. It arrives when it is returned.
 struct Cursor {
     line: CursorLine,
     taken: bool,
@@ -467,7 +467,7 @@ fn every_poller_is_woken_and_stale_pollers_do_not_accumulate() {
     let flags: Vec<Arc<Flag>> = (0..1000).map(|_| Arc::default()).collect();
     let mut wakes = Vec::new();
     let mut polls = 0;
-    // Each one polls until none is woken any more.
+    // Each one polls until no more wakes arrive.
     let mut eager: Vec<&Arc<Flag>> = flags.iter().collect();
     while !eager.is_empty() {
         for flag in eager {

@@ -55,7 +55,7 @@ pub(crate) enum Recheck {
     Accept(SlotId),
     /// The receives of a datagram socket.
     Receive(SlotId),
-    /// Any other wait queue, such as that of a file's cursor.
+    /// Any other wait queue, such as the one of a file's cursor.
     Queue(Weak<dyn RecheckQueue>),
 }
 

@@ -175,7 +175,7 @@ impl LatencyPolicy {
         DeviceId(index as u16)
     }
 
-    /// Decides how to time a call that is about to be made inline. Returns `None` if the call must
+    /// Decides how to time the next inline call. Returns `None` if the call must
     /// not be made inline.
     #[inline]
     pub(crate) fn before_inline(&mut self, kind: &CallKind) -> Option<Timing> {

@@ -100,7 +100,7 @@ pub(crate) struct InlinePolicy {
     places: RefCell<Places>,
     /// Number of directories opened so far.
     serials: Cell<u64>,
-    /// Files are real ones, not those of a simulation.
+    /// Whether files are real and not simulated.
     is_real: bool,
     /// Number of calls made inline so far, and of calls that failed because their data was not in
     /// memory.

@@ -42,7 +42,7 @@ pub(super) fn with_c_path<T>(path: &Path, call: impl FnOnce(&CStr) -> T) -> io::
     }
 }
 
-/// Adds the path, and what was being done, to an error.
+/// Adds the attempted operation and the path to an error.
 pub(crate) fn about(doing: &str, path: &Path, error: impl Into<io::Error>) -> io::Error {
     let error = error.into();
     let text = format!("{doing} {}: {error}", Shown(path));

@@ -46,7 +46,7 @@ async fn flood(mut stream: TcpStream, size: usize) -> io::Result<()> {
     }
 }
 
-/// Sends pings, each of which must be answered in time.
+/// Sends pings. Each must be answered in time.
 async fn ping(mut stream: TcpStream, answered: Rc<Cell<u64>>) -> io::Result<()> {
     loop {
         stream.send("ping").await?;

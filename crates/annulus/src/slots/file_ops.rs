@@ -119,7 +119,7 @@ impl FileOps {
         }
     }
 
-    /// Cancels a call at the end of the runtime, or closes what it has opened.
+    /// Cancels a call at the end of the runtime, or closes the descriptor that it has opened.
     fn stop(&mut self, io: &mut Io, slot: u32) {
         let token = self.token(slot);
         let op = self.0.get(slot);

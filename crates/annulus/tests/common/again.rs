@@ -1,6 +1,6 @@
 //! Runs a test of this program again in a separate process, for process-wide state: descriptors,
 //! signals and limits.
-#![allow(dead_code, unused_imports, unused_macros, reason = "each test file takes what it needs")]
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test file uses only some of it")]
 
 use std::process::{Command, Output};
 

@@ -40,13 +40,13 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Returns the number of bytes that this thread holds now.
-#[allow(dead_code, reason = "each test file takes what it needs")]
+#[allow(dead_code, reason = "each test file uses only some of it")]
 pub(crate) fn held() -> isize {
     HELD.with(|held| held.get()[0])
 }
 
 /// Returns the maximum number of bytes that this thread has held since the last call.
-#[allow(dead_code, reason = "each test file takes what it needs")]
+#[allow(dead_code, reason = "each test file uses only some of it")]
 pub(crate) fn most_held() -> isize {
     let [now, most] = HELD.get();
     HELD.set([now; 2]);
@@ -54,7 +54,7 @@ pub(crate) fn most_held() -> isize {
 }
 
 /// Returns the number of allocations of this thread so far.
-#[allow(dead_code, reason = "each test file takes what it needs")]
+#[allow(dead_code, reason = "each test file uses only some of it")]
 pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }

@@ -1,5 +1,5 @@
 //! System calls that are denied.
-#![allow(dead_code, unsafe_code, reason = "each test takes what it needs")]
+#![allow(dead_code, unsafe_code, reason = "each test uses only some of it")]
 
 use std::io;
 

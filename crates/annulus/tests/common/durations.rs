@@ -1,6 +1,6 @@
 //! Finds the public durations of a crate, so that a test covers all of them and no new one is
 //! forgotten.
-#![allow(dead_code, reason = "each test file takes what it needs")]
+#![allow(dead_code, reason = "each test file uses only some of it")]
 
 use std::collections::BTreeSet;
 use std::fs;

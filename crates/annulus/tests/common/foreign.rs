@@ -1,6 +1,6 @@
 //! Foreign code that misbehaves: values and wakers that panic when dropped, and payloads that panic
 //! again when dropped.
-#![allow(dead_code, unsafe_code, reason = "each test takes what it needs")]
+#![allow(dead_code, unsafe_code, reason = "each test uses only some of it")]
 
 use std::any::Any;
 use std::cell::Cell;

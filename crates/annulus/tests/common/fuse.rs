@@ -1,6 +1,6 @@
 //! A FUSE file system served by this process, which stops answering when the test asks it to. It
 //! needs root and `/dev/fuse`.
-#![allow(dead_code, unsafe_code, reason = "each test takes what it needs")]
+#![allow(dead_code, unsafe_code, reason = "each test uses only some of it")]
 
 use std::ffi::CString;
 use std::fs::File;

@@ -1,5 +1,5 @@
 //! Helpers shared by several tests.
-#![allow(dead_code, reason = "each test file takes what it needs")]
+#![allow(dead_code, reason = "each test file uses only some of it")]
 
 pub(crate) mod again;
 pub(crate) mod denied;

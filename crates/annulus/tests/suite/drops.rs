@@ -129,7 +129,7 @@ fn an_aborted_stream_resets() {
 #[test]
 fn connecting_without_an_answer_times_out() {
     run(async {
-        // A listener with a full backlog answers no more handshakes.
+        // A listener with a full backlog ignores further handshakes.
         let listener = annulus::net::ListenOptions::new().backlog(0).bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let _fill: Vec<_> = (0..4)

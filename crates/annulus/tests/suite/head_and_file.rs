@@ -281,7 +281,7 @@ fn a_head_leaves_if_the_copy_is_dropped() {
         let scratch = Scratch::new(&pattern(40_000))?;
         let file = open(&scratch.0).await?;
         let (mut client, mut server) = pair().await?;
-        // Until the turn has made so many calls that the next one waits for another turn.
+        // Until the next call has to wait for another turn.
         while let Some((read, _)) = touch(file.read_at(vec![0; 40_000], 0)) {
             read?;
         }

@@ -91,7 +91,7 @@ async fn messages_then_silence<S: AsyncRecv + AsyncSend + 'static>(
         }
         let last = Instant::now();
         let (end, _near, _far) = copied.await.expect("no panic");
-        // The last message arrived slightly after it was sent.
+        // The last message arrived slightly after its send.
         assert_timed_out(end, (0, 60), last - SECOND / 100);
     }
     Ok(())

@@ -26,7 +26,7 @@ async fn transfer(size: usize) -> io::Result<()> {
             let came = timeout(PATIENCE, receiver.recv()).await;
             assert!(*came.expect("a datagram in time")? == *piece, "round {round}");
         }
-        // Borrowed bytes, which the system is asked to take at once.
+        // Borrowed bytes, sent by an immediate system call.
         let how = Transmit::to(receiver.local_addr()?).segment_size(size as u16);
         sender.try_send(&text, &how)?;
         for piece in text.chunks(size) {

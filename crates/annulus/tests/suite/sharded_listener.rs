@@ -210,7 +210,7 @@ fn a_shard_that_dropped_its_listener_is_skipped() {
     }
 }
 
-/// Six clients, none of which may get shard 1.
+/// Six clients. None of them may get shard 1.
 async fn spawn_clients(address: SocketAddr) {
     let (sender, mut done) = annulus::shards::channel(1);
     let thread = thread::spawn(move || {

@@ -45,7 +45,7 @@ enum RawDatagram {
 pub(super) struct RecvState {
     arming: Arming,
     queue: VecDeque<RawDatagram>,
-    /// The rest of a message with several datagrams, some of which have been taken.
+    /// The rest of a partly taken message with several datagrams.
     rest: Option<Box<ReceivedMessage>>,
     /// An error that the next receive returns, once.
     error: Option<Errno>,

@@ -130,7 +130,7 @@ impl Stream {
         }
     }
 
-    /// Ends the wait: what it has in flight is cancelled.
+    /// Ends the wait and cancels its operations.
     pub(super) fn end_closing_wait(&mut self, io: &mut Io) {
         if let Some(wait) = &mut self.closing_wait {
             wait.is_over = true;

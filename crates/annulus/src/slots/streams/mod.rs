@@ -99,7 +99,7 @@ impl Stream {
         self.tx.bytes
     }
 
-    /// Creates an error that names the operation and the peer.
+    /// Creates an error with the operation and the peer.
     #[cold]
     fn failed(&self, io: &Io, operation: Operation, errno: Errno) -> io::Error {
         let now = || io.driver.kernel().peer_address(self.fd).ok();

@@ -323,7 +323,7 @@ impl Stream {
         io.timers.insert(io.now() + RETRY_DELAY, TimerAction::Send(self.id));
     }
 
-    /// Continues when nothing is in flight: sends what is queued, or ends the write side.
+    /// Continues when nothing is in flight: sends the queued bytes, or ends the write side.
     #[inline]
     pub(super) fn resume_send(&mut self, shared: &mut Shared, io: &mut Io) {
         if self.tx.error.is_some() {

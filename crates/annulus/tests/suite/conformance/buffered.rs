@@ -170,7 +170,7 @@ pub(crate) async fn dropped_peeks_lose_no_byte() -> io::Result<()> {
     sender.await.expect("no panic")
 }
 
-/// Takes what has been received, trying again every 100 µs.
+/// Takes the received bytes, trying again every 100 µs.
 async fn poll_until_received(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     loop {
         match stream.try_recv() {

@@ -86,7 +86,7 @@ pub(crate) async fn bytes_copied_after_a_small_send_leave_without_further_events
     Ok(())
 }
 
-/// A copy that waits uses none of its task's budget, and one with a busy direction still serves the
+/// A copy that waits uses no budget of its task, and one with a busy direction still serves the
 /// other direction.
 pub(crate) async fn more_copies_than_the_task_budget_all_progress() -> io::Result<()> {
     const COPIES: usize = 6;

@@ -257,7 +257,7 @@ pub(crate) async fn datagrams_queued_after_another_leave_without_further_events(
                 let first = receiver.recv().await?.len();
                 io::Result::Ok([first, receiver.recv().await?.len()])
             });
-            // The receive is armed, so none of its events makes the loop turn.
+            // The receive is armed, so it causes no event that makes the loop turn.
             annulus::yield_now().await;
             for (way, lease) in [first, second].into_iter().zip(leases) {
                 match way {

@@ -180,7 +180,7 @@ pub(crate) async fn bytes_queued_after_a_small_send_leave_without_further_events
                 leases.extend(other.recv().await?);
             }
             let waits = spawn(async move { (receive(&mut server, 3).await, server) });
-            // The receive is armed, so none of its events makes the loop turn.
+            // The receive is armed, so it causes no event that makes the loop turn.
             annulus::yield_now().await;
             for (way, lease) in [first, second, third].into_iter().zip(leases) {
                 queue(&mut client, way, b'l', lease)?;

@@ -432,7 +432,7 @@ async fn sparse(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Checks that a copy of a sparse file has its bytes and takes no more space.
+/// Checks that a copy of a sparse file has its bytes and takes at most as much space.
 fn check_sparse(from: &Path, to: &Path, bytes: &[u8]) {
     assert!(std::fs::read(to).unwrap() == bytes);
     let [from, to] = [from, to].map(|path| std::fs::metadata(path).unwrap().blocks() * 512);

@@ -46,7 +46,7 @@ pub(crate) fn number(variable: &str, default: u64) -> u64 {
     })
 }
 
-/// Returns true if a single seed was asked for.
+/// Returns true if a single seed was requested.
 pub(crate) fn only_one() -> bool {
     std::env::var_os("ANNULUS_SIM_SEED").is_some()
 }

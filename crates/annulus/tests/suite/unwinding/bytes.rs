@@ -147,7 +147,7 @@ fn of_datagrams_sent_and_given_up() {
             stage.play(async {
                 let (one, other) = UnixDatagram::pair()?;
                 let mut made = 0;
-                // The peer does not read, so the loop goes on until no space is left.
+                // The peer does not read, so the loop continues until no space is left.
                 loop {
                     let (owned, _other) = pair().await?;
                     made += 1;

@@ -50,7 +50,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// Frees what is not in use.
+    /// Frees unused memory and pipes.
     pub(super) fn trim(&mut self) {
         self.pipes.trim();
     }

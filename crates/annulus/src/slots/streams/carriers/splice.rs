@@ -79,7 +79,7 @@ enum Moved {
 }
 
 impl Pipes {
-    /// Returns an empty pipe, or `None` if none is available and no more may be opened.
+    /// Returns an empty pipe, or `None` if none is available and the limit has been reached.
     fn take(&mut self) -> Option<Pipe> {
         if self.refused {
             return None;
