@@ -98,7 +98,7 @@ pub(crate) struct InlinePolicy {
     latency: RefCell<LatencyPolicy>,
     /// The places of paths.
     places: RefCell<Places>,
-    /// Number of directories opened so far.
+    /// Number of files and directories opened so far.
     serials: Cell<u64>,
     /// Whether files are real and not simulated.
     is_real: bool,
@@ -113,7 +113,7 @@ pub(crate) struct InlinePolicy {
     /// The last clock reading, and the calls made since.
     last_reading: Cell<Duration>,
     since_reading: Cell<u32>,
-    /// Whether a descriptor was closed in this turn.
+    /// Whether the descriptor of a file has been closed since the turn began.
     closed: Cell<bool>,
     /// Whether reads, and opens, that fail instead of waiting are refused in this process.
     refused: [Cell<bool>; 2],
@@ -149,7 +149,7 @@ impl InlinePolicy {
         self.closed.replace(false)
     }
 
-    /// Records that a descriptor was closed.
+    /// Records that the descriptor of a file was closed.
     #[inline]
     pub(crate) fn note_close(&self) {
         self.closed.set(true);
@@ -297,9 +297,9 @@ impl InlinePolicy {
         (answer, ended - began)
     }
 
-    /// Makes an inline call and records how long it took. With sampled timing the clock is only
-    /// read after every few calls. Returns true if so much time has passed since the last reading
-    /// that one of these calls may have stalled; all calls are then timed for a while.
+    /// Makes an inline call. With exact timing, records how long it took. With sampled timing, only
+    /// reads the clock after every few calls, and returns true if the time since the last reading
+    /// means that one of them may have stalled; all calls are then timed for a while.
     #[inline]
     pub(crate) fn measured<T>(
         &self,

@@ -159,7 +159,7 @@ fn a_stop_from_outside_ends_all() {
 }
 
 #[test]
-fn spawn_on_creates_and_drops_the_future_on_its_shard() {
+fn spawn_on_creates_and_runs_the_future_on_its_shard() {
     on_each_driver(|shards| {
         let here = AtomicUsize::new(0);
         let done: Outcome<()> = shards(3).run(async |shard| {

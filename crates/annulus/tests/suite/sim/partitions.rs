@@ -126,7 +126,7 @@ fn connecting_waits_for_the_end_of_a_partition_or_times_out() {
 }
 
 #[test]
-fn only_the_end_of_the_last_partition_lets_bytes_through() {
+fn a_partition_ends_only_with_the_repair_of_its_pair() {
     simulated(async |sim| {
         let (mut client, mut server) = connected(A, B).await?;
         sim.partition(A, B);
