@@ -61,9 +61,12 @@ fn copy(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
     Ok(())
 }
 
+/// The crates whose documentation includes pages of `docs/guide`.
+const GUIDES: [&str; 2] = ["crates/annulus/src/guide", "crates/compat/src/guide"];
+
 /// Fails for pages that are missing in the summary, and for Rust code that nothing compiles. `cargo
-/// test` compiles the code in the guide and in `crates/annulus/README.md`; other pages may only
-/// contain copies of the latter. Reports of results are not checked.
+/// test` compiles the code in `crates/annulus/README.md` and in the pages that a crate's guide
+/// includes; other pages may only contain copies of the former. Reports of results are not checked.
 fn check_pages() -> Result<()> {
     let (root, docs) = (root(), root().join("docs"));
     let mut pages = vec![("README.md".to_owned(), fs::read_to_string(root.join("README.md"))?)];
@@ -74,7 +77,15 @@ fn check_pages() -> Result<()> {
         }
     }
     let summary = fs::read_to_string(docs.join("SUMMARY.md"))?;
-    let compiled = fs::read_to_string(root.join("crates/annulus/README.md"))?;
+    let mut compiled = fs::read_to_string(root.join("crates/annulus/README.md"))?;
+    for guide in GUIDES {
+        let modules = fs::read_to_string(root.join(guide).join("mod.rs"))?;
+        for module in modules.lines().map(str::trim) {
+            if let Ok(page) = fs::read_to_string(root.join(guide).join(format!("{module}.md"))) {
+                compiled += &page;
+            }
+        }
+    }
     let wrong = wrong(&pages, &summary, &compiled);
     ensure!(wrong.is_empty(), "book: {}", wrong.join("; "));
     Ok(())
@@ -90,7 +101,7 @@ fn wrong(pages: &[(String, String)], summary: &str, compiled: &str) -> Vec<Strin
         let mut code = text.split("```rust").skip(1).filter_map(|code| code.split("\n```").next());
         if code.any(|block| !compiled.contains(block)) {
             wrong.push(format!(
-                "{path} has Rust that nothing compiles: put it into crates/annulus/README.md, or into the guide"
+                "{path} has Rust that nothing compiles: put it into crates/annulus/README.md, or into a page of the guide"
             ));
         }
     }
@@ -109,7 +120,7 @@ mod tests {
             page("docs/a.md", "text"),
             page("docs/b/c.md", "```rust\nlet x = 1;\n```\n"),
         ];
-        let code = "has Rust that nothing compiles: put it into crates/annulus/README.md, or into the guide";
+        let code = "has Rust that nothing compiles: put it into crates/annulus/README.md, or into a page of the guide";
         assert_eq!(
             wrong(&pages, "- [A](a.md)", "```rust\none();\n```\n"),
             ["docs/b/c.md is not in docs/SUMMARY.md".to_owned(), format!("docs/b/c.md {code}")]

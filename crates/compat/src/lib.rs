@@ -59,7 +59,8 @@
 //! PostgreSQL, metrics, graceful shutdown), servers with and without TLS, a reverse proxy, a gRPC
 //! service, HTTP/3, PostgreSQL and Redis clients, and an axum program converted to guest mode.
 //!
-//! Services built on these libraries also run on a simulated network: [`simulated`].
+//! Services built on these libraries also run on a simulated network:
+//! [`guide::simulated_services`].
 //!
 //! To make a value `Send`, wrap it in an [`OnThread`], which checks on each use that it is on its
 //! own thread.
@@ -70,6 +71,7 @@
 mod clock;
 #[cfg(feature = "tower-http")]
 mod files;
+pub mod guide;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 #[cfg(feature = "hyper-util")]
@@ -90,9 +92,6 @@ pub mod quinn;
 pub mod rustls;
 #[cfg(feature = "send-stream")]
 mod send_stream;
-#[cfg(feature = "tower")]
-#[doc = include_str!("simulated.md")]
-pub mod simulated {}
 #[cfg(any(feature = "tonic", feature = "tonic-transport"))]
 pub mod tonic;
 #[cfg(feature = "tower")]

@@ -1,7 +1,8 @@
-//! The preprocessor that mdBook calls. It rewrites links in rustdoc notation to rustdoc's pages in
-//! the book, and links to files outside of the book to the repository. Without a repository in
-//! `Cargo.toml`, the latter become plain text.
+//! The preprocessor that mdBook calls. Pages define labels of items as links to source files. It
+//! rewrites these to rustdoc's pages in the book, and links to other files outside of the book to the
+//! repository. Without a repository in `Cargo.toml`, the latter become plain text.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
@@ -14,9 +15,19 @@ use crate::features::{list, metadata};
 use crate::files::joined;
 use crate::step::{Outcome, target};
 
-/// A link: its text, which may contain brackets, and its target, which may be a call in rustdoc
-/// notation: `crate::run()`.
-const LINK: &str = r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()]+(?:\(\))?)\)";
+/// A link: its text, which may contain brackets, and its target.
+const LINK: &str = r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()]+)\)";
+/// A link with a label: its text, and the label.
+const LABELLED: &str = r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\[([^\[\]]+)\]";
+/// The definition of a label: the label, and its target.
+const DEFINITION: &str = r"(?m)^\[([^\[\]]+)\]: (\S+)\n?";
+/// The directories of the crates whose items are part of the crate `annulus`, outside of the book.
+const ITEM_DIRECTORIES: [&str; 4] = [
+    "../crates/annulus/src/",
+    "../crates/driver/src/",
+    "../crates/macros/src/",
+    "../crates/sim/src/",
+];
 
 /// Reads the context and the book from stdin, and prints the book.
 pub(crate) fn run() -> Outcome {
@@ -58,53 +69,61 @@ impl Pages {
     /// Returns a chapter's text with its links rewritten, or replaced with their text. Code blocks
     /// stay as they are.
     fn rewritten(&self, path: &str, text: &str) -> Result<String> {
-        let pattern = Regex::new(LINK)?;
-        let mut failed = None;
-        let mut rewrite = |link: &Captures<'_>| match self.target(path, &link[2]) {
-            Ok(Some(target)) => format!("[{}]({target})", &link[1]),
-            Ok(None) => link[1].to_owned(),
-            Err(error) => {
-                failed = Some(error);
-                String::new()
-            }
+        let (link, labelled) = (Regex::new(LINK)?, Regex::new(LABELLED)?);
+        let definition = Regex::new(DEFINITION)?;
+        let mut targets = BTreeMap::new();
+        for found in prose(text).flat_map(|prose| definition.captures_iter(prose)) {
+            targets.insert(found[1].to_owned(), self.definition(path, &found[1], &found[2])?);
+        }
+        let written = |link: &Captures<'_>, target: Option<&str>| match target {
+            Some(target) => format!("[{}]({target})", &link[1]),
+            None => link[1].to_owned(),
+        };
+        let inline = |link: &Captures<'_>| written(link, self.target(path, &link[2]).as_deref());
+        let reference = |link: &Captures<'_>| match targets.get(&link[2]) {
+            Some(target) => written(link, target.as_deref()),
+            None => link[0].to_owned(),
         };
         let blocks = text.split("```").enumerate().map(|(number, block)| match number % 2 {
-            0 => pattern.replace_all(block, &mut rewrite).into_owned(),
+            0 => {
+                let block = definition.replace_all(block, "");
+                let block = link.replace_all(&block, inline);
+                labelled.replace_all(&block, reference).into_owned()
+            }
             _ => format!("```{block}```"),
         });
-        let written = blocks.collect();
-        failed.map_or(Ok(written), Err)
+        Ok(blocks.collect())
+    }
+
+    /// Returns the target of a label, or `None` if it is in an unknown repository.
+    fn definition(&self, path: &str, label: &str, target: &str) -> Result<Option<String>> {
+        let file = joined(parent(path), target);
+        if !ITEM_DIRECTORIES.iter().any(|directory| file.starts_with(directory)) {
+            return Ok(self.target(path, target));
+        }
+        let item = label.strip_prefix("annulus").filter(|rest| rest.starts_with('#'));
+        let page = self.rustdoc(item.unwrap_or(label)).with_context(|| {
+            format!("book: docs/{path}: rustdoc has no page of {label}; was `cargo doc` run?")
+        })?;
+        Ok(Some(format!("{}api/annulus/{page}", "../".repeat(path.matches('/').count()))))
     }
 
     /// Returns the target of a chapter's link, or `None` if it is in an unknown repository.
-    fn target(&self, path: &str, link: &str) -> Result<Option<String>> {
-        let up = "../".repeat(path.matches('/').count());
-        if let Some(page) = link.strip_prefix("crate::guide::") {
-            return Ok(Some(format!("{up}guide/{page}.md")));
-        }
-        if let Some(item) = link.strip_prefix("crate") {
-            let page = self.rustdoc(item).with_context(|| {
-                format!("book: docs/{path}: rustdoc has no page of {link}; was `cargo doc` run?")
-            })?;
-            return Ok(Some(format!("{up}api/annulus/{page}")));
-        }
+    fn target(&self, path: &str, link: &str) -> Option<String> {
         if link.contains("://") || link.starts_with(['#', '<']) {
-            return Ok(Some(link.to_owned()));
+            return Some(link.to_owned());
         }
-        let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
-        let full = joined(directory, link);
+        let full = joined(parent(path), link);
         match full.strip_prefix("../") {
-            Some(file) => {
-                Ok(self.repository.as_ref().map(|base| format!("{base}/blob/main/{file}")))
-            }
+            Some(file) => self.repository.as_ref().map(|base| format!("{base}/blob/main/{file}")),
             // Reports of results already exist as pages.
-            None if full.starts_with("results/") => Ok(Some(link.replacen(".md", ".html", 1))),
+            None if full.starts_with("results/") => Some(link.replacen(".md", ".html", 1)),
             // mdBook renames README.md to index.md.
-            None => Ok(Some(link.replacen("README.md", "index.md", 1))),
+            None => Some(link.replacen("README.md", "index.md", 1)),
         }
     }
 
-    /// Returns the page of an item, given what follows `crate` in its path.
+    /// Returns the page of an item, given its path in `annulus`.
     fn rustdoc(&self, item: &str) -> Option<String> {
         let (path, anchor) = item.split_at(item.find('#').unwrap_or(item.len()));
         let is_call = path.ends_with("()");
@@ -149,6 +168,16 @@ impl Pages {
     }
 }
 
+/// Returns the parts of a text that are outside of code blocks.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    text.split("```").step_by(2)
+}
+
+/// Returns the directory of a path.
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(directory, _)| directory)
+}
+
 /// Returns the values of an attribute, given its start including the opening quotation mark.
 pub(super) fn attributes<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(start).skip(1).filter_map(|rest| rest.split('"').next())
@@ -181,12 +210,16 @@ mod tests {
     #[test]
     fn links_to_rustdoc_and_the_repository_are_rewritten() {
         let pages = pages("links", None);
-        let text = "[`a`](crate::Lease::split_to) [b](crate::shards()) [m](crate::shards) [c](crate::guide::sending)\n```rust\n[d](crate::no)\n```\n\
-                    [e [f]](../../README.md#x) [g](../results/tcp.md) [h](crate#what) [i](https://x.y) [j](crate::spawn) [k](crate::net)";
+        let text = "[`a`][Lease::split_to] [b][shards()] [m][shards] [c](sending.md) [no][label]\n```rust\n[d][shards]\n```\n\
+                    [e [f]](../../README.md#x) [g](../results/tcp.md) [h][annulus#what] [i](https://x.y) [j][spawn] [k][net] [l][l] [m\nn][n]\n\n\
+                    [Lease::split_to]: ../../crates/annulus/src/a.rs\n[shards()]: ../../crates/annulus/src/b.rs\n\
+                    [shards]: ../../crates/annulus/src/b.rs\n[annulus#what]: ../../crates/annulus/src/lib.rs\n\
+                    [spawn]: ../../crates/driver/src/c.rs\n[net]: ../../crates/sim/src/d.rs\n\
+                    [l]: ../../crates/compat/src/e.rs\n[n]: leases.md#x\n";
         let wanted = "[`a`](../api/annulus/struct.Lease.html#method.split_to) [b](../api/annulus/shards/fn.shards.html) [m](../api/annulus/shards/index.html) \
-                      [c](../guide/sending.md)\n```rust\n[d](crate::no)\n```\n\
+                      [c](sending.md) [no][label]\n```rust\n[d][shards]\n```\n\
                       e [f] [g](../results/tcp.html) [h](../api/annulus/index.html#what) [i](https://x.y) [j](../api/annulus/task/fn.spawn.html) \
-                      [k](../api/annulus/net/index.html)";
+                      [k](../api/annulus/net/index.html) l [m\nn](leases.md#x)\n\n";
         assert_eq!(pages.rewritten("guide/a.md", text).unwrap(), wanted);
         let published = Pages { repository: Some("https://x/y".into()), ..pages };
         let linked = published.rewritten("adr/a.md", "[a](../../tools/x.rs)").unwrap();
@@ -197,8 +230,9 @@ mod tests {
     #[test]
     fn item_missing_in_rustdoc_is_an_error_with_its_page() {
         let pages = pages("lacks", None);
-        let error = pages.rewritten("guide/a.md", "[a](crate::Gone)").unwrap_err().to_string();
-        assert!(error.contains("docs/guide/a.md") && error.contains("crate::Gone"), "{error}");
+        let text = "[a][Gone]\n\n[Gone]: ../../crates/annulus/src/gone.rs\n";
+        let error = pages.rewritten("guide/a.md", text).unwrap_err().to_string();
+        assert!(error.contains("docs/guide/a.md") && error.contains("Gone"), "{error}");
         fs::remove_dir_all(&pages.rustdoc).unwrap();
     }
 }

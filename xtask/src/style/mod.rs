@@ -1,7 +1,8 @@
-//! The style rules that a program can check: sizes, words, phrases, floors, references. Any
+//! The style rules that a program can check: sizes, words, phrases, floors, links, references. Any
 //! violation is a failure.
 
 mod floors;
+mod links;
 mod prose;
 mod references;
 mod sizes;
@@ -15,12 +16,13 @@ use tree::Tree;
 use words::Words;
 
 /// The rules, each with a description of its findings.
-pub(crate) const RULES: [(&str, &str); 6] = [
+pub(crate) const RULES: [(&str, &str); 7] = [
     ("files", "source files of more than 900 lines"),
     ("functions", "functions of more than 70 lines"),
     ("words", "words of xtask/style/words.txt"),
     ("prose", "phrases above the ceilings of xtask/style/ceilings.txt"),
     ("floors", "files in cycles of directories and files beside a crate's lib.rs"),
+    ("links", "links of Markdown files that a code host cannot follow"),
     ("references", "documents, files and invariants that do not exist"),
 ];
 
@@ -46,6 +48,7 @@ pub(crate) fn list(names: &[String]) -> Outcome {
         words,
         prose::find(&tree)?,
         floors::find(&tree)?,
+        links::find(&tree),
         references::find(&tree),
     ];
     let mut violated = Vec::new();

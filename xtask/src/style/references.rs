@@ -48,9 +48,6 @@ impl ReferenceChecker<'_> {
             }
             let mut dangling = self.numbers(line);
             dangling.extend(self.spans(file, line));
-            if file.is_markdown() {
-                dangling.extend(self.links(file, line));
-            }
             dangling.dedup();
             found.extend(dangling.into_iter().map(|text| finding(&file.path, index + 1, &text)));
         }
@@ -93,32 +90,6 @@ impl ReferenceChecker<'_> {
         let documents = documents.filter(|path| !path.starts_with('/'));
         let lost = spans.chain(documents).filter(|path| !self.exists(file, path));
         lost.map(|path| format!("`{path}` does not exist")).collect()
-    }
-
-    /// Checks targets of links inside the repository.
-    fn links(&self, file: &SourceFile, prose: &str) -> Vec<String> {
-        let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        // rustdoc checks links to items.
-        let elsewhere = ["mailto:", "crate"];
-        let local = targets.filter(|target| {
-            !target.contains("://") && !elsewhere.iter().any(|start| target.starts_with(start))
-        });
-        let lost = local.filter(|target| {
-            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let path = if path.is_empty() { file.path.clone() } else { beside(file, path) };
-            let names = [path.clone(), format!("{}/", path.trim_end_matches('/'))];
-            !names.iter().any(|name| self.tree.paths.contains(name))
-                || !self.has_heading(&path, anchor)
-        });
-        lost.map(|target| format!("the link to {target} leads nowhere")).collect()
-    }
-
-    fn has_heading(&self, path: &str, anchor: &str) -> bool {
-        let headings = |file: &SourceFile| {
-            let mut headings = file.text.lines().filter(|line| line.starts_with('#'));
-            headings.any(|line| slug(line.trim_start_matches('#').trim()) == anchor)
-        };
-        anchor.is_empty() || self.tree.file(path).is_none_or(headings)
     }
 
     /// Returns true if a path is the path of a file or directory, or its last components.
@@ -187,13 +158,6 @@ fn pattern(path: &str) -> Option<Regex> {
     Regex::new(&format!("(?:^|/)(?:{})$", pattern.replace(',', "|"))).ok()
 }
 
-/// Returns the anchor of a heading.
-fn slug(heading: &str) -> String {
-    let mut slug = heading.to_lowercase().replace(' ', "-");
-    slug.retain(|c| c.is_alphanumeric() || "-_".contains(c));
-    slug
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,14 +178,13 @@ mod tests {
     #[test]
     fn existing_references_are_accepted() {
         let text = "ADR 0017, ADR 17; Invariant 2, invariants 1 and 2. `stream.rs`, `net/*.rs`, `net/{stream,socket}.rs`, \
-                    `crates/`, `a/src/`, `/etc/no.md`, `--x.rs`, `a b.rs`, `NNNN-title.md`, `linux/x.h`\n[a](docs/adr/runtime/0017-a.md#) [b](docs/) \
-                    [c](https://x/y.rs) [d](docs/ARCHITECTURE.md#invariants)\n```\n`gone.rs`\n```\n";
+                    `crates/`, `a/src/`, `/etc/no.md`, `--x.rs`, `a b.rs`, `NNNN-title.md`, `linux/x.h`\n[a](docs/adr/runtime/0017-a.md)\n```\n`gone.rs`\n```\n";
         assert_eq!(found("README.md", text), [""; 0]);
     }
 
     #[test]
     fn missing_references_are_found_once_with_their_line() {
-        let text = "ADR 0018\n`net/gone.rs`\nsee NOTES.md, `NOTES.md`\ninvariants 2 and 3\n[a](docs/no.md)\n`gone/`\n[b](docs/ARCHITECTURE.md#no)\n";
+        let text = "ADR 0018\n`net/gone.rs`\nsee NOTES.md, `NOTES.md`\ninvariants 2 and 3\n[a](docs/no.md)\n`gone/`\n";
         assert_eq!(
             found("README.md", text),
             [
@@ -230,9 +193,7 @@ mod tests {
                 "README.md:3: `NOTES.md` does not exist",
                 "README.md:4: invariant 3 is not numbered in docs/ARCHITECTURE.md",
                 "README.md:5: `docs/no.md` does not exist",
-                "README.md:5: the link to docs/no.md leads nowhere",
                 "README.md:6: `gone/` does not exist",
-                "README.md:7: the link to docs/ARCHITECTURE.md#no leads nowhere",
             ]
         );
     }

@@ -1,12 +1,12 @@
 //! The text files of the workspace, which the style rules read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
 use fs_err as fs;
 
-use crate::files::below;
+use crate::files::{below, joined};
 use crate::step::root;
 
 /// Directories that are not read: build output, `.git`, fuzz inputs, and the lists of this check,
@@ -16,6 +16,8 @@ const SKIPPED_DIRECTORIES: [&str; 6] =
 
 /// The extensions of the files that are read.
 const TEXT_EXTENSIONS: [&str; 9] = ["rs", "md", "toml", "py", "c", "h", "cpp", "go", "sh"];
+/// The name of a text file without such an extension: rustdoc's links of the guide.
+const ITEM_LINKS: &str = "links.txt";
 
 /// A file of the workspace.
 pub(super) struct SourceFile {
@@ -41,6 +43,9 @@ pub(super) struct Tree {
     pub(super) files: Vec<SourceFile>,
     /// The paths of all files and their directories; directories end with a slash.
     pub(super) paths: BTreeSet<String>,
+    /// Files that are symbolic links, each with the path of the file to which it leads. They are
+    /// not among the other files.
+    pub(super) symlinks: BTreeMap<String, String>,
 }
 
 impl Tree {
@@ -48,16 +53,23 @@ impl Tree {
     pub(super) fn read() -> Result<Tree> {
         let root = root();
         let left_out = |path: &Path| {
-            path.is_symlink()
+            path.is_symlink() && path.is_dir()
                 || SKIPPED_DIRECTORIES.iter().any(|directory| path.ends_with(directory))
         };
         let mut tree = Tree::default();
         for file in below(&root, &left_out)? {
-            let is_text =
-                file.extension().is_some_and(|ending| TEXT_EXTENSIONS.iter().any(|e| ending == *e));
+            let path = file.strip_prefix(&root)?.to_string_lossy().into_owned();
+            if file.is_symlink() {
+                let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
+                let target = joined(directory, &fs::read_link(&file)?.to_string_lossy());
+                tree.symlinks.insert(path, target);
+                continue;
+            }
+            let is_text = path.ends_with(ITEM_LINKS)
+                || file.extension().is_some_and(|end| TEXT_EXTENSIONS.iter().any(|e| end == *e));
             let text = if is_text { Some(fs::read(&file)?) } else { None };
             let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            tree.add(&file.strip_prefix(&root)?.to_string_lossy(), text);
+            tree.add(&path, text);
         }
         Ok(tree)
     }

@@ -19,11 +19,21 @@
 //! | [`tokio_beside`] | tokio on its own thread, for a library that needs it |
 //! | [`coming_from_tokio`] | a table of equivalents, and the differences that matter |
 
+//! # In the repository
+//!
+//! Other pages of the book are in the directory `docs` of the repository, which also has the results
+//! of all measurements; `cargo xtask book` builds the whole book, with search.
+
 // The attribute macros exist only with the feature `macros`.
 #![cfg_attr(not(feature = "macros"), allow(rustdoc::broken_intra_doc_links))]
 
+// Each page is a link to the file in docs/guide, which a code host shows and mdBook renders. There,
+// the definitions at the end of a page lead to other pages and to source files. Here, links.txt
+// comes first and defines the same labels as items: the first definition of a label counts.
+// `cargo xtask style links` checks both.
 macro_rules! pages {
     ($($page:ident)*) => {$(
+        #[doc = include_str!("links.txt")]
         #[doc = include_str!(concat!(stringify!($page), ".md"))]
         pub mod $page {}
     )*};
