@@ -89,6 +89,12 @@ fn run_info(plan: &Plan) -> RunInfo {
         pipeline: pipeline as u64,
         schedule,
         rate: plan.schedule.rate().map(Rate::per_second),
+        requests: plan.requests,
+        request: match &plan.protocol.classes()[..] {
+            [] => None,
+            [one] => Some(one.clone()),
+            several => Some(format!("{} kinds", several.len())),
+        },
         warm_up: plan.warm_up.as_secs_f64(),
         duration: plan.duration.as_secs_f64(),
         interval: plan.interval.as_secs_f64(),

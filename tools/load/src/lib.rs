@@ -20,6 +20,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod condition;
 mod datagrams;
 mod exchange;
 mod fault;
@@ -55,6 +56,7 @@ pub mod recording;
 pub mod stats;
 
 pub use annulus::affinity;
+pub use condition::Conditions;
 pub use exchange::http::{Http, HttpRequest};
 pub use exchange::script::{
     Framing, LengthField, MAX_LENGTH_FIELD_OFFSET, Script, ScriptRequest, script_bytes,

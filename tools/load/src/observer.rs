@@ -34,4 +34,6 @@ pub struct Progress {
     pub total: Duration,
     /// Responses so far.
     pub responses: u64,
+    /// Planned number of requests, if there is one.
+    pub requests: Option<u64>,
 }

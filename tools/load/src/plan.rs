@@ -48,6 +48,9 @@ pub struct Plan {
     pub warm_up: Duration,
     /// How long to measure: at most 30 days.
     pub duration: Duration,
+    /// How many requests the clients send together, at least one; then the run ends, unless
+    /// `duration` ends it earlier. Every request is measured, so there is no warm-up. Streams only.
+    pub requests: Option<u64>,
     /// The CPU to which every thread of the load is pinned. The calling thread's own affinity is
     /// restored afterwards.
     pub pin: Option<usize>,
@@ -81,6 +84,7 @@ impl Plan {
             schedule: Schedule::default(),
             warm_up: Duration::from_secs(1),
             duration: Duration::from_secs(10),
+            requests: None,
             pin: None,
             reply_timeout,
             connect_timeout: Duration::from_secs(5),
@@ -97,6 +101,15 @@ impl Plan {
         self.address.validate()?;
         self.check_protocol()?;
         check_counts(&[("clients", self.clients, 1, MAX_CLIENTS)])?;
+        match self.requests {
+            Some(0) => return Err(invalid("the number of requests must be at least 1, not 0")),
+            Some(_) if !self.warm_up.is_zero() => {
+                return Err(invalid(
+                    "a number of requests counts from the first one: leave the warm-up out",
+                ));
+            }
+            _ => {}
+        }
         match self.workload {
             Workload::Streams(streams) => self.check_streams(streams)?,
             Workload::Datagrams(Datagrams { window, segments, .. }) => {
@@ -148,6 +161,7 @@ impl Plan {
             ("a protocol other than echo", self.protocol != Protocol::Echo),
             ("TLS", self.tls.is_some()),
             ("a schedule", self.schedule != Schedule::default()),
+            ("a number of requests", self.requests.is_some()),
         ];
         let asked = special.iter().find(|(_, is_asked)| *is_asked);
         if let (Some((what, _)), Workload::Datagrams(_)) = (asked, self.workload) {
@@ -355,6 +369,17 @@ mod tests {
             long,
             "the think time of 172800s is too long: use at most 86400s",
         );
+    }
+
+    #[test]
+    fn number_of_requests_excludes_datagrams_and_a_warm_up() {
+        let some: fn(&mut Plan) = |plan| plan.requests = Some(5);
+        refused(Streams::default(), some, "leave the warm-up out");
+        let cold: fn(&mut Plan) = |plan| (plan.requests, plan.warm_up) = (Some(5), Duration::ZERO);
+        assert_eq!(check(Streams::default(), cold), Ok(()));
+        refused(Datagrams::default(), cold, "a number of requests cannot be used with datagrams");
+        let none: fn(&mut Plan) = |plan| plan.requests = Some(0);
+        refused(Streams::default(), none, "the number of requests must be at least 1, not 0");
     }
 
     #[test]

@@ -5,7 +5,6 @@ use crate::fault::Faults;
 use crate::plan::{Plan, Streams, Workload};
 use crate::recording::{Interval, MIN_SAMPLES_BEYOND, Percentiles};
 use crate::threads::Measurement;
-use std::time::Duration;
 
 /// A load that uses more than this share of its cores may be the bottleneck.
 const MAX_CPU_SHARE: f64 = 0.9;
@@ -27,7 +26,7 @@ pub(crate) fn all(
 ) -> Vec<String> {
     let mut total = Interval::default();
     intervals.iter().for_each(|interval| total.add(interval));
-    let interrupted = interruption(*measured, plan.duration);
+    let interrupted = interruption(*measured, plan, &total);
     if measured.length.is_zero() {
         return vec![interrupted.unwrap_or_else(|| nothing_measured(plan.workload).into())];
     }
@@ -38,8 +37,8 @@ pub(crate) fn all(
         Workload::Streams(streams) => {
             let failed = faults.by_kind.values().sum();
             warnings.extend(stream_failures(plan, streams, total.answered, failed));
-            warnings.extend(late_starts(streams, &total));
-            warnings.extend(too_few_responses(*measured, total.answered));
+            warnings.extend(unsent(&total).or_else(|| late_starts(streams, &total)));
+            warnings.extend(too_few_responses(plan, *measured, total.answered));
         }
         Workload::Datagrams(_) => warnings.extend(datagram_loss(plan, &total)),
     }
@@ -59,12 +58,26 @@ fn nothing_measured(workload: Workload) -> &'static str {
     }
 }
 
-fn interruption(measured: Measurement, planned: Duration) -> Option<String> {
-    let (seconds, planned) = (measured.length.as_secs_f64(), planned.as_secs_f64());
-    measured.interrupted.then(|| match measured.length.is_zero() {
-        true => "nothing was measured: the run was interrupted before the window opened".into(),
-        false => format!("the run was interrupted after {seconds:.3} of {planned:.3} s"),
-    })
+/// Explains why the run ended early: it was interrupted, or its time was over before the planned
+/// number of requests was sent.
+fn interruption(measured: Measurement, plan: &Plan, total: &Interval) -> Option<String> {
+    let (seconds, planned) = (measured.length.as_secs_f64(), plan.duration.as_secs_f64());
+    let sent = total.sent - total.retried.min(total.sent);
+    match (measured.interrupted, plan.requests) {
+        (true, _) if measured.length.is_zero() => {
+            Some("nothing was measured: the run was interrupted before the window opened".into())
+        }
+        (true, Some(requests)) => {
+            Some(format!("the run was interrupted after {sent} of {requests} requests"))
+        }
+        (true, None) => {
+            Some(format!("the run was interrupted after {seconds:.3} of {planned:.3} s"))
+        }
+        (false, Some(requests)) if sent < requests && !measured.length.is_zero() => {
+            Some(format!("only {sent} of {requests} requests were sent within {seconds:.3} s"))
+        }
+        (false, _) => None,
+    }
 }
 
 /// Warns if the load may have been the bottleneck: its threads used up the cores that they may use.
@@ -110,9 +123,22 @@ fn datagram_loss(plan: &Plan, total: &Interval) -> Option<String> {
     })
 }
 
+/// Warns about requests that were due but not sent.
+fn unsent(total: &Interval) -> Option<String> {
+    let Interval { unsent, sent, .. } = total;
+    let due = sent + unsent;
+    (*unsent as f64 > due as f64 * MAX_LATE_SHARE).then(|| {
+        format!(
+            "{unsent} of {due} requests that were due were never sent, because their connections \
+             waited for replies or had failed: no latency includes them; lower the rate, or use \
+             more connections (-c) or a deeper --pipeline"
+        )
+    })
+}
+
 /// Warns about requests that were sent late, because their connections waited for replies or
 /// because the load itself was late.
-fn late_starts(streams: Streams, total: &Interval) -> impl Iterator<Item = String> {
+fn late_starts(streams: Streams, total: &Interval) -> Option<String> {
     let Interval { sent, late, delay, response, .. } = total;
     let [delay, latency] = [delay, response].map(|times| times.quantile(0.99) as f64 / 1e3);
     let own = delay > MIN_DELAY_MICROS.max(latency * MAX_DELAY_SHARE);
@@ -129,18 +155,24 @@ fn late_starts(streams: Streams, total: &Interval) -> impl Iterator<Item = Strin
         format!(
             "{late} of {sent} requests were sent more than 1 ms late, because their connections \
              waited for replies: response times include the wait, service times do not; use more \
-             clients (-c) or a deeper --pipeline"
+             connections (-c) or a deeper --pipeline"
         )
     });
-    delayed.into_iter().chain(blocked)
+    delayed.or(blocked)
 }
 
 /// Warns if a percentile that is shown has too few responses.
-fn too_few_responses(measured: Measurement, responses: u64) -> Option<String> {
+fn too_few_responses(plan: &Plan, measured: Measurement, responses: u64) -> Option<String> {
     let (name, share) = Percentiles::SHARES[1..4]
         .iter()
         .find(|(_, share)| responses > 0 && responses < Percentiles::samples_for(*share))?;
     let needed = Percentiles::samples_for(*share);
+    if plan.requests.is_some() {
+        return Some(format!(
+            "{name} depends on fewer than {MIN_SAMPLES_BEYOND} of {responses} responses: send \
+             {needed} requests (-n), or do not rely on it"
+        ));
+    }
     let seconds = (measured.length.as_secs_f64() * needed as f64 / responses as f64).ceil();
     Some(format!(
         "{name} depends on fewer than {MIN_SAMPLES_BEYOND} of {responses} responses: measure for \
@@ -167,6 +199,7 @@ mod tests {
     use crate::fault::Faults;
     use crate::plan::Datagrams;
     use crate::recording::DatagramCounts;
+    use std::time::Duration;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -260,6 +293,40 @@ mod tests {
             !found(5000, 600).contains("waited for replies"),
             "the warning blames replies, but the load itself was late"
         );
+    }
+
+    #[test]
+    fn requests_that_were_due_but_not_sent_are_a_warning() {
+        let found = |unsent| {
+            let recorded = Interval {
+                sent: 50_000,
+                answered: 50_000,
+                late: 600,
+                unsent,
+                response: [(1000, 50_000)].into_iter().collect(),
+                ..Interval::default()
+            };
+            warnings(&plan(Streams::default()), measured(SECOND, 0.1, false), recorded, 0)
+        };
+        assert!(found(400).starts_with("600 of 50000 requests were sent more than 1 ms late"));
+        assert!(found(600).starts_with("600 of 50600 requests that were due were never sent"));
+    }
+
+    #[test]
+    fn planned_number_of_requests_that_was_not_reached_is_a_warning() {
+        let found = |sent, interrupted| {
+            let plan = Plan { requests: Some(10_000), ..plan(Streams::default()) };
+            let recorded = Interval { sent, answered: sent, ..Interval::default() };
+            warnings(&plan, measured(SECOND, 0.1, interrupted), recorded, 0)
+        };
+        assert_eq!(found(10_000, false), "");
+        assert!(
+            found(9999, false).starts_with("only 9999 of 10000 requests were sent within 1.000 s")
+        );
+        assert!(
+            found(9999, true).starts_with("the run was interrupted after 9999 of 10000 requests")
+        );
+        assert!(found(900, false).contains("send 1000 requests (-n)"), "{}", found(900, false));
     }
 
     #[test]

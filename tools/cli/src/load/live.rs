@@ -24,6 +24,8 @@ struct RunState {
     elapsed: Duration,
     total: Duration,
     responses: u64,
+    /// The planned number of requests, if there is one.
+    requests: Option<u64>,
     /// The latest interval.
     last: Option<Interval>,
     /// The number of failures so far.
@@ -52,10 +54,12 @@ impl Observer for ProgressLine {
         if self.bar.is_hidden() {
             return;
         }
-        let Progress { elapsed, total, responses, .. } = progress;
+        let Progress { elapsed, total, responses, requests, .. } = progress;
         (self.state.elapsed, self.state.total, self.state.responses) = (elapsed, total, responses);
+        self.state.requests = requests;
         self.bar.set_message(self.state.line());
-        let share = elapsed.as_secs_f64() / total.as_secs_f64().max(1e-9);
+        let of_time = elapsed.as_secs_f64() / total.as_secs_f64().max(1e-9);
+        let share = requests.map_or(of_time, |all| (responses as f64 / all as f64).max(of_time));
         self.bar.set_position((share * BAR_STEPS as f64) as u64);
     }
 
@@ -75,8 +79,11 @@ impl RunState {
         self.last = Some(interval.clone());
     }
 
-    /// Returns the remaining time as text.
+    /// Returns the remaining requests or the remaining time as text.
     fn left(&self) -> String {
+        if let Some(requests) = self.requests {
+            return format!("{} left", text::short(requests.saturating_sub(self.responses) as f64));
+        }
         let left = self.total.saturating_sub(self.elapsed).as_secs_f64().ceil();
         format!("{} s left", text::number(left))
     }
@@ -123,6 +130,12 @@ mod tests {
     fn the_line_has_rate_latency_failures_and_the_time_left() {
         assert_eq!(state(0).line(), "2,000/s  48 s left");
         assert_eq!(state(3).line(), "2,000/s  p50 200 µs  p99 298 µs  failed 1  48 s left");
+    }
+
+    #[test]
+    fn the_line_shows_how_many_planned_requests_are_left() {
+        let state = RunState { requests: Some(50_000), ..state(0) };
+        assert_eq!(state.line(), "2,000/s  25.4k left");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::output::{self, Target, note};
 use crate::signals::Stop;
 use crate::usage::{UsageError, options_error};
 use annulus_load::recording::{Recording, RunInfo};
-use annulus_load::{LoadError, Options, Plan};
+use annulus_load::{Conditions, LoadError, Options, Plan};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -30,6 +30,12 @@ loop), messages are due at fixed times, like those of independent users.
 Latency is the response time: it counts from when a message was due, even if a
 full pipeline delayed it. The service time counts from when it was sent.
 
+Requests are accounted for: those in flight when measuring began and those sent
+since are the sum of those answered, failed, sent again, and cut off because
+they were in flight at the end. Requests that --rate made due but that were
+never sent are shown as well. A request that timed out counts in the latencies
+with the time until then.
+
 Datagram clients send another datagram when one is echoed or lost. Datagrams
 of at least 8 bytes carry a number, so that duplicated, late and reordered
 echoes are recognized.
@@ -40,6 +46,7 @@ reconnect, connect-timeout and seed.
 Examples:
   annulus load                             50 clients, 512 bytes, 10 s
   annulus load -c 1000 -l 128 -d 30s       1000 clients, 128 bytes, 30 s
+  annulus load -n 10k -c 20                10,000 requests
   annulus load -l 128 --pipeline 16        16 messages in flight each
   annulus load --rate 20k --pipeline 64    an open loop of 20,000 per second
   annulus load --rate 20k --arrivals poisson
@@ -55,6 +62,8 @@ Examples:
   annulus load http://127.0.0.1:8080 --request '9*/items/{random 1 100}' \\
     --request '1*POST /items id={hex 8}' nine reads per write
   annulus load tcp://127.0.0.1:25 --send 'NOOP\\r\\n' --reply-until '\\n'
+  annulus load http://127.0.0.1:8080 --fail-if 'p99<5ms,errors<0.1%'
+                                           exit status for checks
   annulus load -d 5 --json - | jq .latency_us";
 
 /// What `-h` shows instead of [`AFTER_HELP`].
@@ -94,6 +103,11 @@ struct OutputArgs {
     /// A name for the recording
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
+    /// Exit with 1 unless the run keeps these limits: p99<5ms,errors<0.1%. The figures are min,
+    /// mean, max, p50 and other percentiles, errors (failures and refusals), failed, refused,
+    /// unsent and rate. A limit on errors replaces the usual exit status for errors
+    #[arg(long, value_name = "LIMITS")]
+    fail_if: Option<Conditions>,
 }
 
 pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
@@ -115,13 +129,14 @@ pub(crate) fn with_brief_help(command: clap::Command) -> clap::Command {
 }
 
 fn carry_out(plan: &Plan, output: OutputArgs) -> Result<ExitCode> {
-    let json = output.json.map(Target::open).transpose()?;
+    let OutputArgs { json, label, fail_if } = output;
+    let json = json.map(Target::open).transpose()?;
     let mut watch = ProgressLine::new()?;
     let mut recording = annulus_load::run(plan, &mut watch).map_err(classify)?;
-    (recording.run.command, recording.run.label) = (command(), output.label);
+    (recording.run.command, recording.run.label) = (command(), label);
     let text = (recording.seconds > 0.0).then(|| summary::text(&recording));
     output::deliver_with(json, |writer| recording.write(writer), text)?;
-    exit_status(&recording, &watch.stop)
+    exit_status(&recording, &watch.stop, fail_if.as_ref())
 }
 
 /// The command line of this process.
@@ -137,8 +152,13 @@ fn classify(error: LoadError) -> anyhow::Error {
 }
 
 /// Returns the exit status. An interrupted run exits with the status of its signal. A run fails if
-/// it has errors or no response, or if every reply is a refusal.
-fn exit_status(recording: &Recording, stop: &Stop) -> Result<ExitCode> {
+/// it breaks a condition or has no response. Unless the conditions say how many errors it may have,
+/// it also fails if it has errors, or if every reply is a refusal.
+fn exit_status(
+    recording: &Recording,
+    stop: &Stop,
+    conditions: Option<&Conditions>,
+) -> Result<ExitCode> {
     if let Some((signal, status)) = stop.reason().filter(|_| recording.interrupted) {
         note(format_args!(
             "annulus: interrupted by {signal}: the results cover only a part of the run"
@@ -146,20 +166,26 @@ fn exit_status(recording: &Recording, stop: &Stop) -> Result<ExitCode> {
         return Ok(status);
     }
     let Recording { run: RunInfo { address, protocol, .. }, errors, first_error, .. } = recording;
-    if !errors.is_empty() {
+    let responses = recording.summary().responses;
+    let allow_errors = responses > 0 && conditions.is_some_and(Conditions::allow_errors);
+    if !errors.is_empty() && !allow_errors {
         let kinds: Vec<_> = errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         let first = first_error.as_deref().unwrap_or_default();
         bail!("errors at {address}: {} ({first})", kinds.join(", "));
     }
-    if recording.summary().responses == 0 {
+    if responses == 0 {
         bail!(
             "no response arrived from {address} within the measured time: measure for longer (--duration), or \
              check that a server for {protocol} listens there"
         );
     }
-    if let Some(replies) = recording.only_refusals() {
+    if let Some(replies) = recording.only_refusals().filter(|_| !allow_errors) {
         let first = recording.first_refusal.as_deref().unwrap_or("no text");
         bail!("every reply from {address} is a refusal ({replies}; {first}): check the request");
+    }
+    let broken = conditions.map(|conditions| conditions.broken_by(recording)).unwrap_or_default();
+    if !broken.is_empty() {
+        bail!("the run does not keep its limits: {}", broken.join("; "));
     }
     Ok(ExitCode::SUCCESS)
 }

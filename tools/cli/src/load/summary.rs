@@ -2,6 +2,7 @@
 
 use crate::text::{Listing, thousands};
 use annulus_load::recording::{ClassSummary, Percentiles, Recording, Summary, WorkloadKind};
+use annulus_page::text;
 use std::collections::BTreeMap;
 
 /// Formats the figures of a recording.
@@ -9,6 +10,9 @@ pub(super) fn text(recording: &Recording) -> String {
     let mut text = Listing::new();
     let summary = recording.summary();
     text.row("server", &server(recording));
+    if let Some(request) = &recording.run.request {
+        text.row("request", &printable(request));
+    }
     if let Some(tls) = &recording.run.tls {
         text.row("TLS", &printable(tls));
     }
@@ -27,16 +31,26 @@ pub(super) fn text(recording: &Recording) -> String {
         _ => {
             text.row("requests/s", &rate);
             text.row("responses", &answered);
+            text.row("sent", &sent(&summary));
+            if summary.unsent > 0 {
+                let unsent = thousands(summary.unsent);
+                text.row("never sent", &format!("{unsent} requests that were due"));
+            }
         }
     }
     if let Some(datagrams) = summary.datagrams {
         text.row("sent", &thousands(summary.sent));
         datagrams.named().iter().for_each(|(name, count)| text.row(name, &thousands(*count)));
+        if summary.cut_off > 0 {
+            text.row("cut off", &thousands(summary.cut_off));
+        }
     }
     add_outcomes(&mut text, &summary, &recording.run.protocol);
     if let Some(refusal) = &recording.first_refusal {
         text.row("refused", &format!("first: {}", printable(refusal)));
     }
+    let [received, sent] = [summary.bytes_received_per_second, summary.bytes_sent_per_second];
+    text.row("bytes", &format!("{} received, {} sent", bytes(received), bytes(sent)));
     add_latencies(&mut text, &summary);
     recording.class_summaries().iter().for_each(|class| add_class(&mut text, class));
     text.row("client CPU", &format!("{:.1} % of a core", recording.cpu_share() * 100.0));
@@ -53,9 +67,40 @@ pub(super) fn text(recording: &Recording) -> String {
     text.finish()
 }
 
+/// Formats what became of the requests. The sums on both sides of the colon are equal.
+fn sent(summary: &Summary) -> String {
+    let Summary { sent, responses, failed, retried, cut_off, in_flight_at_start, .. } = summary;
+    let some = |count: &u64, what: &str| match count {
+        0 => String::new(),
+        count => format!(", {} {what}", thousands(*count)),
+    };
+    let [sent, responses] = [sent, responses].map(|count| thousands(*count));
+    format!(
+        "{sent}{}: {responses} answered{}{}{}",
+        some(in_flight_at_start, "in flight at the start"),
+        some(failed, "failed"),
+        some(retried, "to be sent again"),
+        some(cut_off, "cut off at the end"),
+    )
+}
+
+/// Formats bytes per second in a suitable unit.
+fn bytes(per_second: f64) -> String {
+    let (divisor, unit) = match per_second {
+        ..1e3 => (1.0, "B"),
+        ..999.5e3 => (1e3, "kB"),
+        ..999.5e6 => (1e6, "MB"),
+        _ => (1e9, "GB"),
+    };
+    format!("{} {unit}/s", text::number(per_second / divisor))
+}
+
 fn server(recording: &Recording) -> String {
     let run = &recording.run;
-    let mut what = format!("{}, {} clients", printable(&run.address), thousands(run.clients));
+    let mut what = format!("{}, {} connections", printable(&run.address), thousands(run.clients));
+    if run.workload == WorkloadKind::Datagrams {
+        what = format!("{}, {} sockets", printable(&run.address), thousands(run.clients));
+    }
     if run.protocol != "echo" && !run.protocol.is_empty() {
         what += &format!(" of {}", printable(&run.protocol));
     }
@@ -73,7 +118,7 @@ fn add_class(text: &mut Listing, class: &ClassSummary) {
     let times = [("p50", class.latency_us.p50), ("p99", class.latency_us.p99)];
     let times = times
         .into_iter()
-        .filter_map(|(name, value)| value.map(|value| format!("{name} {value:.1} µs")));
+        .filter_map(|(name, value)| value.map(|value| format!("{name} {}", micros(value))));
     let failed = (class.failed > 0).then(|| format!("{} failed", thousands(class.failed)));
     let rest: Vec<_> = [counts(&class.outcomes)].into_iter().chain(times).chain(failed).collect();
     let rest = rest.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
@@ -89,7 +134,13 @@ fn counts(outcomes: &BTreeMap<String, u64>) -> String {
 }
 
 fn add_outcomes(text: &mut Listing, summary: &Summary, protocol: &str) {
-    if !summary.outcomes.is_empty() && protocol != "echo" {
+    if !summary.statuses.is_empty() {
+        let statuses = summary.statuses.iter();
+        let statuses = statuses.map(|(status, count)| format!("{} × {status}", thousands(*count)));
+        text.row("status", &statuses.collect::<Vec<_>>().join(", "));
+    }
+    let is_known = summary.statuses.values().sum::<u64>() == summary.responses;
+    if !is_known && !summary.outcomes.is_empty() && protocol != "echo" {
         text.row("of these", &counts(&summary.outcomes));
     }
     if summary.late > 0 {
@@ -106,12 +157,12 @@ fn add_latencies(text: &mut Listing, summary: &Summary) {
     let (response, service) = (&summary.latency_us, &summary.service_us);
     let has_service = service.samples > 0;
     let line = |name: &str, of: &dyn Fn(&Percentiles) -> Option<f64>| {
-        let cell = |figures| of(figures).map_or("–".to_owned(), |value| format!("{value:.1}"));
+        let cell = |figures| of(figures).map_or("–".to_owned(), micros);
         let second = if has_service { cell(service) } else { String::new() };
         format!("{name:<9}{:>14}{second:>14}", cell(response)).trim_end().to_owned()
     };
     let second = if has_service { "service" } else { "" };
-    text.row("latency µs", format!("{:<9}{:>14}{second:>14}", "", "response").trim_end());
+    text.row("latency", format!("{:<9}{:>14}{second:>14}", "", "response").trim_end());
     text.row("", &line("min", &|figures| Some(figures.min)));
     text.row("", &line("mean", &|figures| Some(figures.mean)));
     for (place, (name, share)) in Percentiles::SHARES.into_iter().enumerate() {
@@ -127,6 +178,11 @@ fn add_latencies(text: &mut Listing, summary: &Summary) {
         let [samples, least] = [response.samples, Percentiles::samples_for(*share)].map(thousands);
         text.row("samples", &format!("{samples}: too few for {name}, which needs {least}"));
     }
+}
+
+/// Formats µs in a suitable unit.
+fn micros(value: f64) -> String {
+    text::nanoseconds(value * 1e3)
 }
 
 /// Replaces control characters, which a terminal could take for commands, with spaces.

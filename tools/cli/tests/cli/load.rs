@@ -158,7 +158,8 @@ fn table_has_all_rows_and_fits_80_columns() {
     let finished =
         annulus(["load", "-a", &address, "-c", "4", "-l", "64", "-d", "0.5", "--warm-up", "0"]);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
-    for part in ["requests/s", "p99.9", "4 clients × 64 bytes", "client CPU", "errors       none"]
+    for part in
+        ["requests/s", "p99.9", "4 connections × 64 bytes", "client CPU", "errors       none"]
     {
         assert!(finished.stdout.contains(part), "'{part}' is not in:\n{}", finished.stdout);
     }
@@ -280,6 +281,39 @@ fn vanished_server_is_counted_and_the_run_ends_on_time() {
     assert!(warnings.contains("connections failed, or could not be made again, "), "{warnings}");
 }
 
+/// The limits decide the exit status, and those on errors also what errors are allowed.
+#[test]
+fn broken_limit_fails_the_exit_status() {
+    let server = Server::start(&[]);
+    let load = |limits: &str| {
+        let limits = ["-n", "2000", "-c", "4", "-l", "64", "--fail-if", limits];
+        annulus(["load", "-a", &server.address.to_string()].iter().chain(&limits))
+    };
+    let kept = load("p99<1m,mean<1m,errors<0.1%,rate>1");
+    assert_eq!((kept.code, &*kept.stderr), (Some(0), ""), "{kept:?}");
+    assert!(kept.stdout.contains("2,000: 2,000 answered\n"), "{kept:?}");
+    let broken = ["the run does not keep its limits: p99: ", "not below 1.000ns; rate: "];
+    load("p99<1ns,errors<0.1%,rate>1M").fails_with(1, &broken);
+    load("p99.99<1s").fails_with(1, &["p99.99: unknown, because it needs 100000 replies"]);
+    load("p99<5").fails_with(2, &["'p99<5': a time needs a unit"]);
+    // Of the replies to three clients, all after the first five are wrong.
+    let faulty = serve(|stream| {
+        let count = std::cell::Cell::new(0);
+        answer(stream, |bytes| {
+            count.set(count.get() + 1);
+            bytes[0] ^= u8::from(count.get() > 5);
+        });
+    });
+    let faulty = |limits: &[&str]| {
+        load_only(faulty, &[&["-c", "3", "-l", "64", "--warm-up", "0"], limits].concat())
+    };
+    faulty(&[]).fails_with(1, &["wrong bytes"]);
+    faulty(&["--fail-if", "p99<1h"]).fails_with(1, &["wrong bytes"]);
+    let allowed = faulty(&["--fail-if", "errors<=3"]);
+    assert_eq!((allowed.code, &*allowed.stderr), (Some(0), ""), "{allowed:?}");
+    faulty(&["--fail-if", "errors<1%"]).fails_with(1, &["errors: 16", "not below 1 %"]);
+}
+
 /// The server takes 20 ms for each reply, so two clients get 100 per second.
 #[test]
 fn unreachable_rate_is_a_warning_and_invalid_rates_are_refused() {
@@ -299,7 +333,7 @@ fn unreachable_rate_is_a_warning_and_invalid_rates_are_refused() {
     assert!(json["requests_per_second"].as_f64() < Some(200.0), "{json}");
     let warnings = json["warnings"].to_string();
     assert!(
-        warnings.contains("requests were sent more than 1 ms late, because their connections"),
+        warnings.contains("requests that were due were never sent, because their connections"),
         "{warnings}"
     );
     for (rate, parts) in [

@@ -125,7 +125,7 @@ fn load_counts_every_datagram() {
     let args = [&args[..], &["--reply-timeout", "30s"]].concat();
     let finished = annulus(args.iter().chain(&["--warm-up", "0", "-l", "128"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
-    for part in ["echoes/s", "lost         0", "corrupt      0", "5 clients × 128 bytes"] {
+    for part in ["echoes/s", "lost         0", "corrupt      0", "5 sockets × 128 bytes"] {
         assert!(finished.stdout.contains(part), "'{part}' is not in:\n{}", finished.stdout);
     }
     let json = annulus(args.iter().chain(&["--driver", "epoll", "-l", "1", "--json", "-"])).json();

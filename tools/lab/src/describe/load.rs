@@ -206,10 +206,11 @@ impl Loads {
                     !of_commands,
                     "parse and before are for a command, not for a url: remove them"
                 );
-                let Options { connections, duration, warm_up, pipeline, .. } = &self.options;
+                let Options { connections, duration, count, warm_up, pipeline, .. } = &self.options;
                 let own = [
                     (connections.is_some(), "-c (connections)"),
                     (duration.is_some(), "-d (--seconds)"),
+                    (count.is_some(), "-n"),
                     (warm_up.is_some(), "--warm-up"),
                     (pipeline.is_some(), "--pipeline (depth)"),
                 ];

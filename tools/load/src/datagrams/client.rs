@@ -182,6 +182,7 @@ impl ClientHandle for Rc<DatagramClient> {
     }
 
     fn give_up(&self) {
-        self.mark_all_lost();
+        let measured = self.in_flight.borrow_mut().give_up();
+        self.context.recorder.borrow_mut().cut_off(measured);
     }
 }

@@ -156,6 +156,17 @@ impl InFlightTable {
         self.waiting < before
     }
 
+    /// Gives up all datagrams that are waiting, because the run ends. Returns how many of them were
+    /// sent within the measured time.
+    pub(crate) fn give_up(&mut self) -> u64 {
+        let mut measured = 0;
+        while self.waiting > 0 {
+            measured += u64::from(self.entry(self.oldest).measured);
+            self.end_wait(self.oldest, DatagramState::Lost);
+        }
+        measured
+    }
+
     /// Ends the wait for a datagram's echo.
     fn end_wait(&mut self, number: u64, state: DatagramState) {
         self.entry(number).state = state;
@@ -269,6 +280,17 @@ mod tests {
         let counts = DatagramCounts { received: 1, ..DatagramCounts::default() };
         assert_eq!(in_flight.take_counts(), counts);
         assert_eq!(in_flight.take_counts(), DatagramCounts::default());
+    }
+
+    #[test]
+    fn given_up_datagrams_are_not_lost() {
+        let mut in_flight = InFlightTable::new(4);
+        in_flight.send(0, false);
+        in_flight.send(1, true);
+        in_flight.send(2, true);
+        in_flight.echo(1, 3);
+        assert_eq!((in_flight.give_up(), in_flight.waiting()), (1, 0));
+        assert_eq!((in_flight.counts.lost, in_flight.counts.received), (0, 1));
     }
 
     #[derive(Clone, Debug)]

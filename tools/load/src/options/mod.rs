@@ -16,7 +16,7 @@ pub use target::check_round_trip as check_target_round_trip;
 pub use values::{parse_bytes, parse_duration};
 
 use crate::exchange::script::LengthField;
-use crate::plan::{Datagrams, Plan, Streams, Workload};
+use crate::plan::{Datagrams, MAX_DURATION, Plan, Streams, Workload};
 use crate::protocol::Protocol;
 use crate::schedule::{Arrivals, Rate, Schedule, ThinkTime};
 use crate::server_address::ServerAddress;
@@ -62,6 +62,11 @@ pub struct Options {
     #[arg(short = 'd', long, value_name = "TIME", value_parser = values::measured_time)]
     #[serde(deserialize_with = "values::duration")]
     pub duration: Option<Duration>,
+    /// How many requests to send, by all clients together: 500, 10k. The run ends with the last
+    /// reply, or after --duration if that is given; there is no warm-up
+    #[arg(short = 'n', long = "requests", value_name = "COUNT", value_parser = values::count)]
+    #[serde(rename = "requests", deserialize_with = "values::request_count")]
+    pub count: Option<u64>,
     /// How long to run before measuring [default: 1]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     #[serde(deserialize_with = "values::duration")]
@@ -334,8 +339,15 @@ impl Options {
                 None => Schedule::Closed { think: self.think.unwrap_or_default() },
                 Some(rate) => Schedule::Open { rate, arrivals: self.arrivals.unwrap_or_default() },
             },
-            warm_up: self.warm_up.unwrap_or(usual.warm_up),
-            duration: self.duration.unwrap_or(usual.duration),
+            warm_up: match (self.warm_up, self.count) {
+                (None, Some(_)) => Duration::ZERO,
+                (warm_up, _) => warm_up.unwrap_or(usual.warm_up),
+            },
+            duration: match (self.duration, self.count) {
+                (None, Some(_)) => MAX_DURATION,
+                (duration, _) => duration.unwrap_or(usual.duration),
+            },
+            requests: self.count,
             pin: self.pin,
             reply_timeout: self.reply_timeout.unwrap_or(usual.reply_timeout),
             connect_timeout: self.connect_timeout.unwrap_or(usual.connect_timeout),

@@ -115,6 +115,26 @@ fn short_options_are_those_of_other_load_generators() {
 }
 
 #[test]
+fn number_of_requests_replaces_the_time() {
+    let plan = resolve(&["-n", "1.5k"]).unwrap();
+    assert_eq!(
+        (plan.requests, plan.warm_up, plan.duration),
+        (Some(1500), Duration::ZERO, MAX_DURATION)
+    );
+    let both = resolve(&["-n", "5", "-d", "2"]).unwrap();
+    assert_eq!((both.requests, both.duration), (Some(5), Duration::from_secs(2)));
+    for (args, part) in [
+        (&["-n", "0"][..], "'0' is not a number of requests"),
+        (&["-n", "1.5"], "'1.5' is not a number of requests: use a whole number"),
+        (&["-n", "5", "--warm-up", "1"], "leave the warm-up out"),
+        (&["udp://127.0.0.1:1", "-n", "5"], "cannot be used with datagrams"),
+    ] {
+        let error = resolve(args).unwrap_err();
+        assert!(error.contains(part), "{args:?}: {error}");
+    }
+}
+
+#[test]
 fn options_build_the_requests() {
     let http = self::http(&["http://127.0.0.1:8080/x?y#z", "-H", "Accept:  */*", "-b", "{}"]);
     assert_eq!(http.authority, "127.0.0.1:8080");
@@ -177,6 +197,8 @@ fn toml_file_accepts_options_and_extra_keys() {
         ("rate = \"fast\"", "'fast' is not a number"),
         ("rate = true", "a number, or a string"),
         ("clients = 5", "clients is connections now"),
+        ("requests = [\"/a\"]", "request is what to send"),
+        ("requests = 0", "'0' is not a number of requests"),
         ("headers = [\"a: b\"]", "headers is header"),
         ("tls-skip-certificate-check = true", "is insecure"),
     ] {

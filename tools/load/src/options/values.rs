@@ -2,7 +2,7 @@
 
 use crate::mix::MAX_MESSAGE_BYTES;
 use crate::plan::{MAX_DURATION, MAX_EVENT_LOOPS};
-use crate::schedule::parse_time;
+use crate::schedule::{parse_number, parse_time};
 use serde::de::{Deserialize, Deserializer, Error};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -49,6 +49,29 @@ pub(super) fn threads(text: &str) -> Result<u16, String> {
             "'{text}' is not a number of threads from 1 to {MAX_EVENT_LOOPS}; -t is the number of \
              threads, and -d the duration"
         )
+    })
+}
+
+/// Parses a number of requests: `500`, `10k` or `1.5M`.
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    let number = parse_number(text).map_err(|error| error.to_string())?;
+    match number {
+        number if number >= 1.0 && number.fract() == 0.0 && number <= MAX_REQUESTS => {
+            Ok(number as u64)
+        }
+        _ => Err(format!("'{text}' is not a number of requests: use a whole number from 1")),
+    }
+}
+
+/// The largest number of requests that a float holds exactly.
+const MAX_REQUESTS: f64 = (1_u64 << 53) as f64;
+
+/// Parses a number of requests in TOML. The key was a list of requests once.
+pub(super) fn request_count<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u64>, D::Error> {
+    parsed(deserializer, count).map(Some).map_err(|error| {
+        D::Error::custom(format!("{error}; requests is their number, and request is what to send"))
     })
 }
 

@@ -8,22 +8,38 @@ use std::collections::BTreeMap;
 /// be shorter.
 ///
 /// A request counts in the interval in which it was sent, a reply in the one in which it was
-/// completed, and a failure in the one in which it was detected.
+/// completed, and a failure in the one in which it was detected. In the sum of all intervals of a
+/// run of streams, `in_flight_at_start + sent = answered + failed + retried + cut_off`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The start of the interval, in seconds since the measured time began.
     pub start: f64,
     /// The length of the interval in seconds.
     pub length: f64,
-    /// Requests sent.
+    /// Requests sent, including those sent again.
     pub sent: u64,
     /// Complete replies, including those counted in `refused`.
     pub answered: u64,
     /// Replies in `answered` that report a failure or are not the expected ones.
     #[serde(default)]
     pub refused: u64,
-    /// Requests that failed.
+    /// Requests that were sent and failed: they were never answered. If that happened after the
+    /// measured time, they count in the last interval.
     pub failed: u64,
+    /// Requests in flight when the measured time began. They count in the first interval.
+    #[serde(default)]
+    pub in_flight_at_start: u64,
+    /// Requests in flight when the measured time ended that have not failed since. They count in
+    /// the last interval.
+    #[serde(default)]
+    pub cut_off: u64,
+    /// Requests that the server did not process, and that are due to be sent again.
+    #[serde(default)]
+    pub retried: u64,
+    /// Requests of an open loop that were due before the measured time ended, but were not sent.
+    /// They count in the last interval.
+    #[serde(default)]
+    pub unsent: u64,
     /// Connections that replaced others.
     #[serde(default)]
     pub reconnects: u64,
@@ -36,10 +52,13 @@ pub struct Interval {
     /// Replies by outcome, such as `2xx` or `error reply`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outcomes: BTreeMap<String, u64>,
-    /// Response times: from when a request was due to the end of its reply.
+    /// Replies by HTTP status.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub statuses: BTreeMap<u16, u64>,
+    /// Response times: from when a request was due to the end of its reply, or to its time-out.
     pub response: Latencies,
-    /// Service times: from when a request was written to the end of its reply. Empty if they were
-    /// not recorded.
+    /// Service times: from when a request was written to the end of its reply, or to its time-out.
+    /// Empty if they were not recorded.
     pub service: Latencies,
     /// The load's own delay, with one significant digit: how long after they were due, and after
     /// their connection was free, requests were written.
@@ -69,7 +88,7 @@ pub struct ClassInterval {
     /// Replies by outcome, such as `2xx` or `error reply`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outcomes: BTreeMap<String, u64>,
-    /// Response times: from when a request was due to the end of its reply.
+    /// Response times: from when a request was due to the end of its reply, or to its time-out.
     pub response: Latencies,
 }
 
@@ -86,7 +105,12 @@ impl Interval {
 
     /// Returns the replies per second, or 0 if the interval has no length.
     pub fn rate(&self) -> f64 {
-        if self.length > 0.0 { self.answered as f64 / self.length } else { 0.0 }
+        self.per_second(self.answered)
+    }
+
+    /// Returns a count divided by the length, or 0 if the interval has no length.
+    pub(super) fn per_second(&self, count: u64) -> f64 {
+        if self.length > 0.0 { count as f64 / self.length } else { 0.0 }
     }
 
     /// Adds the figures of `other` exactly. The start and length do not change.
@@ -97,6 +121,10 @@ impl Interval {
             (&mut self.failed, other.failed),
             (&mut self.late, other.late),
             (&mut self.refused, other.refused),
+            (&mut self.in_flight_at_start, other.in_flight_at_start),
+            (&mut self.cut_off, other.cut_off),
+            (&mut self.retried, other.retried),
+            (&mut self.unsent, other.unsent),
             (&mut self.reconnects, other.reconnects),
             (&mut self.bytes_sent, other.bytes_sent),
             (&mut self.bytes_received, other.bytes_received),
@@ -104,6 +132,7 @@ impl Interval {
             *own = own.saturating_add(others);
         }
         add_counts(&mut self.outcomes, &other.outcomes);
+        add_counts(&mut self.statuses, &other.statuses);
         self.response.add(&other.response);
         self.service.add(&other.service);
         self.delay.add(&other.delay);
@@ -128,7 +157,7 @@ impl ClassInterval {
     }
 }
 
-fn add_counts(own: &mut BTreeMap<String, u64>, other: &BTreeMap<String, u64>) {
+fn add_counts<K: Clone + Ord>(own: &mut BTreeMap<K, u64>, other: &BTreeMap<K, u64>) {
     for (name, count) in other {
         let own = own.entry(name.clone()).or_default();
         *own = own.saturating_add(*count);
@@ -154,9 +183,14 @@ mod tests {
             answered: 4,
             failed: 1,
             late: 2,
+            in_flight_at_start: 3,
+            cut_off: 1,
+            retried: 2,
+            unsent: 6,
             bytes_sent: 50,
             bytes_received: 40,
             outcomes: BTreeMap::from([("2xx".into(), 3), ("5xx".into(), 1)]),
+            statuses: BTreeMap::from([(200, 3), (503, 1)]),
             response: Latencies::from_iter([10, 20]),
             service: Latencies::from_iter([5]),
             classes: vec![class(3), class(2)],
@@ -168,7 +202,10 @@ mod tests {
         assert_eq!(sum, Interval { start: 7.0, length: 0.5, ..one.clone() });
         sum.add(&one);
         assert_eq!((sum.sent, sum.answered, sum.failed, sum.late), (10, 8, 2, 4));
+        let ends = (sum.in_flight_at_start, sum.cut_off, sum.retried, sum.unsent);
+        assert_eq!(ends, (6, 2, 4, 12));
         assert_eq!((sum.bytes_sent, sum.bytes_received, sum.outcomes["2xx"]), (100, 80, 6));
+        assert_eq!(sum.statuses, BTreeMap::from([(200, 6), (503, 2)]));
         assert_eq!((sum.response.len(), sum.service.len(), sum.classes[1].sent), (4, 2, 4));
         let class = &sum.classes[0];
         assert_eq!((class.refused, class.failed, class.outcomes["4xx"]), (2, 2, 2));

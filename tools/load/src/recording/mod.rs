@@ -117,6 +117,10 @@ pub struct RunInfo {
     pub schedule: String,
     /// Requests per second of all clients together, if they are sent at a fixed rate.
     pub rate: Option<f64>,
+    /// The planned number of requests of all clients together, if there is one.
+    pub requests: Option<u64>,
+    /// What the clients request, such as `GET /index.html`; `None` for echoes.
+    pub request: Option<String>,
     /// Planned warm-up before measuring.
     pub warm_up: f64,
     /// Planned measured time.

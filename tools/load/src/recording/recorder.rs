@@ -32,6 +32,8 @@ pub(crate) struct Recorder {
     /// The figures of the current interval; `None` once the recorder has finished.
     tally: Option<Tally>,
     responses: u64,
+    /// When the last reply was completed.
+    last_reply: u64,
 }
 
 impl Recorder {
@@ -47,6 +49,7 @@ impl Recorder {
             end: u64::MAX,
             tally: Some(tally),
             responses: 0,
+            last_reply: 0,
         }
     }
 
@@ -59,6 +62,34 @@ impl Recorder {
     /// Closes the window.
     pub(crate) fn close(&mut self) {
         self.is_open = false;
+    }
+
+    /// Records how many requests were in flight when the window opened.
+    pub(crate) fn in_flight_at_start(&mut self, requests: u64) {
+        if let Some(tally) = self.current() {
+            tally.counts.in_flight_at_start += requests;
+        }
+    }
+
+    /// Records requests that are in flight when the window closes.
+    pub(crate) fn cut_off(&mut self, requests: u64) {
+        if let Some(tally) = &mut self.tally {
+            tally.counts.cut_off += requests;
+        }
+    }
+
+    /// Records requests that were due before the window closed, and were not sent.
+    pub(crate) fn unsent(&mut self, requests: u64) {
+        if let Some(tally) = &mut self.tally {
+            tally.counts.unsent += requests;
+        }
+    }
+
+    /// Records requests that are to be sent again.
+    pub(crate) fn retried(&mut self, requests: u64) {
+        if let Some(tally) = self.current() {
+            tally.counts.retried += requests;
+        }
     }
 
     /// Returns true while the window is open.
@@ -85,7 +116,13 @@ impl Recorder {
         if let Some(tally) = self.tally_at(now) {
             tally.answered(request.class, response, service, outcome);
             self.responses += 1;
+            self.last_reply = now;
         }
+    }
+
+    /// Returns when the last reply within the window was completed, or 0 if there was none.
+    pub(crate) fn last_reply(&self) -> u64 {
+        self.last_reply
     }
 
     /// Adds results of datagrams that were sent within the window, even if the window is not open
@@ -110,10 +147,22 @@ impl Recorder {
         }
     }
 
-    /// Records requests of these classes that were lost with their connection.
-    pub(crate) fn failed(&mut self, classes: impl IntoIterator<Item = u32>) {
-        if let Some(tally) = self.current() {
-            classes.into_iter().for_each(|class| tally.failed(class));
+    /// Records requests that were lost with their connection. If they have timed out now, their
+    /// times count. A request that was in flight when the window closed is then no longer cut off.
+    pub(crate) fn failed<'a>(
+        &mut self,
+        requests: impl IntoIterator<Item = &'a RequestTimes>,
+        timed_out: Option<u64>,
+    ) {
+        for request in requests {
+            let times =
+                timed_out.map(|now| [request.due, request.sent].map(|from| self.since(from, now)));
+            let (is_open, Some(tally)) = (self.is_open, &mut self.tally) else { return };
+            if !is_open {
+                let Some(left) = tally.counts.cut_off.checked_sub(1) else { return };
+                tally.counts.cut_off = left;
+            }
+            tally.failed(request.class, times);
         }
     }
 
@@ -225,7 +274,9 @@ mod tests {
         let record = |recorder: &mut Recorder| {
             recorder.sent(&request(5, 2_000_000));
             recorder.answered(request(5, 2_000_000), Outcome::Status(503), 3_000_000);
-            recorder.failed([0, 0]);
+            recorder.failed(&[request(5, 5); 2], None);
+            recorder.retried(1);
+            recorder.in_flight_at_start(3);
             recorder.bytes_sent(9);
             recorder.bytes_received(7);
             recorder.reconnected();
@@ -238,6 +289,7 @@ mod tests {
         record(&mut recorder);
         let sum = recorded(&collector, recorder);
         assert_eq!((sum.sent, sum.late, sum.failed, sum.answered), (1, 1, 2, 1));
+        assert_eq!((sum.retried, sum.in_flight_at_start), (1, 3));
         assert_eq!((sum.refused, sum.reconnects, sum.bytes_sent, sum.bytes_received), (1, 1, 9, 7));
         assert_eq!(sum.outcomes["5xx"], 1);
         assert!((2_999_995..3_001_000).contains(&sum.response.max()), "{:?}", sum.response);
@@ -256,7 +308,8 @@ mod tests {
                 recorder.sent(&times);
                 recorder.answered(times, Outcome::Status(status), now);
             }
-            recorder.failed([1, 0, 1]);
+            let failed = [1, 0, 1].map(|class| RequestTimes { class, ..request(0, 0) });
+            recorder.failed(&failed, None);
             recorder.finish();
         }
         let mut sum = Interval::default();
@@ -274,6 +327,33 @@ mod tests {
         both.add(&sum.classes[1].response);
         assert_eq!(both, sum.response, "the classes do not add up to the total");
         assert_eq!(sum.classes[0].response, Latencies::from_iter([100, 200]));
+    }
+
+    #[test]
+    fn time_of_a_timed_out_request_is_a_latency() {
+        let collector = Collector::new(RUN_TIME, Duration::from_secs(1), 1);
+        let mut recorder = Recorder::new(&collector);
+        recorder.open(0..0);
+        recorder.failed([&request(100, 130)], Some(200));
+        recorder.failed([&request(100, 130)], None);
+        let sum = recorded(&collector, recorder);
+        assert_eq!((sum.failed, sum.classes[0].failed), (2, 2));
+        assert_eq!(sum.response.buckets(), [(100, 1)]);
+        assert_eq!(sum.service.buckets(), [(70, 1)]);
+        assert_eq!(sum.classes[0].response, sum.response);
+    }
+
+    #[test]
+    fn request_that_fails_after_the_window_is_not_cut_off() {
+        let collector = collector();
+        let mut recorder = Recorder::new(&collector);
+        recorder.open(0..0);
+        recorder.cut_off(3);
+        recorder.close();
+        recorder.unsent(4);
+        recorder.failed(&[request(100, 130); 2], Some(1000));
+        let sum = recorded(&collector, recorder);
+        assert_eq!((sum.failed, sum.cut_off, sum.unsent, sum.response.len()), (2, 1, 4, 2));
     }
 
     #[test]

@@ -16,10 +16,19 @@ pub struct Summary {
     pub responses: u64,
     /// Replies per second.
     pub requests_per_second: f64,
-    /// Requests sent.
+    /// Requests sent, including those sent again. `in_flight_at_start + sent = responses + failed +
+    /// retried + cut_off` in a whole run of streams.
     pub sent: u64,
-    /// Requests that failed.
+    /// Requests that were sent and failed: they were never answered.
     pub failed: u64,
+    /// Requests in flight when the measured time began.
+    pub in_flight_at_start: u64,
+    /// Requests in flight when the measured time ended that have not failed since.
+    pub cut_off: u64,
+    /// Requests that the server did not process, and that are due to be sent again.
+    pub retried: u64,
+    /// Requests of an open loop that were due before the measured time ended, but were not sent.
+    pub unsent: u64,
     /// Replies in `responses` that report a failure or are not the expected ones.
     pub refused: u64,
     /// Connections that replaced others.
@@ -30,12 +39,19 @@ pub struct Summary {
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
+    /// Bytes sent per second.
+    pub bytes_sent_per_second: f64,
+    /// Bytes received per second.
+    pub bytes_received_per_second: f64,
     /// Replies by outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// Response times in µs: from when a request was due to the end of its reply.
+    /// Replies by HTTP status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Response times in µs: from when a request was due to the end of its reply, or to its
+    /// time-out.
     pub latency_us: Percentiles,
-    /// Service times in µs: from when a request was written to the end of its reply. There are no
-    /// samples if they were not recorded.
+    /// Service times in µs: from when a request was written to the end of its reply, or to its
+    /// time-out. There are no samples if they were not recorded.
     pub service_us: Percentiles,
     /// Datagram counts; `None` if the run has no datagrams.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +73,8 @@ pub struct ClassSummary {
     pub failed: u64,
     /// Replies by outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// Response times in µs: from when a request was due to the end of its reply.
+    /// Response times in µs: from when a request was due to the end of its reply, or to its
+    /// time-out.
     pub latency_us: Percentiles,
 }
 
@@ -117,11 +134,18 @@ impl Summary {
             requests_per_second: interval.rate(),
             sent: interval.sent,
             failed: interval.failed,
+            in_flight_at_start: interval.in_flight_at_start,
+            cut_off: interval.cut_off,
+            retried: interval.retried,
+            unsent: interval.unsent,
             refused: interval.refused,
             reconnects: interval.reconnects,
             late: interval.late,
             bytes_sent: interval.bytes_sent,
             bytes_received: interval.bytes_received,
+            bytes_sent_per_second: interval.per_second(interval.bytes_sent),
+            bytes_received_per_second: interval.per_second(interval.bytes_received),
+            statuses: interval.statuses.clone(),
             outcomes: interval.outcomes.clone(),
             latency_us: Percentiles::new(&interval.response),
             service_us: Percentiles::new(&interval.service),

@@ -55,11 +55,17 @@ impl Tally {
         self.delay.saturating_record(delay);
     }
 
-    /// Counts a failed request of a class.
-    pub(super) fn failed(&mut self, class: u32) {
+    /// Counts a failed request of a class, with its response and service times if it timed out.
+    pub(super) fn failed(&mut self, class: u32, timed_out: Option<[u64; 2]>) {
         self.counts.failed += 1;
-        if let Some(class) = self.classes.get_mut(class as usize) {
+        let class = self.classes.get_mut(class as usize);
+        if let Some([response, service]) = timed_out {
+            self.response.record(response);
+            self.service.record(service);
+        }
+        if let Some(class) = class {
             class.counts.failed += 1;
+            timed_out.iter().for_each(|[response, _]| class.response.record(*response));
         }
     }
 
@@ -89,6 +95,7 @@ impl Tally {
             start,
             length,
             outcomes: self.outcomes.by_name(),
+            statuses: self.outcomes.by_status(),
             response: self.response.to_latencies(),
             service: self.service.to_latencies(),
             delay: Latencies::from_histogram(&self.delay),
@@ -123,8 +130,12 @@ fn is_refusal(outcome: Outcome) -> bool {
 const OUTCOME_NAMES: [&str; 7] = ["ok", "2xx", "3xx", "4xx", "5xx", "other status", "error reply"];
 
 /// Counts of replies by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcomes([u64; OUTCOME_NAMES.len()]);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcomes {
+    kinds: [u64; OUTCOME_NAMES.len()],
+    /// Counts by HTTP status. A server sends few different ones, so the list is short.
+    statuses: Vec<(u16, u64)>,
+}
 
 impl Outcomes {
     pub(crate) fn add(&mut self, outcome: Outcome) {
@@ -134,12 +145,23 @@ impl Outcomes {
             Outcome::Status(_) => 5,
             Outcome::ErrorReply => 6,
         };
-        self.0[kind] += 1;
+        self.kinds[kind] += 1;
+        if let Outcome::Status(status) = outcome {
+            match self.statuses.iter_mut().find(|(known, _)| *known == status) {
+                Some((_, count)) => *count += 1,
+                None => self.statuses.push((status, 1)),
+            }
+        }
+    }
+
+    /// Returns the HTTP statuses that occurred, with their counts.
+    pub(crate) fn by_status(&self) -> BTreeMap<u16, u64> {
+        self.statuses.iter().copied().collect()
     }
 
     /// Returns the outcomes that occurred, with their counts.
     pub(crate) fn by_name(&self) -> BTreeMap<String, u64> {
-        let counted = OUTCOME_NAMES.iter().zip(self.0).filter(|(_, count)| *count > 0);
+        let counted = OUTCOME_NAMES.iter().zip(self.kinds).filter(|(_, count)| *count > 0);
         counted.map(|(name, count)| ((*name).to_owned(), count)).collect()
     }
 }
@@ -169,5 +191,9 @@ mod tests {
             outcomes.by_name(),
             expected.map(|(name, count)| (name.to_owned(), count)).into()
         );
+        outcomes.add(Outcome::Status(404));
+        let statuses =
+            [(200, 1), (204, 1), (299, 1), (301, 1), (404, 2), (599, 1), (600, 1), (999, 1)];
+        assert_eq!(outcomes.by_status(), statuses.into());
     }
 }

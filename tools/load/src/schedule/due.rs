@@ -4,6 +4,9 @@ use super::{Arrivals, Rate};
 use crate::random::{Purpose, exponential, generator};
 use fastrand::Rng;
 
+/// The number of Poisson arrivals that are skipped one by one.
+const MAX_POISSON_STEPS: u64 = 1_000_000;
+
 /// The successive due times of one client.
 ///
 /// All clients together follow the arrivals of the schedule. With constant arrivals, the clients
@@ -58,6 +61,39 @@ impl DueTimes {
         }
     }
 
+    /// Skips the requests that are due at `end` or before, and returns how many they are. If there
+    /// are very many with Poisson arrivals, the number is an estimate.
+    pub(super) fn skip_until(&mut self, end: u64) -> u64 {
+        let is_random = self.arrivals == Arrivals::Poisson;
+        let mut skipped = if is_random { 0 } else { self.skip_most_until(end) };
+        while self.next <= end {
+            if is_random && skipped == MAX_POISSON_STEPS {
+                return skipped + self.skip_most_until(end);
+            }
+            self.advance();
+            skipped += 1;
+        }
+        skipped
+    }
+
+    /// Skips as many requests as are due until `end` at the mean interval, except the last one, and
+    /// returns how many they are.
+    fn skip_most_until(&mut self, end: u64) -> u64 {
+        let since = end.saturating_sub(self.origin);
+        let since = match self.arrivals {
+            Arrivals::Burst(every) => since - since % every.as_nanos() as u64,
+            Arrivals::Constant | Arrivals::Poisson => since,
+        };
+        let due = since as f64 / 1e9 * self.rate.per_second();
+        // One less, because of rounding.
+        let count = ((due - self.count) / self.clients).floor() - 1.0;
+        if count <= 0.0 {
+            return 0;
+        }
+        self.advance_by(self.clients * count);
+        count as u64
+    }
+
     fn advance_by(&mut self, requests: f64) {
         self.count += requests;
         let seconds = self.rate.time_of(self.count);
@@ -98,6 +134,30 @@ mod tests {
         let times = within(1, Rate::constant(10.0), Arrivals::Constant, 3);
         let expected: Vec<_> = (0..10).map(|number| number * 100_000_000).collect();
         assert_eq!(times, expected);
+    }
+
+    #[test]
+    fn skipping_counts_the_requests_that_are_due() {
+        let rates = [0.3, 7.0, 1234.5, 1e6];
+        let burst = Arrivals::Burst(Duration::from_millis(3));
+        for (rate, arrivals) in rates.iter().flat_map(|rate| {
+            [Arrivals::Constant, Arrivals::Poisson, burst].map(|arrivals| (*rate, arrivals))
+        }) {
+            for end in [0, 1, 2_999_999, 3_000_000, 1_000_000_000] {
+                let new = || DueTimes::new(Rate::constant(rate), arrivals, [1, 3], 7, 0);
+                let (mut one, mut other, mut count) = (new(), new(), 0);
+                while one.next() <= end {
+                    one.advance();
+                    count += 1;
+                }
+                assert_eq!(other.skip_until(end), count, "{rate} {arrivals:?} until {end}");
+                assert_eq!(other.next(), one.next(), "{rate} {arrivals:?} until {end}");
+            }
+        }
+        let (rate, end) = (Rate::constant(1e8), 60_000_000_000);
+        let mut many = DueTimes::new(rate, Arrivals::Poisson, [0, 1], 7, 0);
+        let skipped = many.skip_until(end) as f64;
+        assert!((skipped / 6e9 - 1.0).abs() < 1e-3, "{skipped}");
     }
 
     #[test]

@@ -101,9 +101,20 @@ impl Pacer {
         self.in_flight.len()
     }
 
-    /// Returns the classes of the requests in flight.
-    pub(crate) fn classes(&self) -> impl Iterator<Item = u32> {
-        self.in_flight.iter().map(|times| times.class)
+    /// Returns the requests in flight, oldest first.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &RequestTimes> {
+        self.in_flight.iter()
+    }
+
+    /// Returns how many requests were due by `end` and have not been sent: those to be sent again,
+    /// and in an open loop those of the schedule.
+    pub(crate) fn unsent(mut self, end: u64) -> u64 {
+        let to_resend = self.to_resend.as_ref().map_or(0, |to_resend| to_resend.len() as u64);
+        to_resend
+            + match &mut self.pace {
+                Pace::Closed { .. } => 0,
+                Pace::Open(due) => due.skip_until(end),
+            }
     }
 
     /// Returns true if there is a free slot.
@@ -196,13 +207,14 @@ impl Pacer {
     }
 
     /// Queues the request at a position to be sent again with its due time, because the server has
-    /// not processed it. Positions count as in [`Pacer::answer_at`].
-    pub(crate) fn requeue_at(&mut self, position: usize, now: u64) {
+    /// not processed it. Positions count as in [`Pacer::answer_at`]. Returns false if there is no
+    /// such request.
+    pub(crate) fn requeue_at(&mut self, position: usize, now: u64) -> bool {
         if !self.has_room() {
             self.room_since = now;
         }
         if position >= self.in_flight.len() {
-            return;
+            return false;
         }
         self.in_flight.bring_forward(position);
         if let Some(times) = self.in_flight.pop() {
@@ -210,14 +222,17 @@ impl Pacer {
             let at = to_resend.partition_point(|&earlier| earlier <= times.due);
             to_resend.insert(at, times.due);
         }
+        true
     }
 
     /// Queues all requests in flight to be sent again with their due times, because the server has
-    /// not processed them.
-    pub(crate) fn requeue_all(&mut self) {
+    /// not processed them. Returns how many there were.
+    pub(crate) fn requeue_all(&mut self) -> u64 {
+        let count = self.in_flight.len() as u64;
         while self.in_flight.len() > 0 {
             self.requeue_at(0, self.room_since);
         }
+        count
     }
 }
 
@@ -442,6 +457,19 @@ mod tests {
         assert_eq!(pacer.fail(50), 2);
         pacer.claim(1, || 60);
         assert_eq!(pacer.answer(70).unwrap().due, 20, "the schedule did not continue");
+    }
+
+    #[test]
+    fn requests_that_were_due_and_not_sent_are_counted() {
+        let mut pacer = open(1e7, 2, 1000);
+        assert_eq!(pacer.claim(usize::MAX, || 1100), Claim::Send(2));
+        assert!(pacer.requeue_at(0, 1150) && !pacer.requeue_at(1, 1150));
+        // One to be sent again, and those due at 1200, 1300, … 2000.
+        assert_eq!(pacer.unsent(2000), 10);
+        let mut pacer = closed(ThinkTime::None, 2, 1000);
+        assert_eq!(pacer.claim(1, || 1100), Claim::Send(1));
+        assert_eq!(pacer.requeue_all(), 1);
+        assert_eq!(pacer.unsent(2000), 1);
     }
 
     proptest! {

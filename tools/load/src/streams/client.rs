@@ -13,7 +13,7 @@ use crate::schedule::{Claim, Pacer};
 use crate::threads::ThreadContext;
 use crate::transport::Connection;
 use annulus::time::{self, Instant, Sleep};
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -83,17 +83,33 @@ impl<X: Exchange + 'static> StreamClient<X> {
             let mut transport = transport;
             loop {
                 match client.run_connection(&mut transport).await {
-                    Ok(CloseReason::RunOver) => return,
+                    Ok(CloseReason::RunOver) => break,
                     Ok(CloseReason::Replace) => {}
                     Err(fault) if client.on_failure(&fault) => {}
-                    Err(_) => return,
+                    Err(_) => break,
                 }
                 drop(transport);
                 // Few connections are replaced at the same time, so the memory for it is not part
                 // of the task.
                 match Box::pin(client.reconnect()).await {
                     Some(next) => transport = next,
-                    None => return,
+                    None => break,
+                }
+            }
+            client.end();
+        }
+    }
+
+    /// Records which due requests were not sent, or leaves that to the end of the window.
+    fn end(self) {
+        let StreamClient { pacer, context, activity, .. } = self;
+        match context.is_open.get() {
+            true => activity.keep_pacer(pacer),
+            false => {
+                // After the planned number of requests, no other one was due.
+                if context.quota() > 0 {
+                    let unsent = pacer.unsent(context.closed_at.get());
+                    context.recorder.borrow_mut().unsent(unsent);
                 }
             }
         }
@@ -157,7 +173,10 @@ impl<X: Exchange + 'static> StreamClient<X> {
             self.backoff.reset();
         }
         while let Some(position) = exchange.pop_refused() {
-            pacer.requeue_at(position, *now.get_or_insert_with(clock::nanos));
+            if pacer.requeue_at(position, *now.get_or_insert_with(clock::nanos)) {
+                recorder.retried(1);
+                context.return_quota(1);
+            }
         }
         self.activity.update(self.pacer.in_flight());
         if was_requested { taken } else { Err(Fault::unrequested_reply()) }
@@ -179,7 +198,10 @@ impl<X: Exchange + 'static> StreamClient<X> {
             self.backoff.reset();
         }
         while let Some(position) = exchange.pop_refused() {
-            pacer.requeue_at(position, now);
+            if pacer.requeue_at(position, now) {
+                context.recorder.borrow_mut().retried(1);
+                context.return_quota(1);
+            }
         }
         taken?;
         self.activity.update(self.pacer.in_flight());
@@ -193,7 +215,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
 
     /// Returns why the connection is no longer used when the server accepts no further requests.
     fn close_reason(&self) -> CloseReason {
-        if self.context.is_open.get() { CloseReason::Replace } else { CloseReason::RunOver }
+        if self.context.is_over() { CloseReason::RunOver } else { CloseReason::Replace }
     }
 
     /// Writes the requests that are due.
@@ -209,7 +231,8 @@ impl<X: Exchange + 'static> StreamClient<X> {
                 Poll::Ready(Err(error)) => return Err(Fault::transfer(&error)),
                 Poll::Ready(Ok(())) | Poll::Pending => return Ok(()),
             }
-            let most = usize::try_from(self.requests_left).unwrap_or(usize::MAX);
+            let most = self.requests_left.min(self.context.quota());
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
             match self.pacer.claim(most, || *now.get_or_insert_with(clock::nanos)) {
                 Claim::Send(requests) => {
                     self.write(requests);
@@ -227,7 +250,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
     }
 
     fn may_send(&self) -> bool {
-        self.requests_left > 0 && self.context.is_open.get() && !self.is_refusing()
+        self.requests_left > 0 && !self.context.is_over() && !self.is_refusing()
     }
 
     /// Returns true if the server accepts no further requests on this connection.
@@ -238,6 +261,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
     /// Writes claimed requests to the buffer.
     fn write(&mut self, requests: usize) {
         self.requests_left -= requests as u64;
+        self.context.use_quota(requests);
         let mut recorder = self.context.recorder.borrow_mut();
         for times in self.pacer.claimed(requests) {
             times.class = self.exchange.request(&mut self.out) as u32;
@@ -289,9 +313,9 @@ impl<X: Exchange + 'static> StreamClient<X> {
 
     /// Returns why the connection is no longer used, or `None` if it still is.
     fn check_close_reason(&self) -> Option<CloseReason> {
-        let is_open = self.context.is_open.get();
+        let is_over = self.context.is_over();
         let is_idle = self.pacer.in_flight() == 0 && self.out.len() == 0;
-        if !is_open && (is_idle || self.exchange.must_close()) {
+        if is_over && (is_idle || self.exchange.must_close()) {
             return Some(CloseReason::RunOver);
         }
         (self.exchange.must_close() || (self.requests_left == 0 && is_idle))
@@ -340,18 +364,27 @@ impl<X: Exchange + 'static> StreamClient<X> {
 
     /// Handles the failure of the connection. Returns true if the client makes a new one.
     fn on_failure(&mut self, fault: &Fault) -> bool {
-        self.context.recorder.borrow_mut().failed(self.pacer.classes());
-        self.pacer.fail(clock::nanos());
+        let now = clock::nanos();
+        // The requests of an interrupted run are cut off, whatever ends their connections.
+        if !self.context.run.faults.is_interrupted() {
+            let timed_out = (fault.kind == FaultKind::REPLY_TIMEOUT).then_some(now);
+            self.context.recorder.borrow_mut().failed(self.pacer.requests(), timed_out);
+        }
+        self.pacer.fail(now);
+        self.activity.update(0);
         self.context.run.faults.record(self.number, fault);
         self.backoff.raise();
-        self.context.kind.streams.reconnect && self.context.is_open.get()
+        self.context.kind.streams.reconnect && !self.context.is_over()
     }
 
     /// Makes a new connection. Returns `None` if the run is over, or if connecting failed and the
     /// plan does not reconnect. Requests that the last connection did not process are sent again.
     async fn reconnect(&mut self) -> Option<Connection> {
         self.activity.set_stage(Stage::Connecting);
-        self.pacer.requeue_all();
+        let retried = self.pacer.requeue_all();
+        self.context.recorder.borrow_mut().retried(retried);
+        self.context.return_quota(retried);
+        self.activity.update(0);
         self.out.clear();
         self.accepted = 0;
         self.exchange.on_reconnect();
@@ -383,9 +416,9 @@ impl<X: Exchange + 'static> StreamClient<X> {
     /// Waits for a future, or returns `None` if the run ends first.
     async fn until_run_ends<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
-        poll_fn(|cx| match self.context.is_open.get() {
-            true => future.as_mut().poll(cx).map(Some),
-            false => Poll::Ready(None),
+        poll_fn(|cx| match self.context.is_over() {
+            true => Poll::Ready(None),
+            false => future.as_mut().poll(cx).map(Some),
         })
         .await
     }
@@ -413,6 +446,8 @@ pub(super) struct Activity {
     /// Whether the sweep has found the server silent for too long.
     has_expired: Cell<bool>,
     waker: OnceCell<Waker>,
+    /// The pacer of a client that ended before the window closed.
+    pacer: RefCell<Option<Box<Pacer>>>,
 }
 
 impl Activity {
@@ -424,6 +459,20 @@ impl Activity {
     /// Returns true if a reply is expected.
     pub(super) fn is_waiting(&self) -> bool {
         self.in_flight.get() > 0
+    }
+
+    /// Returns the number of requests in flight.
+    pub(super) fn in_flight(&self) -> u64 {
+        u64::from(self.in_flight.get())
+    }
+
+    fn keep_pacer(&self, pacer: Pacer) {
+        self.pacer.replace(Some(Box::new(pacer)));
+    }
+
+    /// Takes the pacer of a client that ended before the window closed.
+    pub(super) fn take_pacer(&self) -> Option<Box<Pacer>> {
+        self.pacer.take()
     }
 
     pub(super) fn stage(&self) -> Stage {

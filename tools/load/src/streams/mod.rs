@@ -144,4 +144,12 @@ impl ClientHandle for StreamClientHandle {
     fn on_window_closed(&self) {
         self.activity.wake();
     }
+
+    fn in_flight(&self) -> u64 {
+        self.activity.in_flight()
+    }
+
+    fn take_unsent(&self, end: u64) -> u64 {
+        self.activity.take_pacer().map_or(0, |pacer| pacer.unsent(end))
+    }
 }

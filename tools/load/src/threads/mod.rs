@@ -113,16 +113,52 @@ pub(crate) struct ThreadContext<K> {
     pub(crate) recorder: RefCell<Recorder>,
     /// Whether clients send further requests.
     pub(crate) is_open: Cell<bool>,
+    /// Number of requests that the clients of the thread may still send.
+    quota: Cell<u64>,
+    /// When the window closed, in ns of [`crate::clock`].
+    pub(crate) closed_at: Cell<u64>,
     /// Limits the number of connects in progress.
     connecting: Semaphore,
 }
 
 impl<K: ClientKind> ThreadContext<K> {
-    /// Creates the context of one of `threads` threads.
-    pub(super) fn new(run: &Arc<RunContext>, kind: K, threads: usize) -> ThreadContext<K> {
+    /// Creates the context of thread `index` out of `threads`.
+    pub(super) fn new(
+        run: &Arc<RunContext>,
+        kind: K,
+        index: usize,
+        threads: usize,
+    ) -> ThreadContext<K> {
+        let quota = run
+            .plan
+            .requests
+            .map_or(u64::MAX, |requests| share(requests, [index, threads], run.plan.clients));
         let connecting = Semaphore::new((MAX_CONNECTS / threads).max(1));
         let recorder = RefCell::new(Recorder::new(&run.collector));
-        ThreadContext { run: Arc::clone(run), kind, recorder, is_open: Cell::new(true), connecting }
+        let (is_open, closed_at) = (Cell::new(true), Cell::new(u64::MAX));
+        let (run, quota) = (Arc::clone(run), Cell::new(quota));
+        ThreadContext { run, kind, recorder, is_open, quota, closed_at, connecting }
+    }
+
+    /// Returns the number of requests that may still be sent.
+    pub(crate) fn quota(&self) -> u64 {
+        self.quota.get()
+    }
+
+    /// Takes requests from the quota, which must have as many.
+    pub(crate) fn use_quota(&self, requests: usize) {
+        self.quota.set(self.quota.get() - requests as u64);
+    }
+
+    /// Returns requests to the quota, because the server has not processed them.
+    pub(crate) fn return_quota(&self, requests: u64) {
+        self.quota.set(self.quota.get().saturating_add(requests));
+    }
+
+    /// Returns true if no further requests are to be sent: the window is closed, or the planned
+    /// number of requests is reached.
+    pub(crate) fn is_over(&self) -> bool {
+        !self.is_open.get() || self.quota.get() == 0
     }
 
     /// Waits for a permit, and connects.
@@ -131,6 +167,15 @@ impl<K: ClientKind> ThreadContext<K> {
         let number = self.run.connections.fetch_add(1, Relaxed);
         self.kind.connect(&self.run.plan, number).await
     }
+}
+
+/// Returns how many of the requests thread `index` out of `threads` sends: in proportion to its
+/// clients. The shares of all threads add up to `requests`.
+fn share(requests: u64, [index, threads]: [usize; 2], clients: usize) -> u64 {
+    let of = |thread| (thread..clients).step_by(threads).len() as u128;
+    let [before, clients] = [(0..index).map(of).sum::<u128>(), clients as u128];
+    let until = |clients_so_far| u128::from(requests) * clients_so_far / clients;
+    (until(before + of(index)) - until(before)) as u64
 }
 
 /// With more clients than this, saving memory matters more than receiving large replies in few
@@ -176,6 +221,20 @@ impl RuntimeSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_share_the_requests_in_proportion_to_their_clients() {
+        let shares = |requests, threads: usize, clients| {
+            (0..threads).map(|index| share(requests, [index, threads], clients)).collect::<Vec<_>>()
+        };
+        assert_eq!(shares(100, 2, 4), [50, 50]);
+        assert_eq!(shares(100, 2, 3), [66, 34]);
+        assert_eq!(shares(1, 3, 3), [0, 0, 1]);
+        for (requests, threads, clients) in [(7, 3, 5), (1_000_003, 7, 50), (u64::MAX, 4, 9)] {
+            let all: u128 = shares(requests, threads, clients).into_iter().map(u128::from).sum();
+            assert_eq!(all, u128::from(requests));
+        }
+    }
 
     #[test]
     fn many_clients_get_small_buffers() {

@@ -6,6 +6,7 @@ use super::{Command, Event, Measurement, RunContext, RuntimeSettings};
 use crate::clock;
 use crate::load_error::LoadError;
 use crate::observer::{Observer, Progress};
+use crate::plan::Plan;
 use crate::run_queue;
 use annulus::shards::{self, Sender};
 use std::io;
@@ -249,9 +250,14 @@ impl Workers<'_> {
 
     fn progress(&mut self, elapsed: Duration) {
         let responses = self.responses.iter().map(|count| count.load(Relaxed)).sum();
-        let total = self.run.plan.duration;
+        let Plan { duration: total, requests, .. } = self.run.plan;
         self.run.collector.collect(|interval| self.observer.interval(interval));
-        self.observer.progress(Progress { elapsed: elapsed.min(total), total, responses });
+        self.observer.progress(Progress {
+            elapsed: elapsed.min(total),
+            total,
+            responses,
+            requests,
+        });
     }
 
     /// A worker that does not take the command has ended.

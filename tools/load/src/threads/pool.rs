@@ -19,6 +19,8 @@ pub(super) const MAX_CONNECTS: usize = 64;
 /// How long a server may take to close after the client's half-close. Exceeding it is not a
 /// failure, because every reply has arrived.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+/// How often to check whether the planned number of requests is reached.
+const QUOTA_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// How long an interrupted run waits for what is in flight.
 const INTERRUPTED_WAIT: Duration = Duration::from_millis(200);
 
@@ -53,6 +55,17 @@ pub(crate) trait ClientHandle {
     /// Handles the end of the window: the client sends nothing more.
     fn on_window_closed(&self);
 
+    /// Returns the number of requests in flight, if they are recorded when the window opens and
+    /// closes.
+    fn in_flight(&self) -> u64 {
+        0
+    }
+
+    /// Returns how many requests of a client that has ended were due by `end`, and not sent.
+    fn take_unsent(&self, _end: u64) -> u64 {
+        0
+    }
+
     /// Gives up everything in flight, because the run ends now.
     fn give_up(&self) {}
 }
@@ -75,7 +88,7 @@ impl<K: ClientKind> ClientPool<K> {
         index: usize,
         threads: usize,
     ) -> ClientPool<K> {
-        let context = Rc::new(ThreadContext::new(run, kind, threads));
+        let context = Rc::new(ThreadContext::new(run, kind, index, threads));
         ClientPool { context, index, threads, opened: Vec::new(), clients: Vec::new() }
     }
 
@@ -100,6 +113,11 @@ impl<K: ClientKind> ClientPool<K> {
         self.context.run.faults.is_empty()
     }
 
+    /// Returns true if the number of requests is planned.
+    pub(super) fn has_quota(&self) -> bool {
+        self.context.run.plan.requests.is_some()
+    }
+
     /// Starts the clients.
     pub(crate) fn start(&mut self, began: u64) {
         let start = |(number, opened)| K::start(&self.context, number, opened, began);
@@ -108,12 +126,29 @@ impl<K: ClientKind> ClientPool<K> {
 
     /// Opens the window, after a pause during which the thread did not run.
     pub(crate) fn open(&mut self, pause: Range<u64>) {
-        self.context.recorder.borrow_mut().open(pause);
+        let mut recorder = self.context.recorder.borrow_mut();
+        recorder.open(pause);
+        recorder.in_flight_at_start(self.in_flight());
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.clients.iter().map(|(_, client)| client.in_flight()).sum()
     }
 
     /// Closes the window: clients send nothing more.
     pub(crate) fn close(&mut self) {
-        self.context.recorder.borrow_mut().close();
+        let mut recorder = self.context.recorder.borrow_mut();
+        if recorder.is_open() {
+            let now = clock::nanos();
+            self.context.closed_at.set(now);
+            recorder.cut_off(self.in_flight());
+            if self.context.quota() > 0 {
+                let unsent = self.clients.iter().map(|(_, client)| client.take_unsent(now));
+                recorder.unsent(unsent.sum());
+            }
+        }
+        recorder.close();
+        drop(recorder);
         self.context.is_open.set(false);
         self.clients.iter().for_each(|(_, client)| client.on_window_closed());
     }
@@ -130,7 +165,18 @@ impl<K: ClientKind> ClientPool<K> {
 
     /// Returns how often to sweep.
     pub(super) fn sweep_interval(&self) -> Duration {
-        sweep_interval(self.context.run.plan.reply_timeout)
+        let interval = sweep_interval(self.context.run.plan.reply_timeout);
+        match self.context.run.plan.requests {
+            Some(_) => interval.min(QUOTA_CHECK_INTERVAL),
+            None => interval,
+        }
+    }
+
+    /// Returns when the last reply was completed, if all planned requests have been sent and at
+    /// least one was answered.
+    pub(super) fn last_reply(&self) -> Option<u64> {
+        let last = self.context.recorder.borrow().last_reply();
+        (self.has_quota() && self.context.quota() == 0 && last > 0).then_some(last)
     }
 
     /// Ends clients and gives up datagrams that have waited too long.
@@ -138,6 +184,10 @@ impl<K: ClientKind> ClientPool<K> {
         self.context.recorder.borrow_mut().advance_to(clock::nanos());
         let limit = self.context.run.plan.reply_timeout;
         self.clients.iter_mut().for_each(|(task, client)| client.sweep(task, limit));
+        if self.context.quota() == 0 {
+            // Clients that wait for the due time of their next request end now.
+            self.clients.iter().for_each(|(_, client)| client.on_window_closed());
+        }
     }
 
     /// Waits until every client has ended, and sweeps meanwhile.

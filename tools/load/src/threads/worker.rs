@@ -66,8 +66,13 @@ impl WorkerChannels {
         let connected = self.unless_abandoned(pool.connect()).await?;
         self.report(Event::Connected(connected));
         if let Command::Start(began) = self.next_command().await? {
-            pool.start(began);
-            self.warm_up(pool).await?;
+            if pool.has_quota() {
+                // Every request counts, so the window opens before the first one.
+                while !matches!(self.next_command().await?, Command::Open) {}
+            } else {
+                pool.start(began);
+                self.warm_up(pool).await?;
+            }
             self.run_window(pool, duration).await?;
         }
         self.unless_abandoned(pool.finish()).await.map(drop)
@@ -97,10 +102,18 @@ impl WorkerChannels {
         self.report(Event::Paused);
         self.pause()?;
         let (began, cpu) = (clock::now(), clock::thread_cpu());
-        pool.open(paused..clock::nanos());
+        let opened = clock::nanos();
+        pool.open(paused..opened);
+        if pool.has_quota() {
+            pool.start(opened);
+        }
         let measured = self.measure(pool, began + duration).await;
         pool.close();
-        let (length, cpu) = (clock::now() - began, clock::thread_cpu() - cpu);
+        let cpu = clock::thread_cpu() - cpu;
+        let length = match pool.last_reply() {
+            Some(last) => Duration::from_nanos(last.saturating_sub(opened)),
+            None => clock::now() - began,
+        };
         self.report(Event::Closed { length, cpu });
         measured?;
         self.pause()

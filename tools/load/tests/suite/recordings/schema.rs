@@ -143,6 +143,7 @@ fn full(host: &str) -> Recording {
         sent: latencies.len(),
         answered: latencies.len(),
         outcomes: [("2xx".to_owned(), 5)].into(),
+        statuses: [(200, 5)].into(),
         response: latencies.clone(),
         service: latencies,
         classes: vec![class.clone(), class],
@@ -154,6 +155,8 @@ fn full(host: &str) -> Recording {
         label: Some("a label".into()),
         length: Some(512),
         rate: Some(0.5),
+        requests: Some(5),
+        request: Some("GET /".into()),
         interval: 1.0,
         ..RunInfo::default()
     };

@@ -3,6 +3,7 @@
 
 use crate::common;
 mod connections;
+mod counts;
 mod freezing;
 
 use annulus::DriverChoice;
