@@ -66,7 +66,7 @@ fn enter_in_a_multi_threaded_runtime_is_refused() {
 fn run_each_checks_the_thread_count() {
     for count in [0, 100_000] {
         let refused = annulus_tokio::run_each(count, async |_| ()).unwrap_err().to_string();
-        assert!(refused.starts_with(&format!("{count} threads: use 1 to  ")), "{refused}");
+        assert!(refused.starts_with(&format!("{count} threads: use 1 to ")), "{refused}");
     }
 }
 

@@ -390,3 +390,30 @@ fn a_resumed_sender_runs_before_the_loop_sleeps() {
     });
     ran.unwrap();
 }
+
+/// With more bytes held than the limit, a stream with nothing queued waited forever for room: no
+/// send of its own could end and wake it.
+#[test]
+fn a_stream_with_nothing_queued_can_write_beyond_the_limit() {
+    let sim = Sim::builder(1).build();
+    let builder = Runtime::builder().memory_limit(MemoryLimit::new(1 << 20));
+    let ran = run_on(&sim, builder, async {
+        let listener = TcpListener::bind("127.0.0.1:7000")?;
+        let (mut full, _unread) = pair(&listener).await?;
+        let _hoarder = spawn(async move {
+            full.send(vec![7; 8 << 20]).await?;
+            full.drain().await
+        });
+        crate::yield_now().await;
+        assert!(held() > 1 << 20);
+        let (mut writer, mut reader) = pair(&listener).await?;
+        let written = timeout(Duration::from_secs(60), writer.write(&[7; 100_000])).await;
+        let count = written.expect("the write ends")?;
+        let mut received = 0;
+        while received < count {
+            received += reader.recv().await?.expect("no end yet").len();
+        }
+        io::Result::Ok(())
+    });
+    ran.unwrap();
+}

@@ -4,7 +4,7 @@
 
 use crate::common::touch;
 use crate::sim::seeds::number;
-use crate::traffic::{self, bytes, simulated};
+use crate::traffic::{self, bytes, settings, simulated};
 
 use annulus::net::{UdpSocket, UnixDatagram, UnixOptions};
 use annulus::task::JoinSet;
@@ -287,7 +287,7 @@ async fn traffic(mut rng: Rng, most: usize, has_threads: bool) -> io::Result<()>
 }
 
 fn on_driver(driver: DriverChoice) {
-    traffic::on_driver(driver, seeds(), |rng, most| traffic(rng, most, true));
+    traffic::on_driver(driver, seeds(), settings, |rng, most| traffic(rng, most, true));
 }
 
 #[test]
@@ -302,5 +302,5 @@ fn all_datagrams_arrive_on_epoll() {
 
 #[test]
 fn all_datagrams_arrive_under_simulation() {
-    simulated(seeds(), |rng, most| traffic(rng, most, false));
+    simulated(seeds(), settings, |rng, most| traffic(rng, most, false));
 }

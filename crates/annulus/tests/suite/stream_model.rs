@@ -4,7 +4,7 @@
 
 use crate::common::{pair, touch};
 use crate::sim::seeds::number;
-use crate::traffic::{self, byte, bytes, simulated};
+use crate::traffic::{self, byte, bytes, settings, simulated, small_ring_settings};
 use annulus::io::{AsyncRecv, AsyncSend, copy_bidirectional};
 use annulus::net::{TcpListener, TcpStream, UnixStream};
 use annulus::task::JoinSet;
@@ -18,8 +18,11 @@ use std::time::Duration;
 const SEQUENCES: u64 = 48;
 /// Concurrent connections per runtime.
 const TOGETHER: u64 = 6;
-fn seeds() -> u64 {
-    number("ANNULUS_STREAM_SEQUENCES", SEQUENCES) / TOGETHER
+/// Concurrent connections that together reach a memory limit.
+const CROWD: u64 = 30;
+
+fn seeds(together: u64) -> u64 {
+    number("ANNULUS_STREAM_SEQUENCES", SEQUENCES).div_ceil(together)
 }
 
 /// Sends `total` bytes in pieces of any size, and then ends the direction.
@@ -151,10 +154,10 @@ fn with_a_std_echo(address: std::net::SocketAddr) -> std::thread::JoinHandle<io:
     })
 }
 
-/// Runs connections of any kind at once.
-async fn traffic(mut rng: Rng, most: usize, has_threads: bool) -> io::Result<()> {
+/// Runs this many connections of any kind at once.
+async fn traffic(mut rng: Rng, most: usize, together: u64, has_threads: bool) -> io::Result<()> {
     let (mut tasks, mut threads) = (JoinSet::new(), Vec::new());
-    for _ in 0..TOGETHER {
+    for _ in 0..together {
         match rng.u8(..4) {
             0 => {
                 let (one, other) = UnixStream::pair()?;
@@ -182,7 +185,9 @@ async fn traffic(mut rng: Rng, most: usize, has_threads: bool) -> io::Result<()>
 }
 
 fn on_driver(driver: DriverChoice) {
-    traffic::on_driver(driver, seeds(), |rng, most| traffic(rng, most, true));
+    traffic::on_driver(driver, seeds(TOGETHER), settings, |rng, most| {
+        traffic(rng, most, TOGETHER, true)
+    });
 }
 
 #[test]
@@ -197,5 +202,17 @@ fn all_bytes_arrive_on_epoll() {
 
 #[test]
 fn all_bytes_arrive_under_simulation() {
-    simulated(seeds(), |rng, most| traffic(rng, most, false));
+    simulated(seeds(TOGETHER), settings, |rng, most| traffic(rng, most, TOGETHER, false));
+}
+
+#[test]
+fn a_crowd_on_a_small_ring_stays_within_a_memory_limit_on_uring() {
+    traffic::on_driver(DriverChoice::Uring, seeds(CROWD), small_ring_settings, |rng, most| {
+        traffic(rng, most, CROWD, true)
+    });
+}
+
+#[test]
+fn a_crowd_on_a_small_ring_stays_within_a_memory_limit_under_simulation() {
+    simulated(seeds(CROWD), small_ring_settings, |rng, most| traffic(rng, most, CROWD, false));
 }

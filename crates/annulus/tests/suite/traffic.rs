@@ -50,6 +50,15 @@ pub(crate) fn settings(rng: &mut Rng) -> (Builder, usize) {
     (builder, most)
 }
 
+/// Returns settings with a ring of 1, 2 or 4 entries and a memory limit that many connections reach.
+pub(crate) fn small_ring_settings(rng: &mut Rng) -> (Builder, usize) {
+    let (builder, most) = settings(rng);
+    let entries = *rng.choice(&[1, 2, 4]).expect("some");
+    let limit = *rng.choice(&[1 << 20, 2 << 20]).expect("some");
+    let builder = builder.sq_entries(entries).cq_entries(entries);
+    (builder.memory_limit(MemoryLimit::new(limit)), most)
+}
+
 /// Waits until all tasks and threads have succeeded, up to the time limit.
 pub(crate) async fn end(
     mut tasks: JoinSet<io::Result<()>>,
@@ -67,11 +76,12 @@ pub(crate) async fn end(
     threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
 }
 
-/// Runs traffic with this many seeds on a driver. `traffic` gets its random generator and the
-/// maximum bytes per direction.
+/// Runs traffic with this many seeds on a driver, each with its own settings. `traffic` gets its
+/// random generator and the maximum bytes per direction.
 pub(crate) fn on_driver<F: Future<Output = io::Result<()>>>(
     driver: DriverChoice,
     seeds: u64,
+    settings: impl Fn(&mut Rng) -> (Builder, usize),
     traffic: impl Fn(Rng, usize) -> F,
 ) {
     for seed in 0..seeds {
@@ -89,6 +99,7 @@ pub(crate) fn on_driver<F: Future<Output = io::Result<()>>>(
 /// Like [`on_driver`], but simulated.
 pub(crate) fn simulated<F: Future<Output = io::Result<()>>>(
     seeds: u64,
+    settings: impl Fn(&mut Rng) -> (Builder, usize),
     traffic: impl Fn(Rng, usize) -> F,
 ) {
     for seed in 0..seeds {

@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, kill_process, pidfd_open, prlimit,
 };
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,10 +30,21 @@ fn await_children(parent: &mut Child, count: usize) -> Vec<OwnedFd> {
             let open = |pid| pidfd_open(pid, PidfdFlags::empty()).unwrap();
             return children.into_iter().map(open).collect();
         }
-        assert_eq!(parent.try_wait().unwrap(), None, "the bench has ended");
+        if let Some(status) = parent.try_wait().unwrap() {
+            panic!("the bench has ended with {status}: {}", stderr_of(parent));
+        }
         assert!(clock::now() < deadline, "{} of {count} children", children.len());
         std::thread::yield_now();
     }
+}
+
+/// Returns what a process that has ended wrote to its error output, if that is a pipe.
+fn stderr_of(process: &mut Child) -> String {
+    let mut text = String::new();
+    if let Some(mut stderr) = process.stderr.take() {
+        stderr.read_to_string(&mut text).unwrap();
+    }
+    text
 }
 
 fn await_end(process: &OwnedFd) {
@@ -46,7 +58,7 @@ fn await_end(process: &OwnedFd) {
 fn kill_bench(bench: &[&str], children: usize, signal: Signal) {
     let mut command = Command::new(ANNULUS);
     command.arg("bench").args(bench).args(["--seconds", "600"]).own_lock();
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut bench = command.spawn().unwrap();
     // One more child is the shell that ends what contenders have started.
     let children = await_children(&mut bench, children + 1);

@@ -29,6 +29,9 @@ const MIN_NEXT_DIRECT_BYTES: usize = 64 * 1024;
 const MAX_DIRECT_BYTES_PER_TURN: usize = 1024 * 1024;
 /// Maximum chunks and slices per call.
 const MAX_PARTS: usize = 32;
+/// Minimum room in bytes of a stream with nothing queued, even beyond the memory limit. Every
+/// stream then keeps moving, at up to this many bytes each.
+const MIN_ROOM: usize = 4 * 1024;
 
 impl Stream {
     /// Ready once [`try_copy`](Self::try_copy) can queue something.
@@ -50,9 +53,14 @@ impl Stream {
         self.wait_for_room(shared, io, cx)
     }
 
-    /// Returns the number of bytes that can be queued now.
+    /// Returns the number of bytes that can be queued now. While nothing is queued this is never 0:
+    /// no send would end, so nothing would wake the caller.
     fn room(&self, io: &Io) -> usize {
-        self.send_bound(io).saturating_sub(self.tx.bytes)
+        let bound = self.send_bound(io);
+        if self.tx.bytes == 0 {
+            return bound.max(MIN_ROOM.min(io.memory.most.send));
+        }
+        bound.saturating_sub(self.tx.bytes)
     }
 
     /// Like [`try_copy`](Self::try_copy), but waits until something can be queued.
