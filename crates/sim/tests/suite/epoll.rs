@@ -338,7 +338,7 @@ fn registration_ends_with_its_file() {
 /// only on the simulated kernel.
 #[test]
 fn registering_a_closed_descriptor_is_refused() {
-    let mut script = Script::new(Sim::builder(1).build());
+    let script = Script::new(Sim::builder(1).build());
     let (client, server) = script.pair();
     script.kernel.close(server);
     let gone = script.kernel.epoll_control(script.epoll, Registration::Add(READ_EVENTS), server);
