@@ -10,12 +10,12 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Maximum number of entries of a buffer ring.
-const MAX_ENTRIES: u32 = 32_768;
+const MAX_BUFFER_RING_ENTRIES: u32 = 32_768;
 
 /// `struct io_uring_buf`. The last field of entry 0 is the ring's tail, so entries are written
 /// field by field, never as a whole.
 #[repr(C)]
-struct Slot {
+struct BufferEntry {
     address: u64,
     len: u32,
     id: u16,
@@ -41,14 +41,14 @@ impl BufferRing {
     /// # Errors
     /// [`SetupError::Size`] for a bad size, or the kernel's error.
     pub fn register(ring: &Ring, group: u16, entries: u32) -> Result<Self, SetupError> {
-        if !entries.is_power_of_two() || entries > MAX_ENTRIES {
+        if !entries.is_power_of_two() || entries > MAX_BUFFER_RING_ENTRIES {
             return Err(SetupError::Size {
                 what: "a buffer ring (powers of two)",
                 given: entries,
-                limit: MAX_ENTRIES,
+                limit: MAX_BUFFER_RING_ENTRIES,
             });
         }
-        let memory = Mapping::anonymous(entries as usize * size_of::<Slot>())
+        let memory = Mapping::anonymous(entries as usize * size_of::<BufferEntry>())
             .map_err(|e| SetupError::Step("mapping a buffer ring", e))?;
         // After a fork, copy-on-write would separate these pages from the ones that the kernel
         // reads.
@@ -119,12 +119,12 @@ impl BufferRing {
         Ok(())
     }
 
-    fn slots(&self) -> *mut Slot {
+    fn slots(&self) -> *mut BufferEntry {
         self.memory.as_ptr().cast()
     }
 }
 
-const _: () = assert!(size_of::<Slot>() == 16);
+const _: () = assert!(size_of::<BufferEntry>() == 16);
 
 impl std::fmt::Debug for BufferRing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -138,7 +138,7 @@ mod tests {
 
     /// A ring over plain memory whose tail is just below the wrap.
     fn below_the_wrap() -> BufferRing {
-        let memory = Mapping::anonymous(4 * size_of::<Slot>()).unwrap();
+        let memory = Mapping::anonymous(4 * size_of::<BufferEntry>()).unwrap();
         BufferRing { memory: ManuallyDrop::new(memory), group: 0, mask: 3, tail: u16::MAX }
     }
 

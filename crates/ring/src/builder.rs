@@ -3,73 +3,77 @@
 
 use crate::entry::Entry;
 use crate::error::SetupError;
-use crate::memory::{Handle, RingMemory};
+use crate::memory::{RingHandle, RingMemory};
 use crate::params::{KernelFeatures, RingUpdate, SetupFlags, SqPoll};
 use crate::restrictions::restrict;
-use crate::ring::{Completed, Ring, Submission};
+use crate::ring::{CompletionQueue, Ring, SubmissionQueue};
 use annulus_kernel::{Fd, Kernel, Linux, Params, Register, RingId};
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
-const OFF_RINGS: u64 = 0;
-const OFF_ENTRIES: u64 = 0x1000_0000;
+const RINGS_OFFSET: u64 = 0;
+const ENTRIES_OFFSET: u64 = 0x1000_0000;
 
 /// Maximum number of submission entries that the kernel allows.
-const MAX_ENTRIES: u32 = 32_768;
+const MAX_SUBMISSION_ENTRIES: u32 = 32_768;
 
 /// Flags that every ring uses.
-const ALWAYS: SetupFlags =
+const COMMON_FLAGS: SetupFlags =
     SetupFlags::SUBMIT_ALL.union(SetupFlags::CQSIZE).union(SetupFlags::R_DISABLED);
 
 /// Flags that every ring without SQ polling uses.
-const BASE: SetupFlags = ALWAYS.union(SetupFlags::TASKRUN_FLAG);
+const UNPOLLED_FLAGS: SetupFlags = COMMON_FLAGS.union(SetupFlags::TASKRUN_FLAG);
 
 /// The flags to try, from the newest kernel to the oldest with buffer rings. The next set is tried
 /// only after `EINVAL`.
-const FLAGS: [SetupFlags; 3] = [
-    BASE.union(SetupFlags::SINGLE_ISSUER)
+const FLAG_CANDIDATES: [SetupFlags; 3] = [
+    UNPOLLED_FLAGS
+        .union(SetupFlags::SINGLE_ISSUER)
         .union(SetupFlags::DEFER_TASKRUN)
         .union(SetupFlags::NO_SQARRAY),
-    BASE.union(SetupFlags::SINGLE_ISSUER).union(SetupFlags::DEFER_TASKRUN),
-    BASE.union(SetupFlags::COOP_TASKRUN),
+    UNPOLLED_FLAGS.union(SetupFlags::SINGLE_ISSUER).union(SetupFlags::DEFER_TASKRUN),
+    UNPOLLED_FLAGS.union(SetupFlags::COOP_TASKRUN),
 ];
 
 /// The flags to try with SQ polling. The kernel thread runs task work itself, so there is none to
 /// defer or to report.
-const SQPOLL_FLAGS: [SetupFlags; 3] = [
-    ALWAYS.union(SetupFlags::SQPOLL).union(SetupFlags::SINGLE_ISSUER).union(SetupFlags::NO_SQARRAY),
-    ALWAYS.union(SetupFlags::SQPOLL).union(SetupFlags::SINGLE_ISSUER),
-    ALWAYS.union(SetupFlags::SQPOLL),
+const SQPOLL_FLAG_CANDIDATES: [SetupFlags; 3] = [
+    COMMON_FLAGS
+        .union(SetupFlags::SQPOLL)
+        .union(SetupFlags::SINGLE_ISSUER)
+        .union(SetupFlags::NO_SQARRAY),
+    COMMON_FLAGS.union(SetupFlags::SQPOLL).union(SetupFlags::SINGLE_ISSUER),
+    COMMON_FLAGS.union(SetupFlags::SQPOLL),
 ];
 
 /// Configures and sets up a ring. Only the thread that builds the ring may submit to it.
-pub struct Builder {
+pub struct RingBuilder {
     kernel: Rc<dyn Kernel>,
     entries: u32,
     completions: u32,
     workers: Option<[u32; 2]>,
     without: SetupFlags,
     sq_poll: Option<SqPoll>,
-    only: Option<Vec<u8>>,
+    allowed_operations: Option<Vec<u8>>,
 }
 
 impl Ring {
     /// Creates a builder with defaults for a network runtime.
-    pub fn builder() -> Builder {
-        Builder {
+    pub fn builder() -> RingBuilder {
+        RingBuilder {
             kernel: Rc::new(Linux),
             entries: 256,
             completions: 4096,
             workers: Some([4, 4]),
             without: SetupFlags::empty(),
             sq_poll: None,
-            only: None,
+            allowed_operations: None,
         }
     }
 
     /// Maps a ring that has been set up, and takes ownership of its descriptor.
     fn open(kernel: Rc<dyn Kernel>, fd: Fd, params: &Params) -> Result<Self, SetupError> {
-        let handle = Handle { kernel, fd };
+        let handle = RingHandle { kernel, fd };
         let features = KernelFeatures::from_bits_retain(params.features);
         let needed = [
             (KernelFeatures::SINGLE_MMAP, "a single mapping (5.4)"),
@@ -90,20 +94,20 @@ impl Ring {
             RingMemory::map(&handle.kernel, fd, offset, len)
                 .map_err(|e| SetupError::Step("mapping the ring", e))
         };
-        let rings = map(OFF_RINGS, sq_end.max(cq_end))?;
-        let entries = map(OFF_ENTRIES, params.sq_entries as usize * size_of::<Entry>())?;
+        let rings = map(RINGS_OFFSET, sq_end.max(cq_end))?;
+        let entries = map(ENTRIES_OFFSET, params.sq_entries as usize * size_of::<Entry>())?;
         if array != 0 {
-            fill_identity(&rings, params.sq_off.array, params.sq_entries);
+            fill_index_array(&rings, params.sq_off.array, params.sq_entries);
         }
         // SAFETY: the offsets are the kernel's for these mappings. The ring keeps the mappings, and
         // drops them after the queues.
-        let (submission, completed) = unsafe {
-            let submission = Submission::new(rings.area(), entries.area(), &params.sq_off);
-            (submission, Completed::new(rings.area(), &params.cq_off))
+        let (submission_queue, completion_queue) = unsafe {
+            let queue = SubmissionQueue::new(rings.area(), entries.area(), &params.sq_off);
+            (queue, CompletionQueue::new(rings.area(), &params.cq_off))
         };
         Ok(Self {
-            submission,
-            completed,
+            submission_queue,
+            completion_queue,
             features,
             setup,
             id: RingId { fd: fd.raw(), registered: false },
@@ -127,14 +131,14 @@ impl Ring {
         Ok(())
     }
 
-    fn limit_workers(&mut self, mut most: [u32; 2]) -> Result<(), SetupError> {
-        self.register(Register::IowqMaxWorkers, (&raw mut most).cast(), 2)
+    fn limit_workers(&mut self, mut max_workers: [u32; 2]) -> Result<(), SetupError> {
+        self.register(Register::IowqMaxWorkers, (&raw mut max_workers).cast(), 2)
             .map_err(|e| SetupError::Step("limiting the kernel's workers", e))?;
         Ok(())
     }
 }
 
-impl Builder {
+impl RingBuilder {
     /// Sets the kernel. The default is Linux.
     pub fn kernel(mut self, kernel: Rc<dyn Kernel>) -> Self {
         self.kernel = kernel;
@@ -177,8 +181,8 @@ impl Builder {
     /// Restricts the ring to these operations, permanently. Any other operation fails with EACCES,
     /// and so does any registration that this crate does not need. Entries may select a buffer and
     /// skip their completion, and have no other flag.
-    pub fn only(mut self, operations: &[u8]) -> Self {
-        self.only = Some(operations.to_vec());
+    pub fn only_operations(mut self, operations: &[u8]) -> Self {
+        self.allowed_operations = Some(operations.to_vec());
         self
     }
 
@@ -187,12 +191,12 @@ impl Builder {
     /// # Errors
     /// [`SetupError`], which says which step failed.
     pub fn build(self) -> Result<Ring, SetupError> {
-        in_range("a submission queue", self.entries, MAX_ENTRIES)?;
-        in_range("a completion queue", self.completions, 2 * MAX_ENTRIES)?;
+        check_range("a submission queue", self.entries, MAX_SUBMISSION_ENTRIES)?;
+        check_range("a completion queue", self.completions, 2 * MAX_SUBMISSION_ENTRIES)?;
         let (fd, params) = self.set_up()?;
         // `Ring::open` takes ownership of the descriptor, even if it fails.
         let mut ring = Ring::open(self.kernel, fd, &params)?;
-        if let Some(operations) = self.only {
+        if let Some(operations) = self.allowed_operations {
             restrict(&ring, &operations)?;
         }
         ring.enable()?;
@@ -204,7 +208,8 @@ impl Builder {
 
     fn set_up(&self) -> Result<(Fd, Params), SetupError> {
         let mut refusal = std::io::Error::from(rustix::io::Errno::INVAL);
-        let candidates = if self.sq_poll.is_some() { SQPOLL_FLAGS } else { FLAGS };
+        let candidates =
+            if self.sq_poll.is_some() { SQPOLL_FLAG_CANDIDATES } else { FLAG_CANDIDATES };
         for flags in candidates.into_iter().filter(|flags| !flags.intersects(self.without)) {
             let mut params = self.params(flags);
             // SAFETY: `params` refers to neither memory nor another ring. The returned descriptor
@@ -240,12 +245,12 @@ impl Builder {
     }
 }
 
-fn in_range(what: &'static str, given: u32, limit: u32) -> Result<(), SetupError> {
+fn check_range(what: &'static str, given: u32, limit: u32) -> Result<(), SetupError> {
     if (1..=limit).contains(&given) { Ok(()) } else { Err(SetupError::Size { what, given, limit }) }
 }
 
 /// Initializes the index array of an older kernel: slot n refers to entry n, permanently.
-fn fill_identity(rings: &RingMemory, array: u32, entries: u32) {
+fn fill_index_array(rings: &RingMemory, array: u32, entries: u32) {
     let first: *mut u32 = rings.area().at(array, entries as usize * 4).cast();
     for index in 0..entries {
         // SAFETY: `at` has checked that the array lies inside the mapping, and the kernel does not

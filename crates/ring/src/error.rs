@@ -40,7 +40,7 @@ impl SetupError {
 }
 
 /// Returns the likely cause of refused SQ polling, and the remedy.
-fn poll_advice(cpu: Option<u32>, errno: Option<i32>, privileged: bool) -> &'static str {
+fn sq_poll_advice(cpu: Option<u32>, errno: Option<i32>, privileged: bool) -> &'static str {
     match (errno.map(rustix::io::Errno::from_raw_os_error), cpu) {
         (Some(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS), _) if privileged => {
             "this process has CAP_SYS_NICE, so a seccomp filter or another policy forbids it; do not use SQ polling"
@@ -62,7 +62,7 @@ impl fmt::Display for SetupError {
             Self::SqPoll(cpu, error) => {
                 let place = cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"));
                 let is_privileged = has_capability(CapabilitySet::SYS_NICE);
-                let advice = poll_advice(*cpu, error.raw_os_error(), is_privileged);
+                let advice = sq_poll_advice(*cpu, error.raw_os_error(), is_privileged);
                 write!(f, "SQ polling{place}: {error}: {advice}")
             }
             Self::Lacks(what) => {
@@ -94,15 +94,15 @@ impl From<SetupError> for io::Error {
 
 /// The submission queue has no free entry: enter first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct QueueFull;
 
-impl fmt::Display for Full {
+impl fmt::Display for QueueFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the submission queue is full; enter the kernel before pushing more")
     }
 }
 
-impl std::error::Error for Full {}
+impl std::error::Error for QueueFull {}
 
 #[cfg(test)]
 mod tests {
@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn advice_mentions_cap_sys_nice_only_if_it_is_missing() {
         let refused = Some(Errno::PERM.raw_os_error());
-        assert!(poll_advice(None, refused, false).contains("give it CAP_SYS_NICE"));
-        let advice = poll_advice(None, refused, true);
+        assert!(sq_poll_advice(None, refused, false).contains("give it CAP_SYS_NICE"));
+        let advice = sq_poll_advice(None, refused, true);
         assert!(advice.contains("has CAP_SYS_NICE") && advice.contains("seccomp"), "{advice}");
     }
 }

@@ -8,13 +8,13 @@ use crate::opcode::{self, Need, OPERATIONS, Operation};
 use crate::params::{KernelFeatures, SetupFlags};
 use crate::probe::Probe;
 use crate::ring::{Ring, Wait};
-use Test::{Bit, Flag, Opcode, Tried};
+use FeatureTest::{Bit, Flag, Opcode, Tried};
 use annulus_kernel::{Fd, Kernel, Linux};
 use std::rc::Rc;
 
 /// How to test whether a feature is present.
 #[derive(Clone, Copy)]
-enum Test {
+enum FeatureTest {
     /// A bit that the kernel reports at set-up.
     Bit(KernelFeatures),
     /// A set-up flag that the kernel accepted.
@@ -26,64 +26,87 @@ enum Test {
     Tried(fn() -> Entry),
 }
 
-struct Row {
+struct FeatureRow {
     name: &'static str,
     since: (u16, u16),
     buys: &'static str,
-    test: Test,
+    test: FeatureTest,
 }
 
-const fn row(name: &'static str, since: (u16, u16), buys: &'static str, test: Test) -> Row {
-    Row { name, since, buys, test }
+const fn feature(
+    name: &'static str,
+    since: (u16, u16),
+    buys: &'static str,
+    test: FeatureTest,
+) -> FeatureRow {
+    FeatureRow { name, since, buys, test }
 }
 
 /// A feature that is an operation.
-const fn operation(name: &'static str, code: u8, buys: &'static str) -> Row {
+const fn operation_feature(name: &'static str, code: u8, buys: &'static str) -> FeatureRow {
     let known = opcode::operation(code).expect("it has a row");
-    row(name, known.since, buys, Opcode(code))
+    feature(name, known.since, buys, Opcode(code))
 }
 
 /// The features, in the order of the kernels that introduced them.
-const ROWS: [Row; 21] = [
-    row("fast poll", (5, 7), "sockets need no kernel worker", Bit(KernelFeatures::FAST_POLL)),
-    row("wait timeout", (5, 11), "a timer inside the wait", Bit(KernelFeatures::EXT_ARG)),
-    row("skipped completions", (5, 17), "fewer completions", Bit(KernelFeatures::CQE_SKIP)),
-    operation("message ring", opcode::MSG_RING, "wakes and descriptors across cores"),
-    row("multishot accept", (5, 19), "one entry for all connections", Tried(accept_multi)),
-    row("single issuer", (6, 0), "less locking in the kernel", Flag(SetupFlags::SINGLE_ISSUER)),
-    row("multishot receive", (6, 0), "one entry for many receives", Tried(recv_multi)),
-    operation("zero-copy send", opcode::SEND_ZC, "large sends without a copy"),
-    operation("zero-copy sendmsg", opcode::SENDMSG_ZC, "the same for vectors"),
-    row(
+const FEATURES: [FeatureRow; 21] = [
+    feature("fast poll", (5, 7), "sockets need no kernel worker", Bit(KernelFeatures::FAST_POLL)),
+    feature("wait timeout", (5, 11), "a timer inside the wait", Bit(KernelFeatures::EXT_ARG)),
+    feature("skipped completions", (5, 17), "fewer completions", Bit(KernelFeatures::CQE_SKIP)),
+    operation_feature("message ring", opcode::MSG_RING, "wakes and descriptors across cores"),
+    feature("multishot accept", (5, 19), "one entry for all connections", Tried(accept_multi)),
+    feature("single issuer", (6, 0), "less locking in the kernel", Flag(SetupFlags::SINGLE_ISSUER)),
+    feature("multishot receive", (6, 0), "one entry for many receives", Tried(recv_multi)),
+    operation_feature("zero-copy send", opcode::SEND_ZC, "large sends without a copy"),
+    operation_feature("zero-copy sendmsg", opcode::SENDMSG_ZC, "the same for vectors"),
+    feature(
         "deferred task work",
         (6, 1),
         "completions in batches, when the loop asks",
         Flag(SetupFlags::DEFER_TASKRUN),
     ),
-    row("zero-copy report", (6, 2), "reports which sends were copied", Tried(send_zero_copy)),
-    row("no index array", (6, 6), "a smaller ring", Flag(SetupFlags::NO_SQARRAY)),
-    operation("multishot read", opcode::READ_MULTISHOT, "pipes and terminals without arming again"),
-    operation("futex", opcode::FUTEX_WAIT, "locks awaited on the ring"),
-    row("bundles", (6, 10), "several buffers per receive", Bit(KernelFeatures::RECVSEND_BUNDLE)),
-    operation("bind and listen", opcode::LISTEN, "sockets set up on the ring"),
-    row("minimum wait", (6, 12), "batching under load", Bit(KernelFeatures::MIN_TIMEOUT)),
-    row(
+    feature("zero-copy report", (6, 2), "reports which sends were copied", Tried(send_zero_copy)),
+    feature("no index array", (6, 6), "a smaller ring", Flag(SetupFlags::NO_SQARRAY)),
+    operation_feature(
+        "multishot read",
+        opcode::READ_MULTISHOT,
+        "pipes and terminals without arming again",
+    ),
+    operation_feature("futex", opcode::FUTEX_WAIT, "locks awaited on the ring"),
+    feature(
+        "bundles",
+        (6, 10),
+        "several buffers per receive",
+        Bit(KernelFeatures::RECVSEND_BUNDLE),
+    ),
+    operation_feature("bind and listen", opcode::LISTEN, "sockets set up on the ring"),
+    feature("minimum wait", (6, 12), "batching under load", Bit(KernelFeatures::MIN_TIMEOUT)),
+    feature(
         "honest iowait",
         (6, 15),
         "an idle ring does not look busy",
         Bit(KernelFeatures::NO_IOWAIT),
     ),
-    operation("zero-copy receive", opcode::RECV_ZC, "receives without a copy (needs NIC support)"),
-    operation("pipe", opcode::PIPE, "pipes created on the ring"),
-    row("receive limit", (6, 17), "multishot receives on streams, bounded", Tried(recv_limited)),
+    operation_feature(
+        "zero-copy receive",
+        opcode::RECV_ZC,
+        "receives without a copy (needs NIC support)",
+    ),
+    operation_feature("pipe", opcode::PIPE, "pipes created on the ring"),
+    feature(
+        "receive limit",
+        (6, 17),
+        "multishot receives on streams, bounded",
+        Tried(recv_limited),
+    ),
 ];
 
 /// An operation of Linux 6.0 (the oldest kernel whose io_uring annulus uses) or newer is a feature,
 /// unless a system call can replace it.
 const fn is_reported(operation: &Operation) -> bool {
     let (mut at, mut found) = (0, matches!(operation.need, Need::File) || operation.since.0 < 6);
-    while at < ROWS.len() {
-        found |= matches!(ROWS[at].test, Opcode(code) if code == operation.opcode);
+    while at < FEATURES.len() {
+        found |= matches!(FEATURES[at].test, Opcode(code) if code == operation.opcode);
         at += 1;
     }
     found
@@ -158,8 +181,8 @@ impl Features {
     /// [`SetupError::Step`] if the kernel refuses a test.
     pub fn of(ring: &mut Ring) -> Result<Self, SetupError> {
         let probe = ring.probe().map_err(|e| SetupError::Step("probing the operations", e))?;
-        let mut lines = Vec::with_capacity(ROWS.len());
-        for row in &ROWS {
+        let mut lines = Vec::with_capacity(FEATURES.len());
+        for row in &FEATURES {
             let present = has(ring, &probe, row.test)?;
             lines.push(Feature { name: row.name, since: row.since, buys: row.buys, present });
         }
@@ -177,19 +200,19 @@ impl Features {
     }
 }
 
-fn has(ring: &mut Ring, probe: &Probe, test: Test) -> Result<bool, SetupError> {
+fn has(ring: &mut Ring, probe: &Probe, test: FeatureTest) -> Result<bool, SetupError> {
     match test {
         Bit(bit) => Ok(ring.kernel_features().contains(bit)),
         Flag(flag) => Ok(ring.setup_flags().contains(flag)),
         Opcode(code) => Ok(probe.has(code)),
-        Tried(entry) => understood(ring, entry()),
+        Tried(entry) => try_entry(ring, entry()),
     }
 }
 
 /// Submits an entry without a file. The kernel checks an entry's fields before it looks up the
 /// file.
 #[allow(unsafe_code)]
-fn understood(ring: &mut Ring, entry: Entry) -> Result<bool, SetupError> {
+fn try_entry(ring: &mut Ring, entry: Entry) -> Result<bool, SetupError> {
     let step = |e| SetupError::Step("trying an operation", e);
     // SAFETY: the entry refers to no memory.
     unsafe { ring.push_unchecked(entry) }.expect("an empty queue has space");

@@ -5,7 +5,7 @@
 use std::io;
 
 /// x32 programs set this bit in system call numbers, which are otherwise the same.
-const X32: u32 = 0x4000_0000;
+const X32_SYSCALL_BIT: u32 = 0x4000_0000;
 
 /// Denies `io_uring_setup` to every thread of this process and to its children, permanently: it
 /// fails with EPERM. Existing rings are not affected. The process can no longer gain privileges by
@@ -15,7 +15,7 @@ const X32: u32 = 0x4000_0000;
 /// The kernel's error, or an error which says that a thread of the process has a different filter.
 pub fn deny_setup() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
-    let mut program = program();
+    let mut program = filter_program();
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: the program outlives the call, during which the kernel copies it.
     let answer = unsafe {
@@ -35,13 +35,13 @@ pub fn deny_setup() -> io::Result<()> {
 
 /// Checks only the number, not the architecture: since 5.1, new system calls have the same number
 /// on every architecture.
-fn program() -> [libc::sock_filter; 5] {
+fn filter_program() -> [libc::sock_filter; 5] {
     let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let refusal = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     [
         // The number is the first word of `struct seccomp_data`.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, !X32),
+        statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, !X32_SYSCALL_BIT),
         statement(
             libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
             0,

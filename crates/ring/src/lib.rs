@@ -36,10 +36,10 @@ mod restrictions;
 mod ring;
 
 pub use buffer_ring::BufferRing;
-pub use builder::Builder;
+pub use builder::RingBuilder;
 pub use completion::{Completion, CompletionFlags};
 pub use entry::{Entry, EntryFlags, SafeEntry};
-pub use error::{Full, SetupError};
+pub use error::{QueueFull, SetupError};
 pub use features::{Feature, Features};
 pub use filter::deny_setup;
 pub use params::{BufferRingSetup, KernelFeatures, RingUpdate, SetupFlags, SqPoll};

@@ -8,12 +8,12 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The descriptor of the ring, closed on drop.
-pub(crate) struct Handle {
+pub(crate) struct RingHandle {
     pub(crate) kernel: Rc<dyn Kernel>,
     pub(crate) fd: Fd,
 }
 
-impl Drop for Handle {
+impl Drop for RingHandle {
     fn drop(&mut self) {
         self.kernel.close(self.fd);
     }
@@ -21,7 +21,7 @@ impl Drop for Handle {
 
 /// A mapping of a ring, unmapped on drop.
 pub(crate) struct RingMemory {
-    area: Area,
+    area: MappedArea,
     kernel: Rc<dyn Kernel>,
 }
 
@@ -35,10 +35,10 @@ impl RingMemory {
     ) -> io::Result<Self> {
         let start =
             NonNull::new(kernel.map(ring, offset, len)?).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { area: Area { start, len }, kernel: kernel.clone() })
+        Ok(Self { area: MappedArea { start, len }, kernel: kernel.clone() })
     }
 
-    pub(crate) fn area(&self) -> Area {
+    pub(crate) fn area(&self) -> MappedArea {
         self.area
     }
 }
@@ -53,12 +53,12 @@ impl Drop for RingMemory {
 
 /// The range of a mapping. It does not keep the mapping alive.
 #[derive(Clone, Copy)]
-pub(crate) struct Area {
+pub(crate) struct MappedArea {
     pub(crate) start: NonNull<u8>,
     pub(crate) len: usize,
 }
 
-impl Area {
+impl MappedArea {
     #[cfg(test)]
     pub(crate) fn of(mapping: &annulus_kernel::Mapping) -> Self {
         let start = NonNull::new(mapping.as_ptr()).expect("a mapping is not at address zero");
@@ -81,13 +81,13 @@ impl Area {
 
 /// A 32-bit word that is shared with the kernel.
 #[derive(Clone, Copy)]
-pub(crate) struct Word(*const AtomicU32);
+pub(crate) struct SharedWord(*const AtomicU32);
 
-impl Word {
+impl SharedWord {
     /// # Safety
     /// The area must stay mapped as long as the word and its copies are used, and `offset` must be
     /// a multiple of four.
-    pub(crate) unsafe fn at(area: Area, offset: u32) -> Self {
+    pub(crate) unsafe fn at(area: MappedArea, offset: u32) -> Self {
         Self(area.at(offset, size_of::<u32>()).cast())
     }
 

@@ -18,7 +18,7 @@ pub struct Operation {
     /// What needs the operation.
     pub need: Need,
     /// The memory that its entries refer to.
-    pub memory: Memory,
+    pub memory: MemoryUse,
 }
 
 /// What needs an operation.
@@ -38,7 +38,7 @@ pub enum Need {
 
 /// The submitter's memory that an entry refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
+pub enum MemoryUse {
     /// None.
     None,
     /// Memory that is read when the entry is consumed.
@@ -58,7 +58,7 @@ macro_rules! operations {
             opcode: $opcode,
             since: $since,
             need: Need::$need,
-            memory: Memory::$memory,
+            memory: MemoryUse::$memory,
         },)*];
     };
 }

@@ -49,10 +49,10 @@ pub struct SqPoll {
 
 impl SqPoll {
     /// The longest allowed `idle`.
-    pub const MOST_IDLE: Duration = Duration::from_secs(60);
+    pub const MAX_IDLE: Duration = Duration::from_secs(60);
 
     pub(crate) fn idle_millis(self) -> u32 {
-        let whole = self.idle.min(Self::MOST_IDLE).as_nanos().div_ceil(1_000_000);
+        let whole = self.idle.min(Self::MAX_IDLE).as_nanos().div_ceil(1_000_000);
         (whole as u32).max(1)
     }
 }

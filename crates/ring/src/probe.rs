@@ -1,11 +1,11 @@
 //! The operations that a kernel reports.
 
-const SUPPORTED: u16 = 1 << 0;
+const OPCODE_SUPPORTED: u16 = 1 << 0;
 
 /// `struct io_uring_probe_op`
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
+struct ProbedOpcode {
     opcode: u8,
     reserved: u8,
     flags: u16,
@@ -21,11 +21,11 @@ pub struct Probe {
     count: u8,
     reserved: u16,
     reserved2: [u32; 3],
-    lines: [Line; Self::CAPACITY as usize],
+    lines: [ProbedOpcode; Self::MAX_OPCODES as usize],
 }
 
 impl Probe {
-    pub(crate) const CAPACITY: u32 = 256;
+    pub(crate) const MAX_OPCODES: u32 = 256;
 
     pub(crate) fn empty() -> Box<Self> {
         Box::new(Self {
@@ -33,7 +33,7 @@ impl Probe {
             count: 0,
             reserved: 0,
             reserved2: [0; 3],
-            lines: [Line::default(); Self::CAPACITY as usize],
+            lines: [ProbedOpcode::default(); Self::MAX_OPCODES as usize],
         })
     }
 
@@ -50,7 +50,7 @@ impl Probe {
     pub fn supported(&self) -> impl Iterator<Item = u8> + '_ {
         self.lines[..usize::from(self.count)]
             .iter()
-            .filter(|l| l.flags & SUPPORTED != 0)
+            .filter(|l| l.flags & OPCODE_SUPPORTED != 0)
             .map(|l| l.opcode)
     }
 

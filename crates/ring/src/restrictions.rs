@@ -6,12 +6,12 @@ use crate::ring::Ring;
 use annulus_kernel::Register;
 
 /// `IORING_RESTRICTION_*`
-const REGISTRATION: u16 = 0;
-const OPERATION: u16 = 1;
-const FLAGS_ALLOWED: u16 = 2;
+const ALLOW_REGISTRATION: u16 = 0;
+const ALLOW_OPERATION: u16 = 1;
+const ALLOW_ENTRY_FLAGS: u16 = 2;
 
 /// The registrations that this crate uses on an enabled ring.
-const REGISTRATIONS: [Register; 7] = [
+const USED_REGISTRATIONS: [Register; 7] = [
     Register::Eventfd,
     Register::Probe,
     Register::IowqMaxWorkers,
@@ -22,21 +22,21 @@ const REGISTRATIONS: [Register; 7] = [
 ];
 
 /// The entry flags that are allowed: no links, no forced workers, no direct descriptors.
-const FLAGS: EntryFlags = EntryFlags::BUFFER_SELECT.union(EntryFlags::SKIP_SUCCESS);
+const ALLOWED_ENTRY_FLAGS: EntryFlags = EntryFlags::BUFFER_SELECT.union(EntryFlags::SKIP_SUCCESS);
 
 /// `struct io_uring_restriction`
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rule {
+struct Restriction {
     kind: u16,
     value: u8,
     reserved: u8,
     reserved2: [u32; 3],
 }
 
-const _: () = assert!(size_of::<Rule>() == 16);
+const _: () = assert!(size_of::<Restriction>() == 16);
 
-impl Rule {
+impl Restriction {
     const fn new(kind: u16, value: u8) -> Self {
         Self { kind, value, reserved: 0, reserved2: [0; 3] }
     }
@@ -44,17 +44,18 @@ impl Rule {
 
 /// Restricts a ring that is not yet enabled to these operations and to this crate's registrations.
 pub(crate) fn restrict(ring: &Ring, operations: &[u8]) -> Result<(), SetupError> {
-    let mut rules = rules(operations);
-    let count = rules.len() as u32;
-    ring.register(Register::Restrictions, rules.as_mut_ptr().cast(), count)
+    let mut restrictions = restrictions(operations);
+    let count = restrictions.len() as u32;
+    ring.register(Register::Restrictions, restrictions.as_mut_ptr().cast(), count)
         .map_err(|e| SetupError::Step("restricting the ring", e))?;
     Ok(())
 }
 
-fn rules(operations: &[u8]) -> Vec<Rule> {
-    let operations = operations.iter().map(|&code| Rule::new(OPERATION, code));
-    let registrations = REGISTRATIONS.into_iter().map(|what| Rule::new(REGISTRATION, what as u8));
-    let flags = std::iter::once(Rule::new(FLAGS_ALLOWED, FLAGS.bits()));
+fn restrictions(operations: &[u8]) -> Vec<Restriction> {
+    let operations = operations.iter().map(|&code| Restriction::new(ALLOW_OPERATION, code));
+    let registrations =
+        USED_REGISTRATIONS.into_iter().map(|what| Restriction::new(ALLOW_REGISTRATION, what as u8));
+    let flags = std::iter::once(Restriction::new(ALLOW_ENTRY_FLAGS, ALLOWED_ENTRY_FLAGS.bits()));
     operations.chain(registrations).chain(flags).collect()
 }
 
@@ -93,7 +94,7 @@ mod tests {
         assert!(fd >= 0, "an unrestricted ring can open files: {fd}");
         // SAFETY: the ring has just opened the descriptor, and only this code closes it.
         free.kernel().close(unsafe { Fd::from_raw(fd) });
-        let mut ring = Ring::builder().only(&[opcode::NOP]).build().unwrap();
+        let mut ring = Ring::builder().only_operations(&[opcode::NOP]).build().unwrap();
         assert_eq!(answer(&mut ring, open()), -Errno::ACCESS.raw_os_error());
         let nop = Entry::new(opcode::NOP, Fd::NONE);
         assert_eq!(answer(&mut ring, nop), 0);
@@ -106,11 +107,11 @@ mod tests {
 
     #[test]
     fn rules_contain_each_operation_and_registration_once() {
-        let rules = rules(&[opcode::RECV, opcode::SEND]);
-        let of = |kind| rules.iter().filter(|rule| rule.kind == kind).count();
-        assert_eq!([of(OPERATION), of(REGISTRATION), of(FLAGS_ALLOWED)], [2, 7, 1]);
+        let restrictions = restrictions(&[opcode::RECV, opcode::SEND]);
+        let of = |kind| restrictions.iter().filter(|rule| rule.kind == kind).count();
+        assert_eq!([of(ALLOW_OPERATION), of(ALLOW_REGISTRATION), of(ALLOW_ENTRY_FLAGS)], [2, 7, 1]);
         assert!(
-            rules.contains(&Rule::new(REGISTRATION, 22)),
+            restrictions.contains(&Restriction::new(ALLOW_REGISTRATION, 22)),
             "buffer rings, by the kernel's number"
         );
     }

@@ -6,8 +6,8 @@
 
 use crate::completion::Completion;
 use crate::entry::{Entry, SafeEntry};
-use crate::error::Full;
-use crate::memory::{Area, Handle, RingMemory, Word};
+use crate::error::QueueFull;
+use crate::memory::{MappedArea, RingHandle, RingMemory, SharedWord};
 use crate::params::{KernelFeatures, RingUpdate, SetupFlags};
 use crate::probe::Probe;
 use annulus_kernel::{
@@ -60,8 +60,8 @@ pub enum Entered {
 /// then cancels operations in flight *asynchronously*, so cancel and drain before you free memory
 /// that an operation uses.
 pub struct Ring {
-    pub(crate) submission: Submission,
-    pub(crate) completed: Completed,
+    pub(crate) submission_queue: SubmissionQueue,
+    pub(crate) completion_queue: CompletionQueue,
     pub(crate) features: KernelFeatures,
     pub(crate) setup: SetupFlags,
     pub(crate) id: RingId,
@@ -69,7 +69,7 @@ pub struct Ring {
     pub(crate) _rings: RingMemory,
     pub(crate) _entries: RingMemory,
     // Dropped last: the memory is unmapped before the descriptor is closed.
-    pub(crate) handle: Handle,
+    pub(crate) handle: RingHandle,
 }
 
 impl Ring {
@@ -86,10 +86,10 @@ impl Ring {
     /// ```
     ///
     /// # Errors
-    /// [`Full`] if the queue is full. Enter, then push again.
+    /// [`QueueFull`] if the queue is full. Enter, then push again.
     #[inline]
-    pub fn push(&mut self, entry: SafeEntry) -> Result<(), Full> {
-        self.submission.push(entry.into())
+    pub fn push(&mut self, entry: SafeEntry) -> Result<(), QueueFull> {
+        self.submission_queue.push(entry.into())
     }
 
     /// Queues any entry.
@@ -106,8 +106,8 @@ impl Ring {
     /// success, it must stay so until the enter that consumed the entry has returned and every
     /// completion posted by then, including overflowed ones, has been taken.
     #[inline]
-    pub unsafe fn push_unchecked(&mut self, entry: Entry) -> Result<(), Full> {
-        self.submission.push(entry)
+    pub unsafe fn push_unchecked(&mut self, entry: Entry) -> Result<(), QueueFull> {
+        self.submission_queue.push(entry)
     }
 
     /// Submits all queued entries and waits, in one system call. With SQ polling, makes a system
@@ -125,7 +125,7 @@ impl Ring {
         if min_complete > 0 && self.features.contains(KernelFeatures::NO_IOWAIT) {
             flags |= EnterFlags::NO_IOWAIT;
         }
-        self.submission.publish();
+        self.submission_queue.publish();
         if self.setup.contains(SetupFlags::SQPOLL) {
             flags |= self.poller_flags();
             if min_complete == 0
@@ -135,7 +135,7 @@ impl Ring {
                 return Ok(Entered::Unneeded);
             }
         }
-        let to_submit = self.submission.pending();
+        let to_submit = self.submission_queue.pending();
         // SAFETY: the ring is open. Every entry came through `push`, as a `SafeEntry`, or through
         // `push_unchecked`, whose caller guarantees what `Kernel::enter` requires of an entry.
         let answer = unsafe {
@@ -148,7 +148,7 @@ impl Ring {
     fn poller_flags(&self) -> EnterFlags {
         let pending = self.pending();
         let mut flags = EnterFlags::empty();
-        if pending > 0 && self.submission.poller_sleeps() {
+        if pending > 0 && self.submission_queue.poller_sleeps() {
             flags |= EnterFlags::SQ_WAKEUP;
         }
         if pending == self.entries() {
@@ -157,23 +157,25 @@ impl Ring {
         flags
     }
 
-    /// Registers an eventfd that the kernel signals while [`notify`](Self::notify) is on, for an
-    /// event loop that also waits for other things. Notification starts switched off.
+    /// Registers an eventfd that the kernel signals while it is
+    /// [enabled](Self::set_eventfd_enabled), for an event loop that also waits for other things. It
+    /// starts disabled.
     ///
     /// # Errors
     /// The kernel's error: EBUSY if the ring has an eventfd already.
     pub fn register_eventfd(&mut self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
-        self.completed.notify(false);
+        self.completion_queue.set_eventfd_enabled(false);
         let mut number = eventfd.as_raw_fd();
         self.register(Register::Eventfd, (&raw mut number).cast(), 1).map(drop)
     }
 
     /// Switches the registered eventfd on or off. While it is on, the kernel signals it for each
     /// new completion or deferred work. Earlier completions are not signalled, so check
-    /// [`ready`](Self::ready) and [`work_pending`](Self::work_pending) after switching it on.
+    /// [`ready`](Self::ready) and [`has_deferred_work`](Self::has_deferred_work) after switching it
+    /// on.
     #[inline]
-    pub fn notify(&mut self, on: bool) {
-        self.completed.notify(on);
+    pub fn set_eventfd_enabled(&mut self, on: bool) {
+        self.completion_queue.set_eventfd_enabled(on);
     }
 
     /// Returns the number of queued entries that the kernel has not consumed yet. After an enter it
@@ -181,53 +183,53 @@ impl Ring {
     /// timed out or was interrupted.
     #[inline]
     pub fn pending(&self) -> u32 {
-        self.submission.pending()
+        self.submission_queue.pending()
     }
 
     /// Returns the number of completions that can be taken now.
     #[inline]
     pub fn ready(&self) -> u32 {
-        self.completed.ready()
+        self.completion_queue.ready()
     }
 
     /// Returns the completion that is `ahead` places after the next one, without taking it.
     #[inline]
     pub fn peek(&self, ahead: u32) -> Option<Completion> {
-        self.completed.peek(ahead)
+        self.completion_queue.peek(ahead)
     }
 
     /// Takes the completions that are ready now.
     #[inline]
     pub fn completions(&mut self) -> Completions<'_> {
-        self.completed.drain()
+        self.completion_queue.drain()
     }
 
     /// Returns true if the kernel holds completions that did not fit into the queue. The next enter
     /// flushes them.
     #[inline]
     pub fn overflowed(&self) -> bool {
-        self.submission.overflowed()
+        self.submission_queue.overflowed()
     }
 
     /// Returns true if deferred work waits for an enter.
     #[inline]
-    pub fn work_pending(&self) -> bool {
-        self.submission.work_pending()
+    pub fn has_deferred_work(&self) -> bool {
+        self.submission_queue.has_deferred_work()
     }
 
     /// Returns the number of completions that the kernel dropped because it had no memory.
     pub fn dropped(&self) -> u32 {
-        self.completed.dropped()
+        self.completion_queue.dropped()
     }
 
     /// Returns the capacity of the submission queue, in entries.
     pub fn entries(&self) -> u32 {
-        self.submission.capacity()
+        self.submission_queue.capacity()
     }
 
     /// Returns the capacity of the completion queue, in entries.
     pub fn completion_entries(&self) -> u32 {
-        self.completed.capacity()
+        self.completion_queue.capacity()
     }
 
     /// Returns the set-up flags that the kernel accepted.
@@ -251,7 +253,7 @@ impl Ring {
     /// The kernel's error.
     pub fn probe(&self) -> io::Result<Probe> {
         let mut probe = Probe::empty();
-        self.register(Register::Probe, probe.as_mut_ptr(), Probe::CAPACITY)?;
+        self.register(Register::Probe, probe.as_mut_ptr(), Probe::MAX_OPCODES)?;
         Ok(*probe)
     }
 
@@ -303,24 +305,28 @@ const TASKRUN: u32 = 1 << 2;
 const EVENTFD_DISABLED: u32 = 1 << 0;
 
 /// The submission queue.
-pub(crate) struct Submission {
-    head: Word,
-    shared_tail: Word,
-    flags: Word,
+pub(crate) struct SubmissionQueue {
+    head: SharedWord,
+    shared_tail: SharedWord,
+    flags: SharedWord,
     entries: *mut Entry,
     mask: u32,
     len: u32,
     tail: u32,
 }
 
-impl Submission {
+impl SubmissionQueue {
     /// # Safety
     /// The areas must be mappings of the ring that has these offsets, and must stay mapped as long
     /// as the queue is used.
-    pub(crate) unsafe fn new(ring: Area, entries: Area, offsets: &SubmissionOffsets) -> Self {
+    pub(crate) unsafe fn new(
+        ring: MappedArea,
+        entries: MappedArea,
+        offsets: &SubmissionOffsets,
+    ) -> Self {
         // SAFETY: the caller guarantees that the offsets are the kernel's for this area, and that
         // the area stays mapped.
-        let word = |offset| unsafe { Word::at(ring, offset) };
+        let word = |offset| unsafe { SharedWord::at(ring, offset) };
         let len = word(offsets.ring_entries).load(Ordering::Relaxed);
         let shared_tail = word(offsets.tail);
         Self {
@@ -336,9 +342,9 @@ impl Submission {
 
     /// Writes one entry; the kernel sees it after [`publish`](Self::publish).
     #[inline]
-    pub(crate) fn push(&mut self, entry: Entry) -> Result<(), Full> {
+    pub(crate) fn push(&mut self, entry: Entry) -> Result<(), QueueFull> {
         if self.pending() == self.len {
-            return Err(Full);
+            return Err(QueueFull);
         }
         // SAFETY: the masked index lies inside the mapped array, and the kernel has consumed the
         // slot, since `head` has passed it.
@@ -391,32 +397,32 @@ impl Submission {
 
     /// Returns true if deferred work waits for an enter.
     #[inline]
-    pub(crate) fn work_pending(&self) -> bool {
+    pub(crate) fn has_deferred_work(&self) -> bool {
         // Relaxed: a hint. The enter that follows synchronizes with the kernel.
         self.flags.load(Ordering::Relaxed) & TASKRUN != 0
     }
 }
 
 /// The completion queue.
-pub(crate) struct Completed {
-    shared_head: Word,
-    tail: Word,
-    flags: Word,
-    overflow: Word,
+pub(crate) struct CompletionQueue {
+    shared_head: SharedWord,
+    tail: SharedWord,
+    flags: SharedWord,
+    overflow: SharedWord,
     completions: *const Completion,
     mask: u32,
     len: u32,
     head: u32,
 }
 
-impl Completed {
+impl CompletionQueue {
     /// # Safety
     /// The area must be the mapping of the ring that has these offsets, and must stay mapped as
     /// long as the queue is used.
-    pub(crate) unsafe fn new(ring: Area, offsets: &CompletionOffsets) -> Self {
+    pub(crate) unsafe fn new(ring: MappedArea, offsets: &CompletionOffsets) -> Self {
         // SAFETY: the caller guarantees that the offsets are the kernel's for this area, and that
         // the area stays mapped.
-        let word = |offset| unsafe { Word::at(ring, offset) };
+        let word = |offset| unsafe { SharedWord::at(ring, offset) };
         let len = word(offsets.ring_entries).load(Ordering::Relaxed);
         let shared_head = word(offsets.head);
         Self {
@@ -439,7 +445,7 @@ impl Completed {
     /// Switches signals to the registered eventfd on or off. After switching them on, check for
     /// earlier completions.
     #[inline]
-    pub(crate) fn notify(&self, on: bool) {
+    pub(crate) fn set_eventfd_enabled(&self, on: bool) {
         self.flags.store(if on { 0 } else { EVENTFD_DISABLED }, Ordering::Relaxed);
         if on {
             // The kernel posts a completion or records deferred work, then reads the flag. This
@@ -482,7 +488,7 @@ impl Completed {
 /// An iterator over the completions that were ready when it was created. Dropping it returns the
 /// slots of the taken completions to the kernel, with one store.
 pub struct Completions<'a> {
-    queue: &'a mut Completed,
+    queue: &'a mut CompletionQueue,
     end: u32,
 }
 

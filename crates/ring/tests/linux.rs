@@ -54,7 +54,7 @@ fn nops_return_their_user_data_through_many_wraps() {
 fn a_full_queue_is_an_error_and_loses_nothing() {
     let mut ring = small_ring();
     (0..4).for_each(|i| nop(&mut ring, i));
-    assert_eq!(ring.push(op::Nop.entry()), Err(Full));
+    assert_eq!(ring.push(op::Nop.entry()), Err(QueueFull));
     assert_eq!(take(&mut ring, 4).len(), 4);
 }
 
@@ -234,12 +234,12 @@ fn an_eventfd_is_signalled_while_notifications_are_on() {
         // SAFETY: the byte stays until the completion is taken below.
         unsafe { ring.push_unchecked(read.entry().user_data(user_data)) }.unwrap();
         ring.enter(Wait::Reap).unwrap();
-        ring.notify(on);
-        assert!(!ring.work_pending() && ring.ready() == 0, "nothing came before");
+        ring.set_eventfd_enabled(on);
+        assert!(!ring.has_deferred_work() && ring.ready() == 0, "nothing came before");
         (&peer).write_all(&[7]).unwrap();
         // A kernel thread may deliver the byte to the socket later.
         let deadline = Linux.now() + PATIENCE;
-        while !ring.work_pending() && ring.ready() == 0 {
+        while !ring.has_deferred_work() && ring.ready() == 0 {
             assert!(Linux.now() < deadline, "the byte has not arrived");
         }
         let signalled = readable(&eventfd, if on { PATIENCE } else { Duration::ZERO });

@@ -112,7 +112,7 @@ fn poll(ring: &Ring, limit: Duration) -> bool {
     let end = kernel.now() + limit;
     loop {
         for _ in 0..TRIES_PER_CLOCK_READING {
-            if ring.work_pending() || ring.ready() > 0 || ring.overflowed() {
+            if ring.has_deferred_work() || ring.ready() > 0 || ring.overflowed() {
                 return true;
             }
             kernel.relax();

@@ -77,7 +77,7 @@ impl UringConfig {
             .completions(self.cq_entries)
             .without(self.without);
         let needed = opcodes_in_use(self.zero_copy);
-        if self.restricted { builder.only(&needed) } else { builder }.build()
+        if self.restricted { builder.only_operations(&needed) } else { builder }.build()
     }
 }
 

@@ -24,7 +24,7 @@ impl Uring {
     /// notified of later events, and no entry, completed file call or deferred work is pending now.
     #[inline]
     pub(super) fn needs_no_enter(&self) -> bool {
-        self.hosted && self.has_nothing_queued() && !self.ring.work_pending()
+        self.hosted && self.has_nothing_queued() && !self.ring.has_deferred_work()
     }
 
     #[inline]
@@ -34,14 +34,14 @@ impl Uring {
 
     #[inline]
     pub(crate) fn enable_notifier(&mut self) -> bool {
-        self.ring.notify(true);
+        self.ring.set_eventfd_enabled(true);
         // Completions that arrived earlier, and deferred work that waits for `io_uring_enter`, are
         // not signalled again.
-        self.has_nothing_queued() && self.ring.ready() == 0 && !self.ring.work_pending()
+        self.has_nothing_queued() && self.ring.ready() == 0 && !self.ring.has_deferred_work()
     }
 
     #[inline]
     pub(crate) fn disable_notifier(&mut self) {
-        self.ring.notify(false);
+        self.ring.set_eventfd_enabled(false);
     }
 }

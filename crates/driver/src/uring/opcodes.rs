@@ -1,7 +1,7 @@
 //! The opcodes that the driver submits: a locked-down ring allows them, and the kernel must have
 //! those that are not optional.
 
-use annulus_ring::opcode::{self, Memory, Need, OPERATIONS, Operation};
+use annulus_ring::opcode::{self, MemoryUse, Need, OPERATIONS, Operation};
 use annulus_ring::{Entry, EntryFlags, Probe, SetupError};
 
 /// Returns true if the driver submits an operation.
@@ -23,7 +23,7 @@ pub(super) fn opcodes_in_use(zero_copy: bool) -> Vec<u8> {
 pub(super) fn is_listed(entry: &Entry, refers_to_memory: bool) -> bool {
     let selects = entry.flags & EntryFlags::BUFFER_SELECT.bits() != 0;
     opcode::operation(entry.opcode).is_some_and(|row| {
-        let may_refer = row.memory != Memory::None && (refers_to_memory || !selects);
+        let may_refer = row.memory != MemoryUse::None && (refers_to_memory || !selects);
         is_used(row, true) && may_refer == refers_to_memory
     })
 }

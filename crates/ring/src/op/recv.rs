@@ -43,7 +43,7 @@ impl RecvMulti {
     /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> SafeEntry {
-        let base = selecting(opcode::RECV, self.fd, self.group);
+        let base = with_buffer_group(opcode::RECV, self.fd, self.group);
         // The kernel checks the total only after each receive, so the length keeps the receive
         // itself within it.
         let limits = Entry { len: self.limit, file_index: self.limit, ..base };
@@ -64,13 +64,13 @@ impl RecvSelect {
     /// Encodes the operation.
     #[inline]
     pub fn entry(self) -> SafeEntry {
-        SafeEntry::new(selecting(opcode::RECV, self.fd, self.group))
+        SafeEntry::new(with_buffer_group(opcode::RECV, self.fd, self.group))
     }
 }
 
 /// An operation whose buffer the kernel takes from a group.
 #[inline]
-fn selecting(opcode: u8, fd: Fd, group: u16) -> Entry {
+fn with_buffer_group(opcode: u8, fd: Fd, group: u16) -> Entry {
     Entry { buf_group: group, ..Entry::new(opcode, fd).with(EntryFlags::BUFFER_SELECT) }
 }
 
@@ -125,7 +125,7 @@ impl RecvMsgMulti {
     #[inline]
     pub fn entry(self) -> Entry {
         let (addr, op_flags) = (self.header as u64, self.flags);
-        let base = selecting(opcode::RECVMSG, self.fd, self.group);
+        let base = with_buffer_group(opcode::RECVMSG, self.fd, self.group);
         Entry { addr, len: 1, op_flags, ioprio: RECV_MULTISHOT, ..base }
     }
 }

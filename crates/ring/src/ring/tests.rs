@@ -3,12 +3,12 @@ use crate::op::Nop;
 use annulus_kernel::Mapping;
 
 /// Both queues in plain memory, with four entries each and all indices starting at `start`.
-struct Fake {
+struct FakeQueues {
     ring: Mapping,
     entries: Mapping,
 }
 
-const SQ: SubmissionOffsets = SubmissionOffsets {
+const SUBMISSION_OFFSETS: SubmissionOffsets = SubmissionOffsets {
     head: 0,
     tail: 4,
     ring_mask: 8,
@@ -19,7 +19,7 @@ const SQ: SubmissionOffsets = SubmissionOffsets {
     reserved: 0,
     user_addr: 0,
 };
-const CQ: CompletionOffsets = CompletionOffsets {
+const COMPLETION_OFFSETS: CompletionOffsets = CompletionOffsets {
     head: 32,
     tail: 36,
     ring_mask: 40,
@@ -31,7 +31,7 @@ const CQ: CompletionOffsets = CompletionOffsets {
     user_addr: 0,
 };
 
-impl Fake {
+impl FakeQueues {
     fn starting_at(start: u32) -> Self {
         let fake = Self {
             ring: Mapping::anonymous(4096).unwrap(),
@@ -45,20 +45,26 @@ impl Fake {
         fake
     }
 
-    fn word(&self, offset: u32) -> Word {
+    fn word(&self, offset: u32) -> SharedWord {
         // SAFETY: the offsets in these tests lie inside the page and are aligned, and the fake
         // outlives the word.
-        unsafe { Word::at(Area::of(&self.ring), offset) }
+        unsafe { SharedWord::at(MappedArea::of(&self.ring), offset) }
     }
 
-    fn submission(&self) -> Submission {
+    fn submission_queue(&self) -> SubmissionQueue {
         // SAFETY: the offsets match the layout in `starting_at`, and the fake outlives the queue.
-        unsafe { Submission::new(Area::of(&self.ring), Area::of(&self.entries), &SQ) }
+        unsafe {
+            SubmissionQueue::new(
+                MappedArea::of(&self.ring),
+                MappedArea::of(&self.entries),
+                &SUBMISSION_OFFSETS,
+            )
+        }
     }
 
-    fn completed(&self) -> Completed {
+    fn completion_queue(&self) -> CompletionQueue {
         // SAFETY: the offsets match the layout in `starting_at`, and the fake outlives the queue.
-        unsafe { Completed::new(Area::of(&self.ring), &CQ) }
+        unsafe { CompletionQueue::new(MappedArea::of(&self.ring), &COMPLETION_OFFSETS) }
     }
 
     fn post(&self, user_data: u64) {
@@ -82,24 +88,24 @@ fn nop(user_data: u64) -> Entry {
 
 #[test]
 fn submission_wraps_and_fills_exactly() {
-    let fake = Fake::starting_at(u32::MAX - 1);
-    let mut queue = fake.submission();
+    let fake = FakeQueues::starting_at(u32::MAX - 1);
+    let mut queue = fake.submission_queue();
     for data in 0..4 {
         queue.push(nop(data)).unwrap();
     }
-    assert_eq!(queue.push(nop(9)), Err(Full));
+    assert_eq!(queue.push(nop(9)), Err(QueueFull));
     queue.publish();
     assert_eq!(fake.word(4).load(Ordering::Relaxed), 2);
     fake.word(0).store(u32::MAX, Ordering::Release);
     assert_eq!(queue.pending(), 3);
     queue.push(nop(4)).unwrap();
-    assert_eq!(queue.push(nop(9)), Err(Full));
+    assert_eq!(queue.push(nop(9)), Err(QueueFull));
 }
 
 #[test]
 fn completions_wrap_in_order_and_free_their_slots() {
-    let fake = Fake::starting_at(u32::MAX - 1);
-    let mut queue = fake.completed();
+    let fake = FakeQueues::starting_at(u32::MAX - 1);
+    let mut queue = fake.completion_queue();
     let mut seen = Vec::new();
     for round in 0..3u64 {
         for data in 0..4 {
@@ -114,8 +120,8 @@ fn completions_wrap_in_order_and_free_their_slots() {
 
 #[test]
 fn a_dropped_drain_keeps_the_remaining_completions() {
-    let fake = Fake::starting_at(u32::MAX);
-    let mut queue = fake.completed();
+    let fake = FakeQueues::starting_at(u32::MAX);
+    let mut queue = fake.completion_queue();
     fake.post(1);
     fake.post(2);
     assert_eq!(queue.drain().next().unwrap().user_data, 1);

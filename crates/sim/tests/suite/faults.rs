@@ -78,7 +78,7 @@ fn defer_delays_only_operations_that_may_wait() {
     let (mut host, _sim, _lent, [client, _]) = connection_under(Fault::Defer);
     host.push(1, send(client, b"later", WAITALL_FLAGS));
     host.ring.enter(Wait::No).unwrap();
-    assert_eq!((host.ring.ready(), host.ring.work_pending()), (0, true));
+    assert_eq!((host.ring.ready(), host.ring.has_deferred_work()), (0, true));
     assert_eq!(fields(&host.wait_for(1)[0]), (1, 5, false));
     host.push(2, send(client, b"now", DONTWAIT_FLAGS));
     host.ring.enter(Wait::No).unwrap();
@@ -104,7 +104,7 @@ fn cancel_lost_delivers_data_before_the_cancel() {
         host.push(1, if single { once } else { recv_multi(server, 0) });
         host.push(9, send(client, b"consumed", DONTWAIT_FLAGS).with(EntryFlags::SKIP_SUCCESS));
         host.ring.enter(Wait::No).unwrap();
-        while !host.ring.work_pending() {
+        while !host.ring.has_deferred_work() {
             host.ring.enter(Wait::No).unwrap();
         }
         host.push(2, cancel(1));

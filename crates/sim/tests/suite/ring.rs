@@ -337,13 +337,13 @@ fn enter_runs_twenty_work_items_unless_it_waits_for_more() {
         pass_time(&host, QUIET_PERIOD);
         host.ring.enter(Wait::No).unwrap();
         assert_eq!(host.ring.ready(), 0, "deferred work ran without being requested");
-        assert!(host.ring.work_pending());
+        assert!(host.ring.has_deferred_work());
         assert_eq!(host.reap().len(), 20);
         let wait = Wait::For { completions: 25, timeout: Some(QUIET_PERIOD) };
         assert_eq!(host.ring.enter(wait).unwrap(), Entered::Done);
         assert_eq!(host.ring.completions().count(), 25);
         assert_eq!(host.reap().len(), 5);
-        assert!(!host.ring.work_pending());
+        assert!(!host.ring.has_deferred_work());
     });
 }
 
