@@ -39,7 +39,6 @@ fn no_duration_is_forgotten() {
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
         &[
             "hyper.rs write_timeout",
-            "hyper_util/connector.rs attempt_delay",
             "hyper_util/connector.rs timeout",
             "hyper_util/connector.rs write_timeout",
             "rustls/acceptor.rs handshake_timeout",
@@ -164,7 +163,7 @@ fn connectors_and_timers_accept_max_and_zero() {
             for (is_whole, connector) in [
                 (true, Connector::new().timeout(limit)),
                 (false, Connector::new().write_timeout(limit)),
-                (false, Connector::new().attempt_delay(limit)),
+                (false, Connector::new().options(ConnectOptions::new().attempt_delay(limit))),
                 (true, Connector::new().options(ConnectOptions::new().timeout(limit))),
             ] {
                 let listener = TcpListener::bind("127.0.0.1:0")?;

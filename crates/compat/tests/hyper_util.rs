@@ -210,6 +210,7 @@ fn error_names_every_failed_address() {
 /// and how long it took.
 fn beside_a_silent_address(
     connector: Connector,
+    options: ConnectOptions,
     silent: &'static [&'static str],
 ) -> (io::Result<IpAddr>, Duration) {
     let mut result = None;
@@ -219,8 +220,8 @@ fn beside_a_silent_address(
         let source: IpAddr = "10.0.0.7".parse()?;
         silent.iter().for_each(|address| sim.partition(source, address.parse().unwrap()));
         let begun = Instant::now();
-        let options = ConnectOptions::new().source(source);
-        let connected = connector.options(options).call("http://two.example/".parse()?).await;
+        let connected =
+            connector.options(options.source(source)).call("http://two.example/".parse()?).await;
         let peer = connected.and_then(|io| Ok(io.inner().try_ref()?.peer_addr()?.ip()));
         result = Some((peer, begun.elapsed()));
         Ok(())
@@ -230,15 +231,16 @@ fn beside_a_silent_address(
 
 #[test]
 fn second_address_is_tried_after_the_attempt_delay() {
-    let (peer, took) = beside_a_silent_address(Connector::new(), &["10.0.0.9"]);
+    let connect = |options, silent| beside_a_silent_address(Connector::new(), options, silent);
+    let (peer, took) = connect(ConnectOptions::new(), &["10.0.0.9"]);
     assert_eq!(peer.unwrap().to_string(), "10.0.0.1");
     assert!(took >= Duration::from_millis(250) && took < Duration::from_secs(1), "{took:?}");
-    let patient = Connector::new().attempt_delay(Duration::from_secs(2));
-    let (peer, took) = beside_a_silent_address(patient, &["10.0.0.9"]);
+    let patient = ConnectOptions::new().attempt_delay(Duration::from_secs(2));
+    let (peer, took) = connect(patient, &["10.0.0.9"]);
     assert_eq!(peer.unwrap().to_string(), "10.0.0.1");
     assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(3), "{took:?}");
     // No second attempt starts if the first address answers.
-    let (peer, took) = beside_a_silent_address(Connector::new(), &["10.0.0.1"]);
+    let (peer, took) = connect(ConnectOptions::new(), &["10.0.0.1"]);
     assert_eq!(peer.unwrap().to_string(), "10.0.0.9");
     assert!(took < Duration::from_millis(250), "{took:?}");
 }
@@ -246,7 +248,8 @@ fn second_address_is_tried_after_the_attempt_delay() {
 #[test]
 fn connect_fails_at_its_timeout() {
     let limited = Connector::new().timeout(Duration::from_secs(3));
-    let (peer, took) = beside_a_silent_address(limited, &["10.0.0.9", "10.0.0.1"]);
+    let (peer, took) =
+        beside_a_silent_address(limited, ConnectOptions::new(), &["10.0.0.9", "10.0.0.1"]);
     let error = peer.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert!(error.to_string().contains("two.example:80"), "{error}");

@@ -92,12 +92,6 @@ impl Connector {
         self
     }
 
-    /// Sets [`ConnectOptions::attempt_delay`] in the current options.
-    pub fn attempt_delay(mut self, delay: Duration) -> Self {
-        self.options = self.options.attempt_delay(delay);
-        self
-    }
-
     /// Sets whether a scheme other than `http` is an error, which is the default. A TLS connector
     /// that wraps this one turns it off.
     pub fn enforce_http(mut self, on: bool) -> Self {

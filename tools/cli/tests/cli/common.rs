@@ -4,10 +4,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -159,9 +160,11 @@ pub(crate) trait OwnLock {
 
 impl OwnLock for Command {
     fn own_lock(&mut self) -> &mut Command {
-        let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let directory =
-            directory.join(std::thread::current().name().unwrap_or("main").replace("::", "-"));
+        // The paths of Unix sockets, which may have 107 bytes, lie in it, so its name is short.
+        let mut hasher = DefaultHasher::new();
+        std::thread::current().name().hash(&mut hasher);
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let directory = directory.join(format!("{:08x}", hasher.finish() as u32));
         std::fs::create_dir_all(&directory).unwrap();
         self.env("TMPDIR", directory)
     }
