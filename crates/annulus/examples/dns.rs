@@ -3,9 +3,9 @@
 //!
 //! Each query goes to an upstream from its own port and with its own identifier, which a forger
 //! would have to guess. Replies that do not match the question are dropped. If an upstream does not
-//! answer in time, or answers that it cannot or will not, the next one is asked. After four
-//! attempts the client gets such an answer, or SERVFAIL. An upstream that has been silent three
-//! times in a row is asked last for five seconds; then one query tries it again.
+//! answer in time, or answers that it cannot or will not resolve the name, the next one is asked.
+//! After four attempts the client gets such an answer, or SERVFAIL. An upstream that has been
+//! silent three times in a row is asked last for five seconds; then one query tries it again.
 //! Limits: 800 queries at once, each with a socket and a datagram; further queries wait in the
 //! kernel, which drops any excess; 800 ms per attempt. SIGINT and SIGTERM end the server; queries
 //! in progress get no answer.
@@ -76,7 +76,7 @@ struct Upstream {
     address: SocketAddr,
     /// Number of queries in a row without an answer.
     failures: Cell<u32>,
-    /// When it may be tried again.
+    /// When the upstream may be tried again.
     rests_until: Cell<Instant>,
 }
 
@@ -85,8 +85,8 @@ impl Upstream {
         Self { address, failures: Cell::default(), rests_until: Cell::new(Instant::now()) }
     }
 
-    /// Returns true if a query should ask it first. After too many failures, only one query per
-    /// rest does.
+    /// Returns true if a query should ask this upstream first. After too many failures, that is
+    /// only one query per rest.
     fn is_good(&self) -> bool {
         let now = Instant::now();
         if self.failures.get() < FAILURES {

@@ -66,8 +66,8 @@ type Copied = (u64, u64);
 
 async fn proxy(mut client: TcpStream, to: &str, idle: u64, copied: &mut Copied) -> io::Result<()> {
     let left = async {
-        // The client may have nothing more to send than these bytes. Even an immediate end may be
-        // intended, so it waits for a moment.
+        // A client that has sent bytes may end its direction and still wait for an answer. Even an
+        // immediate end may be intended, so give the target a moment to accept.
         match client.peek(1 << 16).await {
             Ok([]) => sleep(CONNECTING / 10).await,
             Ok(_) => pending().await,

@@ -103,7 +103,7 @@ fn serve(
 }
 
 /// Answers a request. Returns true if the connection stays open.
-#[expect(clippy::disallowed_methods, reason = "the header needs the date of the world")]
+#[expect(clippy::disallowed_methods, reason = "the header needs the real date")]
 async fn respond(
     stream: &mut TcpStream,
     files: &FileCache,
@@ -161,7 +161,8 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Returns a status as the error if neither the request nor what follows it makes sense.
+    /// Returns an error status if the request is invalid, and the bytes after it cannot be parsed
+    /// either.
     fn parse(head: &'a [u8]) -> Result<Self, &'static str> {
         let mut lines = [httparse::EMPTY_HEADER; 100];
         let mut parsed = httparse::Request::new(&mut lines);

@@ -106,7 +106,7 @@ fn model(preemptions: usize, run: impl Fn(Arc<ChannelQueue<u32>>) + Send + Sync 
 }
 
 #[test]
-fn line_every_sender_gets_its_turn() {
+fn every_waiting_sender_sends() {
     model(3, |line| {
         let senders = [1, 2].map(|value| {
             let line = line.clone();
@@ -119,7 +119,7 @@ fn line_every_sender_gets_its_turn() {
 }
 
 #[test]
-fn line_a_dropped_waiter_passes_on_its_turn() {
+fn dropped_waiter_wakes_the_next_one() {
     model(3, |line| {
         assert!(send(&line, 0));
         let steady = thread::spawn({
@@ -140,7 +140,7 @@ fn line_a_dropped_waiter_passes_on_its_turn() {
 }
 
 #[test]
-fn line_a_forgotten_waiter_does_not_block_the_rest() {
+fn forgotten_waiter_does_not_block_others() {
     model(2, |line| {
         assert!(send(&line, 0));
         let steady = thread::spawn({
@@ -155,7 +155,7 @@ fn line_a_forgotten_waiter_does_not_block_the_rest() {
 }
 
 #[test]
-fn line_the_end_is_seen_from_either_side() {
+fn end_is_seen_from_either_side() {
     model(4, |line| {
         let sender = thread::spawn({
             let line = line.clone();

@@ -39,12 +39,15 @@ fn a_shutdown_that_fails_is_an_error() {
             let (mut one, mut other) = pair().await?;
             one.send("last words").await?;
             deny(libc::SYS_shutdown, libc::EPERM);
-            let error = one.shutdown().await.expect_err("the peer sees no end");
+            let error = one.shutdown().await.expect_err("the shutdown is denied");
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
             assert_eq!(&*other.recv_exact(10).await?, b"last words");
-            assert!(timeout(Duration::from_millis(5), other.recv()).await.is_err(), "no end");
+            assert!(
+                timeout(Duration::from_millis(5), other.recv()).await.is_err(),
+                "the peer got an end"
+            );
             drop(one);
-            assert!(other.recv().await?.is_none(), "the close is an end");
+            assert!(other.recv().await?.is_none(), "the close did not end the stream");
             Ok(())
         });
     }
@@ -136,7 +139,7 @@ async fn turns_while_memory_is_short() -> io::Result<u64> {
     ];
     sleep(Duration::from_millis(200)).await;
     let finished = waiting.each_ref().map(|task| task.is_finished());
-    assert_eq!(finished, [false; 4], "they wait for memory");
+    assert_eq!(finished, [false; 4], "an operation finished without memory");
     Ok(annulus::counters().expect("in a runtime").enters - before)
 }
 

@@ -109,7 +109,7 @@ async fn answers_by_default() -> io::Result<()> {
 }
 
 #[test]
-fn a_runtime_takes_both() {
+fn runtime_accepts_max_and_zero() {
     let longest = Runtime::builder()
         .blocking_keep_alive(MAX)
         .linger(MAX)
@@ -133,7 +133,7 @@ fn a_runtime_takes_both() {
 }
 
 #[test]
-fn a_connection_takes_both() {
+fn connection_accepts_max_and_zero() {
     on_each(Runtime::builder(), || async {
         let connect = ConnectOptions::new().timeout(MAX).attempt_delay(MAX).user_timeout(Some(MAX));
         answers(connect, ListenOptions::new().user_timeout(Some(MAX))).await?;
@@ -170,7 +170,7 @@ fn a_connection_takes_both() {
 }
 
 #[test]
-fn copies_and_caches_take_both() {
+fn copies_and_caches_accept_max_and_zero() {
     on_each(Runtime::builder(), || async {
         let (mut client, mut near) = UnixStream::pair()?;
         let (mut far, mut server) = UnixStream::pair()?;
@@ -200,7 +200,7 @@ fn copies_and_caches_take_both() {
 }
 
 #[test]
-fn time_takes_both() {
+fn timers_accept_max_and_zero() {
     on_each(Runtime::builder(), || async {
         sleep(ZERO).await;
         assert!(touch(sleep(MAX)).is_none());
@@ -243,7 +243,7 @@ fn time_takes_both() {
 }
 
 #[test]
-fn a_simulated_link_and_disk_take_both() {
+fn simulated_link_and_disk_accept_max_and_zero() {
     for (latency, jitter) in [(MAX, ZERO), (ZERO, MAX), (MAX, MAX), (ZERO, ZERO)] {
         let link = Link { latency, jitter, reordering: 1000, loss: 500, ..Link::default() };
         for choice in [DriverChoice::Uring, DriverChoice::Epoll] {
@@ -286,7 +286,7 @@ fn a_simulated_link_and_disk_take_both() {
 }
 
 #[test]
-fn a_simulated_network_takes_both() {
+fn simulated_network_accepts_max_and_zero() {
     let one_second = Duration::from_secs(1);
     let ranges = [ZERO..MAX, ZERO..one_second, one_second..MAX, (MAX - one_second)..MAX];
     for (pause, length) in ranges

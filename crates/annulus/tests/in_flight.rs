@@ -49,7 +49,7 @@ async fn offloaded() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).policy(Policy::Offload).open("/file").await
 }
 
-/// Starts what the future does, and drops the future.
+/// Polls the future once, which starts its operation, and drops it.
 async fn start_and_drop(future: impl Future) {
     {
         let mut future = pin!(future);

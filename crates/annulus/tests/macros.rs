@@ -26,7 +26,7 @@ async fn never_returns_by_itself() -> ! {
 }
 
 #[test]
-fn a_main_returns_what_its_body_does() {
+fn a_main_returns_the_result_of_its_body() {
     assert_eq!(program().unwrap(), 4);
     returns_nothing();
     let panicked = std::panic::catch_unwind(|| never_returns_by_itself()).unwrap_err();
@@ -75,7 +75,7 @@ async fn the_driver_is_the_requested_one() -> io::Result<()> {
 }
 
 #[test]
-fn all_of_this_holds_on_both_drivers() {
+fn all_tests_pass_on_both_drivers() {
     const INSIDE: &str = "ANNULUS_TEST_INSIDE";
     if env::var_os(INSIDE).is_some() {
         return;

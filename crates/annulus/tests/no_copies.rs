@@ -181,14 +181,14 @@ async fn receive_without_buffers(streams: usize) -> io::Result<()> {
     }
     turns().await;
     let waiting = held() - before;
-    assert!(waiting < streams as isize * RECEIVE / 4, "{waiting} bytes while nothing comes");
+    assert!(waiting < streams as isize * RECEIVE / 4, "{waiting} bytes while nothing arrives");
     most_held();
     writers.iter_mut().try_for_each(|writer| writer.write_all(b"0123456789"))?;
     for task in tasks {
         assert_eq!(task.await.expect("no panic")?, 10);
     }
     let most = most_held() - before;
-    assert!(most < streams as isize * RECEIVE / 2, "{most} bytes when all comes at once");
+    assert!(most < streams as isize * RECEIVE / 2, "{most} bytes when everything arrives at once");
     drop(unread);
     Ok(())
 }

@@ -87,7 +87,7 @@ fn no_wake_is_lost() {
 }
 
 #[test]
-fn no_wake_is_lost_by_the_one_before() {
+fn no_wake_is_lost_after_an_earlier_one() {
     model(1, 2, 4);
 }
 

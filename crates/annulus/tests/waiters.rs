@@ -193,7 +193,7 @@ impl Queue for Lenient {
     }
 }
 
-/// The cursor of a file, which is granted in order. It arrives when it is returned.
+/// The cursor of a file, which is granted in order. It becomes available when it is returned.
 struct Cursor {
     line: CursorLine,
     taken: bool,
@@ -247,7 +247,7 @@ impl Queue for Cursor {
     }
 }
 
-/// A channel. A task sends, and what arrives is a receive.
+/// A channel. Tasks wait for space to send, which a receive makes available.
 struct Channel {
     line: ChannelQueue<()>,
     receiver: Arc<Flag>,
@@ -372,7 +372,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 
 proptest! {
     #[test]
-    fn waiters_do_what_the_model_does(acts in acts()) {
+    fn waiters_match_the_model(acts in acts()) {
         let wakers: [Waker; TASKS] = std::array::from_fn(|_| Waker::from(Arc::<Flag>::default()));
         let mut ids = [None; TASKS];
         let (mut waiters, mut model) = (Waiters::default(), Model::default());

@@ -10,7 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use std::time::Instant;
 
-/// A limit of a century or more counts as no limit: `std::time::Instant` overflows not much later.
+/// Limits of a century or more count as no limit: hyper adds a limit to a `std::time::Instant`,
+/// which panics on overflow.
 #[cfg(feature = "tower")]
 pub(crate) const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 86_400);
 

@@ -12,8 +12,8 @@ pub(crate) struct LateEnd {
 }
 
 impl LateEnd {
-    /// Passes on the result of a read, which is a byte count. If the end comes right after bytes,
-    /// it wakes the task and returns `Pending` instead.
+    /// Passes on the result of a read, which is a byte count. If the stream ends right after bytes,
+    /// wakes the task and returns `Pending` instead, so that the next poll reports the end.
     pub(crate) fn show(
         &mut self,
         cx: &Context<'_>,

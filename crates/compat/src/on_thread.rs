@@ -148,7 +148,7 @@ impl fmt::Display for WrongThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "used on another thread than the one that created it at {}: annulus keeps streams, tasks and timers on their thread; use a \
+            "used on a thread other than the one that created it at {}: annulus keeps streams, tasks and timers on their thread; use a \
              current-thread runtime",
             self.made_at
         )
@@ -223,7 +223,7 @@ mod tests {
         let panic = polled.join().unwrap_err();
         let text = panic.downcast_ref::<String>().unwrap();
         let expected =
-            format!("used on another thread than the one that created it at {}:{line}:", file!());
+            format!("used on a thread other than the one that created it at {}:{line}:", file!());
         assert!(text.starts_with(&expected), "{text}");
     }
 }

@@ -32,8 +32,8 @@ pub(crate) async fn drive(notifier: AsyncFd<OwnedFd>, thread: ThreadId) -> io::E
 
 fn wrong_thread() -> io::Error {
     io::Error::other(
-        "annulus was entered on another thread than the one that runs tokio's tasks: call enter on the thread \
-         that calls block_on, and run that runtime on no other",
+        "annulus was entered on a thread other than the one that runs tokio's tasks: call enter on the thread \
+         that calls block_on, and run that runtime on no other thread",
     )
 }
 

@@ -30,7 +30,7 @@ fn elapsed() -> Duration {
     CLOCK_ORIGIN.get().map_or(Duration::ZERO, |origin| Instant::now() - origin)
 }
 
-/// Makes a runtime of annulus with default settings the guest of the current-thread tokio runtime
+/// Makes an annulus runtime with default settings the guest of the current-thread tokio runtime
 /// on this thread, until the returned value is dropped. Call it on the thread that calls
 /// `block_on`, not in `spawn_blocking`: on any other thread, nothing would take its turns, and
 /// [`Entered::failed`] reports that.
@@ -48,7 +48,7 @@ pub fn enter() -> io::Result<Entered> {
 ///
 /// # Errors
 /// `Unsupported` in a multi-threaded tokio runtime. Also outside a tokio runtime, if this thread
-/// already has a runtime of annulus, or if none can be built (see [`Builder::build`]).
+/// already has an annulus runtime, or if none can be built (see [`Builder::build`]).
 ///
 /// # Panics
 /// If the tokio runtime was built without I/O or without time, with tokio's message. Use
@@ -78,12 +78,12 @@ fn host() -> io::Result<Handle> {
     let host = Handle::try_current().map_err(|_| {
         io::Error::other(match annulus::handle() {
             Err(_) => {
-                "annulus was entered outside a runtime of tokio: use annulus_tokio::run, or call enter inside \
+                "annulus was entered outside a tokio runtime: use annulus_tokio::run, or call enter inside \
                  block_on of a current-thread runtime"
             }
             Ok(_) => {
-                "annulus was entered inside annulus::run, outside a runtime of tokio: put annulus_tokio::run in the \
-                 place of annulus::run"
+                "annulus was entered inside annulus::run, outside a tokio runtime: replace annulus::run with \
+                 annulus_tokio::run"
             }
         })
     })?;
@@ -95,7 +95,7 @@ fn host() -> io::Result<Handle> {
         }
         _ => Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "annulus was entered in a multi-threaded runtime of tokio, which moves tasks between threads: use \
+            "annulus was entered in a multi-threaded tokio runtime, which moves tasks between threads: use \
              #[tokio::main(flavor = \"current_thread\")], annulus_tokio::run, or annulus_tokio::run_each for a \
              loop per core",
         )),
@@ -112,7 +112,7 @@ fn host() -> io::Result<Handle> {
 /// let entered = annulus_tokio::enter()?;
 /// annulus::time::sleep(std::time::Duration::from_millis(1)).await;
 /// drop(entered);
-/// assert!(annulus::handle().is_err(), "outside a runtime of annulus");
+/// assert!(annulus::handle().is_err(), "outside an annulus runtime");
 /// # Ok(())
 /// # }
 /// ```

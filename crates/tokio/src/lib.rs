@@ -30,9 +30,9 @@
 //! }
 //! ```
 //! [`run`] creates both runtimes: `annulus_tokio::run(async { … })` in `main` replaces
-//! `#[tokio::main]`. [`run_with`] takes settings of annulus, and [`run_each`] runs one loop per
+//! `#[tokio::main]`. [`run_with`] takes annulus settings, and [`run_each`] runs one loop per
 //! core. An attribute macro would save one line and hide the error when a runtime cannot be built,
-//! so this crate has none. Streams of annulus are not `Send`. Spawn tasks that use them with
+//! so this crate has none. annulus streams are not `Send`. Spawn tasks that use them with
 //! [`tokio::task::spawn_local`] inside [`run`], a [`LocalRuntime`] or a [`LocalSet`], or with
 //! [`annulus::spawn`] anywhere. [`tokio::spawn`], which requires `Send`, works for all other tasks.
 //!
@@ -47,17 +47,17 @@
 //! `AsyncRead`, `AsyncBufRead` and `AsyncWrite`.
 //!
 //! # What it costs
-//! The thread waits in tokio, on its epoll instance, and then takes a turn of annulus. For the same
-//! wait, that is two system calls more than a runtime of annulus alone makes. Under load, one turn
+//! The thread waits in tokio, on its epoll instance, and then takes an annulus turn. For the same
+//! wait, that is two system calls more than annulus makes on its own. Under load, one turn
 //! serves many connections. With a single connection that sends a request and waits for the answer,
 //! a request costs three system calls: the wait, a turn that receives the request, and one that
-//! sends the answer. A runtime of annulus alone makes one, and tokio with its own sockets makes
+//! sends the answer. annulus makes one on its own, and tokio with its own sockets makes
 //! three. In a [`LocalSet`] run by `block_on`, tokio polls its epoll instance one more time for
 //! each wake of a local task: prefer [`run`] or a [`LocalRuntime`] (`build_local` of tokio's
 //! builder, `#[tokio::main(flavor = "local")]`).
 //!
 //! # What to know
-//! - Timers of annulus have tokio's resolution of one millisecond here.
+//! - annulus timers have tokio's resolution of one millisecond here.
 //! - The tokio runtime must have I/O and time drivers: use `enable_all`. Without one of them,
 //!   [`enter`] panics with tokio's message.
 //! - The [task budget](annulus::Builder::task_budget) of annulus applies to its own tasks. Between
@@ -108,14 +108,14 @@ use tokio::runtime::{Handle, LocalOptions};
 /// ```
 ///
 /// # Errors
-/// If one of the two runtimes cannot be built, if this thread already runs one of annulus, or if
+/// If one of the two runtimes cannot be built, if this thread already has an annulus runtime, or if
 /// annulus cannot continue (see [`Entered::failed`]). Also inside another tokio runtime: use
 /// [`enter`] there.
 pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
     run_with(Runtime::builder(), future)
 }
 
-/// Like [`run`], but with settings of annulus.
+/// Like [`run`], but with annulus settings.
 ///
 /// ```
 /// use annulus::{DriverChoice, Runtime};
@@ -131,7 +131,7 @@ pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
 pub fn run_with<F: Future>(settings: Builder, future: F) -> io::Result<F::Output> {
     if Handle::try_current().is_ok() {
         return Err(io::Error::other(
-            "annulus_tokio::run was called inside a runtime of tokio, and makes one of its own: call annulus_tokio::enter \
+            "annulus_tokio::run was called inside a tokio runtime, but creates its own: call annulus_tokio::enter \
              there instead",
         ));
     }
@@ -144,8 +144,8 @@ pub fn run_with<F: Future>(settings: Builder, future: F) -> io::Result<F::Output
         enter_with(settings)?
     };
     let output = host.block_on(until_failure(future, &mut entered));
-    // Tasks are dropped first, so that values of annulus that they hold are dropped while it still
-    // exists.
+    // Tasks are dropped first, so that annulus values that they hold are dropped while annulus
+    // still exists.
     drop(host);
     drop(entered);
     output

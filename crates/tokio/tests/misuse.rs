@@ -83,7 +83,7 @@ fn run_inside_a_tokio_runtime_is_an_error() {
 fn enter_inside_an_annulus_runtime_without_tokio_is_an_error() {
     annulus::run(async {
         let nested = annulus_tokio::enter().map(drop).unwrap_err().to_string();
-        assert!(nested.contains("put annulus_tokio::run in the place of annulus::run"), "{nested}");
+        assert!(nested.contains("replace annulus::run with annulus_tokio::run"), "{nested}");
     });
 }
 

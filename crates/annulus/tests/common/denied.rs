@@ -15,7 +15,7 @@ pub(crate) fn deny_with(call: libc::c_long, errno: i32, argument: u32, value: u3
     deny_if(call, errno, |allow| check(argument, value, 0, allow));
 }
 
-/// Like [`deny`], but only for calls whose argument at this index has other low 32 bits.
+/// Like [`deny`], but only for calls whose argument at this index has different low 32 bits.
 pub(crate) fn deny_without(call: libc::c_long, errno: i32, argument: u32, value: u32) {
     deny_if(call, errno, |allow| check(argument, value, allow, 0));
 }

@@ -73,7 +73,7 @@ unsafe impl<T> Send for Here<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Here<T> {}
 
-/// A waker that wakes nothing and owns a value, which dropping its last clone drops.
+/// Returns a waker that wakes nothing and owns a value, which is dropped with the last clone.
 pub(crate) fn waker_of<T: 'static>(value: T) -> Waker {
     struct Owner<T>(Here<T>);
 

@@ -107,8 +107,8 @@ pub(crate) async fn echo(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a loopback address, with any port, that no other test uses, so that ports that were
-/// bound to it stay free after a close.
+/// Returns a loopback address with port 0 that no other test uses, so that a port bound at this
+/// address stays free after its close.
 pub(crate) fn own_address() -> SocketAddr {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

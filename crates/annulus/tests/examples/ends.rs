@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Starts a server. Returns its process and the address on which it reports to listen.
+/// Starts a server. Returns its process and the address that it reports.
 fn serve(name: &str, arguments: &[&str], driver: &str) -> (Child, String) {
     let mut command = Command::new(examples().join(name));
     command.args(arguments).env("ANNULUS_DRIVER", driver).stderr(Stdio::piped());

@@ -1,5 +1,5 @@
-//! A task that always finds something ready delays another one by at most one budget, whatever is
-//! ready.
+//! A task that always finds something ready delays other tasks by at most one budget. Each test is
+//! named after what is ready.
 
 use crate::common;
 
@@ -62,7 +62,7 @@ fn delays_by_one_budget<F: Future<Output = ()> + 'static>(drain: impl Fn(Count) 
 }
 
 #[test]
-fn a_channel() {
+fn receives_from_a_channel() {
     delays_by_one_budget(async |count| {
         let (sender, mut receiver) = shards::channel(ITEMS as usize);
         (0..ITEMS).for_each(|item| sender.try_send(item).unwrap());
@@ -87,7 +87,7 @@ fn sends_that_always_have_room() {
 
 /// Futures of other crates, which do not know this runtime's budget.
 #[test]
-fn what_is_cooperative() {
+fn cooperative_futures_of_other_crates() {
     delays_by_one_budget(async |count| {
         let (sender, mut receiver) = tokio::sync::broadcast::channel(ITEMS as usize);
         (0..ITEMS).for_each(|item| assert_eq!(sender.send(item).unwrap(), 1));
@@ -110,7 +110,7 @@ fn timers_that_are_due() {
 }
 
 #[test]
-fn a_loop_of_the_program_itself() {
+fn a_loop_that_consumes_budget_explicitly() {
     delays_by_one_budget(async |count| {
         for _ in 0..ITEMS / 10 {
             consume_budget().await;
@@ -119,7 +119,7 @@ fn a_loop_of_the_program_itself() {
     });
 }
 
-/// It does not wait, so no wake could resume it later.
+/// `try_join_next` does not wait, so it must not need budget: no wake could resume it later.
 #[test]
 fn a_finished_task_leaves_its_set_whatever_the_remaining_budget() {
     let mut runtime = Runtime::builder().task_budget(1).build().unwrap();
@@ -134,7 +134,7 @@ fn a_finished_task_leaves_its_set_whatever_the_remaining_budget() {
 }
 
 #[test]
-fn tasks_of_a_set_that_have_finished() {
+fn finished_tasks_of_a_set() {
     delays_by_one_budget(async |count| {
         let mut set: JoinSet<_> = (0..ITEMS / 10).map(|_| async {}).collect();
         while set.join_next().await.is_some() {
@@ -145,7 +145,7 @@ fn tasks_of_a_set_that_have_finished() {
 }
 
 #[test]
-fn a_token_that_is_cancelled() {
+fn a_cancelled_token() {
     delays_by_one_budget(async |count| {
         let stop = CancellationToken::new();
         stop.cancel();
@@ -194,7 +194,7 @@ fn addresses_that_need_no_lookup() {
 }
 
 #[test]
-fn names() {
+fn lookups_of_names() {
     delays_by_one_budget(async |count| {
         for _ in 0..300 {
             drop(lookup_host("localhost:1").await.unwrap());

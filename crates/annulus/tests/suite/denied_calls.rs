@@ -44,14 +44,14 @@ fn a_newer_call_that_is_denied_is_replaced_by_an_older_one() {
         for errno in [Errno::PERM, Errno::NOSYS] {
             println!("{name}: {errno}");
             let denied = format!("{number} {}", errno.raw_os_error());
-            assert_passes(again!(in_spite_of_the_filter).env(DENIED, denied));
+            assert_passes(again!(child_that_uses_older_calls).env(DENIED, denied));
         }
     }
 }
 
 #[test]
 #[ignore = "run by the test above, with a call to deny"]
-fn in_spite_of_the_filter() {
+fn child_that_uses_older_calls() {
     let denied = std::env::var(DENIED).expect("the call and the error");
     let (call, errno) = denied.split_once(' ').unwrap();
     let (call, errno) = (call.parse().unwrap(), errno.parse().unwrap());

@@ -64,7 +64,7 @@ fn all_are_dropped<T>(
 }
 
 #[test]
-fn after_they_were_sent() {
+fn sent_bytes_are_dropped() {
     dropped_in_the_end(async |bytes| {
         let (mut one, mut other) = pair().await?;
         one.send_vectored([bytes(100), bytes(200_000), bytes(1)]).await?;
@@ -74,7 +74,7 @@ fn after_they_were_sent() {
 }
 
 #[test]
-fn after_they_were_given_up() {
+fn abandoned_bytes_are_dropped() {
     dropped_in_the_end(async |bytes| {
         let (mut stream, peer) = half_pair().await?;
         assert!(touch(stream.send(bytes(64 << 20))).is_none());
@@ -88,7 +88,7 @@ fn after_they_were_given_up() {
 }
 
 #[test]
-fn after_they_were_sent_as_datagrams_or_refused() {
+fn datagram_bytes_are_dropped_sent_or_refused() {
     dropped_in_the_end(async |bytes| {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
         let to = other.local_addr()?;
@@ -101,7 +101,7 @@ fn after_they_were_sent_as_datagrams_or_refused() {
 }
 
 #[test]
-fn at_the_end_of_the_runtime() {
+fn queued_bytes_are_dropped_with_the_runtime() {
     dropped_in_the_end(async |bytes| {
         let (mut stream, _peer) = half_pair().await?;
         assert!(touch(stream.send(bytes(64 << 20))).is_none());
@@ -110,7 +110,7 @@ fn at_the_end_of_the_runtime() {
 }
 
 #[test]
-fn their_panic_is_contained() {
+fn panic_in_a_drop_of_bytes_is_contained() {
     struct Panicking;
 
     impl AsRef<[u8]> for Panicking {

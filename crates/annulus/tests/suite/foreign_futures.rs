@@ -8,7 +8,7 @@ use std::rc::Rc;
 use tokio::sync::{Mutex, Notify, Semaphore, broadcast, mpsc, oneshot, watch};
 
 #[test]
-fn the_channels_of_tokio() {
+fn tokio_channels_work() {
     run(async {
         let (to, mut from) = mpsc::channel::<Rc<u32>>(2);
         let (answer, answered) = oneshot::channel();
@@ -36,7 +36,7 @@ fn the_channels_of_tokio() {
 }
 
 #[test]
-fn the_locks_of_tokio() {
+fn tokio_locks_work() {
     run(async {
         let (limit, value) = (Rc::new(Semaphore::new(2)), Rc::new(Mutex::new(0)));
         let done = Rc::new(Notify::new());
@@ -59,7 +59,7 @@ fn the_locks_of_tokio() {
 }
 
 #[test]
-fn select_join_and_streams_of_futures() {
+fn futures_select_join_and_streams_work() {
     run(async {
         let first = future::select(Box::pin(annulus::yield_now()), future::pending::<()>()).await;
         assert!(matches!(first, future::Either::Left(_)));

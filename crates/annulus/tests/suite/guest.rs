@@ -154,7 +154,7 @@ fn a_thread_has_one_runtime() {
 }
 
 #[test]
-fn what_was_queued_is_sent_when_it_is_dropped() {
+fn queued_bytes_are_sent_when_the_guest_is_dropped() {
     for driver in BOTH {
         let mut guest = guest(driver);
         let host = Host::of(&guest);

@@ -1,4 +1,5 @@
-//! Invariant 18, and memory that is given back in quiet times: seconds of them, in virtual time.
+//! Invariant 18, and memory that an idle runtime returns to the system after seconds of virtual
+//! time.
 
 use crate::common;
 

@@ -95,7 +95,7 @@ fn signals_arrive_as_a_stream() {
 
 /// As shown in the guide: a loop over several sources, which ends when its token is cancelled.
 #[test]
-fn select_of_futures_over_streams_futures_and_a_token() {
+fn futures_select_works_over_streams_futures_and_a_token() {
     run(async {
         let (sender, mut values) = shards::channel(4);
         let stop = CancellationToken::new();
@@ -144,9 +144,9 @@ fn a_select_over_streams_that_have_ended_completes() {
     });
 }
 
-/// It needs neither fused futures nor a tokio runtime.
+/// These macros need neither fused futures nor a tokio runtime.
 #[test]
-fn select_and_join_of_tokio() {
+fn tokio_select_and_join_work() {
     run(async {
         let (sender, mut values) = shards::channel(4);
         let ((), both) = tokio::join!(
@@ -168,7 +168,7 @@ fn select_and_join_of_tokio() {
 }
 
 #[test]
-fn the_cancellation_token_of_tokio_util() {
+fn tokio_util_cancellation_token_works() {
     run(async {
         let stop = CancellationToken::new();
         let child = stop.child_token();

@@ -30,7 +30,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn one_byte() {
+fn one_byte_is_echoed() {
     with_echo(|mut client| {
         client.write_all(b"x").unwrap();
         let mut got = [0];
@@ -40,7 +40,7 @@ fn one_byte() {
 }
 
 #[test]
-fn a_mebibyte_in_one_write() {
+fn a_mebibyte_in_one_write_is_echoed() {
     with_echo(|mut client| {
         let sent = pattern(1 << 20);
         let mut got = vec![0; sent.len()];
@@ -55,7 +55,7 @@ fn a_mebibyte_in_one_write() {
 }
 
 #[test]
-fn half_close_still_answers() {
+fn a_half_closed_client_gets_its_echo() {
     with_echo(|mut client| {
         client.write_all(b"last words").unwrap();
         client.shutdown(Shutdown::Write).unwrap();
@@ -66,7 +66,7 @@ fn half_close_still_answers() {
 }
 
 #[test]
-fn many_tiny_writes() {
+fn many_tiny_writes_are_echoed() {
     with_echo(|mut client| {
         client.set_nodelay(true).unwrap();
         for i in 0..2000u32 {
@@ -80,7 +80,7 @@ fn many_tiny_writes() {
 }
 
 #[test]
-fn connect_to_ourselves() {
+fn a_client_on_the_same_runtime_is_echoed() {
     annulus::run(async {
         let listener = TcpListener::bind("[::1]:0")?;
         let address = listener.local_addr()?;

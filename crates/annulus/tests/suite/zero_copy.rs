@@ -1,7 +1,7 @@
-//! Invariant 1 for zero-copy sends: their memory comes back with the notification, not with the
-//! result, and is not touched before, whatever happens to the stream and the runtime. The simulated
-//! kernel checks this. On Linux, the loopback device copies, but memory that a peer has not read
-//! yet is held back as well.
+//! Invariant 1 for zero-copy sends: their memory is returned with the notification, not with the
+//! result, and is not touched before that, whatever happens to the stream and the runtime. The
+//! simulated kernel checks this. On Linux, the loopback device copies, but memory that a peer has
+//! not read yet is held back as well.
 
 use crate::common;
 
@@ -29,7 +29,7 @@ fn simulated<T>(sim: &Rc<Sim>, body: impl Future<Output = io::Result<T>>) -> T {
     simulate_on(sim, lending(), body).unwrap()
 }
 
-/// Does nothing if this Linux does not support it.
+/// Runs a body on io_uring. Returns `None` if this kernel does not support zero-copy sends.
 fn on_linux<T: 'static>(
     builder: Builder,
     body: impl Future<Output = io::Result<T>> + 'static,
@@ -41,8 +41,7 @@ fn on_linux<T: 'static>(
     Some(run_on(builder.driver(DriverChoice::Uring), body))
 }
 
-/// Invariant 19: a default is the setting that measurements have shown to be better, and for these
-/// none have.
+/// Invariant 19: a feature is on by default only if measurements show a benefit, and none do here.
 #[test]
 fn zero_copy_sends_are_off_by_default() {
     let sim = Sim::builder(1).build();

@@ -85,7 +85,7 @@ use std::io;
 #[derive(Debug)]
 pub struct Incoming<L = TcpListener> {
     listener: OnThread<L>,
-    /// No more connections can arrive.
+    /// Whether an error has occurred that would recur on every call.
     #[cfg(feature = "tonic-transport")]
     has_ended: bool,
 }

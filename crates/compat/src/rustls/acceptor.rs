@@ -116,7 +116,7 @@ fn provider() -> io::Result<Arc<CryptoProvider>> {
     #[cfg(not(feature = "rustls-ring"))]
     Err(invalid(
         "provider",
-        "the process has no default: call install_default on one, such as rustls::crypto::aws_lc_rs::default_provider(), or enable the feature rustls-ring",
+        "the process has no default crypto provider: install one, for example with rustls::crypto::aws_lc_rs::default_provider().install_default(), or enable the feature rustls-ring",
     ))
 }
 

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// It has no timers: its driver decides when to release it.
+/// An HTTP/1 connection that has no timers: the caller decides when to release it.
 pub(super) struct Releasable<'a, T, S: HttpService> {
     http: &'a Builder,
     activity: Rc<Activity>,
@@ -18,7 +18,7 @@ pub(super) struct Releasable<'a, T, S: HttpService> {
 }
 
 enum Phase<T, S: HttpService> {
-    /// hyper has no state, and the connection waits for its next byte.
+    /// hyper has no state for the connection, which waits for its next byte.
     Released(Watched<T>, S),
     /// Boxed, so that the task stays small while the connection is released.
     Served(Box<UpgradeableConnection<Watched<T>, S>>),

@@ -50,7 +50,7 @@ pub(super) struct Timer {
     /// Bytes written in total at the last progress, and when that was.
     progress: (u64, Instant),
     is_releasable: bool,
-    /// Number of requests begun when it was last released.
+    /// Number of requests begun when the connection was last released.
     released_after: u64,
     /// Never fires later than the first limit ends, so a wait that begins now need not reset it.
     sleep: Pin<Box<Sleep>>,
@@ -132,39 +132,42 @@ impl Timer {
         ends.min_by_key(|(end, _)| *end)
     }
 
-    /// Set if neither a request nor the whole HTTP/2 preface has arrived. The server answers the
-    /// preface; it may write before that only with `http2_only`.
+    /// Returns when the connection began, if neither a request nor the whole HTTP/2 preface has
+    /// arrived. The server answers the preface; it may write before that only with `http2_only`.
     fn awaits_first(&self) -> Option<Instant> {
         let has_preface =
             self.activity.written.get() > 0 && self.activity.read.get() >= PREFACE.len() as u64;
         (!self.activity.has_begun() && !has_preface).then_some(self.begun)
     }
 
-    /// Set if no request is in flight and hyper holds buffers for the connection.
+    /// Returns when the last request ended, if none is in flight and hyper holds buffers for the
+    /// connection.
     fn releasable_since(&self) -> Option<Instant> {
         self.activity.idle_since().filter(|_| self.is_releasable)
     }
 
-    /// Set if the connection was released, so that hyper's header timeout does not run, and no
-    /// request has begun since.
+    /// Returns when the last request ended, if the connection was released and no request has begun
+    /// since. hyper's header timeout does not run for a released connection.
     fn released_since(&self) -> Option<Instant> {
         let is_same = self.activity.has_begun() && self.activity.begun.get() == self.released_after;
         self.activity.idle_since().filter(|_| is_same && self.closing_since.is_none())
     }
 
-    /// Set if no request is in flight. Part of the last response may still be unsent.
+    /// Returns when the connection became idle, or later if it is closing, and `None` while a
+    /// request is in flight. Part of the last response may still be unsent.
     fn idle_since(&self) -> Option<Instant> {
         let since = self.activity.idle_since()?;
         Some(self.closing_since.map_or(since, |closing| since.max(closing).max(self.progress.1)))
     }
 
-    /// Set if a response is waiting for its peer to read earlier data.
+    /// Returns since when a response has been waiting for its peer to read earlier data.
     fn unread_since(&self) -> Option<Instant> {
         let since = self.activity.unpolled_since()?.max(self.progress.1);
         Some(self.closing_since.map_or(since, |closing| since.max(closing)))
     }
 
-    /// Set if the server is shutting down and no request is in flight.
+    /// Returns since when the server has been shutting down without a request in flight on this
+    /// connection.
     fn ending_since(&self) -> Option<Instant> {
         let stopping = self.stopping_since?;
         Some(self.activity.idle_since()?.max(stopping).max(self.progress.1))

@@ -9,8 +9,8 @@ use std::time::Duration;
 /// How long the database takes to store a deposit.
 const STORES: Duration = Duration::from_secs(1);
 
-/// When a deposit checks that its key is new. If only before it waits for the database, two
-/// attempts at one deposit may both be stored: the planted bug.
+/// When a deposit checks that its key is new. If it checks only before it waits for the database,
+/// two attempts at one deposit may both be stored, which is the planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
     Twice,

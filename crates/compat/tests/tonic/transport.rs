@@ -91,7 +91,7 @@ fn server_ends_when_its_listener_is_polled_on_another_thread() {
     });
 }
 
-/// It reports the error once and then ends; otherwise tonic's loop would never end.
+/// The listener reports the error once and then ends; otherwise tonic's loop would never end.
 #[test]
 fn listener_polled_on_another_thread_reports_one_error() {
     as_guest(async {

@@ -18,8 +18,8 @@ fn drain_ends_at_its_timeout() {
     });
 }
 
-/// Sends one byte per second. Returns the server's response, and the time until it or the end
-/// arrived.
+/// Sends one byte per second. Returns the server's response, and how long the server took to
+/// respond or close.
 async fn borne(server: &Running, bytes: &[u8]) -> Result<(String, Duration), common::Failure> {
     let mut slow = TcpStream::connect(server.address).await?;
     let begun = Instant::now();

@@ -70,7 +70,7 @@ fn slowly_produced_response_is_not_cut_off() {
     });
 }
 
-/// hyper has taken the whole response, and holds it until the peer grants windows.
+/// hyper has the whole response, and holds it until the peer grants windows.
 #[test]
 fn slow_http_2_reader_gets_the_whole_response() {
     simulated(async |_| {

@@ -92,7 +92,7 @@ pub(crate) async fn a_partly_read_descriptor_is_still_ready() -> io::Result<()> 
     for _ in 0..3 {
         let mut guard = counter.readable().await?;
         guard.try_io(take).expect("a count is left")?;
-        // Too early the first two times: the next wait finds the rest.
+        // The first two times the counter is still above zero, which the next wait must find.
         guard.clear_ready();
     }
     let mut guard = tokio::select! {

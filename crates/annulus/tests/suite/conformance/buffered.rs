@@ -41,7 +41,8 @@ pub(crate) async fn shown_bytes_stay_until_they_are_consumed() -> io::Result<()>
     Ok(())
 }
 
-/// Peeks often in one poll, for as many bytes as exist and for more. The task's budget is 1.
+/// Peeks many times in one poll, for as many bytes as have arrived and for more. The task's budget
+/// is 1.
 async fn look_often(from: &mut (impl AsyncRecv + Unpin), shown: &[u8]) -> io::Result<()> {
     poll_fn(|cx| {
         // The last of these peeks waits for the end.

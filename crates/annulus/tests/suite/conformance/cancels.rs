@@ -152,7 +152,7 @@ pub(crate) async fn shutdowns_happen_once_polled() -> io::Result<()> {
         let received = receive_all(server);
         let text = pattern(20_000);
         drop(client.shutdown());
-        // The unpolled one has no effect.
+        // The shutdown was never polled, so it has no effect.
         client.send(text.clone()).await?;
         if wait.is_zero() {
             touch(client.shutdown()).transpose()?;

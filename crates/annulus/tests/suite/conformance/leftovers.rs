@@ -198,7 +198,7 @@ pub(crate) async fn every_way_to_free_a_stream_after_every_abandoned_future() ->
     Ok(())
 }
 
-/// The runtime ends with everything as it was left.
+/// The runtime ends while all of these futures are abandoned.
 pub(crate) async fn the_runtime_ends_after_every_abandoned_future() -> io::Result<()> {
     for (begun, left) in BEGUN.into_iter().flat_map(|begun| LEFT.map(|left| (begun, left))) {
         let ((mut stream, outside), (mut client, mut near)) = (UnixStream::pair()?, pair().await?);

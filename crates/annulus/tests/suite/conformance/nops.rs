@@ -1,4 +1,4 @@
-//! Nops.
+//! `annulus::nop`, the smallest operation of a driver.
 
 use annulus::time::timeout;
 use annulus::{nop, spawn};

@@ -1,5 +1,5 @@
 //! Copies between two sockets that go through a kernel pipe once receives are large enough. In
-//! these tests, receives of any size are.
+//! these tests the threshold is so low that receives of any size are large enough.
 
 use crate::common::{pair, pattern, receive};
 use crate::conformance::mode::Mode;

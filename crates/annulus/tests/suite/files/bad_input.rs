@@ -58,7 +58,7 @@ fn contradictory_options_are_refused() {
             let error = options.open(&path).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{options:?}");
         }
-        assert!(fs::metadata(&path).await.is_err(), "nothing was made");
+        assert!(fs::metadata(&path).await.is_err(), "the file was created");
         Ok(())
     });
 }
@@ -69,7 +69,7 @@ fn a_full_device_reports_how_much_was_written() {
         let full = OpenOptions::new().write(true).open("/dev/full").await?;
         let (written, bytes) = full.write_all_at(vec![1; 10_000], 0).await;
         assert_eq!(written.unwrap_err().kind(), ErrorKind::StorageFull);
-        assert_eq!(bytes.len(), 10_000, "the memory comes back");
+        assert_eq!(bytes.len(), 10_000, "the memory was not returned");
         Ok(())
     });
 }
@@ -131,7 +131,7 @@ fn misuse_is_an_error() {
 }
 
 #[test]
-fn outside_a_runtime() {
+fn calls_outside_a_runtime_are_errors() {
     let mut runtime = annulus::Runtime::new().unwrap();
     let file = runtime.block_on(File::open("/proc/self/exe")).unwrap();
     let mut opening = std::pin::pin!(File::open("/proc/self/exe"));

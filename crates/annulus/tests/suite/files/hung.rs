@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Longer than calls on local files take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// As many of each call as one mount has threads.
+/// Number of calls of each kind, which is the number of threads per mount.
 const EACH: usize = 8;
 
 /// Every call on a path.

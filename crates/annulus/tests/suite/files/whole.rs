@@ -63,7 +63,7 @@ fn exact_transfers_are_whole_or_report_how_much() {
 }
 
 #[test]
-fn vectors() {
+fn vectored_calls_use_several_pieces() {
     everywhere(|place| async move {
         let options = OpenOptions::new().read(true).write(true).create(true);
         let file = options.open(place.join("file")).await?;

@@ -1,4 +1,4 @@
-//! Disturbances come on top of the settings of a test, and leave them as they were.
+//! Disturbances are added to the settings of a test, and restore those settings when they end.
 
 use super::{SECOND, echo, ping};
 use annulus::net::TcpStream;

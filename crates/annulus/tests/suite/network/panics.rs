@@ -1,5 +1,5 @@
-//! Panics of tasks: those whose error the program takes are its own business, and all others fail
-//! the run.
+//! Panics of tasks: a panic fails the run unless the program takes the error from the task's
+//! handle.
 
 use super::{SECOND, echo};
 use annulus::sim::{Network, Sim, find_failure, run_on};

@@ -80,7 +80,7 @@ fn left_behind<T>(stage: &mut Stage, panics: bool, run: impl AsyncFnOnce() -> io
 }
 
 #[test]
-fn of_streams_aborted_outside_their_runtime() {
+fn bytes_of_streams_aborted_outside_their_runtime_are_dropped() {
     for panics in [true, false] {
         everywhere(|stage| {
             dropped_freely(stage, |stage, drops| {
@@ -98,7 +98,7 @@ fn of_streams_aborted_outside_their_runtime() {
 }
 
 #[test]
-fn of_streams_that_outlive_their_runtime() {
+fn bytes_of_streams_that_outlive_their_runtime_are_dropped() {
     for panics in [true, false] {
         everywhere(|mut stage| {
             let drops = Drops::default();
@@ -118,7 +118,7 @@ fn of_streams_that_outlive_their_runtime() {
 }
 
 #[test]
-fn that_are_empty_or_refused() {
+fn empty_or_refused_bytes_are_dropped() {
     everywhere(|stage| {
         dropped_freely(stage, |stage, drops| {
             stage.play(async {
@@ -141,7 +141,7 @@ fn that_are_empty_or_refused() {
 }
 
 #[test]
-fn of_datagrams_sent_and_given_up() {
+fn bytes_of_sent_and_abandoned_datagrams_are_dropped() {
     everywhere(|stage| {
         dropped_freely(stage, |stage, drops| {
             stage.play(async {
@@ -163,7 +163,7 @@ fn of_datagrams_sent_and_given_up() {
 }
 
 #[test]
-fn that_were_sent_without_a_copy() {
+fn bytes_sent_without_a_copy_are_dropped() {
     on_rings(
         || Runtime::builder().zero_copy_threshold(Some(1)),
         |stage| {
@@ -184,7 +184,7 @@ fn that_were_sent_without_a_copy() {
 }
 
 #[test]
-fn whose_drops_panic() {
+fn bytes_whose_drops_panic_are_all_dropped() {
     struct Panics(#[expect(dead_code, reason = "held for its drop")] Here<PanicsOnDrop>);
 
     impl AsRef<[u8]> for Panics {
