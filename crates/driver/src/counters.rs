@@ -53,7 +53,7 @@ counters! {
     pub sqes: u64,
     /// Completions taken.
     pub cqes: u64,
-    /// Turns that found the completion queue overflown.
+    /// Turns that found the completion queue overflowed.
     pub overflows: u64,
     /// Receives that found no buffer.
     pub enobufs: u64,
@@ -65,8 +65,8 @@ counters! {
     /// pool.
     pub heap_receives: u64,
     /// Sends of borrowed bytes that the kernel took when they were written, whole or in part:
-    /// system calls beside `enters`. Sends that it refused are not counted. Counted above the
-    /// driver.
+    /// system calls in addition to `enters`. Sends that it refused are not counted. Counted above
+    /// the driver.
     pub direct_sends: u64,
     /// Bytes of streams that were copied to be sent: borrowed ones that did not go directly, and
     /// small chunks behind a send that waits for its peer. Counted above the driver.

@@ -111,8 +111,8 @@ impl Driver {
         }
     }
 
-    /// Returns a descriptor that becomes readable when a turn has something to do while the driver
-    /// is [notifier is enabled](Self::enable_notifier). An event loop that also waits for other
+    /// Returns a descriptor that becomes readable when a turn has something to do, while the
+    /// notifier is [enabled](Self::enable_notifier). An event loop that also waits for other
     /// things watches it for edges. It is a duplicate of the given eventfd, which other threads may
     /// also write to, or of the epoll instance.
     ///
@@ -209,15 +209,16 @@ impl Driver {
         self.common().supports_send_to_now
     }
 
-    /// Returns true if `…Now` sends are made when they are submitted. Then each one without an
-    /// event was sent completely once the driver is
-    /// [sends_assumed_complete](Self::sends_assumed_complete), even before the next turn.
+    /// Returns true if `…Now` sends are made when they are submitted. Then a send
+    /// without an event was sent completely as soon as
+    /// [`sends_assumed_complete`](Self::sends_assumed_complete) returns true, even before the next
+    /// turn.
     pub fn sends_on_submit(&self) -> bool {
         matches!(self, Self::Epoll(_))
     }
 
-    /// Publishes returned buffers, so that the next operations find [`Pool::with_kernel`] buffers.
-    /// The caller calls it once before each turn.
+    /// Publishes returned buffers, so that the kernel has [`Pool::with_kernel`] buffers for the
+    /// next operations. The caller calls this once before each turn.
     #[inline]
     pub fn refill(&mut self) {
         match self {

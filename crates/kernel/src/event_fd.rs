@@ -30,7 +30,7 @@ impl EventFd {
     }
 }
 
-/// Takes another descriptor of an eventfd.
+/// Wraps an existing descriptor of an eventfd.
 impl From<OwnedFd> for EventFd {
     fn from(fd: OwnedFd) -> Self {
         Self(fd)

@@ -159,7 +159,7 @@ pub unsafe trait Kernel {
     fn shutdown(&self, fd: Fd, how: Shutdown) -> io::Result<()>;
 
     /// `sendmsg(2)` on a stream without waiting for space (`MSG_DONTWAIT`), and without a signal if
-    /// the peer has closed. Takes bytes in the order of the slices, and returns how many. With
+    /// the peer has closed. Takes bytes in the order of the slices, and returns their number. With
     /// `more`, the kernel may briefly hold the bytes back for those of the next call (`MSG_MORE`).
     fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
 

@@ -24,7 +24,7 @@ impl Mapping {
     /// Maps `len` bytes.
     ///
     /// # Errors
-    /// The system's: mostly `ENOMEM`.
+    /// The system's error, usually `ENOMEM`.
     pub fn anonymous(len: usize) -> io::Result<Self> {
         // Miri maps memory, but knows neither this flag nor `madvise`; both only save memory.
         let unreserved = if cfg!(miri) { MapFlags::empty() } else { MapFlags::NORESERVE };

@@ -43,7 +43,7 @@ impl BufferRing {
     pub fn register(ring: &Ring, group: u16, entries: u32) -> Result<Self, SetupError> {
         if !entries.is_power_of_two() || entries > MAX_BUFFER_RING_ENTRIES {
             return Err(SetupError::Size {
-                what: "a buffer ring (powers of two)",
+                what: "a buffer ring, which is a power of two",
                 given: entries,
                 limit: MAX_BUFFER_RING_ENTRIES,
             });

@@ -69,7 +69,7 @@ impl fmt::Display for SetupError {
                 write!(f, "this kernel's io_uring lacks {what}; use epoll or a newer kernel")
             }
             Self::Size { what, given, limit } => {
-                write!(f, "{what} of {given} is outside 1 to {limit}; choose one within")
+                write!(f, "{given} is not a valid size of {what}: use 1 to {limit}")
             }
             Self::Step(step, error) => write!(f, "{step}: {error}"),
         }

@@ -29,7 +29,9 @@ pub fn deny_setup() -> io::Result<()> {
     match answer {
         0 => Ok(()),
         -1 => Err(io::Error::last_os_error()),
-        thread => Err(io::Error::other(format!("thread {thread} has another seccomp filter"))),
+        thread => Err(io::Error::other(format!(
+            "thread {thread} has a different seccomp filter, so this one cannot be applied to all threads"
+        ))),
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct BufferGroup {
     /// wrap.
     head: u16,
     seen: u16,
-    /// By buffer id: published and not used yet.
+    /// Whether each buffer, by id, is published and not used yet.
     held: Vec<bool>,
     /// Bytes poisoned at both ends of a buffer.
     span: usize,

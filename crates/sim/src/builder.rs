@@ -77,7 +77,8 @@ impl Builder {
 
     /// Lets the seed choose the network and the faults: [`Link::any`] and [`Faults::mixture`].
     pub fn chaos(self) -> Self {
-        // A different seed, so that this generator and that of the run draw different numbers.
+        // A different seed, so that this generator and the generator of the run draw different
+        // numbers.
         let mut random = Random::new(self.seed.rotate_left(32) ^ 0x00C4_A05C);
         let link = Link::any(&mut random);
         self.link(link).faults(Faults::mixture(&mut random))

@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 /// The lowest descriptor. It is far above those of the process, so that mixing them up is noticed.
 pub(crate) const FIRST_DESCRIPTOR: RawFd = 10_000;
 
-/// What a descriptor refers to, by its number there.
+/// The object that a descriptor refers to: its kind, and its number among objects of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum File {
     Socket(u32),

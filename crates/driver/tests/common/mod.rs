@@ -159,8 +159,8 @@ pub(crate) fn owned(number: RawFd) -> Fd {
     unsafe { Fd::from_raw(number) }
 }
 
-/// Returns a loopback address, with any port, that no other test uses, so ports that were bound at
-/// it stay free once they are closed.
+/// Returns a loopback address with port 0 that no other test uses, so that a port bound at this
+/// address stays free after its close.
 pub(crate) fn own_address() -> SocketAddr {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -219,7 +219,7 @@ impl FileCall {
                 answer => answer,
             }
         };
-        // It fits: Linux transfers less than 2 GiB at once.
+        // The count fits: Linux transfers less than 2 GiB at once.
         Ok(answer? as u32)
     }
 

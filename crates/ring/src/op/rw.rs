@@ -40,7 +40,7 @@ pub struct Write {
     pub fd: Fd,
     /// The bytes.
     pub buffer: *const u8,
-    /// The number of bytes or vectors.
+    /// The number of bytes.
     pub len: u32,
     /// [`rwf`] flags.
     pub flags: u32,
@@ -64,7 +64,7 @@ pub struct Writev {
     pub fd: Fd,
     /// The first vector.
     pub vectors: *const IoVec,
-    /// The number of bytes or vectors.
+    /// The number of vectors.
     pub count: u32,
     /// [`rwf`] flags.
     pub flags: u32,

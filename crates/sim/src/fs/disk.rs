@@ -24,7 +24,7 @@ pub struct Device {
     pub read: Duration,
     /// The time of a write to the device, by direct I/O or by a sync.
     pub write: Duration,
-    /// The time of a sync, in addition to that of its write.
+    /// The time of a sync, in addition to the time of its write.
     pub sync: Duration,
     /// Maximum size of all files together, in whole pages. Writing more fails with ENOSPC.
     pub capacity: u64,

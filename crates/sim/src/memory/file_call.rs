@@ -224,7 +224,7 @@ impl FileRequest {
                 disk.set_mode_of(disk.ino(*file), mode)
             }),
             // There are no symbolic links, and files cannot be sent to sockets. The calls that also
-            // appear above come here with unsupported flags.
+            // appear above reach this arm with unsupported flags.
             F::Symlink { .. }
             | F::ReadLink { .. }
             | F::Lock { .. }

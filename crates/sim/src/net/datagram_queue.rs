@@ -61,7 +61,7 @@ pub(crate) struct DatagramQueue {
 }
 
 impl Datagram {
-    /// Returns the bytes that it uses of a buffer.
+    /// Returns the number of bytes that the datagram takes of a buffer.
     #[inline]
     pub(crate) fn cost(&self) -> usize {
         self.bytes.len() + DATAGRAM_OVERHEAD_BYTES

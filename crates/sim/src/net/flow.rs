@@ -13,7 +13,7 @@ pub(crate) enum StreamEnd {
     /// The end follows the last byte that is still to be sent.
     Queued,
     Flying,
-    /// The receiver has it.
+    /// The end has arrived at the receiver.
     Arrived,
 }
 

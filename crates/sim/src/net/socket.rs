@@ -173,7 +173,7 @@ impl Socket {
         }
     }
 
-    /// Takes the error that a send reports, if any. It comes before the check for space.
+    /// Takes the error that a send reports, if any. A send reports it before it checks for space.
     #[inline]
     pub(crate) fn take_send_error(&mut self) -> Option<Errno> {
         if let Some(error) = self.error.take() {

@@ -181,7 +181,8 @@ impl Net {
         self.time.schedule(self.time.now().saturating_add(delay), NetEvent::Unreachable(datagram));
     }
 
-    /// Delivers that report. A connected socket gets an error, and so does one with `IP_RECVERR`.
+    /// Delivers the report that a datagram found no receiver. A connected socket gets an error, and
+    /// so does one with `IP_RECVERR`.
     pub(super) fn on_unreachable(&mut self, datagram: u32) {
         let datagram = self.in_flight.remove(datagram);
         if let (Some(id), Some((_, to))) = (datagram.sender, datagram.route) {

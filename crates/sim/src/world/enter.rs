@@ -97,7 +97,7 @@ impl World {
         is_idle: impl Fn(&Self) -> bool,
     ) -> Result<(), Errno> {
         while is_idle(self) {
-            // What would come at the end of time never comes.
+            // An event at the maximum time never happens.
             let coming = self.net.time.next().filter(|at| *at < Nanos::MAX);
             let next = match (coming, deadline) {
                 (None, None) => return Err(Errno::DEADLK),

@@ -41,7 +41,7 @@ impl ReceiveOp {
 }
 
 impl World {
-    /// Receives a message, or the bytes of a datagram or into vectors.
+    /// Receives a message, a datagram, or bytes of a stream into vectors.
     #[inline(never)]
     pub(super) fn receive_message(
         &mut self,

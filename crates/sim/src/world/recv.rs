@@ -83,8 +83,8 @@ impl World {
         }
     }
 
-    /// Returns how many of `there` bytes a receive gets. If the fault makes it fewer, the rest gets
-    /// an edge of its own.
+    /// Returns how many of `there` bytes a receive gets. If the fault makes it fewer, the remaining
+    /// bytes cause another edge.
     #[inline]
     pub(super) fn shorten_read(&mut self, socket: SocketId, there: usize) -> usize {
         let count = self.shorten(there, Fault::ShortRead);
@@ -112,7 +112,7 @@ impl World {
 
     pub(super) fn take_buffer(&mut self, ring: u32, group: u16) -> Buffer {
         let group = self.rings.at_mut(ring).group(group);
-        group.expect("a buffer is at hand").take()
+        group.expect("the buffer group does not exist").take()
     }
 }
 

@@ -183,8 +183,8 @@ impl World {
         self.ops.peek(id).is_some_and(|op| !op.cancelled && self.is_ready(op))
     }
 
-    /// Lets the target complete as if it had not been cancelled; otherwise, or if it is a
-    /// multishot, it is cancelled afterwards.
+    /// Lets the target complete, if it is ready, as if it had not been cancelled. If it is still in
+    /// flight afterwards, because it was not ready or is a multishot, it is cancelled then.
     fn complete_before_cancel(&mut self, id: OpId) -> Errno {
         if self.is_due(id) {
             self.run(id);
