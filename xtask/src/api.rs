@@ -65,7 +65,8 @@ fn items(library: &str, rustdoc: &Path) -> Result<BTreeSet<String>> {
 }
 
 /// Removes the modules from types of the standard library, because modules change between
-/// toolchains. Also replaces `!` with `Infallible`, of which newer toolchains make an alias.
+/// toolchains. Also replaces `!` with `Infallible`, because newer toolchains define the latter as
+/// an alias of the former.
 fn without_std(line: &str) -> String {
     let path = Regex::new(r"(^|[^\w:])(?:core|alloc|std)::(?:[a-z_]\w*::)*([A-Z])");
     let line = path.expect("invalid pattern").replace_all(line, "$1$2");

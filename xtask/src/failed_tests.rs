@@ -30,7 +30,7 @@ pub(crate) struct FailedTests {
 }
 
 impl FailedTests {
-    /// Copies `output` to `copy`, and keeps what it says about failures.
+    /// Copies `output` to `copy`, and keeps the reports of failures.
     pub(crate) fn read(output: impl BufRead, mut copy: impl Write) -> io::Result<Self> {
         let mut failed = Self::default();
         for line in output.split(b'\n') {

@@ -8,7 +8,7 @@ use super::results::{Results, Verdict};
 const PAGE_HEAD: &str = "\
 # Kernels
 
-`cargo xtask kernels 6.1 6.12 5.10 here --write` makes this page from its runs on Debian's kernels of these versions, each
+`cargo xtask kernels 6.1 6.12 5.10 here --write` writes this page from its runs on Debian's kernels of these versions, each
 in a virtual machine with two processors, and on the kernel of the machine itself. On a kernel that is too old for io_uring,
 tests that need it are skipped and counted as skipped; tests of every driver run on the drivers that exist.
 

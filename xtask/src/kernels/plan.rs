@@ -220,7 +220,7 @@ mod tests {
                     .map(|place| package.join(place.replace("NAME", name)))
                     .into(),
             };
-            assert!(places.iter().any(|place| place.is_file()), "none of {places:?}");
+            assert!(places.iter().any(|place| place.is_file()), "none of {places:?} exists");
         }
         assert!(SLOW_TESTS.iter().all(|test| CHOSEN_TESTS.contains(test)));
     }
@@ -270,7 +270,7 @@ mod tests {
             for module in modules {
                 let suite = root().join("crates/annulus/tests").join(SUITE);
                 let places = [suite.join(format!("{module}.rs")), suite.join(module)];
-                assert!(places.iter().any(|place| place.exists()), "none of {places:?}");
+                assert!(places.iter().any(|place| place.exists()), "none of {places:?} exists");
             }
         }
     }

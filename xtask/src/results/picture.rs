@@ -35,7 +35,7 @@ pub(super) fn svg(compared: &[(&Run, Value)]) -> String {
     let height = bottom + 30.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"system-ui,sans-serif\" role=\"img\">\n<title>CPU time a request: annulus divided by its best rival</title>\n\
+         font-family=\"system-ui,sans-serif\" role=\"img\">\n<title>CPU time per request: annulus divided by its best rival</title>\n\
          <style>{STYLE}</style>\n<rect class=\"back\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>\n"
     );
     text(&mut svg, (20.0, 28.0), "text", "15", TITLE);

@@ -1,5 +1,5 @@
-//! Links of Markdown files, followed as a code host follows them: from a file to another file of the
-//! repository, and to the headings that the host turns into anchors.
+//! Links of Markdown files, followed as a code host follows them: from a file to another file of
+//! the repository, and to the headings that the host turns into anchors.
 //!
 //! Pages of the guide are also rustdoc pages. There, `links.txt` defines the same labels as items.
 
@@ -38,7 +38,7 @@ pub(super) fn find(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// What a page links to, and what can be linked to.
+/// The links of a page, and the targets in it.
 #[derive(Default)]
 struct Page {
     /// Targets of links and pictures, with their lines.
@@ -135,7 +135,7 @@ impl Slugs {
     }
 }
 
-/// Says what is wrong with a link of the page at `path`, if anything is.
+/// Returns the mistake in a link of the page at `path`, if there is one.
 fn mistake(
     tree: &Tree,
     pages: &BTreeMap<&str, Page>,
@@ -162,7 +162,7 @@ fn mistake(
     (!has_anchor).then_some("leads to an anchor that its file does not have")
 }
 
-/// Returns what a crate's list of item links has to contain, given the path of the list.
+/// Returns the lines that a crate's list of item links must contain, given the path of the list.
 fn item_links(tree: &Tree, pages: &BTreeMap<&str, Page>, list: &str) -> BTreeSet<String> {
     let directory = list.trim_end_matches("links.txt");
     let krate = list.trim_end_matches(ITEM_LINKS).rsplit('/').next().unwrap_or_default();
@@ -192,7 +192,7 @@ fn item(krate: &str, label: &str) -> String {
     }
 }
 
-/// Compares a list of item links with what it has to contain.
+/// Compares a list of item links with the lines that it must contain.
 fn compare(list: &SourceFile, wanted: &BTreeSet<String>) -> Vec<String> {
     let listed: BTreeSet<String> = list.text.lines().map(str::to_owned).collect();
     let lacking = wanted.difference(&listed).map(|line| format!("lacks `{line}`"));
