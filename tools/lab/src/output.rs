@@ -64,7 +64,7 @@ impl OutputReader {
         OutputReader { shared, address }
     }
 
-    /// Returns true if the awaited text has been printed, or there is none.
+    /// Returns true if the awaited text has been printed, or if no text is awaited.
     pub(crate) fn is_ready(&self) -> bool {
         self.shared.is_ready.load(Ordering::Acquire)
     }

@@ -25,8 +25,8 @@ impl Usage {
     /// Reads `/proc/PID/task/*/schedstat` and the CPU clocks of the processes. Running threads are
     /// counted up to their last tick.
     ///
-    /// Switches are those of living threads only. CPU time includes threads that have ended. It
-    /// also includes processes that have ended and were waited for, in steps of a clock tick (10
+    /// Only the switches of living threads are counted. CPU time includes threads that have ended.
+    /// It also includes processes that have ended and were waited for, in steps of a clock tick (10
     /// ms).
     pub fn of(pid: u32) -> io::Result<Usage> {
         Usage::of_tree(&process_tree::of(pid))

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_times_of_children_are_found_behind_any_name() {
+    fn the_times_of_children_are_found_after_any_name() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 70 800 20 0 1 0 9 1 1\n";
         assert_eq!(ticks_of_children(stat), Some(870));
         assert_eq!(ticks_of_children("7 (a) S 1"), None);

@@ -35,7 +35,7 @@ impl Ready {
     /// Starts a server, and waits until it is ready.
     ///
     /// # Errors
-    /// If it cannot be started, ends, or is not ready in time. The error says what was seen
+    /// If it cannot be started, ends, or is not ready in time. The error says what was found
     /// instead.
     pub(crate) fn start(&self, spec: &Spec) -> Result<Server, ProcessError> {
         let mut process = match &self.line {
@@ -88,7 +88,7 @@ impl Ready {
         let timeout = self.timeout;
         if !process.output.is_ready() {
             let line = self.line.as_deref().unwrap_or_default();
-            return format!("no line of its output has '{line}' within {timeout:?}");
+            return format!("it did not print '{line}' within {timeout:?}");
         }
         let list = |all: &[SocketAddr]| {
             all.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" and ")
@@ -182,10 +182,7 @@ mod tests {
             "echo starting; exec sleep 1000",
             &ready(Some(address.port()), Some("up"), SHORT_TIMEOUT),
         );
-        assert_eq!(
-            error,
-            "shell: no line of its output has 'up' within 30ms; its last line: starting"
-        );
+        assert_eq!(error, "shell: it did not print 'up' within 30ms; its last line: starting");
         let taken = check_free(address.port()).expect_err("it is open");
         assert!(taken.contains(" is taken by ") && taken.contains(&address.to_string()), "{taken}");
     }

@@ -128,7 +128,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_made_is_an_error() {
+    fn a_directory_that_cannot_be_created_is_an_error() {
         let error = Scratch::within(Path::new("/nowhere")).expect_err("no such directory");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }

@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn usage_errors_name_the_value_and_a_remedy() {
         for (line, part) in [
-            ("--servers uring,tokyo", "no server 'tokyo': there are uring, epoll, threads"),
+            ("--servers uring,tokyo", "no server 'tokyo': known servers are uring, epoll, threads"),
             ("--servers uring,uring", "server 'uring' is given twice"),
             ("--servers uring+spin=5", "unexpected argument '--spin'"),
             (

@@ -230,7 +230,7 @@ fn server_that_does_not_become_ready_is_reported_before_the_first_round() {
         (fails, &[], &["sh: ended (exit status: 1); its last line: in use"]),
         ("sh -c 'exit 0' {port}", &[], &["keep it in the foreground"]),
         ("sleep 1000", &at_port, &["sleep: its port ", " is taken by process "]),
-        (&good, &silent, &["no line of its output has 'no such line'"]),
+        (&good, &silent, &["it did not print 'no such line'"]),
     ] {
         refused(&directory, server, &[&load[..], options].concat(), parts);
     }
@@ -281,7 +281,7 @@ fn wrong_usage_names_the_option() {
         ),
         (
             &["sleep {prot}", "--load", "tcp://{address}"],
-            &["{prot} is not known: there are {port}"],
+            &["unknown placeholder {prot}: known placeholders are {port}"],
         ),
         (
             &[server, "--load", "gopher://{address}"],

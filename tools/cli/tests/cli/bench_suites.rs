@@ -131,7 +131,7 @@ fn invalid_suite_is_a_one_line_error() {
     finished.fails_with(2, &["small.toml: line 6, `kind = \"dance\"`: unknown variant `dance`"]);
     for (cell, code, part) in [
         ("clients = 1, bites = 16", 2, "unknown field `bites`"),
-        ("clients = 1", 2, "a × a names no clients or no bytes"),
+        ("clients = 1", 2, "a × a needs clients and bytes"),
         ("clients = 0, bytes = 16", 2, "clients must be from 1 to "),
         ("clients = 1, bytes = 0", 2, "bytes per message must be from 1 to "),
         ("clients = 9000000, bytes = 16", 1, "no cell is left to measure: 9000000 clients"),

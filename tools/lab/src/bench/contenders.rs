@@ -21,7 +21,7 @@ pub struct Contenders {
     /// The names of missing contenders that tables show as rows of dashes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
-    /// The contender that ratios are taken to.
+    /// The contender to which ratios are computed.
     pub baseline: String,
 }
 
@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn the_control_is_a_copy_of_the_first_and_last() {
+    fn the_control_copies_the_first_contender_and_comes_last() {
         let contenders = gather(&["a", "b"], &[]).expect("two");
         let names: Vec<&str> = contenders.all().map(|spec| spec.name.as_str()).collect();
         assert_eq!((names, contenders.control_index()), (vec!["a", "b", "a (control)"], Some(2)));
     }
 
     #[test]
-    fn a_missing_contender_is_noted_once_and_one_must_remain() {
+    fn a_missing_contender_is_listed_once_and_one_must_remain() {
         assert_eq!(gather(&["ring"], &["no gcc", "no gcc"]).expect("one").missing, ["no gcc"]);
         let error = gather(&[], &["no gcc"]).expect_err("none").to_string();
         assert_eq!(error, "no contender is left to measure: no gcc");

@@ -197,7 +197,7 @@ impl Row {
         }
     }
 
-    /// The combined value of a metric.
+    /// Returns the combined value of a metric.
     pub fn value(&self, key: &str) -> Option<f64> {
         self.figures.get(key)?.value
     }

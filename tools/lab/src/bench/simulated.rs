@@ -167,7 +167,7 @@ fn equal_contenders_in_many_cells_rarely_have_a_winner() {
 
 /// The rule in three figures, with the default number of rounds. Equal contenders are called
 /// different in at most 5 % of 1000 runs. A difference of 10 % is found in at least 90 %. A
-/// difference of 1.5 % counts in none on a quiet machine, and in at most 2 of 1000 on others.
+/// difference of 1.5 % decides no run on a quiet machine, and at most 2 of 1000 on others.
 #[test]
 fn false_and_missed_winners_stay_within_the_documented_rates() {
     let verdicts = |machine: Machine, other: f64, rounds: usize| {

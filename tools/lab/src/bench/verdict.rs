@@ -62,7 +62,7 @@ impl Judge<'_> {
         let together = if cells == 1 {
             "an interval needs".to_owned()
         } else {
-            format!("intervals that hold together in {cells} cells need")
+            format!("jointly valid intervals in {cells} cells need")
         };
         let text = format!("undecided: {rounds} rounds, {together} {needed}");
         (rounds < needed).then_some((Verdict::Undecided, text))

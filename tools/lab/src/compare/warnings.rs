@@ -116,7 +116,7 @@ fn rounds(changes: &[Change]) -> Option<String> {
     );
     (without > 0).then(|| {
         format!(
-            "{without} of {} figures have too few rounds for intervals that hold together: measure more rounds",
+            "{without} of {} figures have too few rounds for jointly valid intervals: measure more rounds",
             changes.len()
         )
     })

@@ -182,7 +182,7 @@ impl Description {
         if let Some(kind) = file.kind {
             ensure!(
                 server.is_empty() && load.is_empty(),
-                "kind marks published tables, which name their servers: remove [[server]] and [[load]]"
+                "kind is for published tables, which list their own servers: remove [[server]] and [[load]]"
             );
             let File { document, machine, commands, table: tables, .. } = file;
             let suite = Suite { title, document, kind, machine, commands, tables };
@@ -422,7 +422,11 @@ mod tests {
             ("[1, 50]", "\"many\"", &["line 9"]),
             ("[1, 50]", "[50, 50]", &["http × 50 connections × depth 1 is given twice"]),
             ("[1, 50]", "50\nrate = 5.0\nshare = 0.5", &["line 7", "rate and share"]),
-            ("{port} -v", "{prot} -v", &["line 2", "{prot} is not known: there are {port}, "]),
+            (
+                "{port} -v",
+                "{prot} -v",
+                &["line 2", "unknown placeholder {prot}: known placeholders are {port}, "],
+            ),
             ("{port}/\"", "80/\"", &["line 7", "has neither {port} nor {address}"]),
             ("name = \"b\"", "name = \"a\"", &["the server name 'a' is given twice"]),
             ("name = \"b\"", "command = \"b\"", &["line 4", "command and address"]),

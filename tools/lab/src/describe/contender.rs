@@ -60,7 +60,7 @@ pub struct Contender {
     pub port: Option<u16>,
     #[serde(skip)]
     program: Program,
-    /// Returns the arguments that follow the program in the command line.
+    /// The arguments that follow the program in the command line.
     #[serde(skip)]
     arguments: Vec<String>,
     /// Whether it reads jobs instead of listening.
@@ -188,7 +188,7 @@ impl Contender {
                 let of_process = ready.is_some() || port.is_some() || !variables.is_empty();
                 ensure!(
                     peer.is_none() && !of_files && !of_process,
-                    "a server with an address can have only a name besides it: remove the other keys"
+                    "a server with an address may have no other key than name: remove the other keys"
                 );
                 self.program = Program::Running(resolved(address)?);
             }
@@ -383,7 +383,7 @@ mod tests {
         }
         for (text, part) in [
             ("http://127.0.0.1:80/", "is not a server: give its address"),
-            ("a {prot}", "{prot} is not known: there are {port}, {dir}, "),
+            ("a {prot}", "unknown placeholder {prot}: known placeholders are {port}, {dir}, "),
             ("a -c {configuration}", "{configuration} has no file"),
             ("a 'b", "unterminated quote"),
             ("", "is empty"),

@@ -56,7 +56,7 @@ pub enum Client {
     Command {
         /// The command line, starting with the program.
         words: Vec<String>,
-        /// A command line to run first; empty if there is none.
+        /// A command line to run first; empty if not needed.
         before: Vec<String>,
         /// Reads the output of the program.
         parser: Parser,

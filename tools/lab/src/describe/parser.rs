@@ -1,4 +1,5 @@
-//! Reads the output of a client by expressions, built-in for known clients and given for others.
+//! Reads the output of a client by expressions, which are built in for known clients and given for
+//! other ones.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -147,7 +148,7 @@ impl Parser {
 #[derive(Default)]
 struct FoundNumbers {
     requests: Option<f64>,
-    /// Requests a second.
+    /// Requests per second.
     rate: Option<f64>,
     /// The time of the run in µs.
     time: Option<f64>,
@@ -189,7 +190,7 @@ impl FoundNumbers {
     }
 
     /// Computes the sample. A missing number of requests follows from the rate and the time; a
-    /// missing time is that of the client's run.
+    /// missing time is replaced by the duration of the client's run.
     fn sample(&self, took: Duration) -> Option<Sample> {
         let took_us = self.time.unwrap_or(took.as_secs_f64() * 1e6);
         let (operations, us) = match (self.requests, self.rate) {

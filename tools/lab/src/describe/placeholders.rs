@@ -47,7 +47,7 @@ pub(crate) fn check(texts: &[String], known: &[&str]) -> Result<()> {
     };
     let known = known.iter().map(|known| format!("{{{known}}}")).collect::<Vec<_>>().join(", ");
     bail!(
-        "{{{name}}} is not known: there are {known}; for a literal {{{name}}} write {{{{{name}}}}}"
+        "unknown placeholder {{{name}}}: known placeholders are {known}; for a literal {{{name}}} write {{{{{name}}}}}"
     )
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn split(line: &str) -> Result<Vec<String>> {
         words.iter().find(|word| SHELL_PREFIXES.iter().any(|start| word.starts_with(start)));
     if let Some(word) = first.or(others) {
         bail!(
-            "`{word}` in `{line}` needs a shell, but none runs this command: write sh -c '…' around it"
+            "`{word}` in `{line}` needs a shell, but commands run without one: write sh -c '…' around it"
         );
     }
     match words.first() {
@@ -102,7 +102,10 @@ mod tests {
         let texts = |text: &str| vec!["x".to_owned(), text.to_owned()];
         check(&texts("{port} {{prot}} {1}"), &["port"]).expect("known");
         let error = check(&texts("{prot}"), &["port", "dir"]).expect_err("unknown").to_string();
-        assert!(error.starts_with("{prot} is not known: there are {port}, {dir};"), "{error}");
+        assert!(
+            error.starts_with("unknown placeholder {prot}: known placeholders are {port}, {dir};"),
+            "{error}"
+        );
     }
 
     #[test]

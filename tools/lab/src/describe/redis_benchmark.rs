@@ -5,7 +5,7 @@ use crate::bench::Sample;
 
 pub(super) const PROGRAM: &str = "redis-benchmark";
 
-/// The start of a line with a received error, of which it prints at most one per second.
+/// The start of a line with a received error. The program prints at most one per second.
 const ERROR_PREFIX: &str = "Error from server";
 
 /// Reads a table such as this. Every request was answered, because the program waits for all

@@ -137,7 +137,7 @@ impl Setup {
     pub fn select(&mut self, only: &Selection) -> Result<()> {
         let name = &self.plan.name;
         let missing = |what: &str, all: Vec<String>| {
-            UsageError(format!("{name}: no {what} matches: there are {}", all.join(", ")))
+            UsageError(format!("{name}: no {what} matches: choose from {}", all.join(", ")))
         };
         let (names, cells) = (self.names(), self.loads.iter().map(|load| load.cell.to_string()));
         let (names, cells) = (missing("contender", names), missing("cell", cells.collect()));
@@ -255,8 +255,8 @@ mod tests {
             assert!(error.is::<UsageError>(), "{error}");
             error.to_string()
         };
-        assert_eq!(error("rio"), "nop: no contender matches: there are ring, task, liburing");
-        assert!(error("/7").contains("no cell matches: there are 64 entries, 128 entries,"));
+        assert_eq!(error("rio"), "nop: no contender matches: choose from ring, task, liburing");
+        assert!(error("/7").contains("no cell matches: choose from 64 entries, 128 entries,"));
     }
 
     #[test]

@@ -53,9 +53,9 @@ fn a_question_combines_table_row_and_column() {
 #[test]
 fn incomplete_and_unknown_entries_are_refused_by_name() {
     for (from, to, part) in [
-        ("bytes = 128", "cycles = 1", "'a table': 128 × 1 names no clients or no bytes"),
-        ("figure = \"rate\", ", "", "128 × 1 names no figure"),
-        ("servers = [\"uring\"], ", "", "names no servers"),
+        ("bytes = 128", "cycles = 1", "'a table': 128 × 1 needs clients and bytes"),
+        ("figure = \"rate\", ", "", "128 × 1 needs a figure"),
+        ("servers = [\"uring\"], ", "", "needs servers"),
         ("published = [5]", "published = [1, 2, 3]", "row 128 has more figures than columns"),
         ("corner =", "edge =", "unknown field `edge`"),
         ("kind = \"echo\"", "kind = \"dance\"", "unknown variant `dance`"),
@@ -90,11 +90,11 @@ fn every_catalogue_suite_is_complete() {
     );
 }
 
-/// Figures that the document computed from others must agree with them here. (Its "mid" is not the
-/// median in three rows, and one rate is off by 1.0.)
+/// Figures that the document computed from other figures must agree with them here. (Its "mid" is
+/// not the median in three rows, and one rate is off by 1.0.)
 #[test]
 fn op_modes_mid_is_one_of_three_and_rate_follows() {
-    let (_, suite) = suites().find(|(name, _)| *name == "op-modes").expect("it is there");
+    let (_, suite) = suites().find(|(name, _)| *name == "op-modes").expect("it exists");
     for table in suite.tables {
         let first = table.rows[0].published[3];
         for row in table.rows.iter().filter(|row| !row.published.is_empty()) {

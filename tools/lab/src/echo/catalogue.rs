@@ -93,7 +93,7 @@ impl Catalogue {
         transport: Transport,
     ) -> Result<Vec<String>, String> {
         if !self.peer_names().iter().any(|known| known == peer) {
-            return Err(format!("no server '{name}': there are {self}"));
+            return Err(format!("no server '{name}': known servers are {self}"));
         }
         if let Some(word) = mode {
             let modes = self.peers.as_ref().map(|peers| peers.modes(peer)).unwrap_or_default();
@@ -181,7 +181,8 @@ mod tests {
     fn the_error_for_an_unknown_name_lists_all_names() {
         with_peers(|catalogue| {
             let error = catalogue.choose("tokyo", Transport::Tcp).expect_err("no such server");
-            let all = "no server 'tokyo': there are uring, epoll, threads, go, peer:threads";
+            let all =
+                "no server 'tokyo': known servers are uring, epoll, threads, go, peer:threads";
             assert_eq!(error, all);
         });
         let error = Catalogue::new(None, check_own)
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_accept_the_options_of_echo_and_an_address() {
+    fn own_servers_accept_echo_options_and_an_address() {
         let catalogue = Catalogue::new(None, check_own);
         let own = arguments(&catalogue, "uring+locked-down+idle-timeout=30");
         assert_eq!(

@@ -69,7 +69,7 @@ pub struct Document<'a> {
 pub enum Form {
     /// An HTML page.
     Html,
-    /// Returns the page as Markdown, without the pictures.
+    /// The page as Markdown, without the pictures.
     Markdown,
     /// A row for each figure.
     Csv,

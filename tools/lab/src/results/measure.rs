@@ -19,8 +19,8 @@ use crate::usage_error::UsageError;
 /// slices in the file are not measured again, and if the run is finished, its results are returned.
 ///
 /// # Errors
-/// If the file is of another definition or another machine; if it is unfinished and compressed; if
-/// it cannot be read or written; and the errors of [`Prepared::resume`].
+/// If the file belongs to another definition or another machine, is unfinished and compressed, or
+/// cannot be read or written; and the errors of [`Prepared::resume`].
 pub fn measure(
     prepared: Prepared,
     suite: Option<suite::SuiteRun>,

@@ -1,7 +1,7 @@
 //! The results file of a run, from which everything about the run is computed.
 //!
-//! A file has a line of JSON for each thing that was measured, written as soon as it was. The first
-//! line is the header: the name and version of the format, the [`Bench`], the machine, and for a
+//! Each measured result is a line of JSON, written as soon as it is measured. The first line is the
+//! header: the name and version of the format, the [`Bench`], the machine, and for a
 //! suite the published tables. A line for each slice follows. At the end are the memory of the
 //! contenders, and a line that says that the run is finished. A run that was interrupted or killed
 //! is resumed from its file by [`measure`], and loses at most the current slice.
@@ -227,7 +227,7 @@ fn first_line(line: &[u8]) -> Result<Header, String> {
         let annulus = json["environment"]["version"].as_str().unwrap_or_default();
         let annulus = format!("annulus {annulus}");
         return Err(format!(
-            "1: version {version} of the format, and this annulus reads version {VERSION}: use the {} that wrote it, or measure again",
+            "1: version {version} of the format is not supported, this annulus reads version {VERSION}: use the {} that wrote it, or measure again",
             annulus.trim_end()
         ));
     }

@@ -24,7 +24,7 @@ pub struct SuiteReport {
     pub plan: SuitePlan,
     /// The tables, with published and measured figures.
     pub tables: Vec<TableReport>,
-    /// MissingPolicy contenders, failures, and warnings about the figures.
+    /// Missing contenders, failures, and warnings about the figures.
     pub notes: Vec<String>,
     /// The report from which the figures are taken.
     pub comparison: bench::Report,

@@ -301,9 +301,9 @@ fn third(rates: &[f64], part: Option<usize>) -> &[f64] {
     part.map_or(rates, |part| &rates[edge(part - 1)..edge(part)])
 }
 
-/// Shortens an error about an unknown name by the list of known names.
+/// Removes the list of known servers from an error about an unknown one.
 fn in_this_version(why: &str) -> String {
-    let part = why.split(": there are ").next().unwrap_or(why);
+    let part = why.split(": known servers are ").next().unwrap_or(why);
     if part == why { why.to_owned() } else { format!("{part} in this version") }
 }
 

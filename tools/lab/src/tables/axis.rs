@@ -109,8 +109,8 @@ impl Axis {
     /// Returns the question of a cell, or the missing parameter.
     pub(crate) fn question(mut self) -> Result<Question, &'static str> {
         Ok(Question {
-            servers: self.servers.take().filter(|all| !all.is_empty()).ok_or("names no servers")?,
-            figure: self.figure.ok_or("names no figure")?,
+            servers: self.servers.take().filter(|all| !all.is_empty()).ok_or("needs servers")?,
+            figure: self.figure.ok_or("needs a figure")?,
             of: self,
         })
     }

@@ -124,12 +124,10 @@ impl Kind {
         let Axis { clients, bytes, entries, cycles, .. } = &question.of;
         let message = clients.is_some() && bytes.is_some();
         let (complete, missing) = match self {
-            Kind::Echo | Kind::Udp => (message, "names no clients or no bytes"),
-            Kind::Connect => {
-                (message || question.figure.is_of_memory(), "names no clients or no bytes")
-            }
-            Kind::Nop => (entries.is_some(), "names no entries"),
-            Kind::File => (message && cycles.is_some(), "names no clients, bytes or cycles"),
+            Kind::Echo | Kind::Udp => (message, "needs clients and bytes"),
+            Kind::Connect => (message || question.figure.is_of_memory(), "needs clients and bytes"),
+            Kind::Nop => (entries.is_some(), "needs entries"),
+            Kind::File => (message && cycles.is_some(), "needs clients, bytes and cycles"),
         };
         if complete { Ok(()) } else { Err(missing) }
     }
