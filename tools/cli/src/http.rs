@@ -151,17 +151,17 @@ impl Refusal {
         headers: "",
     };
 
-    /// Nothing exists at the path.
+    /// Creates the refusal for a path at which nothing exists.
     pub(crate) fn unknown(text: &'static str) -> Refusal {
         Refusal { status: "404 Not Found", text: text.into(), headers: "" }
     }
 
-    /// The request has a Host header that is not allowed.
+    /// Creates the refusal for a Host header that is not allowed.
     pub(crate) fn forbidden(text: &'static str) -> Refusal {
         Refusal { status: "403 Forbidden", text: text.into(), headers: "" }
     }
 
-    /// The answer could not be produced.
+    /// Creates the refusal for an answer that could not be produced.
     pub(crate) fn failed(error: &anyhow::Error) -> Refusal {
         let text = format!("{error:#}").into();
         Refusal { status: "500 Internal Server Error", text, headers: "" }

@@ -109,7 +109,7 @@ mod tests {
 
     type ErrorKindAndText = (ErrorKind, String);
 
-    /// The option as an argument, with one of `VALUES` that it accepts if it takes a value.
+    /// Returns the option as an argument, with one of `VALUES` that it accepts if it takes a value.
     fn given(words: &[String], option: &Arg) -> Option<String> {
         let long = format!("--{}", option.get_long()?);
         if !option.get_action().takes_values() {

@@ -116,8 +116,8 @@ impl<W: Write + AsFd> Waiting<W> {
     }
 }
 
-// A write or a flush of the standard library that fails has taken none of these bytes, and keeps
-// those that it has buffered.
+// If a write or flush of the standard library fails, it has taken none of these bytes and keeps the
+// bytes that it has buffered.
 impl<W: Write + AsFd> Write for Waiting<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.until_done(|stream| stream.write(bytes))
@@ -150,8 +150,8 @@ pub(crate) fn print(text: &str) -> Result<()> {
     check_print(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
-/// Writes what clap says, with colors if the stream is a terminal: help to standard output, and
-/// mistakes to standard error.
+/// Writes clap's output, with colors if the stream is a terminal: help to standard output, errors
+/// to standard error.
 pub(crate) fn print_clap(said: &clap::Error) -> io::Result<()> {
     let colored = |is_terminal: bool| is_terminal && std::env::var_os("NO_COLOR").is_none();
     let text = |colors: bool| match colors {

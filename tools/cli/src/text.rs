@@ -11,7 +11,7 @@ const MAX_NAME_COLUMNS: usize = 24;
 /// Space between columns.
 const COLUMN_GAP: usize = 2;
 
-/// Returns the paragraph behind a mark, wrapped; continuation lines align with its first word.
+/// Returns the paragraph after a mark, wrapped; continuation lines align with its first word.
 pub(crate) fn wrapped(mark: &str, paragraph: &str) -> String {
     let indent = " ".repeat(mark.chars().count());
     let options = textwrap::Options::new(TEXT_COLUMNS).initial_indent(mark);

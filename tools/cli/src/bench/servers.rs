@@ -48,7 +48,7 @@ pub(super) struct ServerArgs {
     /// The names of the servers, in order [default: the names of the programs]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     name: Vec<String>,
-    /// Where servers without {port} in their command listen, in order [default: looked up]
+    /// The ports of servers without {port} in their command, in order [default: looked up]
     #[arg(long, value_name = "PORT,…", value_delimiter = ',',
           value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,

@@ -38,7 +38,7 @@ pub(super) fn gather() -> Vec<Limit> {
             "memory limit",
             format!("{} MiB", memory.bytes() >> 20),
             format!(
-                "the default for what runtimes hold for connections: {}; connections that hold the most wait first",
+                "the default limit on memory for connections: {}; connections that hold the most wait first",
                 memory.source()
             ),
         ),

@@ -286,8 +286,8 @@ fn plan(args: EchoArgs) -> Result<Plan> {
 }
 
 /// Returns the largest power of two of receive buffers for which address space can be reserved, if
-/// the default does not fit. Returns `None` if the default fits, and also if nothing fits: then
-/// building the first runtime reports why.
+/// the default does not fit. Returns `None` if the default fits. It also returns `None` if nothing
+/// fits: then building the first runtime reports why.
 fn fewer_buffers(workers: usize, has_datagrams: bool) -> Option<u32> {
     let others = (workers - 1) * THREAD_ADDRESS_BYTES
         + if has_datagrams { DATAGRAM_ADDRESS_BYTES } else { 0 };

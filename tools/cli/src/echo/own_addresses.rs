@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not_refused() {
+    fn other_addresses_are_not_refused() {
         for (bound, source) in [
             ("127.0.0.1:7000", "127.0.0.1:7001"),
             ("127.0.0.1:7000", "127.0.0.2:7000"),

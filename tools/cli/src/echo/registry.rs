@@ -1,7 +1,7 @@
 //! The registry of connections and the rules for closing them, shared by tasks and threads.
 //! Connections have no timers. Each counts its activity, and a periodic sweep finds connections
 //! that have been inactive for the idle timeout or, after a signal, for a moment. Such a connection
-//! is first asked to send what it still owes and close, and is aborted if it does not close in
+//! is first asked to send its remaining replies and close, and is aborted if it does not close in
 //! time.
 
 use super::stats::Counts;

@@ -64,7 +64,7 @@ fn with_plain_calls(mode: Mode) -> io::Result<()> {
     let address = address("calls")?;
     let Ok(listener) = net::UnixListener::bind_addr(&address) else { return Ok(()) };
     let Ok(client) = net::UnixStream::connect_addr(&address) else { return Ok(()) };
-    // The runtime has the older call, too, and the standard library, which the threads use, does
+    // The runtime falls back to the older call. The standard library, which the threads use, does
     // not.
     let server = match mode {
         Mode::Threads => accept_with(&listener, SocketFlags::CLOEXEC).map_err(named("accept4"))?,

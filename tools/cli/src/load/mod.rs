@@ -103,8 +103,8 @@ struct OutputArgs {
     /// A name for the recording
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
-    /// Exit with 1 unless the run keeps these limits: p99<5ms,errors<0.1%. The figures are min,
-    /// mean, max, p50 and other percentiles, errors (failures and refusals), failed, refused,
+    /// Exit with 1 unless the run stays within these limits: p99<5ms,errors<0.1%. The figures are
+    /// min, mean, max, p50 and other percentiles, errors (failures and refusals), failed, refused,
     /// unsent and rate. A limit on errors replaces the usual exit status for errors
     #[arg(long, value_name = "LIMITS")]
     fail_if: Option<Conditions>,
@@ -185,7 +185,7 @@ fn exit_status(
     }
     let broken = conditions.map(|conditions| conditions.broken_by(recording)).unwrap_or_default();
     if !broken.is_empty() {
-        bail!("the run does not keep its limits: {}", broken.join("; "));
+        bail!("the run is not within its limits: {}", broken.join("; "));
     }
     Ok(ExitCode::SUCCESS)
 }

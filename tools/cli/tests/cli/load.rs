@@ -292,7 +292,7 @@ fn broken_limit_fails_the_exit_status() {
     let kept = load("p99<1m,mean<1m,errors<0.1%,rate>1");
     assert_eq!((kept.code, &*kept.stderr), (Some(0), ""), "{kept:?}");
     assert!(kept.stdout.contains("2,000: 2,000 answered\n"), "{kept:?}");
-    let broken = ["the run does not keep its limits: p99: ", "not below 1.000ns; rate: "];
+    let broken = ["the run is not within its limits: p99: ", "not below 1.000ns; rate: "];
     load("p99<1ns,errors<0.1%,rate>1M").fails_with(1, &broken);
     load("p99.99<1s").fails_with(1, &["p99.99: unknown, because it needs 100000 replies"]);
     load("p99<5").fails_with(2, &["'p99<5': a time needs a unit"]);

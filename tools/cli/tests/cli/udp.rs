@@ -103,7 +103,7 @@ fn segments_are_echoed_as_sent() {
         let address = format!("udp://{udp}");
         let args = ["load", &address, "--segments", "--pipeline", "40", "-l", "1200"];
         let timed = ["-c", "2", "-d", "0.5", "--warm-up", "0", "--driver", driver, "--json", "-"];
-        // None is given up, however slow the machine.
+        // No datagram is given up, however slow the machine is.
         let finished = annulus(args.iter().chain(&timed).chain(&["--reply-timeout", "30s"]));
         let report = finished.json();
         let count = |name: &str| report["datagrams"][name].as_u64().unwrap();
@@ -121,7 +121,7 @@ fn load_counts_every_datagram() {
     let (server, udp) = start("auto");
     let address = format!("udp://{udp}");
     let args = ["load", &address, "-c", "5", "--pipeline", "4", "-d", "0.5"];
-    // None is given up, however slow the machine.
+    // No datagram is given up, however slow the machine is.
     let args = [&args[..], &["--reply-timeout", "30s"]].concat();
     let finished = annulus(args.iter().chain(&["--warm-up", "0", "-l", "128"]));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{finished:?}");
