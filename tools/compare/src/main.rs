@@ -21,7 +21,7 @@ use annulus::{DriverChoice, Runtime, affinity, spawn};
 use rustix::time::{ClockId, clock_gettime};
 
 const HELP: &str = "\
-Compares echo servers over TCP on this machine by CPU time a message.
+Compares echo servers over TCP on this machine by CPU time per message.
 
 Usage: annulus-compare [OPTIONS]
 
@@ -30,8 +30,8 @@ Options:
   --bytes BYTES      length of a message                 [default: 128]
   --rounds COUNT     rounds of a table, from 6 on        [default: 12]
   --slice MS         how long one is measured at a time  [default: 250]
-  --json             a line of JSON a contender and table, and nothing else
-  --help             this text
+  --json             print only JSON: a line per contender and table
+  --help             print this text
 
 Exit code: 0 measured, 1 something failed, 2 usage.";
 
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_is_that_of_the_sign_test() {
+    fn intervals_match_the_table_of_the_sign_test() {
         // Conover, table A3: the number of signs with a probability of at most 2.5 % on each side.
         assert_eq!([6, 8, 9, 12, 15, 20, 25].map(outside), [0, 0, 1, 2, 3, 5, 7]);
         let ratio = Ratio::of(vec![6.0, 1.0, 5.0, 2.0, 4.0, 3.0]);
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_is_as_wide_as_the_interval() {
+    fn the_summary_claims_no_more_than_the_intervals_support() {
         let (same, control) = ([0.98, 1.0, 1.02], [0.98, 1.0, 1.02]);
         assert!(said(same, control).contains("the same CPU as epoll (within 3 %)"));
         let better = said([0.85, 0.88, 0.91], control);

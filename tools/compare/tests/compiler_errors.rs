@@ -5,14 +5,14 @@
 
 use std::process::Command;
 
-/// The compiler whose texts are kept beside each program. Others word them otherwise.
+/// The compiler whose messages are kept beside each program. Other versions word them differently.
 const COMPILER: &str = "rustc 1.95.";
 
 #[test]
 #[ignore = "builds annulus for itself"]
 fn mistakes_are_explained() {
     let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
-    let version = Command::new(rustc).arg("--version").output().expect("there is a compiler");
+    let version = Command::new(rustc).arg("--version").output().expect("rustc did not start");
     let version = String::from_utf8_lossy(&version.stdout);
     if !version.starts_with(COMPILER) {
         println!("skipped: the texts are those of {COMPILER}x, and this is {version}");

@@ -8,7 +8,7 @@ fn compare(words: &str) -> Output {
 }
 
 #[test]
-fn there_is_a_table_for_each_number_of_clients_and_a_sentence() {
+fn prints_a_table_for_each_number_of_clients_and_a_summary() {
     let output = compare("--clients 3,1 --bytes 100 --slice 5 --rounds 7");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -23,7 +23,7 @@ fn there_is_a_table_for_each_number_of_clients_and_a_sentence() {
 }
 
 #[test]
-fn json_has_a_line_a_contender_and_nothing_else() {
+fn json_has_one_line_per_contender_and_nothing_else() {
     let output = compare("--clients 2 --slice 5 --rounds 6 --json");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
@@ -35,14 +35,14 @@ fn json_has_a_line_a_contender_and_nothing_else() {
 }
 
 #[test]
-fn a_wrong_word_is_a_usage_error() {
+fn an_invalid_value_is_a_usage_error() {
     let output = compare("--slice 0");
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("--slice 0: '0' is not a number from 1 to 60000"), "{text}");
 }
 
-/// Returns the interval of the ratio of CPU time per message, io_uring to epoll.
+/// The interval of the ratio of CPU time per message, io_uring to epoll.
 type Interval = (f64, f64);
 
 fn ours() -> Interval {
