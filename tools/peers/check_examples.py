@@ -5,8 +5,7 @@
     check_examples.py DIRECTORY NAME...    only these
 
 The same checks run against the examples of annulus and their tokio versions. A check whose client is missing is skipped,
-with a line that says how to
-install it; with CI=true it fails, unless another program has the client's name. Exit code: 0 all passed, 1 a check failed,
+with a line that says how to install the client. With CI=true the check fails, unless another program has the client's name. Exit code: 0 all passed, 1 a check failed,
 2 usage.
 """
 

@@ -3,9 +3,9 @@
 
     compare_h2spec.py DIRECTORY [--runs N] [--timeout S] [--h2spec PATH]
 
-DIRECTORY is what `tools/peers/hyper/build` printed. Requests are for `/read`, whose answer follows the end of the request, so that errors in
-it come first. Some cases depend on timing all the same: each server is tested several times, in turn, without TLS and with it, and a
-case fails if it passes in no run. h2spec: go install github.com/summerwind/h2spec/cmd/h2spec@latest
+DIRECTORY is the path that `tools/peers/hyper/build` printed. Requests are for `/read`, which is answered only after the end of the request,
+so that errors in the request are reported first. Some cases still depend on timing, so each server is tested several times, in turn, with
+and without TLS. A case counts as failed if it passes in no run. h2spec: go install github.com/summerwind/h2spec/cmd/h2spec@latest
 
 Exit code: 0 no case fails on annulus that passes on tokio, 1 one does, 2 usage, 3 h2spec is missing.
 """

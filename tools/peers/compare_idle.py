@@ -4,13 +4,13 @@
 
     compare_idle.py [--connections N] [--rounds N] [--wait S] [--json FILE] [DIRECTORY]
 
-Each server starts anew in each round, in an order that changes. A client in this process opens N connections, sends one request over each,
-reads its answer, and leaves all open. Read are, from /proc: the server's resident memory that is its own (anonymous pages) before the
-first connection, after the last answer, and S seconds later, when what is not needed has been given back; and the kernel's memory, in
-slabs and sockets of the whole machine, which both ends and all else take part in. The figures are bytes a connection, medians of the
-rounds. tokio runs a second time, as a control.
+In each round, every server is started again, in a changing order. A client in this process opens N connections, sends one request over
+each, reads the answers, and keeps all connections open. /proc has the server's own resident memory (anonymous pages), which is read before
+the first connection, after the last answer, and S seconds later, when unneeded memory has been returned. /proc also has the kernel's
+memory in slabs and sockets, which covers the whole machine: both ends of the connections, and everything else. The figures are bytes per
+connection, as medians of the rounds. tokio is measured twice, the second time as a control.
 
-DIRECTORY has the programs `annulus` and `tokio` as tools/peers/hyper/build makes them; without it they are built.
+DIRECTORY has the programs `annulus` and `tokio`, as built by tools/peers/hyper/build. Without DIRECTORY they are built first.
 Exit code: 0 measured, 1 a program failed, 2 usage, 3 this machine lacks something.
 """
 
@@ -91,7 +91,7 @@ def measure(program, arguments, count, wait):
     server, port = start(program, arguments)
     connections = []
     try:
-        converse(port).close()  # What the first connection of all takes is not a connection's.
+        converse(port).close()  # Memory that only the first connection allocates does not count.
         before, kernel = own_memory(server), kernel_memory()
         connections += [converse(port) for _ in range(count)]
         after = own_memory(server)

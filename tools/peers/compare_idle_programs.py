@@ -4,13 +4,14 @@ redis-server and HAProxy, with the tuned configurations of the comparisons.
 
     compare_idle_programs.py [--connections N] [--rounds N] [--wait S] [--json FILE] DIRECTORY
 
-Each server starts anew in each round, in an order that changes. A client in this process opens N connections, sends one request over each,
-reads its answer, and leaves all open. Read is, from /proc, the resident memory of the server that is its own (anonymous pages), of all its
-processes, before the first connection, after the last answer, and S seconds later, when what is not needed has been given back. The figures
-are bytes per connection, medians of the rounds. A proxy has half of the connections, since it takes two descriptors for each, and so does this process, which
-is its target too. A file server has three tenths: ours closes what is idle for 10 s, and all have to be open before.
+In each round, every server is started again, in a changing order. A client in this process opens N connections, sends one request over
+each, reads the answers, and keeps all connections open. /proc has the own resident memory (anonymous pages) of all processes of the server,
+which is read before the first connection, after the last answer, and S seconds later, when unneeded memory has been returned. The figures
+are bytes per connection, as medians of the rounds. A proxy gets half of the connections, because it needs two descriptors for each, and so
+does this process, which is also its target. A file server gets three tenths: ours closes connections that are idle for 10 s, and all have to
+be open before that.
 
-DIRECTORY has the examples as tools/peers/annulus-examples/build makes them. What is not installed is left out and named.
+DIRECTORY has the examples, as built by tools/peers/annulus-examples/build. Programs that are not installed are left out and listed.
 Exit code: 0 measured, 1 a program failed, 2 usage, 3 this machine lacks something.
 """
 
@@ -137,7 +138,7 @@ def measure(start, exchange, count, wait):
     server, port = start()
     connections = []
     try:
-        compare_idle.converse(port, *exchange).close()  # What the first connection of all takes is not a connection's.
+        compare_idle.converse(port, *exchange).close()  # Memory that only the first connection allocates does not count.
         before = own_memory(server)
         connections += [compare_idle.converse(port, *exchange) for _ in range(count)]
         after = own_memory(server)
