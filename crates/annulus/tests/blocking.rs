@@ -83,7 +83,7 @@ fn calls_run_at_once_up_to_the_limit_and_the_rest_in_order() {
                 let note = note.clone();
                 set.spawn_blocking(move || note.send(number).unwrap());
             }
-            assert!(notes.try_recv().is_err(), "they wait");
+            assert!(notes.try_recv().is_err(), "a call did not wait for a thread");
             // Only one thread continues, so that calls run in the order in which they were made.
             let mut leave = leave.into_iter();
             drop(leave.next());

@@ -18,7 +18,7 @@ fn keep(panic: &PanicHookInfo<'_>) {
 
 /// Returns the line in this file at which a call panics.
 fn panics(call: impl FnOnce() + std::panic::UnwindSafe) -> Option<u32> {
-    catch_unwind(call).expect_err("it panics");
+    catch_unwind(call).expect_err("the call did not panic");
     LINE.take().filter(|(here, _)| *here).map(|(_, line)| line)
 }
 

@@ -101,12 +101,12 @@ fn an_echo_works_and_forbidden_operations_are_refused() {
 #[ignore = "run by its parent: the filter cannot be removed"]
 fn locked_ring() {
     let free = Runtime::builder().driver(DriverChoice::Uring).build().unwrap();
-    let [ring] = rings()[..] else { panic!("one runtime, one ring") };
-    assert!(register_personality(ring).is_ok(), "a ring that is not locked down allows it");
+    let [ring] = rings()[..] else { panic!("the runtime does not have exactly one ring") };
+    assert!(register_personality(ring).is_ok(), "an unrestricted ring refused the registration");
     drop(free);
 
     let mut runtime = locked(DriverChoice::Uring).build().unwrap();
-    let [ring] = rings()[..] else { panic!("one runtime, one ring") };
+    let [ring] = rings()[..] else { panic!("the runtime does not have exactly one ring") };
     assert_eq!(register_personality(ring), Err(Errno::ACCESS.raw_os_error()));
     assert_no_further_ring();
     std::thread::spawn(assert_no_further_ring).join().unwrap();

@@ -54,7 +54,7 @@ async fn a_select_loses_nothing_of_the_other_branch() -> io::Result<()> {
     let (mut one, mut two) = UnixStream::pair()?;
     annulus::select! {
         biased;
-        _ = two.recv() => panic!("nothing was sent"),
+        _ = two.recv() => panic!("the receive completed without bytes"),
         () = annulus::time::sleep(Duration::from_millis(1)) => {}
     }
     one.send("late").await?;

@@ -63,7 +63,7 @@ fn shown_bytes_are_in_the_buffer_that_the_kernel_filled() {
         let lease = server.recv().await?.expect("what was shown");
         assert_eq!(lease.as_ptr(), address);
         // Only a lease on a pool buffer is shared without a copy.
-        assert_eq!(lease.into_shared().as_ptr(), address, "it is not a buffer of the pool");
+        assert_eq!(lease.into_shared().as_ptr(), address, "the lease is not on a pool buffer");
         Ok(())
     });
 }

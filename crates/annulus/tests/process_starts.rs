@@ -219,7 +219,7 @@ fn temporary(name: &str) -> PathBuf {
 
 /// Starts a command and returns the text of its error, which must have this kind.
 async fn refused(mut command: Command, kind: ErrorKind) -> String {
-    let error = command.output().await.expect_err("it cannot be started");
+    let error = command.output().await.expect_err("the command was started");
     let text = error.to_string();
     assert_eq!(error.kind(), kind, "{text}");
     assert!(text.starts_with("starting "), "{text}");
@@ -306,7 +306,7 @@ fn errors_explain_why_a_program_cannot_be_executed() {
         assert_names(&error.to_string(), &["'#!'"]);
         Ok(())
     });
-    fs::remove_file(&file).expect("it exists");
+    fs::remove_file(&file).expect("the file does not exist");
 }
 
 #[test]

@@ -40,7 +40,7 @@ async fn move_away(root: &Path) -> io::Result<()> {
     assert_eq!(left, ["sub"]);
     assert_eq!(fs::read_dir(root.join("renamed/sub"))?.count(), 0);
     for name in ["a", "b", "sub/c", "d", "e"] {
-        assert!(there.join(name).exists(), "{name} belongs to another");
+        assert!(there.join(name).exists(), "{name}, an unrelated file, was removed");
     }
     Ok(())
 }
@@ -52,7 +52,7 @@ async fn replace(root: &Path) -> io::Result<()> {
     fs::remove_file("s")?;
     let other = std::os::unix::net::UnixListener::bind("s")?;
     drop(listener);
-    assert!(Path::new("s").exists(), "it belongs to the other listener");
+    assert!(Path::new("s").exists(), "the path of the other listener was removed");
     drop(other);
     // The path of a dead server is replaced, and then belongs to this listener.
     let listener = UnixListener::bind("s")?;

@@ -101,13 +101,13 @@ fn no_wake_is_lost_between_two_wakers() {
 fn only_a_sleeping_loop_is_woken_and_only_once() {
     loom::model(|| {
         let state = WakeState::new();
-        assert!(!state.wake(), "the loop is awake");
-        assert!(!state.park(), "there was a wake");
-        assert!(!state.wake(), "the loop is awake again");
+        assert!(!state.wake(), "a wake of an awake loop needs a system call");
+        assert!(!state.park(), "the loop parked despite a wake");
+        assert!(!state.wake(), "a wake of an awake loop needs a system call");
         assert!(state.take() && !state.take());
         assert!(state.park());
-        assert!(state.park(), "the sleep failed, and is tried again");
-        assert!(state.wake() && !state.wake(), "one system call is enough");
+        assert!(state.park(), "the loop cannot park again after a failed sleep");
+        assert!(state.wake() && !state.wake(), "two wakes need not exactly one system call");
         state.unpark();
         assert!(state.take());
     });

@@ -38,7 +38,8 @@ fn ignore(signal: Number) {
 
 /// Returns true if this process ignores a signal; programs that it starts inherit this.
 fn is_ignored(signal: Number) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
+    let status =
+        std::fs::read_to_string("/proc/self/status").expect("/proc/self/status cannot be read");
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
     u64::from_str_radix(mask.trim(), 16).expect("a number") & 1 << (signal.as_raw() - 1) != 0
 }
@@ -130,11 +131,11 @@ fn a_second_signal_ends_a_process_that_is_shutting_down() {
             let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
             let mut until = |text: &str| {
                 let found = lines.any(|line| line.expect("text").contains(text));
-                assert!(found, "{mode}: it ended before it was {text}");
+                assert!(found, "{mode}: the child ended before it printed {text:?}");
             };
             until("ready");
             let pid = Pid::from_child(&child);
-            kill_process(pid, Number::INT).expect("it runs");
+            kill_process(pid, Number::INT).expect("the child is not running");
             until("asked");
             assert_eq!(ended_by(&mut child, pid, second), Some(number), "{mode}");
         }
@@ -150,7 +151,7 @@ fn ended_by(child: &mut Child, pid: Pid, signal: Number) -> Option<i32> {
             return status.signal();
         }
         if start.elapsed() > Duration::from_secs(60) {
-            child.kill().expect("it runs");
+            child.kill().expect("the child is not running");
             panic!("the child does not react to signals");
         }
         kill_process(pid, signal).expect("not waited for yet");

@@ -192,7 +192,7 @@ fn an_abort_is_visible_once_the_task_leaves_the_inbox() {
         let flags = RemoteFlags::new();
         assert!(!flags.is_aborted() && flags.enter_inbox());
         flags.abort();
-        assert!(!flags.enter_inbox(), "it is in the inbox already");
+        assert!(!flags.enter_inbox(), "the task entered the inbox twice");
         flags.leave_inbox();
         assert!(flags.is_aborted() && flags.enter_inbox());
     });

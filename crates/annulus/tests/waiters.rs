@@ -111,7 +111,7 @@ impl Future {
         let waker = Waker::from(self.flag.clone());
         self.waits = !queue.poll(&mut self.id, &waker);
         if !self.waits {
-            assert!(self.id.is_none(), "it has left the line");
+            assert!(self.id.is_none(), "a task that no longer waits is still in the line");
         }
     }
 }
@@ -209,7 +209,7 @@ impl Cursor {
 
     fn notify(&mut self) {
         self.line.notify_next().into_iter().for_each(Waker::wake);
-        assert!(self.line.notify_next().is_none(), "one cursor, one at a time");
+        assert!(self.line.notify_next().is_none(), "two tasks were notified of one cursor");
         self.listed |= self.line.needs_recheck();
     }
 }
@@ -217,7 +217,7 @@ impl Cursor {
 impl Queue for Cursor {
     fn poll(&mut self, id: &mut Option<WaiterId>, waker: &Waker) -> bool {
         let taken = self.line.poll(id, &mut Some(waker.clone()));
-        assert!(!(taken && self.taken), "one has it");
+        assert!(!(taken && self.taken), "two tasks took the cursor");
         self.taken |= taken;
         self.notify();
         taken

@@ -13,7 +13,7 @@ use std::time::Duration;
 fn serve(name: &str, arguments: &[&str], driver: &str) -> (Child, String) {
     let mut command = Command::new(examples().join(name));
     command.args(arguments).env("ANNULUS_DRIVER", driver).stderr(Stdio::piped());
-    let mut server = command.spawn().expect("it was built");
+    let mut server = command.spawn().expect("the example does not start");
     let mut lines = BufReader::new(server.stderr.take().expect("piped")).lines();
     let address = lines.find_map(|line| {
         let line = line.expect("text");
@@ -28,7 +28,7 @@ fn serve(name: &str, arguments: &[&str], driver: &str) -> (Child, String) {
 fn catches(process: &Child, signal: Signal) {
     let status = format!("/proc/{}/status", process.id());
     let is_caught = || {
-        let text = std::fs::read_to_string(&status).expect("it runs");
+        let text = std::fs::read_to_string(&status).expect("the server is not running");
         let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = u64::from_str_radix(caught.expect("a set").trim(), 16).expect("in hex");
         caught & 1 << (signal.as_raw() - 1) != 0
@@ -48,13 +48,15 @@ fn ends(name: &str, arguments: &[&str]) {
         let number = address.trim_start_matches("udp://");
         let (mut tcp, mut unix) = (None, None);
         match path {
-            Some(path) => unix = Some(UnixStream::connect(path).expect("it listens")),
+            Some(path) => {
+                unix = Some(UnixStream::connect(path).expect("the server does not listen"))
+            }
             None if is_udp => {}
-            None => tcp = Some(TcpStream::connect(number).expect("it listens")),
+            None => tcp = Some(TcpStream::connect(number).expect("the server does not listen")),
         }
         catches(&server, signal);
         let pid = Pid::from_raw(server.id() as i32).expect("not zero");
-        kill_process(pid, signal).expect("it runs");
+        kill_process(pid, signal).expect("the server is not running");
         let status = server.wait().expect("a child");
         assert_eq!(status.code(), Some(0), "{name} on {driver}: {signal:?}: {status}");
         drop((tcp.take(), unix.take()));
@@ -99,15 +101,15 @@ fn is_probed(server: SocketAddr, client: SocketAddr) -> bool {
 #[test]
 fn every_server_probes_silent_clients() {
     let target = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let to = target.local_addr().expect("it is bound");
+    let to = target.local_addr().expect("the listener has no address");
     for name in ["echo", "redis", "static_files", "chat", "shards", "shutdown", "proxy"] {
         for driver in ["auto", "epoll"] {
             let arguments = ["127.0.0.1:0", &to.to_string()];
             let arguments = if name == "proxy" { &arguments[..] } else { &arguments[..1] };
             let (mut server, address) = serve(name, arguments, driver);
             let address = address.parse().expect("an address");
-            let client = TcpStream::connect(address).expect("it listens");
-            let from = client.local_addr().expect("it is connected");
+            let client = TcpStream::connect(address).expect("the server does not listen");
+            let from = client.local_addr().expect("the client has no address");
             // A server that enables probes does so at the accept; otherwise, the test would wait
             // forever.
             let is_on = (0..30_000).any(|_| {
@@ -117,9 +119,9 @@ fn every_server_probes_silent_clients() {
             assert!(is_on, "{name} on {driver} does not probe its clients");
             if name == "proxy" {
                 let (_connection, from) = target.accept().expect("the proxy connects");
-                assert!(is_probed(from, to), "the target of the proxy");
+                assert!(is_probed(from, to), "the proxy does not probe its target");
             }
-            server.kill().and_then(|()| server.wait()).expect("it runs");
+            server.kill().and_then(|()| server.wait()).expect("the server is not running");
         }
     }
 }
@@ -136,9 +138,9 @@ fn datagrams_are_answered_from_the_address_that_received_them() {
             let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
             client.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
             let asked = SocketAddr::from(([127, 0, 0, 2], port.expect("a port")));
-            client.send_to(query, asked).expect("it is sent");
+            client.send_to(query, asked).expect("the query was not sent");
             let from = client.recv_from(&mut [0; 64]).map(|(_, from)| from);
-            server.kill().and_then(|()| server.wait()).expect("it runs");
+            server.kill().and_then(|()| server.wait()).expect("the server is not running");
             assert_eq!(from.expect("an answer"), asked, "{name} on {driver}");
         }
     }

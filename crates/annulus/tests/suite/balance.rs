@@ -170,8 +170,12 @@ fn settled(shards: usize, at: &[usize]) -> (Vec<usize>, usize) {
 fn connections_settle_and_then_none_moves() {
     assert_eq!(settled(2, &[0; 8]), (vec![4, 4], 4));
     assert_eq!(settled(2, &[0, 0, 0, 1]), (vec![2, 2], 1));
-    assert_eq!(settled(2, &[0]), (vec![1, 0], 0), "the only one stays");
-    assert_eq!(settled(2, &[0, 1, 0]), (vec![2, 1], 0), "one more is not enough to move");
+    assert_eq!(settled(2, &[0]), (vec![1, 0], 0), "the only connection moved");
+    assert_eq!(
+        settled(2, &[0, 1, 0]),
+        (vec![2, 1], 0),
+        "a connection moved for a difference of one"
+    );
     assert_eq!(settled(1, &[0; 4]), (vec![4], 0));
     assert_eq!(settled(4, &[2; 16]), (vec![4; 4], 12));
 }

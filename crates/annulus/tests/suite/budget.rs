@@ -49,7 +49,7 @@ fn delays_by<F: Future<Output = ()> + 'static>(limit: u32, drain: impl Fn(Count)
             turns += 1;
         }
         drains.await?;
-        assert!(count.0.get() > limit && turns > 1, "it was interrupted");
+        assert!(count.0.get() > limit && turns > 1, "the drain was not interrupted");
         io::Result::Ok(())
     };
     run(watched());

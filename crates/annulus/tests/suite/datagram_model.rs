@@ -66,7 +66,7 @@ impl Way {
     /// Waits until another datagram may be in flight.
     async fn enter(&self) {
         if let Some(window) = &self.window {
-            window.acquire().await.expect("it is not closed").forget();
+            window.acquire().await.expect("the semaphore is closed").forget();
         }
     }
 

@@ -98,7 +98,8 @@ fn coalesced_datagrams_wake_one_task_each() {
         yield_now().await;
         sender.send_segments(pattern(400), 100, receiver.local_addr()?).await?;
         for receives in receivers {
-            let got = timeout(Duration::from_secs(20), receives).await.expect("it is woken");
+            let got =
+                timeout(Duration::from_secs(20), receives).await.expect("a receiver was not woken");
             assert_eq!(got.expect("no panic")?.len(), 100);
         }
         Ok(())
@@ -191,7 +192,7 @@ fn multicast_reaches_only_members() {
         sender.send_to("to none", to).await?;
         sender.drain().await?;
         let late = timeout(Duration::from_millis(20), member.recv()).await;
-        assert!(late.is_err(), "a datagram after it left the group");
+        assert!(late.is_err(), "a datagram arrived after the socket left the group");
         Ok(())
     });
 }

@@ -60,7 +60,11 @@ fn child_that_uses_older_calls() {
     // through.
     let answer = unsafe { libc::syscall(call, -1, -1, -1, -1, -1, -1) };
     let is_denied = Errno::from_io_error(&io::Error::last_os_error());
-    assert_eq!((answer, is_denied), (-1, Some(Errno::from_raw_os_error(errno))), "it is denied");
+    assert_eq!(
+        (answer, is_denied),
+        (-1, Some(Errno::from_raw_os_error(errno))),
+        "the call was not denied"
+    );
     // Makes each call twice: the second time, the denial is known.
     everywhere(|place| async move {
         use_files(&place, "first").await?;

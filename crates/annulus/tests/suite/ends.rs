@@ -239,10 +239,10 @@ fn a_task_that_panics_in_its_drop_ends_alone() {
 fn a_stream_polled_outside_its_running_runtime_returns_an_error() {
     let mut runtime = Runtime::new().unwrap();
     let (mut stream, _peer) = runtime.block_on(pair()).unwrap();
-    let outside = touch(stream.recv()).expect("it does not wait").unwrap_err();
+    let outside = touch(stream.recv()).expect("the receive waited").unwrap_err();
     assert!(outside.to_string().contains("block_on of the runtime"), "{outside}");
     let elsewhere = run(async { Ok(touch(stream.recv())) });
-    assert!(elsewhere.expect("it does not wait").is_err());
+    assert!(elsewhere.expect("the receive waited").is_err());
 }
 
 #[test]

@@ -79,12 +79,16 @@ fn a_head_leaves_with_the_pages() {
         let file = open(&scratch.0).await?;
         let (mut client, mut server) = pair().await?;
         for _ in 0..10 {
-            touch(client.send(HEAD)).expect("it is accepted at once")?;
+            touch(client.send(HEAD)).expect("the send waited")?;
             let before = counters().expect("a runtime");
             assert_eq!(copy_range(&file, .., &mut client).await?, 40_000);
             let after = counters().expect("a runtime");
-            assert_eq!(after.direct_sends - before.direct_sends, 1, "the head");
-            assert_eq!(after.sqes, before.sqes, "nothing else is sent");
+            assert_eq!(
+                after.direct_sends - before.direct_sends,
+                1,
+                "the head was not sent directly"
+            );
+            assert_eq!(after.sqes, before.sqes, "an entry was submitted");
             assert_eq!(unsent(&client), 0);
             assert!(receive(&mut server, HEAD.len() + 40_000).await? == [HEAD, &text].concat());
         }
@@ -102,19 +106,19 @@ fn a_head_leaves_with_a_few_bytes_in_one_send() {
         let (mut client, mut server) = pair().await?;
         for round in 0..10 {
             let before = counters().expect("a runtime");
-            touch(client.send(HEAD)).expect("it is accepted at once")?;
+            touch(client.send(HEAD)).expect("the send waited")?;
             let copied = match round % 3 {
                 0 => touch(copy_range(&file, .., &mut client)),
                 1 => touch(copy_range(&file, ..12_000, &mut client)),
                 _ => touch(copy_range(&file, ..1 << 40, &mut client)),
             };
-            assert_eq!(copied.expect("it is in memory")?, 12_000);
+            assert_eq!(copied.expect("the copy waited although the file is in memory")?, 12_000);
             client.drain().await?;
             let after = counters().expect("a runtime");
             assert_eq!(after.direct_sends, before.direct_sends);
             // The first rounds also start receives. With single receives, every round does.
             let sent = after.sqes - before.sqes;
-            assert!(round < 2 || (1..=most).contains(&sent), "one send instead of {sent} entries");
+            assert!(round < 2 || (1..=most).contains(&sent), "{sent} entries instead of one send");
             assert!(receive(&mut server, HEAD.len() + 12_000).await? == [HEAD, &text].concat());
         }
         Ok(())
@@ -153,7 +157,7 @@ async fn dropped_when_full() -> io::Result<(TcpStream, TcpStream)> {
         let mut copied = pin!(copy_range(&file, .., &mut client));
         // A turn sends at least one page if there is space, and usually 1 MiB.
         for _ in 0..100 {
-            assert!(touch(copied.as_mut()).is_none(), "it waits for space");
+            assert!(touch(copied.as_mut()).is_none(), "the copy ended before the socket was full");
             yield_now().await;
         }
     }
@@ -199,9 +203,9 @@ fn a_stream_ends_and_moves_after_a_dropped_copy_that_waited_for_space() {
 fn a_drain_after_a_dropped_copy_does_not_wait_for_space() {
     on_each_driver(async || {
         let (mut client, server) = dropped_when_full().await?;
-        touch(client.drain()).expect("nothing is queued")?;
+        touch(client.drain()).expect("the drain waited although nothing is queued")?;
         client.send(" and more").await?;
-        assert!(touch(client.drain()).is_none(), "the queue is not empty");
+        assert!(touch(client.drain()).is_none(), "the drain returned before the queue was empty");
         let checked = spawn(check(server, b" and more"));
         client.drain().await?;
         drop(client);
@@ -217,7 +221,10 @@ fn a_poll_for_space_is_cancelled_once() {
         yield_now().await;
         let before = counters().expect("a runtime");
         for _ in 0..10 {
-            assert!(touch(parts.as_mut()).is_none(), "it waits for the end of the poll");
+            assert!(
+                touch(parts.as_mut()).is_none(),
+                "the move did not wait for the end of the poll"
+            );
         }
         yield_now().await;
         let after = counters().expect("a runtime");
@@ -251,7 +258,7 @@ fn a_head_without_pages_does_not_wait_for_pages() {
         let file = open(&scratch.0).await?;
         let (mut client, mut server) = pair().await?;
         for _ in 0..10 {
-            touch(client.send(HEAD)).expect("it is accepted at once")?;
+            touch(client.send(HEAD)).expect("the send waited")?;
             assert_eq!(copy_range(&file, .., &mut client).await?, 0);
             assert_eq!(unsent(&client), 0);
             assert_eq!(receive(&mut server, HEAD.len()).await?, HEAD);
@@ -265,7 +272,7 @@ fn a_file_without_pages_still_follows_its_head() {
     on_each_driver(async || {
         let file = open("/proc/self/status").await?;
         let (mut client, mut server) = pair().await?;
-        touch(client.send(HEAD)).expect("it is accepted at once")?;
+        touch(client.send(HEAD)).expect("the send waited")?;
         let count = copy_range(&file, .., &mut client).await?;
         drop(client);
         let all = receive(&mut server, usize::MAX).await?;
@@ -285,8 +292,11 @@ fn a_head_leaves_if_the_copy_is_dropped() {
         while let Some((read, _)) = touch(file.read_at(vec![0; 40_000], 0)) {
             read?;
         }
-        touch(client.send(HEAD)).expect("it is accepted at once")?;
-        assert!(touch(copy_range(&file, .., &mut client)).is_none(), "it waits for another turn");
+        touch(client.send(HEAD)).expect("the send waited")?;
+        assert!(
+            touch(copy_range(&file, .., &mut client)).is_none(),
+            "the copy ended within its first poll"
+        );
         assert_eq!(unsent(&client), 0);
         assert_eq!(receive(&mut server, HEAD.len()).await?, HEAD);
         Ok(())

@@ -356,7 +356,7 @@ fn shards_complete_all_operations() {
             let serve = async |mut stream: TcpStream| stream.send("moved").await;
             shard.move_stream(far, 1, serve).await?.await.expect("no panic")?;
             assert_eq!(&*near.recv_exact(5).await?, b"moved");
-            to_all.send(7).await.expect("both receive");
+            to_all.send(7).await.expect("a shard has no receiver");
             io::Result::Ok(inbox.recv().await)
         });
         assert_eq!(done.unwrap(), [Some(7), Some(7)]);

@@ -191,7 +191,7 @@ fn a_child_that_outlives_its_runtime_is_reaped_by_the_next() {
             let child = Command::new("cat").stdin(reading).stdout(Stdio::null()).spawn()?;
             Ok((child.id(), writing))
         });
-        assert!(exists(id), "it continues");
+        assert!(exists(id), "the dropped child has ended");
         drop(input);
         run_on(Runtime::builder().driver(choice), async {
             while exists(id) {

@@ -35,7 +35,9 @@ fn parse(text: &str) -> BTreeMap<String, Metric> {
         } else {
             let (sample, value) = line.rsplit_once(' ').expect("a value");
             let (name, labels) = sample.split_once('{').expect("labels");
-            let suffix = name.strip_prefix(&*current).expect("it belongs to the last metric");
+            let suffix = name
+                .strip_prefix(&*current)
+                .expect("a sample does not belong to the metric above it");
             let metric = metrics.get_mut(&current).expect("the help text precedes the metric");
             let suffixes: &[&str] =
                 if metric.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
@@ -90,7 +92,7 @@ fn every_value_is_reported_for_each_shard() {
 fn histograms_are_cumulative_and_end_with_the_total() {
     let (stats, unmeasured) = (busy(true), busy(false));
     let metrics = parse(&prometheus([("0", &stats), ("1", &unmeasured)]));
-    let timings = stats.timings.expect("it is measured");
+    let timings = stats.timings.expect("the runtime does not measure");
     let histograms = [
         ("annulus_turn_seconds", &timings.turn),
         ("annulus_poll_seconds", &timings.poll),
@@ -138,7 +140,7 @@ fn no_runtime_has_no_samples() {
 fn two_runtimes_of_a_program_differ_in_their_shard_label() -> io::Result<()> {
     let mut runtime = Runtime::new()?;
     runtime.block_on(async {});
-    let stats = runtime.stats().expect("it is here");
+    let stats = runtime.stats().expect("the runtime is on another thread");
     let text = prometheus([("first", &stats), ("second", &stats)]);
     assert!(
         text.contains(

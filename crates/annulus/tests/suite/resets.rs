@@ -50,10 +50,10 @@ async fn serve(listener: TcpListener, have_ended: impl Fn() -> bool) -> io::Resu
             Err(_) => {}
         }
     }
-    assert!(has_served, "some connections were accepted before their reset");
+    assert!(has_served, "every connection was reset before it was accepted");
     let all = async { while echoes.join_next().await.is_some() {} };
     timeout(PATIENCE, all).await.unwrap_or_else(|_| panic!("{} tasks are left", echoes.len()));
-    let stats = stats().expect("it runs");
+    let stats = stats().expect("the runtime has ended");
     assert_eq!((stats.resources.streams, stats.stream_buffers.lent), (0, 0));
     Ok(())
 }

@@ -299,7 +299,7 @@ fn travel(
         let onward = shard.clone();
         // The other shard serves the rest, and this task waits for it.
         let moved = shard.move_stream(stream, next, move |stream| travel(onward, stream, hops - 1));
-        moved.await?.await.expect("it neither panics nor is aborted")
+        moved.await?.await.expect("the moved task panicked or was aborted")
     })
 }
 

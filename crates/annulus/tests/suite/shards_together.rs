@@ -35,7 +35,8 @@ fn inputs_for_more_or_fewer_shards_are_refused() {
     on_each_driver(|shards| {
         for (inputs, said) in [(2, "2 inputs for 3 shards"), (4, "more than 3 inputs for 3 shards")]
         {
-            let done: Outcome<()> = shards(3).run_with(0..inputs, async |_, _| panic!("it starts"));
+            let done: Outcome<()> =
+                shards(3).run_with(0..inputs, async |_, _| panic!("the shards have started"));
             let error = io::Error::from(done.unwrap_err());
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
             assert!(error.to_string().contains(said), "{error}");

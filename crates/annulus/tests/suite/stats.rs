@@ -107,11 +107,11 @@ fn the_last_poll_of_each_task_is_known() {
             sleep(Duration::from_secs(3600)).await;
         });
         let before = annulus::handle()?.tasks().await?;
-        assert_eq!(at(&before, line).last_poll, None, "it has not run");
+        assert_eq!(at(&before, line).last_poll, None, "a task that has not run has a last poll");
         sleep(Duration::from_millis(20)).await;
         let after = annulus::handle()?.tasks().await?;
         assert_eq!(at(&after, line).polls, 3);
-        let last = at(&after, line).last_poll.expect("it has run");
+        let last = at(&after, line).last_poll.expect("a task that has run has no last poll");
         // The clock of a turn is coarse, but never ahead.
         assert!(last > Duration::ZERO, "{last:?}");
         assert!(at(&after, line).to_string().contains("; polled 3 ×, last "));

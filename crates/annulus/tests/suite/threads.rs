@@ -153,7 +153,7 @@ fn stop_ends_block_on_and_the_runtime_can_continue() {
     thread.join().unwrap();
     assert_eq!(runtime.block_on(async { 3 }), 3);
     drop(runtime);
-    assert!(handle.spawn(async {}).is_err(), "nothing can be spawned after the end");
+    assert!(handle.spawn(async {}).is_err(), "a task was spawned after the end");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_thread_without_a_runtime_blocks_on_the_runtime_of_another() {
     assert_eq!(*panicked.unwrap_err().downcast::<&str>().unwrap(), "on purpose");
     let waits = handle.clone();
     let waits = std::thread::spawn(move || waits.block_on(std::future::pending::<()>));
-    stop.send(()).expect("it runs");
+    stop.send(()).expect("the runtime has ended");
     thread.join().expect("no panic");
     assert!(waits.join().expect("no panic").is_err(), "the runtime has ended");
     assert!(handle.block_on(|| async {}).is_err());

@@ -158,7 +158,7 @@ fn an_interval_that_is_too_late_to_count_keeps_its_rhythm() {
             sleep(Duration::from_millis(periods + 1)).await;
             ticks.tick().await;
             let next = ticks.tick().await;
-            assert_eq!((next - first).as_nanos() % MS.as_nanos(), 0, "it keeps to the rhythm");
+            assert_eq!((next - first).as_nanos() % MS.as_nanos(), 0, "the tick lost its rhythm");
             assert!(next > now + Duration::from_millis(periods), "missed ticks are skipped");
             assert!(next.elapsed() < MS, "and only the missed ones");
         }

@@ -30,7 +30,7 @@ async fn stats() -> io::Result<Stats> {
 }
 
 async fn timings() -> io::Result<Timings> {
-    Ok(stats().await?.timings.expect("it is measured"))
+    Ok(stats().await?.timings.expect("the runtime does not measure"))
 }
 
 #[test]
@@ -99,7 +99,11 @@ fn a_task_that_blocks_the_loop_is_reported_with_its_spawn_place() {
                     slow.spawned_at.is_some_and(|place| place.line() == line)
                 }
             };
-            let slow = timings.last_slow_polls.iter().find(place(line)).expect("it is kept");
+            let slow = timings
+                .last_slow_polls
+                .iter()
+                .find(place(line))
+                .expect("the slow poll was not kept");
             assert!(slow.took >= LIMIT && slow.ended >= slow.took, "{slow:?}");
             let text = slow.to_string();
             assert!(
@@ -241,7 +245,10 @@ fn a_stall_is_traced_with_the_polled_tasks_even_without_measuring() {
                     break events;
                 }
             };
-            let at = events.iter().position(|event| event.0 == polled).expect("it is there");
+            let at = events
+                .iter()
+                .position(|event| event.0 == polled)
+                .expect("the poll is not in the trace");
             let turn = events[..at].iter().rfind(|event| event.0 == "turn").expect("its turn");
             assert!(u128::from(turn.3) >= (4 * LIMIT).as_nanos(), "{events:?}");
             assert_eq!(turn.2, events[at].2, "{events:?}");

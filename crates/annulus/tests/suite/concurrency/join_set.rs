@@ -57,7 +57,7 @@ fn join_next_of_an_empty_set_is_ready_and_of_running_tasks_pending() {
         let mut set = JoinSet::new();
         assert!(set.try_join_next().is_none() && set.join_next().await.is_none());
         set.spawn(async { 1 });
-        assert!(set.try_join_next().is_none(), "it has not run");
+        assert!(set.try_join_next().is_none(), "the task has a result before it ran");
         yield_now().await;
         assert_eq!(set.try_join_next().unwrap().unwrap(), 1);
         assert!(set.join_next().await.is_none());
@@ -100,7 +100,7 @@ fn dropping_a_set_aborts_and_detaching_does_not() {
         set.spawn(async {});
         drop(set);
         yield_now().await;
-        assert_eq!(drops.count(), 0, "it continues");
+        assert_eq!(drops.count(), 0, "the detached task was dropped");
         kept.abort();
         yield_now().await;
         assert_eq!(drops.count(), 1);

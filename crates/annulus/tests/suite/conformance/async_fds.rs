@@ -97,14 +97,14 @@ pub(crate) async fn a_partly_read_descriptor_is_still_ready() -> io::Result<()> 
     }
     let mut guard = tokio::select! {
         biased;
-        _ = counter.readable() => panic!("nothing is left"),
+        _ = counter.readable() => panic!("the counter is readable at zero"),
         () = sleep(Duration::from_millis(1)) => {
             add(&counter, 1)?;
             counter.readable().await?
         }
     };
-    guard.try_io(take).expect("it arrived while nothing waited")?;
-    assert!(guard.try_io(take).is_err(), "none is left");
+    guard.try_io(take).expect("the count that arrived while nothing waited is missing")?;
+    assert!(guard.try_io(take).is_err(), "the counter is above zero");
     Ok(())
 }
 
@@ -120,8 +120,8 @@ pub(crate) async fn the_directions_are_independent() -> io::Result<()> {
     let (mut read, mut written) = (std::pin::pin!(read), std::pin::pin!(written));
     tokio::select! {
         biased;
-        _ = &mut read => panic!("nothing to read"),
-        _ = &mut written => panic!("no space"),
+        _ = &mut read => panic!("the read completed without bytes"),
+        _ = &mut written => panic!("the write completed without space"),
         () = sleep(Duration::from_millis(1)) => {}
     }
     other.write_all(b"to be read")?;
@@ -175,7 +175,7 @@ pub(crate) async fn several_waiters_may_share_one_descriptor() -> io::Result<()>
         std::pin::pin!(async { tokio::try_join!(watch.readable(), again.readable()).map(drop) });
     tokio::select! {
         biased;
-        _ = &mut other => panic!("nothing came"),
+        _ = &mut other => panic!("the descriptor is readable without bytes"),
         () = sleep(Duration::from_millis(1)) => {}
     }
     one.send("bytes").await?;
@@ -199,7 +199,7 @@ pub(crate) async fn a_replaced_descriptor_is_closed_and_affects_no_other() -> io
     let mut watch = AsyncFd::new(one)?;
     tokio::select! {
         biased;
-        _ = watch.readable() => panic!("nothing came"),
+        _ = watch.readable() => panic!("the descriptor is readable without bytes"),
         () = yield_now() => {}
     }
     // The number of the replaced descriptor is free, and another descriptor gets it.
@@ -244,7 +244,9 @@ pub(crate) async fn dropped_waits_leave_nothing() -> io::Result<()> {
             yield_now().await;
         }
     };
-    annulus::time::timeout(Duration::from_secs(20), end).await.expect("it is closed");
+    annulus::time::timeout(Duration::from_secs(20), end)
+        .await
+        .expect("the descriptor was not closed");
     Ok(())
 }
 

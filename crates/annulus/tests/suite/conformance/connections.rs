@@ -125,7 +125,7 @@ pub(crate) async fn a_thousand_connections_echo() -> io::Result<()> {
     for client in clients {
         open.push(client.await.expect("no panic")?);
     }
-    assert_eq!(open.len(), 1000, "all at the same time");
+    assert_eq!(open.len(), 1000, "not all connections are open at once");
     Ok(())
 }
 

@@ -32,7 +32,7 @@ fn echo_server(address: &str) -> io::Result<SocketAddr> {
             let (datagram, from) = socket.recv_from().await?;
             socket.send_to(datagram, from).await?;
         }
-        #[allow(unreachable_code, reason = "it fixes the type of the task's errors")]
+        #[allow(unreachable_code, reason = "the line fixes the type of the task's errors")]
         io::Result::Ok(())
     });
     Ok(bound)
@@ -367,8 +367,8 @@ pub(crate) async fn tasks_that_poll_for_space_and_for_a_drain_are_woken() -> io:
     assert!(one.poll_send_ready(&mut Context::from_waker(&other)).is_pending());
     one.drain().await?;
     annulus::yield_now().await;
-    assert!(has_space.0.load(Ordering::Relaxed), "there is space");
-    assert!(drained.0.load(Ordering::Relaxed), "all is sent");
+    assert!(has_space.0.load(Ordering::Relaxed), "the task that polled for space was not woken");
+    assert!(drained.0.load(Ordering::Relaxed), "the task that polled for a drain was not woken");
     Ok(())
 }
 
@@ -381,7 +381,8 @@ pub(crate) async fn a_task_that_polled_once_consumes_no_wake() -> io::Result<()>
     let waiting = spawn(async move { waiting.recv().await });
     annulus::yield_now().await;
     one.send("for the waiting task").await?;
-    let got = timeout(Duration::from_secs(20), waiting).await.expect("it is woken");
+    let got =
+        timeout(Duration::from_secs(20), waiting).await.expect("the waiting task was not woken");
     assert_eq!(&*got.expect("no panic")?, b"for the waiting task");
     // A task that polls and still waits is woken like one that awaits.
     let (polls, awaits) = (other.clone(), other.clone());

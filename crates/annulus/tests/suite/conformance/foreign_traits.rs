@@ -88,7 +88,11 @@ pub(crate) mod futures {
         AsyncWriteExt::write_all(&mut client, b"hello").await?;
         AsyncReadExt::read_exact(&mut client, &mut got).await?;
         assert_eq!(got, b"hello");
-        assert_eq!(AsyncReadExt::read(&mut client, &mut []).await?, 0, "it does not wait");
+        assert_eq!(
+            AsyncReadExt::read(&mut client, &mut []).await?,
+            0,
+            "a read into no memory returned bytes"
+        );
         AsyncWriteExt::close(&mut client).await?;
         assert_eq!(AsyncReadExt::read_to_end(&mut client, &mut got).await?, 0);
         assert_eq!(server.await.expect("no panic")?, 5);
@@ -214,7 +218,7 @@ pub(crate) mod tokio {
             timeout(Duration::from_millis(300), AsyncWriteExt::write(&mut client, &chunk)).await
         {
             accepted += written?;
-            assert!(accepted < 64 << 20, "nothing stopped the writer");
+            assert!(accepted < 64 << 20, "the writer was not blocked");
         }
         let mut got = 0;
         while got < accepted {

@@ -46,7 +46,7 @@ pub(crate) async fn messages_pass_without_the_task() -> io::Result<()> {
         counted.await.map(|()| (polls, copy.copied()))
     });
     talk(&mut client, &mut server).await?;
-    stop.send(()).expect("it waits");
+    stop.send(()).expect("the copy has ended");
     let (polls, copied) = copied.await.expect("no panic")?;
     assert!(polls < FEW, "{polls} polls for {MESSAGES} messages");
     assert_eq!(copied, (8 * MESSAGES, MESSAGES));
@@ -79,7 +79,10 @@ pub(crate) async fn a_copy_of_halves_passes_messages_without_the_task() -> io::R
 pub(crate) async fn bytes_after_a_drop_stay_with_their_stream() -> io::Result<()> {
     let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
     for number in 0..20u8 {
-        assert!(touch(copy_bidirectional(&mut near, &mut far)).is_none(), "nothing has arrived");
+        assert!(
+            touch(copy_bidirectional(&mut near, &mut far)).is_none(),
+            "the copy ended without bytes"
+        );
         client.send(vec![number]).await?;
         assert_eq!(receive(&mut near, 1).await?, [number]);
     }
@@ -87,7 +90,7 @@ pub(crate) async fn bytes_after_a_drop_stay_with_their_stream() -> io::Result<()
     assert_eq!(receive(&mut client, 13).await?, b"to the client");
     far.send("to the server").await?;
     assert_eq!(receive(&mut server, 13).await?, b"to the server");
-    assert!(touch(server.recv()).is_none(), "nothing was copied");
+    assert!(touch(server.recv()).is_none(), "bytes were copied");
     Ok(())
 }
 
@@ -99,7 +102,7 @@ pub(crate) async fn a_forgotten_copy_leaves_bytes_to_a_receive() -> io::Result<(
     assert!(touch(near.recv()).is_none());
     client.send("asked for").await?;
     assert_eq!(receive(&mut near, 9).await?, b"asked for");
-    assert!(touch(server.recv()).is_none(), "nothing was copied");
+    assert!(touch(server.recv()).is_none(), "bytes were copied");
 
     let mut copy = copy_bidirectional(&mut near, &mut far);
     assert!(touch(&mut copy).is_none());
@@ -178,7 +181,7 @@ pub(crate) async fn a_limit_ends_a_copy_that_waits() -> io::Result<()> {
     assert_eq!(receive(&mut server, 1).await?, b"i");
     let (mut near, _far) = copied.await.expect("no panic")?;
     assert_eq!(receive(&mut near, 1).await?, b"j");
-    assert!(touch(server.recv()).is_none(), "nothing was copied");
+    assert!(touch(server.recv()).is_none(), "bytes were copied");
     Ok(())
 }
 

@@ -263,7 +263,7 @@ async fn read_a_part(mut from: impl AsyncRecv, end: impl FnOnce()) -> io::Result
         let (mut reading, mut polls) = (pin!(from.read_frame(1000, length)), 0);
         let read = poll_fn(|cx| {
             polls += 1;
-            assert!(polls < 1000, "it is polled forever");
+            assert!(polls < 1000, "the read is polled forever");
             reading.as_mut().poll(cx)
         });
         let error = read.await.expect_err("the frame is not complete");

@@ -61,7 +61,7 @@ pub(crate) async fn a_stream_is_probed_as_configured() -> io::Result<()> {
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains(named), "{error}");
     }
-    assert_eq!(stream.keepalive()?, None, "nothing was set");
+    assert_eq!(stream.keepalive()?, None, "a refused keep-alive was set");
     Ok(())
 }
 

@@ -103,7 +103,7 @@ pub(crate) async fn a_full_queue_is_not_writable() -> io::Result<()> {
             accepted += count;
         }
         assert!(would_block(one.try_write(&chunk)));
-        assert!(touch(one.writable()).is_none(), "both report that there is no space");
+        assert!(touch(one.writable()).is_none(), "the stream is writable without space");
     }
     let mut received = std::pin::pin!(async {
         let mut received = 0;

@@ -121,7 +121,7 @@ fn more_than_fits() -> Vec<u8> {
 /// were copied and the kind of the error.
 async fn copied_until_full(near: &mut TcpStream, far: &mut TcpStream) -> (u64, io::ErrorKind) {
     let mut copy = copy_bidirectional(near, far).idle_timeout(Duration::from_millis(40));
-    let error = (&mut copy).await.expect_err("it never ends by itself");
+    let error = (&mut copy).await.expect_err("the copy ended before its timeout");
     (copy.copied().0, error.kind())
 }
 
@@ -160,7 +160,7 @@ pub(crate) async fn a_copy_continues_after_a_dropped_one() -> io::Result<()> {
     };
     let copied = async {
         let (mut copied, _) = copied_until_full(&mut near, &mut far).await;
-        full.send(()).expect("the server waits for that");
+        full.send(()).expect("the server has ended");
         let mut patience = Duration::ZERO;
         loop {
             patience += Duration::from_micros(500);

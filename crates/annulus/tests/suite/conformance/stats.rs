@@ -68,12 +68,12 @@ pub(crate) async fn polls_are_measured() -> io::Result<()> {
         assert_eq!(client.recv().await?.expect("a byte").len(), 1);
     }
     let measured = stats().await?;
-    let timings = measured.timings.expect("it is measured");
+    let timings = measured.timings.expect("the runtime does not measure");
     // The answering task's polls. The loop polls this test's own future, or the host loop does if
     // the runtime is a guest.
     assert!(timings.poll.count() >= 20, "{timings:?}");
     assert!(timings.wake_to_poll.count() >= 20, "{timings:?}");
-    assert_eq!(timings.turn.count(), measured.turns, "all turns are timed");
+    assert_eq!(timings.turn.count(), measured.turns, "not all turns were timed");
     assert!(timings.turn.max() <= measured.uptime && timings.slow_polls == 0);
     client.shutdown().await?;
     echo.await.expect("no panic")

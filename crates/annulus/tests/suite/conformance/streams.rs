@@ -22,7 +22,7 @@ async fn half_close(mut first: TcpStream, mut second: TcpStream) -> io::Result<(
     first.send("the request").await?;
     first.shutdown().await?;
     assert_eq!(receive(&mut second, 100).await?, b"the request");
-    assert!(second.recv().await?.is_none(), "the end stays");
+    assert!(second.recv().await?.is_none(), "bytes arrived after the end");
     let late = first.send("too late").await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::BrokenPipe);
     second.send("an answer").await?;
@@ -51,7 +51,7 @@ pub(crate) async fn a_reset_is_reported_and_stays() -> io::Result<()> {
     assert!(errors.contains(&error.kind()), "{error}");
     assert!(
         errors.contains(&server.drain().await.unwrap_err().kind()),
-        "the error of a send stays"
+        "the error of a send was not returned again"
     );
     Ok(())
 }
@@ -65,7 +65,7 @@ pub(crate) async fn an_end_after_unread_bytes_is_received() -> io::Result<()> {
     client.abort();
     while server.send("hello?").await.is_ok() && server.drain().await.is_ok() {}
     assert_eq!(receive(&mut server, 11).await?, b"the request");
-    assert!(!matches!(server.recv().await, Ok(Some(_))), "nothing more was sent");
+    assert!(!matches!(server.recv().await, Ok(Some(_))), "bytes arrived that were not sent");
 
     let (mut client, mut server) = UnixStream::pair()?;
     client.send("the request").await?;
@@ -73,7 +73,7 @@ pub(crate) async fn an_end_after_unread_bytes_is_received() -> io::Result<()> {
     drop(client);
     while server.send("hello?").await.is_ok() && server.drain().await.is_ok() {}
     assert_eq!(server.recv().await?.as_deref(), Some(&b"the request"[..]));
-    assert!(!matches!(server.recv().await, Ok(Some(_))), "nothing more was sent");
+    assert!(!matches!(server.recv().await, Ok(Some(_))), "bytes arrived that were not sent");
     Ok(())
 }
 

@@ -62,10 +62,13 @@ pub(crate) async fn slices_arrive_in_order_with_chunks() -> io::Result<()> {
 
 pub(crate) async fn writing_no_bytes_writes_nothing() -> io::Result<()> {
     let (mut client, server) = pair().await?;
-    assert_eq!(touch(client.write(&[])).expect("it is ready")?, 0);
-    assert_eq!(touch(client.write_vectored(&[IoSlice::new(&[])])).expect("it is ready")?, 0);
-    assert_eq!(touch(client.write_vectored(&[])).expect("it is ready")?, 0);
-    touch(client.write_all(&[])).expect("it is ready")?;
+    assert_eq!(touch(client.write(&[])).expect("an empty write waited")?, 0);
+    assert_eq!(
+        touch(client.write_vectored(&[IoSlice::new(&[])])).expect("an empty write waited")?,
+        0
+    );
+    assert_eq!(touch(client.write_vectored(&[])).expect("an empty write waited")?, 0);
+    touch(client.write_all(&[])).expect("an empty write waited")?;
     drop(server);
     Ok(())
 }

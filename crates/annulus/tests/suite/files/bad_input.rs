@@ -38,7 +38,7 @@ fn errors_name_the_path() {
         let error = fs::read_to_string(&file).await.unwrap_err();
         let text = format!("reading `{}`: invalid utf-8", file.display());
         assert!(error.to_string().starts_with(&text), "{error}");
-        assert!(format!("{error:?}").len() < 500, "it holds the file: {error:?}");
+        assert!(format!("{error:?}").len() < 500, "the error contains the whole file: {error:?}");
         Ok(())
     });
 }
@@ -164,7 +164,11 @@ fn an_offset_beyond_every_file_is_not_the_cursor() {
                 "{errors:?}"
             );
         }
-        assert_eq!(file.read(vec![0; 9]).await.0?, 4, "nothing moved the cursor, or wrote there");
+        assert_eq!(
+            file.read(vec![0; 9]).await.0?,
+            4,
+            "a failed call moved the cursor or wrote to the file"
+        );
         Ok(())
     });
 }

@@ -44,7 +44,7 @@ fn a_file_is_opened_once_within_its_validity() {
         for _ in 0..10 {
             assert!(
                 Rc::ptr_eq(&files.clone().open("file").await?, &first),
-                "all clones share one file"
+                "a clone opened another file"
             );
         }
         assert_eq!(files.stats().checks, 0);
@@ -120,7 +120,7 @@ fn errors_are_reported_each_time_and_forget_the_file() {
         fs::remove_file(place.join("file")).await?;
         assert_eq!(files.open("file").await.unwrap_err().kind(), ErrorKind::NotFound);
         assert!(files.is_empty());
-        assert_eq!(content(&file).await?, "text", "it stays open as long as it is used");
+        assert_eq!(content(&file).await?, "text", "a file in use was closed");
         for wrong in ["", "a\0b"] {
             assert!(files.open(wrong).await.is_err(), "{wrong:?}");
         }
@@ -196,7 +196,7 @@ async fn begin(
     open: Pin<&mut impl Future<Output = io::Result<Rc<CachedFile>>>>,
     turns: usize,
 ) -> io::Result<()> {
-    assert!(touch(open).transpose()?.is_none(), "it is in flight");
+    assert!(touch(open).transpose()?.is_none(), "the open ended at once");
     for _ in 0..turns {
         annulus::yield_now().await;
     }
@@ -283,7 +283,10 @@ async fn without_descriptors(place: Place) -> io::Result<()> {
     let files = cache(&place, Duration::ZERO).await?;
     let (first, _) = (files.open("file").await?, files.open("other").await?);
     let mut taken = take_descriptors();
-    assert!(Rc::ptr_eq(&files.open("file").await?, &first), "it is open and unchanged");
+    assert!(
+        Rc::ptr_eq(&files.open("file").await?, &first),
+        "an open and unchanged file was opened again"
+    );
     assert_eq!((files.len(), files.stats().hits), (2, 1));
     // To open another file, it closes an unused one.
     let third = files.open("third").await?;
@@ -320,7 +323,8 @@ fn with_few_descriptors<F: Future<Output = io::Result<()>>>(
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     let maximum = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: Some(128), maximum }).expect("it is lower");
+    setrlimit(Resource::Nofile, Rlimit { current: Some(128), maximum })
+        .expect("the limit could not be lowered");
     everywhere(body);
 }
 
@@ -398,7 +402,7 @@ proptest! {
 
     #[test]
     fn opened_files_match_the_directory(changes in changes()) {
-        let runtime = crate::files::mode::Mode::all().into_iter().next().expect("one works").runtime();
+        let runtime = crate::files::mode::Mode::all().into_iter().next().expect("no driver works").runtime();
         runtime?.block_on(check(Place::new(), changes))?;
     }
 }

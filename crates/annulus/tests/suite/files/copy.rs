@@ -459,7 +459,7 @@ fn holes_stay_holes() {
 
         let (mut source, mut target) = (File::open(&from).await?, File::create(&to).await?);
         assert_eq!(copy_at_most(&mut source, &mut target, 10 << 20).await?, 10 << 20);
-        assert_eq!(target.metadata().await?.len(), 10 << 20, "it ends in a hole");
+        assert_eq!(target.metadata().await?.len(), 10 << 20, "the copy lost the hole at its end");
         assert_eq!(copy(&mut source, &mut target).await?, len - (10 << 20));
         assert_eq!(source.seek(SeekFrom::Current(0)).await?, len);
         assert_eq!(target.seek(SeekFrom::Current(0)).await?, len);

@@ -109,19 +109,22 @@ pub(crate) fn with_short_files(test: std::process::Command) -> bool {
     // Without a handler, the signal would end the process before the call could fail.
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Default::default()).expect("known");
     let maximum = getrlimit(Resource::Fsize).maximum;
-    setrlimit(Resource::Fsize, Rlimit { current: Some(LIMIT), maximum }).expect("it is lower");
+    setrlimit(Resource::Fsize, Rlimit { current: Some(LIMIT), maximum })
+        .expect("the limit could not be lowered");
     true
 }
 
 /// Removes the limit on file lengths.
 fn allow_long_files() {
     let maximum = getrlimit(Resource::Fsize).maximum;
-    setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum }).expect("it is the maximum");
+    setrlimit(Resource::Fsize, Rlimit { current: maximum, maximum })
+        .expect("the limit could not be raised");
 }
 
 fn allow_short_files() {
     let maximum = getrlimit(Resource::Fsize).maximum;
-    setrlimit(Resource::Fsize, Rlimit { current: Some(LIMIT), maximum }).expect("it is lower");
+    setrlimit(Resource::Fsize, Rlimit { current: Some(LIMIT), maximum })
+        .expect("the limit could not be lowered");
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn a_flush_fails_until_the_bytes_are_written() {
         let mut stream = new_options().open(&path).await?.into_stream();
         stream.send(bytes.clone()).await?;
         for _ in 0..3 {
-            let error = stream.flush().await.expect_err("it does not fit");
+            let error = stream.flush().await.expect_err("the flush of too many bytes succeeded");
             assert_eq!(error.kind(), ErrorKind::FileTooLarge, "{error}");
             assert!(stream.write(b"more").await.is_err());
             assert!(stream.send(b"more".to_vec()).await.is_err());
@@ -178,7 +181,7 @@ fn accepted_bytes_of_a_stream_are_written_once_there_is_space() {
         }
         if failures == 0 {
             // The last piece was accepted, but not written.
-            stream.flush().await.expect_err("it does not fit");
+            stream.flush().await.expect_err("the flush of too many bytes succeeded");
             allow_long_files();
         }
         stream.flush().await?;
@@ -234,7 +237,10 @@ fn a_failed_copy_is_reported_later_and_leaves_the_cursors_where_it_ended() {
             Ok(()) if !source.is_empty() => copy(&mut source, &mut to).await.map(drop),
             result => result,
         };
-        assert_eq!(result.expect_err("the rest did not fit").kind(), ErrorKind::FileTooLarge);
+        assert_eq!(
+            result.expect_err("the copy of too many bytes succeeded").kind(),
+            ErrorKind::FileTooLarge
+        );
         let written = std::fs::read(place.join("to"))?;
         assert!(written.iter().all(|byte| *byte == b'x'), "no gap");
         assert_eq!(to.seek(SeekFrom::Current(0)).await?, written.len() as u64);

@@ -22,7 +22,7 @@ fn every_entry_is_returned_once() {
     std::os::unix::fs::symlink("nowhere", full.join("link")).unwrap();
     FULL.set(full.path().to_owned()).expect("once");
     everywhere(|_| async {
-        let path = FULL.get().expect("it is set");
+        let path = FULL.get().expect("the directory was not created");
         let mut entries = fs::read_dir(path).await?;
         let mut seen = BTreeMap::new();
         while let Some(entry) = entries.next_entry().await? {
@@ -85,7 +85,7 @@ fn a_directory_removed_while_being_read_ends() {
                 seen += 1;
             }
             assert!(seen < NAMES, "one call returned everything, so the removal had no effect");
-            assert!(entries.next_entry().await?.is_none(), "the end stays");
+            assert!(entries.next_entry().await?.is_none(), "an entry was returned after the end");
         }
         Ok(())
     });

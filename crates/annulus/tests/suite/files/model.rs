@@ -267,7 +267,7 @@ impl Sequence {
     fn compare(&self, at: usize, got: &[u8], len: usize) {
         let expected = self.bytes.get(at..).unwrap_or_default();
         let expected = &expected[..len.min(expected.len())];
-        assert!(expected.starts_with(got), "other bytes at {at}");
+        assert!(expected.starts_with(got), "wrong bytes at {at}");
         assert_eq!(got.is_empty(), expected.is_empty(), "at {at}");
     }
 

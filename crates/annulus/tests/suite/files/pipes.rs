@@ -63,12 +63,12 @@ async fn opened_without_its_other_end(place: &Place) -> io::Result<()> {
     let path = uncached(&place.join("pipe"));
     make_pipe(&path);
     let write_only = OpenOptions::new().write(true);
-    let refused = timeout(PATIENCE, write_only.open(&path)).await.expect("it does not wait");
+    let refused = timeout(PATIENCE, write_only.open(&path)).await.expect("the open waited");
     let refusal = refused.unwrap_err().to_string();
     assert!(refusal.ends_with("(os error 6)"), "no reader: {refusal}");
-    let reader = timeout(PATIENCE, File::open(&path)).await.expect("it does not wait")?;
+    let reader = timeout(PATIENCE, File::open(&path)).await.expect("the open waited")?;
     let writer = write_only.open(&path).await?;
-    assert!(waits(&reader) && waits(&writer), "both block as requested");
+    assert!(waits(&reader) && waits(&writer), "an end of the pipe is non-blocking");
     let asked_not_to = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK);
     assert!(!waits(&asked_not_to.open(&path).await?));
     drop((reader, writer));
@@ -95,13 +95,19 @@ async fn waits_block_no_file(place: &Place) -> io::Result<()> {
         pipes.push((reader, writer, std::fs::File::open(&path)?));
     }
     for (reader, _, _) in &mut pipes {
-        assert!(timeout(moment, reader.read(vec![0; 10])).await.is_err(), "the pipe is empty");
+        assert!(
+            timeout(moment, reader.read(vec![0; 10])).await.is_err(),
+            "a read of the empty pipe returned"
+        );
     }
     for (_, writer, pipe) in &mut pipes {
         let mut write = pin!(writer.write_all(vec![1; LEN]));
         // The timeout may be too short for the first bytes.
         while rustix::io::ioctl_fionread(&*pipe)? == 0 {
-            assert!(timeout(moment, &mut write).await.is_err(), "the pipe is not read");
+            assert!(
+                timeout(moment, &mut write).await.is_err(),
+                "a write to the full pipe returned"
+            );
         }
     }
     fs::write(place.join("file"), b"written").await?;

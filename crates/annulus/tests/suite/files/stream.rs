@@ -115,7 +115,11 @@ async fn fail(place: Place) -> io::Result<()> {
         outcome = file.flush().await;
     }
     assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::EBADF));
-    assert_eq!(*file.recv_exact(4).await?, *b"text", "it can still be read");
+    assert_eq!(
+        *file.recv_exact(4).await?,
+        *b"text",
+        "the file cannot be read after a failed write"
+    );
     let mut directory = File::open(place.path()).await?.into_stream();
     assert_eq!(directory.recv().await.unwrap_err().kind(), ErrorKind::IsADirectory);
     Ok(())

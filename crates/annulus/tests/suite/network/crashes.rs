@@ -35,7 +35,7 @@ fn a_crash_delays_no_other_host_and_ends_calls_at_the_device() -> io::Result<()>
         sleep(SECOND / 100).await;
         assert!(start.elapsed() < SECOND / 90, "{:?} have passed", start.elapsed());
         sleep(5 * SECOND).await;
-        assert_eq!(synced.get(), 0, "it was without power");
+        assert_eq!(synced.get(), 0, "a sync completed on a host without power");
         faults.bounce("server")?;
         sleep(5 * SECOND).await;
         assert_eq!(synced.get(), 1);

@@ -85,7 +85,8 @@ fn each_host_has_its_own_address() -> io::Result<()> {
             let mut stream = TcpStream::connect((name, 80)).await?;
             assert_eq!(&*stream.recv_exact(answer.len()).await?, answer.as_bytes());
         }
-        let refused = TcpStream::connect("localhost:80").await.expect_err("it has no server");
+        let refused =
+            TcpStream::connect("localhost:80").await.expect_err("a host without a server accepted");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let socket = UdpSocket::bind("0.0.0.0:1000")?;
         socket.send_to(vec![0; 5], (udp, 9).into()).await?;
@@ -148,14 +149,20 @@ fn a_crash_leaves_connections_half_open_until_the_host_answers_again() -> io::Re
         ping(&mut stream).await?;
         ping(&mut silent).await?;
         network.crash("server")?;
-        assert!(timeout(100 * SECOND, stream.recv()).await.is_err(), "nothing reports it");
+        assert!(
+            timeout(100 * SECOND, stream.recv()).await.is_err(),
+            "the crash was reported to the peer"
+        );
         stream.send("into the void").await?;
         let unanswered = timeout(SECOND, TcpStream::connect("server:7")).await;
         assert!(unanswered.is_err(), "a host without power refuses nothing");
         network.bounce("server")?;
         let reset = stream.recv().await.expect_err("the host knows no such connection");
         assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
-        assert!(timeout(100 * SECOND, silent.recv()).await.is_err(), "it has sent nothing");
+        assert!(
+            timeout(100 * SECOND, silent.recv()).await.is_err(),
+            "an idle connection was reset"
+        );
         ping(&mut TcpStream::connect("server:7").await?).await?;
         Ok(())
     })
@@ -237,14 +244,14 @@ fn tasks_of_one_host_wake_those_of_another() -> io::Result<()> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let (back, forth) = tokio::sync::oneshot::channel();
     network.client("one", async move {
-        sender.send(1).expect("it waits");
+        sender.send(1).expect("the other client has ended");
         assert_eq!(forth.await, Ok(2));
         io::Result::Ok(())
     })?;
     network.client("two", async move {
         assert_eq!(receiver.await, Ok(1));
         sleep(SECOND).await;
-        back.send(2).expect("it waits");
+        back.send(2).expect("the other client has ended");
         io::Result::Ok(())
     })?;
     network.run()?;
@@ -258,7 +265,7 @@ fn hangs(client: impl Future<Output = io::Result<()>> + 'static) -> io::Error {
     network.host("server", echo).unwrap();
     network.client("client", client).unwrap();
     network.time_limit(1000 * SECOND);
-    network.run().expect_err("it cannot end")
+    network.run().expect_err("the run ended")
 }
 
 #[test]
@@ -267,7 +274,7 @@ fn a_deadlock_report_contains_the_lines_that_added_the_hosts() -> io::Result<()>
     let lines = [line!() + 1, line!() + 2];
     network.host("server", echo)?;
     network.client("client", std::future::pending::<io::Result<()>>())?;
-    let deadlock = network.run().expect_err("it cannot end").to_string();
+    let deadlock = network.run().expect_err("the run ended").to_string();
     for (name, line) in ["server", "client"].into_iter().zip(lines) {
         let place = format!("{name}: task spawned at {}:{line} ", file!());
         assert!(deadlock.contains(&place), "{deadlock}");
@@ -450,7 +457,7 @@ fn a_disturbed_proxy_loses_reorders_and_repeats_nothing() {
 #[test]
 fn the_first_seed_that_fails_is_found_with_its_replay() {
     let fails = |seed| if seed == 17 { Err("on purpose") } else { Ok(()) };
-    let failed = find_failure(0..100, fails).expect("one fails");
+    let failed = find_failure(0..100, fails).expect("no seed failed");
     assert_eq!((failed.seed, &*failed.message), (17, "on purpose"));
     assert_eq!(find_failure(0..17, fails), None);
     let text = failed.to_string();
@@ -458,9 +465,9 @@ fn the_first_seed_that_fails_is_found_with_its_replay() {
                   network::the_first_seed_that_fails_is_found_with_its_replay -- --exact --nocapture";
     assert_eq!(text, format!("seed 17: on purpose\n{replay}"));
     let panics = find_failure([3], |_| -> Result<(), String> { panic!("as planned") });
-    assert_eq!(panics.expect("it panics").message, "as planned");
+    assert_eq!(panics.expect("the panic was not found").message, "as planned");
     if std::env::var_os("ANNULUS_SIM_SEED").is_none() {
-        let checked = catch_unwind(|| check(0..100, fails)).expect_err("one fails");
+        let checked = catch_unwind(|| check(0..100, fails)).expect_err("the sweep passed");
         assert_eq!(checked.downcast_ref(), Some(&text));
     }
 }

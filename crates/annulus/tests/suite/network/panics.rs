@@ -64,7 +64,7 @@ fn a_sweep_finds_the_panic_of_a_task() {
             Ok(())
         })
     });
-    let failed = failed.expect("one panics");
+    let failed = failed.expect("no seed failed");
     assert_eq!(failed.seed, 3);
     assert!(failed.message.starts_with("server: number 4\n"), "{failed}");
 }
@@ -72,10 +72,10 @@ fn a_sweep_finds_the_panic_of_a_task() {
 #[test]
 fn a_panic_taken_by_the_program_does_not_fail_the_run() -> io::Result<()> {
     with_server(async || {
-        assert!(spawn(fails()).await.expect_err("it panics").is_panic());
+        assert!(spawn(fails()).await.expect_err("the task did not panic").is_panic());
         let mut set = JoinSet::new();
         set.spawn(async { panic!("of a set") });
-        let taken = set.join_next().await.expect("a result").expect_err("it panics");
+        let taken = set.join_next().await.expect("a result").expect_err("the task did not panic");
         assert_eq!(taken.to_string(), "the task panicked: of a set");
         Ok(())
     })
@@ -135,7 +135,7 @@ fn a_panic_belongs_to_its_host_whichever_host_drops_the_handle() -> io::Result<(
         pending::<io::Result<()>>().await
     })?;
     network.client("two", async {
-        let task = receiver.await.expect("it is sent");
+        let task = receiver.await.expect("the other host sent no task");
         sleep(2 * SECOND).await;
         drop(task);
         pending::<io::Result<()>>().await

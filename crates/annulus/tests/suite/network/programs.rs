@@ -64,7 +64,9 @@ fn an_ended_run_holds_no_program_and_cannot_be_repeated() -> io::Result<()> {
     network.client("client", async { io::Result::Ok(()) })?;
     network.run()?;
     assert_eq!(network.run().expect_err("a second").kind(), ErrorKind::InvalidInput);
-    let late = network.client("late", async { io::Result::Ok(()) }).expect_err("it has run");
+    let late = network
+        .client("late", async { io::Result::Ok(()) })
+        .expect_err("a client was added after the run");
     assert!(late.to_string().contains("'late' is too late"), "{late}");
     let sim = Rc::downgrade(network.sim());
     drop(network);
@@ -145,6 +147,9 @@ fn the_time_limit_counts_from_the_start_of_the_run() -> io::Result<()> {
         #[allow(unreachable_code)]
         io::Result::Ok(())
     })?;
-    assert_eq!(network.run().expect_err("it never waits").kind(), ErrorKind::TimedOut);
+    assert_eq!(
+        network.run().expect_err("a program that never waits ended").kind(),
+        ErrorKind::TimedOut
+    );
     Ok(())
 }

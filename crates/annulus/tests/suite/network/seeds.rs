@@ -33,7 +33,7 @@ fn child_that_checks() {
 #[test]
 fn child_that_finds() {
     if is_child() {
-        println!("{}", find_failure(3..9, run).expect("it fails"));
+        println!("{}", find_failure(3..9, run).expect("no seed failed"));
     }
 }
 
@@ -48,7 +48,7 @@ fn child_that_passes() {
 fn with(mut child: Command, variable: &str, value: &str) -> Output {
     child.env(CHILD, "1");
     child.env_remove("ANNULUS_SIM_SEED").env_remove("ANNULUS_SIM_SEEDS").env(variable, value);
-    child.output().expect("it runs")
+    child.output().expect("the test program does not start")
 }
 
 fn text(output: &Output) -> String {
@@ -105,7 +105,7 @@ fn empty_ranges_and_invalid_numbers_are_refused_with_the_remedy() {
         assert!(!output.status.success() && text.contains(remedy), "{text}");
     }
     if std::env::var_os("ANNULUS_SIM_SEEDS").is_none() {
-        let empty = catch_unwind(|| check(7..7, run)).expect_err("there is none");
+        let empty = catch_unwind(|| check(7..7, run)).expect_err("a sweep without seeds passed");
         assert_eq!(message(&*empty), "7..7 has no seed; give a range such as 0..1000");
     }
 }
@@ -148,7 +148,7 @@ fn a_sweep_without_its_requested_disturbances_fails_with_the_reason() {
         ),
     ] {
         let sweep = AssertUnwindSafe(|| find_failure(0..3, |_| disturbed(kind, took)));
-        let panic = catch_unwind(sweep).expect_err("nothing was tested");
+        let panic = catch_unwind(sweep).expect_err("a sweep without disturbances passed");
         let message = message(&*panic);
         assert!(message.starts_with("nothing was disturbed by any of 3 seeds; "), "{message}");
         assert!(message.contains(why), "{message}");

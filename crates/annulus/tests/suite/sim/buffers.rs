@@ -40,6 +40,6 @@ fn a_receive_that_repeatedly_finds_no_buffer_uses_the_heap() {
         let served = timeout(Duration::from_millis(100), there_and_back()).await;
         served.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
     });
-    let tries = ran.expect("it is served");
+    let tries = ran.expect("the client was not served");
     assert!(tries <= 2, "{tries} tries per receive");
 }

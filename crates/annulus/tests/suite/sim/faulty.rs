@@ -164,7 +164,7 @@ pub(crate) async fn run_faulty_tasks(run: Run, server: SocketAddr) {
 async fn take_panic(task: JoinHandle<()>) {
     match task.await {
         Err(error) => forget(error.into_panic()),
-        Ok(()) => panic!("it ends with a panic"),
+        Ok(()) => panic!("the task ended without a panic"),
     }
 }
 

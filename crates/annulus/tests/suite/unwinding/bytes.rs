@@ -75,7 +75,7 @@ fn left_behind<T>(stage: &mut Stage, panics: bool, run: impl AsyncFnOnce() -> io
             std::future::pending::<()>().await;
         })
     }));
-    assert!(!ran.is_ok_and(|ran| ran.is_ok()), "it ended in time");
+    assert!(!ran.is_ok_and(|ran| ran.is_ok()), "the run ended without a panic or a stop");
     left.take().expect("the test got this far")
 }
 

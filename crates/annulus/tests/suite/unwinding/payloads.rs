@@ -86,7 +86,7 @@ fn a_payload_reaches_its_joiner() {
     everywhere(|mut stage| {
         stage.play(async {
             let payload = spawn(async { panic_any(7_u32) }).await.unwrap_err().try_into_panic();
-            let payload = payload.expect("it panicked");
+            let payload = payload.expect("the task did not panic");
             let again = catch_unwind(AssertUnwindSafe(|| resume_unwind(payload)));
             assert_eq!(again.unwrap_err().downcast_ref::<u32>(), Some(&7));
             Ok(())
