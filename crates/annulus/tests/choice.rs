@@ -145,7 +145,7 @@ fn an_impossible_pool_size_is_an_error_on_every_driver() {
     let error =
         |choice| Runtime::builder().driver(choice).recv_buffers(1000, 8).build().unwrap_err();
     let text = error(DriverChoice::Epoll).to_string();
-    assert!(text.starts_with("a pool of 8 buffers of 1000 bytes: take "), "{text}");
+    assert!(text.starts_with("a pool of 8 buffers of 1000 bytes is invalid: "), "{text}");
     assert_eq!(error(DriverChoice::Auto).to_string(), text);
     match Runtime::builder().driver(DriverChoice::Uring).build() {
         Ok(_) => assert_eq!(error(DriverChoice::Uring).to_string(), text),

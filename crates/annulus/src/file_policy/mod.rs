@@ -54,7 +54,7 @@ const STALL: Duration = Duration::from_millis(8);
 /// ```
 /// use annulus::fs::{OpenOptions, Policy};
 ///
-/// For a runtime whose files are all on a network file system, except for one that is in memory.
+/// // For a runtime whose files are all on a network file system, except for one that is in memory.
 /// let mut runtime = annulus::Runtime::builder().file_policy(Policy::Offload).build()?;
 /// runtime.block_on(async {
 ///     let cpus = OpenOptions::new().read(true).policy(Policy::Inline).open("/proc/cpuinfo").await?;

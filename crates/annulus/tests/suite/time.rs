@@ -221,8 +221,7 @@ fn any_catchable_signal_is_delivered_to_all_who_catch_it() {
         raise(first.number());
         assert_ne!(timeout(PATIENCE, two.recv()).await.unwrap()?, first);
         assert_eq!(format!("{real_time} {:?}", Signal::SIGUSR1), "signal 40 SIGUSR1");
-        for (number, error) in [(9, "signal 9 cannot be caught"), (0, "number 0"), (65, "1 to 64")]
-        {
+        for (number, error) in [(9, "signal 9 cannot be caught"), (0, "number 0"), (65, "1–64")] {
             let text = Signal::from_number(number).unwrap_err().to_string();
             assert!(text.contains(error), "{text}");
         }
