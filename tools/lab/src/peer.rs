@@ -80,7 +80,7 @@ impl Peers {
                 let built = peers.build(name).and_then(BuildOutcome::program);
                 built.with_context(|| format!("peer {name} did not build"))?
             }
-            None => Err("it is built from within the repository".into()),
+            None => Err("its sources are in the repository: run this inside the repository".into()),
         };
         Ok(built.map_err(|why| format!("peer {name} is left out: {why}")))
     }

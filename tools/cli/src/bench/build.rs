@@ -19,8 +19,8 @@ const AFTER_HELP: &str = "\
 Peers are built into target/peers. A peer whose tools are missing here is left
 out, with a line that says how to install them. Programs that are used but not
 built, such as nginx or wrk, are reported in the same way. The systems of the
-published documents are built from their sources, in the directory that
-ANNULUS_ORIGINALS names, or else fetched by git. A run builds what it needs by
+published documents are built from their sources, which are in the directory
+given by ANNULUS_ORIGINALS, or are fetched by git. A run builds what it needs by
 itself; this command builds beforehand, and shows why a build fails.
 
 Exit status: 0 built or left out; 1 a build failed; 2 usage error.

@@ -106,7 +106,9 @@ fn pairs(old: &Path, new: &Path) -> Result<Vec<[PathBuf; 2]>, UsageError> {
             let pairs: Vec<[PathBuf; 2]> = old_files.into_iter().filter_map(same).collect();
             if pairs.is_empty() {
                 let (old, new) = (old.display(), new.display());
-                let text = format!("{old} and {new} have no .{EXTENSION} file of the same name");
+                let text = format!(
+                    "{old} and {new} have no .{EXTENSION} or .{EXTENSION}.gz file of the same name"
+                );
                 return Err(UsageError(text));
             }
             Ok(pairs)

@@ -126,7 +126,8 @@ const STOP_SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 const THREAD_ADDRESS_BYTES: usize = 72 << 20;
 /// Address space for the datagrams of a runtime.
 const DATAGRAM_ADDRESS_BYTES: usize = 68 << 20;
-/// Descriptors per additional worker: ring, or epoll and timer; wake-up; listener; two per signal.
+/// Descriptors reserved for an additional worker: the ring, or epoll and its timer; the wake-up; a
+/// listener for each address.
 const FILES_PER_WORKER: usize = 8;
 
 /// A listen address.

@@ -13,7 +13,8 @@ use std::time::Duration;
 /// After a signal, a connection without activity for this long has nothing in flight. Longer than
 /// the usual round-trip time.
 const QUIESCENT_AFTER: Duration = Duration::from_millis(250);
-/// How long before the end of the shutdown timeout busy connections are also asked to close.
+/// How long before the end of the shutdown timeout busy connections are also asked to close, at
+/// most a quarter of the timeout.
 const CLOSE_ALL_BEFORE_END: Duration = Duration::from_millis(100);
 /// How long a connection may take to close after the request.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -389,7 +389,7 @@ fn incomparable_runs_are_usage_errors() {
         let mut command = Command::new(ANNULUS);
         finish(command.args(["bench", "compare"]).args(args).current_dir(&directory.0))
     };
-    compare(&["empty", "empty"]).fails_with(2, &["no .jsonl file of the same name"]);
+    compare(&["empty", "empty"]).fails_with(2, &["no .jsonl or .jsonl.gz file of the same name"]);
     compare(&["empty", "other.jsonl"]).fails_with(2, &["give two files, or two directories"]);
     compare(&["other.jsonl", "other.jsonl"]).fails_with(2, &["other.jsonl", "line 1"]);
     compare(&["none.jsonl", "none.jsonl"]).fails_with(2, &["cannot read none.jsonl"]);

@@ -143,8 +143,8 @@ impl Contest<'_> {
 
     /// Returns the difference that the whole interval of two contenders must exceed: the margin, or
     /// the deviation of the control if that is larger. If the control failed, it is twice the
-    /// distance of the far end of the control's interval, so only much larger differences are
-    /// found.
+    /// distance from 1 of the far end of the control's interval, so only much larger differences
+    /// are found.
     pub(super) fn min_difference(&self) -> f64 {
         let deviation = self.control().map_or(0.0, |control| match control_failed(control) {
             true => 2.0 * control.reach(),

@@ -92,7 +92,7 @@ pub(super) fn write_wrk_script(depth: u64, directory: &Path) -> io::Result<PathB
     Ok(path)
 }
 
-/// Prints the numbers when wrk is done.
+/// The Lua function that prints the numbers when wrk is done.
 const DONE_FUNCTION: &str = "\
 done = function(summary, latency)
   local e = summary.errors
@@ -102,7 +102,7 @@ done = function(summary, latency)
 end
 ";
 
-/// Returns the script.
+/// Returns the Lua script.
 fn wrk_script(depth: u64) -> String {
     let pipelined = format!(
         "init = function(args)\n  all = string.rep(wrk.format(), {depth})\nend\nrequest = function() return all end\n"

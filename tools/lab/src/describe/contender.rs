@@ -343,8 +343,9 @@ impl Contender {
                     .map_err(|why| format!("cannot read {}: {why}", path.display()))?
             }
             None => {
-                let peers =
-                    peers.ok_or("its configuration is in the repository: run from there")?;
+                let peers = peers.ok_or(
+                    "its configuration is in the repository: run this inside the repository",
+                )?;
                 peers.read(&file.to_string_lossy()).map_err(|error| format!("{error:#}"))?
             }
         };
