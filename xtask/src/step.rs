@@ -201,7 +201,8 @@ pub(crate) fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| !["", "0", "false"].iter().any(|off| value == *off))
 }
 
-/// Returns the workspace's root. Cargo sets the directory of this package when it runs it.
+/// Returns the workspace's root. Cargo passes the directory of this package to the programs that it
+/// runs.
 pub(crate) fn root() -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     package.and_then(|path| Some(path.parent()?.to_owned())).unwrap_or_else(|| PathBuf::from("."))
