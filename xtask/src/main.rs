@@ -22,6 +22,7 @@ mod part;
 mod peers;
 mod results;
 mod sanitizers;
+mod skipped;
 mod static_program;
 mod step;
 mod style;
@@ -151,7 +152,7 @@ fn run(verb: Verb) -> Outcome {
 fn main() -> ExitCode {
     let outcome = run(Verb::parse());
     let name = std::env::args().nth(1).unwrap_or_default();
-    eprint!("{}", failed_tests::flaky_report());
+    eprint!("{}{}", skipped::report(), failed_tests::flaky_report());
     match outcome {
         Ok(skipped) => {
             let skipped = skipped.join("; ");

@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use anyhow::{Context as _, Error, Result, ensure};
 
 use crate::failed_tests::FailedTests;
+use crate::skipped;
 
 /// The result of a verb: the steps that could not run here, each with its reason, or an error. The
 /// first line of an error is the reason; the rest is a report.
@@ -147,8 +148,13 @@ impl Step {
     }
 
     /// Prints the command, runs it, and collects its test results.
+    ///
+    /// # Errors
+    /// Also in CI, if tests were skipped that CI must not skip.
     fn test(&mut self) -> Result<(ExitStatus, FailedTests)> {
-        let mut child = self.spawn(|command| command.stdout(Stdio::piped()))?;
+        let skips = skipped::new_file()?;
+        let mut child = self
+            .spawn(|command| command.stdout(Stdio::piped()).env(skipped::FILE_VARIABLE, &skips))?;
         let mut output = BufReader::new(child.stdout.take().expect("stdout is not piped"));
         // The first output appears when cargo has built everything and released its build lock.
         if output.fill_buf().is_ok() {
@@ -156,6 +162,10 @@ impl Step {
         }
         let tests = FailedTests::read(output, io::stdout());
         let status = child.wait()?;
+        let listed = skipped::collect(&skips);
+        if status.success() {
+            listed?;
+        }
         let unread = || format!("the output of `{self}` was not read to the end");
         Ok((status, tests.with_context(unread)?))
     }

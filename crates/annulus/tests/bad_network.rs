@@ -8,6 +8,7 @@ mod common;
 
 use annulus::net::{TcpListener, TcpStream};
 use annulus::{DriverChoice, Runtime, spawn};
+use annulus_skip::skip;
 use common::again::{self, again};
 use common::{echo, pattern};
 use std::io::{self, Read};
@@ -133,7 +134,7 @@ impl Drop for Inside {
 fn echo_over_a_bad_line(driver: DriverChoice) {
     let network = match Network::new(driver) {
         Ok(network) => network,
-        Err(missing) => return eprintln!("skipped: {missing}"),
+        Err(missing) => return skip!("{missing}"),
     };
     let [ours, other] = &network.names;
     let _server = Inside::start(ours, again!(server), driver);
@@ -144,7 +145,7 @@ fn echo_over_a_bad_line(driver: DriverChoice) {
 #[test]
 fn every_byte_arrives_over_a_bad_line_on_uring() {
     if let Err(blocked) = annulus_ring::Features::detect() {
-        return eprintln!("skipped: {blocked}");
+        return skip!("{blocked}");
     }
     echo_over_a_bad_line(DriverChoice::Uring);
 }

@@ -5,6 +5,7 @@ mod common;
 use annulus::task::JoinSet;
 use annulus::time::timeout;
 use annulus::{DriverChoice, Runtime, sim, spawn, spawn_blocking, yield_now};
+use annulus_skip::skip;
 use common::again::{self, again};
 use common::denied::deny;
 use common::{run, run_on};
@@ -27,6 +28,8 @@ fn on_each_driver(body: impl Fn(annulus::Builder)) {
     for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
         if Runtime::builder().driver(driver).build().is_ok() {
             body(Runtime::builder().driver(driver));
+        } else {
+            skip!("no {driver} here");
         }
     }
 }

@@ -9,6 +9,7 @@ use annulus::io::AsyncFd;
 use annulus::net::{TcpListener, UdpSocket, UnixStream};
 use annulus::time::{sleep, timeout};
 use annulus::{DriverChoice, Runtime};
+use annulus_skip::skip;
 use common::denied::deny;
 use common::pair;
 use std::future::Future;
@@ -22,7 +23,7 @@ fn on<F: Future<Output = io::Result<()>>>(driver: DriverChoice, body: impl Fn() 
     let ended = std::thread::scope(|scope| {
         let run = || {
             let Ok(mut runtime) = Runtime::builder().driver(driver).build() else {
-                return println!("skipped: no {driver} here");
+                return skip!("no {driver} here");
             };
             runtime.block_on(body()).unwrap();
             assert_eq!(runtime.try_block_on(async { 7 }).unwrap(), 7, "the runtime continues");

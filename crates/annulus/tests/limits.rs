@@ -30,7 +30,7 @@ fn python_clients(address: std::net::SocketAddr, count: usize) -> std::io::Resul
 
 #[test]
 fn a_listener_without_descriptors_pauses_and_recovers() {
-    if !common::has_python("a_listener_without_descriptors_pauses_and_recovers") {
+    if !common::has_python() {
         return;
     }
     common::run(async {

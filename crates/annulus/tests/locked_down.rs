@@ -12,6 +12,7 @@ use annulus::sim::{Sim, run_on as simulate_on};
 use annulus::time::timeout;
 use annulus::{Builder, DriverChoice, DriverKind, Runtime, spawn};
 use annulus_ring::{Ring, SetupFlags};
+use annulus_skip::skip;
 use common::again::{self, again};
 use common::{echo, pair, pattern, receive, run_on};
 use rustix::io::Errno;
@@ -25,7 +26,7 @@ const PERSONALITY: u32 = 9;
 
 fn assert_passes(mut test: Command) {
     if annulus_ring::Features::detect().is_err() {
-        return eprintln!("skipped: io_uring is blocked here");
+        return skip!("io_uring is blocked here");
     }
     again::assert_passes(test.env_remove("ANNULUS_DRIVER"));
 }
@@ -228,7 +229,7 @@ fn a_simulated_ring_is_restricted_but_the_process_is_not() {
     simulate_on(&sim, builder.clone(), everything()).unwrap();
     simulate_on(&sim, builder.zero_copy_threshold(Some(1)), everything()).unwrap();
     if annulus_ring::Features::detect().is_err() {
-        return eprintln!("skipped: io_uring is blocked here");
+        return skip!("io_uring is blocked here");
     }
     Ring::builder().build().unwrap();
 }

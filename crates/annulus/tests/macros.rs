@@ -1,5 +1,6 @@
 //! `#[annulus::main]`, `#[annulus::test]`, `select!` and `join!`, on both drivers.
 
+use annulus_skip::skip;
 use std::process::Command;
 use std::time::Duration;
 use std::{env, io};
@@ -83,7 +84,7 @@ fn all_tests_pass_on_both_drivers() {
     for (name, choice) in [("uring", DriverChoice::Uring), ("epoll", DriverChoice::Epoll)] {
         if let Err(error) = Runtime::builder().driver(choice).build() {
             assert_eq!(choice, DriverChoice::Uring, "{error}");
-            eprintln!("skipped on {name}: {error}");
+            skip!("not on {name}: {error}");
             continue;
         }
         let mut tests = Command::new(env::current_exe().unwrap());

@@ -10,6 +10,7 @@ use annulus::io::{AsyncRecv, AsyncSend, AsyncStream};
 use annulus::net::UnixStream;
 use annulus::sim::Sim;
 use annulus::{Builder, DriverChoice, Runtime};
+use annulus_skip::skip;
 use common::{pair, run_on};
 use std::future::{Future, poll_fn};
 use std::io::{self, Write};
@@ -27,6 +28,8 @@ fn on_all<F: Future<Output = io::Result<()>>>(
     ];
     if annulus_ring::Features::detect().is_ok() {
         builders.push(Box::new(|| Runtime::builder().driver(DriverChoice::Uring)));
+    } else {
+        skip!("io_uring is blocked here");
     }
     for builder in builders {
         run_on(builder(), async {
@@ -202,5 +205,7 @@ fn streams_without_buffers_hold_memory_for_only_a_few_receives() {
             with_pool(Runtime::builder().driver(DriverChoice::Uring)),
             receive_without_buffers(200),
         );
+    } else {
+        skip!("io_uring is blocked here");
     }
 }

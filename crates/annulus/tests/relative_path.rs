@@ -3,6 +3,7 @@
 
 use annulus::net::{UnixDatagram, UnixListener, UnixStream};
 use annulus::{DriverChoice, Runtime};
+use annulus_skip::skip;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ fn a_socket_at_a_relative_path_removes_only_its_own_file() {
         let mut runtime = match Runtime::builder().driver(driver).build() {
             Ok(runtime) => runtime,
             Err(error) if driver == DriverChoice::Uring => {
-                eprintln!("skipped on io_uring: {error}");
+                skip!("not on io_uring: {error}");
                 continue;
             }
             Err(error) => panic!("{error}"),

@@ -13,6 +13,7 @@ use annulus::fs::{File, OpenOptions, Policy};
 use annulus::net::TcpListener;
 use annulus::time::sleep;
 use annulus::{Runtime, spawn};
+use annulus_skip::skip;
 use disk::Disk;
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -50,7 +51,7 @@ async fn ticks_beside_a_sync(path: &Path) -> io::Result<u64> {
 fn a_long_sync_blocks_tasks_only_if_inline() {
     let disk = match Disk::new() {
         Ok(disk) => disk,
-        Err(missing) => return println!("skipped: {missing}"),
+        Err(missing) => return skip!("{missing}"),
     };
     let run = |policy, name: &str| {
         let mut runtime = Runtime::builder().file_policy(policy).build().unwrap();
@@ -68,7 +69,7 @@ fn a_long_sync_blocks_tasks_only_if_inline() {
 fn cold_reads_block_no_task() {
     let disk = match Disk::new() {
         Ok(disk) => disk,
-        Err(missing) => return println!("skipped: {missing}"),
+        Err(missing) => return skip!("{missing}"),
     };
     let path = disk.path().join("cold");
     std::fs::write(&path, vec![1; DIRTY]).unwrap();

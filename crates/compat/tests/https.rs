@@ -1,6 +1,7 @@
 //! The HTTPS examples, run as processes, with independent clients: curl and `openssl s_client`.
 
 use crate::programs;
+use annulus_skip::skip;
 
 use programs::Program;
 use std::io::{self, BufRead, BufReader, Write};
@@ -81,7 +82,7 @@ fn curl(arguments: &[&str]) -> Output {
 fn has(client: &str, version: &str) -> bool {
     let found = Command::new(client).arg(version).output().is_ok();
     if !found {
-        _ = writeln!(io::stderr(), "skipped: HTTPS with {client}: apt-get install {client}");
+        skip!("HTTPS with {client}: apt-get install {client}");
     }
     found
 }

@@ -9,6 +9,7 @@ use annulus_kernel::{
     Address, Control, ControlWriter, Controls, Direction, Fd, IoVec, Kernel, Layout, Linux,
     Message, MsgHeader, SocketOption, SocketType,
 };
+use annulus_skip::skip;
 use common::{Rig, on_each_driver, own_address, owned};
 use rustix::io::Errno;
 use std::net::UdpSocket;
@@ -204,7 +205,7 @@ fn segments_arrive_as_datagrams() {
 fn bytes_are_sent_to_an_address_or_the_peer_without_a_header() {
     on_each_driver(|rig| {
         if !rig.driver.supports_send_to_now() {
-            return eprintln!("skipped: this kernel's SEND does not accept an address (6.1)");
+            return skip!("this kernel's SEND does not accept an address (6.1)");
         }
         let (fd, peer) = socket();
         let address = Address::from(peer.local_addr().unwrap());

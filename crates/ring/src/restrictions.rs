@@ -66,6 +66,7 @@ mod tests {
     use crate::{Entry, Wait, opcode};
     use annulus_kernel::Fd;
     use annulus_kernel::file::{FileCall, OpenHow, PathAt};
+    use annulus_skip::skip;
     use rustix::io::Errno;
 
     /// Submits one entry and returns its result.
@@ -88,7 +89,7 @@ mod tests {
     #[allow(unsafe_code)]
     fn an_operation_that_is_not_listed_is_refused() {
         let Ok(mut free) = Ring::builder().build() else {
-            return eprintln!("skipped: io_uring is blocked here");
+            return skip!("io_uring is blocked here");
         };
         let fd = answer(&mut free, open());
         assert!(fd >= 0, "an unrestricted ring can open files: {fd}");

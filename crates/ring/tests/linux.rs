@@ -3,6 +3,7 @@
 
 use annulus_kernel::{Fd, Kernel, Linux, msg};
 use annulus_ring::*;
+use annulus_skip::skip;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -150,7 +151,7 @@ fn a_send_that_skips_its_completion_posts_none() {
 #[test]
 fn a_zero_copy_report_shows_that_the_kernel_copied() {
     if !Features::detect().unwrap().has("zero-copy report") {
-        eprintln!("skipped: no zero-copy report here");
+        skip!("no zero-copy report here");
         return;
     }
     let mut ring = small_ring();

@@ -5,6 +5,7 @@ mod common;
 
 use annulus::net::{TcpListener, UdpSocket, UnixStream};
 use annulus::{DriverChoice, DriverKind, Runtime};
+use annulus_skip::skip;
 use common::{LONG, echo, on_both};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -167,7 +168,7 @@ fn an_idle_thread_sleeps() {
 fn on_uring(body: impl Future<Output = io::Result<()>>) {
     let is_uring = Runtime::new().unwrap().driver().kind == DriverKind::Uring;
     if !is_uring {
-        return println!("skipped: io_uring does not work here");
+        return skip!("io_uring does not work here");
     }
     let within = async { timeout(LONG, body).await.expect("a hang") };
     annulus_tokio::run(within).unwrap().unwrap();

@@ -3,6 +3,7 @@
 mod common;
 
 use annulus::net::{TcpListener, TcpStream, UnixStream};
+use annulus_skip::skip;
 use common::{echo, on_both};
 use std::io;
 use std::time::Duration;
@@ -132,7 +133,7 @@ fn a_stop_is_reported() {
 fn has_two_cpus() -> bool {
     let cpus = annulus::affinity::allowed().unwrap().len();
     if cpus < 2 {
-        eprintln!("skipped: two threads, on one CPU");
+        skip!("two threads, on one CPU");
     }
     cpus >= 2
 }

@@ -32,6 +32,7 @@ fn parse(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
     use crate::clock;
+    use annulus_skip::skip;
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     #[test]
@@ -43,7 +44,7 @@ mod tests {
     #[test]
     fn threads_that_share_a_core_wait() {
         if core_wait().is_none() {
-            return println!("skipped: the kernel does not report how long threads wait");
+            return skip!("the kernel does not report how long threads wait");
         }
         let core = crate::affinity::allowed().unwrap()[0];
         let _pinned = crate::affinity::pin(core).unwrap();

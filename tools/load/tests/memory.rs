@@ -5,6 +5,7 @@
 use annulus::Runtime;
 use annulus::net::TcpListener;
 use annulus_load::{Http, Plan, Protocol, Streams, run};
+use annulus_skip::skip;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -111,7 +112,7 @@ fn peak_held_bytes(address: SocketAddr, protocol: &Protocol, clients: usize) -> 
 fn active_connection_takes_about_a_kilobyte() {
     let limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|maximum| maximum < NEEDED_DESCRIPTORS) {
-        eprintln!("skipped: {NEEDED_DESCRIPTORS} descriptors are needed; see `ulimit -Hn`");
+        skip!("{NEEDED_DESCRIPTORS} descriptors are needed; see `ulimit -Hn`");
         return;
     }
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();

@@ -2,6 +2,7 @@
 //! needs root and `/dev/fuse`.
 #![allow(dead_code, unsafe_code, reason = "each test uses only some of it")]
 
+use annulus_skip::skip;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -38,7 +39,7 @@ impl Mounted {
         std::fs::create_dir(&path).expect("a new directory");
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let Ok(device) = device else {
-            println!("skipped: /dev/fuse cannot be opened here");
+            skip!("/dev/fuse cannot be opened here");
             return None;
         };
         let options =
@@ -50,7 +51,7 @@ impl Mounted {
         // SAFETY: the strings outlive the call.
         let answer = unsafe { libc::mount(source, target.as_ptr(), kind, 0, options.cast()) };
         if answer != 0 {
-            println!("skipped: FUSE cannot be mounted here: {}", io::Error::last_os_error());
+            skip!("FUSE cannot be mounted here: {}", io::Error::last_os_error());
             return None;
         }
         let (hangs, device) = (Arc::new(AtomicBool::new(false)), Arc::new(device));

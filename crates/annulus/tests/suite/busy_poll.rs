@@ -1,6 +1,7 @@
 //! Busy polling finds events that arrive soon, stops if none arrive, and misses no wake.
 
 use crate::common;
+use annulus_skip::skip;
 
 use annulus::sim::{Link, Sim, run_on};
 use annulus::time::{Instant, sleep};
@@ -75,7 +76,7 @@ fn a_timer_ends_a_busy_poll() {
 fn a_wake_from_another_thread_ends_a_busy_poll() {
     let builder = Runtime::builder().driver(DriverChoice::Uring);
     let Ok(mut runtime) = builder.busy_poll(Duration::from_secs(1)).build() else {
-        return eprintln!("skipped: io_uring is blocked here");
+        return skip!("io_uring is blocked here");
     };
     let handle = runtime.handle();
     let (said, heard) = std::sync::mpsc::channel();

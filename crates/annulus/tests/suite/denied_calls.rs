@@ -9,6 +9,7 @@ use crate::files::place::Place;
 use annulus::fs::{self, File, OpenOptions};
 use annulus::net::{TcpListener, TcpStream, UdpSocket};
 use annulus::{DriverChoice, Runtime};
+use annulus_skip::skip;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -38,7 +39,7 @@ const DENIED: &str = "ANNULUS_TEST_DENIED";
 fn a_newer_call_that_is_denied_is_replaced_by_an_older_one() {
     for (name, number) in CALLS {
         if name == "epoll_pwait" && cfg!(not(target_arch = "x86_64")) {
-            println!("skipped: this architecture has no epoll_wait");
+            skip!("this architecture has no epoll_wait");
             continue;
         }
         for errno in [Errno::PERM, Errno::NOSYS] {

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::common;
+use annulus_skip::skip;
 
 use annulus::fs::{File, OpenOptions, Policy};
 use annulus::io::copy_range;
@@ -52,7 +53,7 @@ fn on_each_driver(body: impl AsyncFn() -> io::Result<()>) {
             Ok(_) => run_on(Runtime::builder().driver(driver), async {
                 timeout(DEADLINE, body()).await?
             }),
-            Err(_) => eprintln!("skipped on {driver}, which is blocked here"),
+            Err(_) => skip!("{driver} is blocked here"),
         }
     }
 }

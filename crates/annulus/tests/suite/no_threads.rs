@@ -3,6 +3,7 @@
 
 use crate::common;
 use crate::common::denied;
+use annulus_skip::skip;
 
 use annulus::fs::{File, Lock, OpenOptions, Policy};
 use annulus::shards::{Cause, Pinning, Shards};
@@ -70,7 +71,7 @@ fn a_file_call_without_a_thread_is_an_error() {
 #[test]
 fn a_lock_without_a_thread_is_an_error() {
     if offloading(DriverChoice::Uring).build().is_err() {
-        return eprintln!("skipped: io_uring is blocked here");
+        return skip!("io_uring is blocked here");
     }
     without_threads(|| {
         run_on(offloading(DriverChoice::Uring), async {

@@ -1,6 +1,7 @@
 //! All kinds of owned bytes are sent and written to a file on each driver, and nothing copies them.
 
 use crate::common;
+use annulus_skip::skip;
 
 use annulus::fs::{AlignedBuf, File, IoBuf, OpenOptions, Policy};
 use annulus::io::copy;
@@ -20,7 +21,7 @@ fn on_each_driver(body: impl AsyncFn() -> io::Result<()>) {
     for driver in [DriverChoice::Epoll, DriverChoice::Uring] {
         match Runtime::builder().driver(driver).build() {
             Ok(_) => run_on(Runtime::builder().driver(driver), body()),
-            Err(_) => eprintln!("skipped on {driver}, which is blocked here"),
+            Err(_) => skip!("{driver} is blocked here"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Pipes, on both drivers.
 
 use crate::common;
+use annulus_skip::skip;
 
 use annulus::pipe::{OpenOptions, Receiver, Sender, pipe};
 use annulus::sim::Sim;
@@ -25,7 +26,7 @@ fn alone() -> MutexGuard<'static, ()> {
 fn builders() -> Vec<Builder> {
     let epoll = Runtime::builder().driver(DriverChoice::Epoll);
     if annulus_ring::Features::detect().is_err() {
-        eprintln!("skipped on io_uring, which is blocked here");
+        skip!("io_uring is blocked here");
         return vec![epoll];
     }
     vec![epoll, Runtime::builder().driver(DriverChoice::Uring)]

@@ -10,6 +10,7 @@ use annulus::sim::{Sim, run_on};
 use annulus::task::JoinSet;
 use annulus::time::timeout;
 use annulus::{DriverChoice, Runtime, spawn, stats};
+use annulus_skip::skip;
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
@@ -60,7 +61,7 @@ async fn serve(listener: TcpListener, have_ended: impl Fn() -> bool) -> io::Resu
 
 fn nothing_is_left_on(driver: DriverChoice) {
     let Ok(mut runtime) = Runtime::builder().driver(driver).build() else {
-        println!("skipped: no {driver} here");
+        skip!("no {driver} here");
         return;
     };
     let served = runtime.block_on(async {

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::common;
+use annulus_skip::skip;
 
 use annulus::net::{Transmit, UdpSocket};
 use annulus::sim::{Fault, Faults, Sim};
@@ -95,18 +96,22 @@ fn a_turn_sends_a_mebibyte_directly_and_the_rest_at_its_end() {
 #[test]
 fn segments_larger_than_the_route_arrive_in_fragments() {
     const MTU: i32 = 1500;
-    let narrow = std::thread::spawn(|| {
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    // The namespace ends with its thread.
+    let narrow = std::thread::Builder::new().name(name).spawn(|| {
         if let Err(error) = own_network(MTU) {
-            return eprintln!("skipped: cannot create a network namespace ({error})");
+            return skip!("cannot create a network namespace ({error})");
         }
         for size in [2000, 1200] {
             run_on(Runtime::builder().driver(DriverChoice::Epoll), transfer(size));
             if annulus_ring::Features::detect().is_ok() {
                 run_on(Runtime::builder().driver(DriverChoice::Uring), transfer(size));
+            } else {
+                skip!("io_uring is blocked here");
             }
         }
     });
-    narrow.join().unwrap();
+    narrow.unwrap().join().unwrap();
 }
 
 /// Gives the calling thread its own network, with only a loopback device of this MTU.

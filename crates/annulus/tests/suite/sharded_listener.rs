@@ -1,6 +1,7 @@
 //! One port for several shards, and which shard gets which connection.
 
 use crate::common;
+use annulus_skip::skip;
 
 use annulus::net::ListenOptions;
 use annulus::shards::{
@@ -153,7 +154,7 @@ fn the_kernel_spreads_and_every_client_is_served() {
 fn connections_follow_their_cpu() {
     let cpus = affinity::allowed().unwrap();
     let [here, there] = cpus[..] else {
-        return eprintln!("skipped: {} CPUs, but this needs two", cpus.len());
+        return skip!("{} CPUs, but this needs two", cpus.len());
     };
     for shards in drivers() {
         let shards = shards(2).pinning(Pinning::On(vec![here, there]));

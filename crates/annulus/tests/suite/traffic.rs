@@ -5,6 +5,7 @@ use annulus::sim::{Sim, run_on};
 use annulus::task::JoinSet;
 use annulus::time::timeout;
 use annulus::{Builder, DriverChoice, MemoryLimit, Runtime};
+use annulus_skip::skip;
 use fastrand::Rng;
 use std::io;
 use std::thread::JoinHandle;
@@ -88,7 +89,7 @@ pub(crate) fn on_driver<F: Future<Output = io::Result<()>>>(
         let mut rng = Rng::with_seed(seed);
         let (builder, most) = settings(&mut rng);
         let Ok(mut runtime) = builder.driver(driver).build() else {
-            println!("skipped: no {driver} here");
+            skip!("no {driver} here");
             return;
         };
         let ran = runtime.block_on(traffic(rng, most));

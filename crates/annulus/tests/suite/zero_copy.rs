@@ -4,6 +4,7 @@
 //! not read yet is held back as well.
 
 use crate::common;
+use annulus_skip::skip;
 
 use annulus::net::{TcpStream, UnixStream};
 use annulus::sim::{Fault, Faults, Link, Sim, run_on as simulate_on};
@@ -35,7 +36,7 @@ fn on_linux<T: 'static>(
     body: impl Future<Output = io::Result<T>> + 'static,
 ) -> Option<T> {
     if !Features::detect().is_ok_and(|features| features.has("zero-copy sendmsg")) {
-        eprintln!("skipped: no zero-copy sends here");
+        skip!("no zero-copy sends here");
         return None;
     }
     Some(run_on(builder.driver(DriverChoice::Uring), body))

@@ -22,6 +22,7 @@ use annulus::process::Command;
 use annulus_compat::SendStream;
 use annulus_compat::hyper::{Executor, Io};
 use annulus_compat::tower::serve_with;
+use annulus_skip::skip;
 use bytes::Bytes;
 use common::{Outcome, everywhere, on_drivers, simulated};
 use early::Clients;
@@ -203,7 +204,7 @@ fn graceful_shutdown_finishes_requests_in_progress() {
 fn curl_works_through_the_proxy() {
     if std::process::Command::new("curl").arg("--version").output().is_err() {
         // Bypasses the test's output capture.
-        _ = writeln!(io::stderr(), "skipped: the proxy with curl: apt-get install curl");
+        skip!("the proxy with curl: apt-get install curl");
         return;
     }
     on_drivers(async || {

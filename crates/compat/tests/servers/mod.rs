@@ -1,6 +1,7 @@
 //! System servers that tests use, and that end with the test.
 
 use super::common::Failure;
+use annulus_skip::skip;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,7 @@ pub(crate) fn program(name: &str, elsewhere: &[PathBuf], package: &str) -> Optio
     let all = std::env::split_paths(&path).chain(elsewhere.iter().cloned());
     let found = all.map(|directory| directory.join(name)).find(|program| program.is_file());
     if found.is_none() {
-        _ = writeln!(
-            io::stderr(),
-            "skipped: {name} is not installed; on Debian: apt-get install {package}"
-        );
+        skip!("{name} is not installed; on Debian: apt-get install {package}");
     }
     found
 }

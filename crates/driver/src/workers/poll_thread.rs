@@ -176,6 +176,7 @@ mod tests {
     use super::*;
     use annulus_kernel::IoVec;
     use annulus_kernel::file::{CURSOR, FileCall, PIPE_BUF};
+    use annulus_skip::skip;
     use std::os::fd::AsRawFd;
 
     fn read(fd: RawFd, byte: &mut u8) -> FileCall {
@@ -209,7 +210,7 @@ mod tests {
         use rustix::process::{Resource, getrlimit};
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         if limit > 100_000 {
-            println!("skipped: this process may have only {limit} descriptors");
+            skip!("this process may have only {limit} descriptors");
             return;
         }
         let count = limit as usize + 1;

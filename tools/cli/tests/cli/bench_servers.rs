@@ -128,7 +128,7 @@ while True: threading.Thread(target=serve, args=(l.accept()[0],), daemon=True).s
 
 #[test]
 fn a_slow_server_is_measured() {
-    if !has_python("a_slow_server_is_measured") {
+    if !has_python() {
         return;
     }
     let directory = Directory::new("slow");

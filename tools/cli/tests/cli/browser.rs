@@ -1,5 +1,6 @@
 //! Checks pages in a headless browser.
 
+use annulus_skip::skip;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
@@ -80,7 +81,7 @@ const HEADLESS_OPTIONS: [&str; 6] = [
 
 /// Returns the name of an installed browser. Without one, prints that `test` is skipped; the line
 /// bypasses output capture.
-pub(crate) fn find(test: &str) -> Option<&'static str> {
+pub(crate) fn find() -> Option<&'static str> {
     // An installed browser may still fail to start, for example in a container that denies it
     // system calls.
     let starts = |name: &&str| {
@@ -90,10 +91,7 @@ pub(crate) fn find(test: &str) -> Option<&'static str> {
     };
     let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(starts);
     if found.is_none() {
-        _ = writeln!(
-            io::stderr(),
-            "skipped: {test}: no chromium that starts (Debian: apt-get install chromium)"
-        );
+        skip!("no chromium that starts (Debian: apt-get install chromium)");
     }
     found
 }

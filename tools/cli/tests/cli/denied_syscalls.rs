@@ -7,6 +7,7 @@
 
 use crate::common::{PATIENCE, Server, denied, drivers, finish, free_address, round_trip};
 use annulus_load::clock;
+use annulus_skip::skip;
 use libc::c_long;
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::TcpStream;
@@ -74,7 +75,7 @@ const DENIED_CALLS: [(&str, c_long, [Outcome; 3]); 36] = [
 fn server_that_is_denied_a_call_serves_or_names_the_call() {
     for (place, driver) in ["uring", "epoll", "threads"].into_iter().enumerate() {
         if !drivers().contains(&driver) {
-            println!("skipped: the {driver} driver does not work here");
+            skip!("the {driver} driver does not work here");
             continue;
         }
         let args = ["echo", "--listen", "127.0.0.1:0", "--driver", driver, "--stats", "-"];

@@ -5,6 +5,7 @@ use crate::common::{
     runtime_drivers, serving_modes, try_finish,
 };
 use annulus_load::clock;
+use annulus_skip::skip;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -90,7 +91,7 @@ fn many_concurrent_clients_are_echoed() {
 
 #[test]
 fn a_python_client_gets_its_bytes_back() {
-    if !has_python("a_python_client_gets_its_bytes_back") {
+    if !has_python() {
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/client.py");
@@ -211,7 +212,7 @@ fn privileged_port_is_named() {
     let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start")
         .unwrap_or_default();
     if first.trim() != "1024" {
-        println!("skipped: ports below 1024 need no permission here");
+        skip!("ports below 1024 need no permission here");
         return;
     }
     const UNPRIVILEGED: u32 = 65_534;
@@ -223,7 +224,7 @@ fn privileged_port_is_named() {
         }
         match try_finish(&mut command) {
             Ok(finished) => finished.fails_with(1, &["127.0.0.1:81", "ermission denied", "1024"]),
-            Err(error) => println!("skipped: another user cannot run the binary: {error}"),
+            Err(error) => skip!("another user cannot run the binary: {error}"),
         }
     }
 }
@@ -355,10 +356,10 @@ fn link_local_address_is_served_and_loaded() {
     match try_finish(command) {
         Ok(finished) if finished.code == Some(0) => {}
         Ok(finished) if finished.code == Some(77) || finished.stderr.starts_with("unshare:") => {
-            println!("skipped: cannot create a network namespace: {finished:?}");
+            skip!("cannot create a network namespace: {finished:?}");
         }
         Ok(finished) => panic!("{finished:?}"),
-        Err(error) => println!("skipped: no unshare: {error}"),
+        Err(error) => skip!("no unshare: {error}"),
     }
 }
 

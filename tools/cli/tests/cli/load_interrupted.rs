@@ -3,6 +3,7 @@
 
 use crate::common::{ANNULUS, Finished, PATIENCE, runtime_drivers};
 use annulus_load::clock;
+use annulus_skip::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -125,7 +126,7 @@ fn interrupted_load_prints_results_so_far_and_exits_with_the_signals_status() {
     let ignored = is_in_mask("SigIgn", std::process::id(), Signal::HUP);
     let signals = if ignored { &signals[..2] } else { &signals };
     if ignored {
-        println!("skipped: SIGHUP is ignored here, and the load inherits that");
+        skip!("SIGHUP is ignored here, and the load inherits that");
     }
     for (way, datagrams) in workloads() {
         for &signal in signals {

@@ -2,6 +2,7 @@
 //! server of the test.
 
 use crate::common::{Finished, annulus, free_address};
+use annulus_skip::skip;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ impl SystemServer {
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
         let Ok(child) = command.spawn() else {
-            _ = writeln!(io::stderr(), "skipped: no {name}: apt-get install {package}");
+            skip!("no {name}: apt-get install {package}");
             return None;
         };
         let mut program = SystemServer { child, directory };

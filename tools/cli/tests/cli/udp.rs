@@ -2,6 +2,7 @@
 
 use crate::common::{ANNULUS, PATIENCE, Server, annulus, noise};
 use annulus_load::clock;
+use annulus_skip::skip;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, sendto, socket_with,
@@ -221,7 +222,7 @@ fn forged_own_source_is_refused_and_counted() {
             let nowhere = SocketAddr::new(to.ip(), 0);
             match forge(to, to, b"to and fro").and_then(|()| forge(nowhere, to, b"from port 0")) {
                 Err(Errno::PERM | Errno::ACCESS) => {
-                    return println!("skipped: raw sockets need CAP_NET_RAW");
+                    return skip!("raw sockets need CAP_NET_RAW");
                 }
                 forged => forged.unwrap(),
             }

@@ -2,6 +2,7 @@
 
 use crate::common::{ANNULUS, Server, annulus, drivers, finish, noise, round_trip};
 use annulus_load::affinity;
+use annulus_skip::skip;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -127,7 +128,7 @@ fn more_workers_than_cpus_print_a_warning() {
 #[test]
 fn a_locked_down_server_has_a_ring_per_worker() {
     if !drivers().contains(&"uring") {
-        return println!("skipped: the uring driver does not work here");
+        return skip!("the uring driver does not work here");
     }
     let server =
         Server::start(&["--workers", "3", "--locked-down", "--driver", "uring", "--stats", "-"]);

@@ -6,6 +6,7 @@ use annulus::time::{Elapsed, timeout};
 use annulus::{Builder, Counters, DriverChoice, DriverKind, Guest, Runtime};
 use annulus_ring::{Features, SetupFlags};
 use annulus_sim::Random;
+use annulus_skip::skip;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -139,7 +140,7 @@ impl Mode {
         let has_it = |features: Features| !self.is_zero_copy() || features.has("zero-copy sendmsg");
         let here = !real_ring || Features::detect().is_ok_and(has_it);
         if !here {
-            eprintln!("skipped: this kernel has no io_uring, or lacks a feature of it");
+            skip!("this kernel has no io_uring, or lacks a feature of it");
         }
         here
     }

@@ -7,6 +7,7 @@ use crate::files::mode::everywhere;
 use annulus::fs::{AlignedBuf, File, OpenOptions};
 use annulus::io::{AsyncRecv, AsyncSend, copy};
 use annulus::spawn;
+use annulus_skip::skip;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, ErrorKind, SeekFrom};
 
@@ -25,7 +26,7 @@ fn direct_calls_move_the_cursor() {
         std::fs::write(&path, [0; 4 * BLOCK])?;
         let options = OpenOptions::new().read(true).write(true).direct(true);
         let Ok(mut file) = options.open(&path).await else {
-            println!("skipped: no direct I/O here");
+            skip!("no direct I/O here");
             return Ok(());
         };
         for number in 1..=4 {

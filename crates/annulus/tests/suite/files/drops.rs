@@ -6,6 +6,7 @@ use crate::files::model::sequences;
 use crate::files::place::Place;
 use annulus::fs::{self, Advice, File, Lock, OpenOptions, Policy};
 use annulus::time::sleep;
+use annulus_skip::skip;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::path::PathBuf;
@@ -129,13 +130,13 @@ fn nothing_is_left_open_on_an_overlay() {
         command.arg(test.get_program()).arg(place.path()).args(test.get_args());
         match command.output() {
             Ok(output) if output.status.code() == Some(77) => {
-                println!("skipped: no overlay can be mounted");
+                skip!("no overlay can be mounted");
             }
             Ok(output) if output.status.code() == Some(1) => {
-                println!("skipped: cannot create namespaces");
+                skip!("cannot create namespaces");
             }
             Ok(output) => again::assert_passed(&output),
-            Err(error) => println!("skipped: no unshare: {error}"),
+            Err(error) => skip!("no unshare: {error}"),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::files::mode::Mode;
 use crate::files::place::Place;
 use annulus::fs::OpenOptions;
 use annulus::yield_now;
+use annulus_skip::skip;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -41,7 +42,7 @@ async fn open_against_a_lease(place: &Place) -> io::Result<()> {
     let path = place.join("file");
     std::fs::write(&path, b"leased")?;
     let Some(leased) = Leased::new(&path) else {
-        eprintln!("skipped: no leases on this file system");
+        skip!("no leases on this file system");
         return Ok(());
     };
     let opened = annulus::spawn(async move { OpenOptions::new().write(true).open(path).await });

@@ -3,6 +3,7 @@
 use crate::files::place::Place;
 use annulus::fs::Policy;
 use annulus::{DriverChoice, Runtime};
+use annulus_skip::skip;
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -26,7 +27,12 @@ impl Mode {
         let pairs = drivers.into_iter().flat_map(|driver| {
             Policy::ALL.into_iter().map(move |(_, policy)| Self { driver, policy })
         });
-        pairs.filter(|mode| mode.driver == DriverChoice::Epoll || mode.runtime().is_ok()).collect()
+        let works = |mode: &Self| mode.driver == DriverChoice::Epoll || mode.runtime().is_ok();
+        let modes: Vec<_> = pairs.filter(works).collect();
+        if modes.len() < 2 * Policy::ALL.len() {
+            skip!("io_uring is blocked here");
+        }
+        modes
     }
 
     pub(crate) fn runtime(self) -> io::Result<Runtime> {

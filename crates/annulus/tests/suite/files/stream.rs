@@ -8,6 +8,7 @@ use annulus::fs::{self, File, FileStream, OpenOptions, Policy};
 use annulus::io::{AsyncRecv, AsyncSend};
 use annulus::time::timeout;
 use annulus::{Runtime, spawn};
+use annulus_skip::skip;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -361,7 +362,7 @@ async fn use_device(place: Place) -> io::Result<()> {
     let text = pattern(LEN / 512 * 512);
     std::fs::write(place.join("image"), &text)?;
     let Some(device) = Device::on(&place.join("image")) else {
-        eprintln!("skipped: no block device can be made here");
+        skip!("no block device can be made here");
         return Ok(());
     };
     let opened = OpenOptions::new().read(true).write(true).open(&device.0).await?;

@@ -3,6 +3,7 @@
 use annulus::sim::Sim;
 use annulus::{Builder, DriverChoice, Runtime};
 use annulus_ring::Features;
+use annulus_skip::skip;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
@@ -53,7 +54,7 @@ pub(crate) fn on_rings(settings: impl Fn() -> Builder, test: impl Fn(Stage)) {
     if Features::detect().is_ok_and(|features| features.has("zero-copy sendmsg")) {
         test(Stage { runtime: build(builder()), sim: None });
     } else {
-        eprintln!("skipped on io_uring, which is blocked here, or older than 6.1");
+        skip!("io_uring is blocked here, or older than 6.1");
     }
     let sim = Sim::builder(1).build();
     let runtime = build(builder().kernel(sim.clone()));

@@ -8,6 +8,7 @@ use annulus::time::{Instant, timeout};
 use annulus::{Builder, DriverChoice, DriverKind, Runtime, counters, spawn};
 use annulus_kernel::{Kernel, Linux};
 use annulus_ring::{SetupFlags, opcode};
+use annulus_skip::skip;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -29,7 +30,7 @@ fn io_uring_302_cq_overflow_at_3000_connections() {
 fn io_uring_302_cq_overflow_at_3000_connections_on_linux() {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     if files.is_some_and(|most| most < 6500) {
-        return eprintln!("skipped: {files:?} open files are allowed; `ulimit -n 6500` is enough");
+        return skip!("{files:?} open files are allowed; `ulimit -n 6500` is enough");
     }
     run_on(tiny_queues(), echo_3000());
     run_on(tiny_queues().without(SetupFlags::DEFER_TASKRUN), echo_3000());
@@ -190,10 +191,10 @@ fn waits_quietly(kernel: fn() -> Rc<dyn Kernel>, patience: Duration) -> bool {
 #[test]
 fn libxev_216_fake_iowait() {
     let Ok(features) = annulus_ring::Features::detect() else {
-        return eprintln!("skipped: io_uring is blocked here");
+        return skip!("io_uring is blocked here");
     };
     if !features.has("honest iowait") {
-        return eprintln!("skipped: this kernel cannot leave a wait out of iowait");
+        return skip!("this kernel cannot leave a wait out of iowait");
     }
     // Checks the gauge itself: a ring that does not ask for quiet waits shows up.
     let loud = !waits_quietly(|| Rc::new(Bent::WaitsLoudly), Duration::from_millis(300));
@@ -203,6 +204,6 @@ fn libxev_216_fake_iowait() {
     let patience = Duration::from_secs(20);
     if !waits_quietly(|| Rc::new(Linux), patience) {
         assert!(!is_quiet(patience, || true), "an idle ring counts as iowait");
-        eprintln!("skipped: other tasks of this machine are in iowait all the time");
+        skip!("other tasks of this machine are in iowait all the time");
     }
 }
