@@ -4,7 +4,7 @@ use crate::programs;
 use annulus_skip::skip;
 
 use programs::Program;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

@@ -14,7 +14,7 @@ use annulus::time::{sleep, timeout};
 use annulus::{Builder, DriverChoice, DriverKind, Runtime};
 use annulus_skip::skip;
 use std::future::Future;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::Command;

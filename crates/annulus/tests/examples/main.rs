@@ -7,7 +7,6 @@ mod ends;
 mod lines;
 
 use annulus_skip::skip;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;

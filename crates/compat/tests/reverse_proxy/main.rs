@@ -33,7 +33,7 @@ use hyper::client::conn::{http1, http2};
 use proxy::{Limits, MAX_HEADERS, Proxy};
 use std::cell::Cell;
 use std::future::IntoFuture;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio_util::sync::CancellationToken;

@@ -4,7 +4,6 @@ use crate::tower::*;
 use annulus_compat::tower::WebSocketUpgrade;
 use annulus_skip::skip;
 use axum::routing::any;
-use std::io::Write;
 use std::process::Command;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;

@@ -3,7 +3,6 @@
 use annulus_skip::skip;
 use serde_json::Value;
 use std::fs;
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 

@@ -3,7 +3,7 @@
 
 use crate::common::{Finished, annulus, free_address};
 use annulus_skip::skip;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
