@@ -233,7 +233,7 @@ pub use name::UnknownName;
 pub use nop::{Nop, nop};
 pub use runtime::{
     Builder, DriverChoice, DriverInfo, Guest, GuestNext, Handle, Runtime, counters, handle, run,
-    stats,
+    stats, turns,
 };
 pub use shards::shards;
 pub use task::{

@@ -80,7 +80,8 @@ pub use plan::{
 pub use protocol::Protocol;
 pub use run::run;
 pub use schedule::{
-    Arrivals, MAX_BURST_PERIOD, MAX_RATE, MAX_THINK_TIME, Rate, Schedule, ThinkTime, parse_number,
+    Arrivals, MAX_BURST_PERIOD, MAX_BURST_REQUESTS, MAX_RATE, MAX_THINK_TIME, Rate, Schedule,
+    ThinkTime, parse_number,
 };
 pub use server_address::{MAX_UNIX_PATH_BYTES, ServerAddress, unix_address};
 pub use tls::{Tls, Trust};

@@ -3,7 +3,7 @@
 use crate::invalid::{InvalidValue, invalid};
 use crate::mix::MAX_MESSAGE_BYTES;
 use crate::protocol::Protocol;
-use crate::schedule::Schedule;
+use crate::schedule::{Arrivals, Schedule};
 use crate::server_address::ServerAddress;
 use crate::tls::Tls;
 use annulus::DriverChoice;
@@ -145,11 +145,31 @@ impl Plan {
             ("threads", streams.threads, 1, MAX_EVENT_LOOPS),
             ("requests per connection", requests_per_connection(streams), 1, usize::MAX),
         ])?;
+        self.check_burst(pipeline)?;
         if pipeline * length > MAX_IN_FLIGHT_BYTES {
             let most = MAX_IN_FLIGHT_BYTES / length;
             return Err(invalid(format!(
                 "{pipeline} messages of {length} bytes in flight exceed the limit of \
                  {MAX_IN_FLIGHT_BYTES} bytes per connection: use at most {most} messages"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Rejects a burst that does not fit on its connections, so that it cannot be sent together.
+    fn check_burst(&self, pipeline: usize) -> Result<(), InvalidValue> {
+        let Schedule::Open { arrivals: Arrivals::Together { requests, on_one_connection }, .. } =
+            self.schedule
+        else {
+            return Ok(());
+        };
+        let clients = if on_one_connection { 1 } else { self.clients };
+        let most = pipeline * clients;
+        if requests as usize > most {
+            return Err(invalid(format!(
+                "a burst of {requests} requests does not fit on {clients} connections with \
+                 {pipeline} messages in flight each: use at most {most} requests, more messages \
+                 in flight, or more connections"
             )));
         }
         Ok(())
@@ -369,6 +389,20 @@ mod tests {
             long,
             "the think time of 172800s is too long: use at most 86400s",
         );
+    }
+
+    #[test]
+    fn burst_must_fit_on_its_connections() {
+        let burst = |requests, on_one_connection| {
+            let streams = Streams { pipeline: 4, ..Streams::default() };
+            let mut plan = Plan::new("127.0.0.1:7000".parse().unwrap(), streams);
+            let arrivals = Arrivals::Together { requests, on_one_connection };
+            plan.schedule = Schedule::Open { rate: Rate::constant(1.0), arrivals };
+            plan.validate().map_err(|error| error.to_string())
+        };
+        assert_eq!((burst(200, false), burst(4, true)), (Ok(()), Ok(())));
+        assert!(burst(201, false).unwrap_err().contains("fit on 50 connections with 4 messages"));
+        assert!(burst(5, true).unwrap_err().contains("fit on 1 connections with 4 messages"));
     }
 
     #[test]

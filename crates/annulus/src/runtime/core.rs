@@ -212,6 +212,12 @@ impl Core {
         self.running.get() && self.in_owner_process()
     }
 
+    /// Returns the number of turns so far.
+    #[inline]
+    pub(crate) fn turns(&self) -> u64 {
+        self.inline_policy.turns()
+    }
+
     /// Returns the counters, or `None` in a forked child and after the end.
     pub(crate) fn counters(&self) -> Option<Counters> {
         let mut inner = self.enter().ok()?;

@@ -113,7 +113,7 @@ impl Core {
         Some(Stats {
             driver: inner.kind(),
             uptime: self.kernel.now().saturating_sub(self.began),
-            turns: self.inline_policy.turns(),
+            turns: self.turns(),
             tasks,
             resources: inner.resources(),
             queues: inner.queues(),

@@ -180,6 +180,13 @@ pub fn counters() -> Option<Counters> {
     current::with(|core| core.counters()).flatten()
 }
 
+/// Returns the number of turns that the loop of the current runtime has made, or `None` outside a
+/// runtime. What tasks send within one turn leaves together at its end.
+#[inline]
+pub fn turns() -> Option<u64> {
+    current::with(|core| core.turns())
+}
+
 /// Returns the stats of the current runtime, or `None` outside a runtime. Other threads use
 /// [`Handle::stats`].
 pub fn stats() -> Option<Stats> {

@@ -51,6 +51,7 @@ Examples:
   annulus load --rate 20k --pipeline 64    an open loop of 20,000 per second
   annulus load --rate 20k --arrivals poisson
                                            like independent users
+  annulus load --rate 20k --burst 20       20 at once, on 20 connections
   annulus load -c 200 --think exp:100ms    users that pause
   annulus load udp://127.0.0.1:7000 -l 128 datagrams, with loss and order
   annulus load --per-connection -c 1000 -l 16384 --threads 4

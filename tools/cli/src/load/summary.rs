@@ -1,7 +1,9 @@
 //! The figures of a recording as text.
 
 use crate::text::{Listing, thousands};
-use annulus_load::recording::{ClassSummary, Percentiles, Recording, Summary, WorkloadKind};
+use annulus_load::recording::{
+    ClassSummary, GroupSizes, Percentiles, Recording, Summary, WorkloadKind,
+};
 use annulus_page::text;
 use std::collections::BTreeMap;
 
@@ -51,6 +53,9 @@ pub(super) fn text(recording: &Recording) -> String {
     }
     let [received, sent] = [summary.bytes_received_per_second, summary.bytes_sent_per_second];
     text.row("bytes", &format!("{} received, {} sent", bytes(received), bytes(sent)));
+    if summary.together.groups > 0 {
+        text.row("together", &together(&summary.together));
+    }
     add_latencies(&mut text, &summary);
     recording.class_summaries().iter().for_each(|class| add_class(&mut text, class));
     text.row("client CPU", &format!("{:.1} % of a core", recording.cpu_share() * 100.0));
@@ -82,6 +87,18 @@ fn sent(summary: &Summary) -> String {
         some(retried, "to be sent again"),
         some(cut_off, "cut off at the end"),
     )
+}
+
+/// Formats how many requests were sent together.
+fn together(sizes: &GroupSizes) -> String {
+    let range = |&(least, count): &(u64, u64)| {
+        let most = (2 * least - 1).min(sizes.max);
+        let range = if least == most { least.to_string() } else { format!("{least}–{most}") };
+        format!("{range}: {}", text::percent(count as f64 / sizes.groups as f64))
+    };
+    let ranges = sizes.histogram.iter().map(range).collect::<Vec<_>>().join(", ");
+    let (mean, groups) = (text::number(sizes.mean), thousands(sizes.groups));
+    format!("{ranges} of {groups} groups of requests, {mean} on average")
 }
 
 /// Formats bytes per second in a suitable unit.

@@ -79,13 +79,16 @@ impl DatagramClient {
     fn write(&self) -> Vec<u8> {
         let (now, mut recorder) = (clock::nanos(), self.context.recorder.borrow_mut());
         let (mut in_flight, mut datagrams) = (self.in_flight.borrow_mut(), Vec::new());
+        let mut count = 0;
         for _ in 0..self.max_segments {
             if !in_flight.has_room() {
                 break;
             }
+            count += 1;
             self.payload.write(in_flight.send(now, recorder.is_open()), &mut datagrams);
             recorder.sent(&RequestTimes::all(now));
         }
+        recorder.sent_together(annulus::turns().unwrap_or_default(), count);
         recorder.bytes_sent(datagrams.len());
         datagrams
     }

@@ -18,7 +18,7 @@ pub use values::{parse_bytes, parse_duration};
 use crate::exchange::script::LengthField;
 use crate::plan::{Datagrams, MAX_DURATION, Plan, Streams, Workload};
 use crate::protocol::Protocol;
-use crate::schedule::{Arrivals, Rate, Schedule, ThinkTime};
+use crate::schedule::{Arrivals, Rate, Schedule, ThinkTime, parse_burst};
 use crate::server_address::ServerAddress;
 use crate::tls::{Tls, Trust};
 use annulus::DriverChoice;
@@ -89,6 +89,12 @@ pub struct Options {
     #[arg(long, value_name = "constant|poisson|burst:TIME", requires = "rate")]
     #[serde(deserialize_with = "optional")]
     pub arrivals: Option<Arrivals>,
+    /// With --rate: send this many requests together, on as many connections, or with 10:one on one
+    /// connection
+    #[arg(long, value_name = "COUNT[:one]", requires = "rate", conflicts_with = "arrivals",
+          value_parser = parse_burst)]
+    #[serde(deserialize_with = "values::burst")]
+    pub burst: Option<Arrivals>,
     /// Without --rate: the time between a reply and the next request: 10ms, 5ms..20ms (uniform), or
     /// exp:10ms (exponential, with this mean)
     #[arg(long, value_name = "TIME")]
@@ -337,7 +343,10 @@ impl Options {
             length: self.length.unwrap_or(usual.length),
             schedule: match self.rate {
                 None => Schedule::Closed { think: self.think.unwrap_or_default() },
-                Some(rate) => Schedule::Open { rate, arrivals: self.arrivals.unwrap_or_default() },
+                Some(rate) => {
+                    let arrivals = self.burst.or(self.arrivals).unwrap_or_default();
+                    Schedule::Open { rate, arrivals }
+                }
             },
             warm_up: match (self.warm_up, self.count) {
                 (None, Some(_)) => Duration::ZERO,

@@ -91,6 +91,10 @@ fn options_without_effect_are_rejected() {
             "the header Connection is not allowed in HTTP/2",
         ),
         (&["--arrivals", "poisson"], "--rate"),
+        (&["--burst", "5"], "--rate"),
+        (&["--rate", "5", "--burst", "5", "--arrivals", "poisson"], "--arrivals"),
+        (&["--rate", "5", "--burst", "0"], "'0' is not a burst"),
+        (&["--rate", "5", "--burst", "2:one"], "does not fit on 1 connections"),
         (&["--rate", "1", "--think", "1s"], "--think"),
         (&["--rate", "1", "--arrivals", "burst:0"], "a burst period of 0ns"),
         (&["--rate", "fast"], "'fast' is not a number: write 500, 10k"),
@@ -183,6 +187,7 @@ fn toml_file_accepts_options_and_extra_keys() {
         arrivals = "poisson"
         driver = "epoll"
         reconnect = false
+        pipeline = 2
         requests-per-connection = 5
         interval = "100ms"
     "#;

@@ -2,7 +2,7 @@
 
 use crate::mix::MAX_MESSAGE_BYTES;
 use crate::plan::{MAX_DURATION, MAX_EVENT_LOOPS};
-use crate::schedule::{parse_number, parse_time};
+use crate::schedule::{Arrivals, parse_burst, parse_number, parse_time};
 use serde::de::{Deserialize, Deserializer, Error};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -73,6 +73,12 @@ pub(super) fn request_count<'de, D: Deserializer<'de>>(
     parsed(deserializer, count).map(Some).map_err(|error| {
         D::Error::custom(format!("{error}; requests is their number, and request is what to send"))
     })
+}
+
+pub(super) fn burst<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Arrivals>, D::Error> {
+    parsed(deserializer, parse_burst).map(Some)
 }
 
 /// Parses the length of a message.

@@ -64,6 +64,10 @@ pub struct Interval {
     /// their connection was free, requests were written.
     #[serde(default, skip_serializing_if = "Latencies::is_empty")]
     pub delay: Latencies,
+    /// How many requests the load sent together: the sizes of the groups that left in one turn of a
+    /// thread's loop.
+    #[serde(default, skip_serializing_if = "Latencies::is_empty")]
+    pub together: Latencies,
     /// The figures by request class, in the order of
     /// [`Recording::classes`](super::Recording::classes). Empty if there are not several classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -136,6 +140,7 @@ impl Interval {
         self.response.add(&other.response);
         self.service.add(&other.service);
         self.delay.add(&other.delay);
+        self.together.add(&other.together);
         if self.classes.len() < other.classes.len() {
             self.classes.resize_with(other.classes.len(), ClassInterval::default);
         }
@@ -193,6 +198,7 @@ mod tests {
             statuses: BTreeMap::from([(200, 3), (503, 1)]),
             response: Latencies::from_iter([10, 20]),
             service: Latencies::from_iter([5]),
+            together: Latencies::from_iter([1, 4]),
             classes: vec![class(3), class(2)],
             datagrams: Some(DatagramCounts { received: 3, lost: 2, ..DatagramCounts::default() }),
             ..Interval::new(1.0, 1.0)
@@ -206,6 +212,7 @@ mod tests {
         assert_eq!(ends, (6, 2, 4, 12));
         assert_eq!((sum.bytes_sent, sum.bytes_received, sum.outcomes["2xx"]), (100, 80, 6));
         assert_eq!(sum.statuses, BTreeMap::from([(200, 6), (503, 2)]));
+        assert_eq!(sum.together.len(), 4);
         assert_eq!((sum.response.len(), sum.service.len(), sum.classes[1].sent), (4, 2, 4));
         let class = &sum.classes[0];
         assert_eq!((class.refused, class.failed, class.outcomes["4xx"]), (2, 2, 2));

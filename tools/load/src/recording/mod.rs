@@ -37,7 +37,7 @@ pub use document::{FORMAT_NAME, FORMAT_VERSION, MAX_RECORDING_BYTES, ReadError};
 pub use interval::{ClassInterval, Interval};
 pub use latencies::Latencies;
 pub(crate) use recorder::Recorder;
-pub use summary::{ClassSummary, MIN_SAMPLES_BEYOND, Percentiles, Summary};
+pub use summary::{ClassSummary, GroupSizes, MIN_SAMPLES_BEYOND, Percentiles, Summary};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -34,6 +34,8 @@ pub(crate) struct Recorder {
     responses: u64,
     /// When the last reply was completed.
     last_reply: u64,
+    /// The last turn of the loop in which requests were sent, and how many.
+    group: (u64, u64),
 }
 
 impl Recorder {
@@ -50,6 +52,7 @@ impl Recorder {
             tally: Some(tally),
             responses: 0,
             last_reply: 0,
+            group: (0, 0),
         }
     }
 
@@ -61,7 +64,28 @@ impl Recorder {
 
     /// Closes the window.
     pub(crate) fn close(&mut self) {
+        self.end_group();
         self.is_open = false;
+    }
+
+    /// Records how many requests were sent in a turn of the loop, at whose end they leave together.
+    #[inline]
+    pub(crate) fn sent_together(&mut self, turn: u64, requests: u64) {
+        if self.group.0 != turn {
+            self.end_group();
+            self.group.0 = turn;
+        }
+        if self.is_open {
+            self.group.1 += requests;
+        }
+    }
+
+    /// Records the size of the last group.
+    fn end_group(&mut self) {
+        let size = std::mem::take(&mut self.group.1);
+        if let Some(tally) = self.current().filter(|_| size > 0) {
+            tally.sent_together(size);
+        }
     }
 
     /// Records how many requests were in flight when the window opened.
@@ -204,6 +228,7 @@ impl Recorder {
 
     #[cold]
     fn start_interval(&mut self, now: u64) {
+        self.end_group();
         let (number, end) = self.collector.interval_at(now - self.pause.end);
         if let Some(tally) = self.tally.take() {
             self.tally = Some(self.collector.hand_over(self.number, tally));
@@ -327,6 +352,21 @@ mod tests {
         both.add(&sum.classes[1].response);
         assert_eq!(both, sum.response, "the classes do not add up to the total");
         assert_eq!(sum.classes[0].response, Latencies::from_iter([100, 200]));
+    }
+
+    #[test]
+    fn requests_of_a_turn_are_a_group() {
+        let collector = collector();
+        let mut recorder = Recorder::new(&collector);
+        recorder.sent_together(7, 3);
+        recorder.open(0..0);
+        for (turn, requests) in [(7, 2), (7, 1), (8, 1), (20, 2), (20, 3), (20, 1)] {
+            recorder.sent_together(turn, requests);
+        }
+        recorder.close();
+        recorder.sent_together(21, 9);
+        let together = recorded(&collector, recorder).together;
+        assert_eq!(together.buckets(), [(1, 1), (3, 1), (6, 1)]);
     }
 
     #[test]

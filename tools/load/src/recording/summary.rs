@@ -53,9 +53,51 @@ pub struct Summary {
     /// Service times in µs: from when a request was written to the end of its reply, or to its
     /// time-out. There are no samples if they were not recorded.
     pub service_us: Percentiles,
+    /// How many requests the load sent together.
+    pub together: GroupSizes,
     /// Datagram counts; `None` if the run has no datagrams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramCounts>,
+}
+
+/// How many requests the load sent together: the sizes of the groups that left in one turn of a
+/// thread's loop, to two digits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GroupSizes {
+    /// Number of groups.
+    pub groups: u64,
+    /// The mean size.
+    pub mean: f64,
+    /// The median size.
+    pub p50: u64,
+    /// The 99th percentile of the sizes.
+    pub p99: u64,
+    /// The maximum size.
+    pub max: u64,
+    /// A histogram: the smallest size of each bucket, which is a power of two, and the number of
+    /// groups from there to the next power of two.
+    pub histogram: Vec<(u64, u64)>,
+}
+
+impl GroupSizes {
+    fn new(sizes: &Latencies) -> GroupSizes {
+        let mut histogram: Vec<(u64, u64)> = Vec::new();
+        for &(size, count) in sizes.buckets() {
+            let least = 1 << size.max(1).ilog2();
+            match histogram.last_mut().filter(|(last, _)| *last == least) {
+                Some((_, sum)) => *sum += count,
+                None => histogram.push((least, count)),
+            }
+        }
+        GroupSizes {
+            groups: sizes.len(),
+            mean: (sizes.mean() * 100.0).round() / 100.0,
+            p50: sizes.quantile(0.5),
+            p99: sizes.quantile(0.99),
+            max: sizes.max(),
+            histogram,
+        }
+    }
 }
 
 /// The figures of one request class.
@@ -149,6 +191,7 @@ impl Summary {
             outcomes: interval.outcomes.clone(),
             latency_us: Percentiles::new(&interval.response),
             service_us: Percentiles::new(&interval.service),
+            together: GroupSizes::new(&interval.together),
             datagrams: interval.datagrams,
         }
     }
@@ -227,6 +270,16 @@ mod tests {
             assert!((found / wanted - 1.0).abs() < 0.001, "{found} is not near {wanted}");
         }
         assert!((figures.mean / 500_000.5 - 1.0).abs() < 0.001, "{}", figures.mean);
+    }
+
+    #[test]
+    fn group_sizes_are_counted_by_powers_of_two() {
+        let sizes = Latencies::from_iter([(1, 5), (2, 1), (3, 1), (4, 2), (100, 1)]);
+        let found = GroupSizes::new(&sizes);
+        assert_eq!((found.groups, found.p50, found.max), (10, 1, 100));
+        assert_eq!(found.mean, 11.8);
+        assert_eq!(found.histogram, [(1, 5), (2, 2), (4, 2), (64, 1)]);
+        assert_eq!(GroupSizes::new(&Latencies::default()), GroupSizes::default());
     }
 
     #[test]

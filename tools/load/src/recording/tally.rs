@@ -6,6 +6,9 @@ use crate::outcome::Outcome;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 
+/// The largest group of requests that is counted with its size.
+const MAX_TOGETHER: u64 = 1 << 20;
+
 /// The figures that one thread has recorded in an interval.
 pub(super) struct Tally {
     /// The figures that are plain counts.
@@ -13,6 +16,7 @@ pub(super) struct Tally {
     response: Buckets,
     service: Buckets,
     delay: Histogram<u64>,
+    together: Histogram<u64>,
     outcomes: Outcomes,
     /// Figures by request class; empty if all requests are alike.
     classes: Vec<ClassTally>,
@@ -41,6 +45,9 @@ impl Tally {
             // one or two digits.
             delay: Histogram::new_with_bounds(1, MAX_LATENCY, 1)
                 .expect("constant bounds are valid"),
+            // Exact up to 200.
+            together: Histogram::new_with_bounds(1, MAX_TOGETHER, 2)
+                .expect("constant bounds are valid"),
             outcomes: Outcomes::default(),
             classes: (0..classes).map(class).collect(),
         }
@@ -53,6 +60,11 @@ impl Tally {
         }
         self.counts.late += u64::from(late);
         self.delay.saturating_record(delay);
+    }
+
+    /// Counts a group of requests that left together.
+    pub(super) fn sent_together(&mut self, requests: u64) {
+        self.together.saturating_record(requests);
     }
 
     /// Counts a failed request of a class, with its response and service times if it timed out.
@@ -99,6 +111,7 @@ impl Tally {
             response: self.response.to_latencies(),
             service: self.service.to_latencies(),
             delay: Latencies::from_histogram(&self.delay),
+            together: Latencies::from_histogram(&self.together),
             classes: self.classes.iter().map(class).collect(),
             ..self.counts.clone()
         }
@@ -109,6 +122,7 @@ impl Tally {
         self.response.clear();
         self.service.clear();
         self.delay.reset();
+        self.together.reset();
         for class in &mut self.classes {
             class.response.clear();
             (class.counts, class.outcomes) = (ClassInterval::default(), Outcomes::default());

@@ -4,15 +4,16 @@ use super::{Arrivals, Rate};
 use crate::random::{Purpose, exponential, generator};
 use fastrand::Rng;
 
-/// The number of Poisson arrivals that are skipped one by one.
-const MAX_POISSON_STEPS: u64 = 1_000_000;
+/// The number of arrivals at irregular intervals that are skipped one by one.
+const MAX_STEPS: u64 = 1_000_000;
 
 /// The successive due times of one client.
 ///
 /// All clients together follow the arrivals of the schedule. With constant arrivals, the clients
 /// alternate. With Poisson arrivals, each client has a Poisson process with its share of the rate,
-/// and their sum is a Poisson process with the whole rate. Bursts are at the same times for all
-/// clients.
+/// and their sum is a Poisson process with the whole rate. Bursts of a period are at the same times
+/// for all clients. Groups of requests that are due together are consecutive requests, of which
+/// each client has one, or all.
 #[derive(Debug)]
 pub(super) struct DueTimes {
     rate: Rate,
@@ -39,7 +40,12 @@ impl DueTimes {
         let clients = clients as f64;
         let mut due = DueTimes { rate, arrivals, random, origin, clients, count: 0.0, next: 0 };
         match arrivals {
-            Arrivals::Constant | Arrivals::Burst(_) => due.advance_by(client as f64),
+            Arrivals::Together { requests, on_one_connection: true } => {
+                due.advance_by(client as f64 * f64::from(requests));
+            }
+            Arrivals::Constant | Arrivals::Burst(_) | Arrivals::Together { .. } => {
+                due.advance_by(client as f64);
+            }
             Arrivals::Poisson => due.advance(),
         }
         due
@@ -53,7 +59,15 @@ impl DueTimes {
     /// Advances to the next request.
     pub(super) fn advance(&mut self) {
         match self.arrivals {
-            Arrivals::Constant | Arrivals::Burst(_) => self.advance_by(self.clients),
+            Arrivals::Together { requests, on_one_connection: true } => {
+                let (size, next) = (f64::from(requests), self.count + 1.0);
+                // After the last request of a group, those of all other clients come first.
+                let others = if next % size == 0.0 { size * (self.clients - 1.0) } else { 0.0 };
+                self.advance_by(1.0 + others);
+            }
+            Arrivals::Constant | Arrivals::Burst(_) | Arrivals::Together { .. } => {
+                self.advance_by(self.clients);
+            }
             Arrivals::Poisson => {
                 let distance = exponential(&mut self.random);
                 self.advance_by(self.clients * distance);
@@ -62,12 +76,12 @@ impl DueTimes {
     }
 
     /// Skips the requests that are due at `end` or before, and returns how many they are. If there
-    /// are very many with Poisson arrivals, the number is an estimate.
+    /// are very many with Poisson arrivals or in groups, the number is an estimate.
     pub(super) fn skip_until(&mut self, end: u64) -> u64 {
-        let is_random = self.arrivals == Arrivals::Poisson;
-        let mut skipped = if is_random { 0 } else { self.skip_most_until(end) };
+        let is_regular = matches!(self.arrivals, Arrivals::Constant | Arrivals::Burst(_));
+        let mut skipped = if is_regular { self.skip_most_until(end) } else { 0 };
         while self.next <= end {
-            if is_random && skipped == MAX_POISSON_STEPS {
+            if !is_regular && skipped == MAX_STEPS {
                 return skipped + self.skip_most_until(end);
             }
             self.advance();
@@ -82,7 +96,7 @@ impl DueTimes {
         let since = end.saturating_sub(self.origin);
         let since = match self.arrivals {
             Arrivals::Burst(every) => since - since % every.as_nanos() as u64,
-            Arrivals::Constant | Arrivals::Poisson => since,
+            Arrivals::Constant | Arrivals::Poisson | Arrivals::Together { .. } => since,
         };
         let due = since as f64 / 1e9 * self.rate.per_second();
         // One less, because of rounding.
@@ -96,14 +110,18 @@ impl DueTimes {
 
     fn advance_by(&mut self, requests: f64) {
         self.count += requests;
-        let seconds = self.rate.time_of(self.count);
+        let count = match self.arrivals {
+            Arrivals::Together { requests, .. } => self.count - self.count % f64::from(requests),
+            _ => self.count,
+        };
+        let seconds = self.rate.time_of(count);
         // Converting infinity gives the largest number.
         let since = (seconds * 1e9) as u64;
         let since = match self.arrivals {
             Arrivals::Burst(every) => {
                 since.checked_next_multiple_of(every.as_nanos() as u64).unwrap_or(u64::MAX)
             }
-            Arrivals::Constant | Arrivals::Poisson => since,
+            Arrivals::Constant | Arrivals::Poisson | Arrivals::Together { .. } => since,
         };
         self.next = self.origin.saturating_add(since);
     }
@@ -140,8 +158,10 @@ mod tests {
     fn skipping_counts_the_requests_that_are_due() {
         let rates = [0.3, 7.0, 1234.5, 1e6];
         let burst = Arrivals::Burst(Duration::from_millis(3));
+        let group = |on_one_connection| Arrivals::Together { requests: 7, on_one_connection };
         for (rate, arrivals) in rates.iter().flat_map(|rate| {
-            [Arrivals::Constant, Arrivals::Poisson, burst].map(|arrivals| (*rate, arrivals))
+            [Arrivals::Constant, Arrivals::Poisson, burst, group(false), group(true)]
+                .map(|arrivals| (*rate, arrivals))
         }) {
             for end in [0, 1, 2_999_999, 3_000_000, 1_000_000_000] {
                 let new = || DueTimes::new(Rate::constant(rate), arrivals, [1, 3], 7, 0);
@@ -158,6 +178,26 @@ mod tests {
         let mut many = DueTimes::new(rate, Arrivals::Poisson, [0, 1], 7, 0);
         let skipped = many.skip_until(end) as f64;
         assert!((skipped / 6e9 - 1.0).abs() < 1e-3, "{skipped}");
+    }
+
+    #[test]
+    fn groups_of_requests_are_due_together_on_one_client_or_on_many() {
+        for on_one_connection in [false, true] {
+            let arrivals = Arrivals::Together { requests: 4, on_one_connection };
+            let rate = Rate::constant(1000.0);
+            let times = within(1, rate, arrivals, 5);
+            let expected: Vec<_> = (0..1000).map(|number| number / 4 * 4_000_000).collect();
+            assert_eq!(times, expected);
+            let mut one = DueTimes::new(rate, arrivals, [1, 5], 7, 0);
+            let first = [(); 6].map(|()| {
+                let next = one.next();
+                one.advance();
+                next / 4_000_000
+            });
+            // The second client has the requests 1, 6, 11 and so on, or the groups 1, 6 and so on.
+            let expected = if on_one_connection { [1, 1, 1, 1, 6, 6] } else { [0, 1, 2, 4, 5, 6] };
+            assert_eq!(first, expected);
+        }
     }
 
     #[test]

@@ -73,7 +73,20 @@ pub enum Arrivals {
     /// request, which takes less CPU time, but the server must answer the requests one after
     /// another.
     Burst(Duration),
+    /// This many requests are due together, at equal intervals between the groups. Each connection
+    /// must have room for its part of a group.
+    Together {
+        /// Requests that are due together: 1 to [`MAX_BURST_REQUESTS`].
+        requests: u32,
+        /// Whether a group is sent on one connection, and the next group on the next one.
+        /// Otherwise each request of a group is sent on a different connection, if there are
+        /// enough.
+        on_one_connection: bool,
+    },
 }
+
+/// The maximum number of requests that are due together.
+pub const MAX_BURST_REQUESTS: u32 = 1_000_000;
 
 impl Schedule {
     /// Creates an open loop with equal intervals.
@@ -98,6 +111,13 @@ impl Schedule {
             Schedule::Closed { .. } => Ok(()),
             Schedule::Open { arrivals: Arrivals::Burst(every), .. } if !is_valid_burst(*every) => {
                 Err(invalid(invalid_burst(*every)))
+            }
+            Schedule::Open { arrivals: Arrivals::Together { requests, .. }, .. }
+                if !(1..=MAX_BURST_REQUESTS).contains(requests) =>
+            {
+                Err(invalid(format!(
+                    "a burst of {requests} requests is out of range: use 1 to {MAX_BURST_REQUESTS}"
+                )))
             }
             Schedule::Open { rate, .. } => match rate.invalid() {
                 Some(rate) => Err(invalid(format!(
@@ -129,6 +149,13 @@ impl fmt::Display for Schedule {
             Schedule::Open { rate, arrivals: Arrivals::Burst(every) } => {
                 write!(f, "{rate}, in bursts every {every:?}")
             }
+            Schedule::Open {
+                rate,
+                arrivals: Arrivals::Together { requests, on_one_connection },
+            } => {
+                let place = if *on_one_connection { "one connection" } else { "many connections" };
+                write!(f, "{rate}, in bursts of {requests} on {place}")
+            }
         }
     }
 }
@@ -153,6 +180,23 @@ impl FromStr for Arrivals {
             }
         }
     }
+}
+
+/// Parses a number of requests that are due together: `10` on many connections, or `10:one` on one
+/// connection.
+pub(crate) fn parse_burst(text: &str) -> Result<Arrivals, String> {
+    let (count, on_one_connection) = match text.strip_suffix(":one") {
+        Some(count) => (count, true),
+        None => (text, false),
+    };
+    let requests = count.parse().ok().filter(|count| (1..=MAX_BURST_REQUESTS).contains(count));
+    let requests = requests.ok_or_else(|| {
+        format!(
+            "'{text}' is not a burst: write the number of requests from 1 to {MAX_BURST_REQUESTS}, \
+             and :one after it to send them on one connection, such as 10:one"
+        )
+    })?;
+    Ok(Arrivals::Together { requests, on_one_connection })
 }
 
 /// Explains why a time between bursts is invalid.
@@ -229,8 +273,23 @@ mod tests {
                 },
                 "10000 a second, in bursts every 1ms",
             ),
+            (
+                Schedule::Open { rate: Rate::constant(1e4), arrivals: parse_burst("5").unwrap() },
+                "10000 a second, in bursts of 5 on many connections",
+            ),
+            (
+                Schedule::Open {
+                    rate: Rate::constant(1e4),
+                    arrivals: parse_burst("5:one").unwrap(),
+                },
+                "10000 a second, in bursts of 5 on one connection",
+            ),
         ] {
             assert_eq!(schedule.to_string(), text);
+        }
+        for text in ["", "0", "x", "5:two", ":one", "1000001"] {
+            let error = parse_burst(text).unwrap_err();
+            assert!(error.contains(&format!("'{text}'")) && error.contains("10:one"), "{error}");
         }
         for (text, part) in [
             ("even", "constant, poisson, or burst:TIME"),
@@ -256,6 +315,12 @@ mod tests {
         assert_eq!(burst(MAX_BURST_PERIOD), Ok(()));
         assert!(burst(Duration::ZERO).is_err());
         assert!(burst(2 * MAX_BURST_PERIOD).is_err());
+        let together = |requests| {
+            let arrivals = Arrivals::Together { requests, on_one_connection: false };
+            Schedule::Open { rate: Rate::constant(1.0), arrivals }.validate()
+        };
+        assert_eq!(together(MAX_BURST_REQUESTS), Ok(()));
+        assert!(together(0).is_err() && together(MAX_BURST_REQUESTS + 1).is_err());
         let think = |think| Schedule::Closed { think }.validate();
         assert_eq!(think(ThinkTime::Fixed(MAX_THINK_TIME)), Ok(()));
         assert!(think(ThinkTime::Fixed(2 * MAX_THINK_TIME)).is_err());

@@ -267,6 +267,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
             times.class = self.exchange.request(&mut self.out) as u32;
             recorder.sent(times);
         }
+        recorder.sent_together(annulus::turns().unwrap_or_default(), requests as u64);
         drop(recorder);
         self.activity.update(self.pacer.in_flight());
     }

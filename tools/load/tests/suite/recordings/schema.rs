@@ -144,6 +144,7 @@ fn full(host: &str) -> Recording {
         answered: latencies.len(),
         outcomes: [("2xx".to_owned(), 5)].into(),
         statuses: [(200, 5)].into(),
+        together: Latencies::from_iter([1, 2, 5]),
         response: latencies.clone(),
         service: latencies,
         classes: vec![class.clone(), class],

@@ -41,11 +41,15 @@ fn slow(mut stream: std::net::TcpStream) {
 fn due_sent_answered_and_cut_off_requests_add_up() {
     let address = serve(slow);
     for streams in on_each_driver(1) {
-        // Each of the clients always has a request in flight.
-        let report = run(&plan(address, 3, LENGTH, streams), &mut ()).unwrap();
-        let closed = assert_counts_add_up(&report);
-        assert_eq!((closed.in_flight_at_start, closed.cut_off), (3, 3), "{report:?}");
-        assert_eq!((closed.unsent, closed.failed), (0, 0), "{report:?}");
+        // Each of the clients has a request in flight, unless the machine is too busy to send it.
+        loop {
+            let report = run(&plan(address, 3, LENGTH, streams), &mut ()).unwrap();
+            let closed = assert_counts_add_up(&report);
+            assert_eq!((closed.unsent, closed.failed), (0, 0), "{report:?}");
+            if (closed.in_flight_at_start, closed.cut_off) == (3, 3) {
+                break;
+            }
+        }
 
         let mut plan = plan(address, 2, LENGTH, streams);
         (plan.schedule, plan.warm_up) = (open(1000.0), Duration::ZERO);
