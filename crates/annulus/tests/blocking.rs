@@ -131,7 +131,7 @@ fn a_call_that_is_aborted_before_it_has_begun_is_not_made() {
         let waits = spawn_blocking(move || make.store(true, Ordering::Relaxed));
         waits.abort();
         assert!(waits.await.unwrap_err().is_cancelled());
-        assert_eq!(Arc::strong_count(&made), 1, "the call was dropped here");
+        assert_eq!(Arc::strong_count(&made), 1, "the aborted call was not dropped");
         // A call that has begun is completed, though nothing waits for it.
         drop(busy);
         drop(leave);

@@ -148,7 +148,7 @@ fn forgotten_waiter_does_not_block_others() {
             move || assert!(send(&line, 1))
         });
         let sent = forget(&line) as usize + forget(&line) as usize;
-        assert_eq!(sent, 0, "the receiver has taken nothing yet");
+        assert_eq!(sent, 0, "a value was sent into a full channel");
         assert_eq!((receive(&line), receive(&line)), (Some(0), Some(1)));
         steady.join().unwrap();
     });
@@ -174,6 +174,6 @@ fn end_is_seen_from_either_side() {
         });
         line.close();
         let (_, second) = sender.join().unwrap();
-        assert!(!second, "there is space for one, and none was received");
+        assert!(!second, "two values were sent into space for one");
     });
 }

@@ -26,7 +26,11 @@ fn on<F: Future<Output = io::Result<()>>>(driver: DriverChoice, body: impl Fn() 
                 return skip!("no {driver} here");
             };
             runtime.block_on(body()).unwrap();
-            assert_eq!(runtime.try_block_on(async { 7 }).unwrap(), 7, "the runtime continues");
+            assert_eq!(
+                runtime.try_block_on(async { 7 }).unwrap(),
+                7,
+                "the runtime does not continue"
+            );
         };
         scope.spawn(run).join()
     });

@@ -27,7 +27,7 @@ fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
         let mut status = 0;
         // SAFETY: waits for the child forked above.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0, "the child's checks");
+        assert_eq!(status, 0, "a check in the child failed");
         // The parent's connection is not affected.
         assert_eq!(&*lease, b"for the parent");
         client.send("ping").await?;

@@ -68,7 +68,7 @@ async fn waits_for_pipes() -> io::Result<()> {
     for (reader, _writer) in &pipes {
         let mut reader = File::open(format!("/dev/fd/{}", reader.as_raw_fd())).await?;
         let read = timeout(Duration::from_millis(2), reader.read(vec![0; 8]));
-        assert!(read.await.is_err(), "the pipe is empty");
+        assert!(read.await.is_err(), "a read of the empty pipe returned");
     }
     timeout(Duration::from_secs(20), file.sync_all()).await.expect("no pipe is in the way")
 }
@@ -114,7 +114,7 @@ fn locked_ring() {
     let handle = runtime.handle();
     let open = common::open_descriptors();
     runtime.block_on(everything()).unwrap();
-    assert_eq!(common::open_descriptors(), open, "closing goes through the ring");
+    assert_eq!(common::open_descriptors(), open, "a descriptor was not closed through the ring");
     runtime.block_on(reads_a_file()).unwrap();
     // Wakes from other threads go through the ring too.
     let stopper = std::thread::spawn(move || handle.stop());

@@ -104,7 +104,7 @@ fn a_read_copies_once() {
             server.read_exact(&mut read).await?;
             assert_eq!((read, allocations() - before), ([round; 40], 0));
             let rest = shown(&mut server, &[round; 60]).await?;
-            assert_eq!(rest.addr(), address.addr() + 40, "the rest has moved");
+            assert_eq!(rest.addr(), address.addr() + 40, "the unread bytes were moved");
             server.consume(60);
         }
         Ok(())

@@ -38,7 +38,7 @@ fn a_pipe_shutdown_without_a_descriptor_fails() {
                 assert_eq!(os_error(&error), Some(libc::EMFILE), "{error}");
             }
             drop(sender);
-            assert!(receiver.recv().await?.is_none(), "its reader still sees the end");
+            assert!(receiver.recv().await?.is_none(), "the reader of the dropped pipe got no end");
             Ok(())
         });
     }

@@ -107,7 +107,7 @@ fn only_a_sleeping_loop_is_woken_and_only_once() {
         assert!(state.take() && !state.take());
         assert!(state.park());
         assert!(state.park(), "the loop cannot park again after a failed sleep");
-        assert!(state.wake() && !state.wake(), "two wakes need not exactly one system call");
+        assert!(state.wake() && !state.wake(), "two wakes did not need exactly one system call");
         state.unpark();
         assert!(state.take());
     });

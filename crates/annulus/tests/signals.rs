@@ -75,7 +75,7 @@ fn child_with_ignored_signals() {
             Err(io::Error::other("goes on"))
         });
         assert_eq!(goes_on.await.unwrap_err().to_string(), "goes on");
-        assert!(IGNORED.into_iter().all(is_ignored), "for programs that this one starts");
+        assert!(IGNORED.into_iter().all(is_ignored), "a signal is no longer ignored");
         Ok(())
     });
     on_each(|| async {
@@ -103,7 +103,7 @@ fn sigpipe_and_sigchld_are_caught_even_if_ignored() {
 #[test]
 #[ignore = "a child of the test above"]
 fn child_with_usual_signals() {
-    assert!(is_ignored(Number::PIPE), "by the standard library");
+    assert!(is_ignored(Number::PIPE), "the standard library does not ignore SIGPIPE");
     ignore(Number::CHILD);
     on_each(|| async {
         let mut caught = signals(&[Signal::SIGPIPE, Signal::SIGCHLD])?;

@@ -57,7 +57,7 @@ fn a_long_sync_blocks_tasks_only_if_inline() {
         let mut runtime = Runtime::builder().file_policy(policy).build().unwrap();
         runtime.block_on(ticks_beside_a_sync(&disk.path().join(name))).unwrap()
     };
-    assert_eq!(run(Policy::Inline, "inline"), 0, "the loop waits for the device");
+    assert_eq!(run(Policy::Inline, "inline"), 0, "a task ran beside an inline sync");
     let beside = run(Policy::Adaptive, "adaptive");
     assert!(beside > 50, "{beside} ticks of a millisecond beside a sync of about a second");
     let beside = run(Policy::Offload, "offload");
@@ -87,7 +87,7 @@ fn cold_reads_block_no_task() {
             Ok::<_, io::Error>((cold.file_misses, warm.file_misses))
         })
         .unwrap();
-    assert_eq!(missed, (1, 1), "the first read missed, the second did not");
+    assert_eq!(missed, (1, 1), "not only the first read missed the page cache");
 }
 
 /// The duration of a slice, and the policies of the slices. `None` is a server that writes nothing.

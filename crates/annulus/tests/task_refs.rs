@@ -161,7 +161,7 @@ impl Remote {
         while *inbox == 0 {
             inbox = self.pushed.wait(inbox).unwrap();
         }
-        assert_eq!(std::mem::take(&mut *inbox), 1, "the inbox has the task once");
+        assert_eq!(std::mem::take(&mut *inbox), 1, "the inbox does not have the task exactly once");
         drop(inbox);
         self.flags.leave_inbox();
         self.news.load(Ordering::Relaxed)

@@ -53,7 +53,7 @@ impl Subscriber for Notes {
         let id = 1 + self.spans.fetch_add(1, Ordering::Relaxed);
         let mut fields = Fields(String::new());
         attributes.record(&mut fields);
-        assert!(attributes.is_root(), "a task does not belong to the one that spawned it");
+        assert!(attributes.is_root(), "the span of a task has a parent");
         self.note(format!("span {id}:{}", fields.0));
         Id::from_u64(id)
     }

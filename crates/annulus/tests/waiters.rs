@@ -456,7 +456,7 @@ proptest! {
             });
         }
         got.extend(std::iter::from_fn(|| line.pop()));
-        prop_assert!(got.iter().copied().eq(0..got.len()), "in order: {:?}", got);
+        prop_assert!(got.iter().copied().eq(0..got.len()), "the senders were served out of order: {:?}", got);
         prop_assert!(got.len() == sent - waiting.len());
     }
 }
@@ -479,7 +479,7 @@ fn every_poller_is_woken_and_stale_pollers_do_not_accumulate() {
     }
     assert!(polls <= 4 * flags.len(), "{polls} polls of {} tasks", flags.len());
     waiters.notify(1, &mut wakes);
-    assert_eq!(wakes.len(), flags.len(), "each once");
+    assert_eq!(wakes.len(), flags.len(), "a task was not woken exactly once");
     assert!(waiters.is_empty());
     wakes.clear();
     let kept = |waiters: &Waiters| {

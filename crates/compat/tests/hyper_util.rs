@@ -131,7 +131,7 @@ fn idle_connection_is_closed_at_its_timeout() {
         ask(&client, "http://10.0.0.1/", b"two").await?;
         assert_eq!((counts.0.get(), counts.1.get()), (1, 1));
         sleep(Duration::from_secs(300)).await;
-        assert_eq!(counts.1.get(), 0, "the client did not close it");
+        assert_eq!(counts.1.get(), 0, "the client did not close the idle connection");
         ask(&client, "http://10.0.0.1/", b"three").await?;
         assert_eq!(counts.0.get(), 2);
         Ok(())

@@ -173,7 +173,7 @@ async fn converse(mut session: Session, other: Session) -> Outcome {
     assert_eq!(
         twice.code(),
         Some(&SqlState::UNIQUE_VIOLATION),
-        "the failure leaves the connection usable"
+        "a duplicate key was not reported"
     );
     let count = client.query_one("SELECT count(*) FROM items", &[]).await?;
     assert_eq!(count.get::<_, i64>(0), 100);

@@ -91,7 +91,7 @@ async fn converse(mut connection: MultiplexedConnection) -> Outcome {
     assert_eq!(connection.get::<_, Option<String>>("nothing").await?, None);
 
     let wrong = connection.lpush::<_, _, ()>("bytes", 1).await.unwrap_err();
-    assert_eq!(wrong.code(), Some("WRONGTYPE"), "the failure leaves the connection usable");
+    assert_eq!(wrong.code(), Some("WRONGTYPE"), "a wrong type was not reported");
 
     let mut pipeline = redis::pipe();
     for index in 0..1000 {

@@ -317,7 +317,7 @@ mod tests {
         }
         let last = workers.0.state().jobs[0].token();
         assert!(workers.cancel(last));
-        assert!(!workers.cancel(last), "only once");
+        assert!(!workers.cancel(last), "a call was cancelled twice");
         let cancelled = wait_for(&workers, 1);
         assert_eq!((cancelled[0].token, cancelled[0].result), (last, Err(Errno::CANCELED)));
         rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
@@ -350,10 +350,18 @@ mod tests {
         (0..HUNG).for_each(|slot| submit_hanging(&workers, 1, slot, &wanted));
         let free = std::fs::File::open("/proc/self/exe").unwrap();
         submit_hanging(&workers, 2, 1000, &free);
-        assert_eq!(wait_for(&workers, 1)[0].token, token(1000), "another group");
+        assert_eq!(
+            wait_for(&workers, 1)[0].token,
+            token(1000),
+            "the call of another group did not end"
+        );
         submit(&workers, 1001, FileCall::Sync { fd: free.as_raw_fd(), data_only: true });
-        assert_eq!(wait_for(&workers, 1)[0].token, token(1001), "a local file");
-        assert!(workers.cancel(token(HUNG - 1)), "the call still waits for its group");
+        assert_eq!(
+            wait_for(&workers, 1)[0].token,
+            token(1001),
+            "the call on a local file did not end"
+        );
+        assert!(workers.cancel(token(HUNG - 1)), "a call of the hanging group has started");
         let cancelled = wait_for(&workers, 1)[0];
         assert_eq!((cancelled.token, cancelled.result), (token(HUNG - 1), Err(Errno::CANCELED)));
         rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
@@ -372,7 +380,7 @@ mod tests {
         drop(workers);
         // Threads may still be about to lock it.
         std::mem::forget(wanted);
-        assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0), "the write end is closed");
+        assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0), "the write end was not closed");
         rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
     }
 }

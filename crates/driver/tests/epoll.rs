@@ -158,5 +158,5 @@ fn dropping_the_driver_closes_everything_it_opened() {
     let Rig { driver, .. } = Rig::epoll();
     let pool = driver.pool().clone();
     driver.close().unwrap();
-    assert_eq!(Rc::strong_count(&pool), 1, "the driver no longer holds the pool");
+    assert_eq!(Rc::strong_count(&pool), 1, "the dropped driver still holds the pool");
 }

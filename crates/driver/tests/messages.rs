@@ -222,7 +222,7 @@ fn bytes_are_sent_to_an_address_or_the_peer_without_a_header() {
                 assert_eq!(
                     rig.event(token).result,
                     Err(Errno::DESTADDRREQ),
-                    "the socket has no peer yet"
+                    "an unconnected socket sent a datagram"
                 );
                 Linux.connect(fd, &Address::from(peer.local_addr().unwrap())).unwrap();
             }
@@ -266,7 +266,7 @@ fn a_socket_is_reported_writable() {
         rig.expect_silence();
         assert_eq!(receive(peer, &mut got), b"datagram");
         let writable = rig.start(Kind::DatagramWritable, Op::WritableOnce { fd });
-        assert!(rig.event(writable).result.is_ok(), "the socket is writable");
+        assert!(rig.event(writable).result.is_ok(), "the socket was not reported writable");
         rig.close(fd);
         Linux.close(peer);
     });

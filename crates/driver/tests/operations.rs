@@ -64,7 +64,7 @@ fn connects_and_accepts() {
             let connected = rig.event(token);
             assert_eq!((connected.result, connected.more), (Ok(0), false));
             let accepted = rig.event(accept);
-            assert!(accepted.more, "a multishot accept continues");
+            assert!(accepted.more, "a multishot accept ended after one connection");
             let remote = owned(accepted.result.unwrap() as RawFd);
             let send = MemoryOp::SendNow { fd: ours, buffer: b"hello".as_ptr(), len: 5 };
             rig.start_memory(Kind::Send, send);

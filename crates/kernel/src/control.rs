@@ -260,7 +260,10 @@ mod tests {
         let mut buffer = [0; space(1) + space(2) - 1];
         let mut writer = ControlWriter::new(&mut buffer, Direction::Sent);
         assert!(writer.push(Control::Tos(1)));
-        assert!(!writer.push(Control::SegmentSize(9)), "one byte short");
+        assert!(
+            !writer.push(Control::SegmentSize(9)),
+            "a message was written with one byte too few"
+        );
         let len = writer.len();
         assert_eq!(Controls::new(&buffer[..len]).collect::<Vec<_>>(), [Control::Tos(1)]);
         for cut in 0..len {

@@ -89,9 +89,9 @@ fn drain_empties_a_pair_filled_through_a_duplicate() {
     let sender = std::os::unix::net::UnixStream::from(descriptor::duplicate(&other).unwrap());
     std::io::Write::write_all(&mut &sender, &[7; 1000]).unwrap();
     assert!(descriptor::drain(&one).unwrap());
-    assert!(!descriptor::drain(&one).unwrap(), "nothing is left");
+    assert!(!descriptor::drain(&one).unwrap(), "bytes were left after a drain");
     drop((other, sender));
-    assert!(!descriptor::drain(&one).unwrap(), "the end of the stream is not data");
+    assert!(!descriptor::drain(&one).unwrap(), "the end of the stream counted as data");
 }
 
 #[test]

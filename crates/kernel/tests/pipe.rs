@@ -24,7 +24,7 @@ fn a_write_to_a_pipe_without_a_reader_raises_no_signal() {
         libc::sigpending(&raw mut pending);
         libc::sigismember(&raw const pending, libc::SIGPIPE) == 1
     };
-    assert!(!is_pending, "the signal has been consumed");
+    assert!(!is_pending, "the signal was not consumed");
 }
 
 #[test]

@@ -152,7 +152,7 @@ mod tests {
         }
         // SAFETY: the mapping holds four slots, and only this thread uses it.
         let tail = |ring: &BufferRing| unsafe { (*ring.slots()).tail.load(Ordering::Relaxed) };
-        assert_eq!(tail(&ring), u16::MAX, "nothing is published before publish()");
+        assert_eq!(tail(&ring), u16::MAX, "a buffer was published before publish()");
         ring.publish();
         assert_eq!(tail(&ring), 3);
         // SAFETY: the indices are below four. The first of the four buffers is at index 65535 & 3 =

@@ -160,7 +160,7 @@ fn a_failed_thread_ends_the_rest() {
     }
     let ran = std::panic::catch_unwind(|| {
         annulus_tokio::run_each(2, async |index| {
-            assert_eq!(index, 0, "the second one fails");
+            assert_eq!(index, 0, "the second thread fails on purpose");
             std::future::pending::<()>().await;
         })
     });
@@ -246,7 +246,7 @@ fn a_paused_clock_is_followed() {
             Duration::from_secs(5),
             tokio::time::sleep(Duration::from_secs(60)),
         );
-        assert!(late.await.is_err(), "5 s are less");
+        assert!(late.await.is_err(), "the timer fired before its deadline");
         let passed = began.elapsed();
         assert!(passed >= Duration::from_millis(5100) && passed < Duration::from_millis(5200));
         assert!(ours.elapsed() >= Duration::from_millis(5100), "{:?}", ours.elapsed());

@@ -199,7 +199,7 @@ fn tokio_continues_after_its_guest_ends() {
             assert!(ended.to_string().contains("ended"), "{ended}");
         }
         let panicked = timeout(LONG, timer).await.expect("a hang").unwrap_err();
-        assert!(panicked.is_panic(), "a timer has no error to return");
+        assert!(panicked.is_panic(), "the task with a timer did not panic");
         assert!(timeout(LONG, task).await.expect("a hang").unwrap_err().is_cancelled());
         assert!(one.send("x").await.is_err());
         assert!(annulus::handle().is_err());
@@ -233,7 +233,7 @@ fn a_panic_ends_only_its_task() {
             let _held = held;
             panic!("tokio's")
         });
-        assert!(other.recv().await?.is_none(), "the stream that the task held is closed");
+        assert!(other.recv().await?.is_none(), "the stream that the task held is still open");
         assert!(panics.await.unwrap_err().is_panic());
         let (mut one, mut other) = UnixStream::pair()?;
         one.send("both continue").await?;

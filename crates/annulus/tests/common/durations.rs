@@ -18,7 +18,7 @@ pub(crate) fn assert_all_known(directory: &Path, known: &[&str]) {
         "try Duration::MAX and Duration::ZERO with {missing:?} in this test too"
     );
     let gone: Vec<_> = known.difference(&found).collect();
-    assert!(gone.is_empty(), "no longer there: {gone:?}");
+    assert!(gone.is_empty(), "listed, but missing from the sources: {gone:?}");
 }
 
 fn collect(root: &Path, directory: &Path, found: &mut BTreeSet<String>) {

@@ -61,7 +61,9 @@ fn ends(name: &str, arguments: &[&str]) {
         assert_eq!(status.code(), Some(0), "{name} on {driver}: {signal:?}: {status}");
         drop((tcp.take(), unix.take()));
         match path {
-            Some(path) => assert!(!std::fs::exists(path).expect("a look"), "{path} is left"),
+            Some(path) => {
+                assert!(!std::fs::exists(path).expect("a look"), "{path} was not removed")
+            }
             None if is_udp => drop(UdpSocket::bind(number).expect("the port is free")),
             None => drop(TcpListener::bind(number).expect("the port is free")),
         }

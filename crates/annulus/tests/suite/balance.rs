@@ -81,7 +81,7 @@ fn client(address: SocketAddr, is_enough: impl Fn() -> bool) -> Vec<Duration> {
         }
         let mut answer = [0; 8];
         stream.read_exact(&mut answer).unwrap();
-        assert_eq!(u64::from_le_bytes(answer), answered, "lost or reordered");
+        assert_eq!(u64::from_le_bytes(answer), answered, "a reply was lost or reordered");
         took.push(sent[answered as usize].elapsed());
     }
     took

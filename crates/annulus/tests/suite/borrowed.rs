@@ -77,7 +77,7 @@ fn a_borrowed_descriptor_stays_open_after_the_runtime_ends() {
         let others: Vec<_> = (0..8).map(|_| net::UdpSocket::bind(LOCAL).unwrap()).collect();
         assert_eq!(getsockname(borrowed).unwrap(), address.into());
         fcntl_getfd(listening).unwrap();
-        assert_eq!(peer.read(&mut [0]).unwrap(), 0, "the peer sees the end");
+        assert_eq!(peer.read(&mut [0]).unwrap(), 0, "the peer got bytes instead of the end");
         // A descriptor borrowed from now on is unusable.
         assert_eq!(getsockname(stream.as_fd()), Err(Errno::BADF));
         drop((stream, listener, others, peer));

@@ -50,7 +50,7 @@ fn unread_bytes_are_bounded_and_none_is_lost() {
         for _ in 0..50 {
             annulus::time::sleep(Duration::from_millis(1)).await;
         }
-        assert!(!writer.is_finished(), "32 MiB fit no socket buffer: the writer must be blocked");
+        assert!(!writer.is_finished(), "32 MiB were written without a reader");
         let mut got = first.to_vec();
         let mut held = Vec::new();
         while got.len() < expected.len() {
@@ -85,7 +85,7 @@ fn leases_held_never_keep_a_stream_from_receiving() {
             }
         }
         assert_eq!(held.len(), 400);
-        assert!(counters().unwrap().heap_receives > 0, "the pool was short");
+        assert!(counters().unwrap().heap_receives > 0, "the pool was never short");
         drop(held);
         Ok(())
     });
@@ -109,7 +109,7 @@ fn a_pool_far_too_small_serves_every_stream() {
         for client in clients {
             client.await.unwrap()?;
         }
-        assert!(counters().unwrap().enobufs > 0, "the pool ran dry");
+        assert!(counters().unwrap().enobufs > 0, "the pool never ran out of buffers");
         Ok(())
     });
 }

@@ -139,7 +139,11 @@ fn a_dropped_send_sends_nothing_and_passes_on_its_turn() {
         annulus::yield_now().await;
         // The first sender has been woken, and is dropped before it is polled again.
         assert_eq!(receiver.recv().await, Some(0));
-        assert_eq!(sender.try_send(3), Err(TrySendError::Full(3)), "a waiting sender goes first");
+        assert_eq!(
+            sender.try_send(3),
+            Err(TrySendError::Full(3)),
+            "try_send overtook a waiting sender"
+        );
         drop(first);
         second.await.unwrap().unwrap();
         assert_eq!(receiver.recv().await, Some(2));

@@ -171,7 +171,7 @@ fn datagrams_that_a_slow_receiver_loses_are_counted() {
         assert!(got < sent && dropped > 0, "{got} of {sent} arrived, {dropped} were dropped");
         // The slot holds 64 datagrams, plus up to 33 of a receive that was in flight. The kernel's
         // buffer holds fewer.
-        assert!(got < 2 * (64 + 33), "{got} were held");
+        assert!(got < 2 * (64 + 33), "{got} datagrams were held");
         assert_eq!(u64::from(got) + dropped, u64::from(sent));
         assert_eq!(counters().expect("a runtime").dropped_datagrams, dropped);
         Ok(())

@@ -47,7 +47,7 @@ fn dropped_accepts_lose_no_connection() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        assert!(touch(listener.accept()).is_none(), "no client has connected");
+        assert!(touch(listener.accept()).is_none(), "the accept completed without a client");
         let mut peers = Vec::new();
         for _ in 0..10 {
             peers.push(std::net::TcpStream::connect(address)?);
@@ -121,7 +121,11 @@ fn an_aborted_stream_resets() {
         let error = peer.recv().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         let again = peer.recv().await.unwrap_err();
-        assert_eq!(again.kind(), io::ErrorKind::ConnectionReset, "an error is sticky");
+        assert_eq!(
+            again.kind(),
+            io::ErrorKind::ConnectionReset,
+            "the error was not returned again"
+        );
         Ok(())
     });
 }

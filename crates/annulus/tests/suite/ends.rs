@@ -79,7 +79,7 @@ fn a_stream_that_outlives_its_runtime_returns_errors() {
         let lease = client.recv().await?.unwrap();
         Ok((client, lease))
     });
-    assert_eq!(&*lease, b"kept", "a lease keeps its memory");
+    assert_eq!(&*lease, b"kept", "the lease lost its memory");
     run(async move {
         let error = stream.recv().await.unwrap_err();
         assert!(error.to_string().contains("the runtime has ended"), "{error}");

@@ -83,7 +83,7 @@ fn a_forgotten_send_blocks_no_other_sender() {
                 got.extend(receiver.recv().await);
             }
             let expected: Vec<usize> = (0..capacity).chain([100, 101]).collect();
-            assert_eq!(got, expected, "in order, without the forgotten values");
+            assert_eq!(got, expected, "wrong values or order");
             for task in senders {
                 task.await.unwrap().unwrap();
             }

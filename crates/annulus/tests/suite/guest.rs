@@ -92,12 +92,15 @@ fn a_remote_wake_makes_the_descriptor_readable() {
         let handle = guest.runtime().handle();
         assert_eq!(settle(&mut guest, Waker::noop()), None);
         guest.clear();
-        assert!(!is_readable(&guest), "{driver:?}: nothing has happened");
+        assert!(
+            !is_readable(&guest),
+            "{driver:?}: the descriptor is readable although nothing has happened"
+        );
         std::thread::spawn(move || handle.wake()).join().unwrap();
         assert!(is_readable(&guest), "{driver:?}");
         settle(&mut guest, Waker::noop());
         guest.clear();
-        assert!(!is_readable(&guest), "{driver:?}: the turn has seen it");
+        assert!(!is_readable(&guest), "{driver:?}: the descriptor is readable after the turn");
     }
 }
 
@@ -115,14 +118,14 @@ fn the_host_is_woken_once_for_work_between_turns() {
         let waker = Waker::from(wakes.clone());
         let woken = || wakes.0.load(Ordering::Relaxed);
         settle(&mut guest, &waker);
-        assert_eq!(woken(), 0, "{driver:?}: nothing was used");
+        assert_eq!(woken(), 0, "{driver:?}: the host was woken although nothing was used");
         annulus::spawn(async {});
         annulus::spawn(async {});
         assert_eq!(woken(), 1, "{driver:?}");
         settle(&mut guest, &waker);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         drop(listener);
-        assert_eq!(woken(), 2, "{driver:?}: its descriptor will be closed");
+        assert_eq!(woken(), 2, "{driver:?}: the host was not woken for the close");
         settle(&mut guest, &waker);
     }
 }

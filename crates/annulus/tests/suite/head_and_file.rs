@@ -138,7 +138,7 @@ fn a_file_that_has_grown_or_shrunk_is_sent_as_it_is() {
             assert_eq!(
                 unsent(&client),
                 0,
-                "{len}: before Linux 6.5 the last pages may wait for more"
+                "{len}: bytes are unsent, which may only happen before Linux 6.5"
             );
             assert!(receive(&mut server, len).await? == pattern(len));
         }

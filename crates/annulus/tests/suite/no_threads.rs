@@ -34,7 +34,7 @@ fn shards_that_cannot_start_return_an_error() {
     without_threads(|| {
         let shards = Shards::new(3).pinning(Pinning::None);
         let ended = shards.run(async |shard| {
-            assert_ne!(shard.index(), 0, "not all could be set up");
+            assert_ne!(shard.index(), 0, "a shard started although not all could be set up");
             io::Result::Ok(())
         });
         let error = ended.unwrap_err();

@@ -265,7 +265,7 @@ async fn directories() -> io::Result<()> {
             entry.metadata().await?;
             count += 1;
         }
-        assert_eq!(count, 3, "b, f and l");
+        assert_eq!(count, 3, "not exactly the entries b, f and l");
         assert!(root.try_exists("i").await?);
         root.remove_file("i").await?;
         root.remove_dir("a/b/c").await?;
@@ -391,7 +391,11 @@ fn every_async_function_runs_with_a_budget_of_one() {
         covered.extend(names.split_whitespace().map(|name| format!("{file} {name}")));
     }
     let missing: Vec<_> = found.difference(&covered).collect();
-    assert!(found.len() > 130 && missing.is_empty(), "of {}: {missing:#?}", found.len());
+    assert!(
+        found.len() > 130 && missing.is_empty(),
+        "functions without a body, of {}: {missing:#?}",
+        found.len()
+    );
 }
 
 fn loop_name(name: &str) -> String {

@@ -142,7 +142,7 @@ fn a_shutdown_and_a_drop_end_the_pipe() {
         sender.send("all").await?;
         sender.shutdown().await?;
         assert_eq!(receive_all(&mut receiver).await?, b"all");
-        assert!(receiver.recv().await?.is_none(), "every time");
+        assert!(receiver.recv().await?.is_none(), "a receive after the end returned bytes");
         let refused = sender.send("more").await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::BrokenPipe);
         let (sender, mut receiver) = pipe()?;

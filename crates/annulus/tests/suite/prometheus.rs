@@ -46,7 +46,7 @@ fn parse(text: &str) -> BTreeMap<String, Metric> {
             let value = value.parse().expect("a number");
             let labels = labels.strip_suffix('}').expect("the end of the labels");
             let before = metric.samples.insert(format!("{suffix}{{{labels}"), value);
-            assert!(before.is_none(), "twice: {line}");
+            assert!(before.is_none(), "the sample occurs twice: {line}");
         }
     }
     metrics
@@ -85,7 +85,7 @@ fn every_value_is_reported_for_each_shard() {
     for counter in counters {
         assert!(metrics.contains_key(&format!("annulus_{}_total", counter.name)), "{counter:?}");
     }
-    assert!(!metrics.contains_key("annulus_poll_seconds"), "nothing was measured");
+    assert!(!metrics.contains_key("annulus_poll_seconds"), "an unmeasured runtime has timings");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn histograms_are_cumulative_and_end_with_the_total() {
         assert_eq!(metric.kind, "histogram");
         let shards: BTreeSet<_> =
             metric.samples.keys().filter_map(|labels| labels.split('"').nth(1)).collect();
-        assert_eq!(shards, BTreeSet::from(["0"]), "the other one is not measured");
+        assert_eq!(shards, BTreeSet::from(["0"]), "an unmeasured runtime has timings");
         let bound = |labels: &String| {
             labels.strip_prefix("_bucket{shard=\"0\",le=\"")?.strip_suffix('"').map(str::to_owned)
         };

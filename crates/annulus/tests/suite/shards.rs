@@ -34,12 +34,12 @@ fn each_runs_main_on_its_own_cpu() {
         });
         let done = done.unwrap();
         assert!(done.iter().map(|(index, _)| *index).eq(0..3));
-        assert_eq!(done[0].1, thread::current().id(), "the first runs on the calling thread");
+        assert_eq!(done[0].1, thread::current().id(), "shard 0 does not run on the calling thread");
         assert!(done[1].1 != done[0].1 && done[2].1 != done[0].1 && done[1].1 != done[2].1);
     });
     let before = affinity::allowed().unwrap();
     annulus::shards(1, async |_| io::Result::Ok(())).unwrap();
-    assert_eq!(affinity::allowed().unwrap(), before, "the caller gets its CPUs back");
+    assert_eq!(affinity::allowed().unwrap(), before, "the caller did not get its CPUs back");
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn other_threads_can_spawn_until_the_end() {
         });
         error.unwrap_err();
         let handle = outside.join().unwrap();
-        assert!(handle.spawn_with(|| async {}).is_err(), "after the end nothing can be spawned");
+        assert!(handle.spawn_with(|| async {}).is_err(), "a task was spawned after the end");
     });
 }
 

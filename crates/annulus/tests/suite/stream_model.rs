@@ -54,7 +54,7 @@ async fn receive(mut from: impl AsyncRecv, total: usize, mut rng: Rng) -> io::Re
     let mut at = 0;
     let check = |at: &mut usize, got: &[u8]| {
         let wrong = got.iter().zip(*at..).find(|(got, at)| **got != byte(*at));
-        assert_eq!(wrong, None, "of {total} bytes");
+        assert_eq!(wrong, None, "a byte at this offset of {total} is wrong");
         *at += got.len();
     };
     loop {
@@ -98,7 +98,7 @@ async fn receive(mut from: impl AsyncRecv, total: usize, mut rng: Rng) -> io::Re
             },
         }
     }
-    assert_eq!(at, total, "received bytes");
+    assert_eq!(at, total, "not all bytes were received");
     Ok(())
 }
 

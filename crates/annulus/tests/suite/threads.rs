@@ -258,6 +258,9 @@ fn a_thread_without_a_runtime_blocks_on_the_runtime_of_another() {
     let waits = std::thread::spawn(move || waits.block_on(std::future::pending::<()>));
     stop.send(()).expect("the runtime has ended");
     thread.join().expect("no panic");
-    assert!(waits.join().expect("no panic").is_err(), "the runtime has ended");
+    assert!(
+        waits.join().expect("no panic").is_err(),
+        "block_on returned a value after the end of the runtime"
+    );
     assert!(handle.block_on(|| async {}).is_err());
 }

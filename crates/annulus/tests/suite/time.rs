@@ -113,7 +113,7 @@ fn a_deadline_ends_a_future_that_always_finds_something_ready() {
         // The loop above has used up the budget, so the deadline is not checked again until a later
         // turn.
         let late = timeout_at(deadline, std::future::pending::<()>()).await;
-        assert!(late.is_err(), "a moment in the past");
+        assert!(late.is_err(), "a deadline in the past did not end the future");
         Ok(())
     });
 }
@@ -140,7 +140,7 @@ fn ticks_keep_their_rhythm() {
             ticks.tick().await
         };
         assert!(third - first >= MS * 2);
-        assert_eq!((third - first).as_nanos() % MS.as_nanos(), 0, "ticks keep to the rhythm");
+        assert_eq!((third - first).as_nanos() % MS.as_nanos(), 0, "the tick lost its rhythm");
         Ok(())
     });
 }
@@ -159,8 +159,8 @@ fn an_interval_that_is_too_late_to_count_keeps_its_rhythm() {
             ticks.tick().await;
             let next = ticks.tick().await;
             assert_eq!((next - first).as_nanos() % MS.as_nanos(), 0, "the tick lost its rhythm");
-            assert!(next > now + Duration::from_millis(periods), "missed ticks are skipped");
-            assert!(next.elapsed() < MS, "and only the missed ones");
+            assert!(next > now + Duration::from_millis(periods), "missed ticks were not skipped");
+            assert!(next.elapsed() < MS, "a tick that was not missed was skipped");
         }
         Ok(())
     });
@@ -232,7 +232,10 @@ fn any_catchable_signal_is_delivered_to_all_who_catch_it() {
 #[test]
 fn a_simulation_has_only_the_signals_of_its_network() {
     simulate(async || {
-        assert!(timeout(MS, annulus::signal::ctrl_c()).await.is_err(), "no signal is sent");
+        assert!(
+            timeout(MS, annulus::signal::ctrl_c()).await.is_err(),
+            "a signal arrived that was not sent"
+        );
         let served = async {
             sleep(Duration::from_secs(1)).await;
             Ok(())

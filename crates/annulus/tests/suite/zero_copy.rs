@@ -139,7 +139,7 @@ fn a_dropped_stream_ends_at_once_but_waits_for_its_memory() {
             client.send(pattern(10_000)).await?;
             drop(client);
             assert!(receive(&mut server, 10_000).await? == pattern(10_000));
-            assert!(server.recv().await?.is_none(), "an end instead of a reset");
+            assert!(server.recv().await?.is_none(), "bytes arrived instead of the end");
         }
         Ok(())
     });
@@ -217,9 +217,13 @@ fn bytes_are_copied_if_the_socket_cannot_send_without_a_copy() {
         }
         Ok(counted().zero_copy_sends)
     };
-    assert_eq!(simulated(&Sim::builder(1).build(), talk()), 1, "asked once");
+    assert_eq!(
+        simulated(&Sim::builder(1).build(), talk()),
+        1,
+        "the send was not attempted without a copy exactly once"
+    );
     if let Some(sends) = on_linux(lending(), talk()) {
-        assert_eq!(sends, 1, "asked once");
+        assert_eq!(sends, 1, "the send was not attempted without a copy exactly once");
     }
 }
 
@@ -244,7 +248,7 @@ fn a_connection_moves_only_once_its_memory_has_been_returned() {
         let Counters { zero_copy_sends, zero_copy_copied, .. } = counted();
         assert_eq!(
             zero_copy_sends, zero_copy_copied,
-            "the loopback copies, and has reported so by now"
+            "not every send was reported as copied by the loopback"
         );
         moved.send("on").await?;
         assert!(receive(&mut server, 2).await? == b"on");
@@ -265,5 +269,5 @@ fn small_sends_are_copied() {
         receive(&mut client, 1000).await?;
         Ok::<_, io::Error>(counted().zero_copy_sends)
     });
-    assert!((1..=2).contains(&sends.unwrap()), "the echo arrives in one or two pieces");
+    assert!((1..=2).contains(&sends.unwrap()), "the echo did not arrive in one or two pieces");
 }

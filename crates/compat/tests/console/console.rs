@@ -129,7 +129,7 @@ fn console_shows_tasks_with_their_locations_polls_and_wakes() {
         })
         .await?;
         let timed = seen.stats_of(sleeps).expect("the task is listed");
-        assert_eq!((polls(timed), timed.wakes), (6, 4), "the last poll and the drop are counted");
+        assert_eq!((polls(timed), timed.wakes), (6, 4), "the last poll or the drop was not counted");
         assert_eq!(timed.waker_clones, timed.waker_drops, "a waker was leaked");
         Ok::<_, Failure>(())
     };

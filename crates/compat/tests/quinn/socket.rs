@@ -96,7 +96,7 @@ fn segments_are_coalesced_on_receive() {
             })?;
         }
         let sent = annulus::counters().expect("in a runtime").direct_sends - before.direct_sends;
-        assert_eq!(sent, 3, "ten datagrams must be one system call");
+        assert_eq!(sent, 3, "ten datagrams took more than one system call");
         let mut messages = Vec::new();
         while messages.len() < 3 {
             messages.extend(receive(&receiver).await?);

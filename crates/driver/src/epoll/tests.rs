@@ -68,7 +68,7 @@ fn a_full_receive_is_tried_again() {
     assert_eq!(fixture.receive(), BUFFER);
     assert!(fixture.will_be_tried());
     assert!(fixture.epoll.next_event().is_none());
-    assert!(!fixture.will_be_tried(), "a failed try is followed by another");
+    assert!(!fixture.will_be_tried(), "the descriptor is tried again after a failed try");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_turn_ends_when_its_byte_budget_is_spent() {
     fixture.epoll.bytes_left = 0;
     assert!(fixture.epoll.next_event().is_none());
     assert!(fixture.epoll.sends_assumed_complete());
-    assert_eq!(fixture.receive(), BUFFER, "the next turn continues");
+    assert_eq!(fixture.receive(), BUFFER, "the next turn did not continue");
 }
 
 /// An edge with this number can belong to another socket, which was closed here but lives on as a
@@ -108,7 +108,7 @@ fn after_a_try_that_found_nothing_a_short_receive_is_not_tried_again() {
     assert!(fixture.epoll.watches.record_edge(fd(&fixture.socket), EventFlags::PRI));
     fixture.epoll.queue.push_back(fd(&fixture.socket));
     fixture.epoll.due = 1;
-    assert!(fixture.epoll.next_event().is_none(), "nothing to receive");
+    assert!(fixture.epoll.next_event().is_none(), "a receive without bytes has an event");
     fixture.peer.write_all(b"ping").unwrap();
     assert_eq!(fixture.receive(), 4);
     assert!(!fixture.will_be_tried());

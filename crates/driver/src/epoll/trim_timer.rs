@@ -59,10 +59,14 @@ mod tests {
         let mut timer = TrimTimer::new(&kernel).unwrap();
         timer.start(7);
         assert!(timer.is_running());
-        assert_eq!(timer.expired(8), Some(Trim::Surplus), "an event arrived in between");
+        assert_eq!(
+            timer.expired(8),
+            Some(Trim::Surplus),
+            "not the trim for a timer during which an event arrived"
+        );
         assert!(!timer.is_running());
         timer.start(8);
         assert_eq!(timer.expired(8), Some(Trim::Everything));
-        assert_eq!(timer.expired(8), None, "only once");
+        assert_eq!(timer.expired(8), None, "the timer expired twice");
     }
 }

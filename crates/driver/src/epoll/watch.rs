@@ -168,4 +168,4 @@ impl Watches {
     }
 }
 
-const _: () = assert!(size_of::<Watch>() == 64, "one cache line");
+const _: () = assert!(size_of::<Watch>() == 64, "a Watch does not fill one cache line");

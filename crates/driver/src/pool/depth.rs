@@ -144,7 +144,7 @@ mod tests {
     fn the_depth_is_twice_the_number_of_small_receives() {
         let mut depth = Depth::new(1024, Purpose::STREAMS);
         run(&mut depth, 20, 100, 16 * 1024);
-        assert_eq!(depth.buffers(), 256, "the depth doubles until it is at least twice the demand");
+        assert_eq!(depth.buffers(), 256, "the depth did not double to at least twice the demand");
         depth.end_period();
         assert_eq!(depth.buffers(), 200);
         run(&mut depth, 20, 3, 128);
@@ -162,7 +162,7 @@ mod tests {
         run(&mut depth, 20, 10, 64 * 1024);
         assert_eq!(depth.buffers(), 5);
         run(&mut depth, 20, 10, 128);
-        assert!(depth.buffers() >= 20, "small receives have enough again: {}", depth.buffers());
+        assert!(depth.buffers() >= 20, "small receives have too few buffers: {}", depth.buffers());
     }
 
     #[test]

@@ -150,7 +150,7 @@ fn the_kernel_has_the_buffers_that_turns_need_and_no_more() {
     assert_eq!(
         pool.buffers.borrow().depth.buffers(),
         120,
-        "the depth is twice the largest number taken in a turn"
+        "the depth is not twice the largest number taken in a turn"
     );
 }
 
@@ -240,7 +240,7 @@ proptest! {
         model.reclaim_returned(&pool);
         prop_assert_eq!(pool.lent() as usize, model.lent.len());
         (0..MAX_BUFFERS).for_each(|_| model.borrow(&pool));
-        prop_assert_eq!(model.lent.len(), MAX_BUFFERS as usize, "no buffer is lost");
+        prop_assert_eq!(model.lent.len(), MAX_BUFFERS as usize, "a buffer was lost");
         prop_assert_eq!(pool.lend(), None);
     }
 }
@@ -315,7 +315,7 @@ fn a_budget_shortens_buffers_before_it_reduces_their_number() {
     };
     let streams = Pool::new(SIZE, Rc::new(Linux)).unwrap();
     let lens = published(&streams, 1 << 20);
-    assert_eq!(lens.len(), 64, "64 buffers are wanted");
+    assert_eq!(lens.len(), 64, "the kernel did not get 64 buffers");
     assert_eq!(lens.last(), Some(&(16 * 1024).max(page)));
     assert!(lens.iter().sum::<u32>() <= 2 << 20, "{lens:?}");
     let lens = published(&streams, 0);

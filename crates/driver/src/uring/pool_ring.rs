@@ -107,14 +107,18 @@ mod tests {
         let pool = closed.pool.clone();
         // SAFETY: it was created for this ring.
         unsafe { closed.close(&ring) }.unwrap();
-        assert_eq!(Arc::strong_count(pool.memory()), 1, "only the pool holds the memory");
+        assert_eq!(
+            Arc::strong_count(pool.memory()),
+            1,
+            "the memory is still leaked although the group is unregistered"
+        );
         let dropped = pool_ring();
         let pool = dropped.pool.clone();
         drop(dropped);
         assert_eq!(
             Arc::strong_count(pool.memory()),
             2,
-            "the memory is leaked while the group is registered"
+            "the memory was freed while the group was registered"
         );
     }
 }

@@ -194,7 +194,10 @@ mod tests {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         submit(&workers, 99, FileCall::Sync { fd: file.as_raw_fd(), data_only: true });
         assert_eq!(wait_for(&workers, 1)[0].token, token(99));
-        assert!(workers.cancel(token(3)) && !workers.cancel(token(3)), "only once");
+        assert!(
+            workers.cancel(token(3)) && !workers.cancel(token(3)),
+            "the call was not cancelled exactly once"
+        );
         let event = wait_for(&workers, 1)[0];
         assert_eq!((event.token, event.result), (token(3), Err(Errno::CANCELED)));
         rustix::io::write(&writer, &[1; 2 * MAX_WORKER_THREADS]).unwrap();
@@ -239,7 +242,7 @@ mod tests {
             let read = FileCall::ReadVector { fd, vectors, count, offset, nowait: false };
             submit(&workers, slot, read);
         });
-        assert!(workers.0.state().threads.is_empty(), "the calls occupy no worker");
+        assert!(workers.0.state().threads.is_empty(), "a call occupies a worker");
         let parts =
             [&from[..0], &from[..]].map(|part| IoVec { base: part.as_ptr(), len: part.len() });
         let (fd, vectors, count) = (writer.as_raw_fd(), parts.as_ptr(), parts.len() as u32);

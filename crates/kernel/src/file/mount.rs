@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn open_files_are_found_on_the_mounts_of_this_process() {
         let mut mounts = Mounts::read().unwrap();
-        assert!(!mounts.refresh().unwrap(), "nothing has been mounted in between");
+        assert!(!mounts.refresh().unwrap(), "the list changed although nothing was mounted");
         let file = File::open("/proc/self/stat").unwrap();
         let fd = &file;
         let mount = mounts.by_id(id_of(fd).unwrap()).expect("the mount of /proc");

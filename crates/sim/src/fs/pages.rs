@@ -263,7 +263,7 @@ mod tests {
         pages.drop_cache();
         assert!(!pages.is_cached(0, 1) && pages.is_cached(2 * PAGE_SIZE as u64, 9));
         pages.read(0, 1, true);
-        assert!(!pages.is_cached(0, 1), "read past the cache");
+        assert!(!pages.is_cached(0, 1), "a read past the cache was cached");
         pages.read(0, 1, false);
         assert!(pages.is_cached(0, 1) && !pages.is_cached(PAGE_SIZE as u64, 1));
     }

@@ -132,7 +132,7 @@ mod tests {
         flow.arrive(60);
         flow.bytes.drain(..10);
         flow.arrived -= 10;
-        assert_eq!(flow.sendable(60, 1000), 0, "10 of 60 bytes are too few for a segment");
+        assert_eq!(flow.sendable(60, 1000), 0, "a segment of 10 of 60 bytes was sent");
         flow.bytes.drain(..25);
         flow.arrived -= 25;
         assert_eq!(flow.sendable(60, 1000), 35);

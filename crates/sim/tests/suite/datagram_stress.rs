@@ -63,7 +63,7 @@ fn segmented_send_fails_under_its_fault() {
     let ((a, _), (b, to)) = (host.udp(Domain::Inet), host.udp(Domain::Inet));
     let cut = [Control::SegmentSize(10)];
     assert_eq!(host.send_msg(a, Some(&to), &[1; 30], &cut), errno(rustix::io::Errno::IO));
-    assert_eq!(host.send_msg(a, Some(&to), &[1; 30], &[]), 30, "an unsegmented send succeeds");
+    assert_eq!(host.send_msg(a, Some(&to), &[1; 30], &[]), 30, "an unsegmented send failed");
     assert_eq!(host.recv(b).unwrap().len(), 30);
     assert_eq!(sim.counts().faults, 1);
 }

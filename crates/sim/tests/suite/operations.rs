@@ -35,7 +35,7 @@ fn recv_into_group_completes_at_once_and_after_waiting() {
             let there = host.wait_for(1)[0];
             assert_eq!((fields(&there), buffers.bytes(&there)), ((1, 5, false), b"there".to_vec()));
             host.push(2, receive);
-            assert_eq!(host.drain_until_quiet(), [], "receive {number} waits");
+            assert_eq!(host.drain_until_quiet(), [], "receive {number} did not wait");
             host.push(9, write_skipping_success(client, b"then"));
             let then = host.wait_for(1)[0];
             assert_eq!((fields(&then), buffers.bytes(&then)), ((2, 4, false), b"then".to_vec()));

@@ -86,7 +86,7 @@ fn restricted_ring_refuses_unlisted_operations_and_flags() {
             let forbidden = register(&*kernel, ring, Register::Restrictions, &mut rules);
             assert_eq!(forbidden, Err(Errno::ACCESS));
             let allowed = register(&*kernel, ring, Register::EnableRings, &mut []);
-            assert_eq!(allowed, Err(Errno::BADFD), "a restriction of an enabled ring is refused");
+            assert_eq!(allowed, Err(Errno::BADFD), "an enabled ring was restricted");
             assert_eq!(submit(&*kernel, ring, &params, entry), answer, "{entry:?}");
             kernel.close(ring);
         }

@@ -84,7 +84,11 @@ fn overflow_ends_multishot_recv_with_success() {
             (0..8).for_each(|_| host.push(9, op::Nop.entry()));
             host.ring.enter(Wait::No).unwrap();
         });
-        assert_eq!((host.ring.ready(), host.ring.overflowed()), (64, false), "the queue is full");
+        assert_eq!(
+            (host.ring.ready(), host.ring.overflowed()),
+            (64, false),
+            "the queue is not full"
+        );
         pass_time(&host, QUIET_PERIOD);
         host.ring.enter(Wait::Reap).unwrap();
         host.ring.enter(Wait::Reap).unwrap();
@@ -123,7 +127,7 @@ fn multishot_recv_stops_at_its_limit() {
                 let outcomes: Vec<_> = taken.iter().map(fields).collect();
                 let expected: Vec<_> =
                     (1..=parts).map(|i| (1, limit.min(16) as i32, i < parts)).collect();
-                assert_eq!(outcomes, expected, "a limit of {limit}");
+                assert_eq!(outcomes, expected, "wrong completions with a limit of {limit}");
                 host.kernel.close(client);
                 host.kernel.close(server);
                 buffers.unregister(&host.ring);
@@ -147,7 +151,7 @@ fn recv_without_buffers_reports_enobufs() {
         assert_eq!(
             fields(&host.wait_for(1)[0]),
             none,
-            "a missing buffer must be reported before anything arrives"
+            "a missing buffer was not reported before anything arrived"
         );
         assert_eq!(buffers.bytes(&taken[0]), [5; 16]);
         host.push(4, op::RecvSelect { fd: server, group: GROUP }.entry());

@@ -119,7 +119,7 @@ fn connect_retries_while_backlog_is_full() {
     assert_eq!(
         host.drain_until_quiet().len(),
         2,
-        "like on Linux, a backlog of one holds two connections"
+        "a backlog of one does not hold two connections, as on Linux"
     );
     host.accept(listener);
     let waited =
@@ -160,7 +160,11 @@ fn descriptor_limit_is_enforced_and_closed_numbers_are_reused() {
     host.push(1, op::AcceptMulti { fd: listener }.entry());
     assert_eq!(fields(&host.wait_for(1)[0]), (1, errno(Errno::MFILE), false));
     host.kernel.close(third);
-    assert_eq!(host.accept(listener), third, "the waiting connection must take the lowest number");
+    assert_eq!(
+        host.accept(listener),
+        third,
+        "the waiting connection did not take the lowest number"
+    );
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn half_closed_connection_still_carries_the_other_direction() {
             assert_eq!(
                 host.recv(second).unwrap(),
                 b"",
-                "the end of the stream must be reported again"
+                "the end of the stream was not reported again"
             );
             assert_eq!(host.send(first, b"more"), errno(Errno::PIPE));
             assert_eq!(host.send(second, b"still open"), 10);
@@ -78,7 +78,7 @@ fn abortive_close_resets_the_peer_after_the_data() {
         host.drain_until_quiet();
         assert_eq!(host.recv(server).unwrap(), b"before");
         assert_eq!(host.recv(server), Err(errno(Errno::CONNRESET)));
-        assert_eq!(host.recv(server).unwrap(), b"", "the error is reported once");
+        assert_eq!(host.recv(server).unwrap(), b"", "the error was reported twice");
         assert_eq!(host.send(server, b"x"), errno(Errno::PIPE));
     });
 }

@@ -36,7 +36,7 @@ fn recv_into_short_buffer_truncates_and_reports_it() {
         assert_eq!(
             host.recv_some(b, 30),
             Ok(30),
-            "a receive without a header must not report the truncation"
+            "a receive without a header reported the truncation"
         );
         assert_eq!(host.drain_until_quiet(), []);
     });
@@ -122,7 +122,7 @@ fn connected_socket_receives_only_from_peer_and_reports_its_errors() {
         assert_eq!(
             host.kernel.option(a, SocketOption::Error).unwrap(),
             0,
-            "the error is reported once"
+            "the error was reported twice"
         );
         assert_eq!(host.send(a, b"again"), 5);
         assert_eq!(host.drain_until_quiet(), []);
@@ -175,7 +175,11 @@ fn multishot_recvmsg_writes_headers() {
         assert_eq!(host.send_to_beside(a, &to, b"", 1), 0);
         let done = host.wait_for_user_data(1);
         assert_eq!((done.more(), done.result as usize), (false, layout.payload_at()));
-        assert_eq!(buffers.framed(&done, layout).head.payload_len, 0, "an empty datagram ends it");
+        assert_eq!(
+            buffers.framed(&done, layout).head.payload_len,
+            0,
+            "the datagram that ended the receive is not empty"
+        );
         buffers.unregister(&host.ring);
     });
 }
@@ -264,7 +268,11 @@ fn recvmsg_returns_only_requested_control_messages() {
             assert_eq!(got.controls(), [Control::PacketInfo { local, interface: 1 }, mark]);
             assert_eq!(host.send_msg(a, Some(&to), b"x", &[]), 1);
             let got = host.recv_msg(b, 10, 8, 0).unwrap();
-            assert_eq!((got.result, got.flags), (1, msg::CTRUNC), "no control message fits");
+            assert_eq!(
+                (got.result, got.flags),
+                (1, msg::CTRUNC),
+                "a control message was written without space"
+            );
         }
     });
 }
@@ -307,7 +315,7 @@ fn full_socket_drops_and_counts_datagrams() {
         while host.recv_now(b) == Ok(1000) {
             kept += 1;
         }
-        assert!((5..60).contains(&kept), "{kept} of 200 kept");
+        assert!((5..60).contains(&kept), "{kept} of 200 datagrams were kept");
         assert_eq!(host.kernel.option(b, SocketOption::Drops).unwrap(), 200 - kept);
         assert_eq!(host.send_to(a, &to, b"last"), 4);
         let got = host.recv_msg(b, 100, 64, 0).unwrap();

@@ -16,9 +16,9 @@ impl Drop for Noted {
 
 #[test]
 fn a_task_has_a_unique_id() {
-    assert_eq!(try_id(), None, "outside a runtime");
+    assert_eq!(try_id(), None, "an ID exists outside a runtime");
     run(async {
-        assert_eq!(try_id(), None, "the root future is not a task");
+        assert_eq!(try_id(), None, "the root future has an ID");
         let mut tasks = Vec::new();
         for _ in 0..100 {
             let task = spawn(async {
@@ -39,7 +39,7 @@ fn a_task_has_a_unique_id() {
         for (known, task) in tasks {
             assert!(listed.contains(&known), "{known} is not listed");
             assert_eq!(task.abort_handle().id(), known);
-            assert!(ids.insert(known), "{known} twice");
+            assert!(ids.insert(known), "{known} was given to two tasks");
             assert_eq!(task.await.unwrap(), known);
         }
         Ok(())

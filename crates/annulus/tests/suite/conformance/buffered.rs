@@ -29,7 +29,7 @@ pub(crate) async fn shown_bytes_stay_until_they_are_consumed() -> io::Result<()>
     let address = rest.as_ptr();
     assert_eq!(rest, b"d");
     let lease = server.recv().await?.expect("the rest");
-    assert_eq!((&*lease, lease.as_ptr()), (&b"d"[..], address), "the rest is not copied");
+    assert_eq!((&*lease, lease.as_ptr()), (&b"d"[..], address), "the unread bytes were copied");
     client.send("!").await?;
     assert_eq!(server.fill_buf().await?, b"!");
     server.consume(1);
@@ -111,11 +111,14 @@ pub(crate) async fn bytes_of_several_leases_are_shown_in_one_piece() -> io::Resu
         assert!(*lease == text[at..at + n], "exactly {n} bytes from {at}");
         at += n;
     }
-    assert!(server.peek(usize::MAX).await? == &text[at..], "fewer at the end of the stream");
+    assert!(
+        server.peek(usize::MAX).await? == &text[at..],
+        "the peek did not return the bytes before the end"
+    );
     let error = server.recv_exact(text.len()).await.unwrap_err();
     let expected = format!("the stream ended after {} of {} bytes", text.len() - at, text.len());
     assert_eq!((error.kind(), error.to_string()), (ErrorKind::UnexpectedEof, expected));
-    assert!(receive(&mut server, usize::MAX).await? == text[at..], "received bytes stay");
+    assert!(receive(&mut server, usize::MAX).await? == text[at..], "received bytes were lost");
     assert_eq!(*server.recv_exact(0).await?, []);
     sender.await.expect("no panic")
 }
@@ -194,9 +197,13 @@ pub(crate) async fn received_bytes_are_taken_without_waiting() -> io::Result<()>
     client.send("pong").await?;
     assert_eq!(server.peek(4).await?, b"pong");
     server.consume(1);
-    assert_eq!(server.try_recv()?.as_deref(), Some(&b"ong"[..]), "shown bytes come first");
+    assert_eq!(
+        server.try_recv()?.as_deref(),
+        Some(&b"ong"[..]),
+        "the bytes that were shown first are not received first"
+    );
     client.shutdown().await?;
-    assert_eq!(poll_until_received(&mut server).await?, b"", "the end of the stream");
+    assert_eq!(poll_until_received(&mut server).await?, b"", "bytes arrived after the end");
     assert!(server.try_recv()?.is_none());
     Ok(())
 }

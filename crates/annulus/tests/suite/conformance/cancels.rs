@@ -121,7 +121,10 @@ pub(crate) async fn dropped_sends_are_sent_once_polled() -> io::Result<()> {
             Err(_elapsed) => client.drain().await?,
         }
     }
-    assert!(touch(client.send(text.clone())).is_none(), "far above the bound");
+    assert!(
+        touch(client.send(text.clone())).is_none(),
+        "a send far above the bound was accepted at once"
+    );
     // The next send waits behind the large one.
     client.send("the end").await?;
     client.shutdown().await?;

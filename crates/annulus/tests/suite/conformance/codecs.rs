@@ -73,7 +73,7 @@ pub(crate) async fn a_message_above_its_limit_is_an_error() -> io::Result<()> {
     assert_eq!(
         lines.next().await.expect("a line").unwrap(),
         "z",
-        "reading continues after the line"
+        "reading did not continue after the refused line"
     );
     assert!(lines.next().await.is_none());
     Ok(())

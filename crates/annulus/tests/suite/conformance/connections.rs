@@ -178,7 +178,7 @@ pub(crate) async fn a_limit_counts_until_the_close() -> io::Result<()> {
         assert_eq!(limit.open(), 1);
         for _ in 0..3 {
             let early = timeout(Duration::from_millis(1), listener.accept()).await;
-            assert!(early.is_err(), "a second connection within a limit of one");
+            assert!(early.is_err(), "a second connection was accepted within a limit of one");
         }
         server.send("welcome").await?;
         assert_eq!(client.recv().await?.as_deref(), Some(&b"welcome"[..]));
@@ -338,7 +338,7 @@ pub(crate) async fn a_close_waits_for_sent_bytes() -> io::Result<()> {
     _ = touch(one.send(bytes.clone()));
     let close = spawn(one.close());
     yield_now().await;
-    assert!(!close.is_finished(), "the peer has not read");
+    assert!(!close.is_finished(), "the close ended before the peer had read");
     assert!(receive(&mut other, bytes.len()).await? == bytes);
     close.await.expect("no panic")?;
     assert_eq!(streams(), before - 1);

@@ -172,7 +172,7 @@ pub(crate) async fn halves_are_copied() -> io::Result<()> {
     let copied = spawn(async move { copy(&mut from, &mut to).await });
     assert!(receive(&mut server, text.len()).await? == text);
     assert_eq!(copied.await.expect("no panic")?, text.len() as u64);
-    assert!(server.recv().await?.is_none(), "the drop of the half ends it");
+    assert!(server.recv().await?.is_none(), "the dropped half did not end the stream");
     drop((_to_client, _from_server));
     assert!(sent.await.expect("no panic")?.is_empty());
     Ok(())

@@ -91,12 +91,15 @@ pub(crate) async fn a_datagram_larger_than_its_buffer_is_an_error() -> io::Resul
         sender.send_to(text.clone(), to.local_addr()?).await?;
         sender.send_to("next", to.local_addr()?).await?;
     }
-    assert!(*receiver.recv().await? == *text, "the buffer has the requested size");
+    assert!(
+        *receiver.recv().await? == *text,
+        "the datagram does not fit into the requested buffer"
+    );
     assert_eq!(&*receiver.recv().await?, b"next");
     let cut = small.recv_from().await.unwrap_err();
     assert_eq!(cut.kind(), ErrorKind::InvalidData);
     assert!(cut.to_string().contains("5000 bytes was cut to "), "{cut}");
-    assert_eq!(&*small.recv().await?, b"next", "the socket still receives");
+    assert_eq!(&*small.recv().await?, b"next", "the socket does not receive after a cut datagram");
     sender.send_to(text, small.local_addr()?).await?;
     let datagram = small.recv_datagram().await?;
     assert!(datagram.is_truncated() && datagram.whole_len == 5000);

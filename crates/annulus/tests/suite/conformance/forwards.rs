@@ -194,7 +194,7 @@ pub(crate) async fn a_limit_ends_one_direction() -> io::Result<()> {
     client.send("ab").await?;
     assert_eq!(receive(&mut server, 2).await?, b"ab");
     client.send("cd").await?;
-    assert_eq!(receive(&mut server, 2).await?, b"c", "and the end");
+    assert_eq!(receive(&mut server, 2).await?, b"c", "not one more byte and then the end");
     for number in 0..MESSAGES {
         server.send(vec![number as u8]).await?;
         assert_eq!(receive(&mut client, 1).await?, [number as u8]);
@@ -240,7 +240,7 @@ pub(crate) async fn a_copy_repeated_at_its_limit_continues_the_other_way() -> io
         });
         assert_eq!(received.await?, message);
     }
-    assert!(server.recv().await?.is_none(), "the end was passed on");
+    assert!(server.recv().await?.is_none(), "the end was not passed on");
     server.shutdown().await?;
     assert_eq!(copy_bidirectional(&mut near, &mut far).limits(0, u64::MAX).await?, (0, 0));
     assert!(client.recv().await?.is_none());

@@ -162,7 +162,7 @@ pub(crate) async fn bad_lines_are_refused() -> io::Result<()> {
     let error = lines.next_line().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData);
     assert!(error.to_string().ends_with("is above the limit of 10"), "{error}");
-    assert_eq!(lines.get_mut().skip_until(b'\n').await?, 11, "the line stayed");
+    assert_eq!(lines.get_mut().skip_until(b'\n').await?, 11, "the refused line was consumed");
     let mut lines = lines.into_inner().lines(11);
     let error = lines.next_line().await.unwrap_err();
     assert!(error.to_string().starts_with("a line of 10 bytes is not UTF-8"), "{error}");

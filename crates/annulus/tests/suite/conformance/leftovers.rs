@@ -175,8 +175,8 @@ async fn one_way(begun: Begun, left: Left, freed: Freed, before: bool) -> io::Re
     let got = reading.await.expect("no panic");
     let all: usize = got.iter().sum();
     let of = |byte: u8| got[usize::from(byte)];
-    assert_eq!(of(FOREIGN), 0, "bytes of another connection");
-    assert_eq!(of(OWN) + of(COPIED), all, "bytes that nobody sent");
+    assert_eq!(of(FOREIGN), 0, "bytes of another connection arrived");
+    assert_eq!(of(OWN) + of(COPIED), all, "bytes arrived that were not sent");
     assert!(of(OWN) == 0 || matches!(begun, Begun::Send | Begun::Drain));
     assert!(of(COPIED) == 0 || matches!(begun, Begun::CopyToIt | Begun::CopyFromIt));
     // This test ignores the sender's error, which occurs if the connection was reset.

@@ -16,7 +16,7 @@ async fn pair() -> io::Result<(TcpStream, TcpStream)> {
 
 pub(crate) async fn options_of_a_stream_read_back_as_set() -> io::Result<()> {
     let (stream, _peer) = pair().await?;
-    assert!(stream.nodelay()?, "on by default");
+    assert!(stream.nodelay()?, "TCP_NODELAY is off by default");
     for on in [false, true] {
         stream.set_nodelay(on)?;
         stream.set_quickack(on)?;

@@ -24,7 +24,7 @@ macro_rules! exchange {
                 readable = $stream.readable(), if got.len() < $bytes.len() => {
                     readable?;
                     let count = $stream.try_read(&mut memory)?;
-                    assert!(count > 0, "readable and not at the end");
+                    assert!(count > 0, "a readable stream returned no bytes");
                     got.extend_from_slice(&memory[..count]);
                 }
                 writable = $stream.writable(), if sent < $bytes.len() => {
@@ -175,7 +175,7 @@ pub(crate) async fn datagrams_are_taken_by_readiness() -> io::Result<()> {
             let (lease, source) = server.try_recv_from()?;
             assert_eq!(source, from);
             let n = usize::from_ne_bytes(lease[..].try_into().expect("eight bytes"));
-            assert!(!std::mem::replace(&mut seen[n], true), "{n} twice");
+            assert!(!std::mem::replace(&mut seen[n], true), "datagram {n} arrived twice");
         }
     }
     // A datagram that nobody takes wakes all waiting tasks.

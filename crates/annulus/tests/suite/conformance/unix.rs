@@ -101,7 +101,7 @@ pub(crate) async fn streams_by_an_abstract_name_echo() -> io::Result<()> {
     drop(UnixStream::connect(&written).await?);
     spawn(echo(server));
     exchange(client).await?;
-    assert!(!path.0.exists(), "an abstract name is not a file");
+    assert!(!path.0.exists(), "an abstract name created a file");
     Ok(())
 }
 
@@ -129,7 +129,11 @@ pub(crate) async fn a_path_in_use_is_refused_and_a_stale_one_replaced() -> io::R
     // The listener closes at the end of this turn.
     annulus::yield_now().await;
     let error = UnixStream::connect(&path).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotFound, "its path was removed with it: {error}");
+    assert_eq!(
+        error.kind(),
+        ErrorKind::NotFound,
+        "the path of a closed listener was not removed: {error}"
+    );
     let listener = UnixListener::bind(&path)?;
     drop(UnixStream::connect(&path).await?);
     drop(listener);
@@ -194,7 +198,7 @@ pub(crate) async fn a_slow_receiver_loses_no_datagram() -> io::Result<()> {
         let datagram = receiver.recv().await?;
         let n = u32::from_ne_bytes(datagram[..].try_into().expect("four bytes"));
         let sender = usize::from(n >= count);
-        assert_eq!(n, next[sender], "the datagrams of each sender keep their order");
+        assert_eq!(n, next[sender], "the datagrams of a sender were reordered");
         next[sender] += 1;
     }
     for sender in senders {
@@ -216,7 +220,7 @@ pub(crate) async fn several_tasks_drain_one_socket() -> io::Result<()> {
             spawn(async move { sender.drain().await })
         })
         .collect();
-    assert!(crate::common::touch(sender.drain()).is_none(), "a drain that is dropped");
+    assert!(crate::common::touch(sender.drain()).is_none(), "the drain did not wait");
     for n in 0..30u8 {
         assert_eq!(*reader.recv().await?, [n]);
     }
@@ -311,7 +315,7 @@ pub(crate) async fn a_slow_receiver_blocks_its_sender() -> io::Result<()> {
         annulus::yield_now().await;
     }
     // The receiver's kernel queue holds at most some hundreds, and the bound a few.
-    assert!((1..2000).contains(&accepted), "{accepted} were accepted");
+    assert!((1..2000).contains(&accepted), "{accepted} datagrams were accepted");
     for n in 0..accepted {
         assert_eq!(*reader.recv().await?, n.to_ne_bytes());
     }
@@ -481,7 +485,7 @@ pub(crate) async fn datagrams_carry_no_descriptors_unless_enabled() -> io::Resul
             let mut passed = copies.collect::<io::Result<Vec<OwnedFd>>>()?;
             passed.push(writer.into());
             one.send_with_descriptors("no descriptors", passed).await?;
-            assert!(closes(&reader).await, "some of {count} were received");
+            assert!(closes(&reader).await, "one of {count} descriptors was not closed");
         }
         let message = other.recv_message().await?;
         assert_eq!((&*message.bytes, message.descriptors.len()), (&b"no descriptors"[..], 0));

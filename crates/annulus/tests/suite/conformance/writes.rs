@@ -13,11 +13,11 @@ pub(crate) async fn written_bytes_leave_without_further_polls() -> io::Result<()
     let (mut client, mut server) = pair().await?;
     let text = pattern(LARGE);
     let written = client.write(&text).await?;
-    assert!((1..LARGE).contains(&written), "{written} of {LARGE}: up to the bound");
+    assert!((1..LARGE).contains(&written), "{written} of {LARGE} bytes were written");
     touch(client.flush()).expect("a flush never waits")?;
     assert!(receive(&mut server, written).await? == text[..written]);
     drop(client);
-    assert!(server.recv().await?.is_none(), "only the reported bytes were sent");
+    assert!(server.recv().await?.is_none(), "more bytes were sent than reported");
     Ok(())
 }
 
@@ -29,7 +29,7 @@ pub(crate) async fn a_drain_waits_for_written_bytes() -> io::Result<()> {
         written += count;
         touch(client.flush()).expect("a flush never waits")?;
     }
-    assert!(touch(client.drain()).is_none(), "the peer has read nothing");
+    assert!(touch(client.drain()).is_none(), "the drain ended before the peer had read");
     let reader = spawn(async move { receive(&mut server, written).await });
     client.drain().await?;
     assert!(reader.await.expect("no panic")? == text[..written]);
@@ -97,7 +97,7 @@ pub(crate) async fn a_flush_returns_the_error_of_a_send() -> io::Result<()> {
     let errors = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
     assert!(errors.contains(&error.kind()), "{error}");
     let error = touch(server.flush()).expect("a flush never waits").unwrap_err();
-    assert!(errors.contains(&error.kind()), "the error stays: {error}");
+    assert!(errors.contains(&error.kind()), "another error was returned the second time: {error}");
     assert!(server.write(b"more").await.is_err() && server.write_all(b"more").await.is_err());
     Ok(())
 }
@@ -140,7 +140,7 @@ pub(crate) fn went_directly(mode: Mode, counters: &Counters) {
         assert_eq!(
             (direct_sends, copied_bytes),
             (10, 0),
-            "the chunk before a write is sent with it"
+            "the chunk before a write was not sent with the write"
         );
     }
 }

@@ -119,7 +119,7 @@ fn misuse_is_an_error() {
         let path = place.join("file");
         fs::write(&path, b"abc").await?;
         let file = File::open(&path).await?;
-        assert!(file.write_at(b"x", 0).await.0.is_err(), "open for reading only");
+        assert!(file.write_at(b"x", 0).await.0.is_err(), "a write to a read-only file succeeded");
         assert!(file.set_len(0).await.is_err());
         assert_eq!(fs::read_link(&path).await.unwrap_err().kind(), ErrorKind::InvalidInput);
         fs::write(&path, vec![0xff; 4]).await?;

@@ -72,7 +72,7 @@ fn records_of_clones_are_neither_lost_nor_torn() {
         let each = 300_000 * RECORDS / 10 + 100 * (RECORDS - RECORDS / 10);
         let mut counts = [0; 256];
         written.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
-        assert_eq!(counts[usize::from(b'a')..][..4], [each; 4], "of each writer");
+        assert_eq!(counts[usize::from(b'a')..][..4], [each; 4], "records of a writer are missing");
         assert_eq!(written.len(), 4 * each);
         Ok(())
     });
@@ -147,7 +147,7 @@ fn a_flush_fails_until_the_bytes_are_written() {
             assert!(stream.seek(SeekFrom::Start(0)).await.is_err());
             assert!(stream.shutdown().await.is_err());
             let shown = stream.peek(1).await?;
-            assert!(shown.is_empty(), "a read continues at the cursor");
+            assert!(shown.is_empty(), "a read after the failed flush returned bytes");
         }
         allow_long_files();
         stream.flush().await?;
@@ -243,7 +243,7 @@ fn a_failed_copy_is_reported_later_and_leaves_the_cursors_where_it_ended() {
             ErrorKind::FileTooLarge
         );
         let written = std::fs::read(place.join("to"))?;
-        assert!(written.iter().all(|byte| *byte == b'x'), "no gap");
+        assert!(written.iter().all(|byte| *byte == b'x'), "the copied file has a gap");
         assert_eq!(to.seek(SeekFrom::Current(0)).await?, written.len() as u64);
 
         let mut from = new_options().open(place.join("from")).await?;

@@ -26,7 +26,10 @@ fn every_entry_is_returned_once() {
         let mut entries = fs::read_dir(path).await?;
         let mut seen = BTreeMap::new();
         while let Some(entry) = entries.next_entry().await? {
-            assert!(seen.insert(entry.file_name(), entry.kind()).is_none(), "{entry:?} twice");
+            assert!(
+                seen.insert(entry.file_name(), entry.kind()).is_none(),
+                "{entry:?} was returned twice"
+            );
             assert_eq!(entry.path(), path.join(entry.file_name()));
             assert_eq!(entry.ino(), entry.metadata().await?.ino());
         }

@@ -40,7 +40,7 @@ fn a_drop_releases_the_lock_before_the_close() {
             let clone = file.try_clone()?;
             let held = duplicate(&path)?;
             drop(file);
-            assert!(is_locked(&path), "a clone has it");
+            assert!(is_locked(&path), "the lock was released although a clone has the file");
             drop(clone);
             assert!(!is_locked(&path));
             drop(held);

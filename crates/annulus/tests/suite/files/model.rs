@@ -78,7 +78,10 @@ impl Sequence {
                 .await
                 .map_err(|error| io::Error::new(error.kind(), format!("step {step}: {error}")))?;
             let cursor = this.position().await?;
-            assert_eq!(cursor, this.cursor, "{kind:?}, seed {seed}, step {step}: the cursor");
+            assert_eq!(
+                cursor, this.cursor,
+                "{kind:?}, seed {seed}, step {step}: the cursor is wrong"
+            );
         }
         let len = this.bytes.len().next_multiple_of(BLOCK);
         let (read, got) = this.file.read_exact_at(this.buffer(len)?, 0).await;
@@ -86,9 +89,9 @@ impl Sequence {
         assert_eq!(ends_early, len > this.bytes.len(), "{kind:?}, seed {seed}");
         let differs =
             got.into_inner().iter().zip(&this.bytes).position(|(got, expected)| got != expected);
-        assert_eq!(differs, None, "{kind:?}, seed {seed}: a byte at this offset");
+        assert_eq!(differs, None, "{kind:?}, seed {seed}: the byte at this offset is wrong");
         let len = this.file.metadata().await?.len();
-        assert_eq!(len, this.bytes.len() as u64, "{kind:?}, seed {seed}: the length");
+        assert_eq!(len, this.bytes.len() as u64, "{kind:?}, seed {seed}: the length is wrong");
         Ok(())
     }
 
@@ -195,7 +198,10 @@ impl Sequence {
         let expected = self.source_bytes[at..taken].to_vec();
         self.written(&expected, begun.map(|()| expected.len())).await?;
         let position = self.position().await?;
-        assert_eq!(position, self.cursor, "after the bytes taken by the dropped copy");
+        assert_eq!(
+            position, self.cursor,
+            "the cursor is not after the bytes taken by the dropped copy"
+        );
         self.source.seek(SeekFrom::Start(taken as u64)).await?;
         self.finish_copy_file(taken, at + len).await
     }
@@ -208,7 +214,7 @@ impl Sequence {
         let before = self.end();
         self.written(&expected, copied.map(|count| count as usize)).await?;
         let count = if expected.is_empty() { 0 } else { self.end().saturating_sub(before) };
-        assert_eq!(self.source_position().await?, from + count, "the source's cursor");
+        assert_eq!(self.source_position().await?, from + count, "the source's cursor is wrong");
         Ok(())
     }
 
@@ -268,7 +274,11 @@ impl Sequence {
         let expected = self.bytes.get(at..).unwrap_or_default();
         let expected = &expected[..len.min(expected.len())];
         assert!(expected.starts_with(got), "wrong bytes at {at}");
-        assert_eq!(got.is_empty(), expected.is_empty(), "at {at}");
+        assert_eq!(
+            got.is_empty(),
+            expected.is_empty(),
+            "a read at {at} is empty before the end, or not empty at the end"
+        );
     }
 
     async fn position(&mut self) -> io::Result<usize> {
@@ -354,7 +364,7 @@ fn random_calls_match_a_model() {
 #[test]
 fn random_calls_on_short_files_lose_nothing() {
     if with_short_files(again!(random_calls_on_short_files_lose_nothing)) {
-        const { assert!(LIMIT < 30 * 300_000, "sequences reach it") };
+        const { assert!(LIMIT < 30 * 300_000, "no sequence can reach the limit") };
         run_everywhere("short");
     }
 }

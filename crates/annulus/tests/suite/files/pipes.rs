@@ -65,7 +65,7 @@ async fn opened_without_its_other_end(place: &Place) -> io::Result<()> {
     let write_only = OpenOptions::new().write(true);
     let refused = timeout(PATIENCE, write_only.open(&path)).await.expect("the open waited");
     let refusal = refused.unwrap_err().to_string();
-    assert!(refusal.ends_with("(os error 6)"), "no reader: {refusal}");
+    assert!(refusal.ends_with("(os error 6)"), "not the error for a missing reader: {refusal}");
     let reader = timeout(PATIENCE, File::open(&path)).await.expect("the open waited")?;
     let writer = write_only.open(&path).await?;
     assert!(waits(&reader) && waits(&writer), "an end of the pipe is non-blocking");
@@ -113,7 +113,7 @@ async fn waits_block_no_file(place: &Place) -> io::Result<()> {
     fs::write(place.join("file"), b"written").await?;
     File::open(place.join("file")).await?.sync_all().await?;
     for (reader, _, _) in &mut pipes {
-        assert!(reader.read(vec![0; 10]).await.0? > 0, "the written bytes can be read");
+        assert!(reader.read(vec![0; 10]).await.0? > 0, "the written bytes cannot be read");
     }
     Ok(())
 }
@@ -143,7 +143,10 @@ fn a_named_pipe_without_a_writer_has_not_ended() {
         make_pipe(&path);
         let mut reader = File::open(&path).await?;
         let mut read = pin!(reader.read(vec![0; 10]));
-        assert!(timeout(Duration::from_millis(5), &mut read).await.is_err(), "no writer yet");
+        assert!(
+            timeout(Duration::from_millis(5), &mut read).await.is_err(),
+            "a read without a writer returned"
+        );
         let mut writer = std::fs::OpenOptions::new().write(true).open(&path)?;
         io::Write::write_all(&mut writer, b"first")?;
         let (read, bytes) = read.await;
@@ -162,7 +165,7 @@ fn nonblocking_ends_of_a_pipe_wait_for_each_other() {
         let mut reader = File::try_from(OwnedFd::from(reader))?;
         let mut writer = File::try_from(OwnedFd::from(writer))?;
         let first = timeout(Duration::from_millis(5), reader.read(vec![0; 10])).await;
-        assert!(first.is_err(), "the pipe is empty");
+        assert!(first.is_err(), "a read of the empty pipe returned");
         let written = spawn(async move { writer.write_all(vec![7; LEN]).await.0 });
         let mut all = 0;
         while all < LEN {

@@ -53,21 +53,25 @@ async fn write_and_read(place: Place) -> io::Result<()> {
     file.flush().await?;
     assert_eq!(file.seek(SeekFrom::Start(10)).await?, 10);
     assert!(*file.recv_exact(20).await? == text[10..30]);
-    assert_eq!(file.seek(SeekFrom::Current(-5)).await?, 25, "relative to the consumed bytes");
+    assert_eq!(
+        file.seek(SeekFrom::Current(-5)).await?,
+        25,
+        "the seek was not relative to the consumed bytes"
+    );
     assert!(*file.recv_exact(5).await? == text[25..30]);
     // After the last byte that was consumed, not after the read-ahead.
     file.write_all(b"here").await?;
     assert!(*file.recv_exact(6).await? == text[34..40]);
     let error = file.seek(SeekFrom::Current(-41)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidInput, "before the start");
-    assert!(*file.recv_exact(1).await? == text[40..41], "the position is unchanged");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "a seek before the start has another error");
+    assert!(*file.recv_exact(1).await? == text[40..41], "a refused seek changed the position");
     // A dropped seek ends with the next call. While it is pending, it has moved nothing yet.
     _ = touch(file.seek(SeekFrom::Start(7)));
     assert_eq!(file.seek(SeekFrom::Start(41)).await?, 41);
     _ = touch(file.seek(SeekFrom::Start(41)));
     let file = file.into_file().await?;
     let (read, next) = { file }.read(vec![0; 9]).await;
-    assert!(read? == 9 && next == text[41..50], "the cursor went back");
+    assert!(read? == 9 && next == text[41..50], "a pending seek moved the cursor");
     let expected = [&text[..30], b"here", &text[34..], b"one two"].concat();
     assert!(fs::read(place.join("a")).await? == expected);
     Ok(())
@@ -302,7 +306,7 @@ async fn share_the_cursor(place: Place) -> io::Result<()> {
     file.seek(SeekFrom::Start(0)).await?;
     file.write_all(b"accepted").await?;
     let position = poll_fn(|cx| Pin::new(&mut file).poll_complete(cx)).await?;
-    assert_eq!(position, 8, "after the accepted bytes");
+    assert_eq!(position, 8, "the position is not after the accepted bytes");
     Ok(())
 }
 

@@ -30,7 +30,7 @@ fn offsets_cursors_and_ends() {
             bytes[..50].iter().all(|byte| *byte == 0)
                 && bytes[50..150].iter().all(|byte| *byte == 7)
         );
-        assert_eq!(bytes[150..], [1; 50], "the unread part is unchanged");
+        assert_eq!(bytes[150..], [1; 50], "memory beyond the read bytes was changed");
         assert_eq!(file.read_at(vec![0; 9], 1100).await.0?, 0);
         // The cursor has not moved.
         assert_eq!(file.write(b"abc").await.0?, 3);
@@ -144,7 +144,7 @@ fn copies_are_whole_and_keep_permissions() {
         fs::copy(&from, &fresh).await?;
         assert_eq!(fs::metadata(&fresh).await?.mode() & 0o777, 0o640);
         assert_eq!(fs::copy(&from, &from).await.unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(fs::read(&from).await?, bytes, "and it is still there");
+        assert_eq!(fs::read(&from).await?, bytes, "the copied file has changed");
         // A file that reports no length, and that the kernel does not copy, is still copied.
         assert!(fs::copy("/proc/self/status", &fresh).await? > 100);
         Ok(())
@@ -206,7 +206,7 @@ fn copies_also_set_the_permissions_of_an_existing_file() {
             fs::copy(&from, &to).await?;
             assert_eq!(fs::metadata(&to).await?.mode() & 0o777, 0o666);
         }
-        assert_eq!(fs::copy(&from, "/dev/null").await?, 3, "a device is neither cut nor changed");
+        assert_eq!(fs::copy(&from, "/dev/null").await?, 3, "the copy to a device was not complete");
         Ok(())
     });
 }

@@ -72,7 +72,7 @@ fn datagrams_in_flight_are_lost_in_a_crash_in_both_directions() -> io::Result<()
         sleep(SECOND / 10).await;
         let second = Instant::now();
         assert_eq!(&*socket.recv_from().await?.0, b"start");
-        assert!(second.elapsed() > SECOND / 2, "the datagram is from the second start");
+        assert!(second.elapsed() > SECOND / 2, "the datagram of the first start arrived");
         sleep(2 * SECOND).await;
         assert_eq!(*seen.borrow(), b"");
         socket.send_to("2", (server, 9).into()).await?;

@@ -105,7 +105,10 @@ fn a_partition_stalls_and_a_reset_ends_connections() -> io::Result<()> {
         ping(&mut stream).await?;
         network.partition("client", "server")?;
         stream.send("held").await?;
-        assert!(timeout(SECOND, stream.recv()).await.is_err(), "the host was cut off");
+        assert!(
+            timeout(SECOND, stream.recv()).await.is_err(),
+            "bytes arrived from a host that was cut off"
+        );
         network.repair("client", "server")?;
         assert_eq!(&*stream.recv_exact(4).await?, b"held");
         network.reset("client", "server")?;
@@ -155,7 +158,7 @@ fn a_crash_leaves_connections_half_open_until_the_host_answers_again() -> io::Re
         );
         stream.send("into the void").await?;
         let unanswered = timeout(SECOND, TcpStream::connect("server:7")).await;
-        assert!(unanswered.is_err(), "a host without power refuses nothing");
+        assert!(unanswered.is_err(), "a host without power answered");
         network.bounce("server")?;
         let reset = stream.recv().await.expect_err("the host knows no such connection");
         assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
@@ -222,7 +225,7 @@ fn a_host_is_dropped_at_a_crash_and_started_again() -> io::Result<()> {
     let (faults, count) = (network.clone(), alive.clone());
     network.client("client", async move {
         sleep(SECOND).await;
-        assert_eq!(count.get(), 1, "tasks continue after the program has ended");
+        assert_eq!(count.get(), 1, "a task ended with its program");
         faults.crash("server")?;
         sleep(SECOND).await;
         assert_eq!(count.get(), 0);
@@ -410,7 +413,10 @@ async fn echoed_in_order(len: usize) -> io::Result<usize> {
     });
     let mut came = 0;
     while let Some(lease) = receiving.recv().await? {
-        assert!(lease.iter().copied().eq((came..came + lease.len()).map(byte)), "behind {came}");
+        assert!(
+            lease.iter().copied().eq((came..came + lease.len()).map(byte)),
+            "wrong bytes after {came}"
+        );
         came += lease.len();
     }
     sent.await.expect("no panic")?;

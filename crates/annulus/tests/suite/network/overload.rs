@@ -82,6 +82,6 @@ fn an_overloaded_server_with_a_limit_answers_in_time() {
     assert!(longest <= 10 * WORK + network, "{longest:?}");
     assert!(refused <= network, "{refused:?}");
     let capacity = (PAUSE * CLIENTS as u32).div_duration_f64(WORK);
-    assert!(served as f64 > 0.95 * capacity, "{served} of {capacity}");
+    assert!(served as f64 > 0.95 * capacity, "only {served} of {capacity} requests were served");
     assert!(served < CLIENTS);
 }

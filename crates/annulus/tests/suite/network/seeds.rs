@@ -160,7 +160,11 @@ fn one_disturbance_in_many_seeds_is_enough_and_one_seed_needs_none() {
     let times = [SECOND / 50, SECOND / 50, SECOND];
     assert_eq!(find_failure(0..3, |seed| disturbed(RESETS, times[seed as usize])), None);
     assert_eq!(find_failure([7], |_| disturbed(RESETS, SECOND / 50)), None);
-    assert_eq!(find_failure(0..3, |_| Ok::<_, String>(())), None, "no disturbance was requested");
+    assert_eq!(
+        find_failure(0..3, |_| Ok::<_, String>(())),
+        None,
+        "a sweep without requested disturbances failed"
+    );
     // A sweep within a test counts as part of the test.
     let nested = |_| -> io::Result<()> {
         assert_eq!(find_failure(0..2, |_| disturbed(RESETS, SECOND)), None);

@@ -174,7 +174,7 @@ fn a_graceful_shutdown_loses_no_line_under_faults() {
             sends.signal("server", Signal::SIGTERM)?;
             sends.disturb(Disturbances { kinds, ..Disturbances::default() });
             assert_eq!(&*stream.recv_exact(5).await?, b"LAST\n");
-            assert!(stream.recv().await?.is_none(), "the end");
+            assert!(stream.recv().await?.is_none(), "bytes arrived after the last line");
             sends.calm();
             sleep(SECOND).await;
             let refused = TcpStream::connect("server:80").await.unwrap_err();

@@ -41,9 +41,13 @@ fn programs_survive_disturbances_and_one_seed_is_one_run() {
         let refusing = Profile::current().refusing(Errno::NOSYS);
         let without = || Sim::builder(seed).profile(refusing.clone()).build();
         let hash = run(&without(), DriverChoice::Auto, seed)?;
-        assert_eq!(hash, run(&without(), DriverChoice::Auto, seed)?, "the same run twice");
+        assert_eq!(hash, run(&without(), DriverChoice::Auto, seed)?, "two runs of one seed differ");
         let with = Sim::builder(seed).build();
-        assert_eq!(hash, run(&with, DriverChoice::Epoll, seed)?, "whether requested or chosen");
+        assert_eq!(
+            hash,
+            run(&with, DriverChoice::Epoll, seed)?,
+            "a run depends on whether epoll is requested"
+        );
         io::Result::Ok(())
     });
     assert_eq!(failure, None);

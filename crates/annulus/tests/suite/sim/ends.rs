@@ -27,7 +27,7 @@ fn a_deadlock_report_lists_what_every_task_waits_for() {
     let text = error.to_string();
     assert!(text.starts_with("deadlock: every task waits"), "{text}");
     let lines = |what: &str| text.lines().filter(|line| line.contains(what)).count();
-    assert_eq!(lines(file!()), 4, "one line per task, with its source position: {text}");
+    assert_eq!(lines(file!()), 4, "not one line per task, with its source position: {text}");
     assert_eq!((lines("to accept"), lines("to receive")), (1, 2), "{text}");
     assert_eq!(lines("for a task or another thread"), 1, "{text}");
     assert!(lines("kernel: ") > 0, "{text}");
@@ -55,7 +55,7 @@ fn a_dropped_stream_gives_up_if_memory_stays_short() {
         client.send("never sent").await?;
         drop(client);
         sleep(linger / 2).await;
-        assert_eq!(sim.open_descriptors(), open, "the send is retried");
+        assert_eq!(sim.open_descriptors(), open, "the stream gave up before its linger ended");
         sleep(linger).await;
         assert_eq!(sim.open_descriptors(), open - 1);
         io::Result::Ok(())

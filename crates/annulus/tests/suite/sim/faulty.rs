@@ -190,7 +190,7 @@ async fn leave_behind(run: Run, value: FaultyValue, server: SocketAddr) -> io::R
     value.armed.set(true);
     let waker = waker_of((other, value));
     let pending = pin!(stream.recv()).poll(&mut Context::from_waker(&waker)).is_pending();
-    assert!(pending, "the server never sends first");
+    assert!(pending, "the server sent first");
     drop(waker);
     run.keep(stream);
     poll_fn(|cx| poll_faultily(&run, cx, |cx| pin!(socket.recv()).poll(cx))).await.map(drop)

@@ -179,7 +179,7 @@ fn dropped_and_failed_copies_lose_no_written_bytes() {
             for byte in ["a", "b"] {
                 client.send(byte.repeat(4096)).await?;
                 let copied = timeout(Duration::from_secs(1), copy(&mut server, &mut file)).await;
-                assert!(copied.is_err(), "the stream has not ended");
+                assert!(copied.is_err(), "the copy ended before its stream");
             }
             client.send("no space for this").await?;
             let error = copy(&mut server, &mut file).await.unwrap_err();
@@ -265,7 +265,7 @@ fn a_file_that_leaves_the_page_cache_stalls_the_loop_a_few_times() {
             read_pages(&file, 64).await?;
             let after = annulus::counters().expect("in a runtime");
             let missed = after.file_misses - before.file_misses;
-            assert!(missed >= 60, "{missed} of 64 reads went off the loop in round {round}");
+            assert!(missed >= 60, "only {missed} of 64 reads went off the loop in round {round}");
         }
         Ok(())
     });
@@ -297,7 +297,7 @@ fn entries_removed_while_listing_hide_no_other_entry() {
         }
         let (mut entries, mut names) = (fs::read_dir("/many").await?, HashSet::new());
         while let Some(entry) = entries.next_entry().await? {
-            assert!(names.insert(entry.file_name().to_os_string()), "an entry is listed once");
+            assert!(names.insert(entry.file_name().to_os_string()), "an entry was listed twice");
             if names.len() <= 100 {
                 fs::remove_file(entry.path()).await?;
             }

@@ -56,7 +56,10 @@ fn a_partition_loses_datagrams_only_between_its_hosts() {
         }
         assert_eq!((b.recv_from().await?.1, c.recv_from().await?.1), (at(C), at(A)));
         for socket in [&a, &b] {
-            assert!(timeout(SECOND, socket.recv_from()).await.is_err(), "the host was cut off");
+            assert!(
+                timeout(SECOND, socket.recv_from()).await.is_err(),
+                "a datagram arrived from a host that was cut off"
+            );
         }
         sim.repair(A, B);
         a.send_to(vec![8], at(B)).await?;
@@ -81,14 +84,17 @@ fn a_connection_stalls_and_loses_nothing() {
             client.shutdown().await?;
             io::Result::Ok(client)
         });
-        assert!(timeout(SECOND, server.recv()).await.is_err(), "the host was cut off");
+        assert!(
+            timeout(SECOND, server.recv()).await.is_err(),
+            "bytes arrived from a host that was cut off"
+        );
         other.send("not concerned").await?;
         assert!(all(&mut other_server, b"not concerned").await? < SECOND);
         sleep(100 * SECOND).await;
         sim.repair(A, B);
         let expected = [b"in flight, ".to_vec(), vec![b'x'; 1_000_000]].concat();
         assert!(all(&mut server, &expected).await? < SECOND);
-        assert!(server.recv().await?.is_none(), "the end comes after the bytes");
+        assert!(server.recv().await?.is_none(), "bytes arrived after the end");
         server.send("back").await?;
         let mut client = sent.await.expect("no panic")?;
         assert!(all(&mut client, b"back").await? < SECOND);
@@ -134,7 +140,10 @@ fn a_partition_ends_only_with_the_repair_of_its_pair() {
         sim.partition(A, C);
         client.send("hello").await?;
         sim.repair(A, C);
-        assert!(timeout(SECOND, server.recv()).await.is_err(), "still cut off");
+        assert!(
+            timeout(SECOND, server.recv()).await.is_err(),
+            "bytes arrived from a host that was cut off"
+        );
         // Segments that were due by the end of the partition were held as well, and stay in order.
         client.send(" world").await?;
         client.drain().await?;

@@ -22,7 +22,7 @@ fn a_refused_ring_is_a_clear_error() {
         let ran = run_on(&sim, builder, async { io::Result::Ok(()) });
         let text = ran.unwrap_err().to_string();
         assert!(text.to_lowercase().contains(word), "{errno:?}: {text}");
-        assert!(!text.contains('\n'), "one line: {text}");
+        assert!(!text.contains('\n'), "more than one line: {text}");
         assert_eq!(sim.leftovers(), [""; 0]);
     }
 }

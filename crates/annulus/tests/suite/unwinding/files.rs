@@ -55,7 +55,7 @@ fn buffers_of_dropped_calls_are_dropped_one_by_one() {
             let file = file("dropped-calls").await?;
             for _ in 0..3 {
                 let buf = PanickingBuf(vec![0; 1000], PanicsOnDrop(count.clone()));
-                assert!(touch(file.read_at(buf, 0)).is_none(), "the call is in flight");
+                assert!(touch(file.read_at(buf, 0)).is_none(), "the call ended at once");
             }
             while count.get() < 3 {
                 yield_now().await;
@@ -74,7 +74,7 @@ fn buffers_of_calls_in_flight_at_shutdown_are_dropped_one_by_one() {
             let file = file("calls-at-the-end").await?;
             for _ in 0..3 {
                 let buf = PanickingBuf(vec![0; 1000], PanicsOnDrop(count.clone()));
-                assert!(touch(file.read_at(buf, 0)).is_none(), "the call is in flight");
+                assert!(touch(file.read_at(buf, 0)).is_none(), "the call ended at once");
             }
             Ok(())
         });
@@ -95,7 +95,7 @@ fn cursors_contain_panics_of_wakers() {
             let mut next = pin!(other.write(vec![2; 10]));
             assert!(poll_with(next.as_mut(), &waker_of(PanicsOnDrop(count.clone()))).is_pending());
             assert_eq!(first.await.0?, 10);
-            assert_eq!(count.get(), 1, "the next one was woken");
+            assert_eq!(count.get(), 1, "the next waiter was not woken");
             assert_eq!(next.await.0?, 10);
             Ok(())
         });

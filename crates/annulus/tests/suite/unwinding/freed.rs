@@ -60,7 +60,7 @@ fn end_with<T>(prepare: impl AsyncFn(TcpStream) -> T) {
         let reused: Vec<Vec<u8>> = (0..400).map(|_| vec![REUSED; PIECE]).collect();
         let read = read_all(peer);
         let wrong = read.iter().filter(|byte| **byte == REUSED).count();
-        assert_eq!(wrong, 0, "{driver}: this many of {} bytes were freed", read.len());
+        assert_eq!(wrong, 0, "{driver}: this many of {} bytes came from freed memory", read.len());
         assert!(
             read.iter().all(|byte| *byte == SENT),
             "{driver}: bytes of {} pieces",

@@ -170,7 +170,7 @@ fn channels_contain_panics_of_wakers_and_values() {
     let waker = waker_of(fault());
     assert!(receiver.poll_recv(&mut Context::from_waker(&waker)).is_pending());
     drop(waker);
-    assert!(sender.try_send(fault()).is_ok(), "the value was sent although the wake panicked");
+    assert!(sender.try_send(fault()).is_ok(), "the value was not sent because the wake panicked");
     assert_eq!(count.get(), 1);
     assert!(sender.try_send(fault()).is_ok() && sender.try_send(fault()).is_ok());
     let waker = waker_of(fault());
@@ -178,7 +178,7 @@ fn channels_contain_panics_of_wakers_and_values() {
     assert!(poll_with(waits.as_mut(), &waker).is_pending());
     drop(waker);
     drop(receiver);
-    assert_eq!(count.get(), 5, "three values, and the second waker");
+    assert_eq!(count.get(), 5, "not three values and two wakers were dropped");
     // Dropping the value to be sent panics here too.
     forget(catch_unwind(AssertUnwindSafe(|| drop(waits))));
 }
@@ -237,7 +237,10 @@ fn the_loop_does_not_clone_the_waker_of_a_limited_accept() {
             // The loop learns of a connection that it may not accept.
             sleep(Duration::from_millis(20)).await;
             waker_whose_clone_panics(false);
-            assert!(poll_with(accepts.as_mut(), &foreign).is_pending(), "above the limit");
+            assert!(
+                poll_with(accepts.as_mut(), &foreign).is_pending(),
+                "a connection above the limit was accepted"
+            );
             drop((only, first));
             accepts.await.map(drop)
         });

@@ -66,7 +66,11 @@ fn tokio_8112_a_late_completion_wakes_the_wrong_future() {
             assert_eq!(count.0.load(Ordering::SeqCst), 0, "seed {seed}: woken needlessly");
             peer.send("for the new one").await?;
             sleep(Duration::from_secs(1)).await;
-            assert_eq!(count.0.load(Ordering::SeqCst), 1, "seed {seed}: once, for its own bytes");
+            assert_eq!(
+                count.0.load(Ordering::SeqCst),
+                1,
+                "seed {seed}: not woken once, for its own bytes"
+            );
             assert_eq!(receive(&mut new, 15).await?, b"for the new one");
             Ok(())
         });
@@ -99,7 +103,7 @@ async fn lose_buffers(sim: &Sim) -> std::io::Result<()> {
         drop(stream);
     }
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(sim.buffers_held(), 4, "the kernel holds all four again");
+    assert_eq!(sim.buffers_held(), 4, "the kernel does not have all four buffers again");
     Ok(())
 }
 

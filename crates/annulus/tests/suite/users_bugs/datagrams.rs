@@ -126,7 +126,7 @@ fn compio_746_cancel_loses_a_datagrams_buffer() {
             assert_eq!(
                 sim.buffers_held(),
                 8,
-                "the kernel has all four again, and the streams' buffers"
+                "the kernel does not have all four buffers again, and the streams' buffers"
             );
             io::Result::Ok(())
         };

@@ -55,7 +55,7 @@ fn glommio_118_borrowed_read_unsound() {
         assert_eq!(&*kept, b"kept");
         drop((stream, peer));
         sleep(Duration::from_millis(1)).await;
-        assert_eq!(&*kept, b"kept", "and beyond its stream");
+        assert_eq!(&*kept, b"kept", "the lease lost its bytes with its stream");
         Ok(())
     });
 }

@@ -28,7 +28,7 @@ fn simulate<T>(sim: &Rc<Sim>, future: impl Future<Output = io::Result<T>>) -> T 
     let (value, end) = run_on(sim, builder, timed).expect("the test's own steps succeed");
     assert!(
         sim.now() - end < Duration::from_secs(1),
-        "an operation was not covered: {:?}",
+        "the runtime waited for an operation at its end: {:?}",
         sim.leftovers()
     );
     sim.check();

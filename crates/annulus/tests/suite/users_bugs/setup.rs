@@ -23,7 +23,7 @@ fn io_uring_302_cq_overflow_at_3000_connections() {
         let sim = Sim::builder(302).profile(profile).poison(0).build();
         simulate_on(&sim, tiny_queues(), echo_3000()).unwrap()
     });
-    assert!(overflows[0] > 0, "the queue did overflow");
+    assert!(overflows[0] > 0, "the queue never overflowed");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn iggy_3589_an_opaque_panic_on_a_missing_opcode() {
         let name = opcode::operation(code).unwrap().name;
         let ring = Runtime::builder().driver(DriverChoice::Uring);
         match simulate_on(&sim, ring, everything()) {
-            Ok(()) => assert!(works, "without {name} something must be missing"),
+            Ok(()) => assert!(works, "the ring works without {name}"),
             Err(error) if works => panic!("{name} is replaced: {error}"),
             Err(error) => assert_names(&error, name),
         }
@@ -175,7 +175,10 @@ fn waits_quietly(kernel: fn() -> Rc<dyn Kernel>, patience: Duration) -> bool {
         let builder = Runtime::builder().driver(DriverChoice::Uring).kernel(kernel());
         let mut runtime = builder.build().unwrap();
         ready.send((runtime.handle(), rustix::thread::gettid())).unwrap();
-        assert!(runtime.try_block_on(std::future::pending::<()>()).is_err(), "until it is stopped");
+        assert!(
+            runtime.try_block_on(std::future::pending::<()>()).is_err(),
+            "the idle runtime ended before it was stopped"
+        );
     });
     let (handle, id) = is_ready.recv().unwrap();
     let call = format!("/proc/self/task/{}/syscall", id.as_raw_nonzero());
@@ -198,7 +201,7 @@ fn libxev_216_fake_iowait() {
     }
     // Checks the gauge itself: a ring that does not ask for quiet waits shows up.
     let loud = !waits_quietly(|| Rc::new(Bent::WaitsLoudly), Duration::from_millis(300));
-    assert!(loud, "procs_blocked counts a ring's wait");
+    assert!(loud, "procs_blocked does not count the wait of a ring");
     // Other processes may wait for their disks, but hardly all the time. If they do, the gauge does
     // not show the ring's share.
     let patience = Duration::from_secs(20);
