@@ -312,7 +312,7 @@ impl Store {
                 Some((end, _)) if *end <= now => {}
                 _ => return true,
             }
-            let (_, key) = self.ends.pop_first().expect("it is the first");
+            let (_, key) = self.ends.pop_first().expect("the first deadline is gone");
             self.deadlines.remove(&key);
             self.values.remove(&key);
         }

@@ -224,7 +224,7 @@ fn sends_that_wait_for_space() {
 }
 
 #[test]
-fn a_dropped_stream_keeps_what_it_sends() {
+fn a_dropped_stream_keeps_bytes_in_flight() {
     on_both(async || {
         let (mut one, mut other) = tcp_pair().await?;
         one.send(vec![5; 10_000].into_boxed_slice()).await?;

@@ -72,7 +72,7 @@ fn shown_bytes_are_in_the_buffer_that_the_kernel_filled() {
 }
 
 #[test]
-fn both_foreign_traits_show_that_buffer() {
+fn both_foreign_traits_show_the_buffer_of_the_kernel() {
     run_on(Runtime::builder(), async {
         let (mut client, mut server) = pair().await?;
         client.write_all(b"0123456789").await?;

@@ -44,5 +44,5 @@ pub fn with_tokio() -> io::Result<EnterGuard<'static>> {
         // There is only one handle, and it lives as long as the process.
         *known = Some(Box::leak(Box::new(handle)));
     }
-    Ok(known.expect("created above").enter())
+    Ok(known.expect("the handle was created above").enter())
 }

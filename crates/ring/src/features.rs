@@ -44,7 +44,7 @@ const fn feature(
 
 /// A feature that is an operation.
 const fn operation_feature(name: &'static str, code: u8, buys: &'static str) -> FeatureRow {
-    let known = opcode::operation(code).expect("it has a row");
+    let known = opcode::operation(code).expect("the operation has no row");
     feature(name, known.since, buys, Opcode(code))
 }
 

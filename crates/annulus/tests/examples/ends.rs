@@ -62,7 +62,10 @@ fn ends(name: &str, arguments: &[&str]) {
         drop((tcp.take(), unix.take()));
         match path {
             Some(path) => {
-                assert!(!std::fs::exists(path).expect("a look"), "{path} was not removed")
+                assert!(
+                    !std::fs::exists(path).expect("the path cannot be checked"),
+                    "{path} was not removed"
+                )
             }
             None if is_udp => drop(UdpSocket::bind(number).expect("the port is free")),
             None => drop(TcpListener::bind(number).expect("the port is free")),

@@ -245,7 +245,7 @@ fn reads_that_find_everything_in_memory() {
 
 /// The queue of waiting connections is bounded, so accepting them needs no budget of its own.
 #[test]
-fn connections_that_wait() {
+fn waiting_connections() {
     delays_by(128, async |count| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -95,7 +95,7 @@ fn a_send_that_was_never_polled_sends_nothing() {
 }
 
 #[test]
-fn a_dropped_stream_sends_what_it_had_accepted() {
+fn a_dropped_stream_sends_accepted_bytes() {
     run(async {
         let (mut stream, mut peer) = half_pair().await?;
         let big = pattern(4 << 20);

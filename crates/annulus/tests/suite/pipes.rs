@@ -195,7 +195,7 @@ fn pipe_ends_of_other_code_are_adopted() {
 }
 
 #[test]
-fn descriptors_that_are_no_such_end_are_refused() {
+fn descriptors_other_than_pipe_ends_are_refused() {
     on_each(|| async {
         let file: OwnedFd = std::fs::File::open("/dev/null")?.into();
         let error = Receiver::try_from(file).unwrap_err();

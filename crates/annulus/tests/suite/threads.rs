@@ -157,7 +157,7 @@ fn stop_ends_block_on_and_the_runtime_can_continue() {
 }
 
 #[test]
-fn a_connection_moves_with_what_it_has_received() {
+fn a_connection_moves_with_its_received_bytes() {
     let sent = pattern(3 << 20);
     let expected = sent.clone();
     let (sender, receiver) = mpsc::channel::<Parts>();

@@ -203,7 +203,7 @@ fn signals_are_awaited() {
 }
 
 #[test]
-fn any_catchable_signal_is_delivered_to_all_who_catch_it() {
+fn every_catchable_signal_reaches_all_its_receivers() {
     run(async {
         let real_time = Signal::from_number(40)?;
         let which = [Signal::SIGUSR1, Signal::SIGHUP, Signal::SIGWINCH, real_time];

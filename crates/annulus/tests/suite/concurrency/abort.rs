@@ -55,7 +55,7 @@ fn an_abort_after_the_end_of_the_runtime_does_nothing() {
 }
 
 #[test]
-fn errors_convert_to_those_of_other_libraries() {
+fn errors_convert_to_error_types_of_other_libraries() {
     fn is_shared<T: Send + Sync + 'static>() {}
     is_shared::<JoinError>();
     is_shared::<AbortHandle>();

@@ -242,7 +242,7 @@ fn a_host_is_dropped_at_a_crash_and_started_again() -> io::Result<()> {
 }
 
 #[test]
-fn tasks_of_one_host_wake_those_of_another() -> io::Result<()> {
+fn a_task_of_one_host_wakes_a_task_of_another() -> io::Result<()> {
     let network = Network::new(3);
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let (back, forth) = tokio::sync::oneshot::channel();

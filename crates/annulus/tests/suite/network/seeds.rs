@@ -63,7 +63,7 @@ fn ran(output: &Output) -> Vec<u64> {
 }
 
 #[test]
-fn variables_choose_any_seed_and_any_number_of_them() {
+fn variables_choose_a_seed_or_the_number_of_seeds() {
     let ran = |variable, value| ran(&with(again!(child_that_passes), variable, value));
     assert_eq!(ran("ANNULUS_SIM_OTHER", "1"), [0, 1]);
     assert_eq!(ran("ANNULUS_SIM_SEED", "17"), [17]);

@@ -31,7 +31,7 @@ async fn status(client: &mut TcpStream) -> io::Result<String> {
 }
 
 #[test]
-fn a_client_that_does_not_read_loses_its_place_and_a_slow_one_does_not() -> io::Result<()> {
+fn a_client_that_does_not_read_is_cut_off_and_a_slow_reader_is_not() -> io::Result<()> {
     run_on(&Sim::builder(1).build(), Runtime::builder(), async {
         fs::write("/big", vec![7; LENGTH]).await?;
         fs::write("/small", "small").await?;
