@@ -275,7 +275,7 @@ fn simulated_link_and_disk_accept_max_and_zero() {
             assert_eq!(worked.is_ok(), time == ZERO);
             Ok(())
         });
-        let sim = Sim::builder(1).turn(time).build();
+        let sim = Sim::builder(1).turn_cost(time).build();
         run_on(Runtime::builder().kernel(sim.clone()), async {
             sleep(Duration::from_secs(1)).await;
             sim.compute(time);

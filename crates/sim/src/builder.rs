@@ -12,30 +12,30 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// The longest virtual time of one `enter`.
-const MAX_TURN: Duration = Duration::from_secs(3600);
+const MAX_TURN_COST: Duration = Duration::from_secs(3600);
 
 /// Builds a simulation. The default is the newest kernel, an idle local network and no faults.
 #[derive(Clone, Debug)]
-pub struct Builder {
+pub struct SimBuilder {
     seed: u64,
     profile: Profile,
     faults: Faults,
     link: Link,
     disk: Disk,
     descriptors: usize,
-    turn: Duration,
+    turn_cost: Duration,
     poison: usize,
     text: bool,
 }
 
 impl Sim {
     /// Returns the builder of a simulation that depends only on `seed` and on the calls made to it.
-    pub fn builder(seed: u64) -> Builder {
-        Builder::new(seed)
+    pub fn builder(seed: u64) -> SimBuilder {
+        SimBuilder::new(seed)
     }
 }
 
-impl Builder {
+impl SimBuilder {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -44,7 +44,7 @@ impl Builder {
             link: Link::default(),
             disk: Disk::new(Device::default()),
             descriptors: 65_536,
-            turn: Duration::from_micros(1),
+            turn_cost: Duration::from_micros(1),
             poison: 256,
             text: false,
         }
@@ -93,8 +93,8 @@ impl Builder {
 
     /// Sets the virtual time that each `enter` and each epoll wait takes, so that time also passes
     /// for a loop that only polls. The default is 1 µs, the maximum an hour.
-    pub fn turn(mut self, cost: Duration) -> Self {
-        self.turn = cost;
+    pub fn turn_cost(mut self, cost: Duration) -> Self {
+        self.turn_cost = cost;
         self
     }
 
@@ -120,7 +120,7 @@ impl Builder {
             link: self.link,
             disk: self.disk,
             descriptors: self.descriptors,
-            turn: nanos(self.turn.min(MAX_TURN)),
+            turn_cost: nanos(self.turn_cost.min(MAX_TURN_COST)),
             poison: self.poison,
             text: self.text,
         };

@@ -54,7 +54,7 @@ mod timeline;
 mod trace;
 mod world;
 
-pub use builder::Builder;
+pub use builder::SimBuilder;
 pub use counts::Counts;
 pub use faults::{Fault, Faults};
 pub use fs::{Device, Disk};

@@ -105,14 +105,14 @@ impl MemoryRange {
     /// Fills the first and last `span` bytes with the pattern.
     #[inline]
     pub(crate) fn poison(self, span: usize) {
-        self.edges(span, |part| part.write(&POISON_PATTERN));
+        self.for_each_edge(span, |part| part.write(&POISON_PATTERN));
     }
 
     /// Returns the offset of the first byte of the pattern that was overwritten, if any.
     #[inline]
     pub(crate) fn overwritten_at(self, span: usize) -> Option<u64> {
         let mut found = None;
-        self.edges(span, |part| {
+        self.for_each_edge(span, |part| {
             let bytes = part.slice();
             if found.is_none() && *bytes != POISON_PATTERN[..part.len] {
                 let at = bytes.iter().zip(&POISON_PATTERN).position(|(a, b)| a != b).unwrap_or(0);
@@ -125,7 +125,7 @@ impl MemoryRange {
     /// Returns a checksum of the first and last `span` bytes, which must be initialised.
     pub(crate) fn checksum(self, span: usize) -> Checksum {
         let mut hash = self.len as u64;
-        self.edges(span, |part| {
+        self.for_each_edge(span, |part| {
             let bytes = part.slice();
             for chunk in bytes.chunks(8) {
                 let mut word = [0; 8];
@@ -136,15 +136,15 @@ impl MemoryRange {
         Checksum(hash)
     }
 
-    /// Calls `each` with the parts of both edges, each at most as long as the pattern.
+    /// Calls `visit` with the parts of both edges, each at most as long as the pattern.
     #[inline]
-    fn edges(self, span: usize, mut each: impl FnMut(Self)) {
+    fn for_each_edge(self, span: usize, mut visit: impl FnMut(Self)) {
         let span = span.min(self.len);
         let tail = self.len.saturating_sub(span).max(span);
         for edge in [self.first(span), self.skip(tail)] {
             let mut rest = edge;
             while rest.len > 0 {
-                each(rest.first(POISON_PATTERN.len()));
+                visit(rest.first(POISON_PATTERN.len()));
                 rest = rest.skip(POISON_PATTERN.len());
             }
         }

@@ -47,7 +47,7 @@ impl Sim {
     }
 
     /// Returns the trace as lines of text; empty without
-    /// [`Builder::trace_text`](crate::Builder::trace_text).
+    /// [`SimBuilder::trace_text`](crate::SimBuilder::trace_text).
     pub fn trace_lines(&self) -> Vec<String> {
         self.world.borrow().trace.lines().to_vec()
     }

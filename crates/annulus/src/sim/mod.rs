@@ -93,28 +93,6 @@ pub use annulus_sim::Link;
 /// ```
 #[doc(inline)]
 pub use annulus_sim::Profile;
-/// The settings of a simulated kernel, and the generator that may choose them.
-///
-/// ```
-/// use annulus::sim::{Faults, Link, Random, Sim, SimBuilder};
-///
-/// /// A random network for each seed, without faults.
-/// fn kernel(seed: u64) -> SimBuilder {
-///     Sim::builder(seed).link(Link::any(&mut Random::new(seed))).faults(Faults::none())
-/// }
-///
-/// for seed in 0..10 {
-///     annulus::sim::run_on(&kernel(seed).build(), annulus::Runtime::builder(), async {
-///         let (mut one, mut two) = annulus::net::UnixStream::pair()?;
-///         one.send("the same, only later").await?;
-///         assert_eq!(two.recv_exact(20).await?.len(), 20);
-///         std::io::Result::Ok(())
-///     })?;
-/// }
-/// # std::io::Result::Ok(())
-/// ```
-#[doc(inline)]
-pub use annulus_sim::{Builder as SimBuilder, Random};
 /// A simulated kernel, and its counts.
 ///
 /// ```
@@ -178,6 +156,28 @@ pub use annulus_sim::{Device, Disk};
 /// ```
 #[doc(inline)]
 pub use annulus_sim::{Fault, Faults};
+/// The settings of a simulated kernel, and the generator that may choose them.
+///
+/// ```
+/// use annulus::sim::{Faults, Link, Random, Sim, SimBuilder};
+///
+/// /// A random network for each seed, without faults.
+/// fn kernel(seed: u64) -> SimBuilder {
+///     Sim::builder(seed).link(Link::any(&mut Random::new(seed))).faults(Faults::none())
+/// }
+///
+/// for seed in 0..10 {
+///     annulus::sim::run_on(&kernel(seed).build(), annulus::Runtime::builder(), async {
+///         let (mut one, mut two) = annulus::net::UnixStream::pair()?;
+///         one.send("the same, only later").await?;
+///         assert_eq!(two.recv_exact(20).await?.len(), 20);
+///         std::io::Result::Ok(())
+///     })?;
+/// }
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(inline)]
+pub use annulus_sim::{Random, SimBuilder};
 
 /// Runs a future on a simulated kernel whose network and faults are drawn from the seed.
 ///

@@ -151,7 +151,7 @@ impl Disk {
         mode: u32,
     ) -> Result<usize, Errno> {
         let flags = OFlags::from_bits_retain(flags);
-        let from = self.start(at)?;
+        let from = self.start_inode(at)?;
         let found = if at.path.is_empty() && at.dir.is_some() {
             Ok(from)
         } else {
@@ -183,7 +183,7 @@ impl Disk {
     }
 
     /// Returns the inode that a path starts from.
-    pub(super) fn start(&self, at: &AnchoredPath) -> Result<Ino, Errno> {
+    pub(super) fn start_inode(&self, at: &AnchoredPath) -> Result<Ino, Errno> {
         at.dir.map_or(Ok(ROOT_INO), |dir| self.opens.find(dir).map(|it| it.ino).ok_or(Errno::BADF))
     }
 
@@ -248,7 +248,7 @@ impl Disk {
             return Err(Errno::AGAIN);
         }
         let bytes = pages.read(at, len(into), direct);
-        spread(into, &bytes);
+        scatter(into, &bytes);
         self.advance_cursor(file, offset, bytes.len());
         Ok(bytes.len())
     }
@@ -420,7 +420,7 @@ impl Disk {
     ) -> Result<usize, Errno> {
         let ino = match at.dir.filter(|_| itself && at.path.is_empty()) {
             Some(file) => self.ino(file),
-            None => self.tree.find(self.start(at)?, &at.path)?,
+            None => self.tree.find(self.start_inode(at)?, &at.path)?,
         };
         let inode = self.tree.inode(ino);
         let (kind, size, pages) = match &inode.node {
@@ -437,7 +437,7 @@ fn len(ranges: &MemoryRanges) -> usize {
     ranges.iter().map(|range| range.len()).sum()
 }
 
-fn spread(ranges: &MemoryRanges, mut bytes: &[u8]) {
+fn scatter(ranges: &MemoryRanges, mut bytes: &[u8]) {
     for range in ranges {
         let (part, rest) = bytes.split_at(range.len().min(bytes.len()));
         range.put(part);

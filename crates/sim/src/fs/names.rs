@@ -17,7 +17,7 @@ impl Disk {
     }
 
     pub(crate) fn remove(&mut self, at: &AnchoredPath, directory: bool) -> Result<usize, Errno> {
-        let from = self.start(at)?;
+        let from = self.start_inode(at)?;
         let ino = self.tree.find(from, &at.path)?;
         self.check_removal(ino, directory)?;
         let (dir, name) = self.tree.parent_and_name(from, &at.path)?;
@@ -52,7 +52,7 @@ impl Disk {
         to: &AnchoredPath,
         replace: bool,
     ) -> Result<usize, Errno> {
-        let (start, end) = (self.start(from)?, self.start(to)?);
+        let (start, end) = (self.start_inode(from)?, self.start_inode(to)?);
         let ino = self.tree.find(start, &from.path)?;
         let (old_dir, old_name) = self.tree.parent_and_name(start, &from.path)?;
         let (new_dir, new_name) = self.tree.parent_and_name(end, &to.path)?;
@@ -98,7 +98,7 @@ impl Disk {
     }
 
     pub(crate) fn link(&mut self, from: &AnchoredPath, to: &AnchoredPath) -> Result<usize, Errno> {
-        let ino = self.tree.find(self.start(from)?, &from.path)?;
+        let ino = self.tree.find(self.start_inode(from)?, &from.path)?;
         if self.is_directory(ino) {
             return Err(Errno::PERM);
         }
@@ -117,7 +117,7 @@ impl Disk {
 
     /// Returns the parent and the name of a path that does not exist.
     fn free_name<'a>(&self, at: &'a AnchoredPath) -> Result<(Ino, &'a [u8]), Errno> {
-        let start = self.start(at)?;
+        let start = self.start_inode(at)?;
         if self.tree.find(start, &at.path).is_ok() {
             return Err(Errno::EXIST);
         }
@@ -125,7 +125,7 @@ impl Disk {
     }
 
     pub(crate) fn set_mode(&mut self, at: &AnchoredPath, mode: u32) -> Result<usize, Errno> {
-        let ino = self.tree.find(self.start(at)?, &at.path)?;
+        let ino = self.tree.find(self.start_inode(at)?, &at.path)?;
         self.set_mode_of(ino, mode)
     }
 

@@ -24,7 +24,7 @@ impl World {
     ) -> Result<u32, Errno> {
         let ring = self.find_ring(ring)?;
         self.counts.enters += 1;
-        self.pass(if self.is_down(ring) { 0 } else { self.turn });
+        self.pass(if self.is_down(ring) { 0 } else { self.turn_cost });
         let state = self.rings.at_mut(ring);
         state.take_published_buffers();
         if !state.defers() {
@@ -68,7 +68,7 @@ impl World {
 
     /// Lets the time of one step of a busy wait pass.
     pub(crate) fn relax(&mut self) {
-        self.pass(self.turn.max(MIN_BUSY_WAIT_STEP));
+        self.pass(self.turn_cost.max(MIN_BUSY_WAIT_STEP));
     }
 
     /// Lets time pass, and runs the events that are due.

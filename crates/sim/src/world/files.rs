@@ -73,7 +73,7 @@ impl World {
         held.iter().for_each(|&id| self.files.hold(id));
         let work = PendingFileCall { call: Some(call), after, held, checksum: None };
         let (user_data, body) = (entry.user_data, OpKind::File(Box::new(work)));
-        self.park(Op::without_socket(ring, user_data, skip, body), false);
+        self.start_waiting(Op::without_socket(ring, user_data, skip, body), false);
         None
     }
 }

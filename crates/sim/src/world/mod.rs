@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     pub(crate) link: Link,
     pub(crate) disk: Disk,
     pub(crate) descriptors: usize,
-    pub(crate) turn: Nanos,
+    pub(crate) turn_cost: Nanos,
     pub(crate) poison: usize,
     pub(crate) text: bool,
 }
@@ -71,7 +71,7 @@ pub(crate) struct World {
     settings: u64,
     registered: [Option<(u32, FileId)>; REGISTERED_RING_SLOTS],
     /// The time that an `enter` or epoll wait takes.
-    turn: Nanos,
+    turn_cost: Nanos,
     /// Bytes at both ends of memory owned by the kernel that are checked.
     poison: usize,
 }
@@ -96,7 +96,7 @@ impl World {
             timers: Slab::new(),
             settings: 0,
             registered: [None; REGISTERED_RING_SLOTS],
-            turn: settings.turn,
+            turn_cost: settings.turn_cost,
             poison: settings.poison,
         }
     }

@@ -65,7 +65,7 @@ impl World {
                 let there = self.net.receivable(socket)?;
                 let most = self.shorten_read(socket, there);
                 let count = self.net.read(socket, memory, most);
-                Ok(self.got(socket, count, 0))
+                Ok(self.received(socket, count, 0))
             }
             Destination::Vectors(_) => self.receive_message(ring, socket, receive),
             Destination::Group(group) => {
@@ -73,12 +73,12 @@ impl World {
                 self.next_buffer_len(ring, group)?;
                 let there = self.net.receivable(socket)?;
                 if there == 0 {
-                    return Ok(self.got(socket, 0, 0));
+                    return Ok(self.received(socket, 0, 0));
                 }
                 let most = self.shorten_read(socket, there.min(receive.max_at_once));
                 let buffer = self.take_buffer(ring, group);
                 let count = self.net.read(socket, buffer.memory, most);
-                Ok(self.got(socket, count, buffer.flags()))
+                Ok(self.received(socket, count, buffer.flags()))
             }
         }
     }
@@ -95,7 +95,7 @@ impl World {
     }
 
     #[inline]
-    fn got(&mut self, socket: SocketId, count: usize, flags: u32) -> Received {
+    fn received(&mut self, socket: SocketId, count: usize, flags: u32) -> Received {
         let again = self.net.socket(socket).has_more();
         let hint = if again { CompletionFlags::SOCK_NONEMPTY.bits() } else { 0 };
         Received { result: count, count, flags: flags | hint, again }

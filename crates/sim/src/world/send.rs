@@ -50,7 +50,7 @@ impl World {
         let after = self.random.between(0, MAX_NOTIFICATION_DELAY);
         let after = if self.is_down(op.ring) { 0 } else { after };
         let notification = OpKind::Notification(Notification::new(source, after, self.poison));
-        self.park(Op::without_socket(op.ring, op.user_data, false, notification), false);
+        self.start_waiting(Op::without_socket(op.ring, op.user_data, false, notification), false);
         OpResult { flags: answer.flags | CompletionFlags::MORE.bits(), ..answer }
     }
 

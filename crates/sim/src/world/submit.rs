@@ -86,8 +86,8 @@ impl World {
                 self.drop_rights(&op);
                 return Some(self.start_notification(&mut op, answer));
             }
-            Outcome::Waits => self.park(op, false),
-            Outcome::Continues => self.park(op, true),
+            Outcome::Waits => self.start_waiting(op, false),
+            Outcome::Continues => self.start_waiting(op, true),
         };
         None
     }

@@ -1,5 +1,5 @@
-//! The life of a waiting operation. It is parked at its socket and queued when the socket changes.
-//! Then it is tried again, and either parked again, or ended or cancelled.
+//! The life of a waiting operation. It waits at its socket and is queued when the socket changes.
+//! Then it is tried again, and either waits again, or is ended or cancelled.
 
 use super::World;
 use crate::faults::Fault;
@@ -50,7 +50,7 @@ impl World {
         (0..picked).find(|&index| socket(index) == wanted).unwrap_or(picked)
     }
 
-    /// Tries a parked operation again.
+    /// Tries a waiting operation again.
     pub(super) fn run(&mut self, id: OpId) {
         let mut op = self.ops.take(id);
         op.queued = false;
@@ -77,9 +77,9 @@ impl World {
         self.wake();
     }
 
-    /// Parks a new operation. Its file stays open even if the descriptor is closed, and its memory
+    /// Makes a new operation wait. Its file stays open even if the descriptor is closed, and its memory
     /// is checked.
-    pub(super) fn park(&mut self, mut op: Op, at_once: bool) -> OpId {
+    pub(super) fn start_waiting(&mut self, mut op: Op, at_once: bool) -> OpId {
         self.watch(&mut op);
         let ready = at_once || self.is_ready(&op);
         if let (OpKind::Send(send), Some(socket), false) = (&op.body, op.socket(), ready) {

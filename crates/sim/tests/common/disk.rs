@@ -28,7 +28,7 @@ pub fn on_sim_and_linux_disks(body: impl Fn(Fixture)) {
 }
 
 impl Fixture {
-    pub fn simulated(builder: Builder) -> (Self, Rc<Sim>) {
+    pub fn simulated(builder: SimBuilder) -> (Self, Rc<Sim>) {
         let (host, sim) = Host::simulated(builder);
         (Self { host, directory: "/".into() }, sim)
     }

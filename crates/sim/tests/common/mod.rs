@@ -8,7 +8,7 @@ pub mod tcp_stress;
 
 use annulus_kernel::*;
 use annulus_ring::*;
-use annulus_sim::{Builder, Sim};
+use annulus_sim::{Sim, SimBuilder};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -79,7 +79,7 @@ impl Host {
         Self { kernel, ring, kept: Vec::new() }
     }
 
-    pub fn simulated(builder: Builder) -> (Self, Rc<Sim>) {
+    pub fn simulated(builder: SimBuilder) -> (Self, Rc<Sim>) {
         let sim = builder.build();
         (Self::over(sim.clone(), 8, 64), sim)
     }

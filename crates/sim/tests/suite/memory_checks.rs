@@ -6,13 +6,13 @@
 use crate::common::*;
 use annulus_kernel::*;
 use annulus_ring::*;
-use annulus_sim::{Builder, Sim};
+use annulus_sim::{Sim, SimBuilder};
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 /// Starts a multishot receive with two buffers, at one end of a connection.
-fn armed_receive(builder: Builder) -> (Host, Rc<Sim>, ProvidedBuffers, Fd) {
+fn armed_receive(builder: SimBuilder) -> (Host, Rc<Sim>, ProvidedBuffers, Fd) {
     let (mut host, sim) = Host::simulated(builder);
     let (client, server) = host.pair();
     let buffers = ProvidedBuffers::new(&host.ring, 2, 1024);

@@ -4,12 +4,12 @@
 use crate::common::*;
 use annulus_kernel::*;
 use annulus_ring::*;
-use annulus_sim::{Builder, Link, Profile, Sim};
+use annulus_sim::{Link, Profile, Sim, SimBuilder};
 use rustix::io::Errno;
 use std::rc::Rc;
 use std::time::Duration;
 
-fn builder_with_link(change: impl FnOnce(&mut Link)) -> Builder {
+fn builder_with_link(change: impl FnOnce(&mut Link)) -> SimBuilder {
     let mut link = Link::default();
     change(&mut link);
     Sim::builder(1).link(link)
@@ -40,7 +40,7 @@ fn waiting_a_day_takes_a_day_of_virtual_time() {
 
 #[test]
 fn each_enter_takes_the_configured_time() {
-    let (mut host, sim) = Host::simulated(Sim::builder(1).turn(Duration::from_micros(3)));
+    let (mut host, sim) = Host::simulated(Sim::builder(1).turn_cost(Duration::from_micros(3)));
     let polled =
         virtual_time_of(&mut host, |host| (0..100).for_each(|_| assert_eq!(host.reap(), [])));
     assert_eq!(polled, Duration::from_micros(300));
@@ -246,7 +246,7 @@ fn poll_of_real_descriptor_never_completes_and_can_be_cancelled() {
 
 #[test]
 fn trace_records_the_run() {
-    let run = |builder: Builder| {
+    let run = |builder: SimBuilder| {
         let (mut host, sim) = Host::simulated(builder.trace_text());
         let (client, server) = host.pair();
         host.send(client, b"hello");
@@ -255,7 +255,7 @@ fn trace_records_the_run() {
     };
     let (hash, lines) = run(Sim::builder(1));
     assert_eq!((hash, &lines), (run(Sim::builder(1)).0, &run(Sim::builder(1)).1));
-    assert_ne!(hash, run(Sim::builder(1).turn(Duration::from_nanos(999))).0);
+    assert_ne!(hash, run(Sim::builder(1).turn_cost(Duration::from_nanos(999))).0);
     assert!(
         lines.iter().any(|line| line.to_lowercase().contains("send fd 10002 len 5")),
         "{lines:#?}"

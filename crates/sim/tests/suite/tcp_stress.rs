@@ -4,7 +4,7 @@
 use crate::common::tcp_stress::{StressSize, TcpStress};
 use crate::common::{Host, each_seed};
 use annulus_kernel::{Kernel, Linux};
-use annulus_sim::{Builder, Fault, Faults, Profile, Sim};
+use annulus_sim::{Fault, Faults, Profile, Sim, SimBuilder};
 use std::rc::Rc;
 
 const SEED_COUNT: u64 = 500;
@@ -20,7 +20,7 @@ fn stress(seed: u64) -> Rc<Sim> {
     run(Sim::builder(seed).profile(profile).chaos(), seed)
 }
 
-fn run(builder: Builder, seed: u64) -> Rc<Sim> {
+fn run(builder: SimBuilder, seed: u64) -> Rc<Sim> {
     let sim = builder.build();
     let mut host = TcpStress::new(Host::over(sim.clone(), 8, 16), seed, small()).run();
     // Segments in flight between closed sockets still arrive.
