@@ -44,7 +44,7 @@ impl Future for Nop {
                 }
                 Err(error) => Err(error),
             },
-            State::Submitted { core, slot } => match core.enter() {
+            State::Submitted { core, slot } => match core.borrow() {
                 Ok(mut inner) => {
                     let inner = &mut *inner;
                     match inner.nops.poll(&mut inner.io, *slot, cx) {
@@ -65,7 +65,7 @@ impl Drop for Nop {
     #[inline]
     fn drop(&mut self) {
         if let State::Submitted { core, slot } = &self.0
-            && let Ok(mut inner) = core.enter()
+            && let Ok(mut inner) = core.borrow()
         {
             let inner = &mut *inner;
             inner.nops.drop_nop(&mut inner.io, *slot);
@@ -82,7 +82,7 @@ impl fmt::Debug for Nop {
 fn submit(cx: &Context<'_>) -> io::Result<State> {
     let core = current::get()?;
     let slot = {
-        let inner = &mut *core.enter_running()?;
+        let inner = &mut *core.borrow_running()?;
         inner.nops.start(&mut inner.io, cx.waker().clone())
     };
     Ok(State::Submitted { core, slot })

@@ -25,7 +25,7 @@
 use crate::io::AsyncFd;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::runtime::ending::Ending;
+use crate::runtime::signals::EndRequest;
 use annulus_kernel::{Kernel, Linux, descriptor, process};
 use signal_hook::SigId;
 use signal_hook::consts::{self, FORBIDDEN};
@@ -62,7 +62,7 @@ use std::task::{Context, Poll, ready};
 pub struct Signal(i32);
 
 /// The highest number that a signal has on Linux.
-const MAX: i32 = 64;
+const MAX_SIGNAL: i32 = 64;
 
 impl Signal {
     /// The terminal was closed; for a service: reload the configuration.
@@ -121,8 +121,8 @@ impl Signal {
     /// SIGSTOP), or if continuing after it is undefined behavior (SIGILL, SIGFPE, SIGSEGV).
     pub fn from_number(number: i32) -> io::Result<Self> {
         let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        if !(1..=MAX).contains(&number) {
-            return refused(format!("signal number {number} is out of range (1–{MAX})"));
+        if !(1..=MAX_SIGNAL).contains(&number) {
+            return refused(format!("signal number {number} is out of range (1–{MAX_SIGNAL})"));
         }
         if FORBIDDEN.contains(&number) {
             return refused(format!("signal {number} cannot be caught"));
@@ -179,7 +179,7 @@ pub fn ctrl_c() -> impl Future<Output = io::Result<()>> {
         let mut signals = signals?;
         signals.recv().await?;
         let core = current::get()?;
-        ending(&core).ask(Signal::SIGINT.number(), core.kernel.now());
+        ending(&core).request(Signal::SIGINT.number(), core.kernel.now());
         Ok(())
     }
 }
@@ -214,14 +214,14 @@ pub fn ctrl_c() -> impl Future<Output = io::Result<()>> {
 /// The same as that future's.
 pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     let core = current::get()?;
-    TERMINATE.into_iter().try_for_each(ends)?;
+    END_SIGNALS.into_iter().try_for_each(ends)?;
     let ending = ending(&core);
-    ending.arm();
-    let mut signals = Signals::of(&TERMINATE, Catch::unnoted)?;
+    ending.enable();
+    let mut signals = Signals::of(&END_SIGNALS, CaughtSignal::unnoted)?;
     let mut future = pin!(future);
     poll_fn(|cx| {
         // Also set by a signal that arrived before `signals` caught any.
-        if ending.is_asked() {
+        if ending.is_requested() {
             return Poll::Ready(Ok(()));
         }
         if let Poll::Ready(ended) = future.as_mut().poll(cx) {
@@ -233,14 +233,14 @@ pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> i
 }
 
 /// The signals that request the end of a process.
-const TERMINATE: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
+const END_SIGNALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
 /// Whether this process has been asked to end.
-static ENDING: Ending = Ending::new();
+static END_REQUEST: EndRequest = EndRequest::new();
 
 /// Returns the request to end of this process or of the simulated host.
-fn ending(core: &Core) -> &Ending {
-    if core.kernel.real_descriptors() { &ENDING } else { &core.arrivals.ending }
+fn ending(core: &Core) -> &EndRequest {
+    if core.kernel.real_descriptors() { &END_REQUEST } else { &core.simulated_signals.ending }
 }
 
 /// Makes a signal end the process if it arrives after the process has been asked to end. Does
@@ -256,7 +256,7 @@ fn ends(signal: Signal) -> io::Result<()> {
     }
     let number = signal.number();
     let act = move || {
-        if ENDING.on_signal(number, Linux.now()) {
+        if END_REQUEST.on_signal(number, Linux.now()) {
             // The default of these signals is to end the process, so this does not return.
             _ = emulate_default_handler(number);
         }
@@ -274,7 +274,7 @@ fn ends(signal: Signal) -> io::Result<()> {
 /// # Errors
 /// Outside a runtime, or if the handler cannot be installed.
 pub fn signals(which: &[Signal]) -> io::Result<Signals> {
-    Signals::of(which, Catch::new)
+    Signals::of(which, CaughtSignal::new)
 }
 
 /// Like [`signals`], but also catches signals that the process ignores, for instance under `nohup`.
@@ -294,7 +294,7 @@ pub fn signals(which: &[Signal]) -> io::Result<Signals> {
 /// # Errors
 /// See [`signals`].
 pub fn signals_even_if_ignored(which: &[Signal]) -> io::Result<Signals> {
-    Signals::of(which, |core, signal| Catch::with(core, signal, true, true))
+    Signals::of(which, |core, signal| CaughtSignal::with(core, signal, true, true))
 }
 
 /// Signals that are being caught.
@@ -316,7 +316,7 @@ pub fn signals_even_if_ignored(which: &[Signal]) -> io::Result<Signals> {
 /// # }).unwrap();
 /// ```
 pub struct Signals {
-    catches: Vec<Catch>,
+    catches: Vec<CaughtSignal>,
     /// The catch to poll first: the one after the last signal's, so that a frequent signal does not
     /// starve the others.
     first: usize,
@@ -325,7 +325,7 @@ pub struct Signals {
 impl Signals {
     fn of(
         which: &[Signal],
-        catch: impl Fn(&Rc<Core>, Signal) -> io::Result<Catch>,
+        catch: impl Fn(&Rc<Core>, Signal) -> io::Result<CaughtSignal>,
     ) -> io::Result<Self> {
         let core = current::get()?;
         let catches =
@@ -360,15 +360,15 @@ impl Signals {
 }
 
 /// One caught signal.
-struct Catch {
+struct CaughtSignal {
     signal: Signal,
-    source: Source,
+    source: SignalSource,
     /// Set if this prevents a further signal from ending the process.
     core: Option<Rc<Core>>,
 }
 
 /// The source of a signal.
-enum Source {
+enum SignalSource {
     /// A handler that writes to one socket of a pair, and the other socket, whose readiness is
     /// awaited.
     Process(SigId, AsyncFd<OwnedFd>),
@@ -378,7 +378,7 @@ enum Source {
     Simulated(Rc<Core>, u64),
 }
 
-impl Catch {
+impl CaughtSignal {
     fn new(core: &Rc<Core>, signal: Signal) -> io::Result<Self> {
         Self::with(core, signal, false, true)
     }
@@ -394,7 +394,7 @@ impl Catch {
         even_ignored: bool,
         is_noted: bool,
     ) -> io::Result<Self> {
-        let source = Source::new(core, signal, even_ignored)?;
+        let source = SignalSource::new(core, signal, even_ignored)?;
         let core = is_noted.then(|| core.clone());
         if let Some(core) = &core {
             ending(core).catch(signal.number());
@@ -404,24 +404,26 @@ impl Catch {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Signal>> {
         match &mut self.source {
-            Source::Process(_, pair) | Source::Ignored(pair, _) => loop {
+            SignalSource::Process(_, pair) | SignalSource::Ignored(pair, _) => loop {
                 ready!(pair.poll_read_ready(cx))?.clear_ready();
                 if descriptor::drain(pair.get_ref())? {
                     return Poll::Ready(Ok(self.signal));
                 }
             },
-            Source::Simulated(core, seen) => {
-                drop(core.enter_running()?);
-                core.arrivals.poll(self.signal.number(), seen, cx).map(|()| Ok(self.signal))
+            SignalSource::Simulated(core, seen) => {
+                drop(core.borrow_running()?);
+                core.simulated_signals
+                    .poll(self.signal.number(), seen, cx)
+                    .map(|()| Ok(self.signal))
             }
         }
     }
 }
 
-impl Source {
+impl SignalSource {
     fn new(core: &Rc<Core>, signal: Signal, even_ignored: bool) -> io::Result<Self> {
         if !core.kernel.real_descriptors() {
-            let seen = core.arrivals.catch(signal.number());
+            let seen = core.simulated_signals.catch(signal.number());
             return Ok(Self::Simulated(core.clone(), seen));
         }
         let (read, write) = descriptor::pair()?;
@@ -437,12 +439,12 @@ impl Source {
     }
 }
 
-impl Drop for Catch {
+impl Drop for CaughtSignal {
     fn drop(&mut self) {
         if let Some(core) = &self.core {
             ending(core).release(self.signal.number());
         }
-        if let Source::Process(id, _) = self.source {
+        if let SignalSource::Process(id, _) = self.source {
             unregister(id);
         }
     }

@@ -144,7 +144,7 @@ struct Remote {
 impl Remote {
     fn wake(&self) {
         self.news.fetch_add(1, Ordering::Relaxed);
-        if self.flags.enter_inbox() {
+        if self.flags.mark_in_inbox() {
             *self.inbox.lock().unwrap() += 1;
             self.pushed.notify_one();
         }
@@ -190,10 +190,10 @@ fn no_wake_is_lost() {
 fn an_abort_is_visible_once_the_task_leaves_the_inbox() {
     loom::model(|| {
         let flags = RemoteFlags::new();
-        assert!(!flags.is_aborted() && flags.enter_inbox());
+        assert!(!flags.is_aborted() && flags.mark_in_inbox());
         flags.abort();
-        assert!(!flags.enter_inbox(), "the task entered the inbox twice");
+        assert!(!flags.mark_in_inbox(), "the task entered the inbox twice");
         flags.leave_inbox();
-        assert!(flags.is_aborted() && flags.enter_inbox());
+        assert!(flags.is_aborted() && flags.mark_in_inbox());
     });
 }

@@ -57,7 +57,7 @@ pub(crate) struct Io {
     pub(crate) in_flight: usize,
     /// Whether the last turn polled for events. The work that turns may do between two such polls
     /// is bounded.
-    pub(crate) has_looked: bool,
+    pub(crate) has_checked_events: bool,
     /// The clock of a guest's host, unless that is the kernel's clock.
     pub(crate) clock: Option<HostClock>,
     /// Descriptors that handles have exposed to other code, and that stay open as long as the
@@ -92,7 +92,7 @@ impl Io {
             memory,
             spares: Spares::default(),
             in_flight: 0,
-            has_looked: true,
+            has_checked_events: true,
             clock: None,
             exposed: Exposed::default(),
             fd_closed: false,

@@ -141,8 +141,8 @@ impl InlinePolicy {
     /// Begins a turn, with a new budget if the loop has looked for events. Returns true if a
     /// descriptor was closed since the previous turn began.
     #[inline]
-    pub(crate) fn begin_turn(&self, has_looked: bool) -> bool {
-        if has_looked {
+    pub(crate) fn begin_turn(&self, has_checked_events: bool) -> bool {
+        if has_checked_events {
             self.spent.set(0);
         }
         self.turn.set(self.turn.get().wrapping_add(1));

@@ -44,7 +44,7 @@ impl Cursor {
         let next = line.notify_next();
         let recheck = line.needs_recheck();
         drop(line);
-        if recheck && let Ok(mut inner) = self.0.core.enter() {
+        if recheck && let Ok(mut inner) = self.0.core.borrow() {
             let weak: Weak<Shared> = Rc::downgrade(&self.0);
             inner.io.rechecks.push(Recheck::Queue(weak));
         }

@@ -45,7 +45,7 @@ impl<A: CallArgs + 'static> PendingCall<A> {
         let mut args = Parked::new(args);
         // Before the borrow, because it calls methods of the caller's buffers.
         let call = args.call(open.as_ref().map_or(CWD, |open| open.fd()));
-        match core.enter_running() {
+        match core.borrow_running() {
             Ok(mut inner) => {
                 let inner = &mut *inner;
                 let held = Some(Held { args, _open: open });
@@ -75,7 +75,7 @@ impl<A: Unpin + 'static> Future for PendingCall<A> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let slot = self.slot;
-        let polled = match self.core.enter() {
+        let polled = match self.core.borrow() {
             Ok(mut inner) => {
                 let inner = &mut *inner;
                 let polled = inner.file_ops.poll(&mut inner.io, slot, cx);
@@ -96,7 +96,7 @@ impl<A: Unpin + 'static> Future for PendingCall<A> {
 impl<A: 'static> Drop for PendingCall<A> {
     fn drop(&mut self) {
         let Some(held) = self.held.take() else { return };
-        match self.core.enter() {
+        match self.core.borrow() {
             Ok(mut inner) => {
                 let inner = &mut *inner;
                 inner.file_ops.abandon(&mut inner.io, self.slot, Box::new(held));

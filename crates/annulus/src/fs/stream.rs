@@ -322,7 +322,7 @@ impl FileStream {
     /// If the loop is not running, no task can be spawned. The bytes are returned.
     pub(crate) fn write_in_task(&mut self, bytes: Unwritten) -> Result<(), (io::Error, Unwritten)> {
         let core = &self.file.open.core;
-        let file = match core.enter_running().map(drop).and_then(|()| self.file.try_clone()) {
+        let file = match core.borrow_running().map(drop).and_then(|()| self.file.try_clone()) {
             Ok(file) => file,
             Err(error) => return Err((error, bytes)),
         };

@@ -66,7 +66,7 @@ struct Polled {
 
 impl Drop for Polled {
     fn drop(&mut self) {
-        if let Ok(mut inner) = self.core.enter() {
+        if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
             inner.polls.drop_poll(&mut inner.io, self.slot);
         }
@@ -89,14 +89,14 @@ impl<T: AsFd> AsyncFd<T> {
         let fd = inner.as_fd();
         check(fd)?;
         let duplicate = descriptor::duplicate(fd)?;
-        let slot = core.enter()?.polls.add(duplicate.as_fd(), "for a descriptor");
+        let slot = core.borrow()?.polls.add(duplicate.as_fd(), "for a descriptor");
         Ok(Self { polled: Polled { core, slot, _duplicate: Some(duplicate) }, inner })
     }
 
     /// Prepares to wait for a descriptor of this crate. It stays the same and is used for nothing
     /// else, so it needs no duplicate.
     pub(crate) fn of_own(core: Rc<Core>, inner: T, what: &'static str) -> io::Result<Self> {
-        let slot = core.enter()?.polls.add(inner.as_fd(), what);
+        let slot = core.borrow()?.polls.add(inner.as_fd(), what);
         Ok(Self { polled: Polled { core, slot, _duplicate: None }, inner })
     }
 
@@ -143,7 +143,7 @@ impl<T: AsFd> AsyncFd<T> {
     ) -> Poll<io::Result<ReadyGuard<'_, T>>> {
         let Polled { core, slot, .. } = &self.polled;
         ready!(budget::poll_with(cx, || {
-            let inner = &mut *core.enter_running()?;
+            let inner = &mut *core.borrow_running()?;
             inner.polls.poll(&mut inner.io, *slot, interest, cx)
         }))?;
         Poll::Ready(Ok(ReadyGuard { fd: self, interest }))
@@ -225,7 +225,7 @@ impl<T: AsFd> AsyncFd<T> {
     }
 
     fn clear(&self, interest: Interest) {
-        if let Ok(mut inner) = self.polled.core.enter() {
+        if let Ok(mut inner) = self.polled.core.borrow() {
             inner.polls.clear(self.polled.slot, interest);
         }
     }

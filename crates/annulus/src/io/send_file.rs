@@ -81,8 +81,8 @@ pub(super) async fn send_file(
         moved(count)?;
         sent += count;
         if is_full {
-            let mut has_asked = false;
-            poll_fn(|cx| to.poll_writable(&mut has_asked, cx)).await?;
+            let mut has_started_poll = false;
+            poll_fn(|cx| to.poll_writable(&mut has_started_poll, cx)).await?;
         }
     }
     Ok(sent)

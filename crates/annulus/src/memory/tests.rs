@@ -226,7 +226,7 @@ fn an_unacceptable_limit_is_reported_with_the_bound() {
 fn memory_of_a_flood_is_returned_within_a_minute_of_light_load() {
     let sim = Sim::builder(1).build();
     let mut runtime = Runtime::builder().kernel(sim.clone()).build().unwrap();
-    let resident = |runtime: &Runtime| runtime.core().enter().unwrap().io.driver.resident_bytes();
+    let resident = |runtime: &Runtime| runtime.core().borrow().unwrap().io.driver.resident_bytes();
     let flood = async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
         let mut client = TcpStream::connect("127.0.0.1:7000").await?;

@@ -186,7 +186,7 @@ impl Attempt {
         timeout: Option<Duration>,
     ) -> io::Result<Self> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let inner = &mut *core.enter()?;
+        let inner = &mut *core.borrow()?;
         let (fd, address) = (socket.into_fd(), Address::from(address));
         let slot = inner.connects.start(&mut inner.io, fd, address, deadline);
         Ok(Self { core: core.clone(), slot: Some(slot) })
@@ -195,7 +195,7 @@ impl Attempt {
     async fn connected(mut self) -> io::Result<Fd> {
         poll_fn(|cx| {
             let Some(slot) = self.slot else { unreachable!("polled after completion") };
-            let inner = &mut *self.core.enter_running()?;
+            let inner = &mut *self.core.borrow_running()?;
             let outcome = ready!(inner.connects.poll(&mut inner.io, slot, cx));
             self.slot = None;
             Poll::Ready(outcome)
@@ -206,7 +206,7 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if let (Some(slot), Ok(mut inner)) = (self.slot, self.core.enter()) {
+        if let (Some(slot), Ok(mut inner)) = (self.slot, self.core.borrow()) {
             let inner = &mut *inner;
             inner.connects.drop_connect(&mut inner.io, slot);
         }

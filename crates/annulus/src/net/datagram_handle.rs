@@ -33,7 +33,7 @@ impl DatagramHandle {
         settings: Settings,
     ) -> io::Result<Self> {
         settings.check(format.domain)?;
-        let inner = &mut *core.enter()?;
+        let inner = &mut *core.borrow()?;
         let slot = inner.datagrams.add(&mut inner.io, socket.fd(), format, settings)?;
         // From now on the slot owns the descriptor and closes it.
         socket.into_fd();
@@ -43,7 +43,7 @@ impl DatagramHandle {
     /// Calls `f` with the slot and the state that all datagram sockets share.
     #[inline]
     fn with<R>(&self, f: impl FnOnce(&mut Socket, &mut Shared, &mut Io) -> R) -> io::Result<R> {
-        let inner = &mut *self.core.enter_running()?;
+        let inner = &mut *self.core.borrow_running()?;
         let (socket, shared) = inner.datagrams.get(self.slot);
         Ok(f(socket, shared, &mut inner.io))
     }
@@ -76,7 +76,7 @@ impl DatagramHandle {
         cx: &Context<'_>,
     ) -> Poll<io::Result<(Lease, SocketAddr)>> {
         // Does not use `with`, which would move the result once again.
-        let inner = &mut *self.core.enter_running()?;
+        let inner = &mut *self.core.borrow_running()?;
         let (socket, shared) = inner.datagrams.get(self.slot);
         socket.poll_recv_from(shared, &mut inner.io, wait, cx)
     }
@@ -119,12 +119,12 @@ impl DatagramHandle {
 
     /// Records that the socket has a peer from now on.
     pub(super) fn set_connected(&self) -> io::Result<()> {
-        self.core.enter()?.datagrams.get(self.slot).0.set_connected();
+        self.core.borrow()?.datagrams.get(self.slot).0.set_connected();
         Ok(())
     }
 
     pub(super) fn dropped(&self) -> io::Result<u64> {
-        let inner = &mut *self.core.enter()?;
+        let inner = &mut *self.core.borrow()?;
         inner.datagrams.get(self.slot).0.count_drops(&mut inner.io)
     }
 
@@ -132,7 +132,7 @@ impl DatagramHandle {
         &self,
         f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>,
     ) -> io::Result<R> {
-        let fd = self.core.enter()?.datagrams.get(self.slot).0.fd;
+        let fd = self.core.borrow()?.datagrams.get(self.slot).0.fd;
         f(&*self.core.kernel, fd)
     }
 
@@ -140,7 +140,7 @@ impl DatagramHandle {
     #[inline]
     fn leave(&self, leave: Leave, id: &mut Option<WaiterId>) {
         if id.is_some()
-            && let Ok(mut inner) = self.core.enter()
+            && let Ok(mut inner) = self.core.borrow()
         {
             let inner = &mut *inner;
             leave(inner.datagrams.get(self.slot).0, &mut inner.io, id);
@@ -152,7 +152,7 @@ impl Drop for DatagramHandle {
     fn drop(&mut self) {
         // If the runtime has ended, the slot is already gone; in a forked child, it belongs to the
         // parent.
-        if let Ok(mut inner) = self.core.enter() {
+        if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
             inner.datagrams.drop_socket(&mut inner.io, self.slot);
         }

@@ -19,7 +19,7 @@ use std::os::unix;
 use std::rc::Rc;
 
 /// Exposes the descriptor of a handle. The runtime keeps owning it.
-fn lend<'a>(core: &Core, handle: &'a impl Socket) -> BorrowedFd<'a> {
+fn borrow_exposed<'a>(core: &Core, handle: &'a impl Socket) -> BorrowedFd<'a> {
     exposed::borrowed(core.expose(handle.call(|_, fd| Ok(fd))))
 }
 
@@ -36,7 +36,7 @@ macro_rules! as_fd {
         impl AsFd for $type {
             fn as_fd(&self) -> BorrowedFd<'_> {
                 let handle = self.handle();
-                lend(&handle.core, handle)
+                borrow_exposed(&handle.core, handle)
             }
         }
 
@@ -57,8 +57,8 @@ end. So does an exposed descriptor, until the last handle of the runtime is gone
     Sender " After `shutdown` it no longer refers to the pipe. If it was exposed, the reader sees the end of the pipe only when the last
 handle of the runtime is gone, not at the runtime's end.");
 
-const INTERNET: &[AddressFamily] = &[AddressFamily::INET, AddressFamily::INET6];
-const UNIX: &[AddressFamily] = &[AddressFamily::UNIX];
+const INET_FAMILIES: &[AddressFamily] = &[AddressFamily::INET, AddressFamily::INET6];
+const UNIX_FAMILIES: &[AddressFamily] = &[AddressFamily::UNIX];
 
 /// The properties that a descriptor must have.
 struct Wanted {
@@ -109,7 +109,7 @@ fn taken(socket: OwnedFd, wanted: &Wanted) -> io::Result<(Rc<Core>, NewFd, Addre
 /// Like [`taken`], but for a listening TCP socket.
 pub(super) fn listening(socket: OwnedFd) -> io::Result<(Rc<Core>, NewFd)> {
     let (what, kind) = ("a listening TCP socket", SocketType::STREAM);
-    let wanted = Wanted { what, families: INTERNET, kind, listens: true };
+    let wanted = Wanted { what, families: INET_FAMILIES, kind, listens: true };
     taken(socket, &wanted).map(|(core, socket, _)| (core, socket))
 }
 
@@ -156,16 +156,16 @@ macro_rules! from_descriptor {
 type Taken = (Rc<Core>, NewFd, AddressFamily);
 
 from_descriptor! {
-    TcpStream, net::TcpStream, "a TCP connection": INTERNET STREAM false,
+    TcpStream, net::TcpStream, "a TCP connection": INET_FAMILIES STREAM false,
         |(core, socket, _): Taken| StreamHandle::new(core, socket, None).map(TcpStream::new);
-    TcpListener, net::TcpListener, "a listening TCP socket": INTERNET STREAM true,
+    TcpListener, net::TcpListener, "a listening TCP socket": INET_FAMILIES STREAM true,
         |(core, socket, _): Taken| TcpListener::new(&core, socket, None);
-    UdpSocket, net::UdpSocket, "a UDP socket": INTERNET DGRAM false,
+    UdpSocket, net::UdpSocket, "a UDP socket": INET_FAMILIES DGRAM false,
         |(core, socket, family): Taken| UdpSocket::adopt(&core, socket, family == AddressFamily::INET);
-    UnixStream, unix::net::UnixStream, "a Unix stream": UNIX STREAM false,
+    UnixStream, unix::net::UnixStream, "a Unix stream": UNIX_FAMILIES STREAM false,
         |(core, socket, _): Taken| StreamHandle::new(core, socket, None).map(UnixStream::new);
-    UnixListener, unix::net::UnixListener, "a listening Unix socket": UNIX STREAM true,
+    UnixListener, unix::net::UnixListener, "a listening Unix socket": UNIX_FAMILIES STREAM true,
         |(core, socket, _): Taken| UnixListener::from_elsewhere(&core, socket);
-    UnixDatagram, unix::net::UnixDatagram, "a Unix datagram socket": UNIX DGRAM false,
+    UnixDatagram, unix::net::UnixDatagram, "a Unix datagram socket": UNIX_FAMILIES DGRAM false,
         |(core, socket, _): Taken| UnixDatagram::adopt(&core, socket);
 }

@@ -35,8 +35,8 @@ pub struct KeepAlive {
     pub retries: u32,
 }
 
-const SECONDS: RangeInclusive<u64> = 1..=32_767;
-const RETRIES: RangeInclusive<u32> = 1..=127;
+const PROBE_SECONDS: RangeInclusive<u64> = 1..=32_767;
+const PROBE_RETRIES: RangeInclusive<u32> = 1..=127;
 
 impl Default for KeepAlive {
     fn default() -> Self {
@@ -50,7 +50,7 @@ impl KeepAlive {
     /// # Errors
     /// `InvalidInput` for a value that Linux does not support.
     pub(super) fn options(self) -> io::Result<[(SocketOption, u32); 4]> {
-        if !RETRIES.contains(&self.retries) {
+        if !PROBE_RETRIES.contains(&self.retries) {
             return Err(out_of_range("retries", &self.retries.to_string(), "1 to 127"));
         }
         Ok([
@@ -64,7 +64,7 @@ impl KeepAlive {
 
 fn seconds(what: &str, time: Duration) -> io::Result<u32> {
     let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
-    if !SECONDS.contains(&seconds) {
+    if !PROBE_SECONDS.contains(&seconds) {
         return Err(out_of_range(what, &format!("{time:?}"), "1 to 32767 seconds"));
     }
     Ok(seconds as u32)

@@ -8,7 +8,7 @@ use super::listener_handle::{ListenSettings, ListenerHandle};
 use super::new_fd::NewFd;
 use super::option_methods::*;
 use super::parts::{Parts, owned};
-use super::rebind::patiently;
+use super::rebind::retry_while_in_use;
 use super::resolve::first;
 use super::settings::SocketSettings;
 use super::socket::Socket;
@@ -104,7 +104,8 @@ impl ListenOptions {
     /// blocks the loop, because the kernel takes a moment to free the port of a killed server.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let core = current::get()?;
-        let bind = |address| patiently(Some(&core), || self.bind_one(&core.kernel, address));
+        let bind =
+            |address| retry_while_in_use(Some(&core), || self.bind_one(&core.kernel, address));
         let socket = first(address, Operation::Listen, bind)?;
         TcpListener::new(&core, socket, self.listen.limit.clone())
     }
@@ -129,7 +130,7 @@ impl ListenOptions {
         count: usize,
     ) -> io::Result<(Vec<OwnedFd>, SocketAddr)> {
         let kernel: Rc<dyn Kernel> = Rc::new(Linux);
-        let bind = |address| patiently(None, || self.bind_all(&kernel, address, count));
+        let bind = |address| retry_while_in_use(None, || self.bind_all(&kernel, address, count));
         let (group, address) = first(address, Operation::Listen, bind)?;
         // SAFETY: `into_fd` gives up the only owner of a Linux socket that was created above, and
         // no operation was started on it.

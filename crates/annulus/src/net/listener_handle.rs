@@ -43,7 +43,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if self.id.is_some()
-            && let Ok(mut inner) = self.handle.core.enter()
+            && let Ok(mut inner) = self.handle.core.borrow()
         {
             let inner = &mut *inner;
             inner.listeners.leave_accept(&mut inner.io, self.handle.slot, &mut self.id);
@@ -58,7 +58,7 @@ impl ListenerHandle {
         socket: NewFd,
         limit: Option<ConnectionLimit>,
     ) -> io::Result<Self> {
-        let slot = core.enter()?.listeners.add(socket.into_fd(), limit);
+        let slot = core.borrow()?.listeners.add(socket.into_fd(), limit);
         Ok(Self { core: core.clone(), slot })
     }
 
@@ -77,7 +77,7 @@ impl ListenerHandle {
     /// another runtime.
     pub(super) fn poll_one(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<Accepted>> {
         let polled = budget::poll_with(cx, || {
-            let inner = &mut *self.core.enter_running()?;
+            let inner = &mut *self.core.borrow_running()?;
             inner.listeners.poll_accept(&mut inner.io, self.slot, wait, cx)
         });
         match &polled {
@@ -97,14 +97,14 @@ impl ListenerHandle {
         &self,
         f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>,
     ) -> io::Result<R> {
-        let fd = self.core.enter()?.listeners.fd(self.slot);
+        let fd = self.core.borrow()?.listeners.fd(self.slot);
         f(&*self.core.kernel, fd)
     }
 }
 
 impl Drop for ListenerHandle {
     fn drop(&mut self) {
-        if let Ok(mut inner) = self.core.enter() {
+        if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
             inner.listeners.drop_listener(&mut inner.io, self.slot);
         }

@@ -246,8 +246,8 @@ pub(super) fn time(value: u32) -> Option<Duration> {
 /// Converts a time to milliseconds, rounded up. Linux accepts at most `i32::MAX`, and zero means
 /// its own default.
 pub(super) fn of_time(time: Option<Duration>) -> u32 {
-    const MOST: u32 = i32::MAX as u32;
+    const MAX_MILLISECONDS: u32 = i32::MAX as u32;
     let Some(time) = time else { return 0 };
     let milliseconds = time.as_nanos().div_ceil(1_000_000).max(1);
-    u32::try_from(milliseconds).unwrap_or(MOST).min(MOST)
+    u32::try_from(milliseconds).unwrap_or(MAX_MILLISECONDS).min(MAX_MILLISECONDS)
 }

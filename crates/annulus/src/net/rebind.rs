@@ -7,24 +7,27 @@ use std::time::Duration;
 
 /// Number of turns that it takes to close a socket dropped in this turn: one for the cancel, one
 /// for its event, one for the close.
-const PASSES: u32 = 3;
+const TURNS_TO_CLOSE: u32 = 3;
 /// A killed process is gone before the kernel has torn down its ring, which holds its sockets. That
 /// takes 5 to 84 ms on Linux 6.18.
-const PAUSES: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(2);
+const MAX_PAUSES: u32 = 50;
+const PAUSE_TIME: Duration = Duration::from_millis(2);
 
 /// Binds, and retries while the address is in use: first after dropped sockets of this runtime are
 /// closed, then for a tenth of a second. The thread sleeps between the attempts and no task runs,
 /// which the docs of `bind` mention.
-pub(super) fn patiently<T>(core: Option<&Core>, bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn retry_while_in_use<T>(
+    core: Option<&Core>,
+    bind: impl Fn() -> io::Result<T>,
+) -> io::Result<T> {
     let mut bound = bind();
     let has_processes = core.is_none_or(|core| core.kernel.real_descriptors());
-    for pass in 0..if has_processes { PASSES + PAUSES } else { PASSES } {
+    for pass in 0..if has_processes { TURNS_TO_CLOSE + MAX_PAUSES } else { TURNS_TO_CLOSE } {
         if !is_in_use(&bound) {
             break;
         }
-        if pass >= PASSES {
-            sleep(PAUSE);
+        if pass >= TURNS_TO_CLOSE {
+            sleep(PAUSE_TIME);
         }
         if let Some(core) = core {
             core.turn(true, None)?;

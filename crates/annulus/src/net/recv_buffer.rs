@@ -20,16 +20,16 @@ struct Unread {
     /// Never an empty lease.
     first: Option<Lease>,
     /// State that few streams need. Present only together with `first`.
-    more: Option<Box<More>>,
-    /// Consecutive looks at bytes that were already shown.
-    looks: u16,
+    more: Option<Box<GatheredLeases>>,
+    /// Consecutive polls that returned bytes already shown.
+    repeat_polls: u16,
     /// Whether the last receive returned the end of the stream or an error. The next one will too,
     /// so it uses no budget.
     ended: bool,
 }
 
 #[derive(Default)]
-struct More {
+struct GatheredLeases {
     /// The lease after `first`, if a part of it completed `first`. Never an empty lease.
     next: Option<Lease>,
     /// The descriptors that arrived with these bytes. They are closed when no bytes are left.
@@ -48,15 +48,15 @@ enum Gather {
     Ahead,
 }
 
-/// Number of looks at bytes already shown, or at the end of the stream, that use no budget until
-/// bytes are consumed. After that, each unit of budget pays for [`LOOKS_PER_UNIT`] looks, so that a
-/// task that only looks does not block others forever. Both numbers are even because some callers
-/// look twice and need both looks to be ready.
-const MAX_FREE_LOOKS: u16 = 1024;
-const LOOKS_PER_UNIT: u16 = 8;
+/// Number of polls that return bytes already shown, or the end of the stream, and use no budget
+/// until bytes are consumed. After that, each unit of budget pays for [`REPEAT_POLLS_PER_UNIT`] of
+/// them, so that a task that only repeats its poll does not block others forever. Both numbers are
+/// even because some callers poll twice and need both polls to be ready.
+const MAX_FREE_REPEAT_POLLS: u16 = 1024;
+const REPEAT_POLLS_PER_UNIT: u16 = 8;
 
 /// Minimum number of bytes that are copied ahead.
-const AHEAD: usize = 256;
+const MIN_COPY_AHEAD_BYTES: usize = 256;
 
 impl RecvBuffer {
     /// Returns true if no bytes have been shown yet, as when a stream is only received from with
@@ -159,9 +159,9 @@ impl RecvBuffer {
     ) -> Poll<io::Result<&[u8]>> {
         let unread = self.0.get_or_insert_default();
         if unread.first.is_some() && unread.len() >= n {
-            ready!(unread.poll_look(cx));
+            ready!(unread.poll_repeat(cx));
         } else if unread.ended {
-            ready!(unread.poll_look(cx));
+            ready!(unread.poll_repeat(cx));
             ready!(budget::poll_free(|| unread.poll_fill(stream, cx, n, Gather::Ahead)))?;
         } else {
             ready!(budget::poll_with(cx, || unread.poll_fill(stream, cx, n, Gather::Ahead)))?;
@@ -261,23 +261,24 @@ impl Unread {
         polled
     }
 
-    /// Counts a look that receives nothing. It is always ready, unless the task has looked very
+    /// Counts a poll that receives nothing. It is always ready, unless the task has polled very
     /// often and used up its budget.
     #[inline]
-    fn poll_look(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if self.looks == MAX_FREE_LOOKS {
+    fn poll_repeat(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if self.repeat_polls == MAX_FREE_REPEAT_POLLS {
             let taken = budget::poll_take(cx);
-            self.looks = if taken.is_ready() { MAX_FREE_LOOKS - LOOKS_PER_UNIT } else { 0 };
+            self.repeat_polls =
+                if taken.is_ready() { MAX_FREE_REPEAT_POLLS - REPEAT_POLLS_PER_UNIT } else { 0 };
             ready!(taken);
         }
-        self.looks += 1;
+        self.repeat_polls += 1;
         Poll::Ready(())
     }
 
     #[inline]
     fn advance(&mut self, n: usize) {
         let Some(first) = &mut self.first else { return };
-        self.looks = 0;
+        self.repeat_polls = 0;
         first.advance(n);
         if first.is_empty() {
             self.show_next();
@@ -354,12 +355,12 @@ impl Unread {
         // of all earlier ones.
         let (count, wanted) = match gather {
             Gather::Missing => (missing, n),
-            Gather::Ahead => (missing.max(first.len()).max(AHEAD), usize::MAX),
+            Gather::Ahead => (missing.max(first.len()).max(MIN_COPY_AHEAD_BYTES), usize::MAX),
         };
         let count = count.min(next.len());
         // Stored first, so that it is kept if the runtime has ended.
         let first = self.first.insert(first);
-        let meter = match stream.core.enter() {
+        let meter = match stream.core.borrow() {
             Ok(inner) => inner.io.memory.meter.clone(),
             Err(error) => {
                 self.keep_next(next);

@@ -106,7 +106,7 @@ impl AsStream for SendHalf {
 impl Drop for SendHalf {
     fn drop(&mut self) {
         if !self.reunited
-            && let Ok(mut inner) = self.handle.core.enter()
+            && let Ok(mut inner) = self.handle.core.borrow()
         {
             let inner = &mut *inner;
             inner.streams.get(self.handle.slot).0.end_when_sent(&mut inner.io);

@@ -44,7 +44,7 @@ impl StreamHandle {
     /// Takes over a stream that was released by another runtime.
     pub(super) fn adopt(core: Rc<Core>, stream: Released) -> io::Result<Self> {
         let slot = {
-            let inner = &mut *core.enter()?;
+            let inner = &mut *core.borrow()?;
             inner.streams.add(&inner.io, stream)
         };
         Ok(Self { core, slot, is_released: false })
@@ -57,20 +57,20 @@ impl StreamHandle {
         poll: impl FnOnce(&mut Stream, &mut Shared, &mut Io) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         #[cfg(feature = "tracing")]
-        return self.poll_lent(poll).map_err(|error| {
+        return self.poll_borrowed(poll).map_err(|error| {
             trace::failure("a stream has failed", &error);
             error
         });
         #[cfg(not(feature = "tracing"))]
-        self.poll_lent(poll)
+        self.poll_borrowed(poll)
     }
 
     #[inline]
-    fn poll_lent<R>(
+    fn poll_borrowed<R>(
         &self,
         poll: impl FnOnce(&mut Stream, &mut Shared, &mut Io) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
-        let inner = &mut *self.core.enter_running()?;
+        let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
         poll(stream, shared, &mut inner.io)
     }
@@ -101,7 +101,7 @@ impl StreamHandle {
     /// bytes are waiting. `link` is `None` or was created by an earlier call for the same two
     /// streams.
     pub(crate) fn link(&self, to: &StreamHandle, left: u64, link: &mut Option<Link>) {
-        let Ok(mut inner) = self.core.enter() else { return };
+        let Ok(mut inner) = self.core.borrow() else { return };
         if Rc::ptr_eq(&self.core, &to.core)
             && let Some(from) = inner.streams.link(self.slot, to.slot, left)
         {
@@ -112,7 +112,7 @@ impl StreamHandle {
 
     /// Returns bytes that have been received, or an error if no bytes have arrived.
     pub(super) fn try_recv(&self) -> io::Result<Option<Lease>> {
-        let inner = &mut *self.core.enter_running()?;
+        let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
         stream.try_recv(shared, &mut inner.io)
     }
@@ -156,7 +156,7 @@ impl StreamHandle {
     }
 
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let inner = &mut *self.core.enter_running()?;
+        let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
         let queued = stream.try_copy(shared, &mut inner.io, &[IoSlice::new(bytes)])?;
         queued.ok_or_else(|| io::ErrorKind::WouldBlock.into())
@@ -168,12 +168,12 @@ impl StreamHandle {
 
     /// Returns true if the sending direction has been closed and has not failed.
     pub(crate) fn is_shut_down(&self) -> bool {
-        self.core.enter().is_ok_and(|mut inner| inner.streams.get(self.slot).0.is_shut_down())
+        self.core.borrow().is_ok_and(|mut inner| inner.streams.get(self.slot).0.is_shut_down())
     }
 
     /// Returns the number of bytes that are queued but not sent.
     pub(crate) fn unsent(&self) -> usize {
-        self.core.enter().map_or(0, |mut inner| inner.streams.get(self.slot).0.unsent())
+        self.core.borrow().map_or(0, |mut inner| inner.streams.get(self.slot).0.unsent())
     }
 
     pub(crate) fn poll_drain(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
@@ -187,7 +187,7 @@ impl StreamHandle {
     /// Sends the queued bytes at once, to be followed by pages of a file. Returns true on success.
     /// The kernel may hold the bytes until the pages follow.
     pub(crate) fn send_queued(&self) -> io::Result<bool> {
-        let inner = &mut *self.core.enter_running()?;
+        let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
         stream.send_queued(shared, &mut inner.io)
     }
@@ -195,28 +195,28 @@ impl StreamHandle {
     /// Returns an empty buffer of the runtime, which [`Chunk::copied`] gives back once it has been
     /// sent.
     pub(crate) fn take_spare(&self) -> io::Result<Vec<u8>> {
-        Ok(self.core.enter_running()?.io.spares.take())
+        Ok(self.core.borrow_running()?.io.spares.take())
     }
 
     /// Returns the socket as a sink for pages of files, or `None` if it does not accept them.
     pub(crate) fn page_sink(&self) -> io::Result<Option<PageSink>> {
-        let inner = &mut *self.core.enter_running()?;
+        let inner = &mut *self.core.borrow_running()?;
         inner.streams.get(self.slot).0.page_sink(&inner.io)
     }
 
-    /// Ready once the socket has had space since the first call, for which `has_asked` is false.
-    /// The stream's queue must be empty.
+    /// Ready once the socket has had space since the first call, for which `has_started_poll` is
+    /// false. The stream's queue must be empty.
     pub(crate) fn poll_writable(
         &self,
-        has_asked: &mut bool,
+        has_started_poll: &mut bool,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        self.poll_with(|stream, _, io| stream.poll_writable(io, has_asked, cx))
+        self.poll_with(|stream, _, io| stream.poll_writable(io, has_started_poll, cx))
     }
 
     /// Sends bytes that the kernel holds for further pages, because none follow.
     pub(crate) fn push_sent(&self) {
-        if let Ok(mut inner) = self.core.enter() {
+        if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
             inner.streams.get(self.slot).0.push_sent(&inner.io);
         }
@@ -224,7 +224,7 @@ impl StreamHandle {
 
     /// Counts a connection that was reset before it was accepted.
     pub(super) fn count_abort(&self) {
-        if let Ok(mut inner) = self.core.enter() {
+        if let Ok(mut inner) = self.core.borrow() {
             inner.io.driver.counters().aborted_accepts += 1;
         }
     }
@@ -232,14 +232,14 @@ impl StreamHandle {
     /// Releases the stream from the runtime once none of its operations is in flight. The slot is
     /// then free.
     pub(super) fn poll_release(&self, cx: &Context<'_>) -> Poll<io::Result<Released>> {
-        let inner = &mut *self.core.enter_running()?;
+        let inner = &mut *self.core.borrow_running()?;
         inner.streams.poll_release(&mut inner.io, self.slot, cx)
     }
 
     /// Like [`poll_release`](Self::poll_release), but waits until the descriptor can be closed
     /// without loss.
     pub(super) fn poll_close(&self, cx: &Context<'_>) -> Poll<io::Result<Released>> {
-        let inner = &mut *self.core.enter_running()?;
+        let inner = &mut *self.core.borrow_running()?;
         inner.streams.poll_close(&mut inner.io, self.slot, cx)
     }
 
@@ -252,7 +252,7 @@ impl StreamHandle {
     pub(super) fn close(self, (fd, _received, permit): Released) -> io::Result<()> {
         let core = self.core.clone();
         self.forget();
-        let io = &mut core.enter()?.io;
+        let io = &mut core.borrow()?.io;
         io.close_now(fd);
         permit.into_iter().for_each(|permit| io.release_permit(permit));
         Ok(())
@@ -260,7 +260,7 @@ impl StreamHandle {
 
     /// Discards the queued bytes and closes; a TCP connection is reset.
     pub(super) fn abort(self) {
-        if let Ok(mut inner) = self.core.enter() {
+        if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
             inner.streams.abort(&mut inner.io, self.slot);
         }
@@ -269,20 +269,20 @@ impl StreamHandle {
 
     /// Enables sending and receiving descriptors with the bytes.
     pub(super) fn pass_descriptors(&self) -> io::Result<()> {
-        self.core.enter()?.streams.get(self.slot).0.pass_descriptors();
+        self.core.borrow()?.streams.get(self.slot).0.pass_descriptors();
         Ok(())
     }
 
     /// Sets the peer that appears in the stream's errors.
     pub(super) fn set_peer(&self, peer: SocketAddr) {
-        if let Ok(mut inner) = self.core.enter() {
+        if let Ok(mut inner) = self.core.borrow() {
             inner.streams.get(self.slot).0.peer = Some(peer);
         }
     }
 
     /// Marks the stream as a pipe.
     pub(super) fn be_pipe(&self, signal: SigPipe) -> io::Result<()> {
-        self.core.enter()?.streams.get(self.slot).0.be_pipe(signal);
+        self.core.borrow()?.streams.get(self.slot).0.be_pipe(signal);
         Ok(())
     }
 
@@ -290,7 +290,7 @@ impl StreamHandle {
         &self,
         f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>,
     ) -> io::Result<R> {
-        let fd = self.core.enter()?.streams.get(self.slot).0.fd;
+        let fd = self.core.borrow()?.streams.get(self.slot).0.fd;
         f(&*self.core.kernel, fd)
     }
 }
@@ -331,19 +331,19 @@ impl Link {
     /// Returns true if the next bytes go through a pipe, which the target reads once it has sent
     /// everything else.
     pub(crate) fn is_splicing(&self) -> bool {
-        self.core.enter().is_ok_and(|mut inner| inner.streams.is_splicing(self.from))
+        self.core.borrow().is_ok_and(|mut inner| inner.streams.is_splicing(self.from))
     }
 
     /// Returns the number of bytes forwarded since the last call.
     pub(crate) fn take_forwarded(&self) -> u64 {
-        self.core.enter().map_or(0, |mut inner| inner.streams.take_forwarded(self.from))
+        self.core.borrow().map_or(0, |mut inner| inner.streams.take_forwarded(self.from))
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
         // If the runtime has ended, the slot no longer exists.
-        if let Ok(mut inner) = self.core.enter() {
+        if let Ok(mut inner) = self.core.borrow() {
             inner.streams.unlink(self.from);
         }
     }
@@ -360,12 +360,12 @@ impl Drop for StreamHandle {
         // This fails if the runtime has ended, when the slot is gone, and in a forked child, where
         // the slot belongs to the parent.
         if !self.is_released
-            && let Ok(mut inner) = self.core.enter()
+            && let Ok(mut inner) = self.core.borrow()
         {
             #[cfg(feature = "tracing")]
             let fd = inner.streams.get(self.slot).0.fd;
-            let lent = &mut *inner;
-            lent.streams.drop_stream(&mut lent.io, self.slot);
+            let borrowed = &mut *inner;
+            borrowed.streams.drop_stream(&mut borrowed.io, self.slot);
             drop(inner);
             #[cfg(feature = "tracing")]
             trace::event("a stream is closed", &fd);

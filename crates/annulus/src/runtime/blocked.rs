@@ -10,7 +10,7 @@ use std::io;
 
 /// The reason why io_uring cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+enum SetupObstacle {
     OffForAll,
     OffForMost,
     Seccomp,
@@ -23,7 +23,7 @@ enum Cause {
     Other,
 }
 
-impl Cause {
+impl SetupObstacle {
     fn of(errno: Option<i32>) -> Self {
         match errno.map(Errno::from_raw_os_error) {
             Some(Errno::PERM | Errno::ACCESS) => Self::of_ban(sysctl().as_deref(), is_privileged()),
@@ -105,14 +105,14 @@ impl Blocked {
     }
 
     fn caused(&self, step: &str, error: &io::Error) -> String {
-        format!("{step}: {error}: {}", Cause::of(self.0.raw_os_error()).words().0)
+        format!("{step}: {error}: {}", SetupObstacle::of(self.0.raw_os_error()).words().0)
     }
 
     fn remedy(&self) -> &'static str {
         match &self.0 {
             SetupError::Lacks(_) => "run a newer kernel",
             SetupError::Size { .. } => "choose another size",
-            _ => Cause::of(self.0.raw_os_error()).words().1,
+            _ => SetupObstacle::of(self.0.raw_os_error()).words().1,
         }
     }
 }
@@ -156,22 +156,22 @@ mod tests {
     #[test]
     fn denial_is_attributed_to_the_sysctl_or_to_seccomp() {
         let cases = [
-            (Some("2\n"), true, Cause::OffForAll),
-            (Some("1\n"), false, Cause::OffForMost),
-            (Some("1\n"), true, Cause::Seccomp),
-            (Some("0\n"), false, Cause::Seccomp),
-            (None, false, Cause::Seccomp),
+            (Some("2\n"), true, SetupObstacle::OffForAll),
+            (Some("1\n"), false, SetupObstacle::OffForMost),
+            (Some("1\n"), true, SetupObstacle::Seccomp),
+            (Some("0\n"), false, SetupObstacle::Seccomp),
+            (None, false, SetupObstacle::Seccomp),
         ];
         for (sysctl, privileged, cause) in cases {
-            assert_eq!(Cause::of_ban(sysctl, privileged), cause, "{sysctl:?} {privileged}");
+            assert_eq!(SetupObstacle::of_ban(sysctl, privileged), cause, "{sysctl:?} {privileged}");
         }
     }
 
     #[test]
     fn address_space_limit_is_not_reported_as_memlock() {
         let limited = Limit { soft: Some(1 << 30), hard: None };
-        assert_eq!(Cause::of_shortage(limited), Cause::Addresses);
-        assert_eq!(Cause::of_shortage(Limit::default()), Cause::Memlock);
+        assert_eq!(SetupObstacle::of_shortage(limited), SetupObstacle::Addresses);
+        assert_eq!(SetupObstacle::of_shortage(Limit::default()), SetupObstacle::Memlock);
     }
 
     #[test]

@@ -134,8 +134,8 @@ impl Builder {
     /// If few clients each wait for a reply before they send again, 20 to 50 µs avoid most sleeps
     /// and wake-ups, but the thread then keeps a core busy. If polling finds nothing, the runtime
     /// stops polling by itself. Needs io_uring.
-    pub fn busy_poll(mut self, upto: Duration) -> Self {
-        self.config.busy_poll = upto;
+    pub fn busy_poll(mut self, max_wait: Duration) -> Self {
+        self.config.busy_poll = max_wait;
         self
     }
 
@@ -284,7 +284,7 @@ impl Builder {
         self
     }
 
-    /// Sets the maximum number of task polls before the loop looks for events, while tasks are
+    /// Sets the maximum number of task polls before the loop checks for events, while tasks are
     /// ready and nothing is queued for the kernel. 61 by default; at least 1. With a lower number
     /// events wait less, at the cost of more system calls. Operations such as sends always start at
     /// the end of the turn, after each ready task has been polled once.

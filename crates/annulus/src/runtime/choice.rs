@@ -11,10 +11,10 @@ use std::fmt;
 use std::io;
 
 /// The environment variable that overrides [`DriverChoice::Auto`].
-const VARIABLE: &str = "ANNULUS_DRIVER";
+const DRIVER_VARIABLE: &str = "ANNULUS_DRIVER";
 
 /// io_uring features that the driver uses with any settings, if the kernel has them.
-const ALWAYS: [&str; 10] = [
+const BASE_FEATURES: [&str; 10] = [
     "fast poll",
     "wait timeout",
     "skipped completions",
@@ -28,12 +28,12 @@ const ALWAYS: [&str; 10] = [
 ];
 
 /// Features of zero-copy sends.
-const ZERO_COPY: [&str; 3] = ["zero-copy send", "zero-copy sendmsg", "zero-copy report"];
+const ZERO_COPY_FEATURES: [&str; 3] = ["zero-copy send", "zero-copy sendmsg", "zero-copy report"];
 
 /// Returns the features that a driver with these settings uses.
 fn used(config: &UringConfig) -> Vec<&'static str> {
-    let zero_copy: &[&str] = if config.zero_copy { &ZERO_COPY } else { &[] };
-    [&ALWAYS, zero_copy].concat()
+    let zero_copy: &[&str] = if config.zero_copy { &ZERO_COPY_FEATURES } else { &[] };
+    [&BASE_FEATURES, zero_copy].concat()
 }
 
 /// The driver that a runtime uses.
@@ -74,11 +74,11 @@ named!(DriverChoice, "driver", {
 impl DriverChoice {
     /// Applies the environment variable. Returns the choice and what decided it.
     fn decided(self) -> io::Result<(Self, &'static str)> {
-        let (Self::Auto, Some(value)) = (self, env::var_os(VARIABLE)) else {
+        let (Self::Auto, Some(value)) = (self, env::var_os(DRIVER_VARIABLE)) else {
             return Ok((self, "as requested"));
         };
         let choice = value.to_string_lossy().parse().map_err(|unknown: UnknownName| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("{VARIABLE}: {unknown}"))
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{DRIVER_VARIABLE}: {unknown}"))
         })?;
         Ok((choice, "as set by ANNULUS_DRIVER"))
     }

@@ -1,12 +1,12 @@
 //! The state that the handles of a runtime share, and how they borrow it.
 #![allow(unsafe_code)]
 
-use super::arrivals::Arrivals;
 use super::fork::ForkGuard;
 use super::guest::Host;
 use super::last_writes::LastWrites;
 #[cfg(feature = "macros")]
 use super::select::Choices;
+use super::signals::SimulatedSignals;
 use crate::base::io::Io;
 use crate::base::kernel_held::KernelHeld;
 use crate::blocking::Blocking;
@@ -98,7 +98,7 @@ pub(crate) struct Core {
     #[cfg(feature = "macros")]
     pub(super) choices: Choices,
     /// Signals under a simulated kernel.
-    pub(crate) arrivals: Arrivals,
+    pub(crate) simulated_signals: SimulatedSignals,
     /// The runtime's clock, if it is not the kernel's. [`Io`] has a copy.
     pub(super) host_clock: Cell<Option<HostClock>>,
     /// Whether the loop is running on this thread.
@@ -137,7 +137,7 @@ impl Core {
             last_writes: LastWrites::default(),
             guard,
             host: Host::default(),
-            arrivals: Arrivals::default(),
+            simulated_signals: SimulatedSignals::default(),
             host_clock: Cell::new(None),
             running: Cell::new(false),
             broken: Cell::new(false),
@@ -156,8 +156,8 @@ impl Core {
     /// After the runtime's end, in a forked child, or while it is already borrowed: cloning a waker
     /// is foreign code that runs under the borrow.
     #[inline]
-    pub(crate) fn enter(&self) -> io::Result<RefMut<'_, Inner>> {
-        if !self.guard.is_quiet() {
+    pub(crate) fn borrow(&self) -> io::Result<RefMut<'_, Inner>> {
+        if !self.guard.is_unwatched_owner() {
             self.on_watched_use()?;
         }
         let inner = self.inner.try_borrow_mut().map_err(|_| borrowed())?;
@@ -182,7 +182,7 @@ impl Core {
     /// Requests a turn, because the next one has something to do.
     #[inline]
     pub(crate) fn request_turn(&self) {
-        if !self.guard.is_quiet() {
+        if !self.guard.is_unwatched_owner() {
             _ = self.on_watched_use();
         }
     }
@@ -192,14 +192,14 @@ impl Core {
         self.guard.watch(on);
     }
 
-    /// Like [`enter`](Self::enter), but for a poll that may be pending. Fails unless the loop runs,
-    /// because a pending poll would never be woken.
+    /// Like [`borrow`](Self::borrow), but for a poll that may be pending. Fails unless the loop
+    /// runs, because a pending poll would never be woken.
     ///
     /// # Errors
-    /// See [`enter`](Self::enter); and if this runtime is not the one that is running.
+    /// See [`borrow`](Self::borrow); and if this runtime is not the one that is running.
     #[inline]
-    pub(crate) fn enter_running(&self) -> io::Result<RefMut<'_, Inner>> {
-        let inner = self.enter()?;
+    pub(crate) fn borrow_running(&self) -> io::Result<RefMut<'_, Inner>> {
+        let inner = self.borrow()?;
         if self.running.get() { Ok(inner) } else { Err(not_running()) }
     }
 
@@ -220,7 +220,7 @@ impl Core {
 
     /// Returns the counters, or `None` in a forked child and after the end.
     pub(crate) fn counters(&self) -> Option<Counters> {
-        let mut inner = self.enter().ok()?;
+        let mut inner = self.borrow().ok()?;
         let inner = &mut *inner;
         inner.datagrams.count_all_drops(&mut inner.io);
         let mut counters = self.inline_policy.add_to(inner.io.counters());
@@ -235,7 +235,7 @@ impl Core {
     }
 
     /// Takes the state out. Handles then find that the runtime has ended.
-    pub(crate) fn take_inside(&self) -> Option<KernelHeld<Inner>> {
+    pub(crate) fn take_inner(&self) -> Option<KernelHeld<Inner>> {
         self.set_running(false);
         self.inner.try_borrow_mut().ok()?.take()
     }
@@ -243,7 +243,7 @@ impl Core {
     /// # Errors
     /// After a panic has interrupted the loop's own code, because it is then uncertain which
     /// operations are in flight.
-    pub(crate) fn check_whole(&self) -> io::Result<()> {
+    pub(crate) fn check_not_broken(&self) -> io::Result<()> {
         if self.broken.get() { Err(broken()) } else { Ok(()) }
     }
 
@@ -251,13 +251,13 @@ impl Core {
     /// the end, and under a simulated kernel, whose descriptors mean nothing to other code.
     pub(crate) fn expose(&self, fd: io::Result<Fd>) -> Option<Fd> {
         let fd = fd.ok().filter(|_| self.kernel.real_descriptors())?;
-        self.enter().ok()?.io.expose(fd);
+        self.borrow().ok()?.io.expose(fd);
         Some(fd)
     }
 
     /// Closes a file whose close may hang, on a thread of its own.
     pub(crate) fn close_isolated(&self, group: u64, fd: Fd) {
-        match self.enter() {
+        match self.borrow() {
             Ok(mut inner) => inner.io.driver.close_isolated(group, fd),
             Err(_) => {
                 // The runtime has ended. If no thread can be started, the file stays open, because
@@ -294,7 +294,7 @@ impl Core {
 
     /// Publishes the number of open streams for other threads.
     pub(crate) fn publish_streams(&self) -> io::Result<()> {
-        self.remote.publish_streams(self.enter()?.streams.len());
+        self.remote.publish_streams(self.borrow()?.streams.len());
         Ok(())
     }
 }

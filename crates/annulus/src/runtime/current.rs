@@ -12,15 +12,15 @@ thread_local! {
 }
 
 /// Keeps a runtime current on this thread until it is dropped.
-pub(crate) struct Entered(());
+pub(crate) struct CurrentGuard(());
 
 /// Makes `core` the thread's current runtime.
 ///
 /// # Errors
 /// If another runtime is running on this thread, because runtimes do not nest; or if the thread is
 /// ending and its thread-local data is gone.
-pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
-    let entered = CURRENT.try_with(|current| {
+pub(crate) fn set_current(core: &Rc<Core>) -> io::Result<CurrentGuard> {
+    let current_guard = CURRENT.try_with(|current| {
         let mut current = current.borrow_mut();
         // In a forked child the parent's runtime is still stored here, but is not running.
         if current.as_ref().is_some_and(|running| running.in_owner_process()) {
@@ -32,19 +32,19 @@ pub(crate) fn enter(core: &Rc<Core>) -> io::Result<Entered> {
             std::mem::forget(parents);
         }
         core.set_running(true);
-        owner::enter(&core.remote, &core.run_queue);
-        Ok(Entered(()))
+        owner::set_owner_thread(&core.remote, &core.run_queue);
+        Ok(CurrentGuard(()))
     });
-    entered.unwrap_or_else(|_ending| {
+    current_guard.unwrap_or_else(|_ending| {
         Err(io::Error::other(
             "this thread is ending and its thread-local data is gone, so no runtime can run here; use another thread",
         ))
     })
 }
 
-impl Drop for Entered {
+impl Drop for CurrentGuard {
     fn drop(&mut self) {
-        owner::leave();
+        owner::clear_owner_thread();
         budget::end();
         if let Ok(Some(core)) = CURRENT.try_with(RefCell::take) {
             core.set_running(false);

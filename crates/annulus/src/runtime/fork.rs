@@ -6,11 +6,11 @@ use annulus_kernel::{Mapping, named};
 use std::io;
 
 /// A forked child: the page reads as zero because fork has wiped it.
-const CHILD: u8 = 0;
+const FORKED_CHILD: u8 = 0;
 /// The owner process.
-const OWNER: u8 = 1;
+const OWNER_PROCESS: u8 = 1;
 /// The owner process, in which the next use has to notify the host.
-const WATCHED: u8 = 2;
+const WATCHED_OWNER: u8 = 2;
 
 /// A page that children see as zeroes, so that a check is one load instead of a system call such as
 /// `getpid`.
@@ -23,26 +23,26 @@ impl ForkGuard {
         let page = Mapping::anonymous(4096).map_err(named("mmap"))?;
         page.wipe_in_children().map_err(named("madvise"))?;
         let guard = Self { page };
-        guard.write(OWNER);
+        guard.write(OWNER_PROCESS);
         Ok(guard)
     }
 
     /// Returns true in the process that created the guard.
     #[inline]
     pub(crate) fn in_owner_process(&self) -> bool {
-        self.read() != CHILD
+        self.read() != FORKED_CHILD
     }
 
     /// Returns true in the owner process, unless the next use has to notify the host.
     #[inline]
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.read() == OWNER
+    pub(crate) fn is_unwatched_owner(&self) -> bool {
+        self.read() == OWNER_PROCESS
     }
 
     /// Sets whether the next use has to notify the host. Does nothing in a forked child.
     pub(crate) fn watch(&self, on: bool) {
         if self.in_owner_process() {
-            self.write(if on { WATCHED } else { OWNER });
+            self.write(if on { WATCHED_OWNER } else { OWNER_PROCESS });
         }
     }
 

@@ -3,7 +3,7 @@
 use super::Runtime;
 use super::core::{Core, Inner};
 use crate::base::budget;
-use crate::runtime::current::{self, Entered};
+use crate::runtime::current::{self, CurrentGuard};
 use crate::tasks::owner;
 use crate::timers::HostClock;
 use crate::unwind::contained;
@@ -66,7 +66,7 @@ use std::time::Duration;
 pub struct Guest {
     notifier: EventFd,
     // Dropped before the runtime, which makes itself current again in order to end.
-    entered: Option<Entered>,
+    current_guard: Option<CurrentGuard>,
     runtime: Runtime,
 }
 
@@ -116,13 +116,13 @@ impl Runtime {
             let text = "a simulated kernel has no descriptor that another event loop could watch";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         };
-        let notifier = self.core.enter()?.watch_from_outside(wake_fd)?;
-        let entered = current::enter(&self.core)?;
+        let notifier = self.core.borrow()?.watch_from_outside(wake_fd)?;
+        let current_guard = current::set_current(&self.core)?;
         // Between turns, wake-ups of its tasks take the same path as those from other threads,
         // which ends the host's wait.
-        owner::leave();
+        owner::clear_owner_thread();
         budget::renew_for_host(HOST_BUDGET, request_turn);
-        Ok(Guest { notifier: notifier.into(), entered: Some(entered), runtime: self })
+        Ok(Guest { notifier: notifier.into(), current_guard: Some(current_guard), runtime: self })
     }
 }
 
@@ -138,9 +138,9 @@ impl Guest {
         let core = &self.runtime.core;
         core.host.set(host);
         core.watch_uses(false);
-        owner::enter(&core.remote, &core.run_queue);
+        owner::set_owner_thread(&core.remote, &core.run_queue);
         let next = core.guest_turn();
-        owner::leave();
+        owner::clear_owner_thread();
         budget::renew_for_host(HOST_BUDGET, request_turn);
         if matches!(next, Ok(GuestNext::Wait(_))) {
             core.watch_uses(true);
@@ -157,7 +157,7 @@ impl Guest {
     pub fn set_clock(&self, elapsed: fn() -> Duration) -> io::Result<()> {
         let core = &self.runtime.core;
         let clock = HostClock::new(core.kernel.now(), elapsed);
-        core.enter()?.io.clock = Some(clock);
+        core.borrow()?.io.clock = Some(clock);
         core.host_clock.set(Some(clock));
         Ok(())
     }
@@ -183,7 +183,7 @@ impl AsFd for Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         self.runtime.core.watch_uses(false);
-        self.entered = None;
+        self.current_guard = None;
     }
 }
 
@@ -233,10 +233,10 @@ impl Inner {
 impl Core {
     /// Runs one turn of a guest.
     fn guest_turn(&self) -> io::Result<GuestNext> {
-        self.check_whole()?;
-        self.enter()?.io.driver.disable_notifier();
+        self.check_not_broken()?;
+        self.borrow()?.io.driver.disable_notifier();
         let is_idle = self.turn_for_host()?;
-        let inner = &mut *self.enter()?;
+        let inner = &mut *self.borrow()?;
         // Once enabled, the notifier reports later events.
         if is_idle && inner.io.driver.enable_notifier() {
             Ok(GuestNext::Wait(inner.until_timer()))
@@ -248,21 +248,21 @@ impl Core {
     /// Runs ready tasks and a turn that does not wait. Returns true if nothing is left to do; the
     /// loop is then parked.
     pub(crate) fn turn_for_host(&self) -> io::Result<bool> {
-        self.check_whole()?;
+        self.check_not_broken()?;
         self.remote.unpark();
         self.recorder.turn_resumes();
         self.run_tasks()?;
         self.turn(true, None)?;
-        let settled = self.settle()?;
-        let inner = &mut *self.enter()?;
+        let drops_done = self.run_deferred_drops()?;
+        let inner = &mut *self.borrow()?;
         let is_idle =
-            settled && self.run_queue.is_empty() && self.poison_on_panic(|| inner.is_idle());
+            drops_done && self.run_queue.is_empty() && self.poison_on_panic(|| inner.is_idle());
         Ok(is_idle && self.remote.park())
     }
 
     /// Returns the time until the next timer.
     #[cfg(feature = "sim")]
     pub(crate) fn until_timer(&self) -> io::Result<Option<Duration>> {
-        Ok(self.enter()?.until_timer())
+        Ok(self.borrow()?.until_timer())
     }
 }

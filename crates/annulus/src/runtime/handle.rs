@@ -87,7 +87,7 @@ impl Handle {
         F::Output: Send,
     {
         let caller = Location::caller();
-        self.spawn(async move { Made(spawn_at(make(), caller)).await })
+        self.spawn(async move { Spawned(spawn_at(make(), caller)).await })
     }
 
     /// Runs a future, which `make` creates on the runtime's thread, as a task there, and blocks
@@ -194,9 +194,9 @@ fn wait_for<F: Future>(future: F) -> F::Output {
 }
 
 /// The task of `spawn_with`. The remotely spawned task awaits it, and aborts it when dropped.
-struct Made<T>(JoinHandle<T>);
+struct Spawned<T>(JoinHandle<T>);
 
-impl<T> Future for Made<T> {
+impl<T> Future for Spawned<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
@@ -212,7 +212,7 @@ impl<T> Future for Made<T> {
     }
 }
 
-impl<T> Drop for Made<T> {
+impl<T> Drop for Spawned<T> {
     fn drop(&mut self) {
         self.0.abort();
     }

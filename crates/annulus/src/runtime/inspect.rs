@@ -9,7 +9,7 @@ use crate::base::queues::Queues;
 use crate::memory::MemoryLimit;
 use crate::slots::waits::Waits;
 use crate::stats::{Buffers, Memory, Resources, Stats, TaskInfo, Trace};
-use crate::tasks::{Task, consume_budget};
+use crate::tasks::{TaskSnapshot, consume_budget};
 use crate::timers::Instant;
 use annulus_driver::{Driver, Pool};
 use std::future::poll_fn;
@@ -54,13 +54,13 @@ impl Core {
     pub(super) fn tasks(&self) -> Option<Vec<TaskInfo>> {
         let tasks = self.run_queue.tasks();
         let mut waits = Waits::new(tasks.iter().map(|task| task.waker.clone()).collect());
-        self.enter().ok()?.add_waits(&mut waits);
-        self.arrivals
+        self.borrow().ok()?.add_waits(&mut waits);
+        self.simulated_signals
             .waiting()
             .iter()
             .for_each(|waker| waits.note(waker, || "for a signal".into()));
         let now = self.kernel.now();
-        let info = |(task, waits_for): (Task, Vec<String>)| TaskInfo {
+        let info = |(task, waits_for): (TaskSnapshot, Vec<String>)| TaskInfo {
             id: task.id,
             spawned_at: task.spawned_at,
             is_ready: task.queued,
@@ -107,7 +107,7 @@ impl Core {
     /// Returns the stats, or `None` in a forked child and after the end.
     pub(crate) fn stats(&self) -> Option<Stats> {
         let counters = self.counters()?;
-        let mut inner = self.enter().ok()?;
+        let mut inner = self.borrow().ok()?;
         let mut tasks = self.run_queue.stats();
         tasks.inbox = self.remote.waiting();
         Some(Stats {
@@ -127,7 +127,7 @@ impl Core {
 
     /// Returns the trace, or `None` in a forked child and after the end.
     pub(crate) fn trace(&self) -> Option<Trace> {
-        self.enter().ok()?;
+        self.borrow().ok()?;
         Some(self.recorder.trace())
     }
 }

@@ -1,12 +1,10 @@
 //! The runtime: one thread, one driver, one loop.
 
-mod arrivals;
 mod blocked;
 mod builder;
 mod choice;
 pub(crate) mod core;
 pub(crate) mod current;
-pub(crate) mod ending;
 pub(crate) mod fork;
 mod guest;
 pub(crate) mod handle;
@@ -16,6 +14,7 @@ pub(crate) mod last_writes;
 #[cfg(feature = "macros")]
 pub(crate) mod select;
 mod shutdown;
+pub(crate) mod signals;
 pub(crate) mod spawn;
 mod turn;
 
@@ -109,7 +108,7 @@ impl Runtime {
     /// forked child, after [`Handle::stop`] (`Interrupted`), or if the driver fails permanently.
     /// The future is then dropped.
     pub fn try_block_on<F: Future>(&mut self, future: F) -> std::io::Result<F::Output> {
-        let _entered = current::enter(&self.core)?;
+        let _entered = current::set_current(&self.core)?;
         self.core.run(future)
     }
 

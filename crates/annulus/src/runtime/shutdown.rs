@@ -30,15 +30,15 @@ impl Core {
         self.run_queue.close();
         // Fails if this runtime is dropped inside another one that runs on this thread, or as the
         // thread ends. Its tasks are then dropped anyway, but cannot start operations.
-        let entered = current::enter(self);
+        let current_guard = current::set_current(self);
         self.blocking.pool.close();
         let deadline = self.now() + timeout;
-        let whole = self.check_whole().is_ok();
+        let whole = self.check_not_broken().is_ok();
         let ended = catch_unwind(AssertUnwindSafe(|| self.wind_down(deadline)));
         // If that has unwound, the state may still be present: it leaks.
-        _ = self.take_inside();
+        _ = self.take_inner();
         self.run_queue.drop_all(|| self.remote.finish());
-        drop(entered);
+        drop(current_guard);
         self.blocking.pool.wait(deadline.duration_since(self.now()));
         match ended {
             // A bug, because no foreign code runs there. Reported, unless it has been reported
@@ -52,15 +52,15 @@ impl Core {
     fn wind_down(&self, deadline: Instant) {
         self.last_writes.open();
         self.drop_remains();
-        if self.check_whole().is_ok() {
+        if self.check_not_broken().is_ok() {
             self.drain(deadline);
         }
         self.last_writes.close();
-        let Some(mut inside) = self.take_inside() else { return };
+        let Some(mut inside) = self.take_inner() else { return };
         // A host's tasks outlive the runtime and must find it ended.
         wake_each(inside.all_waiting());
         inside.stop_everything();
-        let drained = self.reap(&mut inside, deadline) && self.check_whole().is_ok();
+        let drained = self.reap(&mut inside, deadline) && self.check_not_broken().is_ok();
         self.kept.borrow_mut().extend(inside.io.take_kept());
         self.over.set(inside.close(drained));
     }
@@ -72,11 +72,12 @@ impl Core {
         loop {
             flag.take();
             let written = self.last_writes.poll(&mut Context::from_waker(&waker));
-            if written && !self.enter().is_ok_and(|mut inner| !inner.all_sent_out()) {
+            if written && !self.borrow().is_ok_and(|mut inner| !inner.all_sent_out()) {
                 return;
             }
             let left = deadline.duration_since(self.now());
-            let has_started_all = self.enter().is_ok_and(|inner| inner.io.driver.has_started_all());
+            let has_started_all =
+                self.borrow().is_ok_and(|inner| inner.io.driver.has_started_all());
             let hurry = flag.is_woken() || !has_started_all;
             if left.is_zero() || self.turn(hurry, Some(left)).is_err() {
                 return;
@@ -125,13 +126,15 @@ impl Inner {
 
     /// Returns true if nothing is in flight and every descriptor has been closed.
     fn is_over(&mut self) -> bool {
-        self.io.in_flight == 0 && !self.has_unsettled() && self.io.driver.has_started_all()
+        self.io.in_flight == 0 && !self.has_unconfirmed_sends() && self.io.driver.has_started_all()
     }
 
     /// Returns true if only file calls that may hang are left.
     fn only_hangs(&mut self) -> bool {
         let hanging = self.file_ops.hanging();
-        hanging == self.io.in_flight && !self.has_unsettled() && self.io.driver.has_started_all()
+        hanging == self.io.in_flight
+            && !self.has_unconfirmed_sends()
+            && self.io.driver.has_started_all()
     }
 
     /// Cancels everything in flight. Handles that outlive the runtime find it ended.
@@ -180,12 +183,12 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     fn pool(runtime: &Runtime) -> Weak<Pool> {
-        Rc::downgrade(runtime.core().enter().unwrap().io.driver.pool())
+        Rc::downgrade(runtime.core().borrow().unwrap().io.driver.pool())
     }
 
     /// Makes the next turn look for a datagram socket that does not exist, and panic.
     fn break_next_turn(runtime: &Runtime) {
-        runtime.core().enter().unwrap().datagrams.break_next_turn();
+        runtime.core().borrow().unwrap().datagrams.break_next_turn();
     }
 
     fn panics(f: impl FnOnce()) -> bool {

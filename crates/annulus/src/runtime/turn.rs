@@ -38,7 +38,7 @@ impl Core {
         let mut future = pin!(future);
         let flag = Arc::new(RootWaker::new(self.remote.clone()));
         let waker = Waker::from(flag.clone());
-        self.check_whole()?;
+        self.check_not_broken()?;
         let mut cx = Context::from_waker(&waker);
         self.recorder.turn_resumes();
         loop {
@@ -55,8 +55,9 @@ impl Core {
             }
             self.run_tasks()?;
             let is_ready = flag.is_woken();
-            let goes_on = (is_ready || !self.run_queue.is_empty()) && self.run_queue.may_go_on();
-            self.take_turn(is_ready, goes_on, None)?;
+            let may_skip_kernel =
+                (is_ready || !self.run_queue.is_empty()) && self.run_queue.may_skip_kernel();
+            self.take_turn(is_ready, may_skip_kernel, None)?;
         }
     }
 
@@ -87,40 +88,48 @@ impl Core {
     }
 
     /// Runs one turn through the kernel. Does not wait if something is `ready`, and otherwise waits
-    /// for at most `upto`.
-    pub(crate) fn turn(&self, ready: bool, upto: Option<Duration>) -> io::Result<()> {
-        self.take_turn(ready, false, upto)
+    /// for at most `max_wait`.
+    pub(crate) fn turn(&self, ready: bool, max_wait: Option<Duration>) -> io::Result<()> {
+        self.take_turn(ready, false, max_wait)
     }
 
-    /// Like [`turn`](Self::turn), but if `goes_on` is set, tasks are ready and may run before the
-    /// loop looks for events.
+    /// Like [`turn`](Self::turn), but if `may_skip_kernel` is set, tasks are ready and may run
+    /// before the loop checks for events.
     #[inline]
-    fn take_turn(&self, ready: bool, goes_on: bool, upto: Option<Duration>) -> io::Result<()> {
+    fn take_turn(
+        &self,
+        ready: bool,
+        may_skip_kernel: bool,
+        max_wait: Option<Duration>,
+    ) -> io::Result<()> {
         // Run deferred drops before the turn, so that operations that they start are part of it.
-        let (mut inner, settled) = self.settle_lent(self.enter()?)?;
-        let closed = self.inline_policy.begin_turn(inner.io.has_looked);
+        let (mut inner, drops_done) = self.run_deferred_drops_of(self.borrow()?)?;
+        let closed = self.inline_policy.begin_turn(inner.io.has_checked_events);
         if closed {
             // A listener may be paused for lack of descriptors.
             inner.io.note_closed();
         }
         self.remote.publish_streams(inner.streams.len());
-        let busy = ready || !settled || !self.run_queue.is_empty();
-        self.poison_on_panic(|| inner.turn(busy, goes_on, upto, &self.remote, &self.recorder))?;
-        if inner.io.has_looked {
-            self.run_queue.note_look();
+        let busy = ready || !drops_done || !self.run_queue.is_empty();
+        self.poison_on_panic(|| {
+            inner.turn(busy, may_skip_kernel, max_wait, &self.remote, &self.recorder)
+        })?;
+        if inner.io.has_checked_events {
+            self.run_queue.note_event_check();
         }
-        self.settle_lent(inner).map(drop)
+        self.run_deferred_drops_of(inner).map(drop)
     }
 
     /// Runs deferred wakes and drops, for a bounded number of rounds. Returns true if none are
     /// left.
-    pub(crate) fn settle(&self) -> io::Result<bool> {
-        Ok(self.settle_lent(self.enter()?)?.1)
+    pub(crate) fn run_deferred_drops(&self) -> io::Result<bool> {
+        Ok(self.run_deferred_drops_of(self.borrow()?)?.1)
     }
 
-    /// Like [`settle`](Self::settle), but takes the caller's borrow of the state and returns it.
+    /// Like [`run_deferred_drops`](Self::run_deferred_drops), but takes the caller's borrow of the
+    /// state and returns it.
     #[inline]
-    fn settle_lent<'a>(
+    fn run_deferred_drops_of<'a>(
         &'a self,
         mut inner: RefMut<'a, Inner>,
     ) -> io::Result<(RefMut<'a, Inner>, bool)> {
@@ -135,7 +144,7 @@ impl Core {
             if let Some(drops) = drops {
                 drops.discard();
             }
-            inner = self.enter()?;
+            inner = self.borrow()?;
             if inner.io.after.wakes.is_empty() {
                 // Keeps the list's allocation.
                 inner.io.after.wakes = wakes;
@@ -152,26 +161,26 @@ fn stopped() -> io::Error {
 
 impl Inner {
     /// Submits queued operations, waits unless something is ready, and dispatches events. If
-    /// `goes_on` is set and nothing is queued, it skips the kernel because tasks are ready.
+    /// `may_skip_kernel` is set and nothing is queued, it skips the kernel because tasks are ready.
     #[inline(never)]
     pub(super) fn turn(
         &mut self,
         ready: bool,
-        goes_on: bool,
-        upto: Option<Duration>,
+        may_skip_kernel: bool,
+        max_wait: Option<Duration>,
         remote: &Remote,
         recorder: &Recorder,
     ) -> io::Result<()> {
-        let mut busy = ready || self.has_unsettled();
+        let mut busy = ready || self.has_unconfirmed_sends();
         busy |= self.recheck_waiters();
         busy |= self.prepare();
-        self.io.has_looked = !goes_on || !self.io.driver.has_nothing_queued();
-        if self.io.has_looked {
+        self.io.has_checked_events = !may_skip_kernel || !self.io.driver.has_nothing_queued();
+        if self.io.has_checked_events {
             recorder.turn_ends(&mut self.io.driver);
-            self.look(busy, upto, remote)?;
+            self.check_for_events(busy, max_wait, remote)?;
             recorder.turn_begins();
         } else {
-            recorder.turn_goes_on(&mut self.io.driver);
+            recorder.turn_skips_kernel(&mut self.io.driver);
         }
         self.take_events();
         self.fire_timers();
@@ -179,14 +188,19 @@ impl Inner {
         Ok(())
     }
 
-    /// Submits the queued operations and looks for events. Waits for one if there is nothing else
+    /// Submits the queued operations and checks for events. Waits for one if there is nothing else
     /// to do.
     #[inline]
-    fn look(&mut self, busy: bool, upto: Option<Duration>, remote: &Remote) -> io::Result<()> {
+    fn check_for_events(
+        &mut self,
+        busy: bool,
+        max_wait: Option<Duration>,
+        remote: &Remote,
+    ) -> io::Result<()> {
         if busy || !remote.park() {
             return self.io.driver.turn(Wait::No);
         }
-        self.sleep(upto)?;
+        self.sleep(max_wait)?;
         remote.unpark();
         Ok(())
     }
@@ -221,10 +235,10 @@ impl Inner {
 
     /// Waits for an event or the next timer.
     #[inline]
-    fn sleep(&mut self, upto: Option<Duration>) -> io::Result<()> {
-        let mut timeout = upto;
+    fn sleep(&mut self, max_wait: Option<Duration>) -> io::Result<()> {
+        let mut timeout = max_wait;
         if let Some(left) = self.until_timer() {
-            timeout = Some(timeout.map_or(left, |upto| upto.min(left)));
+            timeout = Some(timeout.map_or(left, |max_wait| max_wait.min(left)));
         }
         self.io.driver.turn(Wait::UpTo(timeout))
     }
@@ -237,13 +251,13 @@ impl Inner {
 
     /// Returns true if sends were started whose events, if any, have not been taken.
     #[inline]
-    pub(super) fn has_unsettled(&self) -> bool {
+    pub(super) fn has_unconfirmed_sends(&self) -> bool {
         self.streams.turn().has_unsettled() || self.datagrams.turn().has_unsettled()
     }
 
     /// Returns true if there is nothing to do until an event arrives.
     pub(super) fn is_idle(&mut self) -> bool {
-        let mut busy = self.has_unsettled();
+        let mut busy = self.has_unconfirmed_sends();
         busy |= self.recheck_waiters();
         busy |= self.prepare();
         !busy && self.io.driver.has_started_all()
@@ -257,11 +271,11 @@ impl Inner {
         // Number of upcoming events whose slots have been prefetched. Only slots of streams are
         // prefetched, and only if there are many streams, because a few stay in the cache anyway.
         let are_many = self.streams.len() > AHEAD as usize;
-        let mut asked = if are_many { self.prefetch(0) } else { u32::MAX };
+        let mut prefetched = if are_many { self.prefetch(0) } else { u32::MAX };
         while let Some(event) = self.io.driver.next_event() {
-            asked -= 1;
-            if asked <= AHEAD / 2 {
-                asked = self.prefetch(asked);
+            prefetched -= 1;
+            if prefetched <= AHEAD / 2 {
+                prefetched = self.prefetch(prefetched);
             }
             self.dispatch(event);
         }
@@ -277,11 +291,11 @@ impl Inner {
         }
     }
 
-    /// Prefetches the slots of upcoming events after the first `asked`. Returns the number of
+    /// Prefetches the slots of upcoming events after the first `prefetched`. Returns the number of
     /// events whose slots have now been prefetched.
     #[inline]
-    fn prefetch(&self, asked: u32) -> u32 {
-        self.io.driver.upcoming_tokens(asked..AHEAD, |token| {
+    fn prefetch(&self, prefetched: u32) -> u32 {
+        self.io.driver.upcoming_tokens(prefetched..AHEAD, |token| {
             if matches!(token.kind(), Kind::Recv | Kind::Send) {
                 self.streams.prefetch(token);
             }
@@ -355,7 +369,7 @@ impl Inner {
                 TimerAction::WakePoll(id) => self.polls.on_retry(&mut self.io, id),
                 TimerAction::Send(id) => self.streams.on_send_retry(&mut self.io, id),
                 TimerAction::Memory => self.streams.on_memory_timer(&mut self.io),
-                TimerAction::Look => self.streams.on_look(&mut self.io),
+                TimerAction::IdleCheck => self.streams.on_idle_check(&mut self.io),
                 TimerAction::Connect(id) => self.connects.on_timeout(&mut self.io, id),
                 TimerAction::DatagramRetry(id) => self.datagrams.on_retry(&mut self.io, id),
                 TimerAction::DatagramLinger(id) => self.datagrams.on_linger(&mut self.io, id),

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A connection is busy in a period of this length if it was served within it.
-const PERIOD: Duration = Duration::from_millis(100);
+const BUSY_PERIOD: Duration = Duration::from_millis(100);
 /// Number of requests of a connection per read of the clock.
-const LOOK: u32 = 16;
+const REQUESTS_PER_CLOCK_READ: u32 = 16;
 
 /// Counts the busy connections of each shard, and decides which should move to another shard with
 /// [`Shard::move_stream`](super::Shard::move_stream). All shards share it. A program that does not
@@ -48,10 +48,10 @@ const LOOK: u32 = 16;
 /// }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Balance(Arc<Shared>);
+pub struct Balance(Arc<BalanceState>);
 
 #[derive(Debug)]
-struct Shared {
+struct BalanceState {
     began: Instant,
     /// The number of the current period. The first shard that sees a period end updates it.
     period: AtomicU64,
@@ -108,7 +108,7 @@ impl Balance {
     /// Creates a balance for `shards` shards without load.
     pub fn new(shards: usize) -> Self {
         let shards = (0..shards).map(|_| Load::default()).collect();
-        Self(Arc::new(Shared { began: Instant::now(), period: AtomicU64::new(1), shards }))
+        Self(Arc::new(BalanceState { began: Instant::now(), period: AtomicU64::new(1), shards }))
     }
 
     /// Returns a counter for one connection of a shard.
@@ -124,9 +124,10 @@ impl Balance {
         Balanced { balance: self.clone(), shard, period: 0, requests: 0 }
     }
 
-    /// Reads the clock and returns the current period.
-    fn look(&self) -> u64 {
-        let now = 1 + (self.0.began.elapsed().as_nanos() / PERIOD.as_nanos()) as u64 % (1 << 32);
+    /// Reads the clock, updates the period and returns it.
+    fn update_period(&self) -> u64 {
+        let now =
+            1 + (self.0.began.elapsed().as_nanos() / BUSY_PERIOD.as_nanos()) as u64 % (1 << 32);
         if self.0.period.load(Ordering::Relaxed) != now {
             self.0.period.store(now, Ordering::Relaxed);
         }
@@ -169,8 +170,8 @@ impl Balanced {
         self.requests = self.requests.wrapping_add(1);
         let shared = &self.balance.0;
         let mut period = shared.period.load(Ordering::Relaxed);
-        if self.requests % LOOK == 1 {
-            period = self.balance.look();
+        if self.requests % REQUESTS_PER_CLOCK_READ == 1 {
+            period = self.balance.update_period();
         }
         if period == self.period {
             return None;

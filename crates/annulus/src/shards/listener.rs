@@ -164,19 +164,20 @@ impl Unopened {
         sources
     }
 
-    fn open(self, cpu: Option<usize>, limit: Option<ConnectionLimit>) -> io::Result<Source> {
+    fn open(self, cpu: Option<usize>, limit: Option<ConnectionLimit>) -> io::Result<AcceptSource> {
         match self {
             Self::Listener(socket) => {
                 let listener = TcpListener::from_socket_with_limit(socket, limit)?;
                 if let Some(cpu) = cpu {
                     listener.set(SocketOption::IncomingCpu, cpu as u32)?;
                 }
-                Ok(Source::Listener(listener))
+                Ok(AcceptSource::Listener(listener))
             }
-            Self::Distributor(socket, routes) => {
-                Ok(Source::Distributor(TcpListener::from_socket_with_limit(socket, limit)?, routes))
-            }
-            Self::Inbox(inbox, in_transit) => Ok(Source::Inbox(inbox, in_transit)),
+            Self::Distributor(socket, routes) => Ok(AcceptSource::Distributor(
+                TcpListener::from_socket_with_limit(socket, limit)?,
+                routes,
+            )),
+            Self::Inbox(inbox, in_transit) => Ok(AcceptSource::Inbox(inbox, in_transit)),
         }
     }
 }
@@ -213,13 +214,13 @@ impl Unopened {
 /// ```
 #[derive(Debug)]
 pub struct ShardListener {
-    source: Source,
+    source: AcceptSource,
     shard: Shard,
     address: SocketAddr,
 }
 
 #[derive(Debug)]
-enum Source {
+enum AcceptSource {
     Listener(TcpListener),
     Distributor(TcpListener, Vec<Route>),
     Inbox(Receiver<Parts>, Arc<AtomicUsize>),
@@ -248,11 +249,11 @@ impl ShardListener {
     ) -> Poll<io::Result<Option<(TcpStream, SocketAddr)>>> {
         loop {
             let parts = match &mut self.source {
-                Source::Listener(listener) => return listener.poll_accept(cx).map_ok(Some),
-                Source::Distributor(listener, routes) => {
+                AcceptSource::Listener(listener) => return listener.poll_accept(cx).map_ok(Some),
+                AcceptSource::Distributor(listener, routes) => {
                     distribute(ready!(listener.poll_accept_parts(cx))?, routes, &self.shard)
                 }
-                Source::Inbox(inbox, _) => match ready!(inbox.poll_recv(cx)) {
+                AcceptSource::Inbox(inbox, _) => match ready!(inbox.poll_recv(cx)) {
                     None => return Poll::Ready(Ok(None)),
                     some => some,
                 },
@@ -275,7 +276,7 @@ impl ShardListener {
         // Count it as a stream before removing it from the transit count, so that it is counted at
         // all times.
         current::get()?.publish_streams()?;
-        if let Source::Inbox(_, in_transit) = &self.source {
+        if let AcceptSource::Inbox(_, in_transit) = &self.source {
             // Pairs with the acquire load in `distribute`: if that load no longer sees the
             // connection in transit, it sees the stream.
             in_transit.fetch_sub(1, Ordering::Release);

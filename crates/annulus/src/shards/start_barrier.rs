@@ -17,11 +17,11 @@ pub(super) struct Ready {
 
 /// The state that the threads share until they end.
 pub(super) struct StartBarrier<E> {
-    state: Mutex<State<E>>,
+    state: Mutex<StartState<E>>,
     changed: Condvar,
 }
 
-struct State<E> {
+struct StartState<E> {
     ready: Vec<Option<Ready>>,
     /// The handles of all shards, once all are ready.
     handles: Option<Arc<[Handle]>>,
@@ -31,7 +31,7 @@ struct State<E> {
 impl<E> StartBarrier<E> {
     pub(super) fn new(count: usize) -> Self {
         let ready = (0..count).map(|_| None).collect();
-        let state = State { ready, handles: None, error: None };
+        let state = StartState { ready, handles: None, error: None };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -46,7 +46,7 @@ impl<E> StartBarrier<E> {
             state.start()?;
             self.changed.notify_all();
         }
-        let waits = |state: &mut State<E>| state.handles.is_none() && state.error.is_none();
+        let waits = |state: &mut StartState<E>| state.handles.is_none() && state.error.is_none();
         let state = self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
         state.handles.clone().ok_or_else(|| {
             io::Error::new(io::ErrorKind::Interrupted, "another shard could not be set up")
@@ -79,12 +79,12 @@ impl<E> StartBarrier<E> {
         Ok(results.into_iter().map(result).collect())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<E>> {
+    fn lock(&self) -> MutexGuard<'_, StartState<E>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<E> State<E> {
+impl<E> StartState<E> {
     fn start(&mut self) -> io::Result<()> {
         if self.ready.iter().flatten().any(|ready| ready.locked_down) {
             deny_further_rings(&Linux)?;

@@ -2,7 +2,7 @@
 
 use super::Link;
 use super::disturb::{Chaos, Disturbances};
-use super::network::{Network, Stage};
+use super::network::{Network, RunStage};
 use crate::signal::Signal;
 use annulus_sim::Hosts;
 use std::io;
@@ -25,8 +25,8 @@ pub(super) enum Change {
 
 impl Network {
     /// Queues a change, which is applied before the hosts' next turns. After the run it is ignored.
-    pub(super) fn ask(&self, change: Change) {
-        if self.shared.stage.get() != Stage::Ended {
+    pub(super) fn request(&self, change: Change) {
+        if self.shared.stage.get() != RunStage::Ended {
             self.shared.changes.borrow_mut().push(change);
         }
     }
@@ -73,17 +73,17 @@ impl Network {
     /// Delivers a signal to a host that is running. The host ends if its program does not catch the
     /// signal and the signal's default action is to end the process.
     fn signal_now(&self, index: usize, signal: Signal) {
-        const IGNORED: [Signal; 4] =
+        const IGNORED_BY_DEFAULT: [Signal; 4] =
             [Signal::SIGCHLD, Signal::SIGCONT, Signal::SIGURG, Signal::SIGWINCH];
         // Wakers may use the network.
         let Some(running) = self.shared.hosts.borrow_mut()[index].running.take() else { return };
-        let goes_on = running.signal(signal) || IGNORED.contains(&signal);
+        let continues = running.signal(signal) || IGNORED_BY_DEFAULT.contains(&signal);
         {
             let host = &mut self.shared.hosts.borrow_mut()[index];
-            host.is_down = !goes_on;
+            host.is_down = !continues;
             host.running = Some(running);
         }
-        if !goes_on {
+        if !continues {
             self.stop(index);
         }
     }

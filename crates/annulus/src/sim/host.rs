@@ -127,16 +127,16 @@ impl Running {
     ) -> io::Result<Self> {
         let runtime = builder.build()?;
         runtime.core().remote.keep_lost_panics();
-        let entered = current::enter(runtime.core())?;
+        let current_guard = current::set_current(runtime.core())?;
         let main = spawn_at(main, added_at);
-        drop(entered);
+        drop(current_guard);
         Ok(Self { main: Some(main), runtime, deadline: None })
     }
 
     /// Takes a turn. Returns true if there is nothing left to do.
     pub(super) fn turn(&mut self) -> io::Result<bool> {
         let core = self.runtime.core();
-        let _entered = current::enter(core)?;
+        let _entered = current::set_current(core)?;
         let is_idle = core.turn_for_host()?;
         self.deadline = core.until_timer()?.map(|left| core.kernel.now() + left);
         Ok(is_idle)
@@ -146,7 +146,7 @@ impl Running {
     /// anyway.
     pub(super) fn signal(&self, signal: Signal) -> bool {
         let core = self.runtime.core();
-        core.arrivals.deliver(signal.number(), core.kernel.now())
+        core.simulated_signals.deliver(signal.number(), core.kernel.now())
     }
 
     /// Returns true if a task of another host has woken one of this host since its turn.

@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The virtual time that a run may take by default.
-const TIME_LIMIT: Duration = Duration::from_secs(3600);
+const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(3600);
 /// Addresses are 10.0.0.1 to 10.0.0.254.
-const MOST_HOSTS: usize = 254;
+const MAX_HOSTS: usize = 254;
 /// The name by which each host refers to itself.
 const LOCALHOST: &str = "localhost";
 
@@ -92,10 +92,10 @@ const LOCALHOST: &str = "localhost";
 /// ```
 #[derive(Clone)]
 pub struct Network {
-    pub(super) shared: Rc<Shared>,
+    pub(super) shared: Rc<NetworkState>,
 }
 
-pub(super) struct Shared {
+pub(super) struct NetworkState {
     /// The simulated kernel of all hosts.
     pub(super) sim: Rc<Sim>,
     /// The settings of each host's runtime.
@@ -113,14 +113,14 @@ pub(super) struct Shared {
     pub(super) random: RefCell<Random>,
     /// The virtual time that a run may take.
     pub(super) time_limit: Cell<Duration>,
-    pub(super) stage: Cell<Stage>,
+    pub(super) stage: Cell<RunStage>,
     /// When the run began.
     pub(super) start: Cell<Duration>,
 }
 
 /// The stage of a network, which runs only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum RunStage {
     New,
     Runs,
     Ended,
@@ -144,7 +144,7 @@ impl Network {
     /// [disturbances](Self::disturb).
     pub fn on(sim: &Rc<Sim>, seed: u64, builder: Builder) -> Self {
         let names = Names::default();
-        let shared = Shared {
+        let shared = NetworkState {
             sim: sim.clone(),
             builder: builder
                 .kernel(sim.clone())
@@ -156,8 +156,8 @@ impl Network {
             pairs: RefCell::default(),
             chaos: RefCell::default(),
             random: RefCell::new(Random::new(seed.rotate_left(32) ^ 0x0D15_7024)),
-            time_limit: Cell::new(TIME_LIMIT),
-            stage: Cell::new(Stage::New),
+            time_limit: Cell::new(DEFAULT_TIME_LIMIT),
+            stage: Cell::new(RunStage::New),
             start: Cell::default(),
         };
         Self { shared: Rc::new(shared) }
@@ -205,7 +205,7 @@ impl Network {
 
     #[track_caller]
     fn add(&self, name: &str, program: Program) -> io::Result<IpAddr> {
-        if self.shared.stage.get() == Stage::Ended {
+        if self.shared.stage.get() == RunStage::Ended {
             return Err(refused(format!(
                 "'{name}' is too late: the network has run; create another one"
             )));
@@ -220,10 +220,10 @@ impl Network {
         if hosts.iter().any(|host| host.name == name) {
             return Err(refused(format!("a host '{name}' already exists; choose another name")));
         }
-        if hosts.len() == MOST_HOSTS {
+        if hosts.len() == MAX_HOSTS {
             return Err(refused(format!(
-                "'{name}' would be host {}; at most {MOST_HOSTS} are allowed",
-                MOST_HOSTS + 1
+                "'{name}' would be host {}; at most {MAX_HOSTS} are allowed",
+                MAX_HOSTS + 1
             )));
         }
         let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 0, hosts.len() as u8 + 1));
@@ -258,7 +258,7 @@ impl Network {
     /// # Errors
     /// Returns an error if a name is unknown.
     pub fn partition(&self, a: &str, b: &str) -> io::Result<()> {
-        self.ask_of_pair(a, b, Change::Partition)
+        self.request_for_pair(a, b, Change::Partition)
     }
 
     /// Ends a [partition](Self::partition). Data that was sent over connections in the meantime
@@ -267,7 +267,7 @@ impl Network {
     /// # Errors
     /// Returns an error if a name is unknown.
     pub fn repair(&self, a: &str, b: &str) -> io::Result<()> {
-        self.ask_of_pair(a, b, Change::Repair)
+        self.request_for_pair(a, b, Change::Repair)
     }
 
     /// Resets all connections between two hosts: both ends get an error, and bytes in flight are
@@ -276,7 +276,7 @@ impl Network {
     /// # Errors
     /// Returns an error if a name is unknown.
     pub fn reset(&self, a: &str, b: &str) -> io::Result<()> {
-        self.ask_of_pair(a, b, Change::Reset)
+        self.request_for_pair(a, b, Change::Reset)
     }
 
     /// Sets the link between two hosts: latency, jitter, bandwidth and loss of datagrams. `None`
@@ -287,7 +287,7 @@ impl Network {
     /// Returns an error if a name is unknown.
     pub fn link(&self, a: &str, b: &str, link: impl Into<Option<Link>>) -> io::Result<()> {
         let link = link.into();
-        self.ask_of_pair(a, b, |a, b| Change::Link(a, b, link))
+        self.request_for_pair(a, b, |a, b| Change::Link(a, b, link))
     }
 
     /// Cuts a host's power: its program and all its tasks are dropped, anything that their
@@ -304,7 +304,7 @@ impl Network {
     /// Returns an error if the name is unknown or belongs to a client.
     pub fn crash(&self, name: &str) -> io::Result<()> {
         let index = self.service(name)?;
-        self.ask(Change::Crash(index));
+        self.request(Change::Crash(index));
         Ok(())
     }
 
@@ -314,7 +314,7 @@ impl Network {
     /// Returns an error if the name is unknown or belongs to a client.
     pub fn bounce(&self, name: &str) -> io::Result<()> {
         let index = self.service(name)?;
-        self.ask(Change::Bounce(index));
+        self.request(Change::Bounce(index));
         Ok(())
     }
 
@@ -357,7 +357,7 @@ impl Network {
     /// Returns an error if the name is unknown or belongs to a client.
     pub fn signal(&self, name: &str, signal: Signal) -> io::Result<()> {
         let index = self.service(name)?;
-        self.ask(Change::Signal(index, signal));
+        self.request(Change::Signal(index, signal));
         Ok(())
     }
 
@@ -365,14 +365,14 @@ impl Network {
     /// [`calm`](Self::calm). If `ANNULUS_SIM_SEED` is set, as for a replay, each disturbance is
     /// printed. Earlier disturbances end, as with `calm`.
     pub fn disturb(&self, disturbances: Disturbances) {
-        self.ask(Change::Disturb(disturbances));
+        self.request(Change::Disturb(disturbances));
     }
 
     /// Ends all disturbances: hosts that they have crashed start again, and partitions and links
     /// return to what programs have set. Changes that a program has requested with
     /// [`partition`](Self::partition), [`link`](Self::link) or [`crash`](Self::crash) remain.
     pub fn calm(&self) {
-        self.ask(Change::Calm);
+        self.request(Change::Calm);
     }
 
     /// Sets the virtual time that the run may take before it fails. The default is one hour.
@@ -380,13 +380,13 @@ impl Network {
         self.shared.time_limit.set(limit);
     }
 
-    fn ask_of_pair(
+    fn request_for_pair(
         &self,
         a: &str,
         b: &str,
         change: impl FnOnce(IpAddr, IpAddr) -> Change,
     ) -> io::Result<()> {
-        self.ask(change(self.address(a)?, self.address(b)?));
+        self.request(change(self.address(a)?, self.address(b)?));
         Ok(())
     }
 

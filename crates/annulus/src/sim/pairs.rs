@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Maximum bytes per segment on a slowed link. Larger segments would make data arrive in bursts.
-const SLOW_SEGMENT: u32 = 512;
+const MAX_SLOW_SEGMENT_BYTES: u32 = 512;
 
 /// The pairs of hosts that have had a setting or a disturbance.
 #[derive(Default)]
@@ -126,7 +126,7 @@ impl Overlay {
                 } else {
                     link.bandwidth.min(bandwidth)
                 },
-                segment: link.segment.min(SLOW_SEGMENT),
+                segment: link.segment.min(MAX_SLOW_SEGMENT_BYTES),
                 ..link
             },
         }

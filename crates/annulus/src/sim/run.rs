@@ -3,7 +3,7 @@
 use super::deadlock_of;
 use super::disturb::Chaos;
 use super::host::{Failure, Running, failed};
-use super::network::{Network, Stage};
+use super::network::{Network, RunStage};
 use super::tally::Tally;
 use crate::tasks::remote::LostPanic;
 use crate::unwind::Panic;
@@ -13,16 +13,16 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 /// Guard that cleans up after a run, including one that fails or panics.
-struct Ending<'a>(&'a Network);
+struct EndRunOnDrop<'a>(&'a Network);
 
-impl Drop for Ending<'_> {
+impl Drop for EndRunOnDrop<'_> {
     fn drop(&mut self) {
         let Self(network) = self;
         let took = network.elapsed().saturating_sub(network.shared.start.get());
         Tally::note(|tally| tally.longest = tally.longest.max(took));
         (0..network.count()).for_each(|index| network.stop(index));
         network.shared.sim.set_host(None);
-        network.shared.stage.set(Stage::Ended);
+        network.shared.stage.set(RunStage::Ended);
         // Programs may hold the network and use it in their destructors.
         let programs: Vec<_> = {
             let mut hosts = network.shared.hosts.borrow_mut();
@@ -55,9 +55,9 @@ impl Network {
     #[track_caller]
     pub fn run(&self) -> io::Result<()> {
         self.check_runnable()?;
-        self.shared.stage.set(Stage::Runs);
+        self.shared.stage.set(RunStage::Runs);
         self.shared.start.set(self.elapsed());
-        let ending = Ending(self);
+        let ending = EndRunOnDrop(self);
         let outcome = self.run_to_end();
         drop(ending);
         // No closure here: a panic in it would be reported at the closure instead of at our caller.
@@ -68,7 +68,7 @@ impl Network {
     }
 
     fn check_runnable(&self) -> io::Result<()> {
-        let text = if self.shared.stage.get() != Stage::New {
+        let text = if self.shared.stage.get() != RunStage::New {
             "this network has already been run, and a network runs only once; create another one for another run"
         } else if self.shared.hosts.borrow().iter().all(|host| host.is_service) {
             "a network without a client would run forever, because a run ends when all clients have ended; add one with Network::client"

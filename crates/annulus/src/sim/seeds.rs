@@ -9,9 +9,9 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The one seed to run.
-const SEED: &str = "ANNULUS_SIM_SEED";
+const SEED_VARIABLE: &str = "ANNULUS_SIM_SEED";
 /// The number of seeds to run.
-const SEEDS: &str = "ANNULUS_SIM_SEEDS";
+const SEED_COUNT_VARIABLE: &str = "ANNULUS_SIM_SEEDS";
 
 /// Runs a test once for each seed. Panics at the first seed that fails, with the seed and the
 /// command that replays it. A panic of the test is a failure. It is also a failure if the test
@@ -36,9 +36,11 @@ const SEEDS: &str = "ANNULUS_SIM_SEEDS";
 /// empty; if one of these variables is not a number; or if `ANNULUS_SIM_SEEDS` is zero.
 #[track_caller]
 pub fn check<E: fmt::Display>(seeds: Range<u64>, test: impl FnMut(u64) -> Result<(), E>) {
-    let count = match number(SEEDS).filter(|_| !is_replay()) {
+    let count = match number(SEED_COUNT_VARIABLE).filter(|_| !is_replay()) {
         Some(0) => {
-            panic!("{SEEDS}=0 runs nothing; give the number of seeds, at least 1, or unset it")
+            panic!(
+                "{SEED_COUNT_VARIABLE}=0 runs nothing; give the number of seeds, at least 1, or unset it"
+            )
         }
         Some(count) => count,
         None if seeds.is_empty() => panic!("{seeds:?} has no seed; give a range such as 0..1000"),
@@ -66,7 +68,7 @@ pub fn find_failure<E: fmt::Display>(
     seeds: impl IntoIterator<Item = u64>,
     test: impl FnMut(u64) -> Result<(), E>,
 ) -> Option<FailedSeed> {
-    match number(SEED) {
+    match number(SEED_VARIABLE) {
         Some(seed) => sweep([seed], test),
         None => sweep(seeds, test),
     }
@@ -81,7 +83,7 @@ fn sweep<E: fmt::Display>(
     let mut seeds = seeds.into_iter().inspect(|_| count += 1);
     let (failed, tally) = Tally::of(|| seeds.find_map(|seed| failure(seed, &mut test)));
     drop(seeds);
-    if failed.is_none() && tally.is_in_vain() {
+    if failed.is_none() && tally.has_none_begun() {
         let remedy = tally.remedy();
         match count {
             1 => eprintln!("note: nothing was disturbed; {remedy}"),
@@ -124,7 +126,7 @@ pub struct FailedSeed {
 impl fmt::Display for FailedSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, message } = self;
-        write!(f, "seed {seed}: {message}\nreplay: {SEED}={seed} cargo test")?;
+        write!(f, "seed {seed}: {message}\nreplay: {SEED_VARIABLE}={seed} cargo test")?;
         let thread = std::thread::current();
         match thread.name().filter(|name| *name != "main") {
             Some(test) => write!(f, " {test} -- --exact --nocapture"),
@@ -135,7 +137,7 @@ impl fmt::Display for FailedSeed {
 
 /// Returns true if `ANNULUS_SIM_SEED` is set.
 pub(super) fn is_replay() -> bool {
-    std::env::var_os(SEED).is_some()
+    std::env::var_os(SEED_VARIABLE).is_some()
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -44,11 +44,11 @@ impl Tally {
     }
 
     /// Returns true if disturbances were requested and none has begun.
-    pub(super) fn is_in_vain(&self) -> bool {
+    pub(super) fn has_none_begun(&self) -> bool {
         self.asked > 0 && self.begun == 0
     }
 
-    /// Returns a remedy for disturbances that [never begin](Self::is_in_vain).
+    /// Returns a remedy for disturbances that [never begin](Self::has_none_begun).
     pub(super) fn remedy(&self) -> String {
         let Self { asked, first, impossible, longest, .. } = self;
         if *impossible > 0 {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 /// Bits below a duration's highest bit that select its bucket: the width of a bucket is at most an
 /// eighth of its durations.
-const BITS: u32 = 3;
-const PARTS: usize = 1 << BITS;
+const BUCKET_BITS: u32 = 3;
+const BUCKETS_PER_OCTAVE: usize = 1 << BUCKET_BITS;
 /// Exponent of two at which the buckets end: 2⁴⁰ ns are 18 minutes. Longer durations are in the
 /// last bucket too.
-const MOST: u32 = 40;
-const BUCKETS: usize = (MOST - BITS + 1) as usize * PARTS;
+const MAX_BUCKET_EXPONENT: u32 = 40;
+const BUCKET_COUNT: usize = (MAX_BUCKET_EXPONENT - BUCKET_BITS + 1) as usize * BUCKETS_PER_OCTAVE;
 
 /// Counts of durations, in 304 buckets: one per nanosecond up to 7 ns, then eight per power of two,
 /// up to 18 minutes. A histogram takes 2.4 KiB, regardless of how many durations it counts.
@@ -28,7 +28,7 @@ const BUCKETS: usize = (MOST - BITS + 1) as usize * PARTS;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram {
-    counts: Box<[u64; BUCKETS]>,
+    counts: Box<[u64; BUCKET_COUNT]>,
     count: u64,
     sum: Duration,
     max: Duration,
@@ -37,7 +37,7 @@ pub struct Histogram {
 impl Default for Histogram {
     fn default() -> Self {
         let (count, sum, max) = Default::default();
-        Self { counts: Box::new([0; BUCKETS]), count, sum, max }
+        Self { counts: Box::new([0; BUCKET_COUNT]), count, sum, max }
     }
 }
 
@@ -130,23 +130,23 @@ fn nanos(duration: Duration) -> u64 {
 /// Returns the bucket of a duration of `nanos` nanoseconds.
 #[inline]
 fn bucket(nanos: u64) -> usize {
-    if nanos < PARTS as u64 {
+    if nanos < BUCKETS_PER_OCTAVE as u64 {
         return nanos as usize;
     }
-    let shift = nanos.ilog2() - BITS;
-    let part = (nanos >> shift) as usize % PARTS;
-    ((shift as usize + 1) * PARTS + part).min(BUCKETS - 1)
+    let shift = nanos.ilog2() - BUCKET_BITS;
+    let part = (nanos >> shift) as usize % BUCKETS_PER_OCTAVE;
+    ((shift as usize + 1) * BUCKETS_PER_OCTAVE + part).min(BUCKET_COUNT - 1)
 }
 
 /// Returns the longest duration that belongs in a bucket.
 fn bound(bucket: usize) -> Duration {
-    if bucket == BUCKETS - 1 {
+    if bucket == BUCKET_COUNT - 1 {
         return Duration::MAX;
     }
     let next = bucket + 1;
-    let least = match next / PARTS {
+    let least = match next / BUCKETS_PER_OCTAVE {
         0 => next as u64,
-        power => ((PARTS + next % PARTS) as u64) << (power - 1),
+        power => ((BUCKETS_PER_OCTAVE + next % BUCKETS_PER_OCTAVE) as u64) << (power - 1),
     };
     Duration::from_nanos(least - 1)
 }
@@ -166,7 +166,7 @@ mod tests {
             let duration = Duration::from_nanos(nanos);
             assert!(duration <= bound(bucket), "{nanos}");
             assert!(bucket == 0 || duration > bound(bucket - 1), "{nanos}");
-            if bucket < BUCKETS - 1 {
+            if bucket < BUCKET_COUNT - 1 {
                 let most = bound(bucket).as_nanos() as u64;
                 assert!(most - nanos <= nanos / 8, "{nanos} is far below {most}");
             }

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
 /// Exponents of two for the bounds of histogram buckets in nanoseconds: from 1 µs to 17 s.
-const BOUNDS: std::ops::RangeInclusive<u32> = 10..=34;
+const BUCKET_BOUND_EXPONENTS: std::ops::RangeInclusive<u32> = 10..=34;
 
 /// Formats the stats of several runtimes in the text format of Prometheus, version 0.0.4. Each
 /// sample has the label `shard`, whose value is given with the stats. Serve the text as
@@ -190,7 +190,8 @@ impl Text<'_> {
             let mut line = |what: &str, le: &dyn Display, value: &dyn Display| {
                 _ = writeln!(self.out, "annulus_{name}{what}{{shard=\"{shard}\"{le}}} {value}");
             };
-            for bound in BOUNDS.map(|power| Duration::from_nanos((1 << power) - 1)) {
+            for bound in BUCKET_BOUND_EXPONENTS.map(|power| Duration::from_nanos((1 << power) - 1))
+            {
                 let le = format_args!(",le=\"{}\"", Seconds(bound)).to_string();
                 let within = histogram.buckets().take_while(|(longest, _)| *longest <= bound);
                 line("_bucket", &le, &within.map(|(_, count)| count).sum::<u64>());

@@ -2,7 +2,7 @@
 //! requested.
 
 use super::timings::{SlowPoll, Timings};
-use super::trace::{FlightRecorder, Trace, What};
+use super::trace::{FlightRecorder, RecordKind, Trace};
 use super::wake_marks::WakeMarks;
 use crate::tasks::RunQueue;
 use crate::tasks::probe::Probe;
@@ -15,23 +15,23 @@ use std::time::Duration;
 
 /// Minimum time between two rounds of timed turns, which bounds the cost of timing. The first turn
 /// after that time begins a round, so a turn that follows a long pause is always timed.
-const PERIOD: Duration = Duration::from_millis(100);
+const MIN_TIME_BETWEEN_TIMED_ROUNDS: Duration = Duration::from_millis(100);
 /// Turns per round: two, because tasks that are woken by tasks run one turn later.
-const TIMED: u8 = 2;
+const TIMED_TURNS_PER_ROUND: u8 = 2;
 /// Minimum time that a shared record of untimed turns covers: less than 4 ms, the tick of most
 /// kernels' coarse clock.
-const SHARED: Duration = Duration::from_millis(3);
+const MIN_SHARED_RECORD_TIME: Duration = Duration::from_millis(3);
 /// An untimed turn that takes this long gets its own record. The value exceeds any tick of the
 /// coarse clock, which is at most 10 ms.
-const LONG: Duration = Duration::from_millis(12);
+const MIN_OWN_RECORD_TIME: Duration = Duration::from_millis(12);
 /// Number of polls that are recorded in each timed turn. Further polls are recorded only if they
-/// take at least `LONG_POLL`, or if `slow_poll` is set.
-const POLLS: u64 = 64;
-const LONG_POLL: Duration = Duration::from_millis(1);
+/// take at least `MIN_LONG_POLL_TIME`, or if `slow_poll` is set.
+const RECORDED_POLLS_PER_TURN: u64 = 64;
+const MIN_LONG_POLL_TIME: Duration = Duration::from_millis(1);
 /// Number of slow polls that are kept.
-const KEPT: usize = 16;
+const MAX_SLOW_POLLS_KEPT: usize = 16;
 /// Initial capacity for the marks of a turn: one per poll, and a few more.
-const MARKS: usize = 1100;
+const WAKE_MARKS_CAPACITY: usize = 1100;
 
 /// Records turns and polls. For an untimed turn it only reads the coarse clock twice.
 pub(crate) struct Recorder {
@@ -72,16 +72,16 @@ impl Recorder {
     ) -> Self {
         let began = kernel.now();
         let measured = (measures || slow_poll.is_some()).then(|| {
-            let last_slow_polls = Vec::with_capacity(KEPT);
+            let last_slow_polls = Vec::with_capacity(MAX_SLOW_POLLS_KEPT);
             let timings = Timings { last_slow_polls, ..Timings::default() };
-            RefCell::new((timings, WakeMarks::with_capacity(MARKS)))
+            RefCell::new((timings, WakeMarks::with_capacity(WAKE_MARKS_CAPACITY)))
         });
         Self {
             kernel,
             run_queue,
             slow_poll,
             began,
-            timed: Cell::new(slow_poll.map_or(0, |_| TIMED)),
+            timed: Cell::new(slow_poll.map_or(0, |_| TIMED_TURNS_PER_ROUND)),
             next_round: Cell::default(),
             due: Cell::default(),
             turn_began: Cell::new(began),
@@ -109,17 +109,17 @@ impl Recorder {
         let now = self.kernel.tick();
         self.run_queue.set_time(now);
         if now >= self.due.get() {
-            self.waited();
+            self.begin_after_wait();
         }
     }
 
     /// Called when tasks continue before the loop polls for events. In timed turns, this begins the
     /// next turn.
     #[inline]
-    pub(crate) fn turn_goes_on(&self, driver: &mut Driver) {
+    pub(crate) fn turn_skips_kernel(&self, driver: &mut Driver) {
         if self.is_timed() {
-            self.turned(driver);
-            self.waited();
+            self.end_record(driver);
+            self.begin_after_wait();
         }
     }
 
@@ -135,7 +135,8 @@ impl Recorder {
         self.turns.set(0);
         self.polls_before.set(self.run_queue.polls());
         self.last.set(now);
-        let due = if self.is_timed() { 0 } else { (now + SHARED).as_nanos() as u64 };
+        let due =
+            if self.is_timed() { 0 } else { (now + MIN_SHARED_RECORD_TIME).as_nanos() as u64 };
         self.due.set(due);
         self.measure(|_, wakes| {
             if self.is_timed() { wakes.note(self.run_queue.len(), now) } else { wakes.pause() }
@@ -145,18 +146,18 @@ impl Recorder {
     /// Called when the loop returns from the kernel after a timed turn, or when the shared record
     /// is due.
     #[cold]
-    fn waited(&self) {
+    fn begin_after_wait(&self) {
         let now = self.kernel.now();
         if self.is_timed() {
-            self.record(What::Wait, self.last.get(), now);
+            self.record(RecordKind::Wait, self.last.get(), now);
             if self.slow_poll.is_none() {
                 self.timed.set(self.timed.get() - 1);
             }
         } else {
             self.record_shared(true, now);
             if now >= self.next_round.get() {
-                self.next_round.set(now + PERIOD);
-                self.timed.set(TIMED);
+                self.next_round.set(now + MIN_TIME_BETWEEN_TIMED_ROUNDS);
+                self.timed.set(TIMED_TURNS_PER_ROUND);
             }
         }
         self.begin(now);
@@ -167,43 +168,43 @@ impl Recorder {
     pub(crate) fn turn_ends(&self, driver: &mut Driver) {
         self.turns.set(self.turns.get().wrapping_add(1));
         if self.kernel.tick() >= self.due.get() {
-            self.turned(driver);
+            self.end_record(driver);
         }
     }
 
     /// Ends a timed turn, or an untimed one at which the shared record is due.
     #[cold]
-    fn turned(&self, driver: &mut Driver) {
+    fn end_record(&self, driver: &mut Driver) {
         let now = self.kernel.now();
         let began = self.turn_began.get();
         if self.is_timed() {
             self.last.set(now);
             self.measure(|timings, _| timings.turn.record(now.saturating_sub(began)));
-            self.record(What::Turn, began, now);
+            self.record(RecordKind::Turn, began, now);
         } else {
             let began = Duration::from_nanos(self.run_queue.time()).max(began);
-            if now.saturating_sub(began) < LONG {
+            if now.saturating_sub(began) < MIN_OWN_RECORD_TIME {
                 self.record_shared(false, now);
             } else {
                 self.turns.set(self.turns.get() - 1);
                 self.record_shared(false, began);
-                self.record(What::Turn, began, now);
+                self.record(RecordKind::Turn, began, now);
                 let mut flight = self.flight.borrow_mut();
                 self.run_queue.polled().for_each(|place| flight.add_poll(place, began));
             }
             self.begin(now);
         }
         let Counters { cqes: all, late_completions: late, .. } = *driver.counters();
-        self.record(What::Completions { all, late }, now, now);
+        self.record(RecordKind::Completions { all, late }, now, now);
     }
 
     fn record_shared(&self, waited: bool, ended: Duration) {
         let polls = (self.run_queue.polls() - self.polls_before.get()) as u32;
-        let what = What::Turns { turns: self.turns.get(), polls, waited };
+        let what = RecordKind::Turns { turns: self.turns.get(), polls, waited };
         self.record(what, self.turn_began.get(), ended);
     }
 
-    fn record(&self, what: What, began: Duration, ended: Duration) {
+    fn record(&self, what: RecordKind, began: Duration, ended: Duration) {
         self.flight.borrow_mut().push(what, began, ended.saturating_sub(began));
     }
 
@@ -229,12 +230,12 @@ impl Recorder {
 
     /// Records a slow poll, and logs it if the feature `tracing` is on.
     #[cold]
-    fn slow(&self, spawned_at: Option<&'static Location<'static>>, took: Duration) {
+    fn record_slow_poll(&self, spawned_at: Option<&'static Location<'static>>, took: Duration) {
         let ended = self.last.get().saturating_sub(self.began);
         let slow = SlowPoll { spawned_at, took, ended };
         self.measure(|timings, _| {
             timings.slow_polls += 1;
-            if timings.last_slow_polls.len() == KEPT {
+            if timings.last_slow_polls.len() == MAX_SLOW_POLLS_KEPT {
                 timings.last_slow_polls.remove(0);
             }
             timings.last_slow_polls.push(slow);
@@ -268,11 +269,12 @@ impl Probe for Recorder {
         self.measure(|timings, _| timings.poll.record(took));
         let ended = self.last.get();
         let nth = self.run_queue.polls() - self.polls_before.get();
-        if nth <= POLLS || took >= LONG_POLL || self.slow_poll.is_some() {
-            self.record(What::Poll(spawned_at), ended.saturating_sub(took), ended);
+        if nth <= RECORDED_POLLS_PER_TURN || took >= MIN_LONG_POLL_TIME || self.slow_poll.is_some()
+        {
+            self.record(RecordKind::Poll(spawned_at), ended.saturating_sub(took), ended);
         }
         if self.slow_poll.is_some_and(|limit| took >= limit) {
-            self.slow(spawned_at, took);
+            self.record_slow_poll(spawned_at, took);
         }
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 /// Number of records that are kept. They take 224 KiB, whose pages are in memory once they have
 /// been used. With a coarse clock that ticks every 4 ms and two timed turns per 100 ms, there are
 /// at most 1,900 records per second: enough for the last two seconds of a loop that is never idle.
-const KEPT: usize = 4096;
-const _: () = assert!(KEPT * size_of::<Record>() == 224 * 1024);
+const MAX_TRACE_RECORDS: usize = 4096;
+const _: () = assert!(MAX_TRACE_RECORDS * size_of::<Record>() == 224 * 1024);
 
 /// The last seconds of a runtime: up to 4,096 records of turns, polls and waits. Every runtime
 /// keeps them, and [`Handle::trace`](crate::Handle::trace) returns them.
@@ -53,13 +53,13 @@ pub struct Trace(Vec<Record>);
 /// What happened, when it began by the kernel's clock, and how long it took.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
-    pub(super) what: What,
+    pub(super) what: RecordKind,
     pub(super) began: Duration,
     pub(super) took: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub(super) enum RecordKind {
     /// A turn, from the return from the kernel to the next entry.
     Turn,
     /// A wait in the kernel.
@@ -80,11 +80,11 @@ pub(super) struct FlightRecorder(VecDeque<Record>);
 impl FlightRecorder {
     /// Creates a recorder with all its memory, so that recording does not allocate.
     pub(super) fn new() -> Self {
-        Self(VecDeque::with_capacity(KEPT))
+        Self(VecDeque::with_capacity(MAX_TRACE_RECORDS))
     }
 
-    pub(super) fn push(&mut self, what: What, began: Duration, took: Duration) {
-        if self.0.len() == KEPT {
+    pub(super) fn push(&mut self, what: RecordKind, began: Duration, took: Duration) {
+        if self.0.len() == MAX_TRACE_RECORDS {
             self.0.pop_front();
         }
         self.0.push_back(Record { what, began, took });
@@ -94,12 +94,12 @@ impl FlightRecorder {
     pub(super) fn add_poll(&mut self, place: Option<&'static Location<'static>>, began: Duration) {
         for record in self.0.iter_mut().rev() {
             match &mut record.what {
-                What::Polls(known, times) if *known == place => return *times += 1,
-                What::Polls(..) => {}
+                RecordKind::Polls(known, times) if *known == place => return *times += 1,
+                RecordKind::Polls(..) => {}
                 _ => break,
             }
         }
-        self.push(What::Polls(place, 1), began, Duration::ZERO);
+        self.push(RecordKind::Polls(place, 1), began, Duration::ZERO);
     }
 
     pub(super) fn trace(&self) -> Trace {
@@ -112,7 +112,8 @@ impl Trace {
     /// the trace, or `None` if no turn did. A later result in a later trace means another stall.
     /// Turns shorter than 12 ms are found only if they were timed exactly.
     pub fn last_stall(&self, least: Duration) -> Option<Duration> {
-        let is_stall = |record: &&Record| matches!(record.what, What::Turn) && record.took >= least;
+        let is_stall =
+            |record: &&Record| matches!(record.what, RecordKind::Turn) && record.took >= least;
         self.0.iter().rev().find(is_stall).map(|stall| stall.began + stall.took)
     }
 }
@@ -155,17 +156,17 @@ impl Record {
             Some(place) => format!("{}:{}", place.file(), place.line()),
         };
         let (name, kind, args) = match self.what {
-            What::Turn => ("turn".into(), "X", String::new()),
-            What::Wait => ("wait".into(), "X", String::new()),
-            What::Poll(place) => (name(place), "X", String::new()),
-            What::Polls(place, times) => {
+            RecordKind::Turn => ("turn".into(), "X", String::new()),
+            RecordKind::Wait => ("wait".into(), "X", String::new()),
+            RecordKind::Poll(place) => (name(place), "X", String::new()),
+            RecordKind::Polls(place, times) => {
                 (format!("polled {}", name(place)), "i", format!("\"times\":{times}"))
             }
-            What::Turns { turns, polls, waited } => {
+            RecordKind::Turns { turns, polls, waited } => {
                 let name = if waited { "turns, then wait" } else { "turns" };
                 (name.into(), "X", format!("\"turns\":{turns},\"polls\":{polls}"))
             }
-            What::Completions { all, late } => {
+            RecordKind::Completions { all, late } => {
                 (format!("completions {thread}"), "C", format!("\"all\":{all},\"late\":{late}"))
             }
         };

@@ -17,9 +17,9 @@ use std::sync::{Mutex, PoisonError};
 ///     assert_eq!(error.into_panic().downcast_ref(), Some(&"on purpose"));
 /// });
 /// ```
-pub struct JoinError(Cause);
+pub struct JoinError(JoinFailure);
 
-enum Cause {
+enum JoinFailure {
     Cancelled,
     /// The payload is in a mutex only to make the error `Sync`.
     Panicked(Mutex<Panic>),
@@ -27,17 +27,17 @@ enum Cause {
 
 impl JoinError {
     pub(crate) fn cancelled() -> Self {
-        Self(Cause::Cancelled)
+        Self(JoinFailure::Cancelled)
     }
 
     pub(crate) fn panicked(payload: Panic) -> Self {
-        Self(Cause::Panicked(Mutex::new(payload)))
+        Self(JoinFailure::Panicked(Mutex::new(payload)))
     }
 
     /// Returns true if the task was aborted, or if its runtime ended first. If the future panicked
     /// while it was being dropped, the error is a panic instead.
     pub fn is_cancelled(&self) -> bool {
-        matches!(self.0, Cause::Cancelled)
+        matches!(self.0, JoinFailure::Cancelled)
     }
 
     /// Returns true if the task panicked.
@@ -68,17 +68,19 @@ impl JoinError {
     /// The error itself, if the task did not panic.
     pub fn try_into_panic(self) -> Result<Panic, Self> {
         match self.0 {
-            Cause::Panicked(payload) => {
+            JoinFailure::Panicked(payload) => {
                 Ok(payload.into_inner().unwrap_or_else(PoisonError::into_inner))
             }
-            Cause::Cancelled => Err(self),
+            JoinFailure::Cancelled => Err(self),
         }
     }
 }
 
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cause::Panicked(payload) = &self.0 else { return f.write_str("the task was aborted") };
+        let JoinFailure::Panicked(payload) = &self.0 else {
+            return f.write_str("the task was aborted");
+        };
         let payload = payload.lock().unwrap_or_else(PoisonError::into_inner);
         write!(f, "the task panicked: {}", panic_message(&payload))
     }

@@ -32,7 +32,7 @@ pub use join_error::JoinError;
 pub(crate) use raw::TaskRef;
 pub(crate) use root::RootWaker;
 pub use run_queue::Tasks;
-pub(crate) use run_queue::{EVENT_INTERVAL, RunQueue, Task, refuse};
+pub(crate) use run_queue::{EVENT_INTERVAL, RunQueue, TaskSnapshot, refuse};
 
 use crate::base::budget;
 use crate::tasks::remote::Remote;

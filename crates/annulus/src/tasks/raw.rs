@@ -35,7 +35,7 @@ use std::time::Duration;
 /// state but running, and then it is *done*. While the future is being dropped the task counts as
 /// running, so a wake from the drop does not queue it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum TaskState {
     New,
     Waiting,
     Queued,
@@ -51,7 +51,7 @@ struct Head {
     /// Set by other threads: the task is in the inbox, or has been aborted.
     remote_flags: RemoteFlags,
     /// Used only by the owner.
-    state: Cell<State>,
+    state: Cell<TaskState>,
     /// The index in the list of live tasks. Used only by the owner.
     index: Cell<u32>,
     /// The number of polls, and the time of the last one in nanoseconds, or 0 if the runtime does
@@ -159,7 +159,7 @@ where
     let head = Head {
         refs: Refs::new(2),
         remote_flags: RemoteFlags::new(),
-        state: Cell::new(State::New),
+        state: Cell::new(TaskState::New),
         index: Cell::new(0),
         polls: Cell::new(0),
         polled_at: Cell::new(0),
@@ -224,7 +224,7 @@ impl TaskRef {
             if unsafe { self.owned() }.notify() {
                 owner::push(self);
             }
-        } else if self.head().remote_flags.enter_inbox() {
+        } else if self.head().remote_flags.mark_in_inbox() {
             let remote = self.head().remote.clone();
             // This fails only after the end of the runtime, when every task is done.
             _ = remote.push(self);
@@ -292,7 +292,7 @@ pub(crate) struct Owned<'a> {
 }
 
 impl Owned<'_> {
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> TaskState {
         self.head().state.get()
     }
 
@@ -321,9 +321,9 @@ impl Owned<'_> {
     /// # Panics
     /// If the task is not new.
     pub(crate) fn link(&self, index: u32) {
-        assert!(self.state() == State::New, "the task has already been linked");
+        assert!(self.state() == TaskState::New, "the task has already been linked");
         self.head().index.set(index);
-        self.head().state.set(State::Queued);
+        self.head().state.set(TaskState::Queued);
     }
 
     /// Records a wake. Returns true if the caller must queue the task.
@@ -331,8 +331,8 @@ impl Owned<'_> {
     pub(crate) fn notify(&self) -> bool {
         let state = &self.head().state;
         let (next, to_queue) = match state.get() {
-            State::Waiting => (State::Queued, true),
-            State::Running => (State::Notified, false),
+            TaskState::Waiting => (TaskState::Queued, true),
+            TaskState::Running => (TaskState::Notified, false),
             other => (other, false),
         };
         state.set(next);
@@ -345,22 +345,22 @@ impl Owned<'_> {
     /// # Safety
     /// The task must be queued.
     #[inline]
-    pub(crate) unsafe fn run(&self) -> State {
+    pub(crate) unsafe fn run(&self) -> TaskState {
         let head = self.head();
         if head.remote_flags.is_aborted() {
             self.cancel();
-            return State::Done;
+            return TaskState::Done;
         }
-        head.state.set(State::Running);
+        head.state.set(TaskState::Running);
         // SAFETY: the waker is never dropped, and does not outlive the reference in `self`.
         let waker = ManuallyDrop::new(unsafe { Waker::from_raw(raw_waker(self.task.0)) });
         // SAFETY: the task is live and was queued, so it is not running; this is the owner's
         // thread.
         let done = unsafe { (head.vtable.poll)(self.task.0, &mut Context::from_waker(&waker)) };
         let next = match head.state.get() {
-            _ if done => State::Done,
-            State::Notified => State::Queued,
-            _ => State::Waiting,
+            _ if done => TaskState::Done,
+            TaskState::Notified => TaskState::Queued,
+            _ => TaskState::Waiting,
         };
         head.state.set(next);
         if done {
@@ -372,15 +372,15 @@ impl Owned<'_> {
     /// Drops the future. Returns false if the task is running or done.
     pub(crate) fn cancel(&self) -> bool {
         let head = self.head();
-        if matches!(head.state.get(), State::Running | State::Notified | State::Done) {
+        if matches!(head.state.get(), TaskState::Running | TaskState::Notified | TaskState::Done) {
             return false;
         }
         // The drop of the future may wake the task.
-        head.state.set(State::Running);
+        head.state.set(TaskState::Running);
         // SAFETY: the task is live and not running, and this is the owner's thread, or the owner
         // does not know the task.
         unsafe { (head.vtable.cancel)(self.task.0) };
-        head.state.set(State::Done);
+        head.state.set(TaskState::Done);
         head.refs.return_reserve();
         true
     }

@@ -14,7 +14,7 @@
 use super::atomic::{AtomicI64, Cell, Ordering, fence};
 
 /// More references than can exist, and equally far from overflow.
-const RESERVE: i64 = 1 << 62;
+const RESERVED_REFS: i64 = 1 << 62;
 
 /// A reference count. The cell makes it `!Sync`. Code that shares it nevertheless must pass `owner`
 /// as true only on the owner's thread.
@@ -29,7 +29,7 @@ pub(crate) struct Refs {
 impl Refs {
     /// Creates a count with this many references, drawn by the owner.
     pub(crate) fn new(drawn: i64) -> Self {
-        Self { shared: AtomicI64::new(RESERVE), drawn: Cell::new(Some(drawn)) }
+        Self { shared: AtomicI64::new(RESERVED_REFS), drawn: Cell::new(Some(drawn)) }
     }
 
     /// Adds a reference, copied from an existing one.
@@ -62,7 +62,7 @@ impl Refs {
     /// Returns true if the reserve has been returned. Threads other than the owner's may see this
     /// late.
     pub(crate) fn is_returned(&self) -> bool {
-        self.shared.load(Ordering::Relaxed) < RESERVE / 2
+        self.shared.load(Ordering::Relaxed) < RESERVED_REFS / 2
     }
 
     /// Returns the reserve. Only the owner calls this, while it still holds a reference.
@@ -70,7 +70,7 @@ impl Refs {
         if let Some(drawn) = self.drawn.take() {
             // Relaxed: the caller's own reference is removed later, and that releases what the
             // owner did.
-            self.shared.fetch_add(drawn - RESERVE, Ordering::Relaxed);
+            self.shared.fetch_add(drawn - RESERVED_REFS, Ordering::Relaxed);
         }
     }
 }

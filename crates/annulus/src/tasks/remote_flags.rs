@@ -22,7 +22,7 @@ impl RemoteFlags {
     }
 
     /// Wakes the task from another thread. Returns true if the caller must put it into the inbox.
-    pub(crate) fn enter_inbox(&self) -> bool {
+    pub(crate) fn mark_in_inbox(&self) -> bool {
         // Releases what the task must see, for `leave_inbox`. Read-modify-writes continue the
         // release sequence of earlier ones.
         self.0.fetch_or(IN_INBOX, Ordering::AcqRel) & IN_INBOX == 0

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::id::Id;
-use super::raw::{self, JoinRef, Owned, State, TaskRef};
+use super::raw::{self, JoinRef, Owned, TaskRef, TaskState};
 use crate::base::budget;
 use crate::tasks::probe::Probe;
 use crate::tasks::remote::Remote;
@@ -27,11 +27,11 @@ const RECENT_POLLS: usize = 256;
 
 /// Maximum number of futures dropped within the drop of a refused one, which may spawn more.
 /// Further ones are leaked: a future whose drop spawns another of its kind would never finish.
-const MAX_REFUSED: u32 = 64;
+const MAX_REFUSED_FUTURES: u32 = 64;
 
 thread_local! {
     /// Number of futures refused within the outermost refused future that is being dropped.
-    static REFUSED: Cell<u32> = const { Cell::new(0) };
+    static REFUSED_FUTURES: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Counts of the tasks of a runtime.
@@ -79,7 +79,7 @@ pub(crate) struct RunQueue {
 }
 
 /// A snapshot of a live task.
-pub(crate) struct Task {
+pub(crate) struct TaskSnapshot {
     pub(crate) id: Id,
     pub(crate) waker: Waker,
     pub(crate) spawned_at: &'static Location<'static>,
@@ -115,13 +115,13 @@ impl RunQueue {
 
     /// Returns true if more tasks may run before the loop checks for events.
     #[inline]
-    pub(crate) fn may_go_on(&self) -> bool {
+    pub(crate) fn may_skip_kernel(&self) -> bool {
         self.polls.get() - self.polls_at_last_check.get() < u64::from(self.event_interval.get())
     }
 
     /// Records that the loop has checked for events.
     #[inline]
-    pub(crate) fn note_look(&self) {
+    pub(crate) fn note_event_check(&self) {
         self.polls_at_last_check.set(self.polls.get());
     }
 
@@ -212,8 +212,8 @@ impl RunQueue {
             self.owned(&task).note_poll(self.time.get());
             probe.polled(Some(task.spawned_at()));
             match state {
-                State::Queued => self.push(task),
-                State::Done => self.unlink(&task),
+                TaskState::Queued => self.push(task),
+                TaskState::Done => self.unlink(&task),
                 _ => {}
             }
         }
@@ -258,14 +258,15 @@ impl RunQueue {
     }
 
     /// Returns all live tasks except the running one.
-    pub(crate) fn tasks(&self) -> Vec<Task> {
-        let rests =
-            |task: &TaskRef| !matches!(self.owned(task).state(), State::Running | State::Notified);
+    pub(crate) fn tasks(&self) -> Vec<TaskSnapshot> {
+        let rests = |task: &TaskRef| {
+            !matches!(self.owned(task).state(), TaskState::Running | TaskState::Notified)
+        };
         let task = |task: TaskRef| {
             let (polls, polled_at) = self.owned(&task).polls();
-            let queued = self.owned(&task).state() == State::Queued;
+            let queued = self.owned(&task).state() == TaskState::Queued;
             let (id, waker, spawned_at) = (task.id(), task.waker(), task.spawned_at());
-            Task { id, waker, spawned_at, polls, polled_at, queued }
+            TaskSnapshot { id, waker, spawned_at, polls, polled_at, queued }
         };
         self.live_tasks().into_iter().filter(rests).map(task).collect()
     }
@@ -288,7 +289,7 @@ impl RunQueue {
     }
 
     fn take_in(&self, task: TaskRef) {
-        if self.owned(&task).state() == State::New {
+        if self.owned(&task).state() == TaskState::New {
             return self.link(task);
         }
         task.leave_inbox();
@@ -323,13 +324,13 @@ impl RunQueue {
 
 /// Drops a future that was spawned while its runtime was ending.
 pub(crate) fn refuse<F>(future: F) {
-    let before = REFUSED.get();
-    if before == MAX_REFUSED {
+    let before = REFUSED_FUTURES.get();
+    if before == MAX_REFUSED_FUTURES {
         return forget(future);
     }
-    REFUSED.set(before + 1);
+    REFUSED_FUTURES.set(before + 1);
     dispose(future);
     if before == 0 {
-        REFUSED.set(0);
+        REFUSED_FUTURES.set(0);
     }
 }

@@ -16,9 +16,9 @@ use std::task::{Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-const ROUNDS: usize = if cfg!(miri) { 2 } else { 100 };
+const RACE_ROUNDS: usize = if cfg!(miri) { 2 } else { 100 };
 /// Number of turns after which a test gives up.
-const PATIENCE: usize = 10_000_000;
+const MAX_SPINS: usize = 10_000_000;
 
 /// A thread with tasks and no driver.
 struct Owner {
@@ -32,7 +32,7 @@ impl Owner {
             remote: Arc::new(Remote::new(false, None).unwrap()),
             run_queue: Rc::new(RunQueue::new()),
         };
-        owner::enter(&owner.remote, &owner.run_queue);
+        owner::set_owner_thread(&owner.remote, &owner.run_queue);
         owner
     }
 
@@ -55,7 +55,7 @@ impl Owner {
     }
 
     fn turn_until(&self, done: impl Fn() -> bool) {
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_SPINS {
             if done() {
                 return;
             }
@@ -69,7 +69,7 @@ impl Owner {
         self.remote.close();
         self.run_queue.drop_all(|| self.remote.take());
         self.run_queue.drop_all(|| self.remote.finish());
-        owner::leave();
+        owner::clear_owner_thread();
     }
 
     /// Returns the number of tasks whose memory still exists: each of them holds the inbox.
@@ -185,7 +185,7 @@ fn conclude(fate: Fate, task: JoinHandle<String>) -> String {
 
 #[test]
 fn wakers_on_other_threads_may_outlive_their_task() {
-    for round in 0..ROUNDS {
+    for round in 0..RACE_ROUNDS {
         for fate in [Completes, Panics, AbortsItself, IsAborted, OutlivesItsOwner] {
             share_wakers(fate, fate != AbortsItself && round % 2 == 0);
         }
@@ -235,7 +235,7 @@ fn share_wakers(fate: Fate, is_joined_remotely: bool) {
 
 #[test]
 fn no_remote_wake_is_lost() {
-    for _ in 0..ROUNDS {
+    for _ in 0..RACE_ROUNDS {
         let owner = Owner::new();
         let news = Arc::new(AtomicUsize::new(0));
         let (sender, wakers) = channel::<Waker>();
@@ -270,7 +270,7 @@ fn no_remote_wake_is_lost() {
 
 #[test]
 fn remotely_spawned_task_runs_on_its_owner_or_ends_on_the_spawning_thread() {
-    for _ in 0..ROUNDS {
+    for _ in 0..RACE_ROUNDS {
         let owner = Owner::new();
         let remote = owner.remote.clone();
         let spawner = thread::spawn(move || {
@@ -286,16 +286,16 @@ fn remotely_spawned_task_runs_on_its_owner_or_ends_on_the_spawning_thread() {
 
 #[test]
 fn join_handle_dropped_on_another_thread_drops_the_result() {
-    struct Tells(Arc<AtomicUsize>);
-    impl Drop for Tells {
+    struct CountsDrops(Arc<AtomicUsize>);
+    impl Drop for CountsDrops {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
     let dropped = Arc::new(AtomicUsize::new(0));
-    for round in 1..=ROUNDS {
+    for round in 1..=RACE_ROUNDS {
         let owner = Owner::new();
-        let result = Tells(dropped.clone());
+        let result = CountsDrops(dropped.clone());
         let task = owner.spawn(async move {
             yield_now().await;
             result
@@ -332,11 +332,11 @@ fn task_woken_several_times_is_queued_once() {
 
 #[test]
 fn tasks_spawned_while_a_task_is_dropped_are_dropped_too() {
-    struct Spawns(Rc<Owner>, u32);
-    impl Drop for Spawns {
+    struct SpawnsOnDrop(Rc<Owner>, u32);
+    impl Drop for SpawnsOnDrop {
         fn drop(&mut self) {
             if self.1 > 0 {
-                let next = Spawns(self.0.clone(), self.1 - 1);
+                let next = SpawnsOnDrop(self.0.clone(), self.1 - 1);
                 self.0.spawn(async move {
                     std::future::pending::<()>().await;
                     drop(next);
@@ -345,7 +345,7 @@ fn tasks_spawned_while_a_task_is_dropped_are_dropped_too() {
         }
     }
     let owner = Rc::new(Owner::new());
-    let first = Spawns(owner.clone(), 5);
+    let first = SpawnsOnDrop(owner.clone(), 5);
     drop(owner.spawn(async move {
         std::future::pending::<()>().await;
         drop(first);

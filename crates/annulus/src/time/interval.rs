@@ -130,8 +130,8 @@ impl Interval {
 
 /// Returns `time` modulo `period`.
 fn remainder(time: Duration, period: Duration) -> Duration {
-    const SECOND: u128 = 1_000_000_000;
+    const NANOS_PER_SECOND: u128 = 1_000_000_000;
     let nanos = time.as_nanos() % period.as_nanos();
     // Both conversions are exact: the remainder is less than the period.
-    Duration::new((nanos / SECOND) as u64, (nanos % SECOND) as u32)
+    Duration::new((nanos / NANOS_PER_SECOND) as u64, (nanos % NANOS_PER_SECOND) as u32)
 }

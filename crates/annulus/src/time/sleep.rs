@@ -46,7 +46,7 @@ impl Sleep {
 
     fn cancel(&mut self) {
         let Some((core, key)) = self.timer.take() else { return };
-        let action = core.enter().ok().and_then(|mut inner| inner.io.timers.remove(key));
+        let action = core.borrow().ok().and_then(|mut inner| inner.io.timers.remove(key));
         // After the borrow has ended, because dropping a waker may run foreign code.
         dispose_each(action);
     }
@@ -54,10 +54,11 @@ impl Sleep {
     /// Sets the timer, unless one that wakes this task is already set.
     fn set_timer(&mut self, cx: &Context<'_>) {
         if let Some((core, key)) = &self.timer {
-            let same = core.enter().is_ok_and(|mut inner| match inner.io.timers.action_mut(*key) {
-                Some(TimerAction::Wake(waker)) => waker.will_wake(cx.waker()),
-                _ => false,
-            });
+            let same =
+                core.borrow().is_ok_and(|mut inner| match inner.io.timers.action_mut(*key) {
+                    Some(TimerAction::Wake(waker)) => waker.will_wake(cx.waker()),
+                    _ => false,
+                });
             if same {
                 return;
             }
@@ -67,7 +68,7 @@ impl Sleep {
             panic!("a timer was polled outside a runtime; use it inside annulus::run")
         });
         let action = TimerAction::Wake(cx.waker().clone());
-        let key = core.enter().ok().map(|mut inner| inner.io.timers.insert(self.deadline, action));
+        let key = core.borrow().ok().map(|mut inner| inner.io.timers.insert(self.deadline, action));
         self.timer = key.map(|key| (core, key));
     }
 }

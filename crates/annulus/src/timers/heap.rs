@@ -27,7 +27,7 @@ pub(crate) enum TimerAction {
     /// Measures the held memory again.
     Memory,
     /// Checks idle streams.
-    Look,
+    IdleCheck,
     /// Gives up a connect attempt.
     Connect(SlotId),
     /// Tries to send datagrams again.
@@ -56,12 +56,12 @@ pub(crate) struct Timers {
 }
 
 /// The deadline of a timer that does not fire.
-const NEVER: u64 = u64::MAX;
+const NEVER_NANOS: u64 = u64::MAX;
 
 /// A timer's node in the heap. It is small, because each connection with a time-out has one.
 #[derive(Clone, Copy)]
 struct Node {
-    /// The deadline in nanoseconds. A deadline more than about 500 years away is [`NEVER`].
+    /// The deadline in nanoseconds. A deadline more than about 500 years away is [`NEVER_NANOS`].
     deadline: u64,
     /// The timer's number in the order in which timers were set. It decides between equal
     /// deadlines.
@@ -72,7 +72,7 @@ struct Node {
 
 fn nanos(instant: Instant) -> u64 {
     let since_origin = instant.duration_since(Instant::since_origin(Duration::ZERO));
-    u64::try_from(since_origin.as_nanos()).unwrap_or(NEVER)
+    u64::try_from(since_origin.as_nanos()).unwrap_or(NEVER_NANOS)
 }
 
 impl Node {
@@ -119,7 +119,7 @@ impl Timers {
     /// Returns the nearest deadline, or `None` if no timer will fire.
     #[inline]
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.heap.first().filter(|node| node.deadline < NEVER).map(Node::deadline)
+        self.heap.first().filter(|node| node.deadline < NEVER_NANOS).map(Node::deadline)
     }
 
     /// Removes one timer whose deadline has passed.

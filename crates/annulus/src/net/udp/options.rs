@@ -4,7 +4,7 @@ use super::super::addresses::ToSocketAddrs;
 use super::super::datagram_handle::DatagramHandle;
 use super::super::new_fd::NewFd;
 use super::super::option_methods::*;
-use super::super::rebind::patiently;
+use super::super::rebind::retry_while_in_use;
 use super::super::resolve::first;
 use super::super::settings::SocketSettings;
 
@@ -74,7 +74,7 @@ impl UdpOptions {
     /// `Unsupported` if the kernel's ring cannot receive messages. Outside a runtime.
     pub fn bind(&self, address: impl ToSocketAddrs) -> io::Result<UdpSocket> {
         let core = current::get()?;
-        let bind = |address| patiently(Some(&core), || self.bind_one(&core, address));
+        let bind = |address| retry_while_in_use(Some(&core), || self.bind_one(&core, address));
         first(address, Operation::Bind, bind)
     }
 

@@ -4,7 +4,7 @@ use super::super::datagram_handle::DatagramHandle;
 use super::super::listener_handle::{ListenSettings, ListenerHandle};
 use super::super::new_fd::NewFd;
 use super::super::option_methods::*;
-use super::super::rebind::patiently;
+use super::super::rebind::retry_while_in_use;
 use super::super::resolve::failed;
 use super::super::settings::SocketSettings;
 use super::super::socket::Socket;
@@ -137,7 +137,8 @@ impl UnixOptions {
             let handle = ListenerHandle::new(&core, socket, self.listen.limit.clone())?;
             Ok(UnixListener::new(handle, path, self.descriptors))
         };
-        patiently(Some(&core), listen).map_err(|error| failed(error, Operation::Listen, address))
+        retry_while_in_use(Some(&core), listen)
+            .map_err(|error| failed(error, Operation::Listen, address))
     }
 
     /// Connects to a path; see [`UnixStream::connect`].
@@ -222,7 +223,8 @@ impl UnixOptions {
             let path = BoundPath::bind(&core, &socket, SocketType::Datagram, &address, || Ok(()))?;
             self.datagram(&core, socket, path)
         };
-        patiently(Some(&core), bind).map_err(|error| failed(error, Operation::Bind, address))
+        retry_while_in_use(Some(&core), bind)
+            .map_err(|error| failed(error, Operation::Bind, address))
     }
 
     /// Creates two datagram sockets that are connected to each other.

@@ -12,16 +12,16 @@ use std::path::Path;
 use std::rc::Rc;
 
 /// Maximum length of an abstract name in bytes.
-const MAX_NAME: usize = 107;
+const MAX_NAME_BYTES: usize = 107;
 
 /// Removes a socket's path on drop, unless the path refers to something else by then.
 pub(super) struct BoundPath {
     core: Rc<Core>,
-    place: Place,
+    place: BoundPlace,
 }
 
 /// Where the socket was bound.
-enum Place {
+enum BoundPlace {
     /// In a directory that stays open, because the working directory may change. The inode is the
     /// socket's; no other file can get its number while the socket is open.
     Held { path: HeldPath, inode: (u64, u64) },
@@ -61,14 +61,15 @@ impl BoundPath {
             }
             outcome => outcome?,
         }
-        let bound = || Self { core: core.clone(), place: Place::of_bound(core, address, held) };
+        let bound =
+            || Self { core: core.clone(), place: BoundPlace::of_bound(core, address, held) };
         let bound = is_path(address).then(bound);
         make_ready()?;
         Ok(bound)
     }
 }
 
-impl Place {
+impl BoundPlace {
     /// Returns the place of a socket that was just bound.
     fn of_bound(core: &Core, address: &Address, held: Option<HeldPath>) -> Self {
         let Some(path) = real_path(core, address) else { return Self::Simulated(*address) };
@@ -87,12 +88,12 @@ impl Drop for BoundPath {
             return;
         }
         match &self.place {
-            Place::Held { path, inode } if path.identity() == Ok(*inode) => {
+            BoundPlace::Held { path, inode } if path.identity() == Ok(*inode) => {
                 // This fails if the path was removed in the meantime or the directory became
                 // read-only. There is nothing more to do then.
                 _ = path.unlink();
             }
-            Place::Simulated(address) => self.core.kernel.unlink(address),
+            BoundPlace::Simulated(address) => self.core.kernel.unlink(address),
             _ => {}
         }
     }
@@ -139,7 +140,7 @@ fn name_of_start(path: &Path) -> Option<Address> {
     let (device, inode) = file::identity(&path.parent()?.join(".")).ok()?;
     let mut name = format!("annulus starts {device:x}:{inode:x}/").into_bytes();
     name.extend_from_slice(path.file_name()?.as_bytes());
-    name.truncate(MAX_NAME);
+    name.truncate(MAX_NAME_BYTES);
     Address::unix(UnixName::Abstract(&name)).ok()
 }
 

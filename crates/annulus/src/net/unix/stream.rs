@@ -155,7 +155,7 @@ impl UnixStream {
     }
 
     fn check_passing(&self) -> io::Result<()> {
-        if self.handle.core.enter()?.streams.get(self.handle.slot).0.passes_descriptors() {
+        if self.handle.core.borrow()?.streams.get(self.handle.slot).0.passes_descriptors() {
             return Ok(());
         }
         let text = "this stream cannot pass descriptors; create it with UnixOptions::descriptors";

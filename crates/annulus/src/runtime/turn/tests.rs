@@ -14,8 +14,8 @@ fn late_events_are_counted_and_dropped() {
     let runtime = Runtime::new().unwrap();
     let core = runtime.core();
     let (ours, mut remote) = std::os::unix::net::UnixStream::pair().unwrap();
-    let mut lent = core.enter().unwrap();
-    let inner = &mut *lent;
+    let mut borrowed = core.borrow().unwrap();
+    let inner = &mut *borrowed;
     let stream = inner.streams.add(&inner.io, (Fd::NONE, Vec::new(), None));
     let generation = inner.streams.slots().id(stream).generation;
     inner.streams.slots().remove(stream);
@@ -39,7 +39,7 @@ fn late_events_are_counted_and_dropped() {
     inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
     assert_eq!(inner.io.driver.counters().late_completions, 17);
     inner.streams.slots().remove(reborn);
-    drop(lent);
+    drop(borrowed);
     // The late connection's descriptor was closed.
     core.turn(true, None).unwrap();
     assert_eq!(std::io::Read::read(&mut remote, &mut [0]).unwrap(), 0);
@@ -49,7 +49,7 @@ fn late_events_are_counted_and_dropped() {
 fn unread_bytes_stay_within_recv_bound() {
     let bound = 64 * 1024;
     let mut runtime = Runtime::builder().recv_bound(bound).build().unwrap();
-    let buffer = runtime.core().enter().unwrap().io.driver.pool().buffer_size();
+    let buffer = runtime.core().borrow().unwrap().io.driver.pool().buffer_size();
     let (mut stream, flooder) = runtime
         .block_on(async {
             let listener = crate::net::TcpListener::bind("127.0.0.1:0")?;
@@ -66,7 +66,7 @@ fn unread_bytes_stay_within_recv_bound() {
             runtime.block_on(stream.recv()).unwrap();
         }
         runtime.core().turn(true, None).unwrap();
-        let mut inner = runtime.core().enter().unwrap();
+        let mut inner = runtime.core().borrow().unwrap();
         let slot = inner.streams.slots().indices()[0];
         most = most.max(inner.streams.get(slot).0.undelivered());
     }

@@ -22,10 +22,10 @@ use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
 pub(crate) struct ChannelQueue<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<QueueState<T>>,
 }
 
-struct State<T> {
+struct QueueState<T> {
     values: VecDeque<T>,
     /// Maximum number of values that wait for the receiver; at least 1.
     capacity: usize,
@@ -45,7 +45,7 @@ impl<T> ChannelQueue<T> {
     /// Creates a channel with one sender.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(QueueState {
                 values: VecDeque::new(),
                 capacity: capacity.max(1),
                 receiver: None,
@@ -91,7 +91,7 @@ impl<T> ChannelQueue<T> {
         Poll::Ready(())
     }
 
-    fn push_and_wake(&self, mut state: MutexGuard<'_, State<T>>, value: &mut Option<T>) {
+    fn push_and_wake(&self, mut state: MutexGuard<'_, QueueState<T>>, value: &mut Option<T>) {
         state.values.extend(value.take());
         state.was_empty = false;
         let receiver = state.receiver.take();
@@ -131,7 +131,7 @@ impl<T> ChannelQueue<T> {
         Poll::Pending
     }
 
-    fn pop_and_wake(&self, mut state: MutexGuard<'_, State<T>>) -> Option<T> {
+    fn pop_and_wake(&self, mut state: MutexGuard<'_, QueueState<T>>) -> Option<T> {
         let value = state.values.pop_front();
         self.unlock_and_wake(state, None);
         value
@@ -139,7 +139,7 @@ impl<T> ChannelQueue<T> {
 
     /// Wakes the receiver if its waker is given, and as many senders as there is room for; usually
     /// at most one.
-    fn unlock_and_wake(&self, mut state: MutexGuard<'_, State<T>>, receiver: Option<Waker>) {
+    fn unlock_and_wake(&self, mut state: MutexGuard<'_, QueueState<T>>, receiver: Option<Waker>) {
         let mut sender = state.next_sender();
         drop(state);
         wake_each(receiver);
@@ -179,14 +179,14 @@ impl<T> ChannelQueue<T> {
         self.lock().closed
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         // Poisoning is ignored, because the state is consistent between any two steps that could
         // panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> State<T> {
+impl<T> QueueState<T> {
     fn room(&self) -> usize {
         self.capacity.saturating_sub(self.values.len())
     }

@@ -304,7 +304,7 @@ impl Datagrams {
     #[inline]
     pub(crate) fn start_sends(&mut self, io: &mut Io) {
         self.shared.turn.must_settle = false;
-        if io.has_looked {
+        if io.has_checked_events {
             self.shared.turn.sent_directly = 0;
         }
         if self.shared.turn.has_sends() {

@@ -361,7 +361,7 @@ impl Streams {
     /// Starts the sends of the turn.
     #[inline]
     pub(crate) fn start_sends(&mut self, io: &mut Io) {
-        if io.has_looked {
+        if io.has_checked_events {
             self.shared.turn.sent_directly = 0;
         }
         let mut sends = mem::take(&mut self.shared.turn.sends);

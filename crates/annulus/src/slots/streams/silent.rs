@@ -32,7 +32,7 @@ pub(super) struct Heard {
 }
 
 fn look_later(io: &mut Io) {
-    io.timers.insert(io.now() + IDLE_CHECK_PERIOD, TimerAction::Look);
+    io.timers.insert(io.now() + IDLE_CHECK_PERIOD, TimerAction::IdleCheck);
 }
 
 impl Stream {
@@ -56,7 +56,7 @@ impl Streams {
     /// Handles the end of a period.
     #[cold]
     #[inline(never)]
-    pub(crate) fn on_look(&mut self, io: &mut Io) {
+    pub(crate) fn on_idle_check(&mut self, io: &mut Io) {
         let heard = &mut self.shared.heard;
         let before = mem::replace(&mut heard.before, mem::take(&mut heard.now));
         before.chunks(MAX_SOCKETS_PER_POLL).for_each(|some| self.look_at(io, some));

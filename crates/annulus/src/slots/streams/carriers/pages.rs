@@ -36,19 +36,19 @@ impl Stream {
         Ok(Some(PageSink { fd: self.fd, signal }))
     }
 
-    /// Ready once the socket has had space since the first call, at which `has_asked` must be
-    /// false.
+    /// Ready once the socket has had space since the first call, at which `has_started_poll` must
+    /// be false.
     ///
     /// # Errors
     /// The error of an earlier send.
     pub(crate) fn poll_writable(
         &mut self,
         io: &mut Io,
-        has_asked: &mut bool,
+        has_started_poll: &mut bool,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         let is_idle = self.tx.error.is_none() && self.tx.is_idle();
-        if is_idle && !replace(has_asked, true) {
+        if is_idle && !replace(has_started_poll, true) {
             self.await_writable(io, SendPhase::Single(SingleSend::Polling));
         }
         self.poll_sent(io, cx, SendState::is_idle)
