@@ -1,38 +1,9 @@
 //! hyper, tower, axum, tonic, quinn and rustls, unchanged, on annulus.
 //!
-//! annulus keeps everything on one thread: its streams, tasks and timers are not `Send`. Libraries
-//! have different requirements:
-//!
-//! | library | requires | use |
-//! |---|---|---|
-//! | hyper 1 | its own `Read`, `Write`, `Executor`, `Timer` | feature `hyper`: [`hyper::Io`], [`hyper::Executor`], [`hyper::Timer`] |
-//! | hyper-util | a `Service<Uri>` for its pooled client, `Send` streams for upgrades | feature `hyper-util`: [`hyper_util::Connector`] |
-//! | tower services, axum's `Router` | `Send` futures in axum's handlers | feature `tower`: [`tower::serve`], on annulus alone |
-//! | tower-http 0.7 | a file `Backend` for its `ServeDir` | feature `tower-http`: [`Files`] |
-//! | tonic 0.14 | `Send` futures in handlers; tokio for `tonic::transport` | feature `tonic`: [`tonic::serve`], [`tonic::Channel`], on annulus alone; `tonic-transport`: [`Incoming`], inside tokio |
-//! | axum 0.8 | tokio's traits, `Send` and a tokio runtime, for `axum::serve` | feature `axum`: [`Incoming`], inside an `annulus-tokio` runtime |
-//! | tokio-rustls, futures-rustls | traits that annulus streams implement | feature `rustls`: [`rustls::TlsAcceptor`], [`rustls::TlsConnector`], for less code |
-//! | redis | tokio's traits and `Send` | feature `send-stream`: [`SendStream`] |
-//! | tokio-postgres, tokio-tungstenite | tokio's traits | nothing: annulus streams implement them |
-//! | reqwest | a tokio runtime | feature `with-tokio`: [`with_tokio`]; or inside an `annulus-tokio` runtime |
-//! | quinn 0.11 | its own `Runtime`, `AsyncUdpSocket`, `AsyncTimer`, and `Send` | feature `quinn`: [`quinn::server`], [`quinn::client`] |
-//!
-//! # Which one do I need?
-//!
-//! | you have | use |
-//! |---|---|
-//! | a hyper server with its own accept loop | `hyper`; for many idle HTTP/1 connections, `tower` and its [`serve_hyper`](tower::serve_hyper) |
-//! | hyper or tower services, or an axum `Router`, whose handlers need no tokio runtime | `tower`: limits, graceful shutdown, HTTP/1 and HTTP/2, little memory for idle connections |
-//! | axum handlers that occasionally use tokio's timers, tasks or sockets | `tower` and `with-tokio`: [`with_tokio`] |
-//! | WebSockets in axum's handlers | `ws`: [`tower::WebSocketUpgrade`] |
-//! | axum handlers that depend heavily on tokio | `axum` and `annulus-tokio` |
-//! | an HTTP client with pooled connections, or a proxy | `hyper-util` |
-//! | a tonic gRPC service or client | `tonic`; with `tonic::transport` or handlers that use tokio: `tonic-transport` and `annulus-tokio` |
-//! | any of these servers on all cores | [`tower::serve`] and [`tonic::serve`] over a `ShardListener` of `annulus::shards` (the example `all_cores`); [`Incoming`] in `annulus_tokio::run_each` |
-//! | any of these over TLS | also `rustls`: `tower::Serve::tls`, `hyper_util::HttpsConnector`, [`Incoming`] around a `rustls::TlsListener` |
-//! | a PostgreSQL or Redis client | tokio-postgres as it is, with `connect_raw`; redis with `send-stream`. Or both with their own `connect` and `annulus-tokio`; or a tokio runtime on a separate thread (`annulus::guide::tokio_beside`) |
-//! | QUIC with quinn, which has its own TLS | `quinn` |
-//! | HTTP/3 | `quinn`, with `h3` and `h3-quinn` as they are: the example `http3` serves an axum `Router` with them |
+//! annulus keeps everything on one thread: its streams, tasks and timers are not `Send`. Some
+//! libraries require their own traits, tokio's traits, `Send`, or a tokio runtime. Each feature of
+//! this crate adapts one of them. [`guide::libraries`] says which feature you need, and has programs
+//! to start from.
 //!
 //! # Cargo.toml
 //!

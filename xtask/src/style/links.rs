@@ -174,7 +174,7 @@ fn item_links(tree: &Tree, pages: &BTreeMap<&str, Page>, list: &str) -> BTreeSet
 }
 
 /// Returns the item to which a label leads in the documentation of a crate. A label is a path in
-/// `annulus`, or after `compat::` in `annulus_compat`; a label with a slash is a file.
+/// `annulus`, or after `compat::` in `annulus_compat`; a label with a slash or with `.md` is a file.
 fn item(krate: &str, label: &str) -> String {
     let (owner, path) = match label.strip_prefix("compat::") {
         Some(path) => ("compat", path),
@@ -182,7 +182,8 @@ fn item(krate: &str, label: &str) -> String {
     };
     let root = if krate == owner { "crate" } else { "annulus" };
     // `annulus` does not depend on `annulus_compat`, so its pages cannot link to it.
-    if label.contains('/') || krate == "annulus" && owner != krate {
+    let is_file = label.contains('/') || label.ends_with(".md");
+    if is_file || krate == "annulus" && owner != krate {
         let root = if krate == "annulus" { "crate" } else { "annulus" };
         return format!("{root}::{ELSEWHERE}");
     }
@@ -239,12 +240,12 @@ mod tests {
 
     #[test]
     fn item_links_define_every_label_of_the_pages_beside_them() {
-        let page = "[a][spawn] [b][annulus#x] [c][guide::d] [e][docs/f.md] [g][compat::tower]\n\n\
-                    [spawn]: a.rs\n[annulus#x]: a.rs\n[guide::d]: p.md\n[docs/f.md]: p.md\n[compat::tower]: a.rs\n";
+        let page = "[a][spawn] [b][annulus#x] [c][guide::d] [e][docs/f.md] [g][compat::tower] [h][H.md]\n\n\
+                    [spawn]: a.rs\n[annulus#x]: a.rs\n[guide::d]: p.md\n[docs/f.md]: p.md\n[compat::tower]: a.rs\n[H.md]: p.md\n";
         let list = "[spawn]: crate::spawn\n[annulus#x]: crate#x\n[guide::d]: crate::guide::d\n\
-                    [docs/f.md]: crate::guide#in-the-repository\n[old]: crate::old\n";
+                    [docs/f.md]: crate::guide#in-the-repository\n[H.md]: crate::guide#in-the-repository\n[old]: crate::old\n";
         let other = "[spawn]: annulus::spawn\n[annulus#x]: annulus#x\n[guide::d]: annulus::guide::d\n\
-                     [docs/f.md]: annulus::guide#in-the-repository\n[compat::tower]: crate::tower\n";
+                     [docs/f.md]: annulus::guide#in-the-repository\n[H.md]: annulus::guide#in-the-repository\n[compat::tower]: crate::tower\n";
         let [ours, theirs] = ["annulus", "compat"].map(|name| format!("crates/{name}/src/guide/"));
         let lists = [&ours, &theirs].map(|directory| format!("{directory}links.txt"));
         let mut tree = Tree::of(&[

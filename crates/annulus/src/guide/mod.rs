@@ -7,18 +7,27 @@
 //! | [`sending`] | `send`, `write`, `flush`, `drain`, and what the kernel does with them |
 //! | [`cancel_safety`] | what is lost when a future is dropped (little), and how to write `select!` |
 //! | [`fairness`] | the budget of a task, long computations, blocking calls |
-//! | [`drivers`] | io_uring, epoll, and what `annulus doctor` says |
 //! | [`files`] | reading, writing and sending files, and which calls leave the loop |
 //! | [`shards`] | one runtime per core |
-//! | [`testing`] | client and server on a simulated kernel: virtual time, faults, one seed |
-//! | [`simulated_network`] | your service on a simulated network: partitions, crashes, a failing seed and its replay |
-//! | [`tuning`] | which settings are worth a measurement |
-//! | [`observing`] | statistics, tasks, and a program that hangs |
 //! | [`shutting_down`] | from a signal to the last byte sent |
+//! | [`cookbook`] | small programs to start from |
+//! | [`coming_from_tokio`] | a worked example, a table of equivalents, and the differences that matter |
+//! | [`coming_from_compio_and_monoio`] | the same for other runtimes on io_uring |
 //! | [`inside_tokio`] | guest mode: sockets and files of annulus in tasks of tokio, on one thread |
 //! | [`tokio_beside`] | tokio on its own thread, for a library that needs it |
-//! | [`coming_from_tokio`] | a table of equivalents, and the differences that matter |
-
+//! | [`storage`] | what programs that keep data on disk get today |
+//! | [`small_writes`] | replies in pieces that leave in one system call |
+//! | [`testing`] | client and server on a simulated kernel: virtual time, faults, one seed |
+//! | [`simulated_network`] | your service on a simulated network: partitions, crashes, a failing seed and its replay |
+//! | [`deployment`] | a systemd unit, limits, and which kernel |
+//! | [`drivers`] | io_uring, epoll, and what `annulus doctor` says |
+//! | [`tuning`] | which settings are worth a measurement |
+//! | [`observing`] | statistics, tasks, and a program that hangs |
+//! | [`faq`] | questions with short answers |
+//! | [`status`] | what works, what you need, and which versions get fixes |
+//!
+//! The crate `annulus-compat` has the pages on axum, tonic, TLS, databases and other libraries.
+//!
 //! # In the repository
 //!
 //! Other pages of the book are in the directory `docs` of the repository, which also has the results
@@ -45,15 +54,22 @@ pages! {
     sending
     cancel_safety
     fairness
-    drivers
     files
     shards
-    testing
-    simulated_network
-    tuning
-    observing
     shutting_down
+    cookbook
+    coming_from_tokio
+    coming_from_compio_and_monoio
     inside_tokio
     tokio_beside
-    coming_from_tokio
+    storage
+    small_writes
+    testing
+    simulated_network
+    deployment
+    drivers
+    tuning
+    observing
+    faq
+    status
 }

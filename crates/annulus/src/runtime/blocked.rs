@@ -79,7 +79,7 @@ impl SetupObstacle {
             ),
             Self::Host => ("this host has io_uring turned off", "ask its operator to turn it on"),
             Self::Descriptors => ("no descriptor is left", "raise `ulimit -n`"),
-            Self::Old => ("this kernel's io_uring is older than 5.19", "run Linux 6.0 or newer"),
+            Self::Old => ("this kernel's io_uring is older than 6.0", "run Linux 6.0 or newer"),
             Self::Other => ("the cause is unknown", "look up the error"),
         }
     }

@@ -1,4 +1,21 @@
-//! The guide to services on these libraries. The guide to annulus itself is [`annulus::guide`].
+//! The guide to these libraries: [`libraries`] with a table of features, and [`simulated_services`].
+//! The guide to annulus itself is [`annulus::guide`].
+
+// The pages link to items of all features.
+#![cfg_attr(
+    not(all(
+        feature = "axum",
+        feature = "hyper-util",
+        feature = "quinn",
+        feature = "rustls",
+        feature = "send-stream",
+        feature = "tonic",
+        feature = "tower-http",
+        feature = "with-tokio",
+        feature = "ws"
+    )),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 
 // Each page is a link to a file in docs/guide, like those of `annulus`: see the comment there.
 macro_rules! pages {
@@ -9,7 +26,7 @@ macro_rules! pages {
     )*};
 }
 
-#[cfg(feature = "tower")]
 pages! {
+    libraries
     simulated_services
 }
