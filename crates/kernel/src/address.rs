@@ -3,15 +3,15 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-const UNIX: u16 = 1;
-const INET: u16 = 2;
-const INET6: u16 = 10;
-const CAPACITY: usize = 128;
+const UNIX_FAMILY: u16 = 1;
+const INET_FAMILY: u16 = 2;
+const INET6_FAMILY: u16 = 10;
+const MAX_ADDRESS_BYTES: usize = 128;
 /// Bytes of `struct sockaddr_in`.
-const SHORT: usize = 16;
+const INET4_BYTES: usize = 16;
 /// Bytes of the name of a Unix address, including the last zero of a path or the first of an
 /// abstract name.
-const UNIX_NAME: usize = 108;
+const UNIX_NAME_BYTES: usize = 108;
 
 /// The name of a Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +26,14 @@ pub enum UnixName<'a> {
 
 impl UnixName<'_> {
     /// Maximum length of a path or an abstract name.
-    pub const MOST: usize = UNIX_NAME - 1;
+    pub const MAX_BYTES: usize = UNIX_NAME_BYTES - 1;
 }
 
 /// A `struct sockaddr_storage` and its length, as `connect` and `bind` take it.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub struct Address {
-    bytes: [u8; CAPACITY],
+    bytes: [u8; MAX_ADDRESS_BYTES],
     len: u32,
 }
 
@@ -41,8 +41,8 @@ impl Address {
     /// Creates an address from the kernel's bytes. Ignores bytes beyond the size of
     /// `sockaddr_storage`.
     pub fn from_bytes(raw: &[u8]) -> Self {
-        let len = raw.len().min(CAPACITY);
-        let mut bytes = [0; CAPACITY];
+        let len = raw.len().min(MAX_ADDRESS_BYTES);
+        let mut bytes = [0; MAX_ADDRESS_BYTES];
         bytes[..len].copy_from_slice(&raw[..len]);
         Self { bytes, len: len as u32 }
     }
@@ -50,17 +50,17 @@ impl Address {
     /// Creates the address of a Unix socket.
     ///
     /// # Errors
-    /// `InvalidInput` for a path or a name of more than [`UnixName::MOST`] bytes, an empty path,
-    /// and a path that contains a zero.
+    /// `InvalidInput` for a path or a name of more than [`UnixName::MAX_BYTES`] bytes, an empty
+    /// path, and a path that contains a zero.
     pub fn unix(name: UnixName<'_>) -> io::Result<Self> {
-        let mut bytes = [0; CAPACITY];
-        bytes[..2].copy_from_slice(&UNIX.to_ne_bytes());
+        let mut bytes = [0; MAX_ADDRESS_BYTES];
+        bytes[..2].copy_from_slice(&UNIX_FAMILY.to_ne_bytes());
         let (start, text, len) = match name {
             UnixName::Unnamed => (2, &[][..], 2),
             UnixName::Path(path) => (2, checked_path(path)?, 2 + path.len() + 1),
             UnixName::Abstract(name) => (3, name, 3 + name.len()),
         };
-        if text.len() > UnixName::MOST {
+        if text.len() > UnixName::MAX_BYTES {
             return Err(too_long(text));
         }
         bytes[start..start + text.len()].copy_from_slice(text);
@@ -72,7 +72,7 @@ impl Address {
     /// # Errors
     /// `InvalidData`, with the number of the family, for any other family.
     pub fn to_unix(&self) -> io::Result<UnixName<'_>> {
-        if self.family() != UNIX {
+        if self.family() != UNIX_FAMILY {
             return Err(other_family(self.family(), "a Unix address"));
         }
         Ok(match self.as_bytes().get(2..).unwrap_or_default() {
@@ -103,27 +103,27 @@ impl Address {
     }
 
     /// Bytes of the longest internet address: `struct sockaddr_in6`.
-    pub const INET: usize = 28;
+    pub const MAX_INET_BYTES: usize = 28;
 
     /// Space for an internet address, rounded up so that it is copied as whole machine words.
-    pub const INET_SPACE: usize = Self::INET.next_multiple_of(16);
+    pub const INET_SPACE_BYTES: usize = Self::MAX_INET_BYTES.next_multiple_of(16);
 
     /// Returns an internet address in the kernel's layout, and its length. Every datagram has one,
     /// so it should not take the 128 bytes of `sockaddr_storage`.
     #[inline]
-    pub fn inet_bytes(address: SocketAddr) -> ([u8; Self::INET_SPACE], usize) {
-        let mut bytes = [0; Self::INET_SPACE];
+    pub fn inet_bytes(address: SocketAddr) -> ([u8; Self::INET_SPACE_BYTES], usize) {
+        let mut bytes = [0; Self::INET_SPACE_BYTES];
         bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
         let (family, len) = match address {
             SocketAddr::V4(v4) => {
                 bytes[4..8].copy_from_slice(&v4.ip().octets());
-                (INET, SHORT)
+                (INET_FAMILY, INET4_BYTES)
             }
             SocketAddr::V6(v6) => {
                 bytes[4..8].copy_from_slice(&v6.flowinfo().to_be_bytes());
                 bytes[8..24].copy_from_slice(&v6.ip().octets());
                 bytes[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
-                (INET6, Self::INET)
+                (INET6_FAMILY, Self::MAX_INET_BYTES)
             }
         };
         bytes[..2].copy_from_slice(&family.to_ne_bytes());
@@ -137,12 +137,16 @@ impl Address {
     #[inline]
     pub fn read_inet(raw: &[u8]) -> io::Result<SocketAddr> {
         let family = raw.first_chunk().map_or(0, |family| u16::from_ne_bytes(*family));
-        match (family, raw.first_chunk::<SHORT>(), raw.first_chunk::<{ Self::INET }>()) {
-            (INET, Some(b), _) => {
+        match (
+            family,
+            raw.first_chunk::<INET4_BYTES>(),
+            raw.first_chunk::<{ Self::MAX_INET_BYTES }>(),
+        ) {
+            (INET_FAMILY, Some(b), _) => {
                 let port = u16::from_be_bytes([b[2], b[3]]);
                 Ok(SocketAddrV4::new(Ipv4Addr::from(field::<4>(b, 4)), port).into())
             }
-            (INET6, _, Some(b)) => {
+            (INET6_FAMILY, _, Some(b)) => {
                 let port = u16::from_be_bytes([b[2], b[3]]);
                 let flow = u32::from_be_bytes(field(b, 4));
                 let scope = u32::from_ne_bytes(field(b, 24));
@@ -171,7 +175,7 @@ fn too_long(name: &[u8]) -> io::Error {
     let text = format!(
         "a Unix socket name of {} bytes is above the limit of {}: use a shorter path, or a relative one",
         name.len(),
-        UnixName::MOST
+        UnixName::MAX_BYTES
     );
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
@@ -222,7 +226,7 @@ mod tests {
 
     #[test]
     fn unix_addresses_are_read_as_written() {
-        let longest = [b'x'; UnixName::MOST];
+        let longest = [b'x'; UnixName::MAX_BYTES];
         for name in [
             UnixName::Unnamed,
             UnixName::Path(b"/run/a.sock"),
@@ -238,7 +242,7 @@ mod tests {
 
     #[test]
     fn invalid_names_are_refused() {
-        let longer = [b'x'; UnixName::MOST + 1];
+        let longer = [b'x'; UnixName::MAX_BYTES + 1];
         let text = |name| Address::unix(name).unwrap_err().to_string();
         for name in [UnixName::Path(&longer), UnixName::Abstract(&longer)] {
             assert!(text(name).contains("of 108 bytes is above the limit of 107"), "{name:?}");

@@ -21,16 +21,16 @@ const UDP_SEGMENT: i32 = 103;
 const UDP_GRO: i32 = 104;
 
 /// Bytes of `struct cmsghdr`: length, level, kind.
-const HEADER: usize = size_of::<usize>() + 8;
-const ALIGN: usize = size_of::<usize>();
+const HEADER_BYTES: usize = size_of::<usize>() + 8;
+const ALIGN_BYTES: usize = size_of::<usize>();
 
 /// Maximum number of descriptors in one message (`SCM_MAX_FD`).
-pub const MOST_DESCRIPTORS: usize = 253;
+pub const MAX_DESCRIPTORS_PER_MESSAGE: usize = 253;
 
 /// Returns the bytes that a message with `len` bytes of data takes, including padding
 /// (`CMSG_SPACE`).
 pub const fn space(len: usize) -> usize {
-    HEADER + len.next_multiple_of(ALIGN)
+    HEADER_BYTES + len.next_multiple_of(ALIGN_BYTES)
 }
 
 /// One control message.
@@ -113,46 +113,48 @@ impl<'a> ControlWriter<'a> {
                 // `ipi_spec_dst` is the address to send from, `ipi_addr` the address received at:
                 // both are `local`.
                 let parts = [interface.to_ne_bytes(), local.octets(), local.octets()];
-                self.raw(SOL_IP, IP_PKTINFO, parts.as_flattened())
+                self.push_raw(SOL_IP, IP_PKTINFO, parts.as_flattened())
             }
             Control::PacketInfo { local: IpAddr::V6(local), interface } => {
                 let mut bytes = [0; 20];
                 bytes[..16].copy_from_slice(&local.octets());
                 bytes[16..].copy_from_slice(&interface.to_ne_bytes());
-                self.raw(SOL_IPV6, IPV6_PKTINFO, &bytes)
+                self.push_raw(SOL_IPV6, IPV6_PKTINFO, &bytes)
             }
-            Control::Tos(tos) => self.raw(SOL_IP, IP_TOS, &[tos]),
+            Control::Tos(tos) => self.push_raw(SOL_IP, IP_TOS, &[tos]),
             Control::TrafficClass(class) => {
-                self.raw(SOL_IPV6, IPV6_TCLASS, &i32::from(class).to_ne_bytes())
+                self.push_raw(SOL_IPV6, IPV6_TCLASS, &i32::from(class).to_ne_bytes())
             }
             Control::SegmentSize(size) => match self.direction {
-                Direction::Sent => self.raw(SOL_UDP, UDP_SEGMENT, &size.to_ne_bytes()),
-                Direction::Received => self.raw(SOL_UDP, UDP_GRO, &i32::from(size).to_ne_bytes()),
+                Direction::Sent => self.push_raw(SOL_UDP, UDP_SEGMENT, &size.to_ne_bytes()),
+                Direction::Received => {
+                    self.push_raw(SOL_UDP, UDP_GRO, &i32::from(size).to_ne_bytes())
+                }
             },
             Control::Timestamp(at) => {
                 let parts =
                     [at.as_secs().to_ne_bytes(), u64::from(at.subsec_nanos()).to_ne_bytes()];
-                self.raw(SOL_SOCKET, SCM_TIMESTAMPNS, parts.as_flattened())
+                self.push_raw(SOL_SOCKET, SCM_TIMESTAMPNS, parts.as_flattened())
             }
-            Control::Drops(count) => self.raw(SOL_SOCKET, SO_RXQ_OVFL, &count.to_ne_bytes()),
+            Control::Drops(count) => self.push_raw(SOL_SOCKET, SO_RXQ_OVFL, &count.to_ne_bytes()),
             Control::Credentials(sender) => {
                 let parts = [sender.pid, sender.uid, sender.gid].map(u32::to_ne_bytes);
-                self.raw(SOL_SOCKET, SCM_CREDENTIALS, parts.as_flattened())
+                self.push_raw(SOL_SOCKET, SCM_CREDENTIALS, parts.as_flattened())
             }
-            Control::Descriptors(bytes) => self.raw(SOL_SOCKET, SCM_RIGHTS, bytes),
+            Control::Descriptors(bytes) => self.push_raw(SOL_SOCKET, SCM_RIGHTS, bytes),
             Control::Unknown { .. } => false,
         }
     }
 
-    fn raw(&mut self, level: i32, kind: i32, data: &[u8]) -> bool {
+    fn push_raw(&mut self, level: i32, kind: i32, data: &[u8]) -> bool {
         let Some(message) = self.buffer.get_mut(self.len..self.len + space(data.len())) else {
             return false;
         };
         message.fill(0);
-        message[..ALIGN].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
-        message[ALIGN..ALIGN + 4].copy_from_slice(&level.to_ne_bytes());
-        message[ALIGN + 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
-        message[HEADER..HEADER + data.len()].copy_from_slice(data);
+        message[..ALIGN_BYTES].copy_from_slice(&(HEADER_BYTES + data.len()).to_ne_bytes());
+        message[ALIGN_BYTES..ALIGN_BYTES + 4].copy_from_slice(&level.to_ne_bytes());
+        message[ALIGN_BYTES + 4..HEADER_BYTES].copy_from_slice(&kind.to_ne_bytes());
+        message[HEADER_BYTES..HEADER_BYTES + data.len()].copy_from_slice(data);
         self.len += space(data.len());
         true
     }
@@ -175,9 +177,9 @@ impl<'a> Iterator for Controls<'a> {
 
     fn next(&mut self) -> Option<Control<'a>> {
         let len = usize::from_ne_bytes(part(self.0, 0)?);
-        let (level, kind) = (int(self.0, ALIGN)?, int(self.0, ALIGN + 4)?);
-        let data = self.0.get(HEADER..len)?;
-        self.0 = self.0.get(len.next_multiple_of(ALIGN)..).unwrap_or_default();
+        let (level, kind) = (int(self.0, ALIGN_BYTES)?, int(self.0, ALIGN_BYTES + 4)?);
+        let data = self.0.get(HEADER_BYTES..len)?;
+        self.0 = self.0.get(len.next_multiple_of(ALIGN_BYTES)..).unwrap_or_default();
         Some(decode(level, kind, data).unwrap_or(Control::Unknown { level, kind }))
     }
 }
@@ -273,9 +275,9 @@ mod tests {
 
     #[test]
     fn an_invalid_length_ends_the_iteration() {
-        for len in [0, 1, HEADER - 1, 4096, usize::MAX] {
+        for len in [0, 1, HEADER_BYTES - 1, 4096, usize::MAX] {
             let mut bytes = [0; 64];
-            bytes[..ALIGN].copy_from_slice(&len.to_ne_bytes());
+            bytes[..ALIGN_BYTES].copy_from_slice(&len.to_ne_bytes());
             assert_eq!(Controls::new(&bytes).count(), 0, "{len}");
         }
     }
@@ -288,8 +290,8 @@ mod tests {
             let mut bytes = [0; space(16)];
             let mut writer = ControlWriter::new(&mut bytes, Direction::Received);
             assert!(writer.push(Control::Timestamp(Duration::ZERO)));
-            bytes[HEADER..][..8].copy_from_slice(&seconds.to_ne_bytes());
-            bytes[HEADER + 8..][..8].copy_from_slice(&nanos.to_ne_bytes());
+            bytes[HEADER_BYTES..][..8].copy_from_slice(&seconds.to_ne_bytes());
+            bytes[HEADER_BYTES + 8..][..8].copy_from_slice(&nanos.to_ne_bytes());
             let unknown = Control::Unknown { level: SOL_SOCKET, kind: SCM_TIMESTAMPNS };
             assert_eq!(Controls::new(&bytes).next(), Some(unknown), "{seconds} s, {nanos} ns");
         }

@@ -262,7 +262,7 @@ pub unsafe trait Kernel {
     ///
     /// # Errors
     /// `Unsupported` by default.
-    fn share(&self, fd: Fd) -> io::Result<OwnedFd> {
+    fn duplicate(&self, fd: Fd) -> io::Result<OwnedFd> {
         _ = fd;
         Err(io::ErrorKind::Unsupported.into())
     }

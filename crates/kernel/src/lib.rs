@@ -34,7 +34,7 @@ mod uring;
 pub use address::{Address, UnixName};
 pub use call::{CallError, named};
 pub use control::{
-    Control, ControlWriter, Controls, Direction, MOST_DESCRIPTORS, descriptors, space,
+    Control, ControlWriter, Controls, Direction, MAX_DESCRIPTORS_PER_MESSAGE, descriptors, space,
 };
 pub use event_fd::EventFd;
 pub use fd::Fd;

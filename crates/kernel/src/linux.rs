@@ -36,10 +36,10 @@ use std::time::Duration;
 use std::{ptr, slice};
 
 /// Flags of the socket calls that do not wait.
-const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
-const RECEIVE_MESSAGE: i32 = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
+const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+const RECEIVE_MESSAGE_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC;
 /// The longest timer or epoll wait. A longer one causes one spurious wakeup per day.
-const LONGEST: Duration = Duration::from_secs(86_400);
+const MAX_WAIT: Duration = Duration::from_secs(86_400);
 
 /// The Linux kernel.
 #[derive(Clone, Copy, Debug, Default)]
@@ -311,7 +311,7 @@ unsafe impl Kernel for Linux {
     fn send_now(&self, fd: Fd, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         let more = if more { SendFlags::MORE } else { SendFlags::empty() };
         let nothing = &mut SendAncillaryBuffer::default();
-        Ok(net::sendmsg(Self::borrow(fd), slices, nothing, SEND | more)?)
+        Ok(net::sendmsg(Self::borrow(fd), slices, nothing, SEND_FLAGS | more)?)
     }
 
     #[inline]
@@ -330,7 +330,7 @@ unsafe impl Kernel for Linux {
     unsafe fn receive_message(&self, fd: Fd, header: *mut MsgHeader) -> Result<u32, Errno> {
         let receive = || {
             // SAFETY: the caller guarantees that the memory is writable and exclusive.
-            answer(unsafe { libc::recvmsg(fd.raw(), header.cast(), RECEIVE_MESSAGE) })
+            answer(unsafe { libc::recvmsg(fd.raw(), header.cast(), RECEIVE_MESSAGE_FLAGS) })
         };
         Ok(again(receive)? as u32)
     }
@@ -339,13 +339,15 @@ unsafe impl Kernel for Linux {
         let (first, count) = (slots.as_mut_ptr().cast(), slots.len() as u32);
         static RECVMMSG: NewerCall = NewerCall::new();
         // The flags have another type in musl.
-        let (flags, timeout) = (RECEIVE_MESSAGE as _, ptr::null_mut());
+        let (flags, timeout) = (RECEIVE_MESSAGE_FLAGS as _, ptr::null_mut());
         let all = || {
             // SAFETY: the caller guarantees that the memory of the slots is writable and exclusive.
             again(|| answer(unsafe { libc::recvmmsg(fd.raw(), first, count, flags, timeout) }))
         };
         // SAFETY: as above.
-        RECVMMSG.or(all, || unsafe { self.receive_one_by_one(fd, slots.as_mut_ptr(), slots.len()) })
+        RECVMMSG.or_older(all, || unsafe {
+            self.receive_one_by_one(fd, slots.as_mut_ptr(), slots.len())
+        })
     }
 
     #[inline]
@@ -360,15 +362,15 @@ unsafe impl Kernel for Linux {
         unsafe {
             if to.is_null() {
                 let bytes = slice::from_raw_parts(bytes.base, bytes.len);
-                return again(|| net::send(fd.borrow(), bytes, SEND));
+                return again(|| net::send(fd.borrow(), bytes, SEND_FLAGS));
             }
-            let (start, to, flags) = (bytes.base.cast(), to.cast(), SEND.bits() as i32);
+            let (start, to, flags) = (bytes.base.cast(), to.cast(), SEND_FLAGS.bits() as i32);
             again(|| answer(libc::sendto(fd.raw(), start, bytes.len, flags, to, to_len.into())))
         }
     }
 
     unsafe fn send_message(&self, fd: Fd, header: *const MsgHeader) -> Result<usize, Errno> {
-        let flags = SEND.bits() as i32;
+        let flags = SEND_FLAGS.bits() as i32;
         // SAFETY: the caller guarantees that the header and everything it points to are readable.
         again(|| answer(unsafe { libc::sendmsg(fd.raw(), header.cast(), flags) }))
     }
@@ -382,7 +384,7 @@ unsafe impl Kernel for Linux {
             rustix::io::ioctl_fionbio(&accepted, true)?;
             Ok(accepted)
         };
-        Ok(ACCEPT4.or(newer, older)?.into_raw_fd())
+        Ok(ACCEPT4.or_older(newer, older)?.into_raw_fd())
     }
 
     fn is_ready(&self, fd: Fd, events: PollFlags) -> Result<bool, Errno> {
@@ -412,14 +414,14 @@ unsafe impl Kernel for Linux {
         timeout: Option<Duration>,
     ) -> Result<(), Errno> {
         static EPOLL_PWAIT: NewerCall = NewerCall::new();
-        let timeout = timeout.map(|time| time.min(LONGEST));
+        let timeout = timeout.map(|time| time.min(MAX_WAIT));
         let edges = std::cell::RefCell::new(edges);
         let newer = || {
             let timeout = timeout.map(timespec);
             let edges = &mut **edges.borrow_mut();
             epoll::wait(epoll.borrow(), spare_capacity(edges), timeout.as_ref()).map(drop)
         };
-        EPOLL_PWAIT.or(newer, || epoll_wait(epoll, &mut edges.borrow_mut(), timeout))
+        EPOLL_PWAIT.or_older(newer, || epoll_wait(epoll, &mut edges.borrow_mut(), timeout))
     }
 
     fn timer(&self) -> io::Result<RawFd> {
@@ -429,13 +431,13 @@ unsafe impl Kernel for Linux {
     }
 
     fn set_timer(&self, timer: Fd, after: Duration) -> Result<(), Errno> {
-        let (it_interval, it_value) = (timespec(Duration::ZERO), timespec(after.min(LONGEST)));
+        let (it_interval, it_value) = (timespec(Duration::ZERO), timespec(after.min(MAX_WAIT)));
         let once = Itimerspec { it_interval, it_value };
         timerfd_settime(timer.borrow(), TimerfdTimerFlags::empty(), &once)?;
         Ok(())
     }
 
-    fn share(&self, fd: Fd) -> io::Result<OwnedFd> {
+    fn duplicate(&self, fd: Fd) -> io::Result<OwnedFd> {
         Self::borrow(fd).try_clone_to_owned()
     }
 

@@ -18,7 +18,7 @@ impl NewerCall {
     /// call's answer counts: a file or a firewall that refuses the request itself refuses it both
     /// times. If the answers differ, this process does not make the newer call again.
     #[inline]
-    pub(crate) fn or<T>(
+    pub(crate) fn or_older<T>(
         &self,
         newer: impl FnOnce() -> Result<T>,
         older: impl FnOnce() -> Result<T>,
@@ -68,17 +68,20 @@ mod tests {
             tries.set(tries.get() + 1);
             Err(Errno::PERM)
         };
-        assert_eq!(call.or(newer, || Ok(1)), Ok(1));
-        assert_eq!(call.or(newer, || Err(Errno::AGAIN)), Err::<i32, _>(Errno::AGAIN));
+        assert_eq!(call.or_older(newer, || Ok(1)), Ok(1));
+        assert_eq!(call.or_older(newer, || Err(Errno::AGAIN)), Err::<i32, _>(Errno::AGAIN));
         assert_eq!(tries.get(), 1);
     }
 
     #[test]
     fn a_genuine_error_is_not_taken_for_a_refusal() {
         let call = NewerCall::new();
-        assert_eq!(call.or(|| Err::<i32, _>(Errno::PERM), || Err(Errno::PERM)), Err(Errno::PERM));
-        assert_eq!(call.or(|| Ok(1), || unreachable!("the newer call works")), Ok(1));
-        let missing = call.or(|| Err(Errno::NOENT), || unreachable!("the file is missing"));
+        assert_eq!(
+            call.or_older(|| Err::<i32, _>(Errno::PERM), || Err(Errno::PERM)),
+            Err(Errno::PERM)
+        );
+        assert_eq!(call.or_older(|| Ok(1), || unreachable!("the newer call works")), Ok(1));
+        let missing = call.or_older(|| Err(Errno::NOENT), || unreachable!("the file is missing"));
         assert_eq!(missing, Err::<i32, _>(Errno::NOENT));
     }
 }

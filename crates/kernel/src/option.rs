@@ -307,14 +307,14 @@ pub(crate) fn set(fd: BorrowedFd<'_>, option: SocketOption, value: u32) -> io::R
     match option {
         SocketOption::Linger => {
             let lingers = u32::from(value != SocketOption::NO_LINGER);
-            put(fd, level, name, &[lingers, most].map(u32::to_ne_bytes).concat())
+            set_value(fd, level, name, &[lingers, most].map(u32::to_ne_bytes).concat())
         }
         SocketOption::DontFragment(_) => {
             // The values are the same for both protocols.
             let value = if value != 0 { libc::IP_PMTUDISC_PROBE } else { libc::IP_PMTUDISC_DONT };
-            put(fd, level, name, &value.to_ne_bytes())
+            set_value(fd, level, name, &value.to_ne_bytes())
         }
-        _ => put(fd, level, name, &most.to_ne_bytes()),
+        _ => set_value(fd, level, name, &most.to_ne_bytes()),
     }
 }
 
@@ -322,25 +322,25 @@ pub(crate) fn set_multicast(fd: BorrowedFd<'_>, change: Multicast) -> io::Result
     match change {
         Multicast::V4 { joins, group, interface } => {
             let name = if joins { libc::IP_ADD_MEMBERSHIP } else { libc::IP_DROP_MEMBERSHIP };
-            put(fd, SOL_IP, name, &[group.octets(), interface.octets()].concat())
+            set_value(fd, SOL_IP, name, &[group.octets(), interface.octets()].concat())
         }
         Multicast::V6 { joins, group, interface } => {
             let name = if joins { libc::IPV6_ADD_MEMBERSHIP } else { libc::IPV6_DROP_MEMBERSHIP };
             let value = [&group.octets()[..], &interface.to_ne_bytes()].concat();
-            put(fd, SOL_IPV6, name, &value)
+            set_value(fd, SOL_IPV6, name, &value)
         }
         Multicast::InterfaceV4(interface) => {
-            put(fd, SOL_IP, libc::IP_MULTICAST_IF, &interface.octets())
+            set_value(fd, SOL_IP, libc::IP_MULTICAST_IF, &interface.octets())
         }
     }
 }
 
 pub(crate) fn set_device(fd: BorrowedFd<'_>, name: DeviceName) -> io::Result<()> {
-    put(fd, SOL_SOCKET, libc::SO_BINDTODEVICE, &name.0)
+    set_value(fd, SOL_SOCKET, libc::SO_BINDTODEVICE, &name.0)
 }
 
 /// Sets an option to a value in the kernel's layout.
-fn put(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+fn set_value(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let (bytes, len) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
     // SAFETY: the call reads `len` bytes, which are initialised.
     match unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, bytes, len) } {
@@ -351,25 +351,25 @@ fn put(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()
 
 /// The index of the number of dropped datagrams in the result of `SO_MEMINFO` (`SK_MEMINFO_DROPS`),
 /// and the length of that result.
-const DROPS: usize = 8;
-const MEMORY: usize = 9;
+const MEMINFO_DROPS_INDEX: usize = 8;
+const MEMINFO_LEN: usize = 9;
 
 pub(crate) fn read(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result<u32> {
     let OptionRow { level, name, .. } = option.row();
     match option {
         SocketOption::Drops => {
-            let mut memory = [0u32; MEMORY];
-            fill(fd, level, name, &mut memory)?;
-            Ok(memory[DROPS])
+            let mut memory = [0u32; MEMINFO_LEN];
+            get_value(fd, level, name, &mut memory)?;
+            Ok(memory[MEMINFO_DROPS_INDEX])
         }
         SocketOption::Linger => {
             let mut linger = [0u32; 2];
-            fill(fd, level, name, &mut linger)?;
+            get_value(fd, level, name, &mut linger)?;
             Ok(if linger[0] == 0 { SocketOption::NO_LINGER } else { linger[1] })
         }
         _ => {
             let mut value = 0u32;
-            fill(fd, level, name, &mut value)?;
+            get_value(fd, level, name, &mut value)?;
             Ok(value)
         }
     }
@@ -378,20 +378,20 @@ pub(crate) fn read(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result<u32> 
 /// Returns the interface that a socket is bound to.
 pub(crate) fn device(fd: BorrowedFd<'_>) -> io::Result<Option<DeviceName>> {
     let mut name = [0u8; DeviceName::SIZE];
-    fill(fd, SOL_SOCKET, libc::SO_BINDTODEVICE, &mut name)?;
+    get_value(fd, SOL_SOCKET, libc::SO_BINDTODEVICE, &mut name)?;
     Ok((name[0] != 0).then_some(DeviceName(name)))
 }
 
 /// Returns a new descriptor of the process at the other end of a Unix socket (6.5).
 pub(crate) fn peer_process(fd: BorrowedFd<'_>) -> io::Result<RawFd> {
     let mut process = 0u32;
-    fill(fd, SOL_SOCKET, libc::SO_PEERPIDFD, &mut process)?;
+    get_value(fd, SOL_SOCKET, libc::SO_PEERPIDFD, &mut process)?;
     Ok(process as RawFd)
 }
 
 pub(crate) fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    fill(fd, SOL_SOCKET, libc::SO_PEERCRED, &mut peer)?;
+    get_value(fd, SOL_SOCKET, libc::SO_PEERCRED, &mut peer)?;
     Ok(Credentials { pid: peer.pid.unsigned_abs(), uid: peer.uid, gid: peer.gid })
 }
 
@@ -399,19 +399,24 @@ pub(crate) fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
 ///
 /// # Safety
 /// Every bit pattern must be a valid value.
-unsafe trait Integers {}
+unsafe trait PlainIntegers {}
 
 // SAFETY: every bit pattern is an integer.
-unsafe impl Integers for u32 {}
+unsafe impl PlainIntegers for u32 {}
 // SAFETY: every bit pattern is an array of integers.
-unsafe impl<const N: usize> Integers for [u32; N] {}
+unsafe impl<const N: usize> PlainIntegers for [u32; N] {}
 // SAFETY: every bit pattern is an array of integers.
-unsafe impl<const N: usize> Integers for [u8; N] {}
+unsafe impl<const N: usize> PlainIntegers for [u8; N] {}
 // SAFETY: the three fields are integers of four bytes.
-unsafe impl Integers for libc::ucred {}
+unsafe impl PlainIntegers for libc::ucred {}
 
 /// Reads the value of an option.
-fn fill<T: Integers>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut T) -> io::Result<()> {
+fn get_value<T: PlainIntegers>(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: &mut T,
+) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_mut(value).cast();
     // SAFETY: the call writes at most `len` bytes, the size of the value, and every bit pattern of

@@ -6,20 +6,20 @@
 #![allow(unsafe_code)]
 
 /// Bytes per cache line.
-const LINE: usize = 64;
+const CACHE_LINE_BYTES: usize = 64;
 
 /// Prefetches `bytes` bytes at `address`. This is only a hint: it reads nothing, and any address is
 /// harmless.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T, bytes: usize) {
-    for offset in (0..bytes).step_by(LINE) {
-        hint(address.cast::<u8>().wrapping_add(offset));
+    for offset in (0..bytes).step_by(CACHE_LINE_BYTES) {
+        prefetch_line(address.cast::<u8>().wrapping_add(offset));
     }
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-fn hint(address: *const u8) {
+fn prefetch_line(address: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: a prefetch reads nothing, and does not fault on any address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
@@ -27,4 +27,4 @@ fn hint(address: *const u8) {
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
-fn hint(_address: *const u8) {}
+fn prefetch_line(_address: *const u8) {}

@@ -149,9 +149,12 @@ pub fn file_entry(call: &FileCall) -> Option<Entry> {
         FileCall::Advise { fd, offset, len, advice } => {
             Entry { off: offset, len, op_flags: advice, ..base(FADVISE, fd) }
         }
-        FileCall::Stat { at, flags, stat } => {
-            Entry { off: stat as u64, len: FileStat::WANTED, op_flags: flags, ..on_path(STATX, at) }
-        }
+        FileCall::Stat { at, flags, stat } => Entry {
+            off: stat as u64,
+            len: FileStat::WANTED_FIELDS,
+            op_flags: flags,
+            ..on_path(STATX, at)
+        },
         FileCall::Remove { at, directory } => {
             let op_flags = if directory { AT_REMOVEDIR } else { 0 };
             Entry { op_flags, ..on_path(UNLINKAT, at) }

@@ -6,7 +6,7 @@ use crate::bytes::owned::OwnedPart;
 use crate::bytes::shared::SharedBytes;
 use crate::bytes::spares::Spares;
 use crate::memory::Meter;
-use annulus_kernel::{Control, ControlWriter, Direction, MOST_DESCRIPTORS, space};
+use annulus_kernel::{Control, ControlWriter, Direction, MAX_DESCRIPTORS_PER_MESSAGE, space};
 use std::fmt;
 use std::io;
 use std::mem;
@@ -153,9 +153,9 @@ impl Chunk {
     /// # Errors
     /// Returns `InvalidInput` for more descriptors than one message can carry.
     pub(crate) fn with_descriptors(self, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
-        if descriptors.len() > MOST_DESCRIPTORS {
+        if descriptors.len() > MAX_DESCRIPTORS_PER_MESSAGE {
             let text = format!(
-                "{} descriptors are more than one message can carry ({MOST_DESCRIPTORS})",
+                "{} descriptors are more than one message can carry ({MAX_DESCRIPTORS_PER_MESSAGE})",
                 descriptors.len()
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));

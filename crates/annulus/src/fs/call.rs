@@ -37,7 +37,10 @@ unsafe impl<F: Fn(RawFd) -> FileCall> CallArgs for Plain<F> {
     #[inline]
     fn call(&mut self, fd: RawFd) -> FileCall {
         let call = (self.0)(fd);
-        assert!(call.operation().only == Some(fd), "{call:?} uses more than descriptor {fd}");
+        assert!(
+            call.properties().only_descriptor == Some(fd),
+            "{call:?} uses more than descriptor {fd}"
+        );
         call
     }
 }

@@ -158,7 +158,7 @@ impl FileOps {
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for FileOp { call, state, .. } in self.0.values() {
             if let State::InFlight { waker: Some(waker), .. } = state {
-                waits.note(waker, || format!("for {}, a call on a file", call.operation().name));
+                waits.note(waker, || format!("for {}, a call on a file", call.properties().name));
             }
         }
     }
@@ -172,7 +172,7 @@ impl FileOps {
 /// a file that is flushed when it is closed (on overlay, FUSE, NFS) would be left to a kernel
 /// worker, and would stay open if the ring were closed first.
 fn close_opened(io: &mut Io, call: &FileCall, group: Option<u64>, outcome: Result<u32, Errno>) {
-    if let (true, Ok(fd)) = (call.operation().opens, outcome) {
+    if let (true, Ok(fd)) = (call.properties().opens, outcome) {
         // SAFETY: the kernel opened the descriptor for this call, whose outcome is dropped here, so
         // no other code owns it.
         let fd = unsafe { Fd::from_raw(fd as RawFd) };

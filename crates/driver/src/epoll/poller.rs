@@ -90,7 +90,7 @@ impl Poller {
 
     /// Returns a duplicate of the instance's descriptor.
     pub(super) fn duplicate(&self) -> io::Result<OwnedFd> {
-        self.epoll.kernel.share(self.epoll.fd)
+        self.epoll.kernel.duplicate(self.epoll.fd)
     }
 
     /// Returns true if the last wait returned all pending edges.

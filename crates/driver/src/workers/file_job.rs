@@ -3,7 +3,7 @@
 
 use crate::event::Event;
 use crate::slots::Token;
-use annulus_kernel::file::{FileCall, Lingers, PIPE_BUF};
+use annulus_kernel::file::{FileCall, KeepsFileOpen, PIPE_BUF};
 use annulus_kernel::{Fd, IoVec, Kernel, Linux, descriptor, may_be_refusal};
 use annulus_ring::op::file_entry;
 use annulus_ring::{Entry, Probe};
@@ -44,7 +44,7 @@ impl FileJob {
     /// Returns the descriptor at whose cursor the call is made, and the readiness that it may wait
     /// for.
     pub(super) fn awaited_readiness(&self) -> Option<(Fd, PollFlags)> {
-        let cursor = self.call.operation().cursor?;
+        let cursor = self.call.properties().cursor?;
         // SAFETY: the descriptor stays open until the job's event has been taken (`FileJob::new`).
         // The poll thread, which keeps the number next to the job, produces that event itself, and
         // no longer polls the descriptor afterwards.
@@ -57,7 +57,7 @@ impl FileJob {
     /// by a worker of the ring. It also takes no lock on the position, so two calls may use the
     /// same one.
     pub(crate) fn moves_position(&self, kernel: &dyn Kernel) -> bool {
-        let Some(cursor) = self.call.operation().cursor else { return false };
+        let Some(cursor) = self.call.properties().cursor else { return false };
         let mut position = 0;
         let call =
             FileCall::Seek { fd: cursor.fd, offset: 0, origin: SEEK_CUR, position: &mut position };
@@ -69,10 +69,10 @@ impl FileJob {
     /// Returns true if the ring would keep the file open after it has completed the call. Threads
     /// release it before they report the call.
     pub(crate) fn outlives_its_completion(&self) -> bool {
-        match self.call.operation().lingers {
-            Lingers::No => false,
-            Lingers::Yes => true,
-            Lingers::UnlessDirect(fd) => {
+        match self.call.properties().keeps_file_open {
+            KeepsFileOpen::No => false,
+            KeepsFileOpen::Yes => true,
+            KeepsFileOpen::UnlessDirect(fd) => {
                 // SAFETY: the descriptor stays open until the job's event has been taken
                 // (`FileJob::new`).
                 let fd = unsafe { Fd::from_raw(fd) };
@@ -96,7 +96,7 @@ impl FileJob {
     /// takes the bytes or the space first, the call blocks only on descriptors that do not support
     /// `RWF_NOWAIT`: named pipes and terminals.
     pub(super) fn run_ready(&self) -> Result<u32, Errno> {
-        let part = match self.call.operation().cursor.map_or(self.call, |cursor| cursor.part) {
+        let part = match self.call.properties().cursor.map_or(self.call, |cursor| cursor.part) {
             FileCall::WriteVector { fd, vectors, count, offset } => {
                 // SAFETY: the vectors belong to the job until its event has been taken
                 // (`FileJob::new`), and are only read.

@@ -90,17 +90,17 @@ pub enum FileCall {
 
 /// The properties of a call other than its arguments.
 #[derive(Clone, Copy, Debug)]
-pub struct FileOperation {
+pub struct CallProperties {
     /// The system call.
     pub name: &'static str,
     /// The descriptor of the call, if its arguments refer to no memory and no other descriptor.
-    pub only: Option<RawFd>,
+    pub only_descriptor: Option<RawFd>,
     /// The cursor that the call uses and may move, if it is not made at an offset.
     pub cursor: Option<Cursor>,
     /// The call returns a new descriptor.
     pub opens: bool,
     /// Whether the ring keeps the file open after it has completed the call.
-    pub lingers: Lingers,
+    pub keeps_file_open: KeepsFileOpen,
 }
 
 /// A call at the cursor of a file. On a pipe or a terminal it may wait for another process forever.
@@ -122,7 +122,7 @@ pub const PIPE_BUF: u32 = 4096;
 /// completion. A file that is closed in that moment is still open for writing, or locked (Linux
 /// 6.18, `io_wq_free_work`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lingers {
+pub enum KeepsFileOpen {
     /// The ring makes the call on the thread that submits it, or not at all.
     No,
     /// A worker of the ring would make it, so on Linux the call is not a ring entry: worker threads
@@ -133,29 +133,34 @@ pub enum Lingers {
     UnlessDirect(RawFd),
 }
 
-impl FileOperation {
+impl CallProperties {
     /// A call that refers to memory or to several descriptors, and waits for no other process.
-    const fn new(name: &'static str, lingers: Lingers) -> Self {
-        Self { name, only: None, cursor: None, opens: false, lingers }
+    const fn new(name: &'static str, keeps_file_open: KeepsFileOpen) -> Self {
+        Self { name, only_descriptor: None, cursor: None, opens: false, keeps_file_open }
     }
 
     /// A call that refers to a descriptor and nothing else.
-    const fn on(name: &'static str, fd: RawFd, lingers: Lingers) -> Self {
-        Self { only: Some(fd), ..Self::new(name, lingers) }
+    const fn on(name: &'static str, fd: RawFd, keeps_file_open: KeepsFileOpen) -> Self {
+        Self { only_descriptor: Some(fd), ..Self::new(name, keeps_file_open) }
     }
 
     /// A call that transfers bytes at an offset, or at a cursor.
-    const fn at(name: &'static str, lingers: Lingers, offset: u64, cursor: Cursor) -> Self {
+    const fn at(
+        name: &'static str,
+        keeps_file_open: KeepsFileOpen,
+        offset: u64,
+        cursor: Cursor,
+    ) -> Self {
         let cursor = if offset == CURSOR { Some(cursor) } else { None };
-        Self { cursor, ..Self::new(name, lingers) }
+        Self { cursor, ..Self::new(name, keeps_file_open) }
     }
 }
 
 impl FileCall {
     /// Returns the properties of the call other than its arguments.
-    pub const fn operation(&self) -> FileOperation {
-        use FileOperation as Row;
-        use Lingers::{No, UnlessDirect, Yes};
+    pub const fn properties(&self) -> CallProperties {
+        use CallProperties as Row;
+        use KeepsFileOpen::{No, UnlessDirect, Yes};
         let (input, output) = (PollFlags::IN, PollFlags::OUT);
         match *self {
             Self::Open { .. } => Row { opens: true, ..Row::new("openat2", No) },
@@ -212,10 +217,11 @@ impl FileCall {
     /// code meanwhile, and its descriptors must be open and the caller's to use.
     #[inline]
     pub unsafe fn call(&self) -> io::Result<u32> {
-        // SAFETY: `once` and `again` have the contract of `call`, which the caller guarantees.
+        // SAFETY: `call_once` and `call_again` have the contract of `call`, which the caller
+        // guarantees.
         let answer = unsafe {
-            match self.once() {
-                Err(Errno::INTR) => self.again(),
+            match self.call_once() {
+                Err(Errno::INTR) => self.call_again(),
                 answer => answer,
             }
         };
@@ -229,10 +235,10 @@ impl FileCall {
     /// # Safety
     /// The same as for [`call`](Self::call).
     #[cold]
-    unsafe fn again(&self) -> Result<usize, Errno> {
+    unsafe fn call_again(&self) -> Result<usize, Errno> {
         loop {
-            // SAFETY: the caller guarantees the contract of `once`.
-            match unsafe { self.once() } {
+            // SAFETY: the caller guarantees the contract of `call_once`.
+            match unsafe { self.call_once() } {
                 Err(Errno::INTR) => {}
                 answer => return answer,
             }
@@ -244,7 +250,7 @@ impl FileCall {
     /// # Safety
     /// The same as for [`call`](Self::call).
     #[inline]
-    unsafe fn once(&self) -> Result<usize, Errno> {
+    unsafe fn call_once(&self) -> Result<usize, Errno> {
         // SAFETY: the caller guarantees that memory is valid and descriptors are open.
         unsafe {
             match *self {
@@ -275,7 +281,7 @@ impl FileCall {
                     }
                 }
                 Self::Open { at, how } => open(at, &*how),
-                _ => self.rare(),
+                _ => self.call_rare(),
             }
         }
     }
@@ -285,7 +291,7 @@ impl FileCall {
     /// # Safety
     /// The same as for [`call`](Self::call).
     #[inline(never)]
-    unsafe fn rare(&self) -> Result<usize, Errno> {
+    unsafe fn call_rare(&self) -> Result<usize, Errno> {
         // SAFETY: the arguments have the order and types of each system call, and the caller
         // guarantees that pointers are valid and descriptors are open. The offsets of a copy are
         // local and outlive its call.
@@ -334,7 +340,8 @@ impl FileCall {
                 Self::SetModeOf { fd, mode } => syscall(libc::SYS_fchmod, fd, mode),
                 Self::SetFlags { fd, flags } => syscall(libc::SYS_fcntl, fd, libc::F_SETFL, flags),
                 Self::Copy { from, mut from_offset, to, mut to_offset, len } => {
-                    let (there, here) = (place(&mut from_offset), place(&mut to_offset));
+                    let (there, here) =
+                        (offset_pointer(&mut from_offset), offset_pointer(&mut to_offset));
                     syscall(libc::SYS_copy_file_range, from, there, to, here, len as usize, 0)
                 }
                 Self::Send { from, offset, to, len, signal } => {
@@ -346,7 +353,7 @@ impl FileCall {
                 }
                 Self::Lock { fd, operation } => syscall(libc::SYS_flock, fd, operation),
                 Self::Open { .. } | Self::Read { .. } | Self::Write { .. } => {
-                    unreachable!("handled by `once`")
+                    unreachable!("handled by `call_once`")
                 }
             }
         };
@@ -401,7 +408,7 @@ unsafe fn seek(fd: RawFd, offset: i64, origin: u32) -> Result<u64, Errno> {
 }
 
 /// Returns a pointer to an offset, which the call updates; null for the cursor.
-fn place(offset: &mut u64) -> *mut u64 {
+fn offset_pointer(offset: &mut u64) -> *mut u64 {
     if *offset == CURSOR { null_mut() } else { offset }
 }
 

@@ -9,7 +9,7 @@ mod stat;
 
 use rustix::fs::OFlags;
 
-pub use call::{Cursor, FileCall, FileOperation, Lingers, PIPE_BUF, PathAt};
+pub use call::{CallProperties, Cursor, FileCall, KeepsFileOpen, PIPE_BUF, PathAt};
 pub use held_path::HeldPath;
 pub use stat::{FileStat, StatTime, identity};
 

@@ -14,7 +14,7 @@ use std::str::from_utf8;
 
 /// Types of file systems that wait only for this machine's devices and memory. All other types may
 /// wait for a server: another machine, as NFS does, or a process on this one, as FUSE does.
-const LOCAL: &[&str] = &[
+const LOCAL_FILE_SYSTEMS: &[&str] = &[
     "bcachefs",
     "binfmt_misc",
     "bpf",
@@ -74,7 +74,7 @@ const LOCAL: &[&str] = &[
 ];
 
 /// How many nested mounts are followed along a path or up to the root.
-const MAX_DEPTH: usize = 64;
+const MAX_MOUNT_DEPTH: usize = 64;
 
 /// A mount in this process's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,7 +168,7 @@ fn at<'a>(mounts: &'a [Mount], path: &[u8]) -> Option<&'a Mount> {
     let is_top = |mount: &Mount| mount.parent == mount.id || by_id(mounts, mount.parent).is_none();
     let is_root = |mount: &&Mount| mount.point == b"/" && is_top(mount);
     let mut found = mounts.iter().find(is_root)?;
-    for _ in 0..MAX_DEPTH {
+    for _ in 0..MAX_MOUNT_DEPTH {
         let inside = mounts.iter().filter(|mount| {
             mount.parent == found.id && mount.id != found.id && is_within(path, &mount.point)
         });
@@ -206,7 +206,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let point = unescaped(fields.nth(1)?);
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = fields.next()?;
-    let may_hang = !LOCAL.iter().any(|local| local.as_bytes() == kind);
+    let may_hang = !LOCAL_FILE_SYSTEMS.iter().any(|local| local.as_bytes() == kind);
     let is_proc = kind == b"proc";
     let options = fields.nth(1).unwrap_or_default();
     let layers = if kind == b"overlay" { layers(&unescaped(options)) } else { Vec::new() };
@@ -229,7 +229,7 @@ fn has_hanging_layer(mounts: &[Mount], overlay: &Mount) -> bool {
 
 fn is_below_hanging(mounts: &[Mount], mount: &Mount) -> bool {
     let mut above = mount;
-    for _ in 0..MAX_DEPTH {
+    for _ in 0..MAX_MOUNT_DEPTH {
         match by_id(mounts, above.parent) {
             Some(parent) if parent.may_hang => return true,
             Some(parent) if parent.id != above.id => above = parent,
@@ -316,7 +316,7 @@ pub fn look_up(start: Option<Fd>, path: &CStr) -> Result<()> {
 mod tests {
     use super::*;
 
-    const LIST: &[u8] = b"\
+    const MOUNT_LIST: &[u8] = b"\
 21 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 22 21 0:21 / /proc rw - proc proc rw
 23 21 0:30 / /mnt/share\\040one rw shared:5 master:1 - nfs4 host:/export rw,addr=10.0.0.1
@@ -331,7 +331,7 @@ mod tests {
 ";
 
     fn mounts() -> Mounts {
-        Mounts { list: File::open("/dev/null").unwrap(), mounts: parse(LIST) }
+        Mounts { list: File::open("/dev/null").unwrap(), mounts: parse(MOUNT_LIST) }
     }
 
     #[test]

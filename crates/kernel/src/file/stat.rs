@@ -63,9 +63,9 @@ pub struct FileStat {
 
 impl FileStat {
     /// `STATX_BASIC_STATS`, `STATX_BTIME` and `STATX_DIOALIGN`.
-    pub const WANTED: u32 = Self::BASIC | 0x800 | 0x2000;
+    pub const WANTED_FIELDS: u32 = Self::BASIC_FIELDS | 0x800 | 0x2000;
     /// `STATX_BASIC_STATS`: the fields that older calls also return.
-    const BASIC: u32 = 0x7ff;
+    const BASIC_FIELDS: u32 = 0x7ff;
 }
 
 /// Reads the metadata of a path, with `AT_*` flags: by `statx`, or by `fstatat` where `statx` is
@@ -81,7 +81,7 @@ pub(super) unsafe fn stat(at: PathAt, flags: u32, stat: &mut FileStat) -> Result
         // SAFETY: the caller guarantees that directory and path are valid, and the answer outlives
         // the call.
         let done = unsafe {
-            libc::syscall(libc::SYS_statx, dir, path, flags, FileStat::WANTED, stat.as_ptr())
+            libc::syscall(libc::SYS_statx, dir, path, flags, FileStat::WANTED_FIELDS, stat.as_ptr())
         };
         if done == 0 { Ok(()) } else { Err(last_error()) }
     };
@@ -98,7 +98,7 @@ pub(super) unsafe fn stat(at: PathAt, flags: u32, stat: &mut FileStat) -> Result
         stat.set(FileStat::from(&old));
         Ok(())
     };
-    STATX.or(newer, older)
+    STATX.or_older(newer, older)
 }
 
 impl From<&libc::stat> for FileStat {
@@ -106,7 +106,7 @@ impl From<&libc::stat> for FileStat {
     fn from(old: &libc::stat) -> Self {
         let time = |seconds: i64, nanoseconds: i64| StatTime::new(seconds, nanoseconds as u32);
         Self {
-            mask: Self::BASIC,
+            mask: Self::BASIC_FIELDS,
             block_size: old.st_blksize as u32,
             links: old.st_nlink as u32,
             uid: old.st_uid,

@@ -199,7 +199,7 @@ pub(super) fn stat(
     alignment: u32,
 ) -> FileStat {
     let mut stat = FileStat::default();
-    (stat.mask, stat.block_size, stat.dev_major) = (FileStat::WANTED, PAGE_SIZE as u32, 1);
+    (stat.mask, stat.block_size, stat.dev_major) = (FileStat::WANTED_FIELDS, PAGE_SIZE as u32, 1);
     (stat.inode, stat.links, stat.mode, stat.size) = (inode, links, mode as u16, size);
     stat.blocks = (pages * PAGE_SIZE / 512) as u64;
     (stat.direct_memory_align, stat.direct_offset_align) = (alignment, alignment);

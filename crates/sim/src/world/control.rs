@@ -5,8 +5,8 @@ use crate::memory::MessageHeader;
 use crate::net::{Datagram, SendOptions, SocketId, credentials};
 use crate::op::Ancillary;
 use annulus_kernel::{
-    Address, Control, ControlWriter, Controls, Direction, Ip, MOST_DESCRIPTORS, SocketOption,
-    descriptors, space,
+    Address, Control, ControlWriter, Controls, Direction, Ip, MAX_DESCRIPTORS_PER_MESSAGE,
+    SocketOption, descriptors, space,
 };
 use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
@@ -36,7 +36,7 @@ impl World {
         });
         let files = named.flat_map(descriptors).map(|fd| self.files.find(fd).map(|(id, _)| id));
         let files: Vec<u32> = files.collect::<Result<_, _>>()?;
-        if files.len() > MOST_DESCRIPTORS {
+        if files.len() > MAX_DESCRIPTORS_PER_MESSAGE {
             return Err(Errno::INVAL);
         }
         files.iter().for_each(|&file| self.files.hold(file));

@@ -298,7 +298,7 @@ async fn connect_once(
         return core.kernel.connect(socket.fd(), address);
     }
     // The thread may outlive this socket.
-    let (shared, address) = (core.kernel.share(socket.fd())?, *address);
+    let (shared, address) = (core.kernel.duplicate(socket.fd())?, *address);
     let connect = move || Linux::connect_borrowed(shared.as_fd(), &address);
     offload(core, connect).await?.unwrap_or_else(|panic| resume_unwind(panic))
 }

@@ -2,7 +2,9 @@
 
 use crate::bytes::lease::Lease;
 use crate::memory::{HeapMemory, Meter};
-use annulus_kernel::{Domain, IoVec, Layout, MOST_DESCRIPTORS, Message, MsgHeader, space};
+use annulus_kernel::{
+    Domain, IoVec, Layout, MAX_DESCRIPTORS_PER_MESSAGE, Message, MsgHeader, space,
+};
 use std::ptr;
 
 /// Space in a buffer before the payload, for the sender's address and for control messages.
@@ -43,7 +45,7 @@ impl Format {
     pub(crate) const UNIX_CREDENTIALS: &'static Self = &Self::new(Domain::Unix, 112, UNIX_CONTROL);
     /// Unix, with space for as many descriptors as one message can carry.
     pub(crate) const UNIX_DESCRIPTORS: &'static Self =
-        &Self::new(Domain::Unix, 112, UNIX_CONTROL + space(4 * MOST_DESCRIPTORS));
+        &Self::new(Domain::Unix, 112, UNIX_CONTROL + space(4 * MAX_DESCRIPTORS_PER_MESSAGE));
 
     /// Returns true if there is space for descriptors.
     pub(crate) fn has_descriptors(&self) -> bool {
@@ -127,6 +129,6 @@ mod tests {
     fn only_the_format_with_descriptors_has_space_for_them() {
         let space_of = |format: &Format| format.layout.control;
         assert_eq!((space_of(Format::UNIX), space_of(Format::UNIX_CREDENTIALS)), (0, UNIX_CONTROL));
-        assert!(space_of(Format::UNIX_DESCRIPTORS) >= space(4 * MOST_DESCRIPTORS));
+        assert!(space_of(Format::UNIX_DESCRIPTORS) >= space(4 * MAX_DESCRIPTORS_PER_MESSAGE));
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-const MAX_INLINE_BYTES: usize = Address::INET_SPACE;
+const MAX_INLINE_BYTES: usize = Address::INET_SPACE_BYTES;
 
 /// An address in the kernel's layout. An empty one means the peer of a connected socket.
 #[derive(Clone, PartialEq)]
