@@ -1,12 +1,12 @@
 //! Invariant 23 from outside: peers that send and never read, beside clients that do, on a server
 //! with little memory. Nothing is killed, the server's memory is bounded, every byte is correct,
-//! and the memory is released afterwards.
+//! and the memory is released afterwards. `cargo bench -p annulus-cli --bench memory_flood` prints
+//! figures of a larger flood.
 
-mod flooding_peers;
+pub(crate) mod flooding_peers;
 mod late_reader;
-mod memory_cgroup;
-mod phases;
-mod pingers;
+pub(crate) mod memory_cgroup;
+pub(crate) mod pingers;
 
 use crate::common::{ANNULUS, Server, drivers, finish};
 use annulus_load::clock;
@@ -18,9 +18,9 @@ use std::io::Write;
 use std::thread::sleep;
 use std::time::Duration;
 
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 /// The memory limit of the control group. A quarter of it is the server's own default limit.
-const CGROUP_LIMIT_BYTES: u64 = 256 * MIB;
+pub(crate) const CGROUP_LIMIT_BYTES: u64 = 256 * MIB;
 /// The memory limit of the flooded server. The default limit would not be reached, because streams
 /// are restricted long before it.
 const SERVER_LIMIT: &str = "16M";
@@ -47,7 +47,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns a memory figure, such as `VmRSS`, from the status of the server's process.
-fn memory(server: &Server, name: &str) -> u64 {
+pub(crate) fn memory(server: &Server, name: &str) -> u64 {
     let path = format!("/proc/{}/status", server.pid().as_raw_nonzero());
     let status = std::fs::read_to_string(path).expect("cannot read the status of the server");
     let line = status.lines().find_map(|line| line.strip_prefix(name));

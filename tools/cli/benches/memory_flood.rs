@@ -1,13 +1,20 @@
-//! The same flood, larger and longer, with figures for the documents; asserts nothing. Run it with
-//! `cargo test --release -p annulus-cli --test cli -- --ignored --nocapture memory_flood`.
-//! Environment: `COUNT` peers with socket buffers of `BUFFER` bytes, `ARGS` for the server,
-//! `PROGRAM` to run instead of the built one, and `QUIET` seconds at the end.
+//! Memory and latency of an echo server while many peers send and do not read: the flood of the
+//! test, larger and longer. Needs root and a memory control group. Environment: `COUNT` peers with
+//! socket buffers of `BUFFER` bytes, `ARGS` for the server, `PROGRAM` to run instead of the built
+//! one, and `QUIET` seconds at the end.
 
-use super::flooding_peers::FloodingPeers;
-use super::memory_cgroup::MemoryCgroup;
-use super::pingers::{Pingers, median, p99};
-use super::{CGROUP_LIMIT_BYTES, MIB, memory};
-use crate::common::{ANNULUS, Server};
+#![allow(dead_code, reason = "it shares helpers with the tests and does not use all")]
+
+#[path = "../tests/cli/common.rs"]
+mod common;
+#[path = "../tests/cli/memory_flood/mod.rs"]
+mod memory_flood;
+
+use common::{ANNULUS, Server};
+use memory_flood::flooding_peers::FloodingPeers;
+use memory_flood::memory_cgroup::MemoryCgroup;
+use memory_flood::pingers::{Pingers, median, p99};
+use memory_flood::{CGROUP_LIMIT_BYTES, MIB, memory};
 use std::env::var;
 use std::time::Duration;
 
@@ -50,9 +57,7 @@ impl Phases<'_> {
     }
 }
 
-#[test]
-#[ignore = "prints figures, for minutes"]
-fn print_memory_and_latency_of_each_phase() {
+fn main() {
     let args = var("ARGS").unwrap_or_default();
     let count = var("COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(1000);
     let buffer = var("BUFFER").ok().and_then(|bytes| bytes.parse().ok());
