@@ -9,7 +9,7 @@ mod common;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::{DriverChoice, Runtime, spawn};
 use annulus_skip::skip;
-use common::again::{self, again};
+use common::rerun::{self, rerun};
 use common::{echo, pattern};
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -137,8 +137,8 @@ fn echo_over_a_bad_line(driver: DriverChoice) {
         Err(missing) => return skip!("{missing}"),
     };
     let [ours, other] = &network.names;
-    let _server = Inside::start(ours, again!(server), driver);
-    again::assert_passed(&Inside::start(other, again!(client), driver).ended());
+    let _server = Inside::start(ours, rerun!(server), driver);
+    rerun::assert_passed(&Inside::start(other, rerun!(client), driver).ended());
     assert!(network.dropped() > 0, "the line lost no packets");
 }
 

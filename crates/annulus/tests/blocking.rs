@@ -6,8 +6,8 @@ use annulus::task::JoinSet;
 use annulus::time::timeout;
 use annulus::{DriverChoice, Runtime, sim, spawn, spawn_blocking, yield_now};
 use annulus_skip::skip;
-use common::again::{self, again};
 use common::denied::deny;
+use common::rerun::{self, rerun};
 use common::{run, run_on};
 use std::cell::Cell;
 use std::io;
@@ -144,7 +144,7 @@ fn a_call_that_is_aborted_before_it_has_begun_is_not_made() {
 #[test]
 fn no_thread_runs_before_the_first_call_or_after_the_end() {
     // In a separate process, because other tests have pools too.
-    again::assert_passes(&mut again!(threads_of_the_pool));
+    rerun::assert_passes(&mut rerun!(threads_of_the_pool));
 }
 
 #[test]

@@ -7,8 +7,8 @@ mod common;
 use annulus::sim::{Profile, Sim};
 use annulus::{DriverChoice, DriverKind, Runtime};
 use annulus_skip::skip;
-use common::again::{self, again};
 use common::denied::deny;
+use common::rerun::{self, rerun};
 use common::{echo, pair, receive, run_on};
 use std::io;
 use std::process::Command;
@@ -34,7 +34,7 @@ fn block_io_uring(errno: i32) {
 /// Runs one of the ignored tests below in a separate process.
 fn assert_passes(mut test: Command, set: &[(&str, &str)]) {
     test.env_remove("ANNULUS_DRIVER").env("RUST_BACKTRACE", "0");
-    again::assert_passes(test.envs(set.iter().copied()));
+    rerun::assert_passes(test.envs(set.iter().copied()));
 }
 
 fn block_from_env() -> (i32, &'static str, &'static str) {
@@ -57,7 +57,7 @@ fn echoes(choice: DriverChoice) {
 #[test]
 fn auto_falls_back_on_every_refusal_and_says_why() {
     for (errno, ..) in BLOCKS {
-        assert_passes(again!(blocked_auto), &[(ERRNO, &errno.to_string())]);
+        assert_passes(rerun!(blocked_auto), &[(ERRNO, &errno.to_string())]);
     }
 }
 
@@ -79,9 +79,9 @@ fn blocked_auto() {
 #[test]
 fn requesting_a_blocked_uring_fails_with_cause_and_remedy() {
     for (errno, ..) in BLOCKS {
-        assert_passes(again!(blocked_uring), &[(ERRNO, &errno.to_string())]);
+        assert_passes(rerun!(blocked_uring), &[(ERRNO, &errno.to_string())]);
         let demanded = [(ERRNO, &*errno.to_string()), ("ANNULUS_DRIVER", "uring")];
-        assert_passes(again!(blocked_uring), &demanded);
+        assert_passes(rerun!(blocked_uring), &demanded);
     }
 }
 
@@ -100,7 +100,7 @@ fn blocked_uring() {
 
 #[test]
 fn the_environment_overrides_only_auto() {
-    assert_passes(again!(chosen_by_environment), &[("ANNULUS_DRIVER", "epoll")]);
+    assert_passes(rerun!(chosen_by_environment), &[("ANNULUS_DRIVER", "epoll")]);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn chosen_by_environment() {
 
 #[test]
 fn an_unknown_name_in_the_environment_is_an_error() {
-    assert_passes(again!(unknown_in_the_environment), &[("ANNULUS_DRIVER", "iocp")]);
+    assert_passes(rerun!(unknown_in_the_environment), &[("ANNULUS_DRIVER", "iocp")]);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn features_in_use_and_missing_features_are_reported_separately() {
 /// A denied accept must not be treated as a connection that was reset, which is retried at once.
 #[test]
 fn an_accept_that_is_denied_does_not_spin() {
-    assert_passes(again!(child_without_accept), &[("ANNULUS_DRIVER", "epoll")]);
+    assert_passes(rerun!(child_without_accept), &[("ANNULUS_DRIVER", "epoll")]);
 }
 
 #[test]

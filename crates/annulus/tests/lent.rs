@@ -4,8 +4,8 @@
 
 mod common;
 
-#[path = "suite/borrowed.rs"]
-mod borrowed;
+#[path = "suite/borrowed_descriptors.rs"]
+mod borrowed_descriptors;
 #[path = "suite/drops.rs"]
 mod drops;
 #[path = "suite/files/mod.rs"]

@@ -13,7 +13,7 @@ use annulus::time::timeout;
 use annulus::{Builder, DriverChoice, DriverKind, Runtime, spawn};
 use annulus_ring::{Ring, SetupFlags};
 use annulus_skip::skip;
-use common::again::{self, again};
+use common::rerun::{self, rerun};
 use common::{echo, pair, pattern, receive, run_on};
 use rustix::io::Errno;
 use std::io;
@@ -28,7 +28,7 @@ fn assert_passes(mut test: Command) {
     if annulus_ring::Features::detect().is_err() {
         return skip!("io_uring is blocked here");
     }
-    again::assert_passes(test.env_remove("ANNULUS_DRIVER"));
+    rerun::assert_passes(test.env_remove("ANNULUS_DRIVER"));
 }
 
 fn locked(choice: DriverChoice) -> Builder {
@@ -95,7 +95,7 @@ fn register_personality(ring: RawFd) -> Result<i64, i32> {
 
 #[test]
 fn an_echo_works_and_forbidden_operations_are_refused() {
-    assert_passes(again!(locked_ring));
+    assert_passes(rerun!(locked_ring));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn falls_back() {
 
 #[test]
 fn calls_that_wait_for_a_pipe_do_not_block_files() {
-    assert_passes(again!(locked_pipes));
+    assert_passes(rerun!(locked_pipes));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn locked_pipes() {
 
 #[test]
 fn shards_are_locked_down_once_all_have_their_rings() {
-    assert_passes(again!(locked_shards));
+    assert_passes(rerun!(locked_shards));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn locked_shards() {
 
 #[test]
 fn threads_already_running_get_no_ring_either() {
-    assert_passes(again!(locked_threads));
+    assert_passes(rerun!(locked_threads));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn locked_threads() {
 
 #[test]
 fn further_rings_are_denied_on_epoll_too() {
-    assert_passes(again!(locked_epoll));
+    assert_passes(rerun!(locked_epoll));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn locked_epoll() {
 
 #[test]
 fn older_kernels_restrict_rings_too() {
-    assert_passes(again!(locked_old));
+    assert_passes(rerun!(locked_old));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn locked_old() {
 
 #[test]
 fn a_restricted_ring_may_send_zero_copy_if_enabled() {
-    assert_passes(again!(locked_zero_copy));
+    assert_passes(rerun!(locked_zero_copy));
 }
 
 #[test]

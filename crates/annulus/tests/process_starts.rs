@@ -7,8 +7,8 @@ mod common;
 use annulus::io::os_error;
 use annulus::process::{Command, Stdio};
 use annulus::{DriverChoice, Runtime, spawn, yield_now};
-use common::again::{again, assert_passes, is_alone};
 use common::denied::deny;
+use common::rerun::{assert_passes, is_alone, rerun};
 use common::{run, run_on};
 use rustix::fs::{Mode, chmod};
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
@@ -74,7 +74,7 @@ async fn every_use() -> io::Result<()> {
 
 #[test]
 fn an_ignored_sigchld_loses_neither_output_nor_status() {
-    assert_passes(&mut again!(child_with_sigchld_ignored));
+    assert_passes(&mut rerun!(child_with_sigchld_ignored));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn child_with_sigchld_ignored() {
 
 #[test]
 fn a_status_lost_to_an_ignored_sigchld_is_an_error_that_mentions_it() {
-    assert_passes(&mut again!(child_that_ignores_sigchld_later));
+    assert_passes(&mut rerun!(child_that_ignores_sigchld_later));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn child_that_ignores_sigchld_later() {
 #[test]
 fn children_run_where_process_descriptors_are_refused() {
     for errno in [libc::EPERM, libc::ENOSYS, libc::EMFILE, libc::ENOMEM, libc::ESRCH] {
-        assert_passes(again!(child_without_descriptors).env("ERRNO", errno.to_string()));
+        assert_passes(rerun!(child_without_descriptors).env("ERRNO", errno.to_string()));
     }
 }
 
@@ -131,7 +131,7 @@ fn child_without_descriptors() {
 
 #[test]
 fn children_are_killed_where_signals_to_descriptors_are_refused() {
-    assert_passes(&mut again!(child_without_descriptor_signals));
+    assert_passes(&mut rerun!(child_without_descriptor_signals));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn child_without_descriptor_signals() {
 /// The number of a child that other code has waited for may now belong to another process.
 #[test]
 fn a_reaped_child_gets_no_signal_by_number() {
-    assert_passes(&mut again!(child_whose_child_is_reaped));
+    assert_passes(&mut rerun!(child_whose_child_is_reaped));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn child_whose_child_is_reaped() {
 /// A started child is not abandoned for lack of a descriptor.
 #[test]
 fn a_child_without_descriptors_is_either_awaited_or_not_started() {
-    assert_passes(&mut again!(child_out_of_descriptors));
+    assert_passes(&mut rerun!(child_out_of_descriptors));
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn errors_contain_a_working_directory_that_cannot_be_entered() {
 #[test]
 fn errors_explain_why_a_program_cannot_be_executed() {
     // A file cannot be executed while a child of another test has inherited it open for writing.
-    if !is_alone(again!(errors_explain_why_a_program_cannot_be_executed)) {
+    if !is_alone(rerun!(errors_explain_why_a_program_cannot_be_executed)) {
         return;
     }
     let file = temporary("program");

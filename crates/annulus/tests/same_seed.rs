@@ -10,7 +10,7 @@ use annulus::sim::{Disturbances, Faults, Network, Sim, run_on};
 use annulus::task::JoinSet;
 use annulus::time::{Instant, interval, sleep, timeout};
 use annulus::{DriverChoice, Runtime, counters, spawn, spawn_blocking, yield_now};
-use common::again::{again, assert_passed};
+use common::rerun::{assert_passed, rerun};
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::future::{pending, ready};
@@ -22,7 +22,7 @@ const PREFIX: &str = "trace: ";
 
 /// Returns what a separate process does with a seed.
 fn in_a_process(seed: u64) -> Vec<String> {
-    let output = again!(child_with_a_seed).env("SEED", seed.to_string()).output();
+    let output = rerun!(child_with_a_seed).env("SEED", seed.to_string()).output();
     let output = output.expect("the test program starts");
     assert_passed(&output);
     let text = String::from_utf8(output.stdout).expect("text");

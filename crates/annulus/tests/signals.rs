@@ -7,7 +7,7 @@ mod common;
 use annulus::signal::{Signal, ctrl_c, signals, signals_even_if_ignored, until_terminated};
 use annulus::time::Instant;
 use annulus::{DriverChoice, Runtime, spawn, spawn_blocking, yield_now};
-use common::again::{again, assert_passes};
+use common::rerun::{assert_passes, rerun};
 use common::{run_on, touch};
 use rustix::process::{Pid, Signal as Number, getpid, kill_process};
 use std::future::{Future, pending};
@@ -46,7 +46,7 @@ fn is_ignored(signal: Number) -> bool {
 
 #[test]
 fn an_ignored_signal_stays_ignored() {
-    assert_passes(&mut again!(child_with_ignored_signals));
+    assert_passes(&mut rerun!(child_with_ignored_signals));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn child_with_ignored_signals() {
 /// The standard library ignores SIGPIPE, and ignoring SIGCHLD protects nothing.
 #[test]
 fn sigpipe_and_sigchld_are_caught_even_if_ignored() {
-    assert_passes(&mut again!(child_with_usual_signals));
+    assert_passes(&mut rerun!(child_with_usual_signals));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_second_signal_ends_a_process_that_is_shutting_down() {
             if mode == "ctrl_c" && second == Number::TERM {
                 continue;
             }
-            let mut command = again!(child_that_never_ends);
+            let mut command = rerun!(child_that_never_ends);
             let child = command.env("MODE", mode).stdout(Stdio::piped()).spawn();
             let mut child = child.expect("the test program starts");
             let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();

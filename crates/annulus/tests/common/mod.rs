@@ -1,11 +1,11 @@
 //! Helpers shared by several tests.
 #![allow(dead_code, reason = "each test file uses only some of it")]
 
-pub(crate) mod again;
 pub(crate) mod denied;
 pub(crate) mod foreign;
 pub(crate) mod fuse;
 pub(crate) mod host;
+pub(crate) mod rerun;
 
 use annulus::io::AsyncRecv;
 use annulus::net::{TcpListener, TcpStream};

@@ -3,8 +3,8 @@
 //! tokio must pass too.
 #![allow(unsafe_code)]
 
-mod ends;
 mod lines;
+mod server_shutdown;
 
 use annulus_skip::skip;
 use std::path::PathBuf;

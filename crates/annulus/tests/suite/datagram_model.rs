@@ -3,8 +3,8 @@
 //! `ANNULUS_DATAGRAM_SEQUENCES` sets the number of conversations. A failure prints its seed.
 
 use crate::common::touch;
+use crate::model_helpers::{self, bytes, settings, simulated};
 use crate::sim::seeds::number;
-use crate::traffic::{self, bytes, settings, simulated};
 
 use annulus::net::{UdpSocket, UnixDatagram, UnixOptions};
 use annulus::task::JoinSet;
@@ -283,11 +283,11 @@ async fn traffic(mut rng: Rng, most: usize, has_threads: bool) -> io::Result<()>
             }
         }
     }
-    traffic::end(tasks, threads).await
+    model_helpers::end(tasks, threads).await
 }
 
 fn on_driver(driver: DriverChoice) {
-    traffic::on_driver(driver, seeds(), settings, |rng, most| traffic(rng, most, true));
+    model_helpers::on_driver(driver, seeds(), settings, |rng, most| traffic(rng, most, true));
 }
 
 #[test]

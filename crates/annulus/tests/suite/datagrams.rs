@@ -7,7 +7,7 @@ use annulus_skip::skip;
 use annulus::net::{Transmit, UdpOptions, UdpSocket, UnixOptions};
 use annulus::time::{sleep, timeout};
 use annulus::{DriverChoice, Runtime, counters, spawn, yield_now};
-use common::again::{self, again};
+use common::rerun::{self, rerun};
 use common::{open_descriptors, pattern, run_on};
 use std::future::Future;
 use std::io;
@@ -290,7 +290,7 @@ fn deferred_datagrams_are_retried_with_growing_delays() {
 fn sockets_that_end_with_their_runtime_leave_no_descriptor() {
     // Descriptors belong to the whole process, so they are counted in a process that does nothing
     // else.
-    if !again::is_alone(again!(sockets_that_end_with_their_runtime_leave_no_descriptor)) {
+    if !rerun::is_alone(rerun!(sockets_that_end_with_their_runtime_leave_no_descriptor)) {
         return;
     }
     let before = open_descriptors();

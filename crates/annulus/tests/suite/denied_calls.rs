@@ -2,8 +2,8 @@
 //! can replace.
 #![allow(unsafe_code)]
 
-use crate::common::again::{again, assert_passes};
 use crate::common::denied::deny;
+use crate::common::rerun::{assert_passes, rerun};
 use crate::files::mode::{Mode, everywhere};
 use crate::files::place::Place;
 use annulus::fs::{self, File, OpenOptions};
@@ -45,7 +45,7 @@ fn a_newer_call_that_is_denied_is_replaced_by_an_older_one() {
         for errno in [Errno::PERM, Errno::NOSYS] {
             println!("{name}: {errno}");
             let denied = format!("{number} {}", errno.raw_os_error());
-            assert_passes(again!(child_that_uses_older_calls).env(DENIED, denied));
+            assert_passes(rerun!(child_that_uses_older_calls).env(DENIED, denied));
         }
     }
 }

@@ -7,7 +7,7 @@ use annulus::pipe::{OpenOptions, Receiver, Sender, pipe};
 use annulus::sim::Sim;
 use annulus::time::timeout;
 use annulus::{Builder, DriverChoice, Runtime, spawn, yield_now};
-use common::again::{self, again};
+use common::rerun::{self, rerun};
 use common::{open_descriptors, pattern, run_on, touch};
 use std::future::Future;
 use std::io::{self, ErrorKind, Read, Write};
@@ -275,7 +275,7 @@ fn named_pipes_are_opened_without_waiting() {
 #[test]
 fn pipes_dropped_in_use_leave_nothing_open() {
     // Descriptors belong to the whole process.
-    if !again::is_alone(again!(pipes_dropped_in_use_leave_nothing_open)) {
+    if !rerun::is_alone(rerun!(pipes_dropped_in_use_leave_nothing_open)) {
         return;
     }
     on_each(|| async {
@@ -299,7 +299,7 @@ fn pipes_dropped_in_use_leave_nothing_open() {
 #[test]
 fn a_runtime_ends_with_pipes_in_use() {
     // Descriptors belong to the whole process.
-    if !again::is_alone(again!(a_runtime_ends_with_pipes_in_use)) {
+    if !rerun::is_alone(rerun!(a_runtime_ends_with_pipes_in_use)) {
         return;
     }
     for choice in [DriverChoice::Auto, DriverChoice::Epoll] {

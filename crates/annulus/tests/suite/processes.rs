@@ -8,7 +8,7 @@ use annulus::signal::Signal;
 use annulus::sim::Sim;
 use annulus::time::timeout;
 use annulus::{DriverChoice, Runtime, spawn, yield_now};
-use common::again::{self, again};
+use common::rerun::{self, rerun};
 use common::{open_descriptors, pattern, run_on, touch};
 use std::future::Future;
 use std::io::{self, ErrorKind, Read};
@@ -236,7 +236,7 @@ fn a_command_starts_children_of_every_kind() {
 #[test]
 fn fifty_children_end_at_once_and_leave_nothing_open() {
     // Descriptors belong to the whole process.
-    if !again::is_alone(again!(fifty_children_end_at_once_and_leave_nothing_open)) {
+    if !rerun::is_alone(rerun!(fifty_children_end_at_once_and_leave_nothing_open)) {
         return;
     }
     on_each(|| async {

@@ -3,8 +3,8 @@
 //! `ANNULUS_STREAM_SEQUENCES` sets the number of connections. A failure prints its seed.
 
 use crate::common::{pair, touch};
+use crate::model_helpers::{self, byte, bytes, settings, simulated, small_ring_settings};
 use crate::sim::seeds::number;
-use crate::traffic::{self, byte, bytes, settings, simulated, small_ring_settings};
 use annulus::io::{AsyncRecv, AsyncSend, copy_bidirectional};
 use annulus::net::{TcpListener, TcpStream, UnixStream};
 use annulus::task::JoinSet;
@@ -181,11 +181,11 @@ async fn traffic(mut rng: Rng, most: usize, together: u64, has_threads: bool) ->
             }
         }
     }
-    traffic::end(tasks, threads).await
+    model_helpers::end(tasks, threads).await
 }
 
 fn on_driver(driver: DriverChoice) {
-    traffic::on_driver(driver, seeds(TOGETHER), settings, |rng, most| {
+    model_helpers::on_driver(driver, seeds(TOGETHER), settings, |rng, most| {
         traffic(rng, most, TOGETHER, true)
     });
 }
@@ -207,9 +207,12 @@ fn all_bytes_arrive_under_simulation() {
 
 #[test]
 fn a_crowd_on_a_small_ring_stays_within_a_memory_limit_on_uring() {
-    traffic::on_driver(DriverChoice::Uring, seeds(CROWD), small_ring_settings, |rng, most| {
-        traffic(rng, most, CROWD, true)
-    });
+    model_helpers::on_driver(
+        DriverChoice::Uring,
+        seeds(CROWD),
+        small_ring_settings,
+        |rng, most| traffic(rng, most, CROWD, true),
+    );
 }
 
 #[test]

@@ -9,7 +9,6 @@ mod connections;
 mod copies;
 mod datagrams;
 mod drops;
-mod ends;
 mod errors;
 mod foreign_traits;
 mod forwards;
@@ -22,6 +21,7 @@ mod nops;
 mod options;
 mod pressure;
 mod readiness;
+mod runtime_end;
 mod splices;
 mod stats;
 mod streams;
@@ -252,7 +252,7 @@ suite! {
     nops::a_thousand_tasks_do_nops_at_once;
     nops::dropped_nops_leave_nothing;
     nops::a_nop_follows_its_future;
-    ends::everything_may_be_in_flight;
+    runtime_end::everything_may_be_in_flight;
 }
 
 /// Copies between two sockets, with such a low threshold that everything long goes through pipes.
@@ -385,6 +385,6 @@ linux_suite! {
 #[test]
 fn runtimes_run_side_by_side() {
     for mode in Mode::ALL {
-        ends::side_by_side(mode);
+        runtime_end::side_by_side(mode);
     }
 }

@@ -1,6 +1,6 @@
 //! Files that stay open between uses.
 
-use crate::common::again::{self, again};
+use crate::common::rerun::{self, rerun};
 use crate::common::touch;
 use crate::files::mode::{Mode, everywhere};
 use crate::files::place::Place;
@@ -304,14 +304,14 @@ async fn without_descriptors(place: Place) -> io::Result<()> {
 #[test]
 fn open_files_are_found_without_a_free_descriptor() {
     // Needs a process of its own, since descriptors belong to the whole process.
-    if again::is_alone(again!(open_files_are_found_without_a_free_descriptor)) {
+    if rerun::is_alone(rerun!(open_files_are_found_without_a_free_descriptor)) {
         with_few_descriptors(without_descriptors);
     }
 }
 
 #[test]
 fn open_files_are_read_without_a_free_descriptor() {
-    if again::is_alone(again!(open_files_are_read_without_a_free_descriptor)) {
+    if rerun::is_alone(rerun!(open_files_are_read_without_a_free_descriptor)) {
         with_few_descriptors(read_without_descriptors);
     }
 }

@@ -1,6 +1,6 @@
 //! Copies between files and streams.
 
-use crate::common::again::{self, again};
+use crate::common::rerun::{self, rerun};
 use crate::common::touch;
 use crate::files::mode::{Mode, everywhere};
 use crate::files::place::Place;
@@ -292,7 +292,7 @@ fn a_copy_to_a_lost_peer_raises_no_signal() {
 
     // Needs a process of its own, since signals belong to the whole process and other tests write
     // to pipes without a reader.
-    if !again::is_alone(again!(a_copy_to_a_lost_peer_raises_no_signal)) {
+    if !rerun::is_alone(rerun!(a_copy_to_a_lost_peer_raises_no_signal)) {
         return;
     }
     let raised = Arc::new(AtomicBool::new(false));

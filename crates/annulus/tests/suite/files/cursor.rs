@@ -1,7 +1,7 @@
 //! Calls at the cursor: each acknowledged byte is where it was written, whatever happened to the
 //! calls before it.
 
-use crate::common::again::{self, again};
+use crate::common::rerun::{self, rerun};
 use crate::files::drops::begin;
 use crate::files::mode::everywhere;
 use annulus::fs::{AlignedBuf, File, OpenOptions};
@@ -104,7 +104,7 @@ pub(crate) const LIMIT: u64 = 1 << 20;
 /// Runs the test alone in a process that limits file lengths. Returns true in that process, and
 /// false in the parent once the child has passed.
 pub(crate) fn with_short_files(test: std::process::Command) -> bool {
-    if !again::is_alone(test) {
+    if !rerun::is_alone(test) {
         return false;
     }
     // Without a handler, the signal would end the process before the call could fail.
@@ -130,7 +130,7 @@ fn allow_short_files() {
 
 #[test]
 fn a_flush_fails_until_the_bytes_are_written() {
-    if !with_short_files(again!(a_flush_fails_until_the_bytes_are_written)) {
+    if !with_short_files(rerun!(a_flush_fails_until_the_bytes_are_written)) {
         return;
     }
     everywhere(|place| async move {
@@ -161,7 +161,7 @@ fn a_flush_fails_until_the_bytes_are_written() {
 
 #[test]
 fn accepted_bytes_of_a_stream_are_written_once_there_is_space() {
-    if !with_short_files(again!(accepted_bytes_of_a_stream_are_written_once_there_is_space)) {
+    if !with_short_files(rerun!(accepted_bytes_of_a_stream_are_written_once_there_is_space)) {
         return;
     }
     everywhere(|place| async move {
@@ -197,7 +197,7 @@ fn new_options() -> OpenOptions {
 
 #[test]
 fn a_partial_write_is_an_error_and_overwrites_nothing() {
-    if !with_short_files(again!(a_partial_write_is_an_error_and_overwrites_nothing)) {
+    if !with_short_files(rerun!(a_partial_write_is_an_error_and_overwrites_nothing)) {
         return;
     }
     everywhere(|place| async move {
@@ -225,7 +225,7 @@ fn a_partial_write_is_an_error_and_overwrites_nothing() {
 
 #[test]
 fn a_failed_copy_is_reported_later_and_leaves_the_cursors_where_it_ended() {
-    let test = again!(a_failed_copy_is_reported_later_and_leaves_the_cursors_where_it_ended);
+    let test = rerun!(a_failed_copy_is_reported_later_and_leaves_the_cursors_where_it_ended);
     if !with_short_files(test) {
         return;
     }

@@ -1,6 +1,6 @@
 //! Futures that are dropped at any moment.
 
-use crate::common::again::{self, again};
+use crate::common::rerun::{self, rerun};
 use crate::files::mode::{Mode, everywhere};
 use crate::files::model::sequences;
 use crate::files::place::Place;
@@ -53,7 +53,7 @@ fn dropped_writes_leave_whole_bytes_and_dropped_opens_no_descriptor() {
 /// test starts holds all descriptors until it is executed.
 #[test]
 fn nothing_keeps_a_dropped_file_open() {
-    if !again::is_alone(again!(nothing_keeps_a_dropped_file_open)) {
+    if !rerun::is_alone(rerun!(nothing_keeps_a_dropped_file_open)) {
         return;
     }
     everywhere(|place| async move {
@@ -108,7 +108,7 @@ fn alone(mut test: Command) -> Option<PathBuf> {
     if let Some(file) = std::env::var_os(COUNTED) {
         return Some(file.into());
     }
-    again::assert_passes(test.env(COUNTED, "/proc/self/exe"));
+    rerun::assert_passes(test.env(COUNTED, "/proc/self/exe"));
     None
 }
 
@@ -121,8 +121,8 @@ fn nothing_is_left_open_on_an_overlay() {
         export ANNULUS_COUNTS_DESCRIPTORS="$1/over/file"
         shift && exec "$0" "$@""#;
     for test in [
-        again!(nothing_is_left_open),
-        again!(futures_that_outlive_their_runtime_leave_nothing_open),
+        rerun!(nothing_is_left_open),
+        rerun!(futures_that_outlive_their_runtime_leave_nothing_open),
     ] {
         let place = Place::new();
         let mut command = Command::new("unshare");
@@ -135,7 +135,7 @@ fn nothing_is_left_open_on_an_overlay() {
             Ok(output) if output.status.code() == Some(1) => {
                 skip!("cannot create namespaces");
             }
-            Ok(output) => again::assert_passed(&output),
+            Ok(output) => rerun::assert_passed(&output),
             Err(error) => skip!("no unshare: {error}"),
         }
     }
@@ -143,7 +143,7 @@ fn nothing_is_left_open_on_an_overlay() {
 
 #[test]
 fn nothing_is_left_open() {
-    let Some(path) = alone(again!(nothing_is_left_open)) else { return };
+    let Some(path) = alone(rerun!(nothing_is_left_open)) else { return };
     for mode in Mode::all() {
         let before = open_descriptors();
         let mut runtime = mode.runtime().unwrap();
@@ -174,7 +174,7 @@ async fn begun<T>(future: impl Future<Output = T> + 'static) -> Pin<Box<dyn Futu
 
 #[test]
 fn futures_that_outlive_their_runtime_leave_nothing_open() {
-    let test = again!(futures_that_outlive_their_runtime_leave_nothing_open);
+    let test = rerun!(futures_that_outlive_their_runtime_leave_nothing_open);
     let Some(path) = alone(test) else { return };
     for mode in Mode::all().into_iter().filter(|mode| mode.policy == Policy::Offload) {
         for polled_after in [false, true] {

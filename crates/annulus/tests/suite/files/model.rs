@@ -1,6 +1,6 @@
 //! Random calls on a file, each compared with a model of its bytes and its cursor.
 
-use crate::common::again::again;
+use crate::common::rerun::rerun;
 use crate::files::cursor::{LIMIT, with_short_files};
 use crate::files::drops::begin;
 use crate::files::mode::Mode;
@@ -363,7 +363,7 @@ fn random_calls_match_a_model() {
 
 #[test]
 fn random_calls_on_short_files_lose_nothing() {
-    if with_short_files(again!(random_calls_on_short_files_lose_nothing)) {
+    if with_short_files(rerun!(random_calls_on_short_files_lose_nothing)) {
         const { assert!(LIMIT < 30 * 300_000, "no sequence can reach the limit") };
         run_everywhere("short");
     }

@@ -1,8 +1,8 @@
 //! Copies whose system calls are refused, or return 0 before the end: all bytes arrive. Each test
 //! needs a process of its own, since a seccomp filter is permanent.
 
-use crate::common::again::{self, again};
 use crate::common::denied::{deny, deny_with, deny_without};
+use crate::common::rerun::{self, rerun};
 use crate::common::{pair, pattern, receive};
 use crate::files::mode::{Mode, everywhere};
 use annulus::fs::{self, File, Policy};
@@ -28,7 +28,7 @@ const MIB: usize = 1 << 20;
 
 #[test]
 fn files_are_copied_whatever_copy_file_range_returns() {
-    if !again::is_alone(again!(files_are_copied_whatever_copy_file_range_returns)) {
+    if !rerun::is_alone(rerun!(files_are_copied_whatever_copy_file_range_returns)) {
         return;
     }
     for errno in REFUSALS {
@@ -50,7 +50,7 @@ fn files_are_copied_whatever_copy_file_range_returns() {
 
 #[test]
 fn a_kernel_copy_of_zero_bytes_is_not_the_end() {
-    if !again::is_alone(again!(a_kernel_copy_of_zero_bytes_is_not_the_end)) {
+    if !rerun::is_alone(rerun!(a_kernel_copy_of_zero_bytes_is_not_the_end)) {
         return;
     }
     // After a first call of 16 MiB.
@@ -68,7 +68,7 @@ fn a_kernel_copy_of_zero_bytes_is_not_the_end() {
 
 #[test]
 fn files_are_sent_whatever_sendfile_returns() {
-    if !again::is_alone(again!(files_are_sent_whatever_sendfile_returns)) {
+    if !rerun::is_alone(rerun!(files_are_sent_whatever_sendfile_returns)) {
         return;
     }
     for errno in REFUSALS {
@@ -93,7 +93,7 @@ fn files_are_sent_whatever_sendfile_returns() {
 
 #[test]
 fn a_sendfile_of_zero_bytes_is_not_the_end() {
-    if !again::is_alone(again!(a_sendfile_of_zero_bytes_is_not_the_end)) {
+    if !rerun::is_alone(rerun!(a_sendfile_of_zero_bytes_is_not_the_end)) {
         return;
     }
     // After two calls of 1 MiB each.
@@ -152,7 +152,7 @@ fn proxy_on_both_drivers() -> u64 {
 
 #[test]
 fn streams_are_copied_whatever_splice_returns() {
-    if !again::is_alone(again!(streams_are_copied_whatever_splice_returns)) {
+    if !rerun::is_alone(rerun!(streams_are_copied_whatever_splice_returns)) {
         return;
     }
     assert!(proxy_on_both_drivers() > 0, "no bytes went through a pipe");
@@ -164,7 +164,7 @@ fn streams_are_copied_whatever_splice_returns() {
 
 #[test]
 fn bytes_in_a_pipe_that_cannot_be_spliced_out_are_sent() {
-    if !again::is_alone(again!(bytes_in_a_pipe_that_cannot_be_spliced_out_are_sent)) {
+    if !rerun::is_alone(rerun!(bytes_in_a_pipe_that_cannot_be_spliced_out_are_sent)) {
         return;
     }
     for errno in [libc::EPERM, libc::EINVAL, libc::ENOSYS, libc::EOVERFLOW] {

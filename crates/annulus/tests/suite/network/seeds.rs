@@ -2,7 +2,7 @@
 //! never occur.
 
 use super::SECOND;
-use crate::common::again::{self, again};
+use crate::common::rerun::{self, rerun};
 use annulus::sim::{Disturbance, Disturbances, Network, check, find_failure};
 use annulus::time::sleep;
 use std::io;
@@ -64,7 +64,7 @@ fn ran(output: &Output) -> Vec<u64> {
 
 #[test]
 fn variables_choose_a_seed_or_the_number_of_seeds() {
-    let ran = |variable, value| ran(&with(again!(child_that_passes), variable, value));
+    let ran = |variable, value| ran(&with(rerun!(child_that_passes), variable, value));
     assert_eq!(ran("ANNULUS_SIM_OTHER", "1"), [0, 1]);
     assert_eq!(ran("ANNULUS_SIM_SEED", "17"), [17]);
     let last = u64::MAX.to_string();
@@ -74,7 +74,7 @@ fn variables_choose_a_seed_or_the_number_of_seeds() {
 
 #[test]
 fn the_printed_command_runs_only_the_failed_seed() {
-    for test in [|| again!(child_that_checks), || again!(child_that_finds)] {
+    for test in [|| rerun!(child_that_checks), || rerun!(child_that_finds)] {
         let failed = with(test(), "ANNULUS_SIM_OTHER", "1");
         let test = test().get_args().next().expect("its name").to_owned();
         assert_eq!(ran(&failed), [3, 4], "{test:?}");
@@ -88,7 +88,7 @@ fn the_printed_command_runs_only_the_failed_seed() {
         assert_eq!(test, named);
         let (_, module) = module_path!().split_once("::").expect("the program's name");
         let function = named.strip_prefix(module).expect("a test of this module");
-        let again = with(again::command(&format!("{}{function}", module_path!())), variable, value);
+        let again = with(rerun::command(&format!("{}{function}", module_path!())), variable, value);
         assert_eq!(ran(&again), [4], "{named}");
         assert_eq!(again.status, failed.status, "{named}");
     }
@@ -100,7 +100,7 @@ fn empty_ranges_and_invalid_numbers_are_refused_with_the_remedy() {
         ("ANNULUS_SIM_SEEDS", "0", "ANNULUS_SIM_SEEDS=0 runs nothing; give the number of seeds"),
         ("ANNULUS_SIM_SEED", "x", "ANNULUS_SIM_SEED=x is not a number; give one from 0"),
     ] {
-        let output = with(again!(child_that_passes), variable, value);
+        let output = with(rerun!(child_that_passes), variable, value);
         let text = text(&output);
         assert!(!output.status.success() && text.contains(remedy), "{text}");
     }

@@ -12,7 +12,7 @@
 
 mod buffers;
 mod datagrams;
-mod ends;
+mod deadlocks;
 mod faulty;
 mod files;
 use crate::common::foreign;

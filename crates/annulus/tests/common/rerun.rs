@@ -6,16 +6,16 @@ use std::process::{Command, Output};
 
 /// Creates the command that runs a test of this module. The test is given as a function, so a
 /// missing one does not compile.
-macro_rules! again {
+macro_rules! rerun {
     ($test:ident) => {{
         let _: fn() = $test;
-        $crate::common::again::command(concat!(module_path!(), "::", stringify!($test)))
+        $crate::common::rerun::command(concat!(module_path!(), "::", stringify!($test)))
     }};
 }
-pub(crate) use again;
+pub(crate) use rerun;
 
 /// Creates the command that runs the test at this path, which starts with the name of the program.
-/// Prefer [`again!`].
+/// Prefer [`rerun!`].
 pub(crate) fn command(path: &str) -> Command {
     let (_program, name) = path.split_once("::").expect("a path of two names or more");
     let mut command = Command::new(std::env::current_exe().expect("the path of this program"));

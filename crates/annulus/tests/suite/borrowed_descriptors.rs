@@ -8,7 +8,7 @@ use annulus::net::*;
 use annulus::pipe::pipe;
 use annulus::sim::Sim;
 use annulus::{DriverChoice, Runtime, spawn, yield_now};
-use common::again::{self, again};
+use common::rerun::{self, rerun};
 use common::{open_descriptors, run_on, touch};
 use rustix::fs::fstat;
 use rustix::io::{Errno, fcntl_getfd};
@@ -59,7 +59,7 @@ fn options_missing_here_are_set_on_the_descriptor() {
 #[test]
 fn a_borrowed_descriptor_stays_open_after_the_runtime_ends() {
     // Descriptors belong to the whole process, so this test needs a process of its own.
-    if !again::is_alone(again!(a_borrowed_descriptor_stays_open_after_the_runtime_ends)) {
+    if !rerun::is_alone(rerun!(a_borrowed_descriptor_stays_open_after_the_runtime_ends)) {
         return;
     }
     for choice in drivers() {
