@@ -86,7 +86,11 @@ mod tests {
     fn packages() -> Vec<PathBuf> {
         let directories = ["crates", "tools"].map(|building| root().join(building));
         let packages = directories.iter().flat_map(|building| entries(building).unwrap());
-        packages.filter(|package| package.join("Cargo.toml").is_file()).collect()
+        let is_published = |package: &PathBuf| {
+            let manifest = fs::read_to_string(package.join("Cargo.toml"));
+            manifest.is_ok_and(|text| !text.contains("\npublish = false\n"))
+        };
+        packages.filter(is_published).collect()
     }
 
     #[test]

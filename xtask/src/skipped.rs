@@ -1,7 +1,7 @@
 //! Tests that were skipped because the machine lacks something.
 //!
 //! Tests report themselves (`tools/skip`), and a run lists them at its end. In CI, a skipped test
-//! fails the run unless `xtask/skips.txt` says why CI cannot run it.
+//! fails the run unless `xtask/skips.txt` says why CI may skip it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::step::{is_ci, target};
 /// The environment variable of `tools/skip`.
 pub(crate) const FILE_VARIABLE: &str = "ANNULUS_SKIPPED_TESTS";
 
-/// The tests that CI may skip: `TEST: WHY`.
+/// Why CI may skip a test: `REASON => WHY`.
 const LISTED: &str = include_str!("../skips.txt");
 
 /// Skipped tests of all steps so far.
@@ -45,7 +45,7 @@ pub(crate) fn collect(path: &Path) -> Result<()> {
     SKIPPED.lock().expect("a thread panicked with the lock").extend(lines);
     ensure!(
         unlisted.is_empty() || !is_ci(),
-        "CI skipped tests: let it run them, or say why it cannot in xtask/skips.txt\n{}",
+        "CI skipped tests: let it run them, or say in xtask/skips.txt why it may skip them\n{}",
         unlisted.join("\n")
     );
     Ok(())
@@ -55,15 +55,15 @@ fn ignore_missing(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Returns true if the list has the test of a line.
+/// Returns true if a line contains a reason of the list.
 fn is_listed(list: &str, line: &str) -> bool {
-    let test = test_of(line);
-    list.lines().filter(|line| !line.starts_with('#')).any(|listed| test_of(listed) == test)
+    entries(list).any(|(reason, _)| line.contains(reason))
 }
 
-/// Returns the name in `TEST: REASON`. Names contain `::`, but no space.
-fn test_of(line: &str) -> &str {
-    line.split_once(": ").map_or(line, |(test, _)| test)
+/// Returns the reasons in the list, each with why CI may skip a test for it.
+fn entries(list: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split_once(" => ").unwrap_or((line, "")))
 }
 
 /// Returns a list of the tests that were skipped, or an empty string.
@@ -81,18 +81,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_listed_tests_may_be_skipped() {
-        let list = "# files::a: is commented out\nfiles::b: CI has no such disk\n";
-        assert!(is_listed(list, "files::b: no disk: attach one"));
-        assert!(!is_listed(list, "files::a: no disk"));
-        assert!(!is_listed(list, "files::bc: no disk"));
+    fn tests_may_be_skipped_for_listed_reasons_only() {
+        let list = "# no ring => commented out\nno disk => CI has none\n";
+        assert!(is_listed(list, "files::a: no disk: attach one"));
+        assert!(!is_listed(list, "files::a: no ring"));
     }
 
     #[test]
-    fn list_says_why_for_each_test() {
-        for line in LISTED.lines().filter(|line| !line.starts_with('#')) {
-            let why = line.split_once(": ").map(|(_, why)| why.trim());
-            assert!(why.is_some_and(|why| why.len() > 10), "{line}: `TEST: WHY`");
+    fn each_reason_has_an_explanation() {
+        for (reason, why) in entries(LISTED) {
+            assert!(reason.len() > 3 && why.len() > 10, "'{reason}' => '{why}'");
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! It needs root, a loop device, `mkfs.ext4`, and a control group that limits block devices.
 
+#[allow(dead_code, reason = "the test uses more of it")]
 #[path = "../tests/slow_device/disk.rs"]
 mod disk;
 

@@ -189,5 +189,5 @@ fn using_a_stream_on_another_thread_is_an_error() {
         .join()
         .unwrap()
     });
-    assert!(moved.unwrap().contains("another thread"));
+    assert!(moved.unwrap().contains("a thread other than"));
 }

@@ -1,7 +1,7 @@
 //! Reports tests that are skipped because the machine lacks something they need.
 //!
 //! `cargo xtask test` lists them at its end. In CI, a skipped test fails the run unless
-//! `xtask/skips.txt` says why CI cannot run it, so that no test is lost unnoticed.
+//! `xtask/skips.txt` says why CI may skip it, so that no test is lost unnoticed.
 
 use std::fmt::Arguments;
 use std::fs::OpenOptions;

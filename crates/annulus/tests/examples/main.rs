@@ -49,7 +49,7 @@ fn check_on(driver: &str, name: &str) {
     };
     let output = String::from_utf8_lossy(&run.stdout);
     for line in output.lines().filter(|line| line.starts_with("skipped")) {
-        skip!("{line}");
+        skip!("{}", line.trim_start_matches("skipped: "));
     }
     let errors = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "on {driver}:\n{output}{errors}");
@@ -58,8 +58,10 @@ fn check_on(driver: &str, name: &str) {
 /// Runs the checks of an example on the default driver, and at the same time on epoll, since most
 /// of them spend their time waiting.
 fn check(name: &str) {
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
     std::thread::scope(|scope| {
-        scope.spawn(|| check_on("epoll", name));
+        let epoll = std::thread::Builder::new().name(test);
+        epoll.spawn_scoped(scope, || check_on("epoll", name)).unwrap();
         check_on("auto", name);
     });
 }

@@ -45,7 +45,12 @@ fn a_newer_call_that_is_denied_is_replaced_by_an_older_one() {
         for errno in [Errno::PERM, Errno::NOSYS] {
             println!("{name}: {errno}");
             let denied = format!("{number} {}", errno.raw_os_error());
-            assert_passes(rerun!(child_that_uses_older_calls).env(DENIED, denied));
+            let mut child = rerun!(child_that_uses_older_calls);
+            if name == "io_uring_setup" {
+                // It is blocked on purpose, so this is not a skipped test.
+                child.env_remove(annulus_skip::FILE_VARIABLE);
+            }
+            assert_passes(child.env(DENIED, denied));
         }
     }
 }

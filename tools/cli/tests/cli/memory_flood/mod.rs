@@ -5,7 +5,9 @@
 
 pub(crate) mod flooding_peers;
 mod late_reader;
+#[allow(dead_code, reason = "the benchmark uses more of it")]
 pub(crate) mod memory_cgroup;
+#[allow(dead_code, reason = "the benchmark uses more of it")]
 pub(crate) mod pingers;
 
 use crate::common::{ANNULUS, Server, drivers, finish};
