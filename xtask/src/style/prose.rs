@@ -15,7 +15,7 @@ use super::tree::{SourceFile, Tree};
 use crate::step::root;
 
 /// A ceiling that is higher than the rate by more than this must be lowered.
-const SLACK: f64 = 3.0;
+const SLACK: f64 = 6.0;
 /// String literals with fewer words are rarely prose.
 const MIN_LITERAL_WORDS: usize = 4;
 /// Generated files, lists of names, and programs that contain code of other projects.
