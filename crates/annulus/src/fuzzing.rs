@@ -2,7 +2,7 @@
 
 use crate::bytes::lease::Lease;
 use crate::net::Datagram;
-use crate::slots::datagrams::{Format, ReceivedMessage};
+use crate::slots::datagrams::{MessageFormat, ReceivedMessage};
 use annulus_kernel::{Control, Controls, Message};
 
 /// Parses a buffer as a received datagram of each format, and takes it apart. A buffer from the
@@ -12,11 +12,11 @@ use annulus_kernel::{Control, Controls, Message};
 /// Buffers with descriptors are skipped, because their numbers could belong to open files.
 pub fn datagram(bytes: &[u8]) {
     let formats = [
-        Format::INET,
-        Format::INET6,
-        Format::UNIX,
-        Format::UNIX_CREDENTIALS,
-        Format::UNIX_DESCRIPTORS,
+        MessageFormat::INET,
+        MessageFormat::INET6,
+        MessageFormat::UNIX,
+        MessageFormat::UNIX_CREDENTIALS,
+        MessageFormat::UNIX_DESCRIPTORS,
     ];
     for format in formats {
         let mut buffer = bytes.to_vec();
@@ -32,7 +32,7 @@ pub fn datagram(bytes: &[u8]) {
     }
 }
 
-fn take_apart(buffer: Vec<u8>, format: &'static Format) {
+fn take_apart(buffer: Vec<u8>, format: &'static MessageFormat) {
     let len = buffer.len();
     let payload = buffer[format.layout.payload_at()..].to_vec();
     let mut message = ReceivedMessage::parse(Lease::heap(buffer.into_boxed_slice(), len), format);
@@ -55,7 +55,7 @@ fn take_apart(buffer: Vec<u8>, format: &'static Format) {
 }
 
 /// Parses the buffer the way a UDP socket returns it to its user.
-fn hand_out(buffer: Vec<u8>, format: &'static Format) {
+fn hand_out(buffer: Vec<u8>, format: &'static MessageFormat) {
     let len = buffer.len();
     let message = ReceivedMessage::parse(Lease::heap(buffer.into_boxed_slice(), len), format);
     let Ok(datagram) = Datagram::new(message) else { return };

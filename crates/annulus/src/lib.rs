@@ -80,10 +80,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod affinity;
-mod base;
 mod blocking;
 mod bytes;
-mod error_text;
+mod errors;
 mod file_policy;
 pub mod fs;
 #[doc(hidden)]
@@ -93,7 +92,6 @@ pub mod io;
 mod memory;
 mod name;
 pub mod net;
-mod nop;
 pub mod pipe;
 pub mod process;
 mod runtime;
@@ -224,18 +222,18 @@ pub use annulus_macros::test;
 /// ```
 #[doc(inline)]
 pub use annulus_ring::{Feature, Features};
-pub use base::driver_kind::DriverKind;
+
 pub use bytes::chunk::{Chunk, IntoChunk};
 pub use bytes::lease::Lease;
 pub use bytes::shared::SharedBytes;
 pub use memory::MemoryLimit;
 pub use name::UnknownName;
-pub use nop::{Nop, nop};
 pub use runtime::{
-    Builder, DriverChoice, DriverInfo, Guest, GuestNext, Handle, Runtime, counters, handle, run,
-    stats, turns,
+    Builder, DriverChoice, DriverInfo, Guest, GuestNext, Handle, Nop, Runtime, counters, handle,
+    nop, run, stats, turns,
 };
 pub use shards::shards;
+pub use stats::DriverKind;
 pub use task::{
     AbortHandle, JoinError, JoinHandle, JoinSet, consume_budget, spawn, spawn_blocking, yield_now,
 };

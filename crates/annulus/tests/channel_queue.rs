@@ -28,7 +28,7 @@ mod unwind {
 mod queue;
 
 #[allow(dead_code, reason = "a channel needs only some of it")]
-#[path = "../src/waiters/mod.rs"]
+#[path = "../src/waiters.rs"]
 mod waiters;
 
 use queue::ChannelQueue;

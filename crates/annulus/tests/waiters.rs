@@ -3,7 +3,7 @@
 //! while a live task waits for it.
 
 #[allow(dead_code, reason = "each user of it needs only some")]
-#[path = "../src/waiters/mod.rs"]
+#[path = "../src/waiters.rs"]
 mod waiters;
 
 #[allow(dead_code, reason = "not everything is modelled")]

@@ -1,7 +1,11 @@
 //! A socket address in the kernel's layout.
 
+use std::ffi::OsStr;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::{self, ffi::OsStrExt};
+use std::path::Path;
 
 const UNIX_FAMILY: u16 = 1;
 const INET_FAMILY: u16 = 2;
@@ -80,6 +84,51 @@ impl Address {
             [0, name @ ..] => UnixName::Abstract(name),
             path => UnixName::Path(path.split(|byte| *byte == 0).next().unwrap_or_default()),
         })
+    }
+
+    /// Creates the address of a Unix socket from a path. A path that begins with a zero byte is an
+    /// abstract name, as in the kernel.
+    ///
+    /// # Errors
+    /// Like [`unix`](Self::unix).
+    pub fn from_unix_path(path: &Path) -> io::Result<Self> {
+        Self::unix(match path.as_os_str().as_bytes() {
+            [0, name @ ..] => UnixName::Abstract(name),
+            path => UnixName::Path(path),
+        })
+    }
+
+    /// Creates the address of a Unix socket from an address of the standard library.
+    ///
+    /// # Errors
+    /// Like [`unix`](Self::unix).
+    pub fn from_std_unix(address: &unix::net::SocketAddr) -> io::Result<Self> {
+        match (address.as_pathname(), address.as_abstract_name()) {
+            (Some(path), _) => Self::from_unix_path(path),
+            (_, Some(name)) => Self::unix(UnixName::Abstract(name)),
+            _ => Self::unix(UnixName::Unnamed),
+        }
+    }
+
+    /// Returns the address as a Unix address of the standard library. The kernel also returns a
+    /// path that fills `sun_path` without a terminating zero (unix(7), under *Bugs*), which is a
+    /// byte too long for the standard library. It becomes unnamed, so that a peer cannot cause an
+    /// error by its choice of address.
+    ///
+    /// # Errors
+    /// Like [`to_unix`](Self::to_unix).
+    pub fn to_std_unix(&self) -> io::Result<unix::net::SocketAddr> {
+        // Datagrams from unnamed sockets have no address.
+        if self.as_bytes().is_empty() {
+            return unix::net::SocketAddr::from_pathname("");
+        }
+        match self.to_unix()? {
+            UnixName::Path(path) if path.len() <= UnixName::MAX_BYTES => {
+                unix::net::SocketAddr::from_pathname(OsStr::from_bytes(path))
+            }
+            UnixName::Abstract(name) => unix::net::SocketAddr::from_abstract_name(name),
+            UnixName::Unnamed | UnixName::Path(_) => unix::net::SocketAddr::from_pathname(""),
+        }
     }
 
     /// Returns the bytes in use.

@@ -1,7 +1,7 @@
 //! A future for a call that blocks.
 
 use super::pool::{Job, Pool, ended};
-use crate::base::budget;
+use crate::tasks::budget;
 use crate::unwind::{Panic, dispose, dispose_each, wake_each};
 use std::future::Future;
 use std::io;
@@ -16,13 +16,13 @@ use std::task::{Context, Poll, Waker};
 /// its result.
 ///
 /// It returns an error if no thread can be started, or if the pool has ended.
-pub(crate) struct BlockingCall<F, T>(Route<F, T>);
+pub(crate) struct BlockingCall<F, T>(CallRoute<F, T>);
 
-enum Route<F, T> {
+enum CallRoute<F, T> {
     Pooled {
         pool: Pool,
         number: u64,
-        shared: Arc<Shared<F, T>>,
+        shared: Arc<SharedCall<F, T>>,
     },
     /// The first poll makes the call.
     Inline(Option<F>),
@@ -30,14 +30,14 @@ enum Route<F, T> {
 }
 
 /// The state that the caller and a thread of the pool share.
-struct Shared<F, T>(Mutex<State<F, T>>);
+struct SharedCall<F, T>(Mutex<CallState<F, T>>);
 
-struct State<F, T> {
-    stage: Stage<F, T>,
+struct CallState<F, T> {
+    stage: CallStage<F, T>,
     waiter: Option<Waker>,
 }
 
-enum Stage<F, T> {
+enum CallStage<F, T> {
     Waiting(F),
     Running,
     Done(Result<T, Panic>),
@@ -53,17 +53,17 @@ where
 {
     /// Queues a call.
     pub(crate) fn new(pool: &Pool, call: F) -> Self {
-        let state = State { stage: Stage::Waiting(call), waiter: None };
-        let shared = Arc::new(Shared(Mutex::new(state)));
+        let state = CallState { stage: CallStage::Waiting(call), waiter: None };
+        let shared = Arc::new(SharedCall(Mutex::new(state)));
         Self(match pool.submit(shared.clone()) {
-            Ok(number) => Route::Pooled { pool: pool.clone(), number, shared },
-            Err(error) => Route::Refused(Some(error)),
+            Ok(number) => CallRoute::Pooled { pool: pool.clone(), number, shared },
+            Err(error) => CallRoute::Refused(Some(error)),
         })
     }
 
     /// Creates a call that is made when it is polled.
     pub(crate) fn inline(call: F) -> Self {
-        Self(Route::Inline(Some(call)))
+        Self(CallRoute::Inline(Some(call)))
     }
 }
 
@@ -74,29 +74,29 @@ impl<F: FnOnce() -> T, T> Future for BlockingCall<F, T> {
     type Output = io::Result<Result<T, Panic>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        const READY: &str = "polled after it was ready";
+        const POLLED_AFTER_READY: &str = "polled after it was ready";
         budget::poll_with(cx, || match &mut self.0 {
-            Route::Pooled { shared, .. } => shared.poll(cx),
-            Route::Inline(call) => {
-                let call = call.take().expect(READY);
+            CallRoute::Pooled { shared, .. } => shared.poll(cx),
+            CallRoute::Inline(call) => {
+                let call = call.take().expect(POLLED_AFTER_READY);
                 Poll::Ready(Ok(catch_unwind(AssertUnwindSafe(call))))
             }
-            Route::Refused(error) => Poll::Ready(Err(error.take().expect(READY))),
+            CallRoute::Refused(error) => Poll::Ready(Err(error.take().expect(POLLED_AFTER_READY))),
         })
     }
 }
 
 impl<F, T> Drop for BlockingCall<F, T> {
     fn drop(&mut self) {
-        if let Route::Pooled { pool, number, shared } = &self.0 {
+        if let CallRoute::Pooled { pool, number, shared } = &self.0 {
             pool.withdraw(*number);
             shared.give_up();
         }
     }
 }
 
-impl<F, T> Shared<F, T> {
-    fn state(&self) -> MutexGuard<'_, State<F, T>> {
+impl<F, T> SharedCall<F, T> {
+    fn state(&self) -> MutexGuard<'_, CallState<F, T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,9 +104,9 @@ impl<F, T> Shared<F, T> {
         // Cloned and dropped outside the lock, since both run foreign code.
         let waker = cx.waker().clone();
         let mut state = self.state();
-        let (polled, unused) = match replace(&mut state.stage, Stage::Over) {
-            Stage::Done(result) => (Poll::Ready(Ok(result)), Some(waker)),
-            Stage::Refused => (Poll::Ready(Err(ended())), Some(waker)),
+        let (polled, unused) = match replace(&mut state.stage, CallStage::Over) {
+            CallStage::Done(result) => (Poll::Ready(Ok(result)), Some(waker)),
+            CallStage::Refused => (Poll::Ready(Err(ended())), Some(waker)),
             pending => {
                 state.stage = pending;
                 (Poll::Pending, state.waiter.replace(waker))
@@ -120,16 +120,16 @@ impl<F, T> Shared<F, T> {
     /// Ends a call whose result is no longer needed.
     fn give_up(&self) {
         let mut state = self.state();
-        let left = (replace(&mut state.stage, Stage::Over), state.waiter.take());
+        let left = (replace(&mut state.stage, CallStage::Over), state.waiter.take());
         drop(state);
         dispose(left.0);
         dispose(left.1);
     }
 
     /// Moves to the next stage, unless the result is no longer needed.
-    fn advance(&self, next: Stage<F, T>) {
+    fn advance(&self, next: CallStage<F, T>) {
         let mut state = self.state();
-        if matches!(state.stage, Stage::Over) {
+        if matches!(state.stage, CallStage::Over) {
             drop(state);
             return dispose(next);
         }
@@ -141,13 +141,13 @@ impl<F, T> Shared<F, T> {
     }
 }
 
-impl<F: FnOnce() -> T + Send, T: Send> Job for Shared<F, T> {
+impl<F: FnOnce() -> T + Send, T: Send> Job for SharedCall<F, T> {
     fn run(&self) {
         let mut state = self.state();
-        let stage = replace(&mut state.stage, Stage::Running);
-        if let Stage::Waiting(call) = stage {
+        let stage = replace(&mut state.stage, CallStage::Running);
+        if let CallStage::Waiting(call) = stage {
             drop(state);
-            self.advance(Stage::Done(catch_unwind(AssertUnwindSafe(call))));
+            self.advance(CallStage::Done(catch_unwind(AssertUnwindSafe(call))));
         } else {
             // The call has just been given up.
             state.stage = stage;
@@ -155,6 +155,6 @@ impl<F: FnOnce() -> T + Send, T: Send> Job for Shared<F, T> {
     }
 
     fn refuse(&self) {
-        self.advance(Stage::Refused);
+        self.advance(CallStage::Refused);
     }
 }

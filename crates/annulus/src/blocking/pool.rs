@@ -33,11 +33,11 @@ impl Default for Limits {
 
 /// The threads of one runtime.
 #[derive(Clone)]
-pub(crate) struct Pool(Arc<Shared>);
+pub(crate) struct Pool(Arc<PoolShared>);
 
-struct Shared {
+struct PoolShared {
     limits: Limits,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Signalled when there is a call to make, or when the pool is closed.
     work: Condvar,
     /// Signalled when a thread has ended.
@@ -45,7 +45,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     /// Waiting calls by number; the lowest is made first.
     queue: BTreeMap<u64, Arc<dyn Job>>,
     /// The number of the next call.
@@ -62,7 +62,7 @@ impl Pool {
     /// Creates a pool without threads.
     pub(crate) fn new(limits: Limits) -> Self {
         let (state, work, ended) = (Mutex::default(), Condvar::new(), Condvar::new());
-        Self(Arc::new(Shared { limits, state, work, ended }))
+        Self(Arc::new(PoolShared { limits, state, work, ended }))
     }
 
     /// Queues a call. Returns its number.
@@ -114,7 +114,7 @@ impl Pool {
     }
 
     /// Starts a thread, unless the limit has been reached.
-    fn add_thread(&self, state: &mut State) -> Option<io::Result<()>> {
+    fn add_thread(&self, state: &mut PoolState) -> Option<io::Result<()>> {
         if state.threads >= self.0.limits.threads {
             return None;
         }
@@ -136,8 +136,8 @@ impl fmt::Debug for Pool {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl PoolShared {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -157,7 +157,7 @@ impl Shared {
             if state.closed {
                 break;
             }
-            let waits = |state: &mut State| state.queue.is_empty() && !state.closed;
+            let waits = |state: &mut PoolState| state.queue.is_empty() && !state.closed;
             let waited = self.work.wait_timeout_while(state, self.limits.keep_alive, waits);
             let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = woken;
@@ -189,9 +189,9 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     /// Signals that it is running, then waits for permission to end.
-    struct Held(Mutex<(Sender<()>, Receiver<()>)>);
+    struct HeldJob(Mutex<(Sender<()>, Receiver<()>)>);
 
-    impl Job for Held {
+    impl Job for HeldJob {
         fn run(&self) {
             let held = self.0.lock().unwrap();
             held.0.send(()).unwrap();
@@ -201,9 +201,9 @@ mod tests {
         fn refuse(&self) {}
     }
 
-    fn held() -> (Arc<Held>, Receiver<()>, Sender<()>) {
+    fn held() -> (Arc<HeldJob>, Receiver<()>, Sender<()>) {
         let ((begin, begun), (leave, left)) = (channel(), channel());
-        (Arc::new(Held(Mutex::new((begin, left)))), begun, leave)
+        (Arc::new(HeldJob(Mutex::new((begin, left)))), begun, leave)
     }
 
     fn pool(threads: usize, keep_alive: Duration) -> Pool {

@@ -1,21 +1,22 @@
 //! Owned bytes that can be sent.
 
-use crate::bytes::after::After;
 use crate::bytes::lease::Lease;
 use crate::bytes::owned::OwnedPart;
 use crate::bytes::shared::SharedBytes;
-use crate::bytes::spares::Spares;
 use crate::memory::Meter;
+use crate::unwind::dispose_each;
 use annulus_kernel::{Control, ControlWriter, Direction, MAX_DESCRIPTORS_PER_MESSAGE, space};
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Waker;
 
 /// Estimated memory of a queued chunk in addition to its bytes.
-const OVERHEAD: usize = 64;
+const CHUNK_OVERHEAD_BYTES: usize = 64;
 
 /// Owned bytes of any kind that can be sent or written to a file without a copy.
 ///
@@ -33,7 +34,7 @@ const OVERHEAD: usize = 64;
 /// let chunk = Chunk::from(page.clone());
 /// assert_eq!(chunk.as_ref().as_ptr(), page.as_ptr(), "the same bytes, not a copy");
 /// ```
-pub struct Chunk(pub(crate) Repr);
+pub struct Chunk(pub(crate) ChunkRepr);
 
 /// A type that converts into a [`Chunk`] and so can be sent.
 ///
@@ -72,7 +73,7 @@ pub trait IntoChunk: Into<Chunk> {}
 #[diagnostic::do_not_recommend]
 impl<T: Into<Chunk>> IntoChunk for T {}
 
-pub(crate) enum Repr {
+pub(crate) enum ChunkRepr {
     Lease(Lease),
     /// Also for boxed bytes, since a chunk may move while it is being sent, and a box in it must
     /// not.
@@ -102,7 +103,7 @@ pub(crate) struct Passing {
 
 impl Chunk {
     /// An empty chunk.
-    pub(crate) const EMPTY: Self = Self(Repr::Static(&[]));
+    pub(crate) const EMPTY: Self = Self(ChunkRepr::Static(&[]));
 
     /// Converts any memory that can be written to a file: a file buffer, a slice, or a type of the
     /// program. This allocates, but does not copy the bytes.
@@ -117,7 +118,7 @@ impl Chunk {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn from_buf(buf: impl crate::bytes::buf::IoBuf) -> Self {
-        OwnedPart::of_buf(buf).map_or(Self::EMPTY, |part| Self(Repr::Owned(part)))
+        OwnedPart::of_buf(buf).map_or(Self::EMPTY, |part| Self(ChunkRepr::Owned(part)))
     }
 
     /// Converts any value that has bytes. Its `as_ref` is called once, and it is dropped when the
@@ -140,12 +141,12 @@ impl Chunk {
     /// assert_eq!(chunk.as_ref(), b"<html></html>");
     /// ```
     pub fn from_owner(owner: impl AsRef<[u8]> + 'static) -> Self {
-        OwnedPart::of_owner(owner).map_or(Self::EMPTY, |part| Self(Repr::Owned(part)))
+        OwnedPart::of_owner(owner).map_or(Self::EMPTY, |part| Self(ChunkRepr::Owned(part)))
     }
 
     /// Creates a chunk of bytes that were copied into a buffer of the runtime.
     pub(crate) fn copied(buffer: Vec<u8>) -> Self {
-        Self(Repr::Copied(buffer))
+        Self(ChunkRepr::Copied(buffer))
     }
 
     /// Adds descriptors to the chunk.
@@ -168,14 +169,14 @@ impl Chunk {
         let mut control = vec![0; space(numbers.len())];
         let mut writer = ControlWriter::new(&mut control, Direction::Sent);
         assert!(writer.push(Control::Descriptors(&numbers)), "the space was computed for them");
-        Ok(Self(Repr::Passing(Box::new(Passing { bytes: self, control, descriptors }))))
+        Ok(Self(ChunkRepr::Passing(Box::new(Passing { bytes: self, control, descriptors }))))
     }
 
     /// Returns the control message, or an empty slice if the chunk has no descriptors.
     #[inline]
     pub(crate) fn control(&self) -> &[u8] {
         match &self.0 {
-            Repr::Passing(passing) => &passing.control,
+            ChunkRepr::Passing(passing) => &passing.control,
             _ => &[],
         }
     }
@@ -184,20 +185,20 @@ impl Chunk {
     #[inline]
     pub(crate) fn copied_mut(&mut self) -> Option<&mut Vec<u8>> {
         match &mut self.0 {
-            Repr::Copied(buffer) => Some(buffer),
+            ChunkRepr::Copied(buffer) => Some(buffer),
             _ => None,
         }
     }
 
     /// Drops a chunk that was sent or discarded. A buffer of the runtime goes to `spares`. Bytes
-    /// with a foreign owner go to `after`, since dropping the owner runs foreign code and the
+    /// with a foreign owner go to `deferred`, since dropping the owner runs foreign code and the
     /// runtime is borrowed here.
     #[inline]
-    pub(crate) fn retire(self, spares: &mut Spares, after: &mut After) {
+    pub(crate) fn retire(self, spares: &mut Spares, deferred: &mut DeferredDrops) {
         match self.0 {
             // The common case first.
-            Repr::Lease(lease) => drop(lease),
-            other => Self(other).retire_other(spares, after),
+            ChunkRepr::Lease(lease) => drop(lease),
+            other => Self(other).retire_other(spares, deferred),
         }
     }
 
@@ -205,52 +206,62 @@ impl Chunk {
     /// separately.
     #[inline]
     pub(crate) fn weight(&self) -> usize {
-        if matches!(self.0, Repr::Lease(_)) { 0 } else { self.weight_of_other() }
+        if matches!(self.0, ChunkRepr::Lease(_)) { 0 } else { self.weight_of_other() }
     }
 
     #[inline(never)]
     fn weight_of_other(&self) -> usize {
-        self.len() + OVERHEAD
+        self.len() + CHUNK_OVERHEAD_BYTES
     }
 
     /// Like [`retire`](Self::retire), but for a queued chunk, whose weight is on the meter.
     #[inline]
-    pub(crate) fn retire_queued(self, meter: &Meter, spares: &mut Spares, after: &mut After) {
+    pub(crate) fn retire_queued(
+        self,
+        meter: &Meter,
+        spares: &mut Spares,
+        deferred: &mut DeferredDrops,
+    ) {
         match self.0 {
-            Repr::Lease(lease) => drop(lease),
-            other => Self(other).retire_weighed(meter, spares, after),
+            ChunkRepr::Lease(lease) => drop(lease),
+            other => Self(other).retire_weighed(meter, spares, deferred),
         }
     }
 
     /// Like [`retire_queued`](Self::retire_queued), but for a chunk that is about to be dropped. A
     /// lease is not moved, and is freed by that drop.
     #[inline]
-    pub(crate) fn release_queued(&mut self, meter: &Meter, spares: &mut Spares, after: &mut After) {
-        if !matches!(self.0, Repr::Lease(_)) {
-            mem::replace(self, Self::EMPTY).retire_weighed(meter, spares, after);
+    pub(crate) fn release_queued(
+        &mut self,
+        meter: &Meter,
+        spares: &mut Spares,
+        deferred: &mut DeferredDrops,
+    ) {
+        if !matches!(self.0, ChunkRepr::Lease(_)) {
+            mem::replace(self, Self::EMPTY).retire_weighed(meter, spares, deferred);
         }
     }
 
     #[inline(never)]
-    fn retire_weighed(self, meter: &Meter, spares: &mut Spares, after: &mut After) {
+    fn retire_weighed(self, meter: &Meter, spares: &mut Spares, deferred: &mut DeferredDrops) {
         meter.sub(self.weight());
-        self.retire_other(spares, after);
+        self.retire_other(spares, deferred);
     }
 
     #[inline(never)]
-    fn retire_other(self, spares: &mut Spares, after: &mut After) {
+    fn retire_other(self, spares: &mut Spares, deferred: &mut DeferredDrops) {
         match self.0 {
-            Repr::Copied(buffer) => spares.keep(buffer),
+            ChunkRepr::Copied(buffer) => spares.keep(buffer),
             #[cfg(feature = "bytes")]
-            Repr::Foreign(_) => after.chunks.push(self),
-            Repr::Owned(_) => after.chunks.push(self),
-            Repr::Passing(passing) => passing.bytes.retire(spares, after),
-            Repr::Lease(_)
-            | Repr::Vec(_)
-            | Repr::Static(_)
-            | Repr::Shared(_)
-            | Repr::Arc(_)
-            | Repr::Rc(_) => {}
+            ChunkRepr::Foreign(_) => deferred.chunks.push(self),
+            ChunkRepr::Owned(_) => deferred.chunks.push(self),
+            ChunkRepr::Passing(passing) => passing.bytes.retire(spares, deferred),
+            ChunkRepr::Lease(_)
+            | ChunkRepr::Vec(_)
+            | ChunkRepr::Static(_)
+            | ChunkRepr::Shared(_)
+            | ChunkRepr::Arc(_)
+            | ChunkRepr::Rc(_) => {}
         }
     }
 
@@ -269,25 +280,25 @@ impl Chunk {
     /// If `n` is more than the length.
     pub fn split_to(&mut self, n: usize) -> Self {
         match &mut self.0 {
-            Repr::Lease(bytes) => Self(Repr::Lease(bytes.split_to(n))),
-            Repr::Static(bytes) => {
+            ChunkRepr::Lease(bytes) => Self(ChunkRepr::Lease(bytes.split_to(n))),
+            ChunkRepr::Static(bytes) => {
                 let (first, rest) = bytes.split_at(n);
                 *bytes = rest;
-                Self(Repr::Static(first))
+                Self(ChunkRepr::Static(first))
             }
             #[cfg(feature = "bytes")]
-            Repr::Foreign(bytes) => Self(Repr::Foreign(bytes.split_to(n))),
-            Repr::Shared(bytes) => {
+            ChunkRepr::Foreign(bytes) => Self(ChunkRepr::Foreign(bytes.split_to(n))),
+            ChunkRepr::Shared(bytes) => {
                 let first = bytes.slice(..n);
                 *bytes = bytes.slice(n..);
-                Self(Repr::Shared(first))
+                Self(ChunkRepr::Shared(first))
             }
-            Repr::Owned(part) => Self(Repr::Owned(part.split_to(n))),
-            Repr::Vec(_) | Repr::Copied(_) | Repr::Arc(_) | Repr::Rc(_) => {
+            ChunkRepr::Owned(part) => Self(ChunkRepr::Owned(part.split_to(n))),
+            ChunkRepr::Vec(_) | ChunkRepr::Copied(_) | ChunkRepr::Arc(_) | ChunkRepr::Rc(_) => {
                 *self = Self::from_owner(mem::replace(self, Self::EMPTY));
                 self.split_to(n)
             }
-            Repr::Passing(_) => {
+            ChunkRepr::Passing(_) => {
                 unreachable!("datagrams and Unix sends with descriptors are never split")
             }
         }
@@ -295,16 +306,16 @@ impl Chunk {
 
     fn bytes_of_other(&self) -> &[u8] {
         match &self.0 {
-            Repr::Lease(bytes) => bytes,
-            Repr::Vec(bytes) | Repr::Copied(bytes) => bytes,
-            Repr::Static(bytes) => bytes,
-            Repr::Shared(bytes) => bytes,
-            Repr::Arc(bytes) => bytes,
-            Repr::Rc(bytes) => bytes,
-            Repr::Owned(part) => part.bytes(),
+            ChunkRepr::Lease(bytes) => bytes,
+            ChunkRepr::Vec(bytes) | ChunkRepr::Copied(bytes) => bytes,
+            ChunkRepr::Static(bytes) => bytes,
+            ChunkRepr::Shared(bytes) => bytes,
+            ChunkRepr::Arc(bytes) => bytes,
+            ChunkRepr::Rc(bytes) => bytes,
+            ChunkRepr::Owned(part) => part.bytes(),
             #[cfg(feature = "bytes")]
-            Repr::Foreign(bytes) => bytes,
-            Repr::Passing(passing) => passing.bytes.as_ref(),
+            ChunkRepr::Foreign(bytes) => bytes,
+            ChunkRepr::Passing(passing) => passing.bytes.as_ref(),
         }
     }
 
@@ -326,7 +337,7 @@ impl AsRef<[u8]> for Chunk {
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
             // The common case first.
-            Repr::Lease(bytes) => bytes,
+            ChunkRepr::Lease(bytes) => bytes,
             _ => self.bytes_of_other(),
         }
     }
@@ -335,5 +346,67 @@ impl AsRef<[u8]> for Chunk {
 impl fmt::Debug for Chunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Chunk({} bytes)", self.len())
+    }
+}
+
+/// Wakers to wake and values to drop.
+#[derive(Default)]
+pub(crate) struct DeferredDrops {
+    pub(crate) wakes: Vec<Waker>,
+    pub(crate) drops: Vec<Waker>,
+    /// Arguments and descriptors of file calls whose futures were dropped: dropping them may close
+    /// a file.
+    pub(crate) kept: Vec<Box<dyn Any>>,
+    /// Chunks with a foreign owner that were sent or discarded.
+    pub(crate) chunks: Vec<Chunk>,
+}
+
+impl DeferredDrops {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wakes.is_empty() && !self.has_drops()
+    }
+
+    #[inline]
+    pub(crate) fn has_drops(&self) -> bool {
+        !self.drops.is_empty() || !self.kept.is_empty() || !self.chunks.is_empty()
+    }
+
+    /// Drops everything, including the wakers to wake. The runtime must not be borrowed.
+    #[cold]
+    pub(crate) fn discard(self) {
+        let Self { wakes, drops, kept, chunks } = self;
+        dispose_each(wakes);
+        dispose_each(drops);
+        dispose_each(kept);
+        dispose_each(chunks);
+    }
+}
+
+/// Buffers for copied bytes, kept for reuse.
+#[derive(Default)]
+pub(crate) struct Spares(Vec<Vec<u8>>);
+
+impl Spares {
+    const MAX_BUFFERS: usize = 64;
+    const MAX_BUFFER_BYTES: usize = 64 * 1024;
+
+    #[inline]
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Frees all buffers.
+    pub(crate) fn clear(&mut self) {
+        self.0 = Vec::new();
+    }
+
+    /// Keeps a buffer, unless it is large or enough buffers are kept already.
+    #[inline]
+    pub(crate) fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < Self::MAX_BUFFERS && buffer.capacity() <= Self::MAX_BUFFER_BYTES {
+            buffer.clear();
+            self.0.push(buffer);
+        }
     }
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::bytes::buf::IoBufMut;
-use crate::bytes::chunk::{Chunk, Repr};
+use crate::bytes::chunk::{Chunk, ChunkRepr};
 use crate::bytes::owned::owned_bytes;
 use crate::bytes::shared::SharedBytes;
 use bytes::{Bytes, BytesMut};
@@ -16,7 +16,7 @@ impl From<SharedBytes> for Bytes {
 }
 
 owned_bytes! {
-    Bytes: |it| it, |it| Chunk(Repr::Foreign(it));
+    Bytes: |it| it, |it| Chunk(ChunkRepr::Foreign(it));
     BytesMut: |it| it, |it| it.freeze().into();
 }
 

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 /// Minimum size of the memory in which received bytes are gathered, unless fewer bytes are needed.
-const GATHERED: usize = 4 * 1024;
+const MIN_GATHER_BYTES: usize = 4 * 1024;
 
 /// Received bytes in a buffer lent by the runtime. They can be read, changed in place, sent, and
 /// kept.
@@ -48,19 +48,19 @@ const GATHERED: usize = 4 * 1024;
 pub struct Lease {
     start: NonNull<u8>,
     len: usize,
-    hold: Hold,
+    hold: LeaseOwner,
 }
 
 stays!(Send Lease);
 
 /// The owner that keeps the memory of a lease alive.
-enum Hold {
+enum LeaseOwner {
     /// Only while a lease is being split.
     Nothing,
     /// A buffer of the pool, or a part of one.
     Lent(Lent),
     /// Memory shared with the other parts of a lease that was split.
-    Part(Rc<Hold>),
+    Part(Rc<LeaseOwner>),
     /// Heap memory.
     Heap(Box<HeapMemory>),
 }
@@ -87,7 +87,7 @@ impl Lease {
         // SAFETY: the buffer was taken from the pool, so `id` is one of its buffers.
         let start =
             NonNull::new(unsafe { pool.address(id) }).expect("a mapping is not at address zero");
-        Self { start, len, hold: Hold::Lent(Lent { pool, id }) }
+        Self { start, len, hold: LeaseOwner::Lent(Lent { pool, id }) }
     }
 
     /// Creates a lease of the first `len` bytes of heap memory that is not metered.
@@ -98,7 +98,7 @@ impl Lease {
     /// Creates a lease of the first `len` bytes of heap memory, which may be metered.
     pub(crate) fn of_heap(memory: Box<HeapMemory>, len: usize) -> Self {
         let (start, len) = (memory.start(), len.min(memory.len()));
-        Self { start, len, hold: Hold::Heap(memory) }
+        Self { start, len, hold: LeaseOwner::Heap(memory) }
     }
 
     /// Copies bytes to heap memory that is not metered.
@@ -112,7 +112,7 @@ impl Lease {
     /// `wanted`.
     pub(crate) fn append(&mut self, bytes: &[u8], wanted: usize, meter: &Meter) {
         let len = self.len + bytes.len();
-        if let Hold::Heap(memory) = &mut self.hold {
+        if let LeaseOwner::Heap(memory) = &mut self.hold {
             let end = self.start.as_ptr().addr() - memory.start().as_ptr().addr() + self.len;
             if let Some(free) = memory.get_mut(end..end + bytes.len()) {
                 free.copy_from_slice(bytes);
@@ -120,7 +120,8 @@ impl Lease {
                 return;
             }
         }
-        let mut memory = HeapMemory::zeroed(wanted.min((2 * len).max(GATHERED)).max(len), meter);
+        let mut memory =
+            HeapMemory::zeroed(wanted.min((2 * len).max(MIN_GATHER_BYTES)).max(len), meter);
         memory[..self.len].copy_from_slice(self);
         memory[self.len..len].copy_from_slice(bytes);
         *self = Self::of_heap(memory, len);
@@ -188,7 +189,7 @@ impl Lease {
     pub fn into_shared(self) -> SharedBytes {
         let Self { start, len, hold } = self;
         match hold {
-            Hold::Lent(lent) => {
+            LeaseOwner::Lent(lent) => {
                 let lent = std::mem::ManuallyDrop::new(lent);
                 // SAFETY: the `ManuallyDrop` is not used again, so the reference is moved out only
                 // once, and the buffer is not returned here.
@@ -224,12 +225,12 @@ impl Lease {
     /// Returns a second lease on the same bytes. Callers must make the ranges disjoint before
     /// either lease is used.
     pub(crate) fn share(&mut self) -> Self {
-        let whole = match std::mem::replace(&mut self.hold, Hold::Nothing) {
-            Hold::Part(whole) => whole,
+        let whole = match std::mem::replace(&mut self.hold, LeaseOwner::Nothing) {
+            LeaseOwner::Part(whole) => whole,
             whole => Rc::new(whole),
         };
-        self.hold = Hold::Part(whole.clone());
-        Self { start: self.start, len: self.len, hold: Hold::Part(whole) }
+        self.hold = LeaseOwner::Part(whole.clone());
+        Self { start: self.start, len: self.len, hold: LeaseOwner::Part(whole) }
     }
 }
 
@@ -315,7 +316,7 @@ mod tests {
         let meter = Meter::default();
         let mut gathered = lease("0");
         gathered.append(b"1", usize::MAX, &meter);
-        assert_eq!(meter.bytes(), GATHERED);
+        assert_eq!(meter.bytes(), MIN_GATHER_BYTES);
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Bytes that are received and sent: leases, chunks, owned buffers, and their deferred drops.
 
-pub(crate) mod after;
 pub(crate) mod buf;
 pub(crate) mod chunk;
 #[cfg(feature = "bytes")]
@@ -9,5 +8,4 @@ pub(crate) mod lease;
 pub(crate) mod owned;
 pub(crate) mod parked;
 pub(crate) mod shared;
-pub(crate) mod spares;
 pub(crate) mod thread_bound;

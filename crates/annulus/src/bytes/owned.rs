@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::bytes::buf::{IoBuf, Slice};
-use crate::bytes::chunk::{Chunk, Repr};
+use crate::bytes::chunk::{Chunk, ChunkRepr};
 use crate::bytes::lease::Lease;
 use crate::bytes::shared::SharedBytes;
 use std::any::Any;
@@ -48,22 +48,22 @@ macro_rules! owned_bytes {
 pub(crate) use owned_bytes;
 
 owned_bytes! {
-    Lease: |it| it, |it| Chunk(Repr::Lease(it));
-    SharedBytes: |it| it, |it| Chunk(Repr::Shared(it));
-    Vec<u8>: |it| it, |it| Chunk(Repr::Vec(it));
-    String: |it| it.as_bytes(), |it| Chunk(Repr::Vec(it.into_bytes()));
-    Box<[u8]>: |it| it, |it| Chunk(Repr::Vec(it.into_vec()));
-    Box<str>: |it| it.as_bytes(), |it| Chunk(Repr::Vec(it.into_string().into_bytes()));
-    Arc<[u8]>: |it| it, |it| Chunk(Repr::Arc(it));
-    Arc<str>: |it| it.as_bytes(), |it| Chunk(Repr::Arc(it.into()));
+    Lease: |it| it, |it| Chunk(ChunkRepr::Lease(it));
+    SharedBytes: |it| it, |it| Chunk(ChunkRepr::Shared(it));
+    Vec<u8>: |it| it, |it| Chunk(ChunkRepr::Vec(it));
+    String: |it| it.as_bytes(), |it| Chunk(ChunkRepr::Vec(it.into_bytes()));
+    Box<[u8]>: |it| it, |it| Chunk(ChunkRepr::Vec(it.into_vec()));
+    Box<str>: |it| it.as_bytes(), |it| Chunk(ChunkRepr::Vec(it.into_string().into_bytes()));
+    Arc<[u8]>: |it| it, |it| Chunk(ChunkRepr::Arc(it));
+    Arc<str>: |it| it.as_bytes(), |it| Chunk(ChunkRepr::Arc(it.into()));
     Arc<Vec<u8>>: |it| it, |it| Chunk::from_buf(it);
     Arc<String>: |it| it.as_bytes(), |it| Chunk::from_buf(it);
-    Rc<[u8]>: |it| it, |it| Chunk(Repr::Rc(it));
-    Rc<str>: |it| it.as_bytes(), |it| Chunk(Repr::Rc(it.into()));
+    Rc<[u8]>: |it| it, |it| Chunk(ChunkRepr::Rc(it));
+    Rc<str>: |it| it.as_bytes(), |it| Chunk(ChunkRepr::Rc(it.into()));
     Rc<Vec<u8>>: |it| it, |it| Chunk::from_buf(it);
     Rc<String>: |it| it.as_bytes(), |it| Chunk::from_buf(it);
-    &'static [u8]: |it| it, |it| Chunk(Repr::Static(it));
-    &'static str: |it| it.as_bytes(), |it| Chunk(Repr::Static(it.as_bytes()));
+    &'static [u8]: |it| it, |it| Chunk(ChunkRepr::Static(it));
+    &'static str: |it| it.as_bytes(), |it| Chunk(ChunkRepr::Static(it.as_bytes()));
     Cow<'static, [u8]>: |it| it, |it| match it {
         Cow::Borrowed(bytes) => bytes.into(),
         Cow::Owned(bytes) => bytes.into(),
@@ -77,7 +77,7 @@ owned_bytes! {
 impl<const N: usize> From<&'static [u8; N]> for Chunk {
     #[inline]
     fn from(bytes: &'static [u8; N]) -> Self {
-        Self(Repr::Static(bytes))
+        Self(ChunkRepr::Static(bytes))
     }
 }
 
@@ -183,22 +183,22 @@ mod tests {
 
     #[test]
     fn an_owner_is_dropped_with_its_last_part() {
-        struct Owner(Rc<Cell<u32>>);
+        struct CountsDrops(Rc<Cell<u32>>);
 
-        impl AsRef<[u8]> for Owner {
+        impl AsRef<[u8]> for CountsDrops {
             fn as_ref(&self) -> &[u8] {
                 b"static"
             }
         }
 
-        impl Drop for Owner {
+        impl Drop for CountsDrops {
             fn drop(&mut self) {
                 self.0.set(self.0.get() + 1);
             }
         }
 
         let dropped = Rc::new(Cell::new(0));
-        let mut rest = Chunk::from_owner(Owner(dropped.clone()));
+        let mut rest = Chunk::from_owner(CountsDrops(dropped.clone()));
         let first = rest.split_to(2);
         drop(rest);
         assert_eq!(dropped.get(), 0);

@@ -28,15 +28,15 @@ use std::sync::Arc;
 pub struct SharedBytes {
     start: NonNull<u8>,
     len: usize,
-    owner: Arc<Owner>,
+    owner: Arc<SharedOwner>,
 }
 
-enum Owner {
+enum SharedOwner {
     Lent { memory: Arc<PoolMemory>, id: u16 },
     Heap(Box<[u8]>),
 }
 
-impl Drop for Owner {
+impl Drop for SharedOwner {
     fn drop(&mut self) {
         if let Self::Lent { memory, id } = self {
             memory.give_back_remotely(*id);
@@ -59,7 +59,7 @@ impl SharedBytes {
         start: NonNull<u8>,
         len: usize,
     ) -> Self {
-        Self { start, len, owner: Arc::new(Owner::Lent { memory, id }) }
+        Self { start, len, owner: Arc::new(SharedOwner::Lent { memory, id }) }
     }
 
     /// Copies bytes to the heap.
@@ -94,8 +94,8 @@ impl AsRef<[u8]> for SharedBytes {
 
 impl From<Box<[u8]>> for SharedBytes {
     fn from(bytes: Box<[u8]>) -> Self {
-        let owner = Arc::new(Owner::Heap(bytes));
-        let Owner::Heap(bytes) = &*owner else { unreachable!("the owner is heap memory") };
+        let owner = Arc::new(SharedOwner::Heap(bytes));
+        let SharedOwner::Heap(bytes) = &*owner else { unreachable!("the owner is heap memory") };
         Self { start: NonNull::from(&**bytes).cast(), len: bytes.len(), owner }
     }
 }

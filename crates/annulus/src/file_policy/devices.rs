@@ -10,16 +10,16 @@ use std::path::Path;
 const MAX_DIRECTORIES: usize = 1024;
 /// 2^64 divided by the golden ratio, odd: multiplying by it spreads each bit over the bits above
 /// it.
-const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A path in the file system: the serial number of the directory that it starts from, and the path.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct PathEntry<'a> {
     start: u64,
     path: &'a [u8],
 }
 
-impl<'a> Entry<'a> {
+impl<'a> PathEntry<'a> {
     pub(crate) fn new(start: u64, path: &'a Path) -> Self {
         Self { start, path: path.as_os_str().as_bytes() }
     }
@@ -62,7 +62,7 @@ impl<'a> Entry<'a> {
     fn hash_of(self, path: &[u8]) -> u64 {
         let (words, rest) = path.as_chunks::<8>();
         let mut hash = self.start;
-        let mut add = |word: u64| hash = (hash.rotate_left(5) ^ word).wrapping_mul(MIX);
+        let mut add = |word: u64| hash = (hash.rotate_left(5) ^ word).wrapping_mul(HASH_MULTIPLIER);
         words.iter().for_each(|word| add(u64::from_ne_bytes(*word)));
         rest.iter().for_each(|byte| add(u64::from(*byte)));
         hash
@@ -76,19 +76,19 @@ fn is_name(name: &[u8]) -> bool {
 /// The places of directories seen so far.
 #[derive(Default)]
 pub(crate) struct Devices {
-    last: Option<Last>,
-    by_hash: HashMap<u64, Place, BuildHasherDefault<Hashed>>,
+    last: Option<LastDirectory>,
+    by_hash: HashMap<u64, Place, BuildHasherDefault<IdentityHasher>>,
 }
 
 /// The directory found last: comparing with it takes half as long as hashing.
-struct Last {
+struct LastDirectory {
     start: u64,
     parent: Box<[u8]>,
     place: Place,
 }
 
-impl Last {
-    fn has(&self, entry: Entry<'_>) -> bool {
+impl LastDirectory {
+    fn has(&self, entry: PathEntry<'_>) -> bool {
         let name = entry.path.strip_prefix(&*self.parent);
         self.start == entry.start && name.is_some_and(|name| is_name(name) && !name.contains(&b'/'))
     }
@@ -96,7 +96,7 @@ impl Last {
 
 impl Devices {
     #[inline]
-    pub(crate) fn find(&mut self, entry: Entry<'_>) -> Option<Place> {
+    pub(crate) fn find(&mut self, entry: PathEntry<'_>) -> Option<Place> {
         match &self.last {
             Some(last) if last.has(entry) => Some(last.place),
             _ => self.look_up(entry),
@@ -104,13 +104,14 @@ impl Devices {
     }
 
     #[inline(never)]
-    fn look_up(&mut self, entry: Entry<'_>) -> Option<Place> {
+    fn look_up(&mut self, entry: PathEntry<'_>) -> Option<Place> {
         let place = self.by_hash.get(&entry.hash()).copied()?;
-        self.last = Some(Last { start: entry.start, parent: entry.parent().into(), place });
+        self.last =
+            Some(LastDirectory { start: entry.start, parent: entry.parent().into(), place });
         Some(place)
     }
 
-    pub(crate) fn insert(&mut self, entry: Entry<'_>, place: Place) {
+    pub(crate) fn insert(&mut self, entry: PathEntry<'_>, place: Place) {
         self.last = None;
         if self.by_hash.len() >= MAX_DIRECTORIES {
             self.by_hash.clear();
@@ -126,9 +127,9 @@ impl Devices {
 
 /// A hasher for keys that are already hashes.
 #[derive(Default)]
-struct Hashed(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Hashed {
+impl Hasher for IdentityHasher {
     fn write(&mut self, _bytes: &[u8]) {
         unreachable!("keys are numbers");
     }
@@ -147,8 +148,8 @@ mod tests {
     use super::super::latency::LatencyPolicy;
     use super::*;
 
-    fn entry(path: &str) -> Entry<'_> {
-        Entry::new(0, Path::new(path))
+    fn entry(path: &str) -> PathEntry<'_> {
+        PathEntry::new(0, Path::new(path))
     }
 
     #[test]
@@ -168,7 +169,7 @@ mod tests {
         {
             assert_eq!(devices.find(entry(unknown)), None, "{unknown}");
         }
-        assert_eq!(devices.find(Entry::new(5, Path::new("/a/one/x"))), None, "another start");
+        assert_eq!(devices.find(PathEntry::new(5, Path::new("/a/one/x"))), None, "another start");
     }
 
     #[test]

@@ -17,27 +17,27 @@ use std::time::Duration;
 /// The longest average time of calls that are made inline.
 pub const QUICK: Duration = Duration::from_micros(25);
 /// An inline call that takes longer than this has stalled.
-const STALL: Duration = Duration::from_micros(100);
+const MIN_STALL: Duration = Duration::from_micros(100);
 /// Number of stalls that make a kind of call slow, and the number of calls after which one stall is
 /// forgotten.
 const MAX_STALLS: u32 = 3;
-const STALL_FORGOTTEN: u32 = 512;
+const CALLS_PER_FORGOTTEN_STALL: u32 = 512;
 /// An offloaded call that returns within this time would have been quick inline; this includes the
 /// way off the loop and back.
-const SOON: Duration = Duration::from_micros(150);
+const MAX_QUICK_OFFLOAD: Duration = Duration::from_micros(150);
 /// Number of offloaded calls in a row that must return soon before calls are made inline again:
 /// initially, and at most.
-const RECOVERY: u32 = 8;
-const MAX_RECOVERY: u32 = 1 << 16;
+const MIN_RECOVERY_CALLS: u32 = 8;
+const MAX_RECOVERY_CALLS: u32 = 1 << 16;
 /// Number of quick calls after which the recovery is reset to its initial length.
-const RECOVERY_RESET: u32 = 1 << 15;
+const RECOVERY_RESET_CALLS: u32 = 1 << 15;
 /// Number of calls that are all timed, after a possible stall and at the start.
-const TIMED_AFTER_STALL: u32 = STALL_FORGOTTEN / 4;
+const TIMED_CALLS_AFTER_STALL: u32 = CALLS_PER_FORGOTTEN_STALL / 4;
 /// Otherwise one call in this many is timed, since reading the clock costs a good part of a cached
 /// read.
-const SAMPLE: u32 = 64;
+const CALLS_PER_SAMPLE: u32 = 64;
 /// The newest call counts as one part in this many of the average.
-const WEIGHT: u64 = 8;
+const AVERAGE_WEIGHT: u64 = 8;
 /// Number of devices with an entry of their own; the rest share the last entry.
 const MAX_DEVICES: usize = 64;
 
@@ -58,9 +58,9 @@ pub(crate) enum Class {
     Send,
 }
 
-const CLASSES: usize = 7;
+const CLASS_COUNT: usize = 7;
 /// Calls that move data are divided by size: up to 16 KiB, up to 256 KiB, and more.
-const SIZES: usize = 3;
+const SIZE_COUNT: usize = 3;
 
 /// The state of one kind of call on one device.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +78,7 @@ struct Latency {
 
 impl Default for Latency {
     fn default() -> Self {
-        Self { average: 0, stalls: 0, slow: false, count: 0, recovery: RECOVERY }
+        Self { average: 0, stalls: 0, slow: false, count: 0, recovery: MIN_RECOVERY_CALLS }
     }
 }
 
@@ -87,24 +87,25 @@ impl Latency {
     #[inline]
     fn before_inline(&mut self, time_all: bool) -> bool {
         self.count += 1;
-        if self.count.is_multiple_of(STALL_FORGOTTEN) {
+        if self.count.is_multiple_of(CALLS_PER_FORGOTTEN_STALL) {
             self.stalls = self.stalls.saturating_sub(1);
         }
-        time_all || self.count % SAMPLE == 1
+        time_all || self.count % CALLS_PER_SAMPLE == 1
     }
 
     fn after_inline(&mut self, took: Duration) {
-        if took > STALL {
+        if took > MIN_STALL {
             self.stalls += 1;
         } else {
-            self.average = (self.average * (WEIGHT - 1) + took.as_nanos() as u64) / WEIGHT;
+            self.average =
+                (self.average * (AVERAGE_WEIGHT - 1) + took.as_nanos() as u64) / AVERAGE_WEIGHT;
         }
         if self.stalls >= MAX_STALLS || self.average > QUICK.as_nanos() as u64 {
-            let recovery = (self.recovery * 2).min(MAX_RECOVERY);
+            let recovery = (self.recovery * 2).min(MAX_RECOVERY_CALLS);
             *self = Self { slow: true, count: self.recovery, recovery, ..Self::default() };
-        } else if self.count >= RECOVERY_RESET {
+        } else if self.count >= RECOVERY_RESET_CALLS {
             self.count = 0;
-            self.recovery = RECOVERY;
+            self.recovery = MIN_RECOVERY_CALLS;
         }
     }
 
@@ -112,7 +113,11 @@ impl Latency {
         if !self.slow {
             return;
         }
-        self.count = if took <= SOON { self.count - 1 } else { self.count.max(self.recovery / 2) };
+        self.count = if took <= MAX_QUICK_OFFLOAD {
+            self.count - 1
+        } else {
+            self.count.max(self.recovery / 2)
+        };
         if self.count == 0 {
             self.slow = false;
         }
@@ -123,7 +128,7 @@ impl Latency {
 #[derive(Clone, Copy, Debug, Default)]
 struct Device {
     number: u64,
-    latencies: [[Latency; SIZES]; CLASSES],
+    latencies: [[Latency; SIZE_COUNT]; CLASS_COUNT],
     /// The file system does not support failing instead of waiting (`RWF_NOWAIT`,
     /// `RESOLVE_CACHED`).
     no_nowait: bool,
@@ -160,7 +165,7 @@ pub(crate) struct LatencyPolicy {
 
 impl LatencyPolicy {
     pub(crate) fn new() -> Self {
-        Self { devices: vec![Device::default()], timed_left: TIMED_AFTER_STALL }
+        Self { devices: vec![Device::default()], timed_left: TIMED_CALLS_AFTER_STALL }
     }
 
     /// Returns the index of the device with this number.
@@ -194,12 +199,12 @@ impl LatencyPolicy {
     /// Times all calls for a while, because one may have stalled.
     #[cold]
     pub(crate) fn time_all(&mut self) {
-        self.timed_left = TIMED_AFTER_STALL;
+        self.timed_left = TIMED_CALLS_AFTER_STALL;
     }
 
     /// Records how long an inline call took.
     pub(crate) fn after_inline(&mut self, kind: &CallKind, took: Duration) {
-        if took > STALL {
+        if took > MIN_STALL {
             self.time_all();
         }
         self.latency(kind).after_inline(took);
@@ -234,8 +239,8 @@ impl LatencyPolicy {
 mod tests {
     use super::*;
 
-    const MICRO: Duration = Duration::from_micros(1);
-    const MILLI: Duration = Duration::from_millis(1);
+    const ONE_MICROSECOND: Duration = Duration::from_micros(1);
+    const ONE_MILLISECOND: Duration = Duration::from_millis(1);
 
     fn write(policy: &mut LatencyPolicy, number: u64) -> CallKind {
         CallKind { device: policy.device(number), class: Class::Write, bytes: 4096 }
@@ -247,20 +252,20 @@ mod tests {
 
     /// Records as many stalls as it takes to make the kind slow.
     fn stall(policy: &mut LatencyPolicy, kind: CallKind) {
-        (0..MAX_STALLS).for_each(|_| policy.after_inline(&kind, MILLI));
+        (0..MAX_STALLS).for_each(|_| policy.after_inline(&kind, ONE_MILLISECOND));
     }
 
     #[test]
     fn stalls_make_calls_slow_and_prompt_returns_make_them_quick() {
         let mut policy = LatencyPolicy::new();
         let kind = write(&mut policy, 7);
-        (0..100).for_each(|_| policy.after_inline(&kind, 2 * MICRO));
+        (0..100).for_each(|_| policy.after_inline(&kind, 2 * ONE_MICROSECOND));
         assert!(is_quick(&mut policy, kind));
         stall(&mut policy, kind);
         assert!(!is_quick(&mut policy, kind));
-        (1..RECOVERY).for_each(|_| policy.after_offload(&kind, 20 * MICRO));
+        (1..MIN_RECOVERY_CALLS).for_each(|_| policy.after_offload(&kind, 20 * ONE_MICROSECOND));
         assert!(!is_quick(&mut policy, kind));
-        policy.after_offload(&kind, 20 * MICRO);
+        policy.after_offload(&kind, 20 * ONE_MICROSECOND);
         assert!(is_quick(&mut policy, kind));
     }
 
@@ -272,17 +277,17 @@ mod tests {
             stall(&mut policy, kind);
             let mut offloaded = 0;
             while !is_quick(&mut policy, kind) {
-                policy.after_offload(&kind, MICRO);
+                policy.after_offload(&kind, ONE_MICROSECOND);
                 offloaded += 1;
             }
-            assert_eq!(offloaded, (RECOVERY << times).min(MAX_RECOVERY));
+            assert_eq!(offloaded, (MIN_RECOVERY_CALLS << times).min(MAX_RECOVERY_CALLS));
         }
-        for _ in 0..RECOVERY_RESET {
+        for _ in 0..RECOVERY_RESET_CALLS {
             policy.before_inline(&kind);
-            policy.after_inline(&kind, MICRO);
+            policy.after_inline(&kind, ONE_MICROSECOND);
         }
         stall(&mut policy, kind);
-        (0..RECOVERY).for_each(|_| policy.after_offload(&kind, MICRO));
+        (0..MIN_RECOVERY_CALLS).for_each(|_| policy.after_offload(&kind, ONE_MICROSECOND));
         assert!(is_quick(&mut policy, kind), "many quick calls reset the recovery");
     }
 
@@ -292,8 +297,8 @@ mod tests {
         let kind = write(&mut policy, 7);
         stall(&mut policy, kind);
         for _ in 0..1000 {
-            (1..RECOVERY).for_each(|_| policy.after_offload(&kind, MICRO));
-            policy.after_offload(&kind, 5 * MILLI);
+            (1..MIN_RECOVERY_CALLS).for_each(|_| policy.after_offload(&kind, ONE_MICROSECOND));
+            policy.after_offload(&kind, 5 * ONE_MILLISECOND);
             assert!(!is_quick(&mut policy, kind));
         }
     }
@@ -316,8 +321,8 @@ mod tests {
         let mut policy = LatencyPolicy::new();
         let kind = write(&mut policy, 7);
         for _ in 0..100 {
-            policy.after_inline(&kind, 4 * MILLI);
-            for _ in 0..STALL_FORGOTTEN {
+            policy.after_inline(&kind, 4 * ONE_MILLISECOND);
+            for _ in 0..CALLS_PER_FORGOTTEN_STALL {
                 assert!(is_quick(&mut policy, kind));
             }
         }
@@ -327,7 +332,7 @@ mod tests {
     fn an_average_above_the_limit_makes_calls_slow() {
         let mut policy = LatencyPolicy::new();
         let kind = write(&mut policy, 7);
-        (0..100).for_each(|_| policy.after_inline(&kind, QUICK + MICRO));
+        (0..100).for_each(|_| policy.after_inline(&kind, QUICK + ONE_MICROSECOND));
         assert!(!is_quick(&mut policy, kind));
     }
 
@@ -336,17 +341,18 @@ mod tests {
         let mut policy = LatencyPolicy::new();
         let kind = write(&mut policy, 7);
         let timed = |policy: &mut LatencyPolicy| {
-            let timings = (0..TIMED_AFTER_STALL).map(|_| policy.before_inline(&kind).unwrap());
+            let timings =
+                (0..TIMED_CALLS_AFTER_STALL).map(|_| policy.before_inline(&kind).unwrap());
             timings.filter(|timing| *timing == Timing::Exact).count() as u32
         };
         assert_eq!(
             [timed(&mut policy), timed(&mut policy)],
-            [TIMED_AFTER_STALL, TIMED_AFTER_STALL / SAMPLE]
+            [TIMED_CALLS_AFTER_STALL, TIMED_CALLS_AFTER_STALL / CALLS_PER_SAMPLE]
         );
-        policy.after_inline(&kind, MILLI);
+        policy.after_inline(&kind, ONE_MILLISECOND);
         assert_eq!(
             [timed(&mut policy), timed(&mut policy)],
-            [TIMED_AFTER_STALL, TIMED_AFTER_STALL / SAMPLE]
+            [TIMED_CALLS_AFTER_STALL, TIMED_CALLS_AFTER_STALL / CALLS_PER_SAMPLE]
         );
     }
 

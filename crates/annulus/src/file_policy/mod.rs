@@ -12,7 +12,7 @@ mod latency;
 mod page_cache;
 mod places;
 
-pub(crate) use devices::Entry;
+pub(crate) use devices::PathEntry;
 pub use latency::QUICK;
 pub(crate) use latency::{CallKind, Class, DeviceId, Timing};
 pub(crate) use page_cache::PageCache;
@@ -29,16 +29,16 @@ use std::time::Duration;
 
 /// The inline budget: inline calls may take about this many nanoseconds of a turn before other
 /// tasks run.
-const BUDGET: u64 = 100_000;
+const INLINE_BUDGET_NS: u64 = 100_000;
 /// The estimated cost of a call: a minimum in nanoseconds, and the number of bytes moved per
 /// further nanosecond.
-const CALL: u64 = 400;
+const MIN_CALL_NS: u64 = 400;
 const BYTES_PER_NS: u64 = 8;
 /// The clock is read after this many calls that are not timed individually.
-const CLOCK_EVERY: u32 = 4;
+const CALLS_PER_CLOCK_READ: u32 = 4;
 /// A gap between two readings that means that a call may have stalled. The coarse clock advances in
 /// steps of a few milliseconds.
-const STALL: Duration = Duration::from_millis(8);
+const MIN_STALL_GAP: Duration = Duration::from_millis(8);
 
 /// Where file calls are made: inline, which is on the loop's thread, or off the loop.
 ///
@@ -169,7 +169,7 @@ impl InlinePolicy {
     /// Returns true if this turn has used up its budget for inline calls.
     #[inline]
     pub(crate) fn is_budget_spent(&self) -> bool {
-        self.spent.get() >= BUDGET
+        self.spent.get() >= INLINE_BUDGET_NS
     }
 
     /// Counts an inline call that moves at most this many bytes.
@@ -187,7 +187,7 @@ impl InlinePolicy {
 
     #[inline]
     fn spend(&self, bytes: usize) {
-        self.spent.set(self.spent.get() + CALL + bytes as u64 / BYTES_PER_NS);
+        self.spent.set(self.spent.get() + MIN_CALL_NS + bytes as u64 / BYTES_PER_NS);
     }
 
     /// Adds the calls that the driver never saw to its counters.
@@ -204,7 +204,7 @@ impl InlinePolicy {
     }
 
     /// Returns where a call on a path goes, if that is known without asking a file system.
-    pub(crate) fn place_of(&self, start: Start, entry: Entry<'_>) -> Option<Place> {
+    pub(crate) fn place_of(&self, start: Start, entry: PathEntry<'_>) -> Option<Place> {
         if !self.is_real {
             return self.places.borrow_mut().known.find(entry);
         }
@@ -214,13 +214,13 @@ impl InlinePolicy {
 
     /// Like [`place_of`](Self::place_of), for the target of the path if its last part is a symbolic
     /// link. Call `place_of` first.
-    pub(crate) fn place_behind(&self, start: Start, entry: Entry<'_>) -> Option<Place> {
+    pub(crate) fn place_behind(&self, start: Start, entry: PathEntry<'_>) -> Option<Place> {
         let device = |number| self.device_by_number(number);
         self.places.borrow().follow(start, entry, device)
     }
 
     /// Like [`place_of`](Self::place_of), for a path whose directory has been opened.
-    pub(crate) fn learn_place(&self, entry: Entry<'_>, dir: BorrowedFd<'_>) -> Option<Place> {
+    pub(crate) fn learn_place(&self, entry: PathEntry<'_>, dir: BorrowedFd<'_>) -> Option<Place> {
         let device = |number| self.device_by_number(number);
         self.places.borrow_mut().learn(entry, dir, device)
     }
@@ -240,7 +240,7 @@ impl InlinePolicy {
     }
 
     /// Records the number of the device that a simulated path is on.
-    pub(crate) fn learn_device(&self, entry: Entry<'_>, number: u64) -> DeviceId {
+    pub(crate) fn learn_device(&self, entry: PathEntry<'_>, number: u64) -> DeviceId {
         let device = self.device_by_number(number);
         self.places.borrow_mut().known.insert(entry, Place::Local(device));
         device
@@ -318,7 +318,7 @@ impl InlinePolicy {
         }
         let calls = self.since_reading.get() + 1;
         self.since_reading.set(calls);
-        let stalled = calls >= CLOCK_EVERY && self.read_clock(kernel);
+        let stalled = calls >= CALLS_PER_CLOCK_READ && self.read_clock(kernel);
         if stalled {
             self.latency.borrow_mut().time_all();
         }
@@ -331,6 +331,6 @@ impl InlinePolicy {
     fn read_clock(&self, kernel: &dyn Kernel) -> bool {
         self.since_reading.set(0);
         let now = Duration::from_nanos(kernel.tick());
-        now.saturating_sub(self.last_reading.replace(now)) >= STALL
+        now.saturating_sub(self.last_reading.replace(now)) >= MIN_STALL_GAP
     }
 }

@@ -10,10 +10,10 @@
 use std::cell::Cell;
 
 /// Number of hits in a row before a file is predicted to be in memory: initially, and at most.
-const REQUIRED: u32 = 1024;
-const MAX_REQUIRED: u32 = 1 << 20;
+const MIN_REQUIRED_HITS: u32 = 1024;
+const MAX_REQUIRED_HITS: u32 = 1 << 20;
 /// One read in this many is checked while a file is predicted.
-const CHECK_EVERY: u32 = 16;
+const READS_PER_CHECK: u32 = 16;
 
 /// The prediction for one file.
 pub(crate) struct PageCache {
@@ -26,10 +26,14 @@ pub(crate) struct PageCache {
 
 impl PageCache {
     /// Reads of more bytes than this gain next to nothing from skipping the check.
-    pub(crate) const SMALL: usize = 16 * 1024;
+    pub(crate) const MAX_PREDICTED_READ_BYTES: usize = 16 * 1024;
 
     pub(crate) fn new() -> Self {
-        Self { hits: Cell::new(0), required: Cell::new(REQUIRED), written: Cell::default() }
+        Self {
+            hits: Cell::new(0),
+            required: Cell::new(MIN_REQUIRED_HITS),
+            written: Cell::default(),
+        }
     }
 
     /// Records which bytes were written in a turn.
@@ -51,7 +55,7 @@ impl PageCache {
             return false;
         }
         self.hits.set(hits.wrapping_add(1).max(required + 1));
-        hits % CHECK_EVERY != CHECK_EVERY - 1
+        hits % READS_PER_CHECK != READS_PER_CHECK - 1
     }
 
     /// Records that a checked read found its data.
@@ -65,14 +69,14 @@ impl PageCache {
     /// Makes the next read a checked one, because this one may have stalled.
     #[cold]
     pub(crate) fn check_next(&self) {
-        self.hits.set(self.hits.get() | (CHECK_EVERY - 1));
+        self.hits.set(self.hits.get() | (READS_PER_CHECK - 1));
     }
 
     /// Records that a checked read did not find its data.
     #[cold]
     pub(crate) fn miss(&self) {
         if self.hits.get() >= self.required.get() {
-            self.required.set((self.required.get() * 2).min(MAX_REQUIRED));
+            self.required.set((self.required.get() * 2).min(MAX_REQUIRED_HITS));
         }
         self.hits.set(0);
         self.written.set((0, 0, 0));
@@ -103,15 +107,15 @@ mod tests {
     #[test]
     fn a_prediction_is_checked_sometimes_and_needs_more_hits_after_each_miss() {
         let cache = PageCache::new();
-        assert_eq!(hits_until_predicted(&cache), REQUIRED);
-        let checked = (0..100 * CHECK_EVERY).filter(|_| !cache.predicts(|| true)).count();
+        assert_eq!(hits_until_predicted(&cache), MIN_REQUIRED_HITS);
+        let checked = (0..100 * READS_PER_CHECK).filter(|_| !cache.predicts(|| true)).count();
         assert_eq!(checked, 100);
         cache.check_next();
         assert!(!cache.predicts(|| true) && cache.predicts(|| true), "the next one is checked");
-        let mut required = REQUIRED;
+        let mut required = MIN_REQUIRED_HITS;
         for _ in 0..30 {
             cache.miss();
-            required = (required * 2).min(MAX_REQUIRED);
+            required = (required * 2).min(MAX_REQUIRED_HITS);
             assert_eq!(hits_until_predicted(&cache), required);
         }
     }
@@ -119,7 +123,7 @@ mod tests {
     #[test]
     fn a_file_whose_hits_predict_nothing_is_always_checked() {
         let cache = PageCache::new();
-        for _ in 0..5 * REQUIRED {
+        for _ in 0..5 * MIN_REQUIRED_HITS {
             assert!(!cache.predicts(|| false));
             cache.hit();
         }

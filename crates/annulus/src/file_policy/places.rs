@@ -6,7 +6,7 @@
 //! step is looked up in the list before it is taken. Results are remembered until a mount changes.
 //! Where that does not suffice, the caller has a thread open the directory ([`Places::learn`]).
 
-use super::devices::{Devices, Entry};
+use super::devices::{Devices, PathEntry};
 use super::latency::DeviceId;
 use annulus_kernel::file::mount::{self, Mount, Mounts};
 use annulus_kernel::{Fd, Linux};
@@ -16,13 +16,13 @@ use std::os::fd::BorrowedFd;
 
 /// The group of a local directory in which a mount that may hang covers an entry. Each path in it
 /// is a group of its own.
-const MIXED: u64 = u64::MAX;
+const MIXED_GROUP: u64 = u64::MAX;
 /// Bits that mark groups other than our own mounts: single paths, and mounts in another namespace.
-const PATHS: u64 = 1 << 63;
-const FOREIGN: u64 = 1 << 62;
+const SINGLE_PATH_BIT: u64 = 1 << 63;
+const OTHER_NAMESPACE_BIT: u64 = 1 << 62;
 
 /// Number of parts of a path, and of the links in it, that are followed.
-const MAX_STEPS: usize = 256;
+const MAX_PATH_STEPS: usize = 256;
 
 /// Where a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub(crate) enum Place {
 
 impl Place {
     /// Returns the place of a path about which nothing is known.
-    pub(crate) fn unknown(entry: Entry<'_>) -> Self {
-        Self::MayHang { group: entry.path_hash() | PATHS }
+    pub(crate) fn unknown(entry: PathEntry<'_>) -> Self {
+        Self::MayHang { group: entry.path_hash() | SINGLE_PATH_BIT }
     }
 
     /// Returns the device for the latency policy.
@@ -87,7 +87,7 @@ impl Places {
     pub(super) fn find(
         &mut self,
         start: Start,
-        entry: Entry<'_>,
+        entry: PathEntry<'_>,
         turn: u64,
         device_of: impl FnOnce(u64) -> DeviceId,
     ) -> Option<Place> {
@@ -97,7 +97,7 @@ impl Places {
         }
         self.renew(turn, starts_here && start.serial == 0);
         match self.known.find(entry) {
-            Some(Place::MayHang { group: MIXED }) => Some(Place::unknown(entry)),
+            Some(Place::MayHang { group: MIXED_GROUP }) => Some(Place::unknown(entry)),
             None => self.look_up(start, entry, device_of),
             known => known,
         }
@@ -137,7 +137,7 @@ impl Places {
     fn look_up(
         &mut self,
         start: Start,
-        entry: Entry<'_>,
+        entry: PathEntry<'_>,
         device_of: impl FnOnce(u64) -> DeviceId,
     ) -> Option<Place> {
         let path = normal(self.base(start, entry)?, entry.parent())?;
@@ -164,7 +164,7 @@ impl Places {
     pub(super) fn follow(
         &self,
         start: Start,
-        entry: Entry<'_>,
+        entry: PathEntry<'_>,
         device_of: impl FnOnce(u64) -> DeviceId,
     ) -> Option<Place> {
         Some(match self.walk(start, entry, entry.path())? {
@@ -178,7 +178,7 @@ impl Places {
 
     /// Returns the path that an entry's path starts from, without symbolic links; empty for the
     /// root.
-    fn base(&self, start: Start, entry: Entry<'_>) -> Option<Vec<u8>> {
+    fn base(&self, start: Start, entry: PathEntry<'_>) -> Option<Vec<u8>> {
         match (entry.is_absolute(), start.serial) {
             (true, _) => Some(Vec::new()),
             (false, 0) => Some(self.working_dir.clone()),
@@ -189,11 +189,11 @@ impl Places {
     /// Follows a path and all links in it, by reading their targets, up to a mount that may hang.
     /// Returns `None` if the result is not certain. Each step is taken in a directory on a local
     /// mount whose path has no links.
-    fn walk(&self, start: Start, entry: Entry<'_>, path: &[u8]) -> Option<Reached> {
+    fn walk(&self, start: Start, entry: PathEntry<'_>, path: &[u8]) -> Option<Reached> {
         let mounts = self.mounts.as_ref()?;
         let mut real = self.base(start, entry)?;
         let mut left: Vec<Vec<u8>> = parts(path).map(<[u8]>::to_vec).collect();
-        for _ in 0..MAX_STEPS {
+        for _ in 0..MAX_PATH_STEPS {
             if real == b"/" {
                 real.clear();
             }
@@ -238,20 +238,20 @@ impl Places {
     /// Learns the place of a path from its directory, which a worker thread has opened.
     pub(super) fn learn(
         &mut self,
-        entry: Entry<'_>,
+        entry: PathEntry<'_>,
         dir: BorrowedFd<'_>,
         device_of: impl FnOnce(u64) -> DeviceId,
     ) -> Option<Place> {
         let (id, path) = (mount::id_of(dir).ok()?, mount::path_of(dir).ok()?);
         match self.mounts.as_ref()?.by_id(id).cloned() {
             Some(mount) => Some(self.keep(entry, &mount, &path, device_of)),
-            None => Some(Place::MayHang { group: id | FOREIGN }),
+            None => Some(Place::MayHang { group: id | OTHER_NAMESPACE_BIT }),
         }
     }
 
     fn keep(
         &mut self,
-        entry: Entry<'_>,
+        entry: PathEntry<'_>,
         mount: &Mount,
         dir: &[u8],
         device_of: impl FnOnce(u64) -> DeviceId,
@@ -259,7 +259,7 @@ impl Places {
         let is_mixed = self.mounts.as_ref().is_some_and(|mounts| mounts.may_hang_in(dir));
         let place = match (mount.may_hang, is_mixed) {
             (true, _) => Place::MayHang { group: mount.id },
-            (false, true) => Place::MayHang { group: MIXED },
+            (false, true) => Place::MayHang { group: MIXED_GROUP },
             (false, false) => Place::Local(device_of(mount.device)),
         };
         self.known.insert(entry, place);
@@ -275,13 +275,13 @@ impl Places {
     ) -> Place {
         self.renew(turn, false);
         let Ok(id) = mount::id_of(Linux::borrow(file)) else {
-            return Place::MayHang { group: FOREIGN };
+            return Place::MayHang { group: OTHER_NAMESPACE_BIT };
         };
         match self.mounts.as_ref().and_then(|mounts| mounts.by_id(id)) {
             Some(mount) if mount.may_hang => Place::MayHang { group: id },
             Some(mount) => Place::Local(device_of(mount.device)),
             None if is_of_kernel(file) => Place::Local(device_of(0)),
-            None => Place::MayHang { group: id | FOREIGN },
+            None => Place::MayHang { group: id | OTHER_NAMESPACE_BIT },
         }
     }
 }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Number of entries whose age is checked when one is added.
-const SWEPT: usize = 2;
+const ENTRIES_SWEPT_PER_INSERT: usize = 2;
 
 /// At most `capacity` values by path.
 pub(super) struct Entries<T> {
@@ -114,7 +114,7 @@ impl<T> Entries<T> {
 
     /// Checks the next few entries and removes those last used before `unused_since`.
     fn sweep(&mut self, unused_since: Duration) {
-        for _ in 0..SWEPT.min(self.entries.len()) {
+        for _ in 0..ENTRIES_SWEPT_PER_INSERT.min(self.entries.len()) {
             let index = self.next();
             if self.entries[index].used.get() < unused_since {
                 self.remove_at(index);

@@ -15,9 +15,9 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 
 /// Number of bytes per copy call. This is a few milliseconds of work, so a dropped copy ends soon.
-const STEP: u32 = 16 * 1024 * 1024;
+const COPY_CALL_BYTES: u32 = 16 * 1024 * 1024;
 /// Number of bytes read and written at a time if the kernel cannot copy.
-const PIECE: usize = 256 * 1024;
+const MAX_PIECE_BYTES: usize = 256 * 1024;
 
 /// A call on the file that is written.
 struct CopyRange {
@@ -64,7 +64,7 @@ impl File {
         let known = self.metadata().await?;
         let len = known.len().saturating_sub(from).min(limit);
         // A longer copy would block the loop, unless both files can share their blocks.
-        let short = usize::try_from(len).ok().filter(|len| *len <= PIECE);
+        let short = usize::try_from(len).ok().filter(|len| *len <= MAX_PIECE_BYTES);
         let kind = short.and_then(|len| target.kind(Class::Write, len, true));
         let mut copy =
             RangeCopy { source: self, from, target, to, kind, by_kernel: true, at: 0, done };
@@ -160,7 +160,7 @@ impl RangeCopy<'_> {
 
     /// Makes the kernel copy some bytes in a call on the target. Returns 0 if it copies none.
     async fn copy_some(&self, end: u64) -> io::Result<u64> {
-        let len = (end - self.at).min(u64::from(STEP)) as u32;
+        let len = (end - self.at).min(u64::from(COPY_CALL_BYTES)) as u32;
         let (from_offset, to_offset) = (self.from + self.at, self.to + self.at);
         let args = CopyRange { from: self.source.open.clone(), from_offset, to_offset, len };
         let site = self.target.site_of(self.kind);
@@ -174,7 +174,8 @@ impl RangeCopy<'_> {
 
     /// Reads and writes a piece. Returns 0 at the end of the source.
     async fn read_and_write(&mut self, end: u64) -> io::Result<u64> {
-        let most = usize::try_from(end - self.at).map_or(PIECE, |left| left.min(PIECE));
+        let most = usize::try_from(end - self.at)
+            .map_or(MAX_PIECE_BYTES, |left| left.min(MAX_PIECE_BYTES));
         let mut piece = self.source.read_piece(self.from + self.at, most).await?;
         piece.truncate(most);
         let (mut written, start) = (0, self.to + self.at);

@@ -2,8 +2,8 @@
 //! for it.
 
 use super::cursor_line::CursorLine;
-use crate::base::recheck::{Recheck, RecheckQueue};
 use crate::runtime::core::Core;
+use crate::slots::loop_state::{Recheck, RecheckQueue};
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::WaiterId;
 use std::cell::RefCell;
@@ -15,16 +15,16 @@ use std::task::{Context, Poll, Waker};
 /// A cursor with one permit, which calls receive in the order of their requests. A clone refers to
 /// the same cursor.
 #[derive(Clone)]
-pub(super) struct Cursor(Rc<Shared>);
+pub(super) struct Cursor(Rc<CursorState>);
 
-struct Shared {
+struct CursorState {
     core: Rc<Core>,
     line: RefCell<CursorLine>,
 }
 
 impl Cursor {
     pub(super) fn new(core: Rc<Core>) -> Self {
-        Self(Rc::new(Shared { core, line: RefCell::default() }))
+        Self(Rc::new(CursorState { core, line: RefCell::default() }))
     }
 
     /// Returns true if a call holds the permit or waits for it.
@@ -33,8 +33,8 @@ impl Cursor {
     }
 
     /// Returns a future that queues for the permit at its first poll.
-    pub(super) fn take(&self) -> Take {
-        Take { cursor: self.clone(), id: None }
+    pub(super) fn take(&self) -> TakeCursor {
+        TakeCursor { cursor: self.clone(), id: None }
     }
 
     /// Changes the queue, then notifies the next call.
@@ -45,15 +45,15 @@ impl Cursor {
         let recheck = line.needs_recheck();
         drop(line);
         if recheck && let Ok(mut inner) = self.0.core.borrow() {
-            let weak: Weak<Shared> = Rc::downgrade(&self.0);
-            inner.io.rechecks.push(Recheck::Queue(weak));
+            let weak: Weak<CursorState> = Rc::downgrade(&self.0);
+            inner.state.rechecks.push(Recheck::Queue(weak));
         }
         wake_each(next);
         answer
     }
 }
 
-impl RecheckQueue for Shared {
+impl RecheckQueue for CursorState {
     fn recheck(&self, wakes: &mut Vec<Waker>) -> bool {
         let mut line = self.line.borrow_mut();
         line.recheck();
@@ -63,25 +63,25 @@ impl RecheckQueue for Shared {
 }
 
 /// A future that waits for a cursor. Dropping it leaves the queue.
-pub(super) struct Take {
+pub(super) struct TakeCursor {
     cursor: Cursor,
     id: Option<WaiterId>,
 }
 
-impl Future for Take {
-    type Output = Permit;
+impl Future for TakeCursor {
+    type Output = CursorGuard;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CursorGuard> {
         let Self { cursor, id } = &mut *self;
         // Cloned and dropped while nothing is borrowed, because both may run foreign code.
         let mut waker = Some(cx.waker().clone());
         let taken = cursor.update(|line| line.poll(id, &mut waker));
         dispose_each(waker);
-        if taken { Poll::Ready(Permit(cursor.clone())) } else { Poll::Pending }
+        if taken { Poll::Ready(CursorGuard(cursor.clone())) } else { Poll::Pending }
     }
 }
 
-impl Drop for Take {
+impl Drop for TakeCursor {
     fn drop(&mut self) {
         if self.id.is_some() {
             let id = &mut self.id;
@@ -91,9 +91,9 @@ impl Drop for Take {
 }
 
 /// The exclusive use of a cursor, which dropping the permit ends.
-pub(crate) struct Permit(Cursor);
+pub(crate) struct CursorGuard(Cursor);
 
-impl Drop for Permit {
+impl Drop for CursorGuard {
     fn drop(&mut self) {
         self.0.update(CursorLine::give_back);
     }

@@ -3,8 +3,8 @@
 
 use super::File;
 use super::open_file::OpenFile;
-use crate::base::exposed;
 use crate::runtime::current;
+use crate::slots::loop_state;
 use annulus_kernel::{Fd, descriptor};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -16,7 +16,7 @@ impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.open.was_lent.set(true);
         let fd = self.open.fd;
-        exposed::borrowed(self.open.core.kernel.real_descriptors().then_some(fd))
+        loop_state::borrowed_fd(self.open.core.kernel.real_descriptors().then_some(fd))
     }
 }
 

@@ -38,7 +38,7 @@ impl File {
         if let Some(cached) = cached {
             return self.write_in_task(chunk, Some(cached.try_clone()?), done).await;
         }
-        let mut args = Write { buf: chunk, done: 0, offset: CURSOR, turn: None };
+        let mut args = Write { buf: chunk, done: 0, offset: CURSOR, guard: None };
         let written = self.try_write(&mut args);
         let mut chunk = args.buf;
         if let Some(Ok(count)) = written {
@@ -56,15 +56,16 @@ impl File {
         cached: Option<Self>,
         done: &mut usize,
     ) -> io::Result<()> {
-        let mut turn = self.open.cursor_turn();
+        let mut queued = self.open.queue_for_cursor();
         let taken =
-            poll_fn(|cx| Poll::Ready(turn.as_mut().map(|turn| Pin::new(turn).poll(cx)))).await;
+            poll_fn(|cx| Poll::Ready(queued.as_mut().map(|queued| Pin::new(queued).poll(cx))))
+                .await;
         let file = self.try_clone()?;
         let core = file.open.core.clone();
         let write = async move {
-            let permit = match (taken, turn) {
+            let permit = match (taken, queued) {
                 (Some(Poll::Ready(permit)), _) => Some(permit),
-                (_, Some(turn)) => Some(turn.await),
+                (_, Some(queued)) => Some(queued.await),
                 (_, None) => None,
             };
             let mut count = 0;

@@ -8,7 +8,7 @@ use super::open_file::OpenFile;
 use super::path::{CWD, about, about_two, c_path, with_c_path};
 use super::path_calls::{Change, ChangeTwo, PathChange, ReadLink, TwoPathChange};
 use super::read_dir::ReadDir;
-use crate::base::op_error::os_error;
+use crate::errors::os_error;
 use crate::file_policy::{CallKind, Class};
 use crate::runtime::core::Core;
 use crate::runtime::current;

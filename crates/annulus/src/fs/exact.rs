@@ -1,10 +1,10 @@
 //! Reads and writes that transfer everything, in as many calls as needed.
 
-use super::cursor::Permit;
+use super::cursor::CursorGuard;
 use super::file::{File, check_offset};
 use super::transfer::{Read, Write};
 use crate::bytes::buf::{IoBuf, IoBufMut};
-use crate::error_text::with_text;
+use crate::errors::with_text;
 use crate::tasks::consume_budget;
 use annulus_kernel::file::CURSOR;
 use std::io;
@@ -20,7 +20,7 @@ impl File {
         if total == 0 {
             consume_budget().await;
         }
-        let mut args = Read { buf, done: 0, offset, turn: None };
+        let mut args = Read { buf, done: 0, offset, guard: None };
         while args.done < total {
             args.offset = match check_offset(offset + args.done as u64) {
                 Ok(at) => at,
@@ -69,12 +69,12 @@ impl File {
     }
 
     /// Writes everything, and counts it in `done`. `offset` maps the number of bytes written to the
-    /// offset of the next bytes. `turn` is the cursor permit, if the caller already holds it.
+    /// offset of the next bytes. `guard` is the cursor permit, if the caller already holds it.
     pub(crate) async fn write_whole<B: IoBuf>(
         &self,
         buf: B,
         offset: impl Fn(u64) -> u64,
-        turn: Option<Permit>,
+        guard: Option<CursorGuard>,
         done: &mut usize,
     ) -> (io::Result<()>, B) {
         if let Err(error) = self.open.take_error() {
@@ -84,7 +84,7 @@ impl File {
         if total == 0 {
             consume_budget().await;
         }
-        let mut args = Write { buf, done: *done, offset: 0, turn };
+        let mut args = Write { buf, done: *done, offset: 0, guard };
         while args.done < total {
             args.offset = offset(args.done as u64);
             let written = match self.try_write(&mut args) {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::call::{CallArgs, CallSite, Plain};
-use super::cursor::Permit;
+use super::cursor::CursorGuard;
 use super::metadata::{Metadata, Stat};
 use super::open::OpenOptions;
 use super::open_file::{AT_EMPTY_PATH, OpenFile};
@@ -223,7 +223,7 @@ impl File {
     /// The error of a write whose future was dropped. Some file systems, such as NFS, report errors
     /// only at a close. Call [`sync_all`](Self::sync_all) first to get those.
     pub async fn close(self) -> io::Result<()> {
-        drop(self.turn().await);
+        drop(self.cursor_guard().await);
         self.open.take_error()
     }
 
@@ -232,7 +232,7 @@ impl File {
     /// # Errors
     /// The error of the device. Written bytes may then be lost, even if another call succeeds.
     pub async fn sync_all(&self) -> io::Result<()> {
-        drop(self.settled().await?);
+        drop(self.wait_for_cursor_calls().await?);
         self.plain(None, |fd| FileCall::Sync { fd, data_only: false }).await
     }
 
@@ -242,7 +242,7 @@ impl File {
     /// # Errors
     /// The errors of [`sync_all`](Self::sync_all).
     pub async fn sync_data(&self) -> io::Result<()> {
-        drop(self.settled().await?);
+        drop(self.wait_for_cursor_calls().await?);
         self.plain(None, |fd| FileCall::Sync { fd, data_only: true }).await
     }
 
@@ -332,8 +332,8 @@ impl File {
 
     /// Moves the cursor relative to an origin (`SEEK_*`) and returns its new offset.
     pub(super) async fn seek_from(&self, offset: i64, origin: u32) -> io::Result<u64> {
-        let turn = self.settled().await?;
-        let args = Seek { offset, origin, position: Box::default(), _turn: turn };
+        let guard = self.wait_for_cursor_calls().await?;
+        let args = Seek { offset, origin, position: Box::default(), _guard: guard };
         let (answer, Seek { position, .. }) = self.site(Class::Query, 0, false).make(args).await;
         answer.map(|_| *position)
     }
@@ -353,9 +353,9 @@ impl File {
     ///
     /// # Errors
     /// The error of a write whose future was dropped.
-    pub(crate) async fn settled(&self) -> io::Result<Option<Permit>> {
-        let turn = if self.open.is_cursor_taken() { self.turn().await } else { None };
-        self.open.take_error().map(|()| turn)
+    pub(crate) async fn wait_for_cursor_calls(&self) -> io::Result<Option<CursorGuard>> {
+        let guard = if self.open.is_cursor_taken() { self.cursor_guard().await } else { None };
+        self.open.take_error().map(|()| guard)
     }
 
     /// Moves the cursor by `by` bytes and returns its new offset. The call is made inline, because
@@ -370,7 +370,7 @@ impl File {
     }
 
     fn seek_inline(&self, offset: i64, origin: u32) -> io::Result<u64> {
-        let mut args = Seek { offset, origin, position: Box::default(), _turn: None };
+        let mut args = Seek { offset, origin, position: Box::default(), _guard: None };
         self.site(Class::Query, 0, false).system_call(&mut args)?;
         Ok(*args.position)
     }
@@ -408,7 +408,7 @@ struct Seek {
     origin: u32,
     position: Box<u64>,
     /// The cursor permit, if calls at the cursor were in flight.
-    _turn: Option<Permit>,
+    _guard: Option<CursorGuard>,
 }
 
 // SAFETY: the call writes to the box's memory.

@@ -15,9 +15,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-const CAPACITY: usize = 256;
-const VALID_FOR: Duration = Duration::from_secs(1);
-const UNUSED_FOR: Duration = Duration::from_secs(60);
+const DEFAULT_CAPACITY: usize = 256;
+const DEFAULT_VALID_FOR: Duration = Duration::from_secs(1);
+const DEFAULT_UNUSED_FOR: Duration = Duration::from_secs(60);
 
 /// A cache of open files in a directory, with their metadata. A server that sends the same files
 /// repeatedly need not open, examine and close them each time. The cache holds descriptors, not
@@ -66,14 +66,14 @@ const UNUSED_FOR: Duration = Duration::from_secs(60);
 /// ```
 #[derive(Clone)]
 pub struct FileCache {
-    shared: Rc<Shared>,
+    shared: Rc<CacheState>,
 }
 
-struct Shared {
+struct CacheState {
     dir: Dir,
     options: OpenOptions,
     valid_for: Cell<Duration>,
-    entries: RefCell<Entries<Known>>,
+    entries: RefCell<Entries<KnownFile>>,
     /// The number of lookups that have begun, which is also the number of the last one.
     lookups: Cell<u64>,
     /// The number of the last lookup that had begun when a path was forgotten. Results of that
@@ -83,15 +83,15 @@ struct Shared {
 }
 
 /// A file and the last lookup that found it.
-struct Known {
+struct KnownFile {
     file: Rc<CachedFile>,
-    lookup: Lookup,
+    lookup: FileLookup,
 }
 
 /// A lookup of a path in the file system, with its number and start time. The age of its result
 /// counts from that time.
 #[derive(Clone, Copy)]
-struct Lookup {
+struct FileLookup {
     number: u64,
     at: Duration,
 }
@@ -138,11 +138,11 @@ impl FileCache {
     /// Creates an empty cache for the files below a directory. It holds at most 256 files, checks
     /// them after a second and closes them after a minute without use.
     pub fn new(dir: Dir) -> Self {
-        let shared = Shared {
+        let shared = CacheState {
             dir,
             options: OpenOptions::new().read(true).beneath(true),
-            valid_for: Cell::new(VALID_FOR),
-            entries: RefCell::new(Entries::new(CAPACITY)),
+            valid_for: Cell::new(DEFAULT_VALID_FOR),
+            entries: RefCell::new(Entries::new(DEFAULT_CAPACITY)),
             lookups: Cell::default(),
             forgotten: Cell::default(),
             stats: Cell::default(),
@@ -175,9 +175,9 @@ impl FileCache {
         consume_budget().await;
         let path = path.as_ref();
         match self.find(path) {
-            Found::Valid(file) => Ok(file),
-            Found::Stale(known) => self.check(path, known).await,
-            Found::Nothing => {
+            CacheAnswer::Valid(file) => Ok(file),
+            CacheAnswer::Stale(known) => self.check(path, known).await,
+            CacheAnswer::Nothing => {
                 let lookup = self.begin();
                 Ok(self.keep(path, self.open_new(path, lookup).await?, lookup))
             }
@@ -213,18 +213,18 @@ impl FileCache {
         self.shared.stats.get()
     }
 
-    fn find(&self, path: &Path) -> Found {
+    fn find(&self, path: &Path) -> CacheAnswer {
         let (shared, now) = (&*self.shared, self.now());
         let entries = shared.entries.borrow();
         match entries.find(bytes(path), now) {
-            Some(Known { file, lookup })
+            Some(KnownFile { file, lookup })
                 if now.saturating_sub(lookup.at) < shared.valid_for.get() =>
             {
                 self.count(|stats| stats.hits += 1);
-                Found::Valid(file.clone())
+                CacheAnswer::Valid(file.clone())
             }
-            Some(Known { file, .. }) => Found::Stale(file.clone()),
-            None => Found::Nothing,
+            Some(KnownFile { file, .. }) => CacheAnswer::Stale(file.clone()),
+            None => CacheAnswer::Nothing,
         }
     }
 
@@ -255,7 +255,7 @@ impl FileCache {
     }
 
     /// Opens a path. If no descriptor is free, the cache gives one up.
-    async fn open_new(&self, path: &Path, lookup: Lookup) -> io::Result<CachedFile> {
+    async fn open_new(&self, path: &Path, lookup: FileLookup) -> io::Result<CachedFile> {
         let opened = match self.try_open(path).await {
             Err(error) if self.may_succeed_next(&error) => self.try_open(path).await,
             opened => opened,
@@ -264,7 +264,7 @@ impl FileCache {
     }
 
     async fn try_open(&self, path: &Path) -> io::Result<CachedFile> {
-        let Shared { dir, options, .. } = &*self.shared;
+        let CacheState { dir, options, .. } = &*self.shared;
         let file = options.try_open_in(dir, path).await?;
         let metadata = file.metadata().await?;
         Ok(CachedFile { file, metadata })
@@ -282,7 +282,7 @@ impl FileCache {
     }
 
     /// Adds the path to an error, and forgets the path unless the error is temporary.
-    fn failed(&self, path: &Path, error: io::Error, lookup: Lookup) -> io::Error {
+    fn failed(&self, path: &Path, error: io::Error, lookup: FileLookup) -> io::Error {
         self.count(|stats| stats.misses += 1);
         if !is_passing(&error) {
             self.forget(path, lookup);
@@ -290,38 +290,38 @@ impl FileCache {
         self.shared.options.wrong(path, error)
     }
 
-    fn begin(&self) -> Lookup {
+    fn begin(&self) -> FileLookup {
         let number = self.shared.lookups.get() + 1;
         self.shared.lookups.set(number);
-        Lookup { number, at: self.now() }
+        FileLookup { number, at: self.now() }
     }
 
     /// Returns true if a lookup's result is the latest: no later lookup has found the path, and no
     /// path has been forgotten since.
-    fn is_latest(&self, path: &Path, lookup: Lookup) -> bool {
+    fn is_latest(&self, path: &Path, lookup: FileLookup) -> bool {
         let mut entries = self.shared.entries.borrow_mut();
-        let is_later = |entry: &mut Known| entry.lookup.number > lookup.number;
+        let is_later = |entry: &mut KnownFile| entry.lookup.number > lookup.number;
         lookup.number > self.shared.forgotten.get()
             && !entries.get_mut(bytes(path)).is_some_and(is_later)
     }
 
     /// Keeps an opened file. Pipes and devices are opened each time, because opening one may have
     /// an effect.
-    fn keep(&self, path: &Path, found: CachedFile, lookup: Lookup) -> Rc<CachedFile> {
+    fn keep(&self, path: &Path, found: CachedFile, lookup: FileLookup) -> Rc<CachedFile> {
         self.count(|stats| stats.misses += 1);
         let file = Rc::new(found);
         if !(file.metadata.is_file() || file.metadata.is_dir()) {
             self.forget(path, lookup);
         } else if self.is_latest(path, lookup) {
-            let unused_since = lookup.at.saturating_sub(UNUSED_FOR);
-            let entry = Known { file: file.clone(), lookup };
+            let unused_since = lookup.at.saturating_sub(DEFAULT_UNUSED_FOR);
+            let entry = KnownFile { file: file.clone(), lookup };
             self.shared.entries.borrow_mut().insert(bytes(path), entry, lookup.at, unused_since);
         }
         file
     }
 
     /// Records that a file was found unchanged.
-    fn confirm(&self, path: &Path, known: &Rc<CachedFile>, lookup: Lookup) {
+    fn confirm(&self, path: &Path, known: &Rc<CachedFile>, lookup: FileLookup) {
         let mut entries = self.shared.entries.borrow_mut();
         if let Some(entry) = entries.get_mut(bytes(path))
             && Rc::ptr_eq(&entry.file, known)
@@ -331,7 +331,7 @@ impl FileCache {
         }
     }
 
-    fn forget(&self, path: &Path, lookup: Lookup) {
+    fn forget(&self, path: &Path, lookup: FileLookup) {
         if self.is_latest(path, lookup) {
             self.shared.entries.borrow_mut().remove(bytes(path));
         }
@@ -349,7 +349,7 @@ impl FileCache {
 }
 
 /// The result of looking up a path in the cache.
-enum Found {
+enum CacheAnswer {
     Valid(Rc<CachedFile>),
     Stale(Rc<CachedFile>),
     Nothing,

@@ -6,7 +6,7 @@ use super::call::CallSite;
 use super::dir::Dir;
 use super::open::OpenArgs;
 use super::open_file::OpenFile;
-use crate::file_policy::{DeviceId, Entry, Place, Policy, Start};
+use crate::file_policy::{DeviceId, PathEntry, Place, Policy, Start};
 use annulus_kernel::file::OpenHow;
 use rustix::fs::OFlags;
 use std::ffi::CString;
@@ -15,8 +15,8 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 impl Dir {
-    pub(super) fn entry<'a>(&self, path: &'a Path) -> Entry<'a> {
-        Entry::new(if path.is_absolute() { 0 } else { self.start().serial }, path)
+    pub(super) fn entry<'a>(&self, path: &'a Path) -> PathEntry<'a> {
+        PathEntry::new(if path.is_absolute() { 0 } else { self.start().serial }, path)
     }
 
     fn start(&self) -> Start {
@@ -67,7 +67,7 @@ impl Dir {
 
     /// Opens the directory of a path and determines its place. Returns `None` if it cannot be
     /// opened.
-    async fn open_parent(&self, entry: Entry<'_>) -> Option<Place> {
+    async fn open_parent(&self, entry: PathEntry<'_>) -> Option<Place> {
         let parent = CString::new(entry.parent_or_dot()).ok()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let how = Box::new(OpenHow { flags: u64::from(flags.bits()), ..OpenHow::default() });

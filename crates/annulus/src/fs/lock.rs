@@ -39,8 +39,8 @@ const LOCK_NB: u32 = 4;
 pub(super) const LOCK_UN: u32 = 8;
 
 /// The first and the longest pause between two attempts.
-const FIRST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_millis(64);
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(1);
+const MAX_RETRY_PAUSE: Duration = Duration::from_millis(64);
 
 impl File {
     /// Waits for a lock on the file. [`unlock`](Self::unlock) or dropping the last handle releases
@@ -59,10 +59,10 @@ impl File {
     /// # Errors
     /// `Unsupported` if the file system has no locks, ….
     pub async fn lock(&self, lock: Lock) -> io::Result<()> {
-        let mut pause = FIRST;
+        let mut pause = MIN_RETRY_PAUSE;
         while !self.try_lock(lock).await? {
             sleep(pause).await;
-            pause = (pause * 2).min(LONGEST);
+            pause = (pause * 2).min(MAX_RETRY_PAUSE);
         }
         Ok(())
     }

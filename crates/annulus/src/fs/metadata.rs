@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `STATX_BTIME`: the creation time is known.
-const CREATED: u32 = 0x800;
+const STATX_BTIME: u32 = 0x800;
 
 /// The metadata of a file, a directory or anything else that a path can refer to.
 ///
@@ -92,7 +92,7 @@ impl Metadata {
 
     /// Returns when the file was created, or `None` if the file system does not record this.
     pub fn created(&self) -> Option<SystemTime> {
-        (self.0.mask & CREATED != 0).then(|| system_time(self.0.born))
+        (self.0.mask & STATX_BTIME != 0).then(|| system_time(self.0.born))
     }
 
     /// Returns the file's number on its device.

@@ -18,7 +18,7 @@ use std::os::fd::RawFd;
 use std::path::Path;
 
 /// Flags that have options of their own.
-const OWN: OFlags = OFlags::ACCMODE
+const NAMED_FLAGS: OFlags = OFlags::ACCMODE
     .union(OFlags::APPEND)
     .union(OFlags::TRUNC)
     .union(OFlags::CREATE)
@@ -285,7 +285,7 @@ impl OpenOptions {
             | on(self.create || self.create_new, OFlags::CREATE)
             | on(self.create_new, OFlags::EXCL)
             | on(self.direct, OFlags::DIRECT)
-            | OFlags::from_bits_retain(self.flags as u32).difference(OWN)
+            | OFlags::from_bits_retain(self.flags as u32).difference(NAMED_FLAGS)
             | OFlags::CLOEXEC;
         Ok(u64::from(flags.bits()))
     }
@@ -390,20 +390,22 @@ unsafe fn opened_fd(fd: u32) -> Fd {
 
 /// Explains the error of a path that must stay in its directory, which the system's error does not.
 fn explain_beneath(error: io::Error) -> io::Error {
-    const NEEDS: &str = "`beneath` needs the system call openat2";
-    const REMEDY: &str = "or check the path and open it without `beneath`";
+    const BENEATH_NEEDS: &str = "`beneath` needs the system call openat2";
+    const BENEATH_REMEDY: &str = "or check the path and open it without `beneath`";
     let (kind, text) = match Errno::from_io_error(&error) {
         Some(Errno::XDEV) => {
             let text = "the path leads out of its directory, which `beneath` forbids";
             (io::ErrorKind::PermissionDenied, text.to_owned())
         }
         Some(Errno::NOSYS) => {
-            let text = format!("{NEEDS}, which Linux has since 5.6; update the kernel, {REMEDY}");
+            let text = format!(
+                "{BENEATH_NEEDS}, which Linux has since 5.6; update the kernel, {BENEATH_REMEDY}"
+            );
             (io::ErrorKind::Unsupported, text)
         }
         Some(Errno::PERM) => {
             let text = format!(
-                "{error}; if the file's permissions allow the open: {NEEDS}, which a container may forbid; allow it there, {REMEDY}"
+                "{error}; if the file's permissions allow the open: {BENEATH_NEEDS}, which a container may forbid; allow it there, {BENEATH_REMEDY}"
             );
             (io::ErrorKind::PermissionDenied, text)
         }

@@ -1,7 +1,7 @@
 //! An open descriptor, shared by the handles and the calls that use it.
 #![allow(unsafe_code)]
 
-use super::cursor::{Cursor, Take};
+use super::cursor::{Cursor, TakeCursor};
 use super::lock::LOCK_UN;
 use super::metadata::Metadata;
 use crate::file_policy::PageCache;
@@ -69,7 +69,7 @@ impl OpenFile {
 
     /// Returns a future that queues for the cursor at its first poll, or `None` if the file has no
     /// cursor.
-    pub(super) fn cursor_turn(&self) -> Option<Take> {
+    pub(super) fn queue_for_cursor(&self) -> Option<TakeCursor> {
         let new = || Cursor::new(self.core.clone());
         self.is_ordinary().then(|| self.cursor.get_or_init(new).take())
     }

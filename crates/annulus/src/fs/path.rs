@@ -1,6 +1,6 @@
 //! Paths in the form that the kernel takes.
 
-use crate::error_text::with_text;
+use crate::errors::with_text;
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use std::path::Path;
 pub(crate) const CWD: i32 = -100;
 
 /// Paths shorter than this are copied to the stack.
-const SHORT: usize = 256;
+const MAX_STACK_PATH_BYTES: usize = 256;
 
 /// Returns a path with its terminating zero, on the heap.
 ///
@@ -31,7 +31,7 @@ pub(super) fn c_path(path: &Path) -> io::Result<CString> {
 #[inline]
 pub(super) fn with_c_path<T>(path: &Path, call: impl FnOnce(&CStr) -> T) -> io::Result<T> {
     let bytes = path.as_os_str().as_bytes();
-    let mut short = [0u8; SHORT];
+    let mut short = [0u8; MAX_STACK_PATH_BYTES];
     if let Some(room) = short.get_mut(..bytes.len()) {
         room.copy_from_slice(bytes);
     }
@@ -45,19 +45,19 @@ pub(super) fn with_c_path<T>(path: &Path, call: impl FnOnce(&CStr) -> T) -> io::
 /// Adds the attempted operation and the path to an error.
 pub(crate) fn about(doing: &str, path: &Path, error: impl Into<io::Error>) -> io::Error {
     let error = error.into();
-    let text = format!("{doing} {}: {error}", Shown(path));
+    let text = format!("{doing} {}: {error}", QuotedPath(path));
     with_text(error, text)
 }
 
 /// Like [`about`], but with two paths and the words around the first one.
 pub(super) fn about_two(words: [&str; 2], from: &Path, to: &Path, error: io::Error) -> io::Error {
-    about(&format!("{} {} {}", words[0], Shown(from), words[1]), to, error)
+    about(&format!("{} {} {}", words[0], QuotedPath(from), words[1]), to, error)
 }
 
 /// A path as shown in errors: cut if it is long.
-struct Shown<'a>(&'a Path);
+struct QuotedPath<'a>(&'a Path);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for QuotedPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.0.to_string_lossy();
         match text.char_indices().nth(200) {
@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn paths_of_any_length_are_passed_whole() {
-        for len in [0, 1, SHORT - 1, SHORT, 5 * SHORT] {
+        for len in [0, 1, MAX_STACK_PATH_BYTES - 1, MAX_STACK_PATH_BYTES, 5 * MAX_STACK_PATH_BYTES]
+        {
             let text = "x".repeat(len);
             let lent = with_c_path(Path::new(&text), |path| path.to_owned()).unwrap();
             assert_eq!(lent.as_bytes(), text.as_bytes());

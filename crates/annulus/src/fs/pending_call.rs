@@ -52,7 +52,7 @@ impl<A: CallArgs + 'static> PendingCall<A> {
                 // SAFETY: by `CallArgs`, the memory and descriptors of the call stay valid as long
                 // as `args` and `open` exist, even if they move. They are kept until the terminal
                 // event: here, and in the slot once this is dropped.
-                let slot = unsafe { inner.file_ops.start(&mut inner.io, call, start) };
+                let slot = unsafe { inner.file_ops.start(&mut inner.state, call, start) };
                 Ok(Self { core: core.clone(), slot, held })
             }
             Err(error) => Err((error, args.into_inner())),
@@ -78,7 +78,7 @@ impl<A: Unpin + 'static> Future for PendingCall<A> {
         let polled = match self.core.borrow() {
             Ok(mut inner) => {
                 let inner = &mut *inner;
-                let polled = inner.file_ops.poll(&mut inner.io, slot, cx);
+                let polled = inner.file_ops.poll(&mut inner.state, slot, cx);
                 polled.map(|outcome| outcome.map_err(call_error))
             }
             Err(error) if self.core.is_over() => Poll::Ready(Err(error)),
@@ -99,7 +99,7 @@ impl<A: 'static> Drop for PendingCall<A> {
         match self.core.borrow() {
             Ok(mut inner) => {
                 let inner = &mut *inner;
-                inner.file_ops.abandon(&mut inner.io, self.slot, Box::new(held));
+                inner.file_ops.abandon(&mut inner.state, self.slot, Box::new(held));
             }
             Err(_) if self.core.is_over() => drop(held),
             // A forked child, or a runtime with calls still in flight: the kernel may still use the

@@ -18,13 +18,13 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// The largest alignment that direct I/O needs on existing devices.
-const ALIGNMENT: usize = 4096;
+const MAX_DIRECT_ALIGNMENT: usize = 4096;
 /// A send that takes longer than this, including the peer's part, was stalled by the device: even
 /// on a busy machine, the scheduler delays a thread less.
-const STALL: Duration = Duration::from_millis(50);
+const STALLED_SEND: Duration = Duration::from_millis(50);
 /// Maximum number of bytes in a send that relies on a prediction. Above this, checking the page
 /// cache costs next to nothing.
-const PREDICTED: u32 = 64 * 1024;
+const MAX_PREDICTED_SEND_BYTES: u32 = 64 * 1024;
 
 /// A call that sends pages to a socket.
 struct SendPages {
@@ -42,13 +42,13 @@ unsafe impl CallArgs for SendPages {
 }
 
 /// A read of one byte that fails instead of waiting.
-struct Probe {
+struct PageProbe {
     byte: Box<u8>,
     offset: u64,
 }
 
 // SAFETY: the call writes to the box's memory.
-unsafe impl CallArgs for Probe {
+unsafe impl CallArgs for PageProbe {
     fn call(&mut self, fd: RawFd) -> FileCall {
         let offset = self.offset;
         FileCall::Read { fd, buffer: &mut *self.byte, len: 1, offset, nowait: true }
@@ -89,7 +89,7 @@ impl File {
     fn predicts_send(&self, len: u32) -> bool {
         let (open, policy) = (&self.open, &self.open.core.inline_policy);
         let lasting = || open.is_ordinary() && policy.supports_nowait(self.device);
-        len <= PREDICTED && open.page_cache.predicts(lasting)
+        len <= MAX_PREDICTED_SEND_BYTES && open.page_cache.predicts(lasting)
     }
 
     /// Sends without a check. If that may have stalled, the next send is checked.
@@ -111,7 +111,7 @@ impl File {
         if !policy.supports_nowait(self.device) {
             return None;
         }
-        let mut probe = Probe { byte: Box::default(), offset };
+        let mut probe = PageProbe { byte: Box::default(), offset };
         for offset in [offset, offset + u64::from(len) - 1] {
             probe.offset = offset;
             match site.system_call(&mut probe) {
@@ -163,7 +163,7 @@ impl File {
         let (core, kind) = (&self.open.core, self.send_kind());
         core.inline_policy.before_inline(&kind)?;
         let (sent, took) = core.inline_policy.timed(&*core.kernel, send);
-        if took >= STALL {
+        if took >= STALLED_SEND {
             core.inline_policy.after_inline(&kind, took);
         }
         Some(sent)
@@ -193,8 +193,9 @@ impl File {
     /// Reads without the page cache at any offset: also reads the bytes before the offset in its
     /// block, and cuts them off.
     async fn read_aligned(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-        let past = offset % ALIGNMENT as u64;
-        let (read, bytes) = self.read_at(AlignedBuf::new(len, ALIGNMENT)?, offset - past).await;
+        let past = offset % MAX_DIRECT_ALIGNMENT as u64;
+        let (read, bytes) =
+            self.read_at(AlignedBuf::new(len, MAX_DIRECT_ALIGNMENT)?, offset - past).await;
         Ok(bytes[..read?].get(past as usize..).unwrap_or_default().to_vec())
     }
 }
@@ -227,7 +228,7 @@ mod tests {
             assert_eq!(send().expect("it is tried").unwrap(), 4);
             for _ in 0..3 {
                 let sent = file.send_if_quick(|| {
-                    std::thread::sleep(STALL);
+                    std::thread::sleep(STALLED_SEND);
                     Ok(0)
                 });
                 assert!(sent.is_some(), "one or two stalls may be the scheduler's");

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
 /// Maximum number of bytes that are read ahead, or copied and queued, at a time.
-pub(crate) const PIECE: usize = 64 * 1024;
+pub(crate) const MAX_PIECE_BYTES: usize = 64 * 1024;
 
 type InFlight<T> = Pin<Box<dyn Future<Output = T>>>;
 
@@ -256,8 +256,8 @@ impl FileStream {
             }
             let mut buf = mem::take(&mut self.next);
             buf.clear();
-            buf.reserve(PIECE);
-            let mut args = Read { buf, done: 0, offset: CURSOR, turn: None };
+            buf.reserve(MAX_PIECE_BYTES);
+            let mut args = Read { buf, done: 0, offset: CURSOR, guard: None };
             match self.file.try_read(&mut args) {
                 Some(Ok(count)) => {
                     self.add(args.buf);

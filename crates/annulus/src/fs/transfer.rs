@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::call::{CallArgs, CallSite};
-use super::cursor::Permit;
+use super::cursor::CursorGuard;
 use super::file::{File, check_offset};
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::file_policy::{Class, PageCache};
@@ -20,7 +20,7 @@ pub(crate) struct Read<B> {
     pub(crate) done: usize,
     pub(crate) offset: u64,
     /// The cursor permit, while the call runs off the loop at the cursor.
-    pub(crate) turn: Option<Permit>,
+    pub(crate) guard: Option<CursorGuard>,
 }
 
 /// A write of the memory after its first `done` bytes.
@@ -30,7 +30,7 @@ pub(crate) struct Write<B> {
     pub(crate) offset: u64,
     /// The cursor permit, from the first call off the loop at the cursor until everything is
     /// written.
-    pub(crate) turn: Option<Permit>,
+    pub(crate) guard: Option<CursorGuard>,
 }
 
 impl<B: IoBufMut> Read<B> {
@@ -89,7 +89,7 @@ impl File {
         }
         // No future in between: moving the memory into one and out of it costs a good part of a
         // cached read.
-        let mut args = Read { buf, done: 0, offset, turn: None };
+        let mut args = Read { buf, done: 0, offset, guard: None };
         match self.try_read(&mut args) {
             Some(Ok(count)) => (Ok(count), args.buf),
             tried => {
@@ -125,7 +125,7 @@ impl File {
 
     /// Like [`read`](Self::read).
     pub(crate) async fn read_once<B: IoBufMut>(&self, buf: B) -> (io::Result<usize>, B) {
-        let mut args = Read { buf, done: 0, offset: CURSOR, turn: None };
+        let mut args = Read { buf, done: 0, offset: CURSOR, guard: None };
         match self.try_read(&mut args) {
             Some(Ok(count)) => (Ok(count), args.buf),
             tried => {
@@ -147,7 +147,7 @@ impl File {
         if let Err(error) = self.open.take_error() {
             return (Err(error), buf);
         }
-        let mut args = Write { buf, done: 0, offset, turn: None };
+        let mut args = Write { buf, done: 0, offset, guard: None };
         match self.try_write(&mut args) {
             Some(Ok(count)) => (Ok(count), args.buf),
             tried => {
@@ -177,7 +177,7 @@ impl File {
             Some(answer) => answer,
             None => {
                 if args.offset == CURSOR {
-                    args.turn = self.turn().await;
+                    args.guard = self.cursor_guard().await;
                 }
                 let site = self.read_site(&mut args);
                 let answer;
@@ -198,7 +198,7 @@ impl File {
     /// Tries a write inline. Returns `None` if it must be made off the loop.
     #[inline]
     pub(crate) fn try_write<B: IoBuf>(&self, args: &mut Write<B>) -> Option<io::Result<usize>> {
-        if args.offset == CURSOR && args.turn.is_none() && self.open.is_cursor_taken() {
+        if args.offset == CURSOR && args.guard.is_none() && self.open.is_cursor_taken() {
             return None;
         }
         let answer = self.write_site(args).try_inline(args)?;
@@ -218,8 +218,8 @@ impl File {
         let answer = match tried {
             Some(answer) => answer,
             None => {
-                if args.offset == CURSOR && args.turn.is_none() {
-                    args.turn = self.turn().await;
+                if args.offset == CURSOR && args.guard.is_none() {
+                    args.guard = self.cursor_guard().await;
                 }
                 let site = self.write_site(&args);
                 let answer;
@@ -239,8 +239,8 @@ impl File {
 
     /// Waits until no call at the cursor is in flight off the loop, and blocks further ones until
     /// the permit is dropped. Returns `None` if the file has no cursor.
-    pub(crate) async fn turn(&self) -> Option<Permit> {
-        Some(self.open.cursor_turn()?.await)
+    pub(crate) async fn cursor_guard(&self) -> Option<CursorGuard> {
+        Some(self.open.queue_for_cursor()?.await)
     }
 
     /// Small reads at an offset may be predicted to be in the page cache.
@@ -248,7 +248,7 @@ impl File {
     fn read_site<B: IoBufMut>(&self, args: &mut Read<B>) -> CallSite<'_> {
         let (len, at_cursor) = (args.len(), args.offset == CURSOR);
         let site = self.site(Class::Read, len, at_cursor);
-        let predictable = len <= PageCache::SMALL && !at_cursor && !self.direct;
+        let predictable = len <= PageCache::MAX_PREDICTED_READ_BYTES && !at_cursor && !self.direct;
         CallSite { predictable: predictable.then_some(args.offset), ..site }
     }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::call::CallArgs;
-use super::cursor::Permit;
+use super::cursor::CursorGuard;
 use super::file::{File, check_offset};
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::file_policy::Class;
@@ -21,7 +21,7 @@ struct Vectored<B> {
     offset: u64,
     writes: bool,
     /// The cursor permit, while the call runs off the loop at the cursor.
-    turn: Option<Permit>,
+    guard: Option<CursorGuard>,
 }
 
 impl<B> Vectored<B> {
@@ -49,7 +49,7 @@ impl<B> Vectored<B> {
     ) -> Result<Self, (io::Error, Vec<B>)> {
         let vectors: Box<[IoVec]> = bufs.iter_mut().map(vector).collect();
         match check(&vectors) {
-            Ok(()) => Ok(Self { bufs, vectors, offset, writes, turn: None }),
+            Ok(()) => Ok(Self { bufs, vectors, offset, writes, guard: None }),
             Err(error) => Err((error, bufs)),
         }
     }
@@ -157,7 +157,7 @@ impl File {
             Some(answer) => (answer, args),
             None => {
                 if at_cursor {
-                    args.turn = self.turn().await;
+                    args.guard = self.cursor_guard().await;
                 }
                 site.offload(args).await
             }

@@ -15,9 +15,9 @@ use std::path::{Component, Path, PathBuf};
 /// Maximum number of symbolic links that Linux follows in a path.
 const MAX_LINKS: u32 = 40;
 /// Extra space for a read beyond the known length of a file.
-const SPARE: usize = 32;
+const SPARE_BYTES: usize = 32;
 /// Step size for reading a file without a known length, such as those in `/proc`.
-const STEP: usize = 64 * 1024;
+const UNKNOWN_LENGTH_STEP_BYTES: usize = 64 * 1024;
 
 /// Reads the bytes of a file.
 ///
@@ -33,11 +33,11 @@ pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 async fn read_all(mut file: File) -> io::Result<Vec<u8>> {
     let len = usize::try_from(file.metadata().await?.len()).map_err(|_| too_large())?;
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len.saturating_add(SPARE)).map_err(|_| too_large())?;
+    bytes.try_reserve_exact(len.saturating_add(SPARE_BYTES)).map_err(|_| too_large())?;
     loop {
         if bytes.len() == bytes.capacity() {
             // Grows by a factor, even if the file has been reported to be short.
-            bytes.try_reserve(STEP).map_err(|_| too_large())?;
+            bytes.try_reserve(UNKNOWN_LENGTH_STEP_BYTES).map_err(|_| too_large())?;
         }
         let end = bytes.len();
         let (read, slice) = file.read(bytes.slice(end..)).await;

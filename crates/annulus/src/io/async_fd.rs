@@ -1,9 +1,9 @@
 //! Readiness of descriptors that other code reads and writes.
 
-use crate::base::budget;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::polls::Interest;
+use crate::tasks::budget;
 use annulus_kernel::descriptor;
 use rustix::fs::FileType;
 use std::error::Error;
@@ -68,7 +68,7 @@ impl Drop for Polled {
     fn drop(&mut self) {
         if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
-            inner.polls.drop_poll(&mut inner.io, self.slot);
+            inner.polls.drop_poll(&mut inner.state, self.slot);
         }
     }
 }
@@ -144,7 +144,7 @@ impl<T: AsFd> AsyncFd<T> {
         let Polled { core, slot, .. } = &self.polled;
         ready!(budget::poll_with(cx, || {
             let inner = &mut *core.borrow_running()?;
-            inner.polls.poll(&mut inner.io, *slot, interest, cx)
+            inner.polls.poll(&mut inner.state, *slot, interest, cx)
         }))?;
         Poll::Ready(Ok(ReadyGuard { fd: self, interest }))
     }

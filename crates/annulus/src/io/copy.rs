@@ -111,7 +111,7 @@ pub async fn copy_at_most(
         (Source::Recv(from), Sink::File(to)) => to_file(from, to, limit).await,
         (Source::Recv(from), Sink::Send(to)) => between_streams(from, to, limit).await,
         (Source::File(from), Sink::Send(to)) => {
-            drop(from.settled().await?);
+            drop(from.wait_for_cursor_calls().await?);
             let start = from.move_cursor(0)?;
             let moved = |count| from.move_cursor(count as i64).map(drop);
             send_part(from, start, limit, to, moved).await
@@ -199,7 +199,7 @@ async fn append(from: &File, to: &File, limit: u64) -> io::Result<u64> {
     to.check_dropped_writes()?;
     let mut copied = 0;
     while copied < limit {
-        drop(from.settled().await?);
+        drop(from.wait_for_cursor_calls().await?);
         let start = from.move_cursor(0)?;
         let most = usize::try_from(limit - copied)
             .map_or(MAX_PIECE_BYTES, |left| left.min(MAX_PIECE_BYTES));

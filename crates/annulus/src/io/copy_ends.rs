@@ -89,7 +89,7 @@ impl Source<'_> {
     /// the cursor in flight.
     pub(super) async fn settled_file(&mut self) -> io::Result<Option<&File>> {
         match self {
-            Self::File(file) => settled(file).await.map(Some),
+            Self::File(file) => wait_for_cursor_calls(file).await.map(Some),
             Self::Recv(stream) => stream_settled(stream.own_file()).await,
         }
     }
@@ -108,20 +108,20 @@ impl Sink<'_> {
     /// call at the cursor in flight.
     pub(super) async fn settled_file(&mut self) -> io::Result<Option<&File>> {
         match self {
-            Self::File(file) => settled(file).await.map(Some),
+            Self::File(file) => wait_for_cursor_calls(file).await.map(Some),
             Self::Send(stream) => stream_settled(stream.own_file()).await,
         }
     }
 }
 
-async fn settled(file: &File) -> io::Result<&File> {
-    file.settled().await.map(|_| file)
+async fn wait_for_cursor_calls(file: &File) -> io::Result<&File> {
+    file.wait_for_cursor_calls().await.map(|_| file)
 }
 
 async fn stream_settled(stream: Option<&mut FileStream>) -> io::Result<Option<&File>> {
     let Some(stream) = stream else { return Ok(None) };
     poll_fn(|cx| stream.poll_write_next(cx)).await?;
-    settled(stream.file()).await.map(Some)
+    wait_for_cursor_calls(stream.file()).await.map(Some)
 }
 
 /// A stream of this crate, for copies that can do more than `AsyncSend` offers.

@@ -3,7 +3,7 @@
 use super::{AsyncRecv, AsyncSend};
 use crate::bytes::chunk::Chunk;
 use crate::fs::FileStream;
-use crate::fs::stream::{PIECE, Unwritten};
+use crate::fs::stream::{MAX_PIECE_BYTES, Unwritten};
 use crate::fs::transfer::Write;
 use annulus_kernel::file::CURSOR;
 use std::io::{self, IoSlice};
@@ -46,13 +46,13 @@ impl AsyncSend for FileStream {
         let mut buf = mem::take(&mut self.copy);
         buf.clear();
         for slice in slices {
-            buf.extend_from_slice(&slice[..slice.len().min(PIECE - buf.len())]);
+            buf.extend_from_slice(&slice[..slice.len().min(MAX_PIECE_BYTES - buf.len())]);
         }
         let queued = buf.len();
         if queued == 0 {
             return Poll::Ready(Ok(0));
         }
-        let mut args = Write { buf, done: 0, offset: CURSOR, turn: None };
+        let mut args = Write { buf, done: 0, offset: CURSOR, guard: None };
         if let Some(written) = self.file.try_write(&mut args) {
             self.copy = args.buf;
             return Poll::Ready(written);
@@ -71,7 +71,7 @@ impl AsyncSend for FileStream {
             return Poll::Ready(Ok(()));
         }
         let mut args =
-            Write { buf: mem::replace(chunk, Chunk::EMPTY), done: 0, offset: CURSOR, turn: None };
+            Write { buf: mem::replace(chunk, Chunk::EMPTY), done: 0, offset: CURSOR, guard: None };
         let tried = self.file.try_write(&mut args).unwrap_or(Ok(0));
         if matches!(tried, Ok(count) if count == total) {
             return Poll::Ready(Ok(()));

@@ -35,7 +35,7 @@ mod stdio;
 mod tokio_io;
 mod transfer;
 
-pub use crate::base::op_error::os_error;
+pub use crate::errors::os_error;
 pub use crate::slots::polls::Interest;
 pub use async_fd::{AsyncFd, ReadyGuard, TryIoError};
 pub use bidirectional::{CopyBidirectional, CopyError, Direction, copy_bidirectional};

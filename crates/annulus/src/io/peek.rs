@@ -1,7 +1,7 @@
 //! The future that shows received bytes.
 
 use super::recv::AsyncRecv;
-use crate::base::budget;
+use crate::tasks::budget;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;

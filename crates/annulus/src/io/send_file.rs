@@ -56,19 +56,19 @@ pub(super) async fn send_file(
         let (offset, most) = (start.saturating_add(sent), len - sent);
         let pages = send_pages(file, offset, most, to).await;
         if let Some(head) = head.take()
-            && matches!(pages, Ok(Pages::Sent(1..)))
+            && matches!(pages, Ok(PagesOutcome::Sent(1..)))
         {
             mem::forget(head);
         }
         let (count, is_full) = match pages? {
             // Some files have no pages to send. Unless this is their known end, only an empty read
             // is the end.
-            Pages::Sent(0) if !file.is_known_end(offset) => {
+            PagesOutcome::Sent(0) if !file.is_known_end(offset) => {
                 (send_piece(file, offset, most, to).await?, false)
             }
-            Pages::NotSent => (send_piece(file, offset, most, to).await?, false),
-            Pages::Sent(count) => (count, is_short(file, offset, most, count)),
-            Pages::NoSpace => (0, true),
+            PagesOutcome::NotSent => (send_piece(file, offset, most, to).await?, false),
+            PagesOutcome::Sent(count) => (count, is_short(file, offset, most, count)),
+            PagesOutcome::NoSpace => (0, true),
         };
         if count == 0 && !is_full {
             // Before Linux 6.5, the last pages of a file that ends sooner than expected are held
@@ -159,7 +159,7 @@ pub(super) async fn send_pieces(
 }
 
 /// The outcome of sending pages.
-enum Pages {
+enum PagesOutcome {
     Sent(u64),
     /// The socket has no space.
     NoSpace,
@@ -168,15 +168,20 @@ enum Pages {
 }
 
 /// Sends at most `most` bytes of pages with `sendfile`, unless that would block.
-async fn send_pages(file: &File, offset: u64, most: u64, to: &StreamHandle) -> io::Result<Pages> {
+async fn send_pages(
+    file: &File,
+    offset: u64,
+    most: u64,
+    to: &StreamHandle,
+) -> io::Result<PagesOutcome> {
     file.wait_for_budget().await;
     let stride = stride(file, offset, most);
-    let Some(sink) = to.page_sink()? else { return Ok(Pages::NotSent) };
+    let Some(sink) = to.page_sink()? else { return Ok(PagesOutcome::NotSent) };
     match file.send_pages(offset, stride, sink).transpose() {
-        Ok(None) => Ok(Pages::NotSent),
-        Ok(Some(count)) => Ok(Pages::Sent(u64::from(count))),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Pages::NoSpace),
-        Err(error) if may_be_read_and_sent(&error) => Ok(Pages::NotSent),
+        Ok(None) => Ok(PagesOutcome::NotSent),
+        Ok(Some(count)) => Ok(PagesOutcome::Sent(u64::from(count))),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(PagesOutcome::NoSpace),
+        Err(error) if may_be_read_and_sent(&error) => Ok(PagesOutcome::NotSent),
         Err(error) => Err(error),
     }
 }

@@ -3,9 +3,9 @@
 use super::read_ahead::ReadAhead;
 use super::recv::AsyncRecv;
 use super::send::AsyncSend;
-use crate::base::budget;
 use crate::fs::FileStream;
 use crate::net::{Receiver, RecvHalf, SendHalf, Sender, TcpStream, UnixStream};
+use crate::tasks::budget;
 use std::fmt;
 use std::io::{self, IoSlice, SeekFrom};
 use std::pin::Pin;

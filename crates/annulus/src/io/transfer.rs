@@ -2,10 +2,10 @@
 
 use super::send::poll_room;
 use super::{AsyncRecv, AsyncSend};
-use crate::base::budget;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::net::Link;
+use crate::tasks::budget;
 use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll, ready};

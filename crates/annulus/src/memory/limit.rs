@@ -8,14 +8,14 @@ use std::sync::{Arc, OnceLock};
 
 /// How far the amount that a runtime has reported may differ from the amount it holds, so that
 /// runtimes rarely write to shared memory.
-const GRAIN: usize = 64 * 1024;
+const REPORT_STEP_BYTES: usize = 64 * 1024;
 
 /// A limit on the bytes that runtimes hold for their streams and datagram sockets. Any number of
 /// runtimes and threads can share it. Clones share the same limit.
 ///
 /// The limit counts the pools' buffers, as far as receives have filled them; received bytes that no
 /// task has taken; leases that own heap memory, wherever they are; bytes that are queued to be
-/// sent; and datagrams in both directions. Shared bytes count once for each stream that sends them.
+/// sent; and datagrams in both directions. LimitState bytes count once for each stream that sends them.
 /// The limit does not count the memory of tasks, about 2 KiB per connection, files, or the memory
 /// that the kernel holds for sockets.
 ///
@@ -52,9 +52,9 @@ const GRAIN: usize = 64 * 1024;
 /// program per stream, plus the 16 buffers of 4 KiB (for datagrams, 4 buffers of full size) that
 /// the kernel always has.
 #[derive(Clone)]
-pub struct MemoryLimit(Arc<Shared>);
+pub struct MemoryLimit(Arc<LimitState>);
 
-struct Shared {
+struct LimitState {
     bytes: usize,
     source: String,
     /// The bytes that runtimes have reported as held.
@@ -125,7 +125,7 @@ impl MemoryLimit {
 
     fn of(bytes: usize, source: String) -> Self {
         let [held, streams_paused] = Default::default();
-        Self(Arc::new(Shared { bytes, source, held, streams_paused }))
+        Self(Arc::new(LimitState { bytes, source, held, streams_paused }))
     }
 
     /// Returns the limit in bytes.
@@ -165,7 +165,7 @@ impl MemoryLimit {
     pub(crate) fn report(&self, reported: &mut usize, held: usize) -> usize {
         let change = held.wrapping_sub(*reported);
         // The change is below the grain in either direction.
-        if change.wrapping_add(GRAIN) < 2 * GRAIN {
+        if change.wrapping_add(REPORT_STEP_BYTES) < 2 * REPORT_STEP_BYTES {
             return self.held().wrapping_add(change);
         }
         *reported = held;

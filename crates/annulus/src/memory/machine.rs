@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The memory assumed if nothing can be read: 1 GiB.
-const UNKNOWN: usize = 1 << 30;
+const ASSUMED_MEMORY_BYTES: usize = 1 << 30;
 
 /// Returns the lowest of all limits and describes which one it is.
 pub(crate) fn memory() -> (usize, String) {
@@ -18,7 +18,10 @@ fn least(proc: &Path) -> (usize, String) {
         .map(|(bytes, path)| (bytes, format!("the {} of control group {path}", size(bytes))));
     let known = machine.into_iter().chain(groups).min_by_key(|(bytes, _)| *bytes);
     known.unwrap_or_else(|| {
-        (UNKNOWN, format!("{}, assumed because no limit could be read", size(UNKNOWN)))
+        (
+            ASSUMED_MEMORY_BYTES,
+            format!("{}, assumed because no limit could be read", size(ASSUMED_MEMORY_BYTES)),
+        )
     })
 }
 
@@ -51,16 +54,16 @@ struct Mount {
     /// The group that is mounted at `point`.
     root: PathBuf,
     point: PathBuf,
-    version: Version,
+    version: CgroupVersion,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum CgroupVersion {
     One,
     Two,
 }
 
-impl Version {
+impl CgroupVersion {
     /// Returns the names of the files that contain limits.
     fn files(self) -> &'static [&'static str] {
         match self {
@@ -78,8 +81,10 @@ impl Mount {
         let (root, point) = (place.next()?, place.next()?);
         let mut kind = kind.split(' ');
         let version = match kind.next()? {
-            "cgroup2" => Version::Two,
-            "cgroup" if kind.nth(1)?.split(',').any(|option| option == "memory") => Version::One,
+            "cgroup2" => CgroupVersion::Two,
+            "cgroup" if kind.nth(1)?.split(',').any(|option| option == "memory") => {
+                CgroupVersion::One
+            }
             _ => return None,
         };
         Some(Self { root: root.into(), point: point.into(), version })
@@ -88,7 +93,7 @@ impl Mount {
 
 /// A control group that the process is in.
 struct Membership {
-    version: Version,
+    version: CgroupVersion,
     path: PathBuf,
 }
 
@@ -98,8 +103,8 @@ impl Membership {
         let mut fields = line.splitn(3, ':');
         let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
         let version = match controllers {
-            "" if number == "0" => Version::Two,
-            _ if controllers.split(',').any(|one| one == "memory") => Version::One,
+            "" if number == "0" => CgroupVersion::Two,
+            _ if controllers.split(',').any(|one| one == "memory") => CgroupVersion::One,
             _ => return None,
         };
         Some(Self { version, path: path.into() })
@@ -125,7 +130,7 @@ impl Membership {
 
 /// Reads a limit from a file. Returns `None` if the file has no limit.
 fn limit(file: &Path) -> Option<usize> {
-    // Version 1 represents "no limit" by a number that exceeds the memory of any machine.
+    // CgroupVersion 1 represents "no limit" by a number that exceeds the memory of any machine.
     let none = |bytes: &usize| *bytes < usize::MAX / 4;
     fs::read_to_string(file).ok()?.trim().parse().ok().filter(none)
 }
@@ -135,9 +140,9 @@ mod tests {
     use super::*;
 
     /// A fake `/proc` and the hierarchies that it refers to, in a temporary directory.
-    struct Machine(PathBuf);
+    struct FakeMachine(PathBuf);
 
-    impl Machine {
+    impl FakeMachine {
         fn new(name: &str) -> Self {
             let directory =
                 std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));
@@ -168,7 +173,7 @@ mod tests {
         }
     }
 
-    impl Drop for Machine {
+    impl Drop for FakeMachine {
         fn drop(&mut self) {
             _ = fs::remove_dir_all(&self.0);
         }
@@ -176,15 +181,15 @@ mod tests {
 
     #[test]
     fn without_control_groups_the_machine_is_the_limit() {
-        let machine = Machine::new("no-groups");
+        let machine = FakeMachine::new("no-groups");
         assert_eq!(machine.least(), (1 << 30, "this machine's 1024 MiB".into()));
-        assert_eq!(least(Path::new("/nowhere")).0, UNKNOWN);
+        assert_eq!(least(Path::new("/nowhere")).0, ASSUMED_MEMORY_BYTES);
     }
 
     #[test]
     fn the_lowest_limit_of_a_group_and_its_ancestors_counts() {
         let mount = "30 1 0:26 / ROOT/cg rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
-        let machine = Machine::of("second", "0::/a/b/c\n", mount);
+        let machine = FakeMachine::of("second", "0::/a/b/c\n", mount);
         machine.write("cg/a/memory.max", "max\n");
         assert_eq!(machine.least().1, "this machine's 1024 MiB");
         machine.write("cg/a/b/c/memory.max", "734003200\n");
@@ -200,7 +205,7 @@ mod tests {
         let mount = "31 1 0:27 / ROOT/cpu rw - cgroup cgroup rw,cpu\n\
                      32 1 0:28 / ROOT/memory rw - cgroup cgroup rw,memory";
         let groups = "5:cpu:/x\n4:memory:/x/y\n0::/\n";
-        let machine = Machine::of("first", groups, mount);
+        let machine = FakeMachine::of("first", groups, mount);
         machine.write("memory/memory.limit_in_bytes", "9223372036854771712\n");
         machine.write("memory/x/memory.limit_in_bytes", "104857600\n");
         machine.write("memory/x/y/memory.limit_in_bytes", "9223372036854771712\n");
@@ -211,7 +216,7 @@ mod tests {
     #[test]
     fn a_container_mount_begins_at_its_own_group() {
         let mount = "32 1 0:28 /docker/abc ROOT/memory ro - cgroup cgroup rw,memory";
-        let machine = Machine::of("container", "4:memory:/docker/abc\n", mount);
+        let machine = FakeMachine::of("container", "4:memory:/docker/abc\n", mount);
         machine.write("memory/memory.limit_in_bytes", "67108864\n");
         assert_eq!(machine.least(), (64 << 20, "the 64 MiB of control group /".into()));
     }

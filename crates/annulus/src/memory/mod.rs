@@ -9,7 +9,7 @@
 //!
 //! Long before that, the bounds of each stream are lowered. Large bounds make fast streams faster.
 //! But if many streams are fast, or if peers do not read, the process holds the sum of these
-//! bounds. So above a mark the bounds are [`LOWERED`]. For undelivered bytes this applies to every
+//! bounds. So above a mark the bounds are [`LOWERED_BOUNDS`]. For undelivered bytes this applies to every
 //! stream, and for unsent bytes only to streams whose peer makes no room, since other streams pass
 //! on what they queue. A stream at a lowered bound waits for its own task or peer, as at any other
 //! bound, so nothing has to be done when the bounds rise again. Receives that were armed before the
@@ -26,18 +26,18 @@ use annulus_driver::ReceiveBudget;
 
 /// Bytes that each stream may hold as long as the limit is not exceeded. Beyond the limit, only
 /// streams that hold nothing continue.
-const FLOOR: usize = 8 * 1024;
+const MIN_STREAM_BYTES: usize = 8 * 1024;
 /// One part in this many of the limit is reserved for streams that hold little.
-const RESERVE: usize = 4;
+const RESERVED_PART: usize = 4;
 /// A single stream may hold one part in this many of the free memory.
-const SHARE: usize = 8;
+const STREAM_PART: usize = 8;
 /// Minimum budget of receives in bytes, however little memory is free.
-const LEAST: usize = 64 * 1024;
+const MIN_RECEIVE_BUDGET_BYTES: usize = 64 * 1024;
 
 /// Bytes in use by a runtime's sockets above which the bounds of each stream are lowered.
-const MARK: usize = 6 << 20;
+const LOWERING_MARK_BYTES: usize = 6 << 20;
 /// The bounds that apply above the mark.
-const LOWERED: StreamBounds = StreamBounds { receive: 16 << 10, send: 4 << 10 };
+const LOWERED_BOUNDS: StreamBounds = StreamBounds { receive: 16 << 10, send: 4 << 10 };
 
 /// The bytes that a stream may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Memory {
         let mut memory = Self {
             meter: Meter::default(),
             half,
-            mark: MARK.min(half),
+            mark: LOWERING_MARK_BYTES.min(half),
             much: 0,
             limit,
             reported: 0,
@@ -164,7 +164,7 @@ impl Memory {
 
     /// Sets how much streams may hold if all runtimes hold `total` bytes and this one uses
     /// `in_use`. Returns the changes.
-    pub(crate) fn allow(&mut self, total: usize, in_use: usize) -> Changed {
+    pub(crate) fn allow(&mut self, total: usize, in_use: usize) -> BoundChanges {
         let was_lowered = self.is_lowered;
         // The bounds rise only at half the mark. Otherwise they would keep falling and rising.
         self.is_lowered = in_use > if was_lowered { self.mark / 2 } else { self.mark };
@@ -172,13 +172,13 @@ impl Memory {
         let limit = self.limit.as_ref().map(MemoryLimit::bytes).filter(|_| restricts);
         let budget = limit.map(|limit| self.restrict(limit, total));
         self.set_bounds();
-        Changed { budget, have_fallen: self.is_lowered && !was_lowered }
+        BoundChanges { budget, have_fallen: self.is_lowered && !was_lowered }
     }
 
     /// Sets the values that depend on the allowance and on whether the bounds are lowered.
     fn set_bounds(&mut self) {
         let Self { most, allowance, .. } = *self;
-        let bounds = if self.is_lowered { most.min(LOWERED) } else { most };
+        let bounds = if self.is_lowered { most.min(LOWERED_BOUNDS) } else { most };
         self.recv_bound = bounds.receive;
         self.send_bound = most.send.min(allowance);
         self.waiting_bound = bounds.send.min(allowance);
@@ -200,7 +200,7 @@ impl Memory {
 }
 
 /// The changes that a new sum has caused.
-pub(crate) struct Changed {
+pub(crate) struct BoundChanges {
     /// The new budget of receives, if it changes.
     pub(crate) budget: Option<ReceiveBudget>,
     /// Whether the bounds of streams have fallen.
@@ -218,14 +218,14 @@ impl Drop for Memory {
 
 /// Returns the bytes that a stream may hold if `total` bytes of the limit are held.
 fn allowance(limit: usize, total: usize) -> usize {
-    let free = (limit - limit / RESERVE).saturating_sub(total);
-    if total > limit { 0 } else { (free / SHARE).max(FLOOR) }
+    let free = (limit - limit / RESERVED_PART).saturating_sub(total);
+    if total > limit { 0 } else { (free / STREAM_PART).max(MIN_STREAM_BYTES) }
 }
 
 /// Returns the bytes that receives may deliver until the next measurement: half of the free bytes,
 /// since other things take memory, too.
 fn budget(limit: usize, total: usize) -> ReceiveBudget {
-    let bytes = (limit.saturating_sub(total) / 2).max(LEAST);
+    let bytes = (limit.saturating_sub(total) / 2).max(MIN_RECEIVE_BUDGET_BYTES);
     ReceiveBudget { bytes, is_tight: total > limit / 2 }
 }
 

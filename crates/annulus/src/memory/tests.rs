@@ -13,12 +13,12 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-const LIMIT: usize = 16 << 20;
+const LIMIT_BYTES: usize = 16 << 20;
 /// Maximum bytes per chunk that a peer sends.
-const CHUNK: usize = 4000;
+const CHUNK_BYTES: usize = 4000;
 /// Number of peers that do not read. The next constant is the number of peers that do.
-const CROWD: usize = 100;
-const READERS: usize = 5;
+const SILENT_PEERS: usize = 100;
+const READING_PEERS: usize = 5;
 
 /// Returns the bytes that the runtime holds.
 fn held() -> usize {
@@ -66,12 +66,12 @@ async fn most_held(seed: u64) -> io::Result<usize> {
     let mut random = Random::new(seed);
     let listener = TcpListener::bind("127.0.0.1:7000")?;
     let mut tasks = Vec::new();
-    for _ in 0..CROWD {
+    for _ in 0..SILENT_PEERS {
         let (client, server) = pair(&listener).await?;
-        tasks.push(spawn(flood(client, 1 + random.below(CHUNK as u64) as usize)));
+        tasks.push(spawn(flood(client, 1 + random.below(CHUNK_BYTES as u64) as usize)));
         tasks.push(spawn(echo(server)));
     }
-    let answered: Vec<_> = (0..READERS).map(|_| Rc::new(Cell::new(0))).collect();
+    let answered: Vec<_> = (0..READING_PEERS).map(|_| Rc::new(Cell::new(0))).collect();
     for count in &answered {
         let (client, server) = pair(&listener).await?;
         tasks.push(spawn(ping(client, count.clone())));
@@ -110,8 +110,8 @@ fn on_seed(seed: u64, limit: Option<MemoryLimit>) -> usize {
 /// nothing is held once the runtime has ended.
 fn holds_at_most(bytes: usize, seed: u64) {
     // Both sides of each connection are streams of this runtime.
-    let streams = 2 * (CROWD + READERS);
-    let overshoot = LEAST + streams * (4096 + CHUNK + 64);
+    let streams = 2 * (SILENT_PEERS + READING_PEERS);
+    let overshoot = MIN_RECEIVE_BUDGET_BYTES + streams * (4096 + CHUNK_BYTES + 64);
     let limit = MemoryLimit::new(bytes);
     let most = on_seed(seed, Some(limit.clone()));
     assert!(most > bytes / 2, "seed {seed}: {most} bytes are no test");
@@ -123,7 +123,7 @@ fn holds_at_most(bytes: usize, seed: u64) {
 /// With this limit, most streams may hold more than the floor.
 #[test]
 fn a_large_limit_holds_and_every_reader_makes_progress() {
-    holds_at_most(LIMIT, 0);
+    holds_at_most(LIMIT_BYTES, 0);
 }
 
 /// The seed has no peer that sends single bytes, which would take half a million turns to fill the
@@ -142,7 +142,7 @@ fn a_small_limit_holds_and_every_reader_makes_progress() {
 #[test]
 fn without_a_limit_the_crowd_holds_more() {
     let unlimited = on_seed(0, None);
-    assert!(unlimited > 2 * LIMIT, "{unlimited} bytes without a limit are no test");
+    assert!(unlimited > 2 * LIMIT_BYTES, "{unlimited} bytes without a limit are no test");
 }
 
 #[test]
@@ -190,14 +190,17 @@ fn streams_that_hold_most_are_paused_first_and_resume_with_free_memory() {
 #[test]
 fn the_allowance_falls_with_free_memory_but_not_below_the_floor() {
     let mut last = usize::MAX;
-    for total in (0..=LIMIT).step_by(LIMIT / 64) {
-        let now = allowance(LIMIT, total);
-        assert!(now <= last && now >= FLOOR);
+    for total in (0..=LIMIT_BYTES).step_by(LIMIT_BYTES / 64) {
+        let now = allowance(LIMIT_BYTES, total);
+        assert!(now <= last && now >= MIN_STREAM_BYTES);
         last = now;
     }
-    assert_eq!((last, allowance(LIMIT, LIMIT + 1)), (FLOOR, 0));
-    assert_eq!(budget(LIMIT, LIMIT), ReceiveBudget { bytes: LEAST, is_tight: true });
-    assert!(!budget(LIMIT, LIMIT / 2).is_tight);
+    assert_eq!((last, allowance(LIMIT_BYTES, LIMIT_BYTES + 1)), (MIN_STREAM_BYTES, 0));
+    assert_eq!(
+        budget(LIMIT_BYTES, LIMIT_BYTES),
+        ReceiveBudget { bytes: MIN_RECEIVE_BUDGET_BYTES, is_tight: true }
+    );
+    assert!(!budget(LIMIT_BYTES, LIMIT_BYTES / 2).is_tight);
 }
 
 #[test]
@@ -226,7 +229,8 @@ fn an_unacceptable_limit_is_reported_with_the_bound() {
 fn memory_of_a_flood_is_returned_within_a_minute_of_light_load() {
     let sim = Sim::builder(1).build();
     let mut runtime = Runtime::builder().kernel(sim.clone()).build().unwrap();
-    let resident = |runtime: &Runtime| runtime.core().borrow().unwrap().io.driver.resident_bytes();
+    let resident =
+        |runtime: &Runtime| runtime.core().borrow().unwrap().state.driver.resident_bytes();
     let flood = async {
         let listener = TcpListener::bind("127.0.0.1:7000")?;
         let mut client = TcpStream::connect("127.0.0.1:7000").await?;
@@ -261,13 +265,13 @@ fn memory_of_a_flood_is_returned_within_a_minute_of_light_load() {
 }
 
 /// Bytes that a peer that reads nothing sends.
-const SENT: usize = 64 << 10;
+const SENT_BYTES: usize = 64 << 10;
 
 /// Two streams whose peers do not read hold `held` and `hoarded` unsent bytes. Checks that the
 /// first stream still receives everything that its peer sends, since its own task reads.
 fn receives(held: usize, hoarded: usize) {
     let sim = Sim::builder(1).build();
-    let limit = MemoryLimit::new(LIMIT);
+    let limit = MemoryLimit::new(LIMIT_BYTES);
     // The small bound makes the receive be armed again after few bytes.
     let builder = Runtime::builder().recv_bound(4096).send_bound(1 << 20);
     let ran = run_on(&sim, builder.memory_limit(limit.clone()), async {
@@ -278,8 +282,8 @@ fn receives(held: usize, hoarded: usize) {
         let (_other, mut hoarder) = pair(&listener).await?;
         let hoarder = spawn(async move { hoarder.send(vec![7; hoarded]).await });
         sleep(Duration::from_millis(1)).await;
-        client.send(vec![1; SENT]).await?;
-        let mut left = SENT;
+        client.send(vec![1; SENT_BYTES]).await?;
+        let mut left = SENT_BYTES;
         while left > 0 {
             let received = timeout(Duration::from_secs(1), receiving.recv()).await;
             let lease = received.unwrap_or_else(|_| panic!("{held} bytes: {left} do not come"))?;
@@ -295,21 +299,21 @@ fn receives(held: usize, hoarded: usize) {
 
 #[test]
 fn unsent_bytes_do_not_keep_a_stream_from_receiving() {
-    receives(400 << 10, LIMIT / 8 * 7);
+    receives(400 << 10, LIMIT_BYTES / 8 * 7);
     // The allowance falls a little, and rises by less than a quarter.
     for extra in (0..400 << 10).step_by(50 << 10) {
-        receives(570 << 10, LIMIT / 2 + extra);
+        receives(570 << 10, LIMIT_BYTES / 2 + extra);
     }
 }
 
 #[test]
 fn once_half_of_the_limit_is_free_the_initial_values_apply() {
     let mut memory = Memory::new(
-        Some(MemoryLimit::new(LIMIT)),
+        Some(MemoryLimit::new(LIMIT_BYTES)),
         StreamBounds { receive: 1 << 20, send: 1 << 20 },
     );
     let first = (memory.allowance, memory.send_bound);
-    memory.allow(LIMIT + 1, LIMIT + 1);
+    memory.allow(LIMIT_BYTES + 1, LIMIT_BYTES + 1);
     assert_eq!(memory.allowance, 0);
     memory.allow(0, 0);
     assert_eq!(((memory.allowance, memory.send_bound), memory.is_tight()), (first, false));
@@ -318,9 +322,11 @@ fn once_half_of_the_limit_is_free_the_initial_values_apply() {
 #[test]
 fn bounds_are_lowered_above_the_mark_and_rise_at_half_of_it() {
     let most = StreamBounds { receive: 1 << 20, send: 8192 };
-    for (limit, mark) in
-        [(None, MARK), (Some(LIMIT), MARK.min(LIMIT / 2)), (Some(1 << 20), 1 << 19)]
-    {
+    for (limit, mark) in [
+        (None, LOWERING_MARK_BYTES),
+        (Some(LIMIT_BYTES), LOWERING_MARK_BYTES.min(LIMIT_BYTES / 2)),
+        (Some(1 << 20), 1 << 19),
+    ] {
         let mut memory = Memory::new(limit.map(MemoryLimit::new), most);
         let fell = |memory: &mut Memory, in_use: usize| {
             // No other runtime holds anything, so only the bytes in use here matter.
@@ -370,7 +376,7 @@ fn a_resumed_sender_runs_before_the_loop_sleeps() {
         let _flood = spawn({
             let went = went.clone();
             async move {
-                while sender.send(vec![7; CHUNK]).await.is_ok() {
+                while sender.send(vec![7; CHUNK_BYTES]).await.is_ok() {
                     went.notify_one();
                 }
             }

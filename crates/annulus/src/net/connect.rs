@@ -10,7 +10,7 @@ use super::settings::SocketSettings;
 use super::socket::Socket;
 use super::stream::TcpStream;
 use super::stream_handle::StreamHandle;
-use crate::base::op_error::Operation;
+use crate::errors::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::tasks::consume_budget;
@@ -188,7 +188,7 @@ impl Attempt {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let inner = &mut *core.borrow()?;
         let (fd, address) = (socket.into_fd(), Address::from(address));
-        let slot = inner.connects.start(&mut inner.io, fd, address, deadline);
+        let slot = inner.connects.start(&mut inner.state, fd, address, deadline);
         Ok(Self { core: core.clone(), slot: Some(slot) })
     }
 
@@ -196,7 +196,7 @@ impl Attempt {
         poll_fn(|cx| {
             let Some(slot) = self.slot else { unreachable!("polled after completion") };
             let inner = &mut *self.core.borrow_running()?;
-            let outcome = ready!(inner.connects.poll(&mut inner.io, slot, cx));
+            let outcome = ready!(inner.connects.poll(&mut inner.state, slot, cx));
             self.slot = None;
             Poll::Ready(outcome)
         })
@@ -208,7 +208,7 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         if let (Some(slot), Ok(mut inner)) = (self.slot, self.core.borrow()) {
             let inner = &mut *inner;
-            inner.connects.drop_connect(&mut inner.io, slot);
+            inner.connects.drop_connect(&mut inner.state, slot);
         }
     }
 }

@@ -2,12 +2,14 @@
 //! families.
 
 use super::new_fd::NewFd;
-use crate::base::budget;
-use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
-use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings, Shared, Socket};
+use crate::slots::datagrams::{
+    DatagramResources, DatagramSettings, DatagramSocket, MessageFormat, ReceivedMessage, SendMeta,
+};
+use crate::slots::loop_state::LoopState;
+use crate::tasks::budget;
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel};
 use std::fmt;
@@ -29,12 +31,12 @@ impl DatagramHandle {
     pub(super) fn new(
         core: &Rc<Core>,
         socket: NewFd,
-        format: &'static Format,
-        settings: Settings,
+        format: &'static MessageFormat,
+        settings: DatagramSettings,
     ) -> io::Result<Self> {
         settings.check(format.domain)?;
         let inner = &mut *core.borrow()?;
-        let slot = inner.datagrams.add(&mut inner.io, socket.fd(), format, settings)?;
+        let slot = inner.datagrams.add(&mut inner.state, socket.fd(), format, settings)?;
         // From now on the slot owns the descriptor and closes it.
         socket.into_fd();
         Ok(Self { core: core.clone(), slot })
@@ -42,10 +44,13 @@ impl DatagramHandle {
 
     /// Calls `f` with the slot and the state that all datagram sockets share.
     #[inline]
-    fn with<R>(&self, f: impl FnOnce(&mut Socket, &mut Shared, &mut Io) -> R) -> io::Result<R> {
+    fn with<R>(
+        &self,
+        f: impl FnOnce(&mut DatagramSocket, &mut DatagramResources, &mut LoopState) -> R,
+    ) -> io::Result<R> {
         let inner = &mut *self.core.borrow_running()?;
         let (socket, shared) = inner.datagrams.get(self.slot);
-        Ok(f(socket, shared, &mut inner.io))
+        Ok(f(socket, shared, &mut inner.state))
     }
 
     /// Returns a future that waits for `poll` to receive something.
@@ -54,7 +59,7 @@ impl DatagramHandle {
         &self,
         poll: impl Fn(&Self, Wait<'_>, &Context<'_>) -> Poll<io::Result<T>> + Unpin,
     ) -> impl Future<Output = io::Result<T>> {
-        Waiting { handle: self, poll, leave: Socket::leave_recv, id: None }
+        Waiting { handle: self, poll, leave: DatagramSocket::leave_recv, id: None }
     }
 
     /// Receives the next message, or with `split` one of the datagrams that the kernel coalesced.
@@ -65,7 +70,7 @@ impl DatagramHandle {
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<ReceivedMessage>> {
-        self.with(|socket, shared, io| socket.poll_recv(shared, io, split, wait, cx))?
+        self.with(|socket, shared, state| socket.poll_recv(shared, state, split, wait, cx))?
     }
 
     /// Receives the next datagram and its sender on an internet socket.
@@ -78,16 +83,16 @@ impl DatagramHandle {
         // Does not use `with`, which would move the result once again.
         let inner = &mut *self.core.borrow_running()?;
         let (socket, shared) = inner.datagrams.get(self.slot);
-        socket.poll_recv_from(shared, &mut inner.io, wait, cx)
+        socket.poll_recv_from(shared, &mut inner.state, wait, cx)
     }
 
     pub(super) fn poll_readable(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        let poll = || self.with(|socket, shared, io| socket.poll_readable(shared, io, cx))?;
+        let poll = || self.with(|socket, shared, state| socket.poll_readable(shared, state, cx))?;
         budget::poll_with(cx, poll)
     }
 
     pub(super) fn try_recv(&self) -> io::Result<ReceivedMessage> {
-        self.with(|socket, shared, io| socket.try_recv(shared, io))?
+        self.with(|socket, shared, state| socket.try_recv(shared, state))?
     }
 
     #[inline]
@@ -97,24 +102,32 @@ impl DatagramHandle {
 
     /// Sends a datagram at once, or copies it to be sent at the end of the turn.
     pub(super) fn try_send(&self, bytes: &[u8], meta: SendMeta) -> io::Result<()> {
-        self.with(|socket, shared, io| socket.try_send_borrowed(shared, io, bytes, meta))?
+        self.with(|socket, shared, state| socket.try_send_borrowed(shared, state, bytes, meta))?
     }
 
     pub(super) fn poll_send_ready(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || {
-            let ready = self
-                .with(|socket, shared, io| socket.poll_send_ready(shared, io, Wait::Polling, cx));
+            let ready = self.with(|socket, shared, state| {
+                socket.poll_send_ready(shared, state, Wait::Polling, cx)
+            });
             ready?.map(Ok)
         })
     }
 
     /// Waits until every datagram has left.
     pub(super) fn drain(&self) -> impl Future<Output = io::Result<()>> {
-        Waiting { handle: self, poll: Self::poll_drain, leave: Socket::leave_send, id: None }
+        Waiting {
+            handle: self,
+            poll: Self::poll_drain,
+            leave: DatagramSocket::leave_send,
+            id: None,
+        }
     }
 
     pub(super) fn poll_drain(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        budget::poll_with(cx, || self.with(|socket, _, io| socket.poll_drain(io, wait, cx))?)
+        budget::poll_with(cx, || {
+            self.with(|socket, _, state| socket.poll_drain(state, wait, cx))?
+        })
     }
 
     /// Records that the socket has a peer from now on.
@@ -125,7 +138,7 @@ impl DatagramHandle {
 
     pub(super) fn dropped(&self) -> io::Result<u64> {
         let inner = &mut *self.core.borrow()?;
-        inner.datagrams.get(self.slot).0.count_drops(&mut inner.io)
+        inner.datagrams.get(self.slot).0.count_drops(&mut inner.state)
     }
 
     pub(super) fn with_fd<R>(
@@ -143,7 +156,7 @@ impl DatagramHandle {
             && let Ok(mut inner) = self.core.borrow()
         {
             let inner = &mut *inner;
-            leave(inner.datagrams.get(self.slot).0, &mut inner.io, id);
+            leave(inner.datagrams.get(self.slot).0, &mut inner.state, id);
         }
     }
 }
@@ -154,13 +167,13 @@ impl Drop for DatagramHandle {
         // parent.
         if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
-            inner.datagrams.drop_socket(&mut inner.io, self.slot);
+            inner.datagrams.drop_socket(&mut inner.state, self.slot);
         }
     }
 }
 
 /// Removes a future from the wait queue.
-type Leave = fn(&mut Socket, &mut Io, &mut Option<WaiterId>);
+type Leave = fn(&mut DatagramSocket, &mut LoopState, &mut Option<WaiterId>);
 
 /// Waits until `poll` is ready. Dropping a receive loses no datagram: if one has arrived, the next
 /// waiter is notified.
@@ -209,7 +222,8 @@ impl Future for SendDatagram<'_> {
         let Self { handle, datagram, id } = &mut *self;
         let wait = Wait::InLine(id);
         budget::poll_with(cx, || {
-            handle.with(|socket, shared, io| socket.poll_send(shared, io, datagram, wait, cx))?
+            handle
+                .with(|socket, shared, state| socket.poll_send(shared, state, datagram, wait, cx))?
         })
     }
 }
@@ -217,7 +231,7 @@ impl Future for SendDatagram<'_> {
 impl Drop for SendDatagram<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.handle.leave(Socket::leave_send, &mut self.id);
+        self.handle.leave(DatagramSocket::leave_send, &mut self.id);
     }
 }
 

@@ -7,9 +7,9 @@ use super::stream_handle::{AsStream, StreamHandle};
 use super::{
     Receiver, Sender, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream,
 };
-use crate::base::exposed;
 use crate::runtime::core::Core;
 use crate::runtime::current;
+use crate::slots::loop_state;
 use annulus_kernel::descriptor;
 use rustix::net::{AddressFamily, SocketType};
 use std::io;
@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 /// Exposes the descriptor of a handle. The runtime keeps owning it.
 fn borrow_exposed<'a>(core: &Core, handle: &'a impl Socket) -> BorrowedFd<'a> {
-    exposed::borrowed(core.expose(handle.call(|_, fd| Ok(fd))))
+    loop_state::borrowed_fd(core.expose(handle.call(|_, fd| Ok(fd))))
 }
 
 macro_rules! as_fd {

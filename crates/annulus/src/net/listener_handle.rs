@@ -2,10 +2,10 @@
 
 use super::new_fd::NewFd;
 use super::stream_handle::StreamHandle;
-use crate::base::budget;
-use crate::base::connection_limit::ConnectionLimit;
 use crate::runtime::core::Core;
+use crate::slots::connection_limit::ConnectionLimit;
 use crate::slots::listeners::Accepted;
+use crate::tasks::budget;
 use crate::trace;
 use crate::waiters::{Wait, WaiterId};
 use annulus_kernel::{Fd, Kernel};
@@ -46,7 +46,7 @@ impl Drop for Waiting<'_> {
             && let Ok(mut inner) = self.handle.core.borrow()
         {
             let inner = &mut *inner;
-            inner.listeners.leave_accept(&mut inner.io, self.handle.slot, &mut self.id);
+            inner.listeners.leave_accept(&mut inner.state, self.handle.slot, &mut self.id);
         }
     }
 }
@@ -78,7 +78,7 @@ impl ListenerHandle {
     pub(super) fn poll_one(&self, wait: Wait<'_>, cx: &Context<'_>) -> Poll<io::Result<Accepted>> {
         let polled = budget::poll_with(cx, || {
             let inner = &mut *self.core.borrow_running()?;
-            inner.listeners.poll_accept(&mut inner.io, self.slot, wait, cx)
+            inner.listeners.poll_accept(&mut inner.state, self.slot, wait, cx)
         });
         match &polled {
             Poll::Ready(Ok(accepted)) => trace::event("accepted a connection", &accepted.fd),
@@ -106,7 +106,7 @@ impl Drop for ListenerHandle {
     fn drop(&mut self) {
         if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
-            inner.listeners.drop_listener(&mut inner.io, self.slot);
+            inner.listeners.drop_listener(&mut inner.state, self.slot);
         }
     }
 }

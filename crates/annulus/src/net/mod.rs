@@ -25,8 +25,8 @@ mod stream_methods;
 mod udp;
 mod unix;
 
-pub use crate::base::connection_limit::ConnectionLimit;
-pub use crate::base::op_error::{OpError, Operation};
+pub use crate::errors::{OpError, Operation};
+pub use crate::slots::connection_limit::ConnectionLimit;
 pub use addresses::ToSocketAddrs;
 /// The process, the user and the group at the other end of a Unix socket.
 ///

@@ -1,8 +1,8 @@
 //! Leases that a receiving handle has shown and that have not been fully consumed.
 
 use super::stream_handle::StreamHandle;
-use crate::base::budget;
 use crate::bytes::lease::Lease;
+use crate::tasks::budget;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -361,7 +361,7 @@ impl Unread {
         // Stored first, so that it is kept if the runtime has ended.
         let first = self.first.insert(first);
         let meter = match stream.core.borrow() {
-            Ok(inner) => inner.io.memory.meter.clone(),
+            Ok(inner) => inner.state.memory.meter.clone(),
             Err(error) => {
                 self.keep_next(next);
                 return Err(error);

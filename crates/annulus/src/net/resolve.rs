@@ -1,8 +1,8 @@
 //! Looking up addresses by name.
 
 use super::addresses::{Target, ToSocketAddrs};
-use crate::base::op_error::{OpError, Operation};
-use crate::error_text;
+use crate::errors;
+use crate::errors::{OpError, Operation};
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::runtime::spawn::offload;
@@ -163,7 +163,7 @@ pub(super) fn of_host(host: Option<&str>, error: io::Error) -> io::Error {
 /// Returns the same error with another text.
 fn with_text(error: io::Error, text: String) -> io::Error {
     let named = error.downcast::<OpError>().map(|error| error.with_text(text.clone()).into());
-    named.unwrap_or_else(|error| error_text::with_text(error, text))
+    named.unwrap_or_else(|error| errors::with_text(error, text))
 }
 
 /// Returns the error of all addresses, or `NotFound` if there was no address.

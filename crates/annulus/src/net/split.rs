@@ -109,7 +109,7 @@ impl Drop for SendHalf {
             && let Ok(mut inner) = self.handle.core.borrow()
         {
             let inner = &mut *inner;
-            inner.streams.get(self.handle.slot).0.end_when_sent(&mut inner.io);
+            inner.streams.get(self.handle.slot).0.end_when_sent(&mut inner.state);
         }
     }
 }

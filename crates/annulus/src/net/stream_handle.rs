@@ -1,14 +1,14 @@
 //! The handle to a stream's slot, for all kinds of streams.
 
 use super::new_fd::NewFd;
-use crate::base::budget;
-use crate::base::connection_limit::Permit;
-use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
+use crate::slots::connection_limit::Permit;
+use crate::slots::loop_state::LoopState;
 use crate::slots::streams::carriers::PageSink;
-use crate::slots::streams::{Released, Shared, Stream};
+use crate::slots::streams::{ReleasedStream, Stream, StreamResources};
+use crate::tasks::budget;
 #[cfg(feature = "tracing")]
 use crate::trace;
 use annulus_driver::SlotId;
@@ -42,10 +42,10 @@ impl StreamHandle {
     }
 
     /// Takes over a stream that was released by another runtime.
-    pub(super) fn adopt(core: Rc<Core>, stream: Released) -> io::Result<Self> {
+    pub(super) fn adopt(core: Rc<Core>, stream: ReleasedStream) -> io::Result<Self> {
         let slot = {
             let inner = &mut *core.borrow()?;
-            inner.streams.add(&inner.io, stream)
+            inner.streams.add(&inner.state, stream)
         };
         Ok(Self { core, slot, is_released: false })
     }
@@ -54,7 +54,7 @@ impl StreamHandle {
     #[inline]
     pub(super) fn poll_with<R>(
         &self,
-        poll: impl FnOnce(&mut Stream, &mut Shared, &mut Io) -> Poll<io::Result<R>>,
+        poll: impl FnOnce(&mut Stream, &mut StreamResources, &mut LoopState) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         #[cfg(feature = "tracing")]
         return self.poll_borrowed(poll).map_err(|error| {
@@ -68,16 +68,16 @@ impl StreamHandle {
     #[inline]
     fn poll_borrowed<R>(
         &self,
-        poll: impl FnOnce(&mut Stream, &mut Shared, &mut Io) -> Poll<io::Result<R>>,
+        poll: impl FnOnce(&mut Stream, &mut StreamResources, &mut LoopState) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
-        poll(stream, shared, &mut inner.io)
+        poll(stream, shared, &mut inner.state)
     }
 
     #[inline]
     pub(super) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
-        self.poll_with(|stream, shared, io| stream.poll_recv(shared, io, cx))
+        self.poll_with(|stream, shared, state| stream.poll_recv(shared, state, cx))
     }
 
     /// Like [`poll_recv`](Self::poll_recv), but adds the descriptors that arrived with the bytes to
@@ -88,9 +88,9 @@ impl StreamHandle {
         cx: &Context<'_>,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Poll<io::Result<Option<Lease>>> {
-        self.poll_with(|stream, shared, io| {
+        self.poll_with(|stream, shared, state| {
             stream.check_descriptors()?;
-            let lease = ready!(stream.poll_recv(shared, io, cx))?;
+            let lease = ready!(stream.poll_recv(shared, state, cx))?;
             stream.take_descriptors(descriptors);
             Poll::Ready(Ok(lease))
         })
@@ -114,7 +114,7 @@ impl StreamHandle {
     pub(super) fn try_recv(&self) -> io::Result<Option<Lease>> {
         let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
-        stream.try_recv(shared, &mut inner.io)
+        stream.try_recv(shared, &mut inner.state)
     }
 
     #[inline]
@@ -128,7 +128,7 @@ impl StreamHandle {
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        self.poll_with(|stream, shared, io| stream.poll_enqueue(shared, io, chunk, cx))
+        self.poll_with(|stream, shared, state| stream.poll_enqueue(shared, state, chunk, cx))
     }
 
     pub(super) async fn send_all(&self, chunks: impl Iterator<Item = Chunk>) -> io::Result<()> {
@@ -144,26 +144,28 @@ impl StreamHandle {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         budget::poll_with(cx, || {
-            self.poll_with(|stream, shared, io| stream.poll_copy(shared, io, slices, cx))
+            self.poll_with(|stream, shared, state| stream.poll_copy(shared, state, slices, cx))
         })
     }
 
     /// Ready once [`try_write`](Self::try_write) queues something.
     pub(super) fn poll_space(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || {
-            self.poll_with(|stream, shared, io| stream.poll_space(shared, io, cx))
+            self.poll_with(|stream, shared, state| stream.poll_space(shared, state, cx))
         })
     }
 
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
-        let queued = stream.try_copy(shared, &mut inner.io, &[IoSlice::new(bytes)])?;
+        let queued = stream.try_copy(shared, &mut inner.state, &[IoSlice::new(bytes)])?;
         queued.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     pub(super) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        budget::poll_with(cx, || self.poll_with(|stream, _, io| Poll::Ready(stream.check_sent(io))))
+        budget::poll_with(cx, || {
+            self.poll_with(|stream, _, state| Poll::Ready(stream.check_sent(state)))
+        })
     }
 
     /// Returns true if the sending direction has been closed and has not failed.
@@ -177,11 +179,11 @@ impl StreamHandle {
     }
 
     pub(crate) fn poll_drain(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        budget::poll_with(cx, || self.poll_with(|stream, _, io| stream.poll_drain(io, cx)))
+        budget::poll_with(cx, || self.poll_with(|stream, _, state| stream.poll_drain(state, cx)))
     }
 
     pub(super) fn poll_shutdown(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        budget::poll_with(cx, || self.poll_with(|stream, _, io| stream.poll_end(io, cx)))
+        budget::poll_with(cx, || self.poll_with(|stream, _, state| stream.poll_end(state, cx)))
     }
 
     /// Sends the queued bytes at once, to be followed by pages of a file. Returns true on success.
@@ -189,19 +191,19 @@ impl StreamHandle {
     pub(crate) fn send_queued(&self) -> io::Result<bool> {
         let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
-        stream.send_queued(shared, &mut inner.io)
+        stream.send_queued(shared, &mut inner.state)
     }
 
     /// Returns an empty buffer of the runtime, which [`Chunk::copied`] gives back once it has been
     /// sent.
     pub(crate) fn take_spare(&self) -> io::Result<Vec<u8>> {
-        Ok(self.core.borrow_running()?.io.spares.take())
+        Ok(self.core.borrow_running()?.state.spares.take())
     }
 
     /// Returns the socket as a sink for pages of files, or `None` if it does not accept them.
     pub(crate) fn page_sink(&self) -> io::Result<Option<PageSink>> {
         let inner = &mut *self.core.borrow_running()?;
-        inner.streams.get(self.slot).0.page_sink(&inner.io)
+        inner.streams.get(self.slot).0.page_sink(&inner.state)
     }
 
     /// Ready once the socket has had space since the first call, for which `has_started_poll` is
@@ -211,36 +213,36 @@ impl StreamHandle {
         has_started_poll: &mut bool,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        self.poll_with(|stream, _, io| stream.poll_writable(io, has_started_poll, cx))
+        self.poll_with(|stream, _, state| stream.poll_writable(state, has_started_poll, cx))
     }
 
     /// Sends bytes that the kernel holds for further pages, because none follow.
     pub(crate) fn push_sent(&self) {
         if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
-            inner.streams.get(self.slot).0.push_sent(&inner.io);
+            inner.streams.get(self.slot).0.push_sent(&inner.state);
         }
     }
 
     /// Counts a connection that was reset before it was accepted.
     pub(super) fn count_abort(&self) {
         if let Ok(mut inner) = self.core.borrow() {
-            inner.io.driver.counters().aborted_accepts += 1;
+            inner.state.driver.counters().aborted_accepts += 1;
         }
     }
 
     /// Releases the stream from the runtime once none of its operations is in flight. The slot is
     /// then free.
-    pub(super) fn poll_release(&self, cx: &Context<'_>) -> Poll<io::Result<Released>> {
+    pub(super) fn poll_release(&self, cx: &Context<'_>) -> Poll<io::Result<ReleasedStream>> {
         let inner = &mut *self.core.borrow_running()?;
-        inner.streams.poll_release(&mut inner.io, self.slot, cx)
+        inner.streams.poll_release(&mut inner.state, self.slot, cx)
     }
 
     /// Like [`poll_release`](Self::poll_release), but waits until the descriptor can be closed
     /// without loss.
-    pub(super) fn poll_close(&self, cx: &Context<'_>) -> Poll<io::Result<Released>> {
+    pub(super) fn poll_close(&self, cx: &Context<'_>) -> Poll<io::Result<ReleasedStream>> {
         let inner = &mut *self.core.borrow_running()?;
-        inner.streams.poll_close(&mut inner.io, self.slot, cx)
+        inner.streams.poll_close(&mut inner.state, self.slot, cx)
     }
 
     /// Drops the handle without closing the stream, because the slot is free or already closing.
@@ -249,12 +251,12 @@ impl StreamHandle {
     }
 
     /// Closes a stream that has been released from the runtime.
-    pub(super) fn close(self, (fd, _received, permit): Released) -> io::Result<()> {
+    pub(super) fn close(self, (fd, _received, permit): ReleasedStream) -> io::Result<()> {
         let core = self.core.clone();
         self.forget();
-        let io = &mut core.borrow()?.io;
-        io.close_now(fd);
-        permit.into_iter().for_each(|permit| io.release_permit(permit));
+        let state = &mut core.borrow()?.state;
+        state.close_now(fd);
+        permit.into_iter().for_each(|permit| state.release_permit(permit));
         Ok(())
     }
 
@@ -262,7 +264,7 @@ impl StreamHandle {
     pub(super) fn abort(self) {
         if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
-            inner.streams.abort(&mut inner.io, self.slot);
+            inner.streams.abort(&mut inner.state, self.slot);
         }
         self.forget();
     }
@@ -310,11 +312,11 @@ impl Future for SendFuture<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        this.handle.poll_with(|stream, shared, io| {
+        this.handle.poll_with(|stream, shared, state| {
             if this.chunk.is_some() {
-                ready!(stream.poll_enqueue(shared, io, &mut this.chunk, cx))?;
+                ready!(stream.poll_enqueue(shared, state, &mut this.chunk, cx))?;
             }
-            stream.poll_room(shared, io, cx)
+            stream.poll_room(shared, state, cx)
         })
     }
 }
@@ -365,7 +367,7 @@ impl Drop for StreamHandle {
             #[cfg(feature = "tracing")]
             let fd = inner.streams.get(self.slot).0.fd;
             let borrowed = &mut *inner;
-            borrowed.streams.drop_stream(&mut borrowed.io, self.slot);
+            borrowed.streams.drop_stream(&mut borrowed.state, self.slot);
             drop(inner);
             #[cfg(feature = "tracing")]
             trace::event("a stream is closed", &fd);

@@ -11,11 +11,11 @@ use super::new_fd::NewFd;
 use super::option_methods::*;
 use super::resolve::{first_of, resolve};
 use super::socket::Socket;
-use crate::base::op_error::Operation;
 use crate::bytes::chunk::IntoChunk;
 use crate::bytes::lease::Lease;
+use crate::errors::Operation;
 use crate::runtime::core::Core;
-use crate::slots::datagrams::{Format, SendMeta, Settings};
+use crate::slots::datagrams::{DatagramSettings, MessageFormat, SendMeta};
 use crate::waiters::Wait;
 use annulus_kernel::{Address, Multicast, SocketOption};
 use std::cell::Cell;
@@ -71,9 +71,10 @@ impl UdpSocket {
 
     /// Takes over a socket from elsewhere, which may have a peer.
     pub(super) fn adopt(core: &Rc<Core>, socket: NewFd, is_v4: bool) -> io::Result<Self> {
-        let format = if is_v4 { Format::INET } else { Format::INET6 };
+        let format = if is_v4 { MessageFormat::INET } else { MessageFormat::INET6 };
         let peer = socket.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet());
-        let this = Self::new(DatagramHandle::new(core, socket, format, Settings::default())?);
+        let this =
+            Self::new(DatagramHandle::new(core, socket, format, DatagramSettings::default())?);
         if let Ok(peer) = peer {
             this.peer_is_v4.set(goes_over_v4(peer.ip()));
             this.handle.set_connected()?;

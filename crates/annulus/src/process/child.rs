@@ -2,9 +2,9 @@
 
 use super::SIGKILL;
 use super::running::Running;
-use crate::base::budget;
 use crate::pipe::{Receiver, Sender};
 use crate::signal::Signal;
+use crate::tasks::budget;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;

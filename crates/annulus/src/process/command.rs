@@ -3,7 +3,7 @@
 use super::child::Child;
 use super::reason::reason;
 use super::running::{Watch, reap_orphans, started_and_lost};
-use crate::error_text::with_text;
+use crate::errors::with_text;
 use crate::tasks::yield_now;
 use std::ffi::OsStr;
 use std::io;

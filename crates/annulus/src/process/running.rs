@@ -1,6 +1,6 @@
 //! A child process that is running, or has ended but has not been waited for.
 
-use crate::error_text::with_text;
+use crate::errors::with_text;
 use crate::io::{AsyncFd, Interest};
 use crate::runtime::core::Core;
 use crate::runtime::current;

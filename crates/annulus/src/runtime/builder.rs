@@ -3,13 +3,13 @@
 use super::Runtime;
 use super::choice::DriverChoice;
 use super::core::{Core, Inner};
-use crate::base::budget;
-use crate::base::io::{Bounds, Io};
 use crate::blocking::{Blocking, Limits, Lookup, Pool, Resolver};
 use crate::file_policy::{InlinePolicy, Policy};
 use crate::memory::{Memory, MemoryLimit, StreamBounds};
 use crate::runtime::fork::ForkGuard;
+use crate::slots::loop_state::{Bounds, LoopState};
 use crate::tasks::EVENT_INTERVAL;
+use crate::tasks::budget;
 use crate::tasks::remote::Remote;
 use annulus_driver::{Driver, PoolSize, UringConfig};
 use annulus_kernel::Kernel;
@@ -88,7 +88,7 @@ impl Default for Builder {
             file_policy: Policy::default(),
             datagrams: PoolSize { buffer: 68 * 1024, count: 1024 },
             memory: LimitChoice::OfProcess,
-            task_budget: budget::DEFAULT,
+            task_budget: budget::DEFAULT_TASK_BUDGET,
             event_interval: EVENT_INTERVAL,
             blocking: Limits::default(),
             measures: false,
@@ -444,9 +444,9 @@ impl Builder {
         let guard = ForkGuard::new()?;
         let memory = Memory::new(limit, self.stream_bounds);
         driver.set_budget(memory.first_budget());
-        let mut inner = Inner::new(Io::new(driver, self.bounds, memory), self.datagrams);
+        let mut inner = Inner::new(LoopState::new(driver, self.bounds, memory), self.datagrams);
         if let Some(wake_fd) = remote.wake_fd() {
-            inner.wake_poll = Some(inner.polls.add_wake(&mut inner.io, wake_fd));
+            inner.wake_poll = Some(inner.polls.add_wake(&mut inner.state, wake_fd));
         }
         let inline_policy = InlinePolicy::new(self.file_policy, is_real);
         let blocking =

@@ -4,11 +4,10 @@
 use super::fork::ForkGuard;
 use super::guest::Host;
 use super::last_writes::LastWrites;
+use super::nop::Nops;
 #[cfg(feature = "macros")]
 use super::select::Choices;
 use super::signals::SimulatedSignals;
-use crate::base::io::Io;
-use crate::base::kernel_held::KernelHeld;
 use crate::blocking::Blocking;
 use crate::bytes::thread_bound::stays;
 use crate::file_policy::InlinePolicy;
@@ -16,7 +15,7 @@ use crate::slots::connects::Connects;
 use crate::slots::datagrams::Datagrams;
 use crate::slots::file_ops::FileOps;
 use crate::slots::listeners::Listeners;
-use crate::slots::nops::Nops;
+use crate::slots::loop_state::{KernelHeld, LoopState};
 use crate::slots::polls::Polls;
 use crate::slots::streams::Streams;
 use crate::stats::recorder::Recorder;
@@ -38,7 +37,7 @@ use std::time::Duration;
 pub(crate) struct Inner {
     /// Driver, timers and memory, which every family uses. The families below own the slots of
     /// their operations.
-    pub(crate) io: Io,
+    pub(crate) state: LoopState,
     pub(crate) streams: Streams,
     pub(crate) listeners: Listeners,
     pub(crate) connects: Connects,
@@ -51,9 +50,9 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub(crate) fn new(io: Io, datagrams: PoolSize) -> Self {
+    pub(crate) fn new(state: LoopState, datagrams: PoolSize) -> Self {
         Self {
-            streams: Streams::new(&io),
+            streams: Streams::new(&state),
             listeners: Listeners::default(),
             connects: Connects::default(),
             polls: Polls::default(),
@@ -61,7 +60,7 @@ impl Inner {
             file_ops: FileOps::default(),
             datagrams: Datagrams::new(datagrams),
             wake_poll: None,
-            io,
+            state,
         }
     }
 }
@@ -99,7 +98,7 @@ pub(crate) struct Core {
     pub(super) choices: Choices,
     /// Signals under a simulated kernel.
     pub(crate) simulated_signals: SimulatedSignals,
-    /// The runtime's clock, if it is not the kernel's. [`Io`] has a copy.
+    /// The runtime's clock, if it is not the kernel's. [`LoopState`] has a copy.
     pub(super) host_clock: Cell<Option<HostClock>>,
     /// Whether the loop is running on this thread.
     running: Cell<bool>,
@@ -120,7 +119,7 @@ impl Core {
         guard: ForkGuard,
         (measures, slow_poll): (bool, Option<Duration>),
     ) -> Self {
-        let kernel = inner.io.driver.kernel().clone();
+        let kernel = inner.state.driver.kernel().clone();
         let run_queue = Rc::new(RunQueue::new());
         Self {
             recorder: Recorder::new(measures, slow_poll, kernel.clone(), run_queue.clone()),
@@ -222,8 +221,8 @@ impl Core {
     pub(crate) fn counters(&self) -> Option<Counters> {
         let mut inner = self.borrow().ok()?;
         let inner = &mut *inner;
-        inner.datagrams.count_all_drops(&mut inner.io);
-        let mut counters = self.inline_policy.add_to(inner.io.counters());
+        inner.datagrams.count_all_drops(&mut inner.state);
+        let mut counters = self.inline_policy.add_to(inner.state.counters());
         (counters.remote_wakes, counters.wakeups) = self.remote.counts();
         Some(counters)
     }
@@ -251,14 +250,14 @@ impl Core {
     /// the end, and under a simulated kernel, whose descriptors mean nothing to other code.
     pub(crate) fn expose(&self, fd: io::Result<Fd>) -> Option<Fd> {
         let fd = fd.ok().filter(|_| self.kernel.real_descriptors())?;
-        self.borrow().ok()?.io.expose(fd);
+        self.borrow().ok()?.state.expose(fd);
         Some(fd)
     }
 
     /// Closes a file whose close may hang, on a thread of its own.
     pub(crate) fn close_isolated(&self, group: u64, fd: Fd) {
         match self.borrow() {
-            Ok(mut inner) => inner.io.driver.close_isolated(group, fd),
+            Ok(mut inner) => inner.state.driver.close_isolated(group, fd),
             Err(_) => {
                 // The runtime has ended. If no thread can be started, the file stays open, because
                 // a close here might not return.

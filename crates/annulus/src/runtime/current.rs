@@ -1,7 +1,7 @@
 //! The runtime that this thread is running.
 
-use crate::base::budget;
 use crate::runtime::core::Core;
+use crate::tasks::budget;
 use crate::tasks::{Id, owner};
 use std::cell::RefCell;
 use std::io;

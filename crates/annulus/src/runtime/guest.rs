@@ -2,8 +2,8 @@
 
 use super::Runtime;
 use super::core::{Core, Inner};
-use crate::base::budget;
 use crate::runtime::current::{self, CurrentGuard};
+use crate::tasks::budget;
 use crate::tasks::owner;
 use crate::timers::HostClock;
 use crate::unwind::contained;
@@ -157,7 +157,7 @@ impl Guest {
     pub fn set_clock(&self, elapsed: fn() -> Duration) -> io::Result<()> {
         let core = &self.runtime.core;
         let clock = HostClock::new(core.kernel.now(), elapsed);
-        core.borrow()?.io.clock = Some(clock);
+        core.borrow()?.state.clock = Some(clock);
         core.host_clock.set(Some(clock));
         Ok(())
     }
@@ -219,12 +219,12 @@ impl Host {
 impl Inner {
     /// Returns a descriptor that tells another event loop that there is something to do.
     fn watch_from_outside(&mut self, wake_fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-        let notifier = self.io.driver.notifier(wake_fd)?;
-        if matches!(*self.io.driver, Driver::Uring(_))
+        let notifier = self.state.driver.notifier(wake_fd)?;
+        if matches!(*self.state.driver, Driver::Uring(_))
             && let Some(poll) = self.wake_poll.take()
         {
             // The ring signals this descriptor and must not poll it as well.
-            self.polls.drop_poll(&mut self.io, poll);
+            self.polls.drop_poll(&mut self.state, poll);
         }
         Ok(notifier)
     }
@@ -234,11 +234,11 @@ impl Core {
     /// Runs one turn of a guest.
     fn guest_turn(&self) -> io::Result<GuestNext> {
         self.check_not_broken()?;
-        self.borrow()?.io.driver.disable_notifier();
+        self.borrow()?.state.driver.disable_notifier();
         let is_idle = self.turn_for_host()?;
         let inner = &mut *self.borrow()?;
         // Once enabled, the notifier reports later events.
-        if is_idle && inner.io.driver.enable_notifier() {
+        if is_idle && inner.state.driver.enable_notifier() {
             Ok(GuestNext::Wait(inner.until_timer()))
         } else {
             Ok(GuestNext::Turn)

@@ -4,10 +4,10 @@
 use super::core::{Core, Inner};
 use super::current;
 use super::handle::Handle;
-use crate::base::driver_kind::DriverKind;
-use crate::base::queues::Queues;
 use crate::memory::MemoryLimit;
+use crate::slots::turn_lists::Queues;
 use crate::slots::waits::Waits;
+use crate::stats::DriverKind;
 use crate::stats::{Buffers, Memory, Resources, Stats, TaskInfo, Trace};
 use crate::tasks::{TaskSnapshot, consume_budget};
 use crate::timers::Instant;
@@ -94,8 +94,8 @@ impl Inner {
         self.nops.add_waits(waits);
         self.polls.add_waits(waits);
         self.file_ops.add_waits(waits);
-        let now = self.io.now();
-        self.io.timers.each_wait(|waker, deadline| waits.note(waker, || left(deadline, now)));
+        let now = self.state.now();
+        self.state.timers.each_wait(|waker, deadline| waits.note(waker, || left(deadline, now)));
     }
 }
 
@@ -117,8 +117,8 @@ impl Core {
             tasks,
             resources: inner.resources(),
             queues: inner.queues(),
-            stream_buffers: buffers(inner.io.driver.pool()),
-            datagram_buffers: inner.io.driver.datagram_pool().map(|pool| buffers(pool)),
+            stream_buffers: buffers(inner.state.driver.pool()),
+            datagram_buffers: inner.state.driver.datagram_pool().map(|pool| buffers(pool)),
             memory: inner.memory(),
             counters,
             timings: self.recorder.timings(),
@@ -134,7 +134,7 @@ impl Core {
 
 impl Inner {
     fn kind(&self) -> DriverKind {
-        match *self.io.driver {
+        match *self.state.driver {
             Driver::Uring(_) => DriverKind::Uring,
             Driver::Epoll(_) => DriverKind::Epoll,
         }
@@ -149,22 +149,22 @@ impl Inner {
             connects: self.connects.len(),
             polls: self.polls.len(),
             file_calls: self.file_ops.len(),
-            timers: self.io.timers.len(),
-            in_flight: self.io.in_flight,
+            timers: self.state.timers.len(),
+            in_flight: self.state.in_flight,
         }
     }
 
     fn queues(&self) -> Queues {
-        let mut queues = Queues { rechecks: self.io.rechecks.len(), ..Queues::default() };
-        self.streams.turn().add_to(&mut queues);
-        self.datagrams.turn().add_to(&mut queues);
+        let mut queues = Queues { rechecks: self.state.rechecks.len(), ..Queues::default() };
+        self.streams.turn_lists().add_to(&mut queues);
+        self.datagrams.turn_lists().add_to(&mut queues);
         queues
     }
 
     fn memory(&self) -> Memory {
-        let memory = &self.io.memory;
+        let memory = &self.state.memory;
         Memory {
-            held: self.io.held(),
+            held: self.state.held(),
             heap: memory.meter.bytes(),
             limit: memory.limit().map(MemoryLimit::bytes),
             streams_paused: memory.streams_paused(),

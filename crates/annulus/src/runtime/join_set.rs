@@ -1,8 +1,8 @@
 //! A set of tasks whose results are taken as they finish.
 
-use crate::base::budget;
 use crate::runtime::current;
 use crate::runtime::spawn::{offload, result_of, spawn_at};
+use crate::tasks::budget;
 use crate::tasks::{AbortHandle, JoinError, JoinHandle};
 use crate::unwind::{dispose_each, wake_each};
 use crate::waiters::renew;

@@ -11,6 +11,7 @@ pub(crate) mod handle;
 mod inspect;
 pub(crate) mod join_set;
 pub(crate) mod last_writes;
+mod nop;
 #[cfg(feature = "macros")]
 pub(crate) mod select;
 mod shutdown;
@@ -23,6 +24,7 @@ pub(crate) use builder::deny_further_rings;
 pub use choice::{DriverChoice, DriverInfo};
 pub use guest::{Guest, GuestNext};
 pub use handle::Handle;
+pub use nop::{Nop, nop};
 
 use crate::stats::Stats;
 use annulus_driver::Counters;

@@ -8,8 +8,8 @@
 #![allow(unsafe_code)]
 
 use super::core::{Core, Inner};
-use crate::base::kernel_held::KernelHeld;
 use crate::runtime::current;
+use crate::slots::loop_state::KernelHeld;
 use crate::tasks::RootWaker;
 use crate::timers::Instant;
 use crate::unwind::{dispose, wake_each};
@@ -61,7 +61,7 @@ impl Core {
         wake_each(inside.all_waiting());
         inside.stop_everything();
         let drained = self.reap(&mut inside, deadline) && self.check_not_broken().is_ok();
-        self.kept.borrow_mut().extend(inside.io.take_kept());
+        self.kept.borrow_mut().extend(inside.state.take_kept());
         self.over.set(inside.close(drained));
     }
 
@@ -77,7 +77,7 @@ impl Core {
             }
             let left = deadline.duration_since(self.now());
             let has_started_all =
-                self.borrow().is_ok_and(|inner| inner.io.driver.has_started_all());
+                self.borrow().is_ok_and(|inner| inner.state.driver.has_started_all());
             let hurry = flag.is_woken() || !has_started_all;
             if left.is_zero() || self.turn(hurry, Some(left)).is_err() {
                 return;
@@ -90,17 +90,17 @@ impl Core {
     /// may hang have until the shutdown timeout, because they may never end. Handles no longer
     /// reach the state.
     fn reap(&self, inside: &mut Inner, shutdown: Instant) -> bool {
-        let end = inside.io.now() + CANCEL_TIMEOUT;
+        let end = inside.state.now() + CANCEL_TIMEOUT;
         loop {
-            wake_each(mem::take(&mut inside.io.after.wakes));
-            mem::take(&mut inside.io.after).discard();
+            wake_each(mem::take(&mut inside.state.deferred.wakes));
+            mem::take(&mut inside.state.deferred).discard();
             self.drop_remains();
             if inside.is_over() {
                 return true;
             }
             let deadline = if inside.only_hangs() { end.min(shutdown) } else { end };
-            let left = deadline.duration_since(inside.io.now());
-            let hurry = !inside.io.driver.has_started_all();
+            let left = deadline.duration_since(inside.state.now());
+            let hurry = !inside.state.driver.has_started_all();
             if left.is_zero()
                 || inside.turn(hurry, false, Some(left), &self.remote, &self.recorder).is_err()
             {
@@ -126,26 +126,28 @@ impl Inner {
 
     /// Returns true if nothing is in flight and every descriptor has been closed.
     fn is_over(&mut self) -> bool {
-        self.io.in_flight == 0 && !self.has_unconfirmed_sends() && self.io.driver.has_started_all()
+        self.state.in_flight == 0
+            && !self.has_unconfirmed_sends()
+            && self.state.driver.has_started_all()
     }
 
     /// Returns true if only file calls that may hang are left.
     fn only_hangs(&mut self) -> bool {
         let hanging = self.file_ops.hanging();
-        hanging == self.io.in_flight
+        hanging == self.state.in_flight
             && !self.has_unconfirmed_sends()
-            && self.io.driver.has_started_all()
+            && self.state.driver.has_started_all()
     }
 
     /// Cancels everything in flight. Handles that outlive the runtime find it ended.
     fn stop_everything(&mut self) {
-        self.io.keep_exposed();
-        self.streams.stop_all(&mut self.io);
-        self.listeners.stop_all(&mut self.io);
-        self.connects.stop_all(&mut self.io);
-        self.file_ops.stop_all(&mut self.io);
-        self.polls.stop_all(&mut self.io);
-        self.datagrams.stop_all(&mut self.io);
+        self.state.keep_exposed();
+        self.streams.stop_all(&mut self.state);
+        self.listeners.stop_all(&mut self.state);
+        self.connects.stop_all(&mut self.state);
+        self.file_ops.stop_all(&mut self.state);
+        self.polls.stop_all(&mut self.state);
+        self.datagrams.stop_all(&mut self.state);
     }
 }
 
@@ -153,13 +155,13 @@ impl KernelHeld<Inner> {
     /// Closes the driver, and frees everything if the kernel certainly no longer uses it. Returns
     /// true if so.
     fn close(mut self, drained: bool) -> bool {
-        mem::take(&mut self.io.after).discard();
-        self.io.timers.drain().for_each(dispose);
-        let pools = (self.io.driver.pool().clone(), self.io.driver.datagram_pool().cloned());
+        mem::take(&mut self.state.deferred).discard();
+        self.state.timers.drain().for_each(dispose);
+        let pools = (self.state.driver.pool().clone(), self.state.driver.datagram_pool().cloned());
         let pools = KernelHeld::new(pools);
         // SAFETY: operations refer to memory that stays held here, not in the driver, and the
         // driver is not used after this.
-        let driver = unsafe { self.io.driver.take() };
+        let driver = unsafe { self.state.driver.take() };
         let closed = driver.close();
         let is_done = drained && closed.is_ok();
         if is_done {
@@ -183,7 +185,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     fn pool(runtime: &Runtime) -> Weak<Pool> {
-        Rc::downgrade(runtime.core().borrow().unwrap().io.driver.pool())
+        Rc::downgrade(runtime.core().borrow().unwrap().state.driver.pool())
     }
 
     /// Makes the next turn look for a datagram socket that does not exist, and panic.

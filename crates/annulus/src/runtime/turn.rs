@@ -6,8 +6,8 @@
 //! arrive in the meantime are taken together.
 
 use super::core::{Core, Inner};
-use crate::base::io::AHEAD;
-use crate::base::recheck::{Recheck, RecheckQueue};
+use crate::slots::loop_state::PREFETCH_EVENTS;
+use crate::slots::loop_state::{Recheck, RecheckQueue};
 use crate::stats::recorder::Recorder;
 use crate::tasks::RootWaker;
 use crate::tasks::probe::{Probe, Unmeasured};
@@ -104,17 +104,17 @@ impl Core {
     ) -> io::Result<()> {
         // Run deferred drops before the turn, so that operations that they start are part of it.
         let (mut inner, drops_done) = self.run_deferred_drops_of(self.borrow()?)?;
-        let closed = self.inline_policy.begin_turn(inner.io.has_checked_events);
+        let closed = self.inline_policy.begin_turn(inner.state.has_checked_events);
         if closed {
             // A listener may be paused for lack of descriptors.
-            inner.io.note_closed();
+            inner.state.note_closed();
         }
         self.remote.publish_streams(inner.streams.len());
         let busy = ready || !drops_done || !self.run_queue.is_empty();
         self.poison_on_panic(|| {
             inner.turn(busy, may_skip_kernel, max_wait, &self.remote, &self.recorder)
         })?;
-        if inner.io.has_checked_events {
+        if inner.state.has_checked_events {
             self.run_queue.note_event_check();
         }
         self.run_deferred_drops_of(inner).map(drop)
@@ -134,23 +134,24 @@ impl Core {
         mut inner: RefMut<'a, Inner>,
     ) -> io::Result<(RefMut<'a, Inner>, bool)> {
         for _ in 0..MAX_DROP_ROUNDS {
-            if inner.io.after.is_empty() {
+            if inner.state.deferred.is_empty() {
                 return Ok((inner, true));
             }
-            let mut wakes = mem::take(&mut inner.io.after.wakes);
-            let drops = inner.io.after.has_drops().then(|| mem::take(&mut inner.io.after));
+            let mut wakes = mem::take(&mut inner.state.deferred.wakes);
+            let drops =
+                inner.state.deferred.has_drops().then(|| mem::take(&mut inner.state.deferred));
             drop(inner);
             wake_each(wakes.drain(..));
             if let Some(drops) = drops {
                 drops.discard();
             }
             inner = self.borrow()?;
-            if inner.io.after.wakes.is_empty() {
+            if inner.state.deferred.wakes.is_empty() {
                 // Keeps the list's allocation.
-                inner.io.after.wakes = wakes;
+                inner.state.deferred.wakes = wakes;
             }
         }
-        let nothing_left = inner.io.after.is_empty();
+        let nothing_left = inner.state.deferred.is_empty();
         Ok((inner, nothing_left))
     }
 }
@@ -174,17 +175,17 @@ impl Inner {
         let mut busy = ready || self.has_unconfirmed_sends();
         busy |= self.recheck_waiters();
         busy |= self.prepare();
-        self.io.has_checked_events = !may_skip_kernel || !self.io.driver.has_nothing_queued();
-        if self.io.has_checked_events {
-            recorder.turn_ends(&mut self.io.driver);
+        self.state.has_checked_events = !may_skip_kernel || !self.state.driver.has_nothing_queued();
+        if self.state.has_checked_events {
+            recorder.turn_ends(&mut self.state.driver);
             self.check_for_events(busy, max_wait, remote)?;
             recorder.turn_begins();
         } else {
-            recorder.turn_skips_kernel(&mut self.io.driver);
+            recorder.turn_skips_kernel(&mut self.state.driver);
         }
         self.take_events();
         self.fire_timers();
-        self.io.rechecks.age();
+        self.state.rechecks.age();
         Ok(())
     }
 
@@ -198,7 +199,7 @@ impl Inner {
         remote: &Remote,
     ) -> io::Result<()> {
         if busy || !remote.park() {
-            return self.io.driver.turn(Wait::No);
+            return self.state.driver.turn(Wait::No);
         }
         self.sleep(max_wait)?;
         remote.unpark();
@@ -210,27 +211,27 @@ impl Inner {
     #[inline]
     fn prepare(&mut self) -> bool {
         let mut has_sends = false;
-        self.streams.start_sends(&mut self.io);
-        self.datagrams.start_sends(&mut self.io);
-        if self.io.sends_on_submit && self.io.driver.sends_assumed_complete() {
+        self.streams.start_sends(&mut self.state);
+        self.datagrams.start_sends(&mut self.state);
+        if self.state.sends_on_submit && self.state.driver.sends_assumed_complete() {
             // Frees their buffers for this turn's receives while they are still in the cache.
-            self.streams.settle_sends(&mut self.io);
-            self.datagrams.settle_sends(&mut self.io);
-            has_sends = self.streams.turn().has_sends();
+            self.streams.assume_sends_complete(&mut self.state);
+            self.datagrams.assume_sends_complete(&mut self.state);
+            has_sends = self.streams.turn_lists().has_sends();
         }
-        if self.io.update_bounds() {
-            self.streams.shorten_receives(&mut self.io);
+        if self.state.update_bounds() {
+            self.streams.shorten_receives(&mut self.state);
         }
-        self.streams.sweep_memory_paused(&mut self.io);
-        self.io.driver.refill();
-        self.streams.arm_recvs(&mut self.io);
-        self.datagrams.arm_recvs(&mut self.io);
-        if self.io.take_closed() {
-            self.listeners.resume(&mut self.io);
+        self.streams.sweep_memory_paused(&mut self.state);
+        self.state.driver.refill();
+        self.streams.arm_recvs(&mut self.state);
+        self.datagrams.arm_recvs(&mut self.state);
+        if self.state.take_closed() {
+            self.listeners.resume(&mut self.state);
         }
         // Completed sends and resumed streams may have woken tasks.
-        let has_wakes = !self.io.after.wakes.is_empty();
-        has_wakes || has_sends || self.streams.is_busy() || self.datagrams.turn().is_busy()
+        let has_wakes = !self.state.deferred.wakes.is_empty();
+        has_wakes || has_sends || self.streams.is_busy() || self.datagrams.turn_lists().is_busy()
     }
 
     /// Waits for an event or the next timer.
@@ -240,19 +241,20 @@ impl Inner {
         if let Some(left) = self.until_timer() {
             timeout = Some(timeout.map_or(left, |max_wait| max_wait.min(left)));
         }
-        self.io.driver.turn(Wait::UpTo(timeout))
+        self.state.driver.turn(Wait::UpTo(timeout))
     }
 
     /// Returns the time until the next timer.
     #[inline]
     pub(super) fn until_timer(&self) -> Option<Duration> {
-        self.io.timers.next().map(|next| next.duration_since(self.io.now()))
+        self.state.timers.next().map(|next| next.duration_since(self.state.now()))
     }
 
     /// Returns true if sends were started whose events, if any, have not been taken.
     #[inline]
     pub(super) fn has_unconfirmed_sends(&self) -> bool {
-        self.streams.turn().has_unsettled() || self.datagrams.turn().has_unsettled()
+        self.streams.turn_lists().has_unconfirmed_sends()
+            || self.datagrams.turn_lists().has_unconfirmed_sends()
     }
 
     /// Returns true if there is nothing to do until an event arrives.
@@ -260,34 +262,34 @@ impl Inner {
         let mut busy = self.has_unconfirmed_sends();
         busy |= self.recheck_waiters();
         busy |= self.prepare();
-        !busy && self.io.driver.has_started_all()
+        !busy && self.state.driver.has_started_all()
     }
 
     /// Dispatches all available events, then assumes sends without an event complete.
     #[inline]
     fn take_events(&mut self) {
         // Before any event is handled, because handling may submit more.
-        self.streams.free_vectors(&self.io);
+        self.streams.free_vectors(&self.state);
         // Number of upcoming events whose slots have been prefetched. Only slots of streams are
         // prefetched, and only if there are many streams, because a few stay in the cache anyway.
-        let are_many = self.streams.len() > AHEAD as usize;
+        let are_many = self.streams.len() > PREFETCH_EVENTS as usize;
         let mut prefetched = if are_many { self.prefetch(0) } else { u32::MAX };
-        while let Some(event) = self.io.driver.next_event() {
+        while let Some(event) = self.state.driver.next_event() {
             prefetched -= 1;
-            if prefetched <= AHEAD / 2 {
+            if prefetched <= PREFETCH_EVENTS / 2 {
                 prefetched = self.prefetch(prefetched);
             }
             self.dispatch(event);
         }
-        if self.io.driver.sends_assumed_complete() {
-            self.streams.settle_sends(&mut self.io);
-            self.datagrams.settle_sends(&mut self.io);
+        if self.state.driver.sends_assumed_complete() {
+            self.streams.assume_sends_complete(&mut self.state);
+            self.datagrams.assume_sends_complete(&mut self.state);
         }
-        if self.io.driver.take_trimmed() {
+        if self.state.driver.take_trimmed() {
             // The driver has freed memory that was not needed; the rest of the runtime does the
             // same.
-            self.io.spares.clear();
-            self.streams.trim(&self.io);
+            self.state.spares.clear();
+            self.streams.trim(&self.state);
         }
     }
 
@@ -295,31 +297,31 @@ impl Inner {
     /// events whose slots have now been prefetched.
     #[inline]
     fn prefetch(&self, prefetched: u32) -> u32 {
-        self.io.driver.upcoming_tokens(prefetched..AHEAD, |token| {
+        self.state.driver.upcoming_tokens(prefetched..PREFETCH_EVENTS, |token| {
             if matches!(token.kind(), Kind::Recv | Kind::Send) {
                 self.streams.prefetch(token);
             }
         });
-        AHEAD
+        PREFETCH_EVENTS
     }
 
     #[inline]
     fn dispatch(&mut self, event: Event) {
-        let io = &mut self.io;
+        let state = &mut self.state;
         match event.token.kind() {
-            Kind::Recv => self.streams.on_recv(io, event),
-            Kind::RecvReady => self.streams.on_ready(io, event),
-            Kind::Send => self.streams.on_send(io, event),
-            Kind::Accept => self.listeners.on_accept(io, event),
-            Kind::AcceptReady => self.listeners.on_accept_ready(io, event),
-            Kind::Connect => self.connects.on_event(io, event),
-            Kind::Poll => self.polls.on_event(io, event),
-            Kind::Nop => self.nops.on_event(io, event),
-            Kind::File => self.file_ops.on_event(io, event),
-            Kind::RecvDatagram => self.datagrams.on_recv(io, event),
-            Kind::SendDatagram => self.datagrams.on_sent(io, event),
-            Kind::DatagramWritable => self.datagrams.on_writable(io, event),
-            Kind::SendZeroCopy => self.streams.on_zero_copy(io, event),
+            Kind::Recv => self.streams.on_recv(state, event),
+            Kind::RecvReady => self.streams.on_ready(state, event),
+            Kind::Send => self.streams.on_send(state, event),
+            Kind::Accept => self.listeners.on_accept(state, event),
+            Kind::AcceptReady => self.listeners.on_accept_ready(state, event),
+            Kind::Connect => self.connects.on_event(state, event),
+            Kind::Poll => self.polls.on_event(state, event),
+            Kind::Nop => self.nops.on_event(state, event),
+            Kind::File => self.file_ops.on_event(state, event),
+            Kind::RecvDatagram => self.datagrams.on_recv(state, event),
+            Kind::SendDatagram => self.datagrams.on_sent(state, event),
+            Kind::DatagramWritable => self.datagrams.on_writable(state, event),
+            Kind::SendZeroCopy => self.streams.on_zero_copy(state, event),
             Kind::Ignored => {}
         }
     }
@@ -328,51 +330,51 @@ impl Inner {
     /// the loop must not sleep.
     #[inline]
     fn recheck_waiters(&mut self) -> bool {
-        !self.io.rechecks.is_empty() && self.recheck_due()
+        !self.state.rechecks.is_empty() && self.recheck_due()
     }
 
     #[cold]
     fn recheck_due(&mut self) -> bool {
-        for recheck in self.io.rechecks.take_due() {
+        for recheck in self.state.rechecks.take_due() {
             match recheck {
-                Recheck::Accept(id) => self.listeners.recheck(&mut self.io, id),
-                Recheck::Receive(id) => self.datagrams.recheck_receivers(&mut self.io, id),
+                Recheck::Accept(id) => self.listeners.recheck(&mut self.state, id),
+                Recheck::Receive(id) => self.datagrams.recheck_receivers(&mut self.state, id),
                 Recheck::Queue(queue) => self.recheck_queue(queue),
             }
         }
-        !self.io.rechecks.is_empty() || !self.io.after.wakes.is_empty()
+        !self.state.rechecks.is_empty() || !self.state.deferred.wakes.is_empty()
     }
 
     fn recheck_queue(&mut self, weak: Weak<dyn RecheckQueue>) {
         if let Some(queue) = weak.upgrade() {
-            if queue.recheck(&mut self.io.after.wakes) {
-                self.io.rechecks.push(Recheck::Queue(weak));
+            if queue.recheck(&mut self.state.deferred.wakes) {
+                self.state.rechecks.push(Recheck::Queue(weak));
             }
             // This may be the last reference to the queue's owner, whose drop borrows the runtime.
-            self.io.after.kept.push(Box::new(queue));
+            self.state.deferred.kept.push(Box::new(queue));
         }
     }
 
     fn fire_timers(&mut self) {
-        if self.io.timers.next().is_none() {
+        if self.state.timers.next().is_none() {
             return;
         }
-        let now = self.io.now();
-        while let Some(action) = self.io.timers.expired(now) {
+        let now = self.state.now();
+        while let Some(action) = self.state.timers.expired(now) {
             match action {
-                TimerAction::Wake(waker) => self.io.after.wakes.push(waker),
-                TimerAction::Linger(id) => self.streams.on_linger(&mut self.io, id),
-                TimerAction::Close(id) => self.streams.on_close_timer(&mut self.io, id),
-                TimerAction::Accept(id) => self.listeners.on_retry(&mut self.io, id),
-                TimerAction::Recv(id) => self.streams.on_recv_retry(&mut self.io, id),
+                TimerAction::Wake(waker) => self.state.deferred.wakes.push(waker),
+                TimerAction::Linger(id) => self.streams.on_linger(&mut self.state, id),
+                TimerAction::Close(id) => self.streams.on_close_timer(&mut self.state, id),
+                TimerAction::Accept(id) => self.listeners.on_retry(&mut self.state, id),
+                TimerAction::Recv(id) => self.streams.on_recv_retry(&mut self.state, id),
                 TimerAction::DatagramRecv(id) => self.datagrams.on_recv_retry(id),
-                TimerAction::WakePoll(id) => self.polls.on_retry(&mut self.io, id),
-                TimerAction::Send(id) => self.streams.on_send_retry(&mut self.io, id),
-                TimerAction::Memory => self.streams.on_memory_timer(&mut self.io),
-                TimerAction::IdleCheck => self.streams.on_idle_check(&mut self.io),
-                TimerAction::Connect(id) => self.connects.on_timeout(&mut self.io, id),
-                TimerAction::DatagramRetry(id) => self.datagrams.on_retry(&mut self.io, id),
-                TimerAction::DatagramLinger(id) => self.datagrams.on_linger(&mut self.io, id),
+                TimerAction::WakePoll(id) => self.polls.on_retry(&mut self.state, id),
+                TimerAction::Send(id) => self.streams.on_send_retry(&mut self.state, id),
+                TimerAction::Memory => self.streams.on_memory_timer(&mut self.state),
+                TimerAction::IdleCheck => self.streams.on_idle_check(&mut self.state),
+                TimerAction::Connect(id) => self.connects.on_timeout(&mut self.state, id),
+                TimerAction::DatagramRetry(id) => self.datagrams.on_retry(&mut self.state, id),
+                TimerAction::DatagramLinger(id) => self.datagrams.on_linger(&mut self.state, id),
             }
         }
     }

@@ -2,12 +2,12 @@
 
 use super::channel::{Receiver, Sender, channel};
 use super::shard::Shard;
-use crate::base::connection_limit::ConnectionLimit;
 use crate::name::named;
 use crate::net::ToSocketAddrs;
 use crate::net::{ListenOptions, Parts, TcpListener, TcpStream};
 use crate::runtime::current;
 use crate::runtime::handle::Handle;
+use crate::slots::connection_limit::ConnectionLimit;
 use annulus_kernel::SocketOption;
 use std::future::poll_fn;
 use std::io;

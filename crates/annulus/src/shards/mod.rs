@@ -90,9 +90,8 @@ mod start_barrier;
 mod threads;
 mod to_all;
 
-pub use crate::base::send_error::{SendError, TrySendError};
 pub use balance::{Balance, Balanced};
-pub use channel::{Receiver, Sender, Sending, channel};
+pub use channel::{Receiver, SendError, Sender, Sending, TrySendError, channel};
 pub use error::{Cause, ShardError};
 pub use listener::{ShardListener, ShardedListener, Spread};
 pub use pinning::Pinning;

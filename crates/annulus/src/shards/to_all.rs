@@ -1,7 +1,6 @@
 //! A channel to every shard.
 
-use crate::base::send_error::SendError;
-use crate::shards::channel::{Receiver, Sender, channel};
+use crate::shards::channel::{Receiver, SendError, Sender, channel};
 use std::fmt;
 
 /// Creates a channel that delivers every value to each of `count` receivers, one per shard, to pass

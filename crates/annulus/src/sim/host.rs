@@ -1,10 +1,10 @@
 //! A host of a simulated network: a runtime that takes turns with the runtimes of other hosts.
 
-use crate::base::budget;
 use crate::runtime::current;
 use crate::runtime::spawn::spawn_at;
 use crate::signal::Signal;
 use crate::tasks::JoinError;
+use crate::tasks::budget;
 use crate::tasks::remote::LostPanic;
 use crate::{Builder, JoinHandle, Runtime};
 use std::error::Error;

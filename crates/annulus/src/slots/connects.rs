@@ -1,11 +1,11 @@
 //! Connection attempts. A slot keeps the address and the descriptor until the terminal event.
 #![allow(unsafe_code)]
 
-use crate::base::io::Io;
-use crate::bytes::after::note_waker;
 use crate::slots::find_or_late;
+use crate::slots::loop_state::LoopState;
 use crate::slots::waits::Waits;
 use crate::timers::{Instant, TimerAction, TimerKey};
+use crate::waiters::note_waker;
 use annulus_driver::{Event, Kind, MemoryOp, Slab, SlotId};
 use annulus_kernel::{Address, Fd};
 use rustix::io::Errno;
@@ -31,7 +31,7 @@ impl Connects {
     /// Starts connecting `fd`. The attempt is given up at the deadline.
     pub(crate) fn start(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         fd: Fd,
         address: Address,
         deadline: Option<Instant>,
@@ -47,77 +47,77 @@ impl Connects {
         };
         let slot = self.0.insert(attempt);
         let (id, attempt) = self.0.get_with_id(slot);
-        attempt.timer = deadline.map(|at| io.timers.insert(at, TimerAction::Connect(id)));
+        attempt.timer = deadline.map(|at| state.timers.insert(at, TimerAction::Connect(id)));
         let bytes = attempt.address.as_bytes();
         let op = MemoryOp::Connect { fd, address: bytes.as_ptr(), len: bytes.len() as u32 };
         // SAFETY: the boxed address stays in the slot, which is freed at the terminal event.
-        unsafe { io.start_memory(id.token(Kind::Connect), op) };
+        unsafe { state.start_memory(id.token(Kind::Connect), op) };
         slot
     }
 
     /// Returns the connected descriptor. The slot is free once this is ready.
     pub(crate) fn poll(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         slot: u32,
         cx: &Context<'_>,
     ) -> Poll<io::Result<Fd>> {
         let attempt = self.0.get(slot);
         let Some(outcome) = attempt.outcome else {
-            note_waker(&mut attempt.waker, &mut io.after.drops, cx);
+            note_waker(&mut attempt.waker, &mut state.deferred.drops, cx);
             return Poll::Pending;
         };
         let timed_out = attempt.timed_out;
-        let fd = self.free(io, slot);
+        let fd = self.free(state, slot);
         Poll::Ready(match outcome {
             Ok(()) => Ok(fd),
             Err(errno) => {
-                io.close(fd);
+                state.close(fd);
                 let given_up = timed_out && errno == Errno::CANCELED;
                 Err(if given_up { io::ErrorKind::TimedOut.into() } else { errno.into() })
             }
         })
     }
 
-    pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
-        let Some(attempt) = find_or_late(&mut self.0, io, &event) else { return };
-        io.in_flight -= 1;
+    pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {
+        let Some(attempt) = find_or_late(&mut self.0, state, &event) else { return };
+        state.in_flight -= 1;
         attempt.outcome = Some(event.result.map(drop));
-        io.after.wakes.extend(attempt.waker.take());
+        state.deferred.wakes.extend(attempt.waker.take());
         if attempt.dropped {
-            let fd = self.free(io, event.token.slot());
-            io.close(fd);
+            let fd = self.free(state, event.token.slot());
+            state.close(fd);
         }
     }
 
-    pub(crate) fn on_timeout(&mut self, io: &mut Io, id: SlotId) {
+    pub(crate) fn on_timeout(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(attempt) = self.0.find(id) {
             attempt.timer = None;
             attempt.timed_out = true;
             if attempt.outcome.is_none() {
-                io.cancel(id.token(Kind::Connect));
+                state.cancel(id.token(Kind::Connect));
             }
         }
     }
 
     /// Handles a dropped future: the attempt is cancelled, and its descriptor is closed at the
     /// terminal event.
-    pub(crate) fn drop_connect(&mut self, io: &mut Io, slot: u32) {
+    pub(crate) fn drop_connect(&mut self, state: &mut LoopState, slot: u32) {
         let (id, attempt) = self.0.get_with_id(slot);
         attempt.dropped = true;
-        io.after.drops.extend(attempt.waker.take());
+        state.deferred.drops.extend(attempt.waker.take());
         if attempt.outcome.is_none() {
-            io.cancel(id.token(Kind::Connect));
+            state.cancel(id.token(Kind::Connect));
         } else {
-            let fd = self.free(io, slot);
-            io.close(fd);
+            let fd = self.free(state, slot);
+            state.close(fd);
         }
     }
 
     /// Ends all attempts. Futures that outlive the runtime find it ended.
-    pub(crate) fn stop_all(&mut self, io: &mut Io) {
+    pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.0.indices() {
-            self.drop_connect(io, slot);
+            self.drop_connect(state, slot);
         }
     }
 
@@ -135,10 +135,10 @@ impl Connects {
         }
     }
 
-    fn free(&mut self, io: &mut Io, slot: u32) -> Fd {
+    fn free(&mut self, state: &mut LoopState, slot: u32) -> Fd {
         let attempt = self.0.remove(slot);
         if let Some(key) = attempt.timer {
-            io.timers.remove(key);
+            state.timers.remove(key);
         }
         attempt.fd
     }

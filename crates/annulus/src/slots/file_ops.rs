@@ -1,10 +1,10 @@
 //! File calls off the loop. Each has a slot, which the kernel or a worker thread may point into.
 #![allow(unsafe_code)]
 
-use crate::base::io::Io;
-use crate::bytes::after::note_waker;
 use crate::slots::find_or_late;
+use crate::slots::loop_state::LoopState;
 use crate::slots::waits::Waits;
+use crate::waiters::note_waker;
 use annulus_driver::{Event, FileStart, Kind, Slab, Token};
 use annulus_kernel::Fd;
 use annulus_kernel::file::FileCall;
@@ -19,7 +19,7 @@ struct FileOp {
     call: FileCall,
     /// The group of a call that may hang.
     group: Option<u64>,
-    state: State,
+    state: FileOpState,
 }
 
 /// The states of a call off the loop.
@@ -32,7 +32,7 @@ struct FileOp {
 /// At the end of the runtime all calls are cancelled. A future that outlives the runtime finds it
 /// ended and cannot take the outcome, so a descriptor opened by a *stopped* call is closed at the
 /// terminal event.
-enum State {
+enum FileOpState {
     InFlight { waker: Option<Waker>, stopped: bool },
     Abandoned { args: Box<dyn Any> },
     Done(Result<u32, Errno>),
@@ -48,104 +48,110 @@ impl FileOps {
     /// # Safety
     /// Memory and descriptors that the call refers to must stay valid, unmoved and unused until its
     /// terminal event: until `poll` returns the outcome, or in the arguments given to `abandon`.
-    pub(crate) unsafe fn start(&mut self, io: &mut Io, call: FileCall, start: FileStart) -> u32 {
-        let state = State::InFlight { waker: None, stopped: false };
-        let slot = self.0.insert(FileOp { call, group: start.group(), state });
+    pub(crate) unsafe fn start(
+        &mut self,
+        state: &mut LoopState,
+        call: FileCall,
+        start: FileStart,
+    ) -> u32 {
+        let new = FileOpState::InFlight { waker: None, stopped: false };
+        let slot = self.0.insert(FileOp { call, group: start.group(), state: new });
         // SAFETY: the caller guarantees it.
-        unsafe { io.start_file(self.token(slot), call, start) };
+        unsafe { state.start_file(self.token(slot), call, start) };
         slot
     }
 
     /// Returns the outcome of a call and frees its slot.
     pub(crate) fn poll(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         slot: u32,
         cx: &Context<'_>,
     ) -> Poll<Result<u32, Errno>> {
         match &mut self.0.get(slot).state {
-            State::Done(outcome) => {
+            FileOpState::Done(outcome) => {
                 let outcome = *outcome;
                 self.0.remove(slot);
                 Poll::Ready(outcome)
             }
-            State::InFlight { waker, .. } => {
-                note_waker(waker, &mut io.after.drops, cx);
+            FileOpState::InFlight { waker, .. } => {
+                note_waker(waker, &mut state.deferred.drops, cx);
                 Poll::Pending
             }
-            State::Abandoned { .. } => unreachable!("an abandoned call has no future"),
+            FileOpState::Abandoned { .. } => unreachable!("an abandoned call has no future"),
         }
     }
 
-    pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
+    pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {
         let slot = event.token.slot();
-        let Some(op) = find_or_late(&mut self.0, io, &event) else { return };
-        io.in_flight -= 1;
+        let Some(op) = find_or_late(&mut self.0, state, &event) else { return };
+        state.in_flight -= 1;
         let (call, group) = (op.call, op.group);
-        match replace(&mut op.state, State::Done(event.result)) {
-            State::InFlight { waker, stopped } => {
-                io.after.wakes.extend(waker);
+        match replace(&mut op.state, FileOpState::Done(event.result)) {
+            FileOpState::InFlight { waker, stopped } => {
+                state.deferred.wakes.extend(waker);
                 if stopped {
-                    self.stop(io, slot);
+                    self.stop(state, slot);
                 }
             }
-            State::Abandoned { args } => {
+            FileOpState::Abandoned { args } => {
                 self.0.remove(slot);
-                close_opened(io, &call, group, event.result);
+                close_opened(state, &call, group, event.result);
                 // Dropping the arguments may close a file, which borrows the runtime.
-                io.after.kept.push(args);
+                state.deferred.kept.push(args);
             }
-            State::Done(_) => unreachable!("a call has one terminal event"),
+            FileOpState::Done(_) => unreachable!("a call has one terminal event"),
         }
     }
 
     /// Handles a dropped future: the call is cancelled unless it has begun, and its arguments are
     /// kept until the terminal event.
-    pub(crate) fn abandon(&mut self, io: &mut Io, slot: u32, args: Box<dyn Any>) {
+    pub(crate) fn abandon(&mut self, state: &mut LoopState, slot: u32, args: Box<dyn Any>) {
         let token = self.token(slot);
         let op = self.0.get(slot);
         match &mut op.state {
-            State::InFlight { waker, .. } => {
-                io.after.drops.extend(waker.take());
-                op.state = State::Abandoned { args };
-                io.cancel(token);
+            FileOpState::InFlight { waker, .. } => {
+                state.deferred.drops.extend(waker.take());
+                op.state = FileOpState::Abandoned { args };
+                state.cancel(token);
             }
-            State::Done(outcome) => {
-                close_opened(io, &op.call, op.group, *outcome);
+            FileOpState::Done(outcome) => {
+                close_opened(state, &op.call, op.group, *outcome);
                 self.0.remove(slot);
-                io.after.kept.push(args);
+                state.deferred.kept.push(args);
             }
-            State::Abandoned { .. } => unreachable!("a future is dropped once"),
+            FileOpState::Abandoned { .. } => unreachable!("a future is dropped once"),
         }
     }
 
     /// Cancels a call at the end of the runtime, or closes the descriptor that it has opened.
-    fn stop(&mut self, io: &mut Io, slot: u32) {
+    fn stop(&mut self, state: &mut LoopState, slot: u32) {
         let token = self.token(slot);
         let op = self.0.get(slot);
         match &mut op.state {
-            State::InFlight { stopped, .. } => {
+            FileOpState::InFlight { stopped, .. } => {
                 *stopped = true;
-                io.cancel(token);
+                state.cancel(token);
             }
-            State::Abandoned { .. } => io.cancel(token),
-            State::Done(outcome) => {
-                close_opened(io, &op.call, op.group, *outcome);
+            FileOpState::Abandoned { .. } => state.cancel(token),
+            FileOpState::Done(outcome) => {
+                close_opened(state, &op.call, op.group, *outcome);
                 *outcome = Err(Errno::CANCELED);
             }
         }
     }
 
     /// Ends all calls. Futures that outlive the runtime find it ended.
-    pub(crate) fn stop_all(&mut self, io: &mut Io) {
+    pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.0.indices() {
-            self.stop(io, slot);
+            self.stop(state, slot);
         }
     }
 
     /// Returns the number of calls in flight that may hang.
     pub(crate) fn hanging(&mut self) -> usize {
-        let may_hang = |op: &&mut FileOp| op.group.is_some() && !matches!(op.state, State::Done(_));
+        let may_hang =
+            |op: &&mut FileOp| op.group.is_some() && !matches!(op.state, FileOpState::Done(_));
         self.0.values().filter(may_hang).count()
     }
 
@@ -157,7 +163,7 @@ impl FileOps {
     /// Adds the tasks that wait in these slots.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for FileOp { call, state, .. } in self.0.values() {
-            if let State::InFlight { waker: Some(waker), .. } = state {
+            if let FileOpState::InFlight { waker: Some(waker), .. } = state {
                 waits.note(waker, || format!("for {}, a call on a file", call.properties().name));
             }
         }
@@ -171,14 +177,19 @@ impl FileOps {
 /// Closes a descriptor that a call has opened and no future will take. This does not use the ring:
 /// a file that is flushed when it is closed (on overlay, FUSE, NFS) would be left to a kernel
 /// worker, and would stay open if the ring were closed first.
-fn close_opened(io: &mut Io, call: &FileCall, group: Option<u64>, outcome: Result<u32, Errno>) {
+fn close_opened(
+    state: &mut LoopState,
+    call: &FileCall,
+    group: Option<u64>,
+    outcome: Result<u32, Errno>,
+) {
     if let (true, Ok(fd)) = (call.properties().opens, outcome) {
         // SAFETY: the kernel opened the descriptor for this call, whose outcome is dropped here, so
         // no other code owns it.
         let fd = unsafe { Fd::from_raw(fd as RawFd) };
         match group {
-            Some(group) => io.driver.close_isolated(group, fd),
-            None => io.close_now(fd),
+            Some(group) => state.driver.close_isolated(group, fd),
+            None => state.close_now(fd),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Listeners, and connections that were accepted but not yet claimed by `accept`.
 //!
 //! For the states, see [`Arming`]. Without a connection limit, an idle listener is armed with a
-//! multishot accept, which runs until the kernel ends it. If [`MAX_UNCLAIMED`] connections wait to
+//! multishot accept, which runs until the kernel ends it. If [`MAX_UNCLAIMED_CONNECTIONS`] connections wait to
 //! be claimed, the accept is cancelled, and the listener accepts one connection at a time until all
 //! have been claimed. A listener that runs out of descriptors is *paused*.
 //!
@@ -12,12 +12,12 @@
 //! when a connection closes.
 #![allow(unsafe_code)]
 
-use crate::base::connection_limit::{ConnectionLimit, Permit};
-use crate::base::io::Io;
-use crate::base::recheck::Recheck;
-use crate::bytes::after::After;
+use crate::bytes::chunk::DeferredDrops;
 use crate::slots::arming::{Arming, ends_operation_only};
+use crate::slots::connection_limit::{ConnectionLimit, Permit};
 use crate::slots::find_or_late;
+use crate::slots::loop_state::LoopState;
+use crate::slots::loop_state::Recheck;
 use crate::slots::waits::Waits;
 use crate::timers::TimerAction;
 use crate::waiters::{Wait, WaiterId, Waiters};
@@ -32,10 +32,10 @@ use std::{io, mem};
 
 /// Maximum unclaimed connections per listener; the rest stays in the kernel's backlog. One
 /// multishot accept takes the whole backlog, so a burst can exceed this once.
-const MAX_UNCLAIMED: usize = 64;
+const MAX_UNCLAIMED_CONNECTIONS: usize = 64;
 /// Number of consecutive failed accepts after which the listener pauses. If the process may not
 /// accept at all (a seccomp filter), immediate retries would never end.
-const MAX_FAILED: u32 = 16;
+const MAX_FAILED_ACCEPTS: u32 = 16;
 /// Delay until a paused listener retries, unless this runtime closes a descriptor earlier.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -54,7 +54,7 @@ struct Listener {
     /// Consecutive accepts that failed with an error of one connection.
     failed: u32,
     waiters: Waiters,
-    limited: Option<Box<Limited>>,
+    limited: Option<Box<LimitState>>,
     dropped: bool,
 }
 
@@ -84,7 +84,7 @@ impl Listeners {
             error: None,
             failed: 0,
             waiters: Waiters::default(),
-            limited: limit.map(Limited::new),
+            limited: limit.map(LimitState::new),
             dropped: false,
         })
     }
@@ -106,112 +106,117 @@ impl Listeners {
     /// Returns the next connection.
     pub(crate) fn poll_accept(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         slot: u32,
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<Accepted>> {
         let listener = self.slots.get(slot);
         let outcome = listener.claim();
-        let After { wakes, drops, .. } = &mut io.after;
+        let DeferredDrops { wakes, drops, .. } = &mut state.deferred;
         if outcome.is_some() {
             listener.waiters.leave(wait, drops);
-            listener.notify(io);
+            listener.notify(state);
         } else {
             listener.waiters.wait(wait, cx.waker(), wakes, drops);
         }
-        listener.accept_more(io, Some(cx));
+        listener.accept_more(state, Some(cx));
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Handles a dropped accept future.
-    pub(crate) fn leave_accept(&mut self, io: &mut Io, slot: u32, id: &mut Option<WaiterId>) {
+    pub(crate) fn leave_accept(
+        &mut self,
+        state: &mut LoopState,
+        slot: u32,
+        id: &mut Option<WaiterId>,
+    ) {
         let listener = self.slots.get(slot);
-        io.after.drops.extend(listener.waiters.remove(id));
-        listener.notify(io);
+        state.deferred.drops.extend(listener.waiters.remove(id));
+        listener.notify(state);
     }
 
-    pub(crate) fn recheck(&mut self, io: &mut Io, id: SlotId) {
+    pub(crate) fn recheck(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(listener) = self.slots.find(id) {
             listener.waiters.recheck(listener.available());
-            listener.notify(io);
+            listener.notify(state);
         }
     }
 
     /// Handles a connection or an error from an accept.
-    pub(crate) fn on_accept(&mut self, io: &mut Io, event: Event) {
-        let Some(listener) = find_or_late(&mut self.slots, io, &event) else { return };
+    pub(crate) fn on_accept(&mut self, state: &mut LoopState, event: Event) {
+        let Some(listener) = find_or_late(&mut self.slots, state, &event) else { return };
         listener.arming.on_event(event.more);
-        io.in_flight -= usize::from(!event.more);
+        state.in_flight -= usize::from(!event.more);
         let permit = listener.limited.as_mut().and_then(|limited| limited.permit.take());
         match event.result {
             Ok(fd) => {
                 // SAFETY: the kernel created this descriptor for the accept, and nothing else owns
                 // it.
                 let fd = unsafe { Fd::from_raw(fd as RawFd) };
-                listener.keep(io, Accepted { fd, permit });
+                listener.keep(state, Accepted { fd, permit });
             }
             Err(errno) => {
-                if listener.fail(io, errno) {
-                    listener.pause(io);
+                if listener.fail(state, errno) {
+                    listener.pause(state);
                     self.paused += 1;
                 }
-                permit.into_iter().for_each(|permit| io.release_permit(permit));
+                permit.into_iter().for_each(|permit| state.release_permit(permit));
             }
         }
         if listener.dropped {
-            return self.close_if_done(io, event.token.slot());
+            return self.close_if_done(state, event.token.slot());
         }
-        listener.go_on(io);
+        listener.go_on(state);
     }
 
     /// Handles the end of a limited listener's poll: a connection is pending, or the poll failed
     /// and the accept will return the reason.
-    pub(crate) fn on_accept_ready(&mut self, io: &mut Io, event: Event) {
-        let Some(listener) = find_or_late(&mut self.slots, io, &event) else { return };
-        io.in_flight -= 1;
+    pub(crate) fn on_accept_ready(&mut self, state: &mut LoopState, event: Event) {
+        let Some(listener) = find_or_late(&mut self.slots, state, &event) else { return };
+        state.in_flight -= 1;
         listener.arming.on_event(false);
         if let Some(limited) = &mut listener.limited {
             limited.is_ready = event.result != Err(Errno::CANCELED);
         }
         if listener.dropped {
-            return self.close_if_done(io, event.token.slot());
+            return self.close_if_done(state, event.token.slot());
         }
-        listener.accept_more(io, None);
+        listener.accept_more(state, None);
     }
 
     /// Retries paused listeners after a descriptor was closed.
-    pub(crate) fn resume(&mut self, io: &mut Io) {
+    pub(crate) fn resume(&mut self, state: &mut LoopState) {
         if self.paused == 0 {
             return;
         }
         for slot in self.slots.indices() {
-            self.on_retry(io, self.slots.id(slot));
+            self.on_retry(state, self.slots.id(slot));
         }
     }
 
-    pub(crate) fn on_retry(&mut self, io: &mut Io, id: SlotId) {
+    pub(crate) fn on_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(listener) = self.slots.find(id)
             && mem::take(&mut listener.is_paused)
         {
             self.paused -= 1;
-            listener.accept_more(io, None);
+            listener.accept_more(state, None);
         }
     }
 
     /// Handles a dropped handle: unclaimed connections are closed.
-    pub(crate) fn drop_listener(&mut self, io: &mut Io, slot: u32) {
+    pub(crate) fn drop_listener(&mut self, state: &mut LoopState, slot: u32) {
         let listener = self.slots.get(slot);
         listener.dropped = true;
         self.paused -= usize::from(mem::take(&mut listener.is_paused));
-        listener.stop_accept(io);
-        self.close_if_done(io, slot);
+        listener.stop_accept(state);
+        self.close_if_done(state, slot);
     }
 
     /// Ends all listeners. Handles that outlive the runtime find it ended.
-    pub(crate) fn stop_all(&mut self, io: &mut Io) {
+    pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.slots.indices() {
-            self.drop_listener(io, slot);
+            self.drop_listener(state, slot);
         }
     }
 
@@ -224,18 +229,18 @@ impl Listeners {
         }
     }
 
-    fn close_if_done(&mut self, io: &mut Io, slot: u32) {
+    fn close_if_done(&mut self, state: &mut LoopState, slot: u32) {
         if !self.slots.get(slot).arming.is_idle() {
             return;
         }
         let mut listener = self.slots.remove(slot);
-        listener.waiters.notify_all(&mut io.after.drops);
+        listener.waiters.notify_all(&mut state.deferred.drops);
         for Accepted { fd, permit } in listener.unclaimed {
-            io.close_accepted(fd, permit);
+            state.close_accepted(fd, permit);
         }
         // Close at once: the address is free from here on, and no further connection is accepted
         // only to be reset.
-        io.close_now(listener.fd);
+        state.close_now(listener.fd);
     }
 }
 
@@ -256,21 +261,21 @@ impl Listener {
     }
 
     /// Notifies as many tasks as there are connections to claim.
-    fn notify(&mut self, io: &mut Io) {
+    fn notify(&mut self, state: &mut LoopState) {
         let available = self.available();
-        if self.waiters.notify(available, &mut io.after.wakes) {
-            io.rechecks.push(Recheck::Accept(self.id));
+        if self.waiters.notify(available, &mut state.deferred.wakes) {
+            state.rechecks.push(Recheck::Accept(self.id));
         }
     }
 
     /// Arms an idle listener. `polled` is the context of the polling task, if there is one.
-    fn accept_more(&mut self, io: &mut Io, polled: Option<&Context<'_>>) {
+    fn accept_more(&mut self, state: &mut LoopState, polled: Option<&Context<'_>>) {
         let is_at_rest = self.arming.is_idle() && !self.is_paused;
-        if !is_at_rest || self.dropped || self.unclaimed.len() >= MAX_UNCLAIMED {
+        if !is_at_rest || self.dropped || self.unclaimed.len() >= MAX_UNCLAIMED_CONNECTIONS {
             return;
         }
         if self.limited.is_some() {
-            return self.accept_within_limit(io, polled);
+            return self.accept_within_limit(state, polled);
         }
         let fd = self.fd;
         let (arming, op) = match self.one_at_a_time {
@@ -278,28 +283,28 @@ impl Listener {
             false => (Arming::Multishot, Op::AcceptMulti { fd }),
         };
         self.arming = arming;
-        io.start(self.id.token(Kind::Accept), op);
+        state.start(self.id.token(Kind::Accept), op);
     }
 
     /// Keeps a connection until it is claimed.
-    fn keep(&mut self, io: &mut Io, accepted: Accepted) {
+    fn keep(&mut self, state: &mut LoopState, accepted: Accepted) {
         self.failed = 0;
         if self.dropped {
-            io.close_accepted(accepted.fd, accepted.permit);
+            state.close_accepted(accepted.fd, accepted.permit);
         } else {
             self.unclaimed.push_back(accepted);
         }
     }
 
     /// Records a failed accept. Returns true if the listener has to pause.
-    fn fail(&mut self, io: &mut Io, errno: Errno) -> bool {
+    fn fail(&mut self, state: &mut LoopState, errno: Errno) -> bool {
         let pauses = match errno {
             Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => true,
             _ if ends_operation_only(errno) => false,
             _ if ends_one_connection(errno) => {
-                io.driver.counters().aborted_accepts += 1;
+                state.driver.counters().aborted_accepts += 1;
                 self.failed += 1;
-                self.failed >= MAX_FAILED && self.arming.is_idle()
+                self.failed >= MAX_FAILED_ACCEPTS && self.arming.is_idle()
             }
             _ => {
                 self.error = Some(errno);
@@ -309,36 +314,36 @@ impl Listener {
         pauses && !self.dropped
     }
 
-    fn pause(&mut self, io: &mut Io) {
+    fn pause(&mut self, state: &mut LoopState) {
         self.is_paused = true;
-        io.driver.counters().accept_pauses += 1;
-        io.timers.insert(io.now() + RETRY_DELAY, TimerAction::Accept(self.id));
+        state.driver.counters().accept_pauses += 1;
+        state.timers.insert(state.now() + RETRY_DELAY, TimerAction::Accept(self.id));
     }
 
-    fn stop_accept(&mut self, io: &mut Io) {
+    fn stop_accept(&mut self, state: &mut LoopState) {
         if let Some(kind) = self.arming.stop(Kind::Accept, Kind::AcceptReady) {
-            io.cancel(self.id.token(kind));
+            state.cancel(self.id.token(kind));
         }
     }
 
     /// Continues after an accept: notifies tasks, then cancels or arms, depending on the number of
     /// unclaimed connections.
-    fn go_on(&mut self, io: &mut Io) {
-        self.notify(io);
-        let is_full = self.unclaimed.len() >= MAX_UNCLAIMED;
+    fn go_on(&mut self, state: &mut LoopState) {
+        self.notify(state);
+        let is_full = self.unclaimed.len() >= MAX_UNCLAIMED_CONNECTIONS;
         if self.arming == Arming::Multishot && is_full {
             self.one_at_a_time = true;
-            return self.stop_accept(io);
+            return self.stop_accept(state);
         }
         if self.error.is_none() {
-            self.accept_more(io, None);
+            self.accept_more(state, None);
         }
     }
 }
 
 /// Returns true for errors of one connection, which accept(2) says to treat like `EAGAIN`.
 fn ends_one_connection(errno: Errno) -> bool {
-    const OF_ONE: [Errno; 11] = [
+    const ONE_CONNECTION: [Errno; 11] = [
         Errno::CONNABORTED,
         Errno::PERM,
         Errno::PROTO,
@@ -351,11 +356,11 @@ fn ends_one_connection(errno: Errno) -> bool {
         Errno::NETUNREACH,
         Errno::TIMEDOUT,
     ];
-    OF_ONE.contains(&errno)
+    ONE_CONNECTION.contains(&errno)
 }
 
 /// State of a listener with a limit.
-struct Limited {
+struct LimitState {
     limit: ConnectionLimit,
     /// The backlog holds a connection.
     is_ready: bool,
@@ -363,7 +368,7 @@ struct Limited {
     permit: Option<Permit>,
 }
 
-impl Limited {
+impl LimitState {
     fn new(limit: ConnectionLimit) -> Box<Self> {
         Box::new(Self { limit, is_ready: false, permit: None })
     }
@@ -375,26 +380,26 @@ impl Listener {
     /// If the limit is reached, the polling task is woken once a connection has closed. If no task
     /// polls, all waiting tasks are woken now to poll: cloning a waker is foreign code, which must
     /// not run while the runtime is borrowed.
-    fn accept_within_limit(&mut self, io: &mut Io, polled: Option<&Context<'_>>) {
+    fn accept_within_limit(&mut self, state: &mut LoopState, polled: Option<&Context<'_>>) {
         let Some(limited) = &mut self.limited else { return };
         if self.waiters.is_empty() || !self.unclaimed.is_empty() {
             return;
         }
         if !limited.is_ready {
             self.arming = Arming::Polling;
-            return io.start(self.id.token(Kind::AcceptReady), Op::ReadableOnce { fd: self.fd });
+            return state.start(self.id.token(Kind::AcceptReady), Op::ReadableOnce { fd: self.fd });
         }
         let mut task = polled.map(|cx| cx.waker().clone());
         let permit = limited.limit.take(&mut task);
-        io.after.drops.extend(task);
+        state.deferred.drops.extend(task);
         let Some(permit) = permit else {
             if polled.is_none() {
-                self.waiters.notify_all(&mut io.after.wakes);
+                self.waiters.notify_all(&mut state.deferred.wakes);
             }
             return;
         };
         (limited.is_ready, limited.permit) = (false, Some(permit));
         self.arming = Arming::Single;
-        io.start(self.id.token(Kind::Accept), Op::Accept { fd: self.fd });
+        state.start(self.id.token(Kind::Accept), Op::Accept { fd: self.fd });
     }
 }

@@ -2,26 +2,31 @@
 //! connection attempts, polls, file calls, NOPs.
 
 mod arming;
+pub(crate) mod connection_limit;
 pub(crate) mod connects;
 pub(crate) mod datagrams;
 pub(crate) mod file_ops;
 pub(crate) mod listeners;
-pub(crate) mod nops;
+pub(crate) mod loop_state;
 pub(crate) mod polls;
 pub(crate) mod streams;
-mod turn_lists;
+pub(crate) mod turn_lists;
 pub(crate) mod waits;
 
-use crate::base::io::Io;
+use crate::slots::loop_state::LoopState;
 use annulus_driver::{Event, Slab};
 
 /// Returns the slot of an event. A late event, whose slot has moved on, is counted and its
 /// resources are reclaimed.
 #[inline]
-fn find_or_late<'a, T>(slots: &'a mut Slab<T>, io: &mut Io, event: &Event) -> Option<&'a mut T> {
+pub(crate) fn find_or_late<'a, T>(
+    slots: &'a mut Slab<T>,
+    state: &mut LoopState,
+    event: &Event,
+) -> Option<&'a mut T> {
     let slot = slots.find(event.token.id());
     if slot.is_none() {
-        io.late(*event);
+        state.late(*event);
     }
     slot
 }

@@ -7,10 +7,10 @@
 //! too early, or data that was only partly read.
 #![allow(unsafe_code)]
 
-use crate::base::io::Io;
-use crate::bytes::after::After;
+use crate::bytes::chunk::DeferredDrops;
 use crate::slots::arming::SHORT_OF_MEMORY_PAUSE;
 use crate::slots::find_or_late;
+use crate::slots::loop_state::LoopState;
 use crate::slots::waits::Waits;
 use crate::timers::TimerAction;
 use crate::waiters::{Wait, Waiters};
@@ -47,36 +47,36 @@ pub enum Interest {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum State {
+enum PollState {
     #[default]
     Idle,
-    Armed,
+    InFlight,
     Ready,
     Failed(Errno),
 }
 
 /// One direction of a descriptor. Waiting tasks do not consume readiness, so all of them are woken.
 #[derive(Default)]
-struct Direction {
-    state: State,
+struct PollDirection {
+    state: PollState,
     waiters: Waiters,
 }
 
 /// A descriptor that can be waited for. Its owner closes it, after [`Polls::drop_poll`].
-struct Readiness {
+struct PolledDescriptor {
     fd: Fd,
     /// What a task that waits for this descriptor waits for.
     what: &'static str,
     /// The wake descriptor: always armed, so that every change ends the loop's wait. No task waits
     /// for it.
     is_wake: bool,
-    readable: Direction,
-    writable: Direction,
+    readable: PollDirection,
+    writable: PollDirection,
     dropped: bool,
 }
 
-impl Readiness {
-    fn direction(&mut self, interest: Interest) -> &mut Direction {
+impl PolledDescriptor {
+    fn direction(&mut self, interest: Interest) -> &mut PollDirection {
         match interest {
             Interest::Readable => &mut self.readable,
             Interest::Writable => &mut self.writable,
@@ -84,13 +84,13 @@ impl Readiness {
     }
 
     fn is_armed(&self) -> bool {
-        [&self.readable, &self.writable].iter().any(|it| it.state == State::Armed)
+        [&self.readable, &self.writable].iter().any(|it| it.state == PollState::InFlight)
     }
 }
 
 /// All polls.
 #[derive(Default)]
-pub(crate) struct Polls(Slab<Readiness>);
+pub(crate) struct Polls(Slab<PolledDescriptor>);
 
 impl Polls {
     /// Adds a descriptor that tasks can wait for.
@@ -98,17 +98,17 @@ impl Polls {
         // SAFETY: the owner closes the descriptor after the poll has been dropped, or with the
         // runtime.
         let fd = unsafe { Fd::from_raw(fd.as_raw_fd()) };
-        let [readable, writable] = [Direction::default(), Direction::default()];
+        let [readable, writable] = [PollDirection::default(), PollDirection::default()];
         let (is_wake, dropped) = (false, false);
-        self.0.insert(Readiness { fd, what, is_wake, readable, writable, dropped })
+        self.0.insert(PolledDescriptor { fd, what, is_wake, readable, writable, dropped })
     }
 
     /// Adds the descriptor that wakes the loop. It is never read, and each write to it ends the
     /// loop's wait.
-    pub(crate) fn add_wake(&mut self, io: &mut Io, fd: BorrowedFd<'_>) -> u32 {
+    pub(crate) fn add_wake(&mut self, state: &mut LoopState, fd: BorrowedFd<'_>) -> u32 {
         let slot = self.add(fd, "to be woken");
         self.0.get(slot).is_wake = true;
-        self.arm(io, slot, Interest::Readable);
+        self.arm(state, slot, Interest::Readable);
         slot
     }
 
@@ -119,24 +119,24 @@ impl Polls {
     /// The reason why it cannot be polled, once.
     pub(crate) fn poll(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         slot: u32,
         interest: Interest,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         let direction = self.0.get(slot).direction(interest);
         match direction.state {
-            State::Ready => return Poll::Ready(Ok(())),
-            State::Failed(errno) => {
-                direction.state = State::Idle;
+            PollState::Ready => return Poll::Ready(Ok(())),
+            PollState::Failed(errno) => {
+                direction.state = PollState::Idle;
                 return Poll::Ready(Err(named("poll")(errno)));
             }
-            State::Idle | State::Armed => {}
+            PollState::Idle | PollState::InFlight => {}
         }
-        let After { wakes, drops, .. } = &mut io.after;
+        let DeferredDrops { wakes, drops, .. } = &mut state.deferred;
         direction.waiters.wait(Wait::Polling, cx.waker(), wakes, drops);
-        if direction.state == State::Idle {
-            self.arm(io, slot, interest);
+        if direction.state == PollState::Idle {
+            self.arm(state, slot, interest);
         }
         Poll::Pending
     }
@@ -144,62 +144,62 @@ impl Polls {
     /// Clears readiness that turned out to be over: the next wait polls again.
     pub(crate) fn clear(&mut self, slot: u32, interest: Interest) {
         let direction = self.0.get(slot).direction(interest);
-        if direction.state == State::Ready {
-            direction.state = State::Idle;
+        if direction.state == PollState::Ready {
+            direction.state = PollState::Idle;
         }
     }
 
     /// Not inlined: this saves two instructions for the events of streams.
     #[cold]
     #[inline(never)]
-    pub(crate) fn on_event(&mut self, io: &mut Io, event: Event) {
+    pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {
         let SlotId { index, generation } = event.token.id();
         let (slot, is_writable) = (index / 2, index % 2 == 1);
         let event = Event { token: Token::new(Kind::Poll, generation, slot), ..event };
-        let Some(poll) = find_or_late(&mut self.0, io, &event) else { return };
+        let Some(poll) = find_or_late(&mut self.0, state, &event) else { return };
         if event.more {
             return;
         }
-        io.in_flight -= 1;
+        state.in_flight -= 1;
         let interest = if is_writable { Interest::Writable } else { Interest::Readable };
         let direction = poll.direction(interest);
         direction.state = match event.result {
             // As with poll(2), a descriptor that epoll refuses is always ready.
-            Ok(_) | Err(Errno::PERM) => State::Ready,
-            Err(errno) => State::Failed(errno),
+            Ok(_) | Err(Errno::PERM) => PollState::Ready,
+            Err(errno) => PollState::Failed(errno),
         };
-        direction.waiters.notify(1, &mut io.after.wakes);
+        direction.waiters.notify(1, &mut state.deferred.wakes);
         if poll.dropped {
             self.remove_unarmed(slot);
         } else if poll.is_wake && event.result == Err(Errno::NOMEM) {
             let retry = TimerAction::WakePoll(self.0.id(slot));
-            io.timers.insert(io.now() + SHORT_OF_MEMORY_PAUSE, retry);
+            state.timers.insert(state.now() + SHORT_OF_MEMORY_PAUSE, retry);
         } else if poll.is_wake && !matches!(event.result, Err(Errno::BADF | Errno::INVAL)) {
-            self.arm(io, slot, interest);
+            self.arm(state, slot, interest);
         }
     }
 
     /// The pause of a poll that ran out of system memory is over.
-    pub(crate) fn on_retry(&mut self, io: &mut Io, id: SlotId) {
+    pub(crate) fn on_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if self.0.find(id).is_some_and(|poll| !poll.dropped && !poll.is_armed()) {
-            self.arm(io, id.index, Interest::Readable);
+            self.arm(state, id.index, Interest::Readable);
         }
     }
 
     /// Handles a dropped handle, whose owner closes the descriptor.
-    pub(crate) fn drop_poll(&mut self, io: &mut Io, slot: u32) {
+    pub(crate) fn drop_poll(&mut self, state: &mut LoopState, slot: u32) {
         if mem::replace(&mut self.0.get(slot).dropped, true) {
             return;
         }
         for interest in [Interest::Readable, Interest::Writable] {
             let token = self.token(slot, interest);
             let direction = self.0.get(slot).direction(interest);
-            direction.waiters.notify(1, &mut io.after.drops);
-            if direction.state == State::Armed {
-                io.cancel(token);
+            direction.waiters.notify(1, &mut state.deferred.drops);
+            if direction.state == PollState::InFlight {
+                state.cancel(token);
             }
         }
-        io.driver.release(self.0.get(slot).fd);
+        state.driver.release(self.0.get(slot).fd);
         self.remove_unarmed(slot);
     }
 
@@ -224,23 +224,23 @@ impl Polls {
     }
 
     /// Ends all polls. Handles that outlive the runtime find it ended.
-    pub(crate) fn stop_all(&mut self, io: &mut Io) {
+    pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.0.indices() {
-            self.drop_poll(io, slot);
+            self.drop_poll(state, slot);
         }
     }
 
-    fn arm(&mut self, io: &mut Io, slot: u32, interest: Interest) {
+    fn arm(&mut self, state: &mut LoopState, slot: u32, interest: Interest) {
         let token = self.token(slot, interest);
         let poll = self.0.get(slot);
         let fd = poll.fd;
-        poll.direction(interest).state = State::Armed;
+        poll.direction(interest).state = PollState::InFlight;
         let op = match interest {
             Interest::Readable if poll.is_wake => Op::Readable { fd },
             Interest::Readable => Op::ReadableOnce { fd },
             Interest::Writable => Op::WritableOnce { fd },
         };
-        io.start(token, op);
+        state.start(token, op);
     }
 
     /// Returns the token of a direction. Each direction of a slot has its own.

@@ -57,15 +57,15 @@ mod tests {
     use std::sync::Arc;
     use std::task::Wake;
 
-    struct Task;
+    struct NoopWake;
 
-    impl Wake for Task {
+    impl Wake for NoopWake {
         fn wake(self: Arc<Self>) {}
     }
 
     #[test]
     fn wait_is_recorded_for_the_task_of_its_waker() {
-        let [one, two, other] = [(); 3].map(|()| Waker::from(Arc::new(Task)));
+        let [one, two, other] = [(); 3].map(|()| Waker::from(Arc::new(NoopWake)));
         let mut waits = Waits::new(vec![one.clone(), two.clone()]);
         waits.note(&two.clone(), || "for a".into());
         waits.note(&two, || "for b".into());

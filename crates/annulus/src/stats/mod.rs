@@ -25,7 +25,7 @@ mod timings;
 mod trace;
 mod wake_marks;
 
-pub use crate::base::queues::Queues;
+pub use crate::slots::turn_lists::Queues;
 pub use crate::tasks::Tasks;
 pub use histogram::Histogram;
 pub use prometheus::prometheus;
@@ -33,8 +33,8 @@ pub use task_info::TaskInfo;
 pub use timings::{SlowPoll, Timings};
 pub use trace::{Trace, trace_events};
 
-use crate::base::driver_kind::DriverKind;
 use annulus_driver::Counters;
+use std::fmt;
 use std::time::Duration;
 
 /// The state and counters of a runtime.
@@ -126,4 +126,33 @@ pub struct Memory {
     pub limit: Option<usize>,
     /// Streams that the limit has paused.
     pub streams_paused: usize,
+}
+
+/// A driver.
+///
+/// ```
+/// use annulus::{DriverKind, Runtime};
+///
+/// let runtime = Runtime::new()?;
+/// if runtime.driver().kind == DriverKind::Epoll {
+///     eprintln!("slower than it could be: {}", runtime.driver().reason);
+/// }
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DriverKind {
+    /// io_uring.
+    Uring,
+    /// epoll.
+    Epoll,
+}
+
+impl fmt::Display for DriverKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uring => "uring",
+            Self::Epoll => "epoll",
+        })
+    }
 }

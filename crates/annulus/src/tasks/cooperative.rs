@@ -1,6 +1,6 @@
 //! Task budget for the futures of other crates.
 
-use crate::base::budget;
+use crate::tasks::budget;
 use pin_project_lite::pin_project;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;

@@ -4,7 +4,7 @@ use super::body::Outcome;
 use super::id::Id;
 use super::join_error::JoinError;
 use super::raw::{JoinRef, TaskRef};
-use crate::base::budget;
+use crate::tasks::budget;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

@@ -1,6 +1,7 @@
 //! Tasks: their memory, the run queue, and the inbox that other threads wake and spawn through.
 
 mod body;
+pub(crate) mod budget;
 mod cooperative;
 mod id;
 mod join;
@@ -34,7 +35,6 @@ pub(crate) use root::RootWaker;
 pub use run_queue::Tasks;
 pub(crate) use run_queue::{EVENT_INTERVAL, RunQueue, TaskSnapshot, refuse};
 
-use crate::base::budget;
 use crate::tasks::remote::Remote;
 use std::future::{Future, poll_fn};
 use std::panic::Location;

@@ -3,7 +3,7 @@
 
 use super::id::Id;
 use super::raw::{self, JoinRef, Owned, TaskRef, TaskState};
-use crate::base::budget;
+use crate::tasks::budget;
 use crate::tasks::probe::Probe;
 use crate::tasks::remote::Remote;
 use crate::unwind::dispose;
@@ -96,7 +96,7 @@ impl RunQueue {
         let queue = RefCell::new(VecDeque::with_capacity(64));
         let (live, closed) = (RefCell::new(Slab::new()), Cell::new(false));
         let (spawned, time) = (Cell::new(0), Cell::new(0));
-        let task_budget = Cell::new(budget::DEFAULT);
+        let task_budget = Cell::new(budget::DEFAULT_TASK_BUDGET);
         Self {
             queue,
             live,

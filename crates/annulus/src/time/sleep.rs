@@ -1,8 +1,8 @@
 //! Waiting for a point in time.
 
-use crate::base::budget;
 use crate::runtime::core::Core;
 use crate::runtime::current;
+use crate::tasks::budget;
 use crate::timers::{Instant, TimerAction, TimerKey};
 use crate::unwind::dispose_each;
 use std::future::Future;
@@ -46,7 +46,7 @@ impl Sleep {
 
     fn cancel(&mut self) {
         let Some((core, key)) = self.timer.take() else { return };
-        let action = core.borrow().ok().and_then(|mut inner| inner.io.timers.remove(key));
+        let action = core.borrow().ok().and_then(|mut inner| inner.state.timers.remove(key));
         // After the borrow has ended, because dropping a waker may run foreign code.
         dispose_each(action);
     }
@@ -55,7 +55,7 @@ impl Sleep {
     fn set_timer(&mut self, cx: &Context<'_>) {
         if let Some((core, key)) = &self.timer {
             let same =
-                core.borrow().is_ok_and(|mut inner| match inner.io.timers.action_mut(*key) {
+                core.borrow().is_ok_and(|mut inner| match inner.state.timers.action_mut(*key) {
                     Some(TimerAction::Wake(waker)) => waker.will_wake(cx.waker()),
                     _ => false,
                 });
@@ -68,7 +68,8 @@ impl Sleep {
             panic!("a timer was polled outside a runtime; use it inside annulus::run")
         });
         let action = TimerAction::Wake(cx.waker().clone());
-        let key = core.borrow().ok().map(|mut inner| inner.io.timers.insert(self.deadline, action));
+        let key =
+            core.borrow().ok().map(|mut inner| inner.state.timers.insert(self.deadline, action));
         self.timer = key.map(|key| (core, key));
     }
 }

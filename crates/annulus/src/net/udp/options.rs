@@ -9,10 +9,10 @@ use super::super::resolve::first;
 use super::super::settings::SocketSettings;
 
 use super::UdpSocket;
-use crate::base::op_error::Operation;
+use crate::errors::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
-use crate::slots::datagrams::{Format, Settings};
+use crate::slots::datagrams::{DatagramSettings, MessageFormat};
 use annulus_kernel::{Address, SocketOption, SocketType};
 use std::io;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ use std::rc::Rc;
 #[derive(Clone, Debug, Default)]
 pub struct UdpOptions {
     socket: SocketSettings,
-    settings: Settings,
+    settings: DatagramSettings,
 }
 
 impl UdpOptions {
@@ -79,7 +79,7 @@ impl UdpOptions {
     }
 
     fn bind_one(&self, core: &Rc<Core>, address: SocketAddr) -> io::Result<UdpSocket> {
-        let format = if address.is_ipv4() { Format::INET } else { Format::INET6 };
+        let format = if address.is_ipv4() { MessageFormat::INET } else { MessageFormat::INET6 };
         let socket = NewFd::new(&core.kernel, format.domain, SocketType::Datagram)?;
         self.socket.apply(&socket)?;
         socket.bind(&Address::from(address))?;

@@ -8,12 +8,11 @@ use super::super::resolve::failed;
 use super::super::socket::Socket;
 use super::UnixOptions;
 use super::path::BoundPath;
-use crate::base::op_error::Operation;
-use crate::base::unix_address::{of_path, of_std, to_std};
 use crate::bytes::chunk::IntoChunk;
 use crate::bytes::lease::Lease;
+use crate::errors::Operation;
 use crate::runtime::core::Core;
-use crate::slots::datagrams::{Format, ReceivedMessage, SendMeta, Settings};
+use crate::slots::datagrams::{DatagramSettings, MessageFormat, ReceivedMessage, SendMeta};
 use crate::waiters::Wait;
 use annulus_kernel::{Address, Control, Credentials, SocketOption};
 use std::fmt;
@@ -70,7 +69,7 @@ impl UnixMessage {
             _ => None,
         });
         Ok(Self {
-            source: to_std(&message.source())?,
+            source: message.source().to_std_unix()?,
             credentials,
             descriptors: message.take_descriptors(),
             whole_len: message.whole_len(),
@@ -157,7 +156,8 @@ impl UnixDatagram {
     /// path.
     pub(in super::super) fn adopt(core: &Rc<Core>, socket: NewFd) -> io::Result<Self> {
         let has_peer = socket.with_fd(|kernel, fd| kernel.peer_address(fd)).is_ok();
-        let handle = DatagramHandle::new(core, socket, Format::UNIX, Settings::default())?;
+        let handle =
+            DatagramHandle::new(core, socket, MessageFormat::UNIX, DatagramSettings::default())?;
         if has_peer {
             handle.set_connected()?;
         }
@@ -177,7 +177,7 @@ impl UnixDatagram {
     /// # Errors
     /// `NotFound`, `ConnectionRefused`, …, with the path in the message.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        self.connect_at(&of_path(path.as_ref())?)
+        self.connect_at(&Address::from_unix_path(path.as_ref())?)
     }
 
     /// Sets the peer, which may have an abstract name.
@@ -185,7 +185,7 @@ impl UnixDatagram {
     /// # Errors
     /// The errors of [`connect`](Self::connect).
     pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
-        self.connect_at(&of_std(address)?)
+        self.connect_at(&Address::from_std_unix(address)?)
     }
 
     fn connect_at(&self, address: &Address) -> io::Result<()> {
@@ -204,7 +204,7 @@ impl UnixDatagram {
     pub async fn recv_from(&self) -> io::Result<(Lease, SocketAddr)> {
         let message = self.handle.recv(|handle, wait, cx| handle.poll_recv(true, wait, cx)).await?;
         message.check_whole()?;
-        let source = to_std(&message.source())?;
+        let source = message.source().to_std_unix()?;
         Ok((message.into_bytes(), source))
     }
 
@@ -244,7 +244,7 @@ impl UnixDatagram {
     /// The error of an earlier datagram to the same path (`NotFound`, `ConnectionRefused`, …), in
     /// which case this datagram is not sent.
     pub async fn send_to(&self, chunk: impl IntoChunk, path: impl AsRef<Path>) -> io::Result<()> {
-        self.handle.send(chunk.into(), SendMeta::to(of_path(path.as_ref())?)).await
+        self.handle.send(chunk.into(), SendMeta::to(Address::from_unix_path(path.as_ref())?)).await
     }
 
     /// Sends a datagram to an address, which may be an abstract name.
@@ -252,7 +252,7 @@ impl UnixDatagram {
     /// # Errors
     /// The errors of [`send_to`](Self::send_to).
     pub async fn send_to_addr(&self, chunk: impl IntoChunk, to: &SocketAddr) -> io::Result<()> {
-        self.handle.send(chunk.into(), SendMeta::to(of_std(to)?)).await
+        self.handle.send(chunk.into(), SendMeta::to(Address::from_std_unix(to)?)).await
     }
 
     /// Sends a datagram to the peer of a connected socket.
@@ -305,7 +305,7 @@ impl UnixDatagram {
     /// # Errors
     /// If the runtime has ended.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.handle.with_fd(|kernel, fd| to_std(&kernel.local_address(fd)?))
+        self.handle.with_fd(|kernel, fd| kernel.local_address(fd)?.to_std_unix())
     }
 
     /// Returns the peer that the socket is connected to.
@@ -313,7 +313,7 @@ impl UnixDatagram {
     /// # Errors
     /// `NotConnected`; or if the runtime has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.handle.with_fd(|kernel, fd| to_std(&kernel.peer_address(fd)?))
+        self.handle.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_std_unix())
     }
 }
 

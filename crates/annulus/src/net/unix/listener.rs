@@ -6,7 +6,6 @@ use super::super::stream_handle::StreamHandle;
 use super::super::stream_methods::shared;
 use super::path::BoundPath;
 use super::{UnixOptions, UnixStream};
-use crate::base::unix_address::to_std;
 use crate::runtime::core::Core;
 use std::fmt;
 use std::io;
@@ -92,7 +91,7 @@ impl UnixListener {
     /// # Errors
     /// If the runtime has ended.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.handle.with_fd(|kernel, fd| to_std(&kernel.local_address(fd)?))
+        self.handle.with_fd(|kernel, fd| kernel.local_address(fd)?.to_std_unix())
     }
 }
 

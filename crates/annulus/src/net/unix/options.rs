@@ -12,14 +12,13 @@ use super::super::stream_handle::StreamHandle;
 use super::super::stream_methods::shared;
 use super::path::{BoundPath, real_path};
 use super::{UnixDatagram, UnixListener, UnixStream};
-use crate::base::connection_limit::ConnectionLimit;
-use crate::base::op_error::Operation;
-use crate::base::unix_address::{of_path, of_std};
+use crate::errors::Operation;
 use crate::fs::locate::may_hang;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::runtime::spawn::offload;
-use crate::slots::datagrams::{Format, Settings};
+use crate::slots::connection_limit::ConnectionLimit;
+use crate::slots::datagrams::{DatagramSettings, MessageFormat};
 use crate::tasks::consume_budget;
 use crate::time::sleep;
 use annulus_kernel::{Address, Domain, Linux, SocketOption, SocketType};
@@ -60,7 +59,7 @@ pub struct UnixOptions {
     descriptors: bool,
     credentials: bool,
     socket: SocketSettings,
-    datagram: Settings,
+    datagram: DatagramSettings,
 }
 
 impl UnixOptions {
@@ -117,7 +116,7 @@ impl UnixOptions {
     /// # Errors
     /// The errors of [`UnixListener::bind`].
     pub fn listen(&self, path: impl AsRef<Path>) -> io::Result<UnixListener> {
-        self.listen_at(of_path(path.as_ref())?)
+        self.listen_at(Address::from_unix_path(path.as_ref())?)
     }
 
     /// Listens on an address, which may be an abstract name.
@@ -125,7 +124,7 @@ impl UnixOptions {
     /// # Errors
     /// The errors of [`UnixListener::bind`].
     pub fn listen_addr(&self, address: &SocketAddr) -> io::Result<UnixListener> {
-        self.listen_at(of_std(address)?)
+        self.listen_at(Address::from_std_unix(address)?)
     }
 
     fn listen_at(&self, address: Address) -> io::Result<UnixListener> {
@@ -146,7 +145,7 @@ impl UnixOptions {
     /// # Errors
     /// The errors of [`UnixStream::connect`].
     pub async fn connect(&self, path: impl AsRef<Path>) -> io::Result<UnixStream> {
-        self.connect_at(of_path(path.as_ref())?).await
+        self.connect_at(Address::from_unix_path(path.as_ref())?).await
     }
 
     /// Connects to an address, which may be an abstract name.
@@ -154,7 +153,7 @@ impl UnixOptions {
     /// # Errors
     /// The errors of [`UnixStream::connect`].
     pub async fn connect_addr(&self, address: &SocketAddr) -> io::Result<UnixStream> {
-        self.connect_at(of_std(address)?).await
+        self.connect_at(Address::from_std_unix(address)?).await
     }
 
     async fn connect_at(&self, address: Address) -> io::Result<UnixStream> {
@@ -194,7 +193,7 @@ impl UnixOptions {
     /// # Errors
     /// The errors of [`UnixDatagram::bind`].
     pub fn bind(&self, path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
-        self.bind_at(of_path(path.as_ref())?)
+        self.bind_at(Address::from_unix_path(path.as_ref())?)
     }
 
     /// Opens a datagram socket at an address, which may be an abstract name. A socket at an unnamed
@@ -203,7 +202,11 @@ impl UnixOptions {
     /// # Errors
     /// The errors of [`UnixDatagram::bind`].
     pub fn bind_addr(&self, address: &SocketAddr) -> io::Result<UnixDatagram> {
-        if address.is_unnamed() { self.unbound() } else { self.bind_at(of_std(address)?) }
+        if address.is_unnamed() {
+            self.unbound()
+        } else {
+            self.bind_at(Address::from_std_unix(address)?)
+        }
     }
 
     /// Opens a datagram socket without an address; see [`UnixDatagram::unbound`].
@@ -255,9 +258,9 @@ impl UnixOptions {
         path: Option<BoundPath>,
     ) -> io::Result<UnixDatagram> {
         let format = match (self.descriptors, self.credentials) {
-            (true, _) => Format::UNIX_DESCRIPTORS,
-            (false, true) => Format::UNIX_CREDENTIALS,
-            (false, false) => Format::UNIX,
+            (true, _) => MessageFormat::UNIX_DESCRIPTORS,
+            (false, true) => MessageFormat::UNIX_CREDENTIALS,
+            (false, false) => MessageFormat::UNIX,
         };
         Ok(UnixDatagram::new(DatagramHandle::new(core, socket, format, self.datagram)?, path))
     }

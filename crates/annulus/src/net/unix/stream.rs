@@ -9,7 +9,6 @@ use super::super::split::{Family, RecvHalf, ReuniteError, SendHalf, reunite};
 use super::super::stream_handle::{AsStream, SendFuture, StreamHandle};
 use super::super::stream_methods::shared;
 use super::UnixOptions;
-use crate::base::unix_address::to_std;
 use crate::bytes::chunk::{Chunk, IntoChunk};
 use crate::bytes::lease::Lease;
 use crate::runtime::current;
@@ -143,7 +142,7 @@ impl UnixStream {
     /// # Errors
     /// If the connection is closed or the runtime has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.handle.with_fd(|kernel, fd| to_std(&kernel.peer_address(fd)?))
+        self.handle.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_std_unix())
     }
 
     /// Returns the local address.
@@ -151,7 +150,7 @@ impl UnixStream {
     /// # Errors
     /// If the runtime has ended.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.handle.with_fd(|kernel, fd| to_std(&kernel.local_address(fd)?))
+        self.handle.with_fd(|kernel, fd| kernel.local_address(fd)?.to_std_unix())
     }
 
     fn check_passing(&self) -> io::Result<()> {

@@ -16,11 +16,11 @@ fn late_events_are_counted_and_dropped() {
     let (ours, mut remote) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut borrowed = core.borrow().unwrap();
     let inner = &mut *borrowed;
-    let stream = inner.streams.add(&inner.io, (Fd::NONE, Vec::new(), None));
+    let stream = inner.streams.add(&inner.state, (Fd::NONE, Vec::new(), None));
     let generation = inner.streams.slots().id(stream).generation;
     inner.streams.slots().remove(stream);
     // The next use of the slot has another generation, and gets no events of the previous one.
-    let reborn = inner.streams.add(&inner.io, (Fd::NONE, Vec::new(), None));
+    let reborn = inner.streams.add(&inner.state, (Fd::NONE, Vec::new(), None));
     assert_eq!(reborn, stream);
     for kind in [
         Kind::Recv,
@@ -37,7 +37,7 @@ fn late_events_are_counted_and_dropped() {
     }
     let accepted = ours.into_raw_fd() as u32;
     inner.dispatch(event(Kind::Accept, 5, 99, Ok(accepted)));
-    assert_eq!(inner.io.driver.counters().late_completions, 17);
+    assert_eq!(inner.state.driver.counters().late_completions, 17);
     inner.streams.slots().remove(reborn);
     drop(borrowed);
     // The late connection's descriptor was closed.
@@ -49,7 +49,7 @@ fn late_events_are_counted_and_dropped() {
 fn unread_bytes_stay_within_recv_bound() {
     let bound = 64 * 1024;
     let mut runtime = Runtime::builder().recv_bound(bound).build().unwrap();
-    let buffer = runtime.core().borrow().unwrap().io.driver.pool().buffer_size();
+    let buffer = runtime.core().borrow().unwrap().state.driver.pool().buffer_size();
     let (mut stream, flooder) = runtime
         .block_on(async {
             let listener = crate::net::TcpListener::bind("127.0.0.1:0")?;

@@ -1,9 +1,9 @@
 //! What happens to datagrams that the kernel refused, and which call returns the error.
 
 use super::outgoing::{OutgoingDatagram, OutgoingState};
-use super::{PeerAddress, Socket};
-use crate::base::io::Io;
-use crate::base::op_error::{OpError, Operation};
+use super::{DatagramSocket, PeerAddress};
+use crate::errors::{OpError, Operation};
+use crate::slots::loop_state::LoopState;
 use annulus_kernel::Domain;
 use rustix::io::Errno;
 use std::io;
@@ -12,7 +12,7 @@ use std::io;
 const MAX_DESTINATIONS: usize = 16;
 
 /// Why a datagram was not sent after its send had already returned.
-pub(super) struct Failure {
+pub(super) struct SendFailure {
     errno: Errno,
     to: PeerAddress,
     text: String,
@@ -20,7 +20,7 @@ pub(super) struct Failure {
     others: usize,
 }
 
-impl Failure {
+impl SendFailure {
     pub(super) fn of(datagram: &OutgoingDatagram, errno: Errno) -> Self {
         let (len, to) = (datagram.chunk.len(), &datagram.meta.to);
         let destination = if to.is_empty() { String::new() } else { format!(" to {to:?}") };
@@ -44,18 +44,18 @@ impl Failure {
     }
 }
 
-/// Failures that no call has returned yet: the last one per destination, with a count of earlier
+/// SendFailures that no call has returned yet: the last one per destination, with a count of earlier
 /// ones. At the limit of destinations, the oldest failure is only counted.
 #[derive(Default)]
-pub(super) struct Failures(Vec<Failure>);
+pub(super) struct SendFailures(Vec<SendFailure>);
 
-impl Failures {
-    pub(super) fn add(&mut self, failure: Failure) {
+impl SendFailures {
+    pub(super) fn add(&mut self, failure: SendFailure) {
         let same = self.0.iter().position(|known| known.to == failure.to);
         let oldest = (self.0.len() == MAX_DESTINATIONS).then_some(0);
         let known = same.or(oldest).map(|at| self.0.remove(at));
         let others = known.map_or(0, |known| known.others + 1);
-        self.0.push(Failure { others, ..failure });
+        self.0.push(SendFailure { others, ..failure });
     }
 
     /// Takes the failure of a destination, as an error.
@@ -70,7 +70,7 @@ impl Failures {
         let all = std::mem::take(&mut self.0);
         let last = all.into_iter().reduce(|earlier, failure| {
             let others = earlier.others + 1 + failure.others;
-            Failure { others, ..failure }
+            SendFailure { others, ..failure }
         })?;
         Some(last.into_error())
     }
@@ -78,7 +78,7 @@ impl Failures {
 
 /// Returns true for errors that the kernel may have kept from an earlier datagram.
 fn may_be_of_an_earlier_one(errno: Errno) -> bool {
-    const KEPT: [Errno; 7] = [
+    const DELAYED_ERRORS: [Errno; 7] = [
         Errno::CONNREFUSED,
         Errno::HOSTUNREACH,
         Errno::NETUNREACH,
@@ -87,21 +87,21 @@ fn may_be_of_an_earlier_one(errno: Errno) -> bool {
         Errno::PROTO,
         Errno::NOPROTOOPT,
     ];
-    KEPT.contains(&errno)
+    DELAYED_ERRORS.contains(&errno)
 }
 
-impl Socket {
+impl DatagramSocket {
     /// Returns the error of a failed receive, with the peer of a connected socket.
     #[cold]
-    pub(super) fn recv_failed(&self, io: &Io, errno: Errno) -> io::Error {
-        let peer = io.driver.kernel().peer_address(self.fd).ok();
+    pub(super) fn recv_failed(&self, state: &LoopState, errno: Errno) -> io::Error {
+        let peer = state.driver.kernel().peer_address(self.fd).ok();
         OpError::new(Operation::Recv, peer, errno.into()).into()
     }
 
     /// Decides what happens to a datagram that the kernel refused.
     pub(super) fn on_refused(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         datagram: &mut OutgoingDatagram,
         errno: Errno,
     ) -> OutgoingState {
@@ -123,14 +123,14 @@ impl Socket {
             // The segments are larger than the route accepts. Sent alone, the datagrams may pass as
             // fragments. (Older kernels report the same error for an unreachable address.)
             Errno::MSGSIZE | Errno::INVAL if has_segments => OutgoingState::Split,
-            _ => self.fail(io, datagram, errno),
+            _ => self.fail(state, datagram, errno),
         }
     }
 
     /// Handles an error of this datagram or of an earlier one.
     fn fail(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         datagram: &mut OutgoingDatagram,
         errno: Errno,
     ) -> OutgoingState {
@@ -138,14 +138,14 @@ impl Socket {
             && self.tx.connected
             && may_be_of_an_earlier_one(errno);
         if !may_be_earlier || datagram.retried {
-            self.tx.failures.add(Failure::of(datagram, errno));
+            self.tx.failures.add(SendFailure::of(datagram, errno));
             return OutgoingState::Failed;
         }
         datagram.retried = true;
         if self.rx.report_error(errno) {
-            self.notify_receivers(io);
+            self.notify_receivers(state);
         } else {
-            self.tx.failures.add(Failure::of(datagram, errno));
+            self.tx.failures.add(SendFailure::of(datagram, errno));
         }
         OutgoingState::Retry
     }

@@ -13,7 +13,7 @@ use std::ptr;
 /// Space for descriptors is the exception: the kernel opens as many as fit, even if none were
 /// requested.
 #[derive(Debug)]
-pub(crate) struct Format {
+pub(crate) struct MessageFormat {
     pub(crate) layout: Layout,
     pub(crate) domain: Domain,
     /// The header for multishot receives: only its two lengths are set.
@@ -21,11 +21,11 @@ pub(crate) struct Format {
 }
 
 /// Packet information and service class for IPv4 and IPv6, timestamp, and segment size.
-const INET_CONTROL: usize = space(12) + space(20) + 2 * space(4) + space(16) + space(4);
+const INET_CONTROL_BYTES: usize = space(12) + space(20) + 2 * space(4) + space(16) + space(4);
 /// Credentials.
-const UNIX_CONTROL: usize = space(12);
+const UNIX_CONTROL_BYTES: usize = space(12);
 
-impl Format {
+impl MessageFormat {
     const fn new(domain: Domain, name: usize, control: usize) -> Self {
         // The payload starts on a cache line. The padding is added to the address: in the space for
         // control messages the kernel could open descriptors.
@@ -36,20 +36,21 @@ impl Format {
     }
 
     /// For IPv4 sockets. `struct sockaddr_in6` is the longest address here: 28 bytes.
-    pub(crate) const INET: &'static Self = &Self::new(Domain::Inet, 32, INET_CONTROL);
+    pub(crate) const INET: &'static Self = &Self::new(Domain::Inet, 32, INET_CONTROL_BYTES);
     /// For IPv6 sockets.
-    pub(crate) const INET6: &'static Self = &Self::new(Domain::Inet6, 32, INET_CONTROL);
+    pub(crate) const INET6: &'static Self = &Self::new(Domain::Inet6, 32, INET_CONTROL_BYTES);
     /// `struct sockaddr_un` has 110 bytes.
     pub(crate) const UNIX: &'static Self = &Self::new(Domain::Unix, 112, 0);
     /// Unix, with space for the sender's credentials only.
-    pub(crate) const UNIX_CREDENTIALS: &'static Self = &Self::new(Domain::Unix, 112, UNIX_CONTROL);
+    pub(crate) const UNIX_CREDENTIALS: &'static Self =
+        &Self::new(Domain::Unix, 112, UNIX_CONTROL_BYTES);
     /// Unix, with space for as many descriptors as one message can carry.
     pub(crate) const UNIX_DESCRIPTORS: &'static Self =
-        &Self::new(Domain::Unix, 112, UNIX_CONTROL + space(4 * MAX_DESCRIPTORS_PER_MESSAGE));
+        &Self::new(Domain::Unix, 112, UNIX_CONTROL_BYTES + space(4 * MAX_DESCRIPTORS_PER_MESSAGE));
 
     /// Returns true if there is space for descriptors.
     pub(crate) fn has_descriptors(&self) -> bool {
-        self.domain == Domain::Unix && self.layout.control > UNIX_CONTROL
+        self.domain == Domain::Unix && self.layout.control > UNIX_CONTROL_BYTES
     }
 
     /// Returns the address of the header for multishot receives.
@@ -71,7 +72,7 @@ impl RecvMsgBuf {
     /// header.
     pub(crate) fn put(
         place: &mut Option<Box<Self>>,
-        format: &Format,
+        format: &MessageFormat,
         most: usize,
         meter: &Meter,
     ) -> *mut u8 {
@@ -97,7 +98,7 @@ impl RecvMsgBuf {
     }
 
     /// Returns the datagram of `len` bytes that has arrived, with the same head as in lent buffers.
-    pub(crate) fn into_lease(self, format: &Format, len: usize) -> Lease {
+    pub(crate) fn into_lease(self, format: &MessageFormat, len: usize) -> Lease {
         let Self { header, mut memory, .. } = self;
         let head = Message {
             name_len: header.name_len,
@@ -117,8 +118,12 @@ mod tests {
 
     #[test]
     fn payloads_start_a_cache_line_and_the_largest_datagram_fits() {
-        let formats =
-            [Format::INET, Format::UNIX, Format::UNIX_CREDENTIALS, Format::UNIX_DESCRIPTORS];
+        let formats = [
+            MessageFormat::INET,
+            MessageFormat::UNIX,
+            MessageFormat::UNIX_CREDENTIALS,
+            MessageFormat::UNIX_DESCRIPTORS,
+        ];
         let payloads = formats.map(|format| format.layout.payload_at());
         assert_eq!(payloads.map(|at| at % 64), [0; 4]);
         assert!(payloads[0] + 65_527 <= 68 * 1024, "{payloads:?}");
@@ -127,8 +132,13 @@ mod tests {
 
     #[test]
     fn only_the_format_with_descriptors_has_space_for_them() {
-        let space_of = |format: &Format| format.layout.control;
-        assert_eq!((space_of(Format::UNIX), space_of(Format::UNIX_CREDENTIALS)), (0, UNIX_CONTROL));
-        assert!(space_of(Format::UNIX_DESCRIPTORS) >= space(4 * MAX_DESCRIPTORS_PER_MESSAGE));
+        let space_of = |format: &MessageFormat| format.layout.control;
+        assert_eq!(
+            (space_of(MessageFormat::UNIX), space_of(MessageFormat::UNIX_CREDENTIALS)),
+            (0, UNIX_CONTROL_BYTES)
+        );
+        assert!(
+            space_of(MessageFormat::UNIX_DESCRIPTORS) >= space(4 * MAX_DESCRIPTORS_PER_MESSAGE)
+        );
     }
 }

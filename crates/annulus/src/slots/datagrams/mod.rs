@@ -21,12 +21,12 @@ mod received;
 mod recv;
 mod send;
 
-pub(crate) use format::{Format, RecvMsgBuf};
+pub(crate) use format::{MessageFormat, RecvMsgBuf};
 pub(crate) use outgoing::SendMeta;
 pub(crate) use peer_address::PeerAddress;
 pub(crate) use received::ReceivedMessage;
 
-use crate::base::io::Io;
+use crate::slots::loop_state::LoopState;
 use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
 use crate::timers::TimerAction;
@@ -39,19 +39,19 @@ use std::io;
 use std::rc::Rc;
 
 /// A datagram socket's slot.
-pub(crate) struct Socket {
+pub(crate) struct DatagramSocket {
     id: SlotId,
     pub(crate) fd: Fd,
     /// How its datagrams are laid out, which follows from its family.
-    format: &'static Format,
+    format: &'static MessageFormat,
     rx: RecvState,
     tx: SendState,
     /// No handle owns the socket any longer.
     dropped: bool,
 }
 
-impl Socket {
-    fn new(id: SlotId, fd: Fd, format: &'static Format, settings: Settings) -> Self {
+impl DatagramSocket {
+    fn new(id: SlotId, fd: Fd, format: &'static MessageFormat, settings: DatagramSettings) -> Self {
         Self {
             id,
             fd,
@@ -68,8 +68,8 @@ impl Socket {
     }
 
     /// Starts the linger timer of a dropped socket, within which its queued datagrams must be sent.
-    fn start_linger(&mut self, io: &mut Io) {
-        io.start_linger(&mut self.tx.linger, TimerAction::DatagramLinger(self.id));
+    fn start_linger(&mut self, state: &mut LoopState) {
+        state.start_linger(&mut self.tx.linger, TimerAction::DatagramLinger(self.id));
     }
 
     /// Returns true if the socket was dropped and nothing is in flight: [`Datagrams::close`] is
@@ -85,16 +85,16 @@ impl Socket {
 const MAX_INET_BYTES: usize = 65_535;
 const MAX_UNIX_BYTES: usize = 64 << 20;
 
-/// Settings that are chosen when a socket is opened.
+/// DatagramSettings that are chosen when a socket is opened.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct DatagramSettings {
     /// Sends may overtake one another.
     pub(crate) unordered: bool,
     /// The largest datagram that is received whole. `None` means what fits into the pool's buffers.
     pub(crate) max_datagram: Option<usize>,
 }
 
-impl Settings {
+impl DatagramSettings {
     /// # Errors
     /// `InvalidInput`, with the limit, if datagrams of this family never get this large.
     pub(crate) fn check(&self, domain: Domain) -> io::Result<()> {
@@ -111,26 +111,26 @@ impl Settings {
 
 /// All datagram sockets of a runtime.
 pub(crate) struct Datagrams {
-    slots: Slab<Socket>,
-    shared: Shared,
+    slots: Slab<DatagramSocket>,
+    shared: DatagramResources,
     /// The size of the receive pool, which is created with the first socket.
     pool_size: PoolSize,
 }
 
 /// State that the sockets share: outgoing datagrams and the work of the turn.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct DatagramResources {
     /// The receive buffers, once there is a socket.
     pool: Option<Rc<Pool>>,
     /// The driver can send bytes to an address without a header.
     supports_send_to_now: bool,
     outgoing: Slab<OutgoingDatagram>,
-    turn: TurnLists,
+    turn_lists: TurnLists,
 }
 
 impl Datagrams {
     pub(crate) fn new(pool_size: PoolSize) -> Self {
-        Self { slots: Slab::new(), shared: Shared::default(), pool_size }
+        Self { slots: Slab::new(), shared: DatagramResources::default(), pool_size }
     }
 
     /// Adds a socket. The first one creates the pool that all of them receive into.
@@ -140,54 +140,54 @@ impl Datagrams {
     /// keeps the descriptor.
     pub(crate) fn add(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         fd: Fd,
-        format: &'static Format,
-        settings: Settings,
+        format: &'static MessageFormat,
+        settings: DatagramSettings,
     ) -> io::Result<u32> {
-        io.driver.open_datagram_pool(self.pool_size)?;
-        self.shared.pool = io.driver.datagram_pool().cloned();
-        self.shared.supports_send_to_now = io.driver.supports_send_to_now();
-        Ok(self.slots.insert_with(|id| Socket::new(id, fd, format, settings)))
+        state.driver.open_datagram_pool(self.pool_size)?;
+        self.shared.pool = state.driver.datagram_pool().cloned();
+        self.shared.supports_send_to_now = state.driver.supports_send_to_now();
+        Ok(self.slots.insert_with(|id| DatagramSocket::new(id, fd, format, settings)))
     }
 
     /// Handles a dropped handle. Queued datagrams are still sent until the linger ends.
-    pub(crate) fn drop_socket(&mut self, io: &mut Io, slot: u32) {
+    pub(crate) fn drop_socket(&mut self, state: &mut LoopState, slot: u32) {
         let socket = self.slots.get(slot);
         socket.dropped = true;
-        socket.stop_recv(io);
-        socket.discard_received(&self.shared, io);
+        socket.stop_recv(state);
+        socket.discard_received(&self.shared, state);
         if !socket.tx.is_idle() {
-            socket.start_linger(io);
+            socket.start_linger(state);
         }
         if socket.is_done() {
-            self.close(io, slot);
+            self.close(state, slot);
         }
     }
 
     /// Gives up on unsent datagrams when the linger is over.
-    pub(crate) fn on_linger(&mut self, io: &mut Io, id: SlotId) {
+    pub(crate) fn on_linger(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(socket) = self.slots.find(id) {
             socket.tx.linger = None;
-            socket.stop_send(&mut self.shared, io);
+            socket.stop_send(&mut self.shared, state);
             if socket.is_done() {
-                self.close(io, id.index);
+                self.close(state, id.index);
             }
         }
     }
 
     /// Closes a dropped socket with nothing in flight and frees its slot.
     #[cold]
-    fn close(&mut self, io: &mut Io, slot: u32) {
+    fn close(&mut self, state: &mut LoopState, slot: u32) {
         let mut socket = self.slots.remove(slot);
-        socket.discard_received(&self.shared, io);
-        _ = socket.count_drops(io);
+        socket.discard_received(&self.shared, state);
+        _ = socket.count_drops(state);
         if let Some(key) = socket.tx.linger {
-            io.timers.remove(key);
+            state.timers.remove(key);
         }
-        socket.rx.waiters.notify_all(&mut io.after.drops);
-        socket.tx.waiters.notify_all(&mut io.after.drops);
-        io.close_now(socket.fd);
+        socket.rx.waiters.notify_all(&mut state.deferred.drops);
+        socket.tx.waiters.notify_all(&mut state.deferred.drops);
+        state.close_now(socket.fd);
     }
 
     /// Returns true if all sockets have sent their queued datagrams.
@@ -196,23 +196,23 @@ impl Datagrams {
     }
 
     /// Ends all sockets. Handles that outlive the runtime find it ended.
-    pub(crate) fn stop_all(&mut self, io: &mut Io) {
+    pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.slots.indices() {
-            self.slots.get(slot).stop_send(&mut self.shared, io);
-            self.drop_socket(io, slot);
+            self.slots.get(slot).stop_send(&mut self.shared, state);
+            self.drop_socket(state, slot);
         }
     }
 
     /// Returns a handle's slot and the state that all sockets share.
     #[inline]
-    pub(crate) fn get(&mut self, slot: u32) -> (&mut Socket, &mut Shared) {
+    pub(crate) fn get(&mut self, slot: u32) -> (&mut DatagramSocket, &mut DatagramResources) {
         (self.slots.get(slot), &mut self.shared)
     }
 
     /// Returns the lists of this turn.
     #[inline]
-    pub(crate) fn turn(&self) -> &TurnLists {
-        &self.shared.turn
+    pub(crate) fn turn_lists(&self) -> &TurnLists {
+        &self.shared.turn_lists
     }
 
     /// Returns the number of sockets.
@@ -233,13 +233,13 @@ impl Datagrams {
     }
 
     /// Updates the counts of datagrams that the kernel dropped, as far as it reports them.
-    pub(crate) fn count_all_drops(&mut self, io: &mut Io) {
-        self.slots.values().for_each(|socket| _ = socket.count_drops(io));
+    pub(crate) fn count_all_drops(&mut self, state: &mut LoopState) {
+        self.slots.values().for_each(|socket| _ = socket.count_drops(state));
     }
 
     /// Makes the next turn fail, by completing the sends of a slot that does not exist.
     #[cfg(test)]
     pub(crate) fn break_next_turn(&mut self) {
-        self.shared.turn.unsettled.push(1_000_000);
+        self.shared.turn_lists.unconfirmed_sends.push(1_000_000);
     }
 }

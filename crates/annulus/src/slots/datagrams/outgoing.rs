@@ -8,10 +8,10 @@
 //! everything at once would starve other tasks. Small datagrams are copied, because a turn sends
 //! many of them with one call.
 
-use super::{PeerAddress, Shared, Socket};
-use crate::base::io::Io;
-use crate::bytes::after::After;
+use super::{DatagramResources, DatagramSocket, PeerAddress};
 use crate::bytes::chunk::Chunk;
+use crate::bytes::chunk::DeferredDrops;
+use crate::slots::loop_state::LoopState;
 use crate::waiters::{Wait, WaiterId};
 use annulus_driver::MemoryOp;
 use annulus_kernel::{
@@ -23,12 +23,12 @@ use std::ptr;
 use std::task::{Context, Poll, ready};
 
 /// Maximum segments per send (`UDP_MAX_SEGMENTS` was 64 before Linux 6.9).
-pub(super) const MOST_SEGMENTS: usize = 64;
+pub(super) const MAX_SEGMENTS: usize = 64;
 /// Maximum payload bytes: 65,535 bytes of packet, less the headers.
 const MAX_V4_PAYLOAD_BYTES: usize = 65_507;
 const MAX_V6_PAYLOAD_BYTES: usize = 65_527;
 /// Panic message of a send without a datagram.
-const UNSENT: &str = "polled after completion";
+const POLLED_AFTER_COMPLETION: &str = "polled after completion";
 /// Minimum borrowed bytes worth a system call of their own.
 const MIN_DIRECT_BYTES: usize = 4 * 1024;
 /// Maximum borrowed bytes sent directly per turn by all sockets.
@@ -50,7 +50,7 @@ pub(crate) struct SendMeta {
 
 /// Space for the control messages of a datagram without descriptors: segment size, service class
 /// and packet information.
-pub(super) const CONTROL: usize = space(2) + space(4) + space(20);
+pub(super) const CONTROL_BYTES: usize = space(2) + space(4) + space(20);
 
 /// The known state of an outgoing datagram.
 ///
@@ -90,14 +90,14 @@ pub(crate) struct OutgoingDatagram {
     /// The `sendmsg` arguments, once it is submitted, unless the operation takes bytes and address
     /// directly. Stored inline: a datagram with control messages needs no allocation, and one
     /// without leaves this untouched.
-    message: Option<Message>,
+    message: Option<SendMsgArgs>,
 }
 
 /// The arguments of a `sendmsg`: the header points to the rest.
-struct Message {
+struct SendMsgArgs {
     header: MsgHeader,
     vector: IoVec,
-    control: [u8; CONTROL],
+    control: [u8; CONTROL_BYTES],
 }
 
 impl OutgoingDatagram {
@@ -136,8 +136,9 @@ impl OutgoingDatagram {
         let (bytes, to) = (self.chunk.as_ref(), self.meta.to.as_bytes());
         let vector = IoVec { base: bytes.as_ptr(), len: bytes.len() };
         let header = MsgHeader::EMPTY;
-        let message = self.message.insert(Message { header, vector, control: [0; CONTROL] });
-        let Message { header, vector, control } = message;
+        let message =
+            self.message.insert(SendMsgArgs { header, vector, control: [0; CONTROL_BYTES] });
+        let SendMsgArgs { header, vector, control } = message;
         (header.vectors, header.vector_count) = (ptr::from_ref(vector), 1);
         (header.name, header.name_len) = (start(to), to.len() as u32);
         if self.chunk.control().is_empty() {
@@ -166,7 +167,7 @@ impl SendMeta {
     }
 
     /// Writes the control messages of the datagram. Returns their length in bytes.
-    pub(super) fn write_control(&self, control: &mut [u8; CONTROL]) -> usize {
+    pub(super) fn write_control(&self, control: &mut [u8; CONTROL_BYTES]) -> usize {
         if self.is_plain() {
             return 0;
         }
@@ -202,7 +203,7 @@ impl SendMeta {
     }
 }
 
-impl Socket {
+impl DatagramSocket {
     /// Queues a datagram as soon as there is space for it.
     ///
     /// # Errors
@@ -210,27 +211,27 @@ impl Socket {
     #[inline]
     pub(crate) fn poll_send(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
         datagram: &mut Option<(Chunk, SendMeta)>,
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.poll_send_ready(shared, io, wait, cx));
-        Poll::Ready(self.try_send(shared, io, datagram))
+        ready!(self.poll_send_ready(shared, state, wait, cx));
+        Poll::Ready(self.try_send(shared, state, datagram))
     }
 
     /// Ready once a datagram would be queued.
     #[inline]
     pub(crate) fn poll_send_ready(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<()> {
-        let has_space = self.has_space(shared, io);
-        self.wait_until(has_space, &mut io.after, wait, cx)
+        let has_space = self.has_space(shared, state);
+        self.wait_until(has_space, &mut state.deferred, wait, cx)
     }
 
     /// Ready if `is_there`; otherwise registers the task.
@@ -238,19 +239,25 @@ impl Socket {
     fn wait_until(
         &mut self,
         is_there: bool,
-        after: &mut After,
+        deferred: &mut DeferredDrops,
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<()> {
         if !is_there || wait.has_waited() {
-            self.note_wait(is_there, after, wait, cx);
+            self.note_wait(is_there, deferred, wait, cx);
         }
         if is_there { Poll::Ready(()) } else { Poll::Pending }
     }
 
     #[cold]
-    fn note_wait(&mut self, is_over: bool, after: &mut After, wait: Wait<'_>, cx: &Context<'_>) {
-        let After { wakes, drops, .. } = after;
+    fn note_wait(
+        &mut self,
+        is_over: bool,
+        deferred: &mut DeferredDrops,
+        wait: Wait<'_>,
+        cx: &Context<'_>,
+    ) {
+        let DeferredDrops { wakes, drops, .. } = deferred;
         if is_over {
             self.tx.waiters.leave(wait, drops);
         } else {
@@ -267,23 +274,25 @@ impl Socket {
     #[inline]
     pub(crate) fn try_send(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
         datagram: &mut Option<(Chunk, SendMeta)>,
     ) -> io::Result<()> {
-        let (chunk, meta) = datagram.as_ref().expect(UNSENT);
+        let (chunk, meta) = datagram.as_ref().expect(POLLED_AFTER_COMPLETION);
         let (len, size) = (chunk.len(), meta.segment_size);
-        if let Err(error) = self.check(shared, io, len, meta) {
+        if let Err(error) = self.check(shared, state, len, meta) {
             let chunk = datagram.take().map(|(chunk, _)| chunk);
-            chunk.into_iter().for_each(|chunk| chunk.retire(&mut io.spares, &mut io.after));
+            chunk
+                .into_iter()
+                .for_each(|chunk| chunk.retire(&mut state.spares, &mut state.deferred));
             return Err(error);
         }
         match size {
             Some(size) if self.format.domain != Domain::Unix => {
-                let (chunk, meta) = datagram.take().expect(UNSENT);
-                self.queue_segments(shared, io, chunk, meta, size.into());
+                let (chunk, meta) = datagram.take().expect(POLLED_AFTER_COMPLETION);
+                self.queue_segments(shared, state, chunk, meta, size.into());
             }
-            _ => self.queue_from(shared, io, len, datagram),
+            _ => self.queue_from(shared, state, len, datagram),
         }
         Ok(())
     }
@@ -291,15 +300,15 @@ impl Socket {
     #[inline]
     pub(super) fn check(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
         len: usize,
         meta: &SendMeta,
     ) -> io::Result<()> {
         if let Some(error) = self.tx.failures.take_of(&meta.to) {
             return Err(error);
         }
-        if !self.has_space(shared, io) {
+        if !self.has_space(shared, state) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         if self.format.domain == Domain::Unix {
@@ -313,8 +322,8 @@ impl Socket {
     /// Queues datagrams of `size` bytes, in pieces that the kernel takes at once.
     fn queue_segments(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
         mut chunk: Chunk,
         meta: SendMeta,
         size: usize,
@@ -322,34 +331,40 @@ impl Socket {
         let (piece, segment_size) = if self.tx.splits_here {
             (size, None)
         } else {
-            (size * MOST_SEGMENTS.min(most_of(&meta) / size), meta.segment_size)
+            (size * MAX_SEGMENTS.min(most_of(&meta) / size), meta.segment_size)
         };
         let meta = SendMeta { segment_size, ..meta };
         while chunk.len() > piece {
             let first = chunk.split_to(piece);
-            self.queue(shared, io, first, meta.clone());
+            self.queue(shared, state, first, meta.clone());
         }
         let segment_size = meta.segment_size.filter(|_| chunk.len() > size);
-        self.queue(shared, io, chunk, SendMeta { segment_size, ..meta });
+        self.queue(shared, state, chunk, SendMeta { segment_size, ..meta });
     }
 
-    pub(super) fn queue(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk, meta: SendMeta) {
-        self.queue_from(shared, io, chunk.len(), &mut Some((chunk, meta)));
+    pub(super) fn queue(
+        &mut self,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
+        chunk: Chunk,
+        meta: SendMeta,
+    ) {
+        self.queue_from(shared, state, chunk.len(), &mut Some((chunk, meta)));
     }
 
     #[inline]
     fn queue_from(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
         len: usize,
         datagram: &mut Option<(Chunk, SendMeta)>,
     ) {
-        let (chunk, _) = datagram.as_ref().expect(UNSENT);
-        io.memory.meter.add(chunk.weight());
+        let (chunk, _) = datagram.as_ref().expect(POLLED_AFTER_COMPLETION);
+        state.memory.meter.add(chunk.weight());
         let (slot, weight) = (self.id.index, len + size_of::<OutgoingDatagram>());
         let id = shared.outgoing.insert_with(|_| {
-            let (chunk, meta) = datagram.take().expect(UNSENT);
+            let (chunk, meta) = datagram.take().expect(POLLED_AFTER_COMPLETION);
             OutgoingDatagram::new(slot, weight, chunk, meta)
         });
         self.tx.queue.push_back(id);
@@ -364,18 +379,18 @@ impl Socket {
     /// once.
     pub(crate) fn poll_drain(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.wait_until(self.tx.is_idle(), &mut io.after, wait, cx));
+        ready!(self.wait_until(self.tx.is_idle(), &mut state.deferred, wait, cx));
         Poll::Ready(self.tx.failures.take_all().map_or(Ok(()), Err))
     }
 
     /// Handles a dropped future that waited for space or a drain. The other waiters were notified
     /// with it.
-    pub(crate) fn leave_send(&mut self, io: &mut Io, id: &mut Option<WaiterId>) {
-        io.after.drops.extend(self.tx.waiters.remove(id));
+    pub(crate) fn leave_send(&mut self, state: &mut LoopState, id: &mut Option<WaiterId>) {
+        state.deferred.drops.extend(self.tx.waiters.remove(id));
     }
 }
 
@@ -402,7 +417,7 @@ fn check_size(len: usize, most: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-impl Socket {
+impl DatagramSocket {
     /// Sends borrowed bytes directly if that is worthwhile, or copies them into a buffer of the
     /// runtime's own, which is sent with the turn.
     ///
@@ -410,55 +425,55 @@ impl Socket {
     /// See [`try_send`](Self::try_send).
     pub(crate) fn try_send_borrowed(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
         bytes: &[u8],
         meta: SendMeta,
     ) -> io::Result<()> {
         if bytes.len() >= MIN_DIRECT_BYTES && self.may_send_directly(shared, bytes.len(), &meta) {
-            self.check(shared, io, bytes.len(), &meta)?;
-            if self.send_directly(shared, io, bytes, &meta) {
+            self.check(shared, state, bytes.len(), &meta)?;
+            if self.send_directly(shared, state, bytes, &meta) {
                 return Ok(());
             }
         }
-        let mut buffer = io.spares.take();
+        let mut buffer = state.spares.take();
         buffer.extend_from_slice(bytes);
-        self.try_send(shared, io, &mut Some((Chunk::copied(buffer), meta)))
+        self.try_send(shared, state, &mut Some((Chunk::copied(buffer), meta)))
     }
 
     /// Returns true if the kernel would take the datagram next, as it is. A socket with a peer may
     /// have a pending error of an earlier datagram, which is meant for receiving tasks; there the
     /// datagram is queued.
-    fn may_send_directly(&self, shared: &Shared, len: usize, meta: &SendMeta) -> bool {
+    fn may_send_directly(&self, shared: &DatagramResources, len: usize, meta: &SendMeta) -> bool {
         let unsplit = meta
             .segment_size
-            .is_none_or(|size| len <= most_of(meta) && len <= usize::from(size) * MOST_SEGMENTS);
+            .is_none_or(|size| len <= most_of(meta) && len <= usize::from(size) * MAX_SEGMENTS);
         unsplit
             && self.tx.is_quiet()
             && !self.tx.awaits_retry
             && !self.tx.connected
             && self.format.domain != Domain::Unix
             && (meta.segment_size.is_none() || !self.tx.splits_here)
-            && shared.turn.sent_directly < MAX_DIRECT_BYTES_PER_TURN
+            && shared.turn_lists.sent_directly < MAX_DIRECT_BYTES_PER_TURN
     }
 
     /// Returns true if the kernel has taken the datagram.
     fn send_directly(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
         bytes: &[u8],
         meta: &SendMeta,
     ) -> bool {
-        let mut control = [0; CONTROL];
+        let mut control = [0; CONTROL_BYTES];
         // A single segment is a plain datagram, which may exceed the interface's limit.
         let several = meta.segment_size.filter(|size| bytes.len() > usize::from(*size));
         let meta = &SendMeta { segment_size: several, ..meta.clone() };
         let control_len = meta.write_control(&mut control);
         let (to, control) = (meta.to.as_bytes(), &control[..control_len]);
-        shared.turn.sent_directly += bytes.len();
-        let taken = io.driver.kernel().send_datagram_now(self.fd, to, control, bytes).is_ok();
-        io.driver.counters().direct_sends += u64::from(taken);
+        shared.turn_lists.sent_directly += bytes.len();
+        let taken = state.driver.kernel().send_datagram_now(self.fd, to, control, bytes).is_ok();
+        state.driver.counters().direct_sends += u64::from(taken);
         taken
     }
 }

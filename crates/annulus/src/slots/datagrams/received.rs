@@ -1,7 +1,7 @@
 //! A received message, parsed only as far as needed: its sender, control messages and bytes.
 #![allow(unsafe_code)]
 
-use super::Format;
+use super::MessageFormat;
 use crate::bytes::lease::Lease;
 use annulus_kernel::{Address, Control, Controls, Layout, Message, descriptors, msg};
 use std::io;
@@ -16,7 +16,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 pub(crate) struct ReceivedMessage {
     /// The buffer, up to the payload's end: head, sender, control messages, payload.
     buffer: Lease,
-    format: &'static Format,
+    format: &'static MessageFormat,
     /// The start of the payload.
     start: u32,
     /// Length as sent, which is more than the bytes received if the datagram was cut.
@@ -30,7 +30,7 @@ impl ReceivedMessage {
     /// Parses a whole buffer with the layout of `format`. The message owns the descriptors in it
     /// from now on, so a buffer is parsed only once.
     #[inline]
-    pub(crate) fn parse(buffer: Lease, format: &'static Format) -> Self {
+    pub(crate) fn parse(buffer: Lease, format: &'static MessageFormat) -> Self {
         let start = format.layout.payload_at() as u32;
         let (segment_size, descriptors) = (None, Vec::new());
         let mut message = Self { buffer, format, start, whole_len: 0, segment_size, descriptors };
@@ -200,11 +200,11 @@ mod tests {
     use annulus_kernel::{ControlWriter, Direction};
 
     fn received(payload: &[u8], whole: usize, controls: &[Control<'_>]) -> ReceivedMessage {
-        ReceivedMessage::parse(buffer(payload, whole, controls), Format::INET)
+        ReceivedMessage::parse(buffer(payload, whole, controls), MessageFormat::INET)
     }
 
     fn buffer(payload: &[u8], whole: usize, controls: &[Control<'_>]) -> Lease {
-        let layout = Format::INET.layout;
+        let layout = MessageFormat::INET.layout;
         let mut bytes = vec![0; layout.payload_at()];
         let source = Address::from(SocketAddr::from(([127, 0, 0, 1], 9)));
         bytes[Layout::HEAD..][..source.as_bytes().len()].copy_from_slice(source.as_bytes());
@@ -225,7 +225,8 @@ mod tests {
 
     #[test]
     fn only_a_whole_datagram_without_control_messages_is_plain() {
-        let source = |buffer| plain_source(&buffer, Format::INET.layout).map(|from| from.port());
+        let source =
+            |buffer| plain_source(&buffer, MessageFormat::INET.layout).map(|from| from.port());
         assert_eq!(source(buffer(b"abc", 3, &[])), Some(9));
         assert_eq!(source(buffer(b"", 0, &[])), Some(9));
         assert_eq!(source(buffer(b"abc", 4, &[])), None, "it was cut");

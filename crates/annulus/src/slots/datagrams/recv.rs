@@ -8,13 +8,13 @@
 #![allow(unsafe_code)]
 
 use super::received::plain_source;
-use super::{Datagrams, ReceivedMessage, RecvMsgBuf, Shared, Socket};
-use crate::base::io::Io;
-use crate::base::recheck::Recheck;
-use crate::bytes::after::After;
+use super::{DatagramResources, DatagramSocket, Datagrams, ReceivedMessage, RecvMsgBuf};
+use crate::bytes::chunk::DeferredDrops;
 use crate::bytes::lease::Lease;
 use crate::slots::arming::{Arming, SHORT_OF_MEMORY_PAUSE, ends_operation_only};
 use crate::slots::find_or_late;
+use crate::slots::loop_state::LoopState;
+use crate::slots::loop_state::Recheck;
 use crate::timers::TimerAction;
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, MemoryOp, Pool, SlotId};
@@ -94,7 +94,7 @@ impl RecvState {
     }
 }
 
-impl Socket {
+impl DatagramSocket {
     /// Returns the next message or, with `split`, one of the datagrams that the kernel coalesced.
     ///
     /// # Errors
@@ -102,33 +102,33 @@ impl Socket {
     #[inline]
     pub(crate) fn poll_recv(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
         split: bool,
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<ReceivedMessage>> {
-        let Some(outcome) = self.take_next(shared, io, split) else {
-            let After { wakes, drops, .. } = &mut io.after;
+        let Some(outcome) = self.take_next(shared, state, split) else {
+            let DeferredDrops { wakes, drops, .. } = &mut state.deferred;
             self.rx.waiters.wait(wait, cx.waker(), wakes, drops);
             self.list_recv(shared);
             return Poll::Pending;
         };
-        self.note_taken(io, wait);
+        self.note_taken(state, wait);
         Poll::Ready(outcome)
     }
 
     /// Ready once [`try_recv`](Self::try_recv) returns something.
     pub(crate) fn poll_readable(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         if self.rx.available() > 0 {
             return Poll::Ready(Ok(()));
         }
-        let After { wakes, drops, .. } = &mut io.after;
+        let DeferredDrops { wakes, drops, .. } = &mut state.deferred;
         self.rx.waiters.wait(Wait::Polling, cx.waker(), wakes, drops);
         self.list_recv(shared);
         Poll::Pending
@@ -140,14 +140,14 @@ impl Socket {
     /// `WouldBlock` if nothing has been received yet; otherwise see [`poll_recv`](Self::poll_recv).
     pub(crate) fn try_recv(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
     ) -> io::Result<ReceivedMessage> {
-        let Some(outcome) = self.take_next(shared, io, true) else {
+        let Some(outcome) = self.take_next(shared, state, true) else {
             self.list_recv(shared);
             return Err(io::ErrorKind::WouldBlock.into());
         };
-        self.note_taken(io, Wait::Polling);
+        self.note_taken(state, Wait::Polling);
         outcome
     }
 
@@ -158,23 +158,23 @@ impl Socket {
     #[inline]
     pub(crate) fn poll_recv_from(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<(Lease, SocketAddr)>> {
         if let Some(plain) = self.take_plain(shared) {
-            self.note_taken(io, wait);
+            self.note_taken(state, wait);
             return Poll::Ready(Ok(plain));
         }
-        self.poll_recv(shared, io, true, wait, cx)?.map(ReceivedMessage::into_inet)
+        self.poll_recv(shared, state, true, wait, cx)?.map(ReceivedMessage::into_inet)
     }
 
     /// Returns the next datagram and its sender if it is [plain](plain_source) and lies in a lent
     /// buffer, as nearly all do, without the steps that others need. `None` does not mean that the
     /// queue is empty.
     #[inline]
-    fn take_plain(&mut self, shared: &mut Shared) -> Option<(Lease, SocketAddr)> {
+    fn take_plain(&mut self, shared: &mut DatagramResources) -> Option<(Lease, SocketAddr)> {
         let Some(&RawDatagram::Lent { id, len }) = self.rx.queue.front() else { return None };
         let pool = shared.pool.as_ref()?;
         if self.rx.rest.is_some() || pool.is_short() {
@@ -192,7 +192,7 @@ impl Socket {
 
     /// Takes the oldest datagram, and lists the slot for another receive if few are left.
     #[inline]
-    fn pop(&mut self, shared: &mut Shared) -> Option<RawDatagram> {
+    fn pop(&mut self, shared: &mut DatagramResources) -> Option<RawDatagram> {
         let raw = self.rx.queue.pop_front()?;
         if self.rx.wants_more() {
             self.list_recv(shared);
@@ -203,45 +203,45 @@ impl Socket {
     /// Records that a receiver has its datagram: it no longer waits, and the next receiver is
     /// notified.
     #[inline]
-    fn note_taken(&mut self, io: &mut Io, wait: Wait<'_>) {
+    fn note_taken(&mut self, state: &mut LoopState, wait: Wait<'_>) {
         if wait.has_waited() {
-            self.leave_line(io, wait);
+            self.leave_line(state, wait);
         }
-        self.notify_receivers(io);
+        self.notify_receivers(state);
     }
 
     #[inline(never)]
-    fn leave_line(&mut self, io: &mut Io, wait: Wait<'_>) {
-        self.rx.waiters.leave(wait, &mut io.after.drops);
+    fn leave_line(&mut self, state: &mut LoopState, wait: Wait<'_>) {
+        self.rx.waiters.leave(wait, &mut state.deferred.drops);
     }
 
     /// Handles a dropped future that waited for a datagram.
-    pub(crate) fn leave_recv(&mut self, io: &mut Io, id: &mut Option<WaiterId>) {
-        io.after.drops.extend(self.rx.waiters.remove(id));
-        self.notify_receivers(io);
+    pub(crate) fn leave_recv(&mut self, state: &mut LoopState, id: &mut Option<WaiterId>) {
+        state.deferred.drops.extend(self.rx.waiters.remove(id));
+        self.notify_receivers(state);
     }
 
     /// Notifies as many waiters as there are messages to take.
     #[inline]
-    pub(super) fn notify_receivers(&mut self, io: &mut Io) {
+    pub(super) fn notify_receivers(&mut self, state: &mut LoopState) {
         if self.rx.waiters.may_notify() {
-            self.notify_some_receivers(io);
+            self.notify_some_receivers(state);
         }
     }
 
     #[inline(never)]
-    fn notify_some_receivers(&mut self, io: &mut Io) {
+    fn notify_some_receivers(&mut self, state: &mut LoopState) {
         let available = self.rx.available();
-        if self.rx.waiters.notify(available, &mut io.after.wakes) {
-            io.rechecks.push(Recheck::Receive(self.id));
+        if self.rx.waiters.notify(available, &mut state.deferred.wakes) {
+            state.rechecks.push(Recheck::Receive(self.id));
         }
     }
 
     #[inline]
     fn take_next(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
         split: bool,
     ) -> Option<io::Result<ReceivedMessage>> {
         if let Some(rest) = self.rx.rest.take() {
@@ -249,9 +249,9 @@ impl Socket {
         }
         let Some(raw) = self.pop(shared) else {
             let errno = self.rx.error.take()?;
-            return Some(Err(self.recv_failed(io, errno)));
+            return Some(Err(self.recv_failed(state, errno)));
         };
-        let mut message = ReceivedMessage::parse(lease(shared, io, raw, true), self.format);
+        let mut message = ReceivedMessage::parse(lease(shared, state, raw, true), self.format);
         let first = if split { message.split_first() } else { None };
         match first {
             Some(first) => {
@@ -279,28 +279,28 @@ impl Socket {
     ///
     /// # Errors
     /// The error of the kernel.
-    pub(crate) fn count_drops(&mut self, io: &mut Io) -> io::Result<u64> {
+    pub(crate) fn count_drops(&mut self, state: &mut LoopState) -> io::Result<u64> {
         if self.format.domain == Domain::Unix {
             return Ok(0);
         }
-        let drops = io.driver.kernel().option(self.fd, SocketOption::Drops)?;
+        let drops = state.driver.kernel().option(self.fd, SocketOption::Drops)?;
         let rx = &mut self.rx;
         let new = u64::from(drops.wrapping_sub(mem::replace(&mut rx.kernel_drops, drops)));
         rx.drops += new;
-        io.driver.counters().dropped_datagrams += new;
+        state.driver.counters().dropped_datagrams += new;
         Ok(rx.drops)
     }
 
     /// Lists an idle slot for a receive.
     #[inline]
-    fn list_recv(&mut self, shared: &mut Shared) {
+    fn list_recv(&mut self, shared: &mut DatagramResources) {
         if self.rx.arming == Arming::Idle && !self.dropped {
             self.rx.arming = Arming::Listed;
-            shared.turn.arms.push(self.id.index);
+            shared.turn_lists.arms.push(self.id.index);
         }
     }
 
-    fn arm(&mut self, pool: &Pool, io: &mut Io, has_buffers: bool) {
+    fn arm(&mut self, pool: &Pool, state: &mut LoopState, has_buffers: bool) {
         let (fd, format, rx) = (self.fd, self.format, &mut self.rx);
         let fits = (pool.buffer_size() as usize).saturating_sub(format.layout.payload_at());
         let wanted = rx.max_datagram.unwrap_or(fits);
@@ -313,19 +313,19 @@ impl Socket {
             return;
         } else {
             rx.arming = Arming::Single;
-            io.driver.counters().heap_receives += 1;
-            let header = RecvMsgBuf::put(&mut rx.msg_buf, format, wanted, &io.memory.meter);
+            state.driver.counters().heap_receives += 1;
+            let header = RecvMsgBuf::put(&mut rx.msg_buf, format, wanted, &state.memory.meter);
             MemoryOp::RecvMessage { fd, header }
         };
         // SAFETY: the format's header is static, the pool's memory outlives the driver, and a
         // `RecvMsgBuf` stays in the slot until the terminal event.
-        unsafe { io.start_memory(self.id.token(Kind::RecvDatagram), op) };
+        unsafe { state.start_memory(self.id.token(Kind::RecvDatagram), op) };
     }
 
-    fn on_recv(&mut self, shared: &mut Shared, io: &mut Io, event: Event) {
+    fn on_recv(&mut self, shared: &mut DatagramResources, state: &mut LoopState, event: Event) {
         let msg_buf = if event.more { None } else { self.rx.msg_buf.take() };
         let stopped = self.rx.arming.on_event(event.more);
-        io.in_flight -= usize::from(!event.more);
+        state.in_flight -= usize::from(!event.more);
         match event.result {
             Ok(len) => {
                 let heap = |buf: Box<RecvMsgBuf>| buf.into_lease(self.format, len as usize);
@@ -336,35 +336,35 @@ impl Socket {
             Err(Errno::NOMEM) if !stopped => {
                 self.rx.arming = Arming::Paused;
                 let retry = TimerAction::DatagramRecv(self.id);
-                io.timers.insert(io.now() + SHORT_OF_MEMORY_PAUSE, retry);
+                state.timers.insert(state.now() + SHORT_OF_MEMORY_PAUSE, retry);
             }
             Err(errno) if ends_operation_only(errno) => {}
             Err(errno) => self.rx.error = Some(errno),
         }
         if self.dropped {
-            return self.discard_received(shared, io);
+            return self.discard_received(shared, state);
         }
-        self.notify_receivers(io);
+        self.notify_receivers(state);
         if self.rx.wants_more() {
             self.list_recv(shared);
         } else if self.rx.arming == Arming::Multishot && self.rx.queue.len() >= MAX_QUEUED_DATAGRAMS
         {
-            self.stop_recv(io);
+            self.stop_recv(state);
         }
     }
 
     /// Cancels the receive in flight, if any. Its terminal event is still to come.
-    pub(super) fn stop_recv(&mut self, io: &mut Io) {
+    pub(super) fn stop_recv(&mut self, state: &mut LoopState) {
         if let Some(kind) = self.rx.arming.stop(Kind::RecvDatagram, Kind::RecvDatagram) {
-            io.cancel(self.id.token(kind));
+            state.cancel(self.id.token(kind));
         }
     }
 
     /// Drops received datagrams that nobody will take, and closes their descriptors.
-    pub(super) fn discard_received(&mut self, shared: &Shared, io: &mut Io) {
+    pub(super) fn discard_received(&mut self, shared: &DatagramResources, state: &mut LoopState) {
         self.rx.rest = None;
         for raw in mem::take(&mut self.rx.queue) {
-            drop(ReceivedMessage::parse(lease(shared, io, raw, false), self.format));
+            drop(ReceivedMessage::parse(lease(shared, state, raw, false), self.format));
         }
     }
 }
@@ -372,23 +372,23 @@ impl Socket {
 /// Returns the memory of a datagram. One that is `kept` is copied out if the pool is short; one
 /// that is dropped at once is not.
 #[inline]
-fn lease(shared: &Shared, io: &mut Io, raw: RawDatagram, kept: bool) -> Lease {
+fn lease(shared: &DatagramResources, state: &mut LoopState, raw: RawDatagram, kept: bool) -> Lease {
     match raw {
         RawDatagram::Leased(lease) => *lease,
         RawDatagram::Lent { id, len } => {
             let pool = shared.pool.as_ref().expect("the datagram lies in one of its buffers");
             let lease = Lease::lent(pool.clone(), id, len as usize);
-            if kept && pool.is_short() { io.copied_out(lease) } else { lease }
+            if kept && pool.is_short() { state.copied_out(lease) } else { lease }
         }
     }
 }
 
 impl Datagrams {
-    pub(crate) fn on_recv(&mut self, io: &mut Io, event: Event) {
-        let Some(socket) = find_or_late(&mut self.slots, io, &event) else { return };
-        socket.on_recv(&mut self.shared, io, event);
+    pub(crate) fn on_recv(&mut self, state: &mut LoopState, event: Event) {
+        let Some(socket) = find_or_late(&mut self.slots, state, &event) else { return };
+        socket.on_recv(&mut self.shared, state, event);
         if socket.is_done() {
-            self.close(io, event.token.slot());
+            self.close(state, event.token.slot());
         }
     }
 
@@ -402,31 +402,31 @@ impl Datagrams {
     }
 
     /// Notifies the next waiters about datagrams that the first ones have not taken.
-    pub(crate) fn recheck_receivers(&mut self, io: &mut Io, id: SlotId) {
+    pub(crate) fn recheck_receivers(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(socket) = self.slots.find(id) {
             let available = socket.rx.available();
             socket.rx.waiters.recheck(available);
-            socket.notify_receivers(io);
+            socket.notify_receivers(state);
         }
     }
 
     /// Arms the listed slots. Returned buffers have been published already.
     #[inline]
-    pub(crate) fn arm_recvs(&mut self, io: &mut Io) {
-        if !self.shared.turn.arms.is_empty() {
-            self.arm_listed(io);
+    pub(crate) fn arm_recvs(&mut self, state: &mut LoopState) {
+        if !self.shared.turn_lists.arms.is_empty() {
+            self.arm_listed(state);
         }
     }
 
-    fn arm_listed(&mut self, io: &mut Io) {
+    fn arm_listed(&mut self, state: &mut LoopState) {
         // There is a pool as soon as there is a slot.
         let Some(pool) = &self.shared.pool else { return };
         let buffers = pool.with_kernel() as usize;
-        let is_listed = |socket: &&mut Socket| socket.rx.arming == Arming::Listed;
+        let is_listed = |socket: &&mut DatagramSocket| socket.rx.arming == Arming::Listed;
         let slots = &mut self.slots;
-        let some_left = self.shared.turn.arms.arm(buffers, |slot| {
+        let some_left = self.shared.turn_lists.arms.arm(buffers, |slot| {
             let socket = slots.peek(slot).filter(is_listed);
-            socket.map(|socket| socket.arm(pool, io, buffers > 0)).is_some()
+            socket.map(|socket| socket.arm(pool, state, buffers > 0)).is_some()
         });
         if some_left {
             pool.record_shortage();

@@ -18,11 +18,11 @@
 //! others.
 #![allow(unsafe_code)]
 
-use super::errors::{Failure, Failures};
+use super::errors::{SendFailure, SendFailures};
 use super::outgoing::{OutgoingDatagram, OutgoingState, SendMeta};
-use super::{Datagrams, Shared, Socket};
-use crate::base::io::Io;
+use super::{DatagramResources, DatagramSocket, Datagrams};
 use crate::slots::find_or_late;
+use crate::slots::loop_state::LoopState;
 use crate::timers::{TimerAction, TimerKey};
 use crate::waiters::Waiters;
 use annulus_driver::{Event, Kind, Op, Slab, SlotId};
@@ -75,7 +75,7 @@ pub(super) struct SendState {
     retry: Duration,
     /// On the list of slots with something to send.
     pub(super) listed: bool,
-    pub(super) failures: Failures,
+    pub(super) failures: SendFailures,
     pub(super) waiters: Waiters,
     /// Timer that gives up on the unsent datagrams of a dropped socket.
     pub(super) linger: Option<TimerKey>,
@@ -138,9 +138,9 @@ impl SendState {
     /// Subtracts the weight of a datagram that was sent or given up. The caller frees its slot
     /// next.
     #[inline]
-    pub(super) fn release(&mut self, io: &mut Io, datagram: &mut OutgoingDatagram) {
+    pub(super) fn release(&mut self, state: &mut LoopState, datagram: &mut OutgoingDatagram) {
         self.weight -= datagram.weight;
-        datagram.chunk.release_queued(&io.memory.meter, &mut io.spares, &mut io.after);
+        datagram.chunk.release_queued(&state.memory.meter, &mut state.spares, &mut state.deferred);
     }
 
     /// Queues deferred datagrams again, because there may be space.
@@ -155,41 +155,41 @@ impl SendState {
     }
 }
 
-impl Socket {
+impl DatagramSocket {
     /// Adds the slot to the list of those with something to send.
     #[inline]
-    pub(super) fn list_send(&mut self, shared: &mut Shared) {
+    pub(super) fn list_send(&mut self, shared: &mut DatagramResources) {
         if self.tx.may_start() && !self.tx.listed {
             self.tx.listed = true;
-            shared.turn.sends.push(self.id.index);
+            shared.turn_lists.sends.push(self.id.index);
         }
     }
 
     /// Submits the queued datagrams.
-    fn start_batch(&mut self, shared: &mut Shared, io: &mut Io) {
+    fn start_batch(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
         for _ in 0..self.tx.batch(self.format.domain) {
             let Some(id) = self.tx.queue.pop_front() else { break };
             self.tx.in_flight.push_back(id);
-            self.submit(shared, io, id);
+            self.submit(shared, state, id);
         }
-        shared.turn.unsettled.push(self.id.index);
-        shared.turn.must_settle |=
+        shared.turn_lists.unconfirmed_sends.push(self.id.index);
+        shared.turn_lists.must_not_sleep |=
             self.dropped || !self.tx.waiters.is_empty() || !self.tx.queue.is_empty();
     }
 
     #[inline]
-    fn submit(&mut self, shared: &mut Shared, io: &mut Io, id: u32) {
+    fn submit(&mut self, shared: &mut DatagramResources, state: &mut LoopState, id: u32) {
         let (name, datagram) = shared.outgoing.get_with_id(id);
         datagram.state = OutgoingState::Submitted;
         let op = datagram.send_now(self.fd, shared.supports_send_to_now);
         // SAFETY: the memory that the operation refers to lies in the datagram's slot or is kept
         // alive by it. The slot does not move, and is freed at the event or once the send is
         // assumed complete.
-        unsafe { io.driver.submit_memory(name.token(Kind::SendDatagram), op) };
+        unsafe { state.driver.submit_memory(name.token(Kind::SendDatagram), op) };
     }
 
     /// Completes a batch whose outcome is known. Datagrams without an event have been sent.
-    fn settle_batch(&mut self, shared: &mut Shared, io: &mut Io) {
+    fn settle_batch(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
         let (mut refused, mut left, mut moved) = (false, 0, false);
         while let Some(id) = self.tx.next_to_settle() {
             let datagram = shared.outgoing.get(id);
@@ -197,7 +197,7 @@ impl Socket {
                 OutgoingState::Submitted | OutgoingState::Sent | OutgoingState::Failed => {
                     left += 1;
                     moved |= datagram.waited;
-                    self.tx.release(io, datagram);
+                    self.tx.release(state, datagram);
                     shared.outgoing.free(id);
                 }
                 OutgoingState::NoSpace => {
@@ -205,7 +205,7 @@ impl Socket {
                     self.tx.defer(id, datagram);
                 }
                 OutgoingState::Queued | OutgoingState::Retry | OutgoingState::Split => {
-                    self.requeue(shared, io, id);
+                    self.requeue(shared, state, id);
                 }
             }
         }
@@ -215,86 +215,86 @@ impl Socket {
             self.tx.has_moved();
         }
         if refused {
-            self.wait_for_space(io);
+            self.wait_for_space(state);
         }
-        self.resume_send(shared, io);
+        self.resume_send(shared, state);
     }
 
     /// Returns a datagram to the front of the queue, split into its segments if no lower layer
     /// would split it.
     #[cold]
-    fn requeue(&mut self, shared: &mut Shared, io: &mut Io, id: u32) {
+    fn requeue(&mut self, shared: &mut DatagramResources, state: &mut LoopState, id: u32) {
         let datagram = shared.outgoing.get(id);
-        let state = mem::replace(&mut datagram.state, OutgoingState::Queued);
-        let splits = state == OutgoingState::Split || self.tx.splits_here;
+        let previous = mem::replace(&mut datagram.state, OutgoingState::Queued);
+        let splits = previous == OutgoingState::Split || self.tx.splits_here;
         let Some(size) = datagram.meta.segment_size.filter(|_| splits) else {
             return self.tx.queue.push_front(id);
         };
         let OutgoingDatagram { mut chunk, meta, weight, .. } = shared.outgoing.remove(id);
         self.tx.weight -= weight;
-        io.memory.meter.sub(chunk.weight());
+        state.memory.meter.sub(chunk.weight());
         let behind = mem::take(&mut self.tx.queue);
         let meta = SendMeta { segment_size: None, ..meta };
         while chunk.len() > usize::from(size) {
             let first = chunk.split_to(size.into());
-            self.queue(shared, io, first, meta.clone());
+            self.queue(shared, state, first, meta.clone());
         }
-        self.queue(shared, io, chunk, meta);
+        self.queue(shared, state, chunk, meta);
         self.tx.queue.extend(behind);
     }
 
     /// Waits for space after a datagram found none: for an event that reports space or, if there is
     /// no such event, for a timer.
-    fn wait_for_space(&mut self, io: &mut Io) {
+    fn wait_for_space(&mut self, state: &mut LoopState) {
         if mem::take(&mut self.tx.no_space_event) {
-            self.wait_to_retry(io);
+            self.wait_to_retry(state);
         } else if !self.tx.awaits_writable {
             self.tx.awaits_writable = true;
-            io.start(self.id.token(Kind::DatagramWritable), Op::WritableOnce { fd: self.fd });
+            state.start(self.id.token(Kind::DatagramWritable), Op::WritableOnce { fd: self.fd });
         }
     }
 
-    fn wait_to_retry(&mut self, io: &mut Io) {
+    fn wait_to_retry(&mut self, state: &mut LoopState) {
         if !mem::replace(&mut self.tx.awaits_retry, true) {
-            let deadline = io.now() + self.tx.next_retry();
-            io.timers.insert(deadline, TimerAction::DatagramRetry(self.id));
+            let deadline = state.now() + self.tx.next_retry();
+            state.timers.insert(deadline, TimerAction::DatagramRetry(self.id));
         }
     }
 
     /// Wakes tasks that wait for space or a drain, and lists the slot if datagrams are queued.
     /// Called when sends have ended or there may be space.
-    fn resume_send(&mut self, shared: &mut Shared, io: &mut Io) {
-        let has_space = self.tx.weight <= io.send_bound()
+    fn resume_send(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
+        let has_space = self.tx.weight <= state.send_bound()
             || self.first_discardable(&mut shared.outgoing).is_some();
         if has_space {
-            self.tx.waiters.notify_all(&mut io.after.wakes);
+            self.tx.waiters.notify_all(&mut state.deferred.wakes);
         }
         self.list_send(shared);
         if !self.tx.is_idle() {
             if self.dropped {
-                self.start_linger(io);
+                self.start_linger(state);
             }
         } else if self.tx.awaits_writable {
             // No datagram needs this wait any longer.
-            io.cancel(self.id.token(Kind::DatagramWritable));
+            state.cancel(self.id.token(Kind::DatagramWritable));
         }
     }
 
     /// Retries when there may be space again.
-    fn retry(&mut self, shared: &mut Shared, io: &mut Io) {
+    fn retry(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
         self.tx.requeue_deferred();
-        self.resume_send(shared, io);
+        self.resume_send(shared, state);
     }
 
     /// Gives up on all unsent datagrams that are not in flight.
-    pub(super) fn stop_send(&mut self, shared: &mut Shared, io: &mut Io) {
+    pub(super) fn stop_send(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
         self.tx.requeue_deferred();
         for id in mem::take(&mut self.tx.queue) {
-            self.tx.release(io, shared.outgoing.get(id));
+            self.tx.release(state, shared.outgoing.get(id));
             shared.outgoing.free(id);
         }
         if self.tx.awaits_writable {
-            io.cancel(self.id.token(Kind::DatagramWritable));
+            state.cancel(self.id.token(Kind::DatagramWritable));
         }
     }
 }
@@ -302,95 +302,95 @@ impl Socket {
 impl Datagrams {
     /// Submits the datagrams that the listed slots have queued.
     #[inline]
-    pub(crate) fn start_sends(&mut self, io: &mut Io) {
-        self.shared.turn.must_settle = false;
-        if io.has_checked_events {
-            self.shared.turn.sent_directly = 0;
+    pub(crate) fn start_sends(&mut self, state: &mut LoopState) {
+        self.shared.turn_lists.must_not_sleep = false;
+        if state.has_checked_events {
+            self.shared.turn_lists.sent_directly = 0;
         }
-        if self.shared.turn.has_sends() {
-            self.start_batches(io);
+        if self.shared.turn_lists.has_sends() {
+            self.start_batches(state);
         }
     }
 
     /// Not inlined, so that a turn without datagrams does not pay for it.
     #[inline(never)]
-    fn start_batches(&mut self, io: &mut Io) {
-        let mut listed = mem::take(&mut self.shared.turn.sends);
+    fn start_batches(&mut self, state: &mut LoopState) {
+        let mut listed = mem::take(&mut self.shared.turn_lists.sends);
         for slot in listed.drain(..) {
             if let Some(socket) = self.slots.peek(slot)
                 && mem::take(&mut socket.tx.listed)
                 && socket.tx.may_start()
             {
-                socket.start_batch(&mut self.shared, io);
+                socket.start_batch(&mut self.shared, state);
             }
         }
         // No slot was listed in the meantime: the list keeps its memory.
-        self.shared.turn.sends = listed;
+        self.shared.turn_lists.sends = listed;
     }
 
     /// All entries were consumed and all completions taken: sends without an event are assumed
     /// complete. Datagrams that can be sent now are sent in the next turn.
     #[inline]
-    pub(crate) fn settle_sends(&mut self, io: &mut Io) {
-        if self.shared.turn.has_unsettled() {
-            self.settle_batches(io);
+    pub(crate) fn assume_sends_complete(&mut self, state: &mut LoopState) {
+        if self.shared.turn_lists.has_unconfirmed_sends() {
+            self.settle_batches(state);
         }
-        self.shared.turn.must_settle = self.shared.turn.has_sends();
+        self.shared.turn_lists.must_not_sleep = self.shared.turn_lists.has_sends();
     }
 
     /// Not inlined, like [`start_batches`](Self::start_batches).
     #[inline(never)]
-    fn settle_batches(&mut self, io: &mut Io) {
-        while let Some(slot) = self.shared.turn.unsettled.pop() {
+    fn settle_batches(&mut self, state: &mut LoopState) {
+        while let Some(slot) = self.shared.turn_lists.unconfirmed_sends.pop() {
             let socket = self.slots.get(slot);
-            socket.settle_batch(&mut self.shared, io);
+            socket.settle_batch(&mut self.shared, state);
             if socket.is_done() {
-                self.close(io, slot);
+                self.close(state, slot);
             }
         }
     }
 
     /// Records the outcome of a send; its batch is completed as a whole later.
-    pub(crate) fn on_sent(&mut self, io: &mut Io, event: Event) {
-        let Some(datagram) = find_or_late(&mut self.shared.outgoing, io, &event) else { return };
+    pub(crate) fn on_sent(&mut self, state: &mut LoopState, event: Event) {
+        let Some(datagram) = find_or_late(&mut self.shared.outgoing, state, &event) else { return };
         let slot = datagram.slot;
         let socket = self.slots.get(slot);
         datagram.state = match event.result {
             Ok(_) => OutgoingState::Sent,
-            Err(errno) => socket.on_refused(io, datagram, errno),
+            Err(errno) => socket.on_refused(state, datagram, errno),
         };
     }
 
     /// The wait for a writable socket has ended.
-    pub(crate) fn on_writable(&mut self, io: &mut Io, event: Event) {
-        let Some(socket) = find_or_late(&mut self.slots, io, &event) else { return };
+    pub(crate) fn on_writable(&mut self, state: &mut LoopState, event: Event) {
+        let Some(socket) = find_or_late(&mut self.slots, state, &event) else { return };
         socket.tx.awaits_writable = false;
-        io.in_flight -= 1;
+        state.in_flight -= 1;
         if event.result == Err(Errno::NOMEM) {
             // The poll failed and would fail again at once.
-            socket.wait_to_retry(io);
+            socket.wait_to_retry(state);
         } else {
-            socket.retry(&mut self.shared, io);
+            socket.retry(&mut self.shared, state);
         }
         if socket.is_done() {
-            self.close(io, event.token.slot());
+            self.close(state, event.token.slot());
         }
     }
 
     /// The wait for a timer has ended.
-    pub(crate) fn on_retry(&mut self, io: &mut Io, id: SlotId) {
+    pub(crate) fn on_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(socket) = self.slots.find(id)
             && mem::take(&mut socket.tx.awaits_retry)
         {
-            socket.retry(&mut self.shared, io);
+            socket.retry(&mut self.shared, state);
             if socket.is_done() {
-                self.close(io, id.index);
+                self.close(state, id.index);
             }
         }
     }
 }
 
-impl Socket {
+impl DatagramSocket {
     /// Returns true if no event reports space at this datagram's destination.
     pub(super) fn has_no_space_event(&self, datagram: &OutgoingDatagram) -> bool {
         self.format.domain == Domain::Unix && !datagram.meta.to.is_empty()
@@ -398,16 +398,20 @@ impl Socket {
 
     /// Returns true if another datagram would be queued. Deferred ones may be discarded for it.
     #[inline]
-    pub(super) fn has_space(&mut self, shared: &mut Shared, io: &mut Io) -> bool {
-        self.tx.weight <= io.send_bound() || self.make_space(shared, io)
+    pub(super) fn has_space(
+        &mut self,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
+    ) -> bool {
+        self.tx.weight <= state.send_bound() || self.make_space(shared, state)
     }
 
     #[cold]
-    fn make_space(&mut self, shared: &mut Shared, io: &mut Io) -> bool {
-        let bound = io.send_bound();
+    fn make_space(&mut self, shared: &mut DatagramResources, state: &mut LoopState) -> bool {
+        let bound = state.send_bound();
         while self.tx.weight > bound {
             let Some(at) = self.first_discardable(&mut shared.outgoing) else { return false };
-            self.discard_deferred(shared, io, at);
+            self.discard_deferred(shared, state, at);
         }
         true
     }
@@ -417,11 +421,16 @@ impl Socket {
         self.tx.deferred.iter().position(|id| self.has_no_space_event(outgoing.get(*id)))
     }
 
-    fn discard_deferred(&mut self, shared: &mut Shared, io: &mut Io, at: usize) {
+    fn discard_deferred(
+        &mut self,
+        shared: &mut DatagramResources,
+        state: &mut LoopState,
+        at: usize,
+    ) {
         let Some(id) = self.tx.deferred.remove(at) else { return };
         let datagram = shared.outgoing.get(id);
-        self.tx.failures.add(Failure::of(datagram, Errno::AGAIN));
-        self.tx.release(io, datagram);
+        self.tx.failures.add(SendFailure::of(datagram, Errno::AGAIN));
+        self.tx.release(state, datagram);
         shared.outgoing.free(id);
     }
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::bytes::chunk::Chunk;
-use crate::bytes::spares::Spares;
+use crate::bytes::chunk::Spares;
 use annulus_kernel::{IoVec, MsgHeader};
 use std::collections::VecDeque;
 use std::mem;
@@ -97,26 +97,26 @@ impl ChunkQueue {
 }
 
 /// Maximum number of chunks per send.
-pub(crate) const MOST: usize = 64;
+pub(crate) const MAX_CHUNKS_PER_SEND: usize = 64;
 
 /// A `struct msghdr` with the vectors it points to, held on the heap by address: moving a `Box`
 /// while the kernel reads it would assert unique access.
-pub(crate) struct Vector(NonNull<Parts>);
+pub(crate) struct SendVector(NonNull<HeaderAndVectors>);
 
-struct Parts {
+struct HeaderAndVectors {
     header: MsgHeader,
-    vectors: [IoVec; MOST],
+    vectors: [IoVec; MAX_CHUNKS_PER_SEND],
 }
 
 /// The vectors of this turn's sends. The kernel has read them once it has consumed the entries that
 /// refer to them; then all of them are free again.
 #[derive(Default)]
-pub(crate) struct Vectors {
-    free: Vec<Vector>,
-    busy: Vec<Vector>,
+pub(crate) struct SendVectors {
+    free: Vec<SendVector>,
+    busy: Vec<SendVector>,
 }
 
-impl Vectors {
+impl SendVectors {
     /// Describes a send's parts in a vector and returns the address of its header. A control
     /// message must last as long as the send.
     pub(super) fn describe(
@@ -124,19 +124,19 @@ impl Vectors {
         parts: impl Iterator<Item = IoVec>,
         control: &[u8],
     ) -> *const u8 {
-        let vector = self.free.pop().unwrap_or_else(Vector::empty);
+        let vector = self.free.pop().unwrap_or_else(SendVector::empty);
         let address = vector.fill(parts, control);
         self.busy.push(vector);
         address
     }
 
     /// Takes out the vector that was described last, because it must last longer than the turn.
-    pub(super) fn keep(&mut self) -> Vector {
+    pub(super) fn keep(&mut self) -> SendVector {
         self.busy.pop().expect("a vector was described")
     }
 
     /// Frees a kept vector that the kernel no longer reads.
-    pub(super) fn free(&mut self, vector: Vector) {
+    pub(super) fn free(&mut self, vector: SendVector) {
         self.free.push(vector);
     }
 
@@ -152,10 +152,10 @@ impl Vectors {
     }
 }
 
-impl Vector {
+impl SendVector {
     fn empty() -> Self {
-        let vectors = [IoVec { base: ptr::null(), len: 0 }; MOST];
-        let parts = Box::new(Parts { header: MsgHeader::EMPTY, vectors });
+        let vectors = [IoVec { base: ptr::null(), len: 0 }; MAX_CHUNKS_PER_SEND];
+        let parts = Box::new(HeaderAndVectors { header: MsgHeader::EMPTY, vectors });
         Self(NonNull::from(Box::leak(parts)))
     }
 
@@ -186,7 +186,7 @@ impl Vector {
     }
 }
 
-impl Drop for Vector {
+impl Drop for SendVector {
     fn drop(&mut self) {
         // SAFETY: `empty` leaked the memory from a box, and it is freed once.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });

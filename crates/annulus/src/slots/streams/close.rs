@@ -2,13 +2,13 @@
 //! events, close.
 
 use super::carriers::single;
-use super::recv::End;
+use super::recv::RecvEnd;
 use super::send::{SendPhase, SendState};
-use super::{Released, Shared, Stream, Streams, carriers};
-use crate::base::io::Io;
-use crate::base::op_error::Operation;
-use crate::bytes::after::note_waker;
+use super::{ReleasedStream, Stream, StreamResources, Streams, carriers};
+use crate::errors::Operation;
+use crate::slots::loop_state::LoopState;
 use crate::timers::TimerAction;
+use crate::waiters::note_waker;
 use annulus_driver::{Kind, SlotId};
 use annulus_kernel::SocketOption;
 use rustix::io::Errno;
@@ -17,26 +17,26 @@ use std::task::{Context, Poll, ready};
 
 impl Stream {
     /// Ends the write side as soon as everything has been sent.
-    pub(crate) fn end_when_sent(&mut self, io: &mut Io) {
+    pub(crate) fn end_when_sent(&mut self, state: &mut LoopState) {
         self.tx.ending = true;
-        single::stop_waiting(self, io);
-        self.end_if_sent(io);
+        single::stop_waiting(self, state);
+        self.end_if_sent(state);
     }
 
-    pub(super) fn end_if_sent(&mut self, io: &mut Io) {
+    pub(super) fn end_if_sent(&mut self, state: &mut LoopState) {
         if !self.tx.ended && self.tx.is_idle() {
             self.tx.ended = true;
-            self.tx.error = self.tx.error.or(carriers::end(self, io).err());
-            io.after.wakes.extend(self.tx.waker.take());
+            self.tx.error = self.tx.error.or(carriers::end(self, state).err());
+            state.deferred.wakes.extend(self.tx.waker.take());
         }
     }
 
     /// Drops queued bytes that are not in flight.
-    pub(super) fn discard_unsent(&mut self, io: &mut Io) {
+    pub(super) fn discard_unsent(&mut self, state: &mut LoopState) {
         let tx = &mut self.tx;
         if tx.phase == SendPhase::Idle {
             while let Some(chunk) = tx.queue.pop() {
-                chunk.retire_queued(&io.memory.meter, &mut io.spares, &mut io.after);
+                chunk.retire_queued(&state.memory.meter, &mut state.spares, &mut state.deferred);
             }
             (tx.bytes, tx.first_sent) = (0, 0);
             carriers::discard(self);
@@ -44,15 +44,15 @@ impl Stream {
     }
 
     /// Gives up on all queued bytes: cancels a send that waits for space and discards the rest.
-    pub(super) fn stop_send(&mut self, shared: &mut Shared, io: &mut Io) {
+    pub(super) fn stop_send(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         let tx = &mut self.tx;
         tx.error.get_or_insert(Errno::CANCELED);
         match tx.phase {
-            SendPhase::Waiting => io.cancel(self.id.token(Kind::Send)),
-            SendPhase::Single(single) => single::stop(self, shared, io, single),
+            SendPhase::Waiting => state.cancel(self.id.token(Kind::Send)),
+            SendPhase::Single(single) => single::stop(self, shared, state, single),
             SendPhase::Idle | SendPhase::Retrying => {
                 tx.phase = SendPhase::Idle;
-                self.discard_unsent(io);
+                self.discard_unsent(state);
             }
             // The outcome is known within this turn.
             SendPhase::Now => {}
@@ -60,9 +60,9 @@ impl Stream {
     }
 
     /// Starts the linger timer of a dropped stream, within which its queued bytes must be sent.
-    pub(super) fn start_linger(&mut self, io: &mut Io) {
+    pub(super) fn start_linger(&mut self, state: &mut LoopState) {
         if self.dropped {
-            io.start_linger(&mut self.tx.linger, TimerAction::Linger(self.id));
+            state.start_linger(&mut self.tx.linger, TimerAction::Linger(self.id));
         }
     }
 
@@ -71,17 +71,17 @@ impl Stream {
     ///
     /// # Errors
     /// The error of a send or of the receive.
-    fn poll_quiet(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_quiet(&mut self, state: &mut LoopState, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.closing = true;
-        single::stop_waiting(self, io);
-        self.stop_recv(io);
-        ready!(self.poll_sent(io, cx, SendState::is_quiet))?;
-        if let Some(End::Failed(errno)) = self.rx.end {
-            return Poll::Ready(Err(self.failed(io, Operation::Recv, errno)));
+        single::stop_waiting(self, state);
+        self.stop_recv(state);
+        ready!(self.poll_sent(state, cx, SendState::is_quiet))?;
+        if let Some(RecvEnd::Failed(errno)) = self.rx.end {
+            return Poll::Ready(Err(self.failed(state, Operation::Recv, errno)));
         }
         if !self.rx.arming.is_idle() {
             // Received bytes stay queued.
-            note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
+            note_waker(&mut self.rx.waker, &mut state.deferred.drops, cx);
             return Poll::Pending;
         }
         Poll::Ready(Ok(()))
@@ -89,51 +89,51 @@ impl Stream {
 
     /// Gives up the queued bytes. Closing the socket then resets the connection, so that the peer
     /// does not take a truncated stream for a complete one.
-    fn give_up(&mut self, shared: &mut Shared, io: &mut Io) {
+    fn give_up(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         // A socket that no longer accepts options does not need the reset either.
-        _ = io.driver.kernel().set_option(self.fd, SocketOption::Linger, 0);
-        self.stop_send(shared, io);
+        _ = state.driver.kernel().set_option(self.fd, SocketOption::Linger, 0);
+        self.stop_send(shared, state);
     }
 }
 
 impl Streams {
     /// Handles a dropped handle. Queued bytes are still sent until the linger ends.
-    pub(crate) fn drop_stream(&mut self, io: &mut Io, slot: u32) {
+    pub(crate) fn drop_stream(&mut self, state: &mut LoopState, slot: u32) {
         let stream = self.slots.get(slot);
         (stream.dropped, stream.closing) = (true, true);
-        io.after.drops.extend(stream.rx.waker.take());
-        io.after.drops.extend(stream.tx.waker.take());
-        stream.stop_recv(io);
+        state.deferred.drops.extend(stream.rx.waker.take());
+        state.deferred.drops.extend(stream.tx.waker.take());
+        stream.stop_recv(state);
         stream.discard_received(&self.shared);
-        single::stop_waiting(stream, io);
+        single::stop_waiting(stream, state);
         // Bytes that are sent at the first attempt need no linger; a send with a short count starts
         // it.
         if stream.tx.is_waiting() {
-            stream.start_linger(io);
+            stream.start_linger(state);
         }
-        self.close_if_done(io, slot);
+        self.close_if_done(state, slot);
     }
 
     /// Handles a handle that was dropped with the request to discard the rest: the connection is
     /// reset.
-    pub(crate) fn abort(&mut self, io: &mut Io, slot: u32) {
+    pub(crate) fn abort(&mut self, state: &mut LoopState, slot: u32) {
         let stream = self.slots.get(slot);
-        stream.give_up(&mut self.shared, io);
-        self.drop_stream(io, slot);
+        stream.give_up(&mut self.shared, state);
+        self.drop_stream(state, slot);
     }
 
     /// Gives up when the linger is over.
-    pub(crate) fn on_linger(&mut self, io: &mut Io, id: SlotId) {
+    pub(crate) fn on_linger(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(stream) = self.slots.find(id) {
             stream.tx.linger = None;
-            stream.give_up(&mut self.shared, io);
-            stream.end_closing_wait(io);
-            self.close_if_done(io, id.index);
+            stream.give_up(&mut self.shared, state);
+            stream.end_closing_wait(state);
+            self.close_if_done(state, id.index);
         }
     }
 
     /// Closes a dropped stream if nothing is in flight.
-    pub(super) fn close_if_done(&mut self, io: &mut Io, slot: u32) {
+    pub(super) fn close_if_done(&mut self, state: &mut LoopState, slot: u32) {
         let stream = self.slots.get(slot);
         if !(stream.dropped && stream.rx.arming.is_idle() && stream.tx.is_idle()) {
             return;
@@ -141,27 +141,27 @@ impl Streams {
         if !stream.tx.is_quiet() {
             // The kernel still holds memory of ours: the peer sees the end, and a reset can free
             // the memory.
-            stream.end_when_sent(io);
-            return stream.start_linger(io);
+            stream.end_when_sent(state);
+            return stream.start_linger(state);
         }
         stream.discard_received(&self.shared);
-        if !stream.can_close(&self.shared, io) {
+        if !stream.can_close(&self.shared, state) {
             return;
         }
-        let stream = self.remove(io, slot);
+        let stream = self.remove(state, slot);
         if let Some(key) = stream.tx.linger {
-            io.timers.remove(key);
+            state.timers.remove(key);
         }
-        io.close_accepted(stream.fd, stream.permit.counted());
+        state.close_accepted(stream.fd, stream.permit.counted());
     }
 
-    fn remove(&mut self, io: &mut Io, slot: u32) -> Stream {
+    fn remove(&mut self, state: &mut LoopState, slot: u32) -> Stream {
         let stream = self.slots.remove(slot);
         if let Some(key) = stream.closing_wait.as_ref().and_then(|wait| wait.timer) {
-            io.timers.remove(key);
+            state.timers.remove(key);
         }
         if stream.memory_paused {
-            io.memory.sub_paused();
+            state.memory.sub_paused();
         }
         stream
     }
@@ -173,20 +173,20 @@ impl Streams {
     /// The error of a send or of the receive.
     pub(crate) fn poll_release(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         slot: u32,
         cx: &Context<'_>,
-    ) -> Poll<io::Result<Released>> {
+    ) -> Poll<io::Result<ReleasedStream>> {
         let stream = self.slots.get(slot);
-        ready!(stream.poll_quiet(io, cx))?;
+        ready!(stream.poll_quiet(state, cx))?;
         let mut received = Vec::with_capacity(stream.rx.bytes as usize);
-        while let Some(lease) = stream.take_received(&mut self.shared, io) {
+        while let Some(lease) = stream.take_received(&mut self.shared, state) {
             received.extend_from_slice(&lease);
         }
-        let mut stream = self.remove(io, slot);
-        io.after.drops.extend(stream.rx.waker.take());
-        io.after.drops.extend(stream.tx.waker.take());
-        io.release(stream.fd);
+        let mut stream = self.remove(state, slot);
+        state.deferred.drops.extend(stream.rx.waker.take());
+        state.deferred.drops.extend(stream.tx.waker.take());
+        state.release(stream.fd);
         Poll::Ready(Ok((stream.fd, received, stream.permit.counted())))
     }
 
@@ -194,20 +194,20 @@ impl Streams {
     /// closing it loses no sent bytes.
     pub(crate) fn poll_close(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         slot: u32,
         cx: &Context<'_>,
-    ) -> Poll<io::Result<Released>> {
+    ) -> Poll<io::Result<ReleasedStream>> {
         let (stream, shared) = self.get(slot);
         let waits = stream.closing_wait.is_some() && !stream.rx.arming.is_idle();
         if !waits {
-            ready!(stream.poll_quiet(io, cx))?;
+            ready!(stream.poll_quiet(state, cx))?;
         }
-        if waits || !stream.can_close(shared, io) {
-            note_waker(&mut stream.rx.waker, &mut io.after.drops, cx);
+        if waits || !stream.can_close(shared, state) {
+            note_waker(&mut stream.rx.waker, &mut state.deferred.drops, cx);
             return Poll::Pending;
         }
-        self.poll_release(io, slot, cx)
+        self.poll_release(state, slot, cx)
     }
 
     /// Returns true if the peers have acknowledged what dropped streams sent, the kernel has taken
@@ -220,13 +220,13 @@ impl Streams {
 
     /// Ends all streams; those with unsent bytes are reset. Handles that outlive the runtime find
     /// it ended.
-    pub(crate) fn stop_all(&mut self, io: &mut Io) {
+    pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         self.shared.is_ending = true;
         for slot in self.slots.indices() {
             if self.slots.get(slot).tx.is_quiet() {
-                self.drop_stream(io, slot);
+                self.drop_stream(state, slot);
             } else {
-                self.abort(io, slot);
+                self.abort(state, slot);
             }
         }
     }

@@ -7,8 +7,8 @@
 //! linger and reads a bounded number of bytes, and then closes anyway.
 #![allow(unsafe_code)]
 
-use super::{Shared, Stream, Streams, carriers};
-use crate::base::io::Io;
+use super::{Stream, StreamResources, Streams, carriers};
+use crate::slots::loop_state::LoopState;
 use crate::timers::{Instant, TimerAction, TimerKey};
 use annulus_driver::SlotId;
 use annulus_kernel::{Shutdown, SocketOption};
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Bytes that are dropped before a peer that keeps sending gets a reset.
 const MAX_DROPPED_BYTES: usize = 4 << 20;
 /// Bytes per read, into memory on the stack.
-const PIECE_BYTES: usize = 16 * 1024;
+const DRAIN_READ_BYTES: usize = 16 * 1024;
 /// How long to wait for the peer's end once it has acknowledged everything.
 const MAX_WAIT_FOR_END: Duration = Duration::from_secs(1);
 /// Time until the first check for acknowledgements, which no event reports. It doubles up to
@@ -41,7 +41,7 @@ pub(super) struct ClosingWait {
 }
 
 /// What reading the socket returned.
-enum Found {
+enum DrainOutcome {
     /// The peer's end, or an error.
     End,
     /// The number of bytes read and dropped.
@@ -51,91 +51,92 @@ enum Found {
 impl Stream {
     /// Drops what has arrived and returns true if the descriptor may be closed now. Otherwise an
     /// event or a timer checks again. Nothing of the stream may be in flight.
-    pub(super) fn can_close(&mut self, shared: &Shared, io: &mut Io) -> bool {
+    pub(super) fn can_close(&mut self, shared: &StreamResources, state: &mut LoopState) -> bool {
         let is_open = self.tx.error.is_none() && self.rx.end.is_none();
         // Another process may read from an exposed descriptor.
-        if !is_open || carriers::is_pipe(self) || io.is_exposed(self.fd) {
+        if !is_open || carriers::is_pipe(self) || state.is_exposed(self.fd) {
             return true;
         }
-        if self.look_before_close(io) || shared.is_ending {
+        if self.look_before_close(state) || shared.is_ending {
             return true;
         }
         // The peer sees the end now instead of when the descriptor is closed.
         if !self.tx.ended {
             self.tx.ended = true;
             // This fails if the peer has reset the connection in the meantime.
-            _ = io.driver.kernel().shutdown(self.fd, Shutdown::Write);
+            _ = state.driver.kernel().shutdown(self.fd, Shutdown::Write);
         }
-        self.poll_readiness(io);
-        self.set_close_timer(io);
+        self.poll_readiness(state);
+        self.set_close_timer(state);
         false
     }
 
     /// Drops what has arrived and returns true if the close need not wait any longer.
-    fn look_before_close(&mut self, io: &mut Io) -> bool {
+    fn look_before_close(&mut self, state: &mut LoopState) -> bool {
         if self.closing_wait.as_ref().is_some_and(|wait| wait.is_over) {
             return true;
         }
         let before = self.closing_wait.as_ref().map_or(0, |wait| wait.dropped);
-        let Found::Bytes(count) = self.drop_arrived(io, MAX_DROPPED_BYTES - before) else {
+        let DrainOutcome::Bytes(count) = self.drop_arrived(state, MAX_DROPPED_BYTES - before)
+        else {
             return true;
         };
         let dropped = before + count;
-        if dropped >= MAX_DROPPED_BYTES || !self.is_tcp(io) {
+        if dropped >= MAX_DROPPED_BYTES || !self.is_tcp(state) {
             return true;
         }
-        let is_unacknowledged = io.driver.kernel().unacknowledged(self.fd) > 0;
+        let is_unacknowledged = state.driver.kernel().unacknowledged(self.fd) > 0;
         // Usually nothing is unread and the peer has everything.
         if dropped == 0 && !is_unacknowledged && !self.tx.ending {
             return true;
         }
-        let now = io.now();
+        let now = state.now();
         let wait = self.closing_wait.get_or_insert_with(|| Box::new(ClosingWait::new(now)));
         (wait.dropped, wait.is_unacknowledged) = (dropped, is_unacknowledged);
-        let linger = io.bounds.linger;
+        let linger = state.bounds.linger;
         let limit = if is_unacknowledged { linger } else { linger.min(MAX_WAIT_FOR_END) };
         now.duration_since(wait.began) >= limit
     }
 
     /// Returns true for TCP. Other streams lose nothing when they are closed: sent bytes reach
     /// their peer at once.
-    fn is_tcp(&self, io: &Io) -> bool {
-        let domain = || io.driver.kernel().option(self.fd, SocketOption::Domain);
+    fn is_tcp(&self, state: &LoopState) -> bool {
+        let domain = || state.driver.kernel().option(self.fd, SocketOption::Domain);
         self.peer.is_some()
             || domain().is_ok_and(|is| is != u32::from(AddressFamily::UNIX.as_raw()))
     }
 
     /// Reads and drops up to about `most` bytes.
-    fn drop_arrived(&self, io: &Io, most: usize) -> Found {
-        let mut memory = [0; PIECE_BYTES];
+    fn drop_arrived(&self, state: &LoopState, most: usize) -> DrainOutcome {
+        let mut memory = [0; DRAIN_READ_BYTES];
         let mut dropped = 0;
         while dropped < most {
-            let (buffer, len) = (memory.as_mut_ptr(), PIECE_BYTES as u32);
+            let (buffer, len) = (memory.as_mut_ptr(), DRAIN_READ_BYTES as u32);
             // SAFETY: the buffer is a local array of `len` bytes.
-            match unsafe { io.driver.kernel().receive(self.fd, buffer, len) } {
+            match unsafe { state.driver.kernel().receive(self.fd, buffer, len) } {
                 Ok(count @ 1..) => dropped += count as usize,
                 Err(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS) => break,
-                Ok(0) | Err(_) => return Found::End,
+                Ok(0) | Err(_) => return DrainOutcome::End,
             }
         }
-        Found::Bytes(dropped)
+        DrainOutcome::Bytes(dropped)
     }
 
-    fn set_close_timer(&mut self, io: &mut Io) {
+    fn set_close_timer(&mut self, state: &mut LoopState) {
         let Some(wait) = &mut self.closing_wait else { return };
         if wait.timer.is_none() {
-            let at = io.now() + wait.pause;
+            let at = state.now() + wait.pause;
             wait.pause = (2 * wait.pause).min(MAX_CHECK_DELAY);
-            wait.timer = Some(io.timers.insert(at, TimerAction::Close(self.id)));
+            wait.timer = Some(state.timers.insert(at, TimerAction::Close(self.id)));
         }
     }
 
     /// Ends the wait and cancels its operations.
-    pub(super) fn end_closing_wait(&mut self, io: &mut Io) {
+    pub(super) fn end_closing_wait(&mut self, state: &mut LoopState) {
         if let Some(wait) = &mut self.closing_wait {
             wait.is_over = true;
-            wait.timer.take().into_iter().for_each(|key| drop(io.timers.remove(key)));
-            self.stop_recv(io);
+            wait.timer.take().into_iter().for_each(|key| drop(state.timers.remove(key)));
+            self.stop_recv(state);
         }
     }
 
@@ -161,15 +162,15 @@ impl ClosingWait {
 
 impl Streams {
     /// Checks whether a waiting close has to wait longer.
-    pub(crate) fn on_close_timer(&mut self, io: &mut Io, id: SlotId) {
+    pub(crate) fn on_close_timer(&mut self, state: &mut LoopState, id: SlotId) {
         let Some(stream) = self.slots.find(id) else { return };
         let Some(wait) = &mut stream.closing_wait else { return };
         wait.timer = None;
-        if stream.look_before_close(io) {
-            stream.end_closing_wait(io);
-            self.close_if_done(io, id.index);
+        if stream.look_before_close(state) {
+            stream.end_closing_wait(state);
+            self.close_if_done(state, id.index);
         } else {
-            stream.set_close_timer(io);
+            stream.set_close_timer(state);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Streams that hold more than their allowance under the memory limit: they arm no receive, and
 //! their sends wait.
 
-use super::{Shared, Stream, Streams};
-use crate::base::io::Io;
+use super::{Stream, StreamResources, Streams};
+use crate::slots::loop_state::LoopState;
 use crate::timers::TimerAction;
 use std::collections::VecDeque;
 use std::mem;
@@ -28,11 +28,11 @@ pub(super) struct MemoryPaused {
 
 impl MemoryPaused {
     /// Sets a timer to compare memory use with the limit again.
-    fn look_again(&mut self, io: &mut Io) {
+    fn look_again(&mut self, state: &mut LoopState) {
         // A simulated kernel has no other threads, and a timer would hide a deadlock.
-        if !self.has_timer && io.driver.kernel().real_descriptors() {
+        if !self.has_timer && state.driver.kernel().real_descriptors() {
             self.has_timer = true;
-            io.timers.insert(io.now() + RECHECK_DELAY, TimerAction::Memory);
+            state.timers.insert(state.now() + RECHECK_DELAY, TimerAction::Memory);
         }
     }
 }
@@ -40,45 +40,45 @@ impl MemoryPaused {
 impl Stream {
     /// Adds the stream to the list of those that hold more than their allowance.
     #[cold]
-    pub(super) fn pause_for_memory(&mut self, shared: &mut Shared, io: &mut Io) {
+    pub(super) fn pause_for_memory(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         if !mem::replace(&mut self.memory_paused, true) {
             shared.memory_paused.slots.push_back(self.id.index);
-            io.memory.add_paused();
-            io.driver.counters().memory_pauses += 1;
-            shared.memory_paused.look_again(io);
+            state.memory.add_paused();
+            state.driver.counters().memory_pauses += 1;
+            shared.memory_paused.look_again(state);
         }
     }
 }
 
 impl Streams {
-    pub(crate) fn on_memory_timer(&mut self, io: &mut Io) {
+    pub(crate) fn on_memory_timer(&mut self, state: &mut LoopState) {
         let paused = &mut self.shared.memory_paused;
         paused.has_timer = false;
         if !paused.slots.is_empty() {
-            if !io.memory.is_tight() {
+            if !state.memory.is_tight() {
                 // This removes slots whose streams have closed.
                 paused.sweep = paused.slots.len();
             }
-            paused.look_again(io);
+            paused.look_again(state);
         }
     }
 
     /// Resumes paused streams as far as possible, after memory use has been compared with the
     /// limit.
     #[inline]
-    pub(crate) fn sweep_memory_paused(&mut self, io: &mut Io) {
+    pub(crate) fn sweep_memory_paused(&mut self, state: &mut LoopState) {
         if !self.shared.memory_paused.slots.is_empty() {
-            self.sweep(io);
+            self.sweep(state);
         }
     }
 
     /// Checks some paused streams once the allowance has risen by a quarter or memory is no longer
     /// short. Checking removes reused slots: if there are many, all slots are checked.
     #[cold]
-    fn sweep(&mut self, io: &mut Io) {
-        let (allowance, streams) = (io.memory.allowance, self.slots.len());
+    fn sweep(&mut self, state: &mut LoopState) {
+        let (allowance, streams) = (state.memory.allowance, self.slots.len());
         let paused = &mut self.shared.memory_paused;
-        let step = if io.memory.is_tight() { paused.swept_at / 4 } else { 0 };
+        let step = if state.memory.is_tight() { paused.swept_at / 4 } else { 0 };
         let has_risen = allowance > paused.swept_at.saturating_add(step);
         if has_risen || paused.slots.len() > 2 * streams + MAX_CHECKS_PER_TURN {
             paused.sweep = paused.slots.len();
@@ -88,26 +88,26 @@ impl Streams {
             let paused = &mut self.shared.memory_paused;
             paused.sweep -= 1;
             let Some(slot) = paused.slots.pop_front() else { break };
-            self.reconsider(io, slot);
+            self.reconsider(state, slot);
         }
     }
 
     /// Resumes a paused stream as far as its allowance permits.
-    fn reconsider(&mut self, io: &mut Io, slot: u32) {
+    fn reconsider(&mut self, state: &mut LoopState, slot: u32) {
         let is_paused = |stream: &&mut Stream| stream.memory_paused;
         let Some(stream) = self.slots.peek(slot).filter(is_paused) else { return };
-        if stream.tx.bytes <= io.send_bound() {
-            io.after.wakes.extend(stream.tx.waker.take());
+        if stream.tx.bytes <= state.send_bound() {
+            state.deferred.wakes.extend(stream.tx.waker.take());
         }
         // A stream that waits for its peer and not for memory leaves the list: its send continues
         // by itself.
-        let waits_to_send = stream.tx.waker.is_some() && stream.tx.bytes <= io.memory.most.send;
-        if stream.is_over(io.memory.allowance) || waits_to_send {
+        let waits_to_send = stream.tx.waker.is_some() && stream.tx.bytes <= state.memory.most.send;
+        if stream.is_over(state.memory.allowance) || waits_to_send {
             self.shared.memory_paused.slots.push_back(slot);
         } else {
             stream.memory_paused = false;
-            io.memory.sub_paused();
+            state.memory.sub_paused();
         }
-        stream.recv_more(&mut self.shared, io);
+        stream.recv_more(&mut self.shared, state);
     }
 }

@@ -22,21 +22,21 @@ mod send;
 mod send_waits;
 mod silent;
 
-use crate::base::connection_limit::Permit;
-use crate::base::io::Io;
-use crate::base::op_error::{OpError, Operation};
+use crate::errors::{OpError, Operation};
+use crate::slots::connection_limit::Permit;
+use crate::slots::loop_state::LoopState;
 use crate::slots::turn_lists::TurnLists;
 use crate::slots::waits::Waits;
 use annulus_driver::{Pool, Slab, SlotId, Token};
 use annulus_kernel::{Address, Fd};
-use carriers::{Carrier, Common};
-use chunk_queue::Vectors;
+use carriers::{Carrier, CarrierResources};
+use chunk_queue::SendVectors;
 use closing_wait::ClosingWait;
 use memory_paused::MemoryPaused;
 use recv::{BufferTable, RecvState};
 use rustix::io::Errno;
 use send::SendState;
-use silent::Heard;
+use silent::RecentReceivers;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -46,7 +46,7 @@ const HEAP_TRIM_STREAMS: usize = 64;
 
 /// A stream taken off its runtime: its descriptor, the bytes it had received, and its place in a
 /// connection limit.
-pub(crate) type Released = (Fd, Vec<u8>, Option<Permit>);
+pub(crate) type ReleasedStream = (Fd, Vec<u8>, Option<Permit>);
 
 /// A stream's slot.
 pub(crate) struct Stream {
@@ -74,16 +74,16 @@ pub(crate) struct Stream {
     closing: bool,
 }
 
-/// State that all streams share, in addition to `Io`.
-pub(crate) struct Shared {
+/// State that all streams share, in addition to `LoopState`.
+pub(crate) struct StreamResources {
     /// Receive buffers.
     pool: Rc<Pool>,
     buffers: BufferTable,
-    vectors: Vectors,
-    carriers: Common,
-    turn: TurnLists,
+    vectors: SendVectors,
+    carriers: CarrierResources,
+    turn_lists: TurnLists,
     memory_paused: MemoryPaused,
-    heard: Heard,
+    recent_receivers: RecentReceivers,
     /// The runtime is ending, so no close waits.
     is_ending: bool,
 }
@@ -101,8 +101,8 @@ impl Stream {
 
     /// Creates an error with the operation and the peer.
     #[cold]
-    fn failed(&self, io: &Io, operation: Operation, errno: Errno) -> io::Error {
-        let now = || io.driver.kernel().peer_address(self.fd).ok();
+    fn failed(&self, state: &LoopState, operation: Operation, errno: Errno) -> io::Error {
+        let now = || state.driver.kernel().peer_address(self.fd).ok();
         let peer = self.peer.map(Address::from).or_else(now);
         OpError::new(operation, peer, errno.into()).into()
     }
@@ -125,33 +125,33 @@ impl Stream {
 /// All streams of a runtime.
 pub(crate) struct Streams {
     slots: Slab<Stream>,
-    shared: Shared,
+    shared: StreamResources,
     /// Highest number of streams since the heap was last trimmed.
     most: usize,
 }
 
 impl Streams {
-    pub(crate) fn new(io: &Io) -> Self {
-        let pool = io.driver.pool().clone();
-        let shared = Shared {
+    pub(crate) fn new(state: &LoopState) -> Self {
+        let pool = state.driver.pool().clone();
+        let shared = StreamResources {
             buffers: BufferTable::new(pool.capacity()),
             pool,
-            vectors: Vectors::default(),
-            carriers: Common::default(),
-            turn: TurnLists::default(),
+            vectors: SendVectors::default(),
+            carriers: CarrierResources::default(),
+            turn_lists: TurnLists::default(),
             memory_paused: MemoryPaused::default(),
-            heard: Heard::default(),
+            recent_receivers: RecentReceivers::default(),
             is_ending: false,
         };
         Self { slots: Slab::new(), shared, most: 0 }
     }
 
     /// Adds a stream, which may come from another runtime with bytes it had received.
-    pub(crate) fn add(&mut self, io: &Io, (fd, received, permit): Released) -> u32 {
+    pub(crate) fn add(&mut self, state: &LoopState, (fd, received, permit): ReleasedStream) -> u32 {
         let slot = self.slots.insert_with(|id| Stream {
             id,
             fd,
-            rx: RecvState::with_bytes(received, &io.memory.meter),
+            rx: RecvState::with_bytes(received, &state.memory.meter),
             tx: SendState::default(),
             carrier: None,
             closing_wait: None,
@@ -168,7 +168,7 @@ impl Streams {
 
     /// Returns the stream of a handle and the state that all streams share.
     #[inline]
-    pub(crate) fn get(&mut self, slot: u32) -> (&mut Stream, &mut Shared) {
+    pub(crate) fn get(&mut self, slot: u32) -> (&mut Stream, &mut StreamResources) {
         (self.slots.get(slot), &mut self.shared)
     }
 
@@ -186,20 +186,20 @@ impl Streams {
 
     /// The lists of this turn.
     #[inline]
-    pub(crate) fn turn(&self) -> &TurnLists {
-        &self.shared.turn
+    pub(crate) fn turn_lists(&self) -> &TurnLists {
+        &self.shared.turn_lists
     }
 
     /// Returns true if there is work that no event will announce, so the loop must not sleep.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
-        self.shared.turn.is_busy() || self.shared.memory_paused.sweep > 0
+        self.shared.turn_lists.is_busy() || self.shared.memory_paused.sweep > 0
     }
 
     /// Frees the vectors that the kernel has read.
     #[inline]
-    pub(crate) fn free_vectors(&mut self, io: &Io) {
-        if self.shared.vectors.are_lent() && io.driver.last_turn_started_all() {
+    pub(crate) fn free_vectors(&mut self, state: &LoopState) {
+        if self.shared.vectors.are_lent() && state.driver.last_turn_started_all() {
             self.shared.vectors.free_all();
         }
     }
@@ -207,11 +207,11 @@ impl Streams {
     /// Frees memory and pipes that carriers do not need. The heap is trimmed only after many
     /// connections have closed, because trimming scans all of it.
     #[cold]
-    pub(crate) fn trim(&mut self, io: &Io) {
+    pub(crate) fn trim(&mut self, state: &LoopState) {
         self.shared.carriers.trim();
         let streams = self.slots.len();
         if self.most >= streams + HEAP_TRIM_STREAMS {
-            io.driver.kernel().trim_heap();
+            state.driver.kernel().trim_heap();
         }
         self.most = streams;
     }

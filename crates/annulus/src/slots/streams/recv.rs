@@ -8,16 +8,16 @@
 //! For the states, see [`Arming`].
 #![allow(unsafe_code)]
 
-use super::recv_heap::{HEAP_A_TURN, OnHeap};
-use super::{Shared, Stream, Streams, carriers};
-use crate::base::budget;
-use crate::base::io::Io;
-use crate::base::op_error::Operation;
-use crate::bytes::after::note_waker;
+use super::recv_heap::{HeapReceive, MAX_HEAP_RECEIVES_PER_TURN};
+use super::{Stream, StreamResources, Streams, carriers};
 use crate::bytes::lease::Lease;
+use crate::errors::Operation;
 use crate::slots::arming::{Arming, SHORT_OF_MEMORY_PAUSE, ends_operation_only};
 use crate::slots::find_or_late;
+use crate::slots::loop_state::LoopState;
+use crate::tasks::budget;
 use crate::timers::TimerAction;
+use crate::waiters::note_waker;
 use annulus_driver::{Event, Kind, Op, SlotId, prefetch};
 use rustix::io::Errno;
 use std::io;
@@ -26,7 +26,7 @@ use std::task::{Context, Poll, Waker, ready};
 /// Receives that may fail for lack of a buffer before one goes to heap memory, although the pool
 /// believes that the kernel has buffers. Other receives may have taken them first, or may hold them
 /// while they wait, as reads on Linux 6.1 do.
-const MAX_MISSES: u8 = 2;
+const MAX_BUFFER_MISSES: u8 = 2;
 /// Received pieces up to this size, in bytes, are appended to the last queued buffer, so that many
 /// small pieces do not hold a buffer each.
 const SMALL_PIECE_BYTES: u32 = 8 * 1024;
@@ -37,7 +37,7 @@ const PREFETCHED_TASK_BYTES: usize = 256;
 
 /// How a stream ended. Sticky, and reported after all queued bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum RecvEnd {
     Eof,
     Failed(Errno),
 }
@@ -46,10 +46,10 @@ pub(super) enum End {
 #[derive(Default)]
 pub(super) struct RecvState {
     pub(super) arming: Arming,
-    pub(super) end: Option<End>,
+    pub(super) end: Option<RecvEnd>,
     /// Set by the last readiness poll; cleared when a receive is armed.
     pub(super) is_ready: bool,
-    pub(super) brought: Brought,
+    pub(super) last_outcome: RecvOutcome,
     /// Byte limit of the multishot receive.
     pub(super) limit: u32,
     /// Lent buffers with bytes that have not been taken.
@@ -57,106 +57,115 @@ pub(super) struct RecvState {
     /// Bytes received and not yet taken, in the queue and in heap memory.
     pub(super) bytes: u32,
     /// Heap memory of a single receive, in flight or received. Its bytes come before the queue.
-    pub(super) heap: Option<Box<OnHeap>>,
+    pub(super) heap: Option<Box<HeapReceive>>,
     pub(super) waker: Option<Waker>,
 }
 
 /// Recent results of receives, in one value so that a receive into a lent buffer needs one
 /// comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Brought {
+pub(super) struct RecvOutcome {
     /// Something was received in this period: see `silent`.
-    pub(super) is_heard: bool,
+    pub(super) received_recently: bool,
     /// Consecutive receives that failed because there was no buffer.
     pub(super) misses: u8,
 }
 
-pub(super) const REGULARLY: Brought = Brought { is_heard: true, misses: 0 };
+pub(super) const USUAL_OUTCOME: RecvOutcome = RecvOutcome { received_recently: true, misses: 0 };
 
 impl Stream {
     /// Returns the next bytes, or `None` at the end of the stream.
     #[inline]
     pub(crate) fn poll_recv(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
         cx: &Context<'_>,
     ) -> Poll<io::Result<Option<Lease>>> {
-        if let Some(lease) = self.take_received(shared, io) {
+        if let Some(lease) = self.take_received(shared, state) {
             return Poll::Ready(Ok(Some(lease)));
         }
         if let Some(end) = self.rx.end {
-            ready!(take_of_budget(io, cx));
-            return Poll::Ready(self.end_result(io, end));
+            ready!(take_of_budget(state, cx));
+            return Poll::Ready(self.end_result(state, end));
         }
-        self.wait(shared, io, cx)
+        self.wait(shared, state, cx)
     }
 
     /// Ready once there are bytes, the end or an error.
     pub(crate) fn poll_readable(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         if self.rx.bytes > 0 || self.rx.end.is_some() {
             return Poll::Ready(Ok(()));
         }
-        self.wait(shared, io, cx)
+        self.wait(shared, state, cx)
     }
 
     /// Registers the task and arms the receive.
     #[inline]
-    fn wait<T>(&mut self, shared: &mut Shared, io: &mut Io, cx: &Context<'_>) -> Poll<T> {
-        note_waker(&mut self.rx.waker, &mut io.after.drops, cx);
-        self.ask(shared, io);
+    fn wait<T>(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        cx: &Context<'_>,
+    ) -> Poll<T> {
+        note_waker(&mut self.rx.waker, &mut state.deferred.drops, cx);
+        self.ask(shared, state);
         Poll::Pending
     }
 
     /// Lists the stream so that a receive is armed.
     #[inline]
-    fn ask(&mut self, shared: &mut Shared, io: &mut Io) {
+    fn ask(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         if self.carrier.is_some() {
             carriers::on_ask(self);
         }
-        self.list_recv(shared, io);
+        self.list_recv(shared, state);
     }
 
     /// Like [`poll_recv`](Self::poll_recv), but returns `WouldBlock` if nothing has been received
     /// yet. The waker of an earlier poll stays registered.
     pub(crate) fn try_recv(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
     ) -> io::Result<Option<Lease>> {
-        if let Some(lease) = self.take_received(shared, io) {
+        if let Some(lease) = self.take_received(shared, state) {
             return Ok(Some(lease));
         }
         if let Some(end) = self.rx.end {
-            return self.end_result(io, end);
+            return self.end_result(state, end);
         }
         // Heap memory is used only if a waker is registered.
         self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
-        self.ask(shared, io);
+        self.ask(shared, state);
         Err(io::ErrorKind::WouldBlock.into())
     }
 
     /// The result of a receive after the stream has ended.
     #[cold]
-    fn end_result(&self, io: &Io, end: End) -> io::Result<Option<Lease>> {
+    fn end_result(&self, state: &LoopState, end: RecvEnd) -> io::Result<Option<Lease>> {
         match end {
-            End::Eof => Ok(None),
-            End::Failed(errno) => Err(self.failed(io, Operation::Recv, errno)),
+            RecvEnd::Eof => Ok(None),
+            RecvEnd::Failed(errno) => Err(self.failed(state, Operation::Recv, errno)),
         }
     }
 
     /// Takes the first received bytes, and lists the stream for another receive once enough has
     /// been taken.
     #[inline]
-    pub(super) fn take_received(&mut self, shared: &mut Shared, io: &mut Io) -> Option<Lease> {
+    pub(super) fn take_received(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+    ) -> Option<Lease> {
         let rx = &mut self.rx;
         let lease = if let Some(received) = rx.heap.take_if(|heap| heap.len > 0) {
-            let OnHeap { memory, len } = *received;
+            let HeapReceive { memory, len } = *received;
             rx.bytes -= len;
             Lease::of_heap(memory, len as usize)
         } else {
@@ -164,29 +173,29 @@ impl Stream {
             rx.bytes -= len;
             let pool = &shared.pool;
             let lease = Lease::lent(pool.clone(), id, len as usize);
-            if pool.should_copy_out(id, len) { io.copied_out(lease) } else { lease }
+            if pool.should_copy_out(id, len) { state.copied_out(lease) } else { lease }
         };
-        self.recv_more(shared, io);
+        self.recv_more(shared, state);
         Some(lease)
     }
 
     /// Lists the stream for a receive before a task asks, once half of the bound has been taken.
     #[inline]
-    pub(super) fn recv_more(&mut self, shared: &mut Shared, io: &mut Io) {
-        if self.rx.arming == Arming::Idle && self.rx.bytes <= io.memory.recv_bound / 2 {
-            self.list_recv(shared, io);
+    pub(super) fn recv_more(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
+        if self.rx.arming == Arming::Idle && self.rx.bytes <= state.memory.recv_bound / 2 {
+            self.list_recv(shared, state);
         }
     }
 
     /// Lists an idle stream for a receive, or pauses it if it holds more than its allowance.
     #[inline]
-    pub(super) fn list_recv(&mut self, shared: &mut Shared, io: &mut Io) {
+    pub(super) fn list_recv(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         if self.rx.arming == Arming::Idle && self.rx.end.is_none() && !self.closing {
-            if self.is_over(io.memory.allowance) {
-                return self.pause_for_memory(shared, io);
+            if self.is_over(state.memory.allowance) {
+                return self.pause_for_memory(shared, state);
             }
             self.rx.arming = Arming::Listed;
-            shared.turn.arms.push(self.id.index);
+            shared.turn_lists.arms.push(self.id.index);
         }
     }
 
@@ -194,22 +203,24 @@ impl Stream {
     /// none. `heap` is the number of heap receives that this turn may still start. Returns false if
     /// it is used up; the stream then stays listed.
     #[inline]
-    fn arm(&mut self, io: &mut Io, share: Option<u32>, heap: &mut usize) -> bool {
+    fn arm(&mut self, state: &mut LoopState, share: Option<u32>, heap: &mut usize) -> bool {
         if self.carrier.is_some()
-            && let Some(is_armed) = carriers::arm(self, io, heap)
+            && let Some(is_armed) = carriers::arm(self, state, heap)
         {
             return is_armed;
         }
-        let has_missed = self.rx.brought.misses >= MAX_MISSES;
-        let Some(share) = share.filter(|_| !has_missed) else { return self.arm_on_heap(io, heap) };
-        let most = share.saturating_mul(io.driver.pool().buffer_size());
-        let free = io.memory.allowance.saturating_sub(self.holds()).max(MIN_RECEIVE_BYTES);
+        let has_missed = self.rx.last_outcome.misses >= MAX_BUFFER_MISSES;
+        let Some(share) = share.filter(|_| !has_missed) else {
+            return self.start_heap_receive(state, heap);
+        };
+        let most = share.saturating_mul(state.driver.pool().buffer_size());
+        let free = state.memory.allowance.saturating_sub(self.holds()).max(MIN_RECEIVE_BYTES);
         let free = u32::try_from(free).unwrap_or(u32::MAX);
         let (fd, rx) = (self.fd, &mut self.rx);
         rx.is_ready = false;
-        let (arming, op) = if io.driver.supports_receive_limit() {
+        let (arming, op) = if state.driver.supports_receive_limit() {
             // The bound may have fallen since the stream was listed.
-            let bound = io.memory.recv_bound;
+            let bound = state.memory.recv_bound;
             let room = bound.saturating_sub(rx.bytes).max(bound.div_ceil(2));
             let limit = most.min(room).min(free);
             rx.limit = limit;
@@ -218,23 +229,23 @@ impl Stream {
             (Arming::Single, Op::RecvPooled { fd })
         };
         rx.arming = arming;
-        io.start(self.id.token(Kind::Recv), op);
+        state.start(self.id.token(Kind::Recv), op);
         true
     }
 
     /// Starts a readiness poll, for receives that cannot wait for data themselves.
-    pub(super) fn poll_readiness(&mut self, io: &mut Io) {
+    pub(super) fn poll_readiness(&mut self, state: &mut LoopState) {
         self.rx.arming = Arming::Polling;
-        io.start(self.id.token(Kind::RecvReady), Op::ReadableOnce { fd: self.fd });
+        state.start(self.id.token(Kind::RecvReady), Op::ReadableOnce { fd: self.fd });
     }
 
     #[inline]
-    fn on_recv(&mut self, shared: &mut Shared, io: &mut Io, event: &Event) {
+    fn on_recv(&mut self, shared: &mut StreamResources, state: &mut LoopState, event: &Event) {
         let stopped = self.rx.arming.on_event(event.more);
         match (event.result, event.buffer) {
             (Ok(len @ 1..), Some(id)) => {
-                if self.rx.brought != REGULARLY {
-                    self.heard(shared, io);
+                if self.rx.last_outcome != USUAL_OUTCOME {
+                    self.note_received(shared, state);
                 }
                 self.queue(shared, id, len);
             }
@@ -246,72 +257,74 @@ impl Stream {
             }
             (result, buffer) => {
                 buffer.into_iter().for_each(|id| shared.pool.give_back(id));
-                self.on_nothing(io, result);
+                self.on_nothing(state, result);
             }
         }
         if !event.more {
-            io.in_flight -= 1;
+            state.in_flight -= 1;
             // Free memory that received nothing.
             self.rx.heap.take_if(|heap| heap.len == 0);
         }
         if stopped {
             // A task may be waiting for the cancelled receive to end.
-            io.after.wakes.extend(self.rx.waker.take());
+            state.deferred.wakes.extend(self.rx.waker.take());
         }
     }
 
     /// Handles a receive that returned no bytes.
     #[cold]
-    fn on_nothing(&mut self, io: &mut Io, result: Result<u32, Errno>) {
+    fn on_nothing(&mut self, state: &mut LoopState, result: Result<u32, Errno>) {
         match result {
-            Ok(_) => self.rx.end = Some(End::Eof),
-            Err(Errno::NOBUFS) => self.rx.brought.misses = self.rx.brought.misses.saturating_add(1),
-            Err(Errno::NOMEM) => self.pause_recv(io),
+            Ok(_) => self.rx.end = Some(RecvEnd::Eof),
+            Err(Errno::NOBUFS) => {
+                self.rx.last_outcome.misses = self.rx.last_outcome.misses.saturating_add(1)
+            }
+            Err(Errno::NOMEM) => self.pause_recv(state),
             Err(errno) if ends_operation_only(errno) => {}
-            Err(errno) => self.rx.end = Some(End::Failed(errno)),
+            Err(errno) => self.rx.end = Some(RecvEnd::Failed(errno)),
         }
     }
 
     /// The system is out of memory: pauses before arming the receive or its readiness poll again.
-    fn pause_recv(&mut self, io: &mut Io) {
+    fn pause_recv(&mut self, state: &mut LoopState) {
         if self.rx.arming == Arming::Idle {
             self.rx.arming = Arming::Paused;
-            io.timers.insert(io.now() + SHORT_OF_MEMORY_PAUSE, TimerAction::Recv(self.id));
+            state.timers.insert(state.now() + SHORT_OF_MEMORY_PAUSE, TimerAction::Recv(self.id));
         }
     }
 
     /// Continues after an event: wakes the reader, then arms again or stops.
     #[inline]
-    fn after_recv(&mut self, shared: &mut Shared, io: &mut Io) {
+    fn after_recv(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         let rx = &mut self.rx;
         if rx.bytes > 0 || rx.end.is_some() {
             let waker = rx.waker.take();
             // The task runs later in this turn.
             waker.iter().for_each(|waker| prefetch(waker.data(), PREFETCHED_TASK_BYTES));
-            io.after.wakes.extend(waker);
+            state.deferred.wakes.extend(waker);
         }
-        self.go_on(shared, io);
+        self.go_on(shared, state);
     }
 
     /// Arms again, or stops if memory is short and the stream holds more than its allowance.
     #[inline(always)]
-    pub(super) fn go_on(&mut self, shared: &mut Shared, io: &mut Io) {
-        self.recv_more(shared, io);
-        if io.memory.is_tight() {
-            self.stop_if_over(io);
+    pub(super) fn go_on(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
+        self.recv_more(shared, state);
+        if state.memory.is_tight() {
+            self.stop_if_over(state);
         }
     }
 
     #[cold]
-    fn stop_if_over(&mut self, io: &mut Io) {
-        if self.rx.arming == Arming::Multishot && self.is_over(io.memory.allowance) {
-            self.stop_recv(io);
+    fn stop_if_over(&mut self, state: &mut LoopState) {
+        if self.rx.arming == Arming::Multishot && self.is_over(state.memory.allowance) {
+            self.stop_recv(state);
         }
     }
 
     /// Appends a filled buffer to the queue, or copies a small piece into the last buffer.
     #[inline]
-    fn queue(&mut self, shared: &mut Shared, id: u16, len: u32) {
+    fn queue(&mut self, shared: &mut StreamResources, id: u16, len: u32) {
         let pool = &shared.pool;
         if self.dropped {
             return pool.give_back(id);
@@ -336,14 +349,14 @@ impl Stream {
     }
 
     /// Cancels the receive in flight, if any. Its terminal event is still to come.
-    pub(super) fn stop_recv(&mut self, io: &mut Io) {
+    pub(super) fn stop_recv(&mut self, state: &mut LoopState) {
         if let Some(kind) = self.rx.arming.stop(Kind::Recv, Kind::RecvReady) {
-            io.cancel(self.id.token(kind));
+            state.cancel(self.id.token(kind));
         }
     }
 
     /// Drops received bytes that nobody will take.
-    pub(super) fn discard_received(&mut self, shared: &Shared) {
+    pub(super) fn discard_received(&mut self, shared: &StreamResources) {
         let rx = &mut self.rx;
         while let Some((id, _)) = rx.queue.pop(&shared.buffers) {
             shared.pool.give_back(id);
@@ -357,16 +370,16 @@ impl Stream {
 /// EOF and errors are always ready, so reading them uses task budget. Bytes do not: each turn
 /// delivers a bounded number.
 #[cold]
-fn take_of_budget(io: &mut Io, cx: &Context<'_>) -> Poll<()> {
-    io.poll_budget(cx).map(|()| budget::take())
+fn take_of_budget(state: &mut LoopState, cx: &Context<'_>) -> Poll<()> {
+    state.poll_budget(cx).map(|()| budget::take())
 }
 
 impl Streams {
     /// Arms the listed streams. Returned buffers have been published already.
     #[inline]
-    pub(crate) fn arm_recvs(&mut self, io: &mut Io) {
-        carriers::resume(self, io);
-        let arms = &mut self.shared.turn.arms;
+    pub(crate) fn arm_recvs(&mut self, state: &mut LoopState) {
+        carriers::resume(self, state);
+        let arms = &mut self.shared.turn_lists.arms;
         if arms.is_empty() {
             return;
         }
@@ -375,10 +388,10 @@ impl Streams {
         let share = (buffers > 0).then(|| pool.buffers_per_stream(buffers.min(arms.len())));
         let slots = &mut self.slots;
         let is_listed = |stream: &&mut Stream| stream.rx.arming == Arming::Listed;
-        let (mut heap, mut later) = (HEAP_A_TURN, Vec::new());
+        let (mut heap, mut later) = (MAX_HEAP_RECEIVES_PER_TURN, Vec::new());
         let some_left = arms.arm(buffers, |slot| {
             let Some(stream) = slots.peek(slot).filter(is_listed) else { return false };
-            if !stream.arm(io, share, &mut heap) {
+            if !stream.arm(state, share, &mut heap) {
                 later.push(slot);
             }
             true
@@ -390,55 +403,55 @@ impl Streams {
     }
 
     #[inline]
-    pub(crate) fn on_recv(&mut self, io: &mut Io, event: Event) {
+    pub(crate) fn on_recv(&mut self, state: &mut LoopState, event: Event) {
         let slot = event.token.slot();
-        let Some(stream) = find_or_late(&mut self.slots, io, &event) else { return };
-        stream.on_recv(&mut self.shared, io, &event);
+        let Some(stream) = find_or_late(&mut self.slots, state, &event) else { return };
+        stream.on_recv(&mut self.shared, state, &event);
         let stream = if stream.carrier.is_none() {
             stream
-        } else if carriers::on_ready(self, io, &event) {
+        } else if carriers::on_ready(self, state, &event) {
             return;
         } else {
             self.slots.get(slot)
         };
         if stream.dropped {
-            self.close_if_done(io, slot);
+            self.close_if_done(state, slot);
         } else {
-            stream.after_recv(&mut self.shared, io);
+            stream.after_recv(&mut self.shared, state);
         }
     }
 
     /// A readiness poll has ended: the socket is readable, or the poll failed and the receive will
     /// return the reason.
-    pub(crate) fn on_ready(&mut self, io: &mut Io, event: Event) {
+    pub(crate) fn on_ready(&mut self, state: &mut LoopState, event: Event) {
         let slot = event.token.slot();
-        let Some(stream) = find_or_late(&mut self.slots, io, &event) else { return };
-        io.in_flight -= 1;
+        let Some(stream) = find_or_late(&mut self.slots, state, &event) else { return };
+        state.in_flight -= 1;
         let stopped = stream.rx.arming.on_event(false);
         if event.result == Err(Errno::NOMEM) && !stopped && stream.closing_wait.is_none() {
-            stream.pause_recv(io);
-            return self.close_if_done(io, slot);
+            stream.pause_recv(state);
+            return self.close_if_done(state, slot);
         }
         stream.rx.is_ready = true;
         if stream.closing_wait.is_some() {
-            io.after.wakes.extend(stream.rx.waker.take());
-            return self.close_if_done(io, slot);
+            state.deferred.wakes.extend(stream.rx.waker.take());
+            return self.close_if_done(state, slot);
         }
         if stopped {
-            io.after.wakes.extend(stream.rx.waker.take());
-            stream.recv_more(&mut self.shared, io);
-        } else if !carriers::on_ready(self, io, &event) {
-            self.slots.get(slot).list_recv(&mut self.shared, io);
+            state.deferred.wakes.extend(stream.rx.waker.take());
+            stream.recv_more(&mut self.shared, state);
+        } else if !carriers::on_ready(self, state, &event) {
+            self.slots.get(slot).list_recv(&mut self.shared, state);
         }
-        self.close_if_done(io, slot);
+        self.close_if_done(state, slot);
     }
 
     /// The pause of a receive that ran out of system memory is over.
-    pub(crate) fn on_recv_retry(&mut self, io: &mut Io, id: SlotId) {
+    pub(crate) fn on_recv_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(stream) = self.slots.find(id)
             && stream.rx.arming.resume()
         {
-            stream.list_recv(&mut self.shared, io);
+            stream.list_recv(&mut self.shared, state);
         }
     }
 
@@ -447,11 +460,11 @@ impl Streams {
     /// because its successor is short.
     #[cold]
     #[inline(never)]
-    pub(crate) fn shorten_receives(&mut self, io: &mut Io) {
-        let bound = io.memory.recv_bound;
+    pub(crate) fn shorten_receives(&mut self, state: &mut LoopState) {
+        let bound = state.memory.recv_bound;
         let too_long =
             |stream: &&mut Stream| stream.rx.arming == Arming::Multishot && stream.rx.limit > bound;
-        self.slots.values().filter(too_long).for_each(|stream| stream.stop_recv(io));
+        self.slots.values().filter(too_long).for_each(|stream| stream.stop_recv(state));
     }
 }
 

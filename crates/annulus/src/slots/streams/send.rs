@@ -11,12 +11,12 @@
 #![allow(unsafe_code)]
 
 use super::carriers::single::{self, SingleSend, SingleSends};
-use super::chunk_queue::{ChunkQueue, MOST};
-use super::{Shared, Stream, Streams, carriers};
-use crate::base::budget;
-use crate::base::io::{AHEAD, Io};
+use super::chunk_queue::{ChunkQueue, MAX_CHUNKS_PER_SEND};
+use super::{Stream, StreamResources, Streams, carriers};
 use crate::bytes::chunk::Chunk;
 use crate::slots::find_or_late;
+use crate::slots::loop_state::{LoopState, PREFETCH_EVENTS};
+use crate::tasks::budget;
 use crate::timers::{TimerAction, TimerKey};
 use annulus_driver::{Event, Kind, MemoryOp, SlotId};
 use annulus_kernel::IoVec;
@@ -103,7 +103,7 @@ impl SendState {
 }
 
 /// Memory that a send reads.
-pub(crate) enum Gathered {
+pub(crate) enum SendMemory {
     Bytes { buffer: *const u8, len: u32 },
     Vector { header: *const u8 },
 }
@@ -116,139 +116,144 @@ impl Stream {
     #[inline]
     pub(crate) fn poll_enqueue(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
         chunk: &mut Option<Chunk>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(io.poll_budget(cx));
+        ready!(state.poll_budget(cx));
         if self.tx.refuses() {
             budget::take();
-            return Poll::Ready(Err(self.refusal(io)));
+            return Poll::Ready(Err(self.refusal(state)));
         }
-        if self.is_at_send_bound(io) {
-            return self.wait_for_room(shared, io, cx);
+        if self.is_at_send_bound(state) {
+            return self.wait_for_room(shared, state, cx);
         }
         let Some(chunk) = chunk.take() else { return Poll::Ready(Ok(())) };
         budget::take();
-        self.enqueue(shared, io, chunk);
+        self.enqueue(shared, state, chunk);
         Poll::Ready(Ok(()))
     }
 
     /// Returns true if the queue is so full that the caller has to wait.
     #[inline]
-    pub(super) fn is_at_send_bound(&self, io: &Io) -> bool {
+    pub(super) fn is_at_send_bound(&self, state: &LoopState) -> bool {
         let bytes = self.tx.bytes;
-        bytes > io.memory.waiting_bound && bytes > self.send_bound(io)
+        bytes > state.memory.waiting_bound && bytes > self.send_bound(state)
     }
 
     /// Returns the bound on queued bytes.
-    pub(super) fn send_bound(&self, io: &Io) -> usize {
-        if self.tx.is_waiting() { io.memory.waiting_bound } else { io.memory.send_bound }
+    pub(super) fn send_bound(&self, state: &LoopState) -> usize {
+        if self.tx.is_waiting() { state.memory.waiting_bound } else { state.memory.send_bound }
     }
 
     /// Queues a chunk; the caller has checked that there is room. Small chunks are copied together
     /// while the stream waits for its peer.
     #[inline]
-    pub(super) fn enqueue(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
+    pub(super) fn enqueue(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        chunk: Chunk,
+    ) {
         let is_small = || chunk.len() <= SMALL_CHUNK_BYTES && chunk.control().is_empty();
         if chunk.is_empty() || self.tx.is_waiting() && is_small() {
-            return self.enqueue_small(shared, io, chunk);
+            return self.enqueue_small(shared, state, chunk);
         }
-        io.memory.meter.add(chunk.weight());
+        state.memory.meter.add(chunk.weight());
         self.tx.bytes += chunk.len();
         self.tx.queue.push(chunk);
         self.list_send(shared);
     }
 
     #[inline(never)]
-    fn enqueue_small(&mut self, shared: &mut Shared, io: &mut Io, chunk: Chunk) {
+    fn enqueue_small(&mut self, shared: &mut StreamResources, state: &mut LoopState, chunk: Chunk) {
         if !chunk.is_empty() {
-            self.enqueue_copy(shared, io, chunk.len(), iter::once(chunk.as_ref()));
+            self.enqueue_copy(shared, state, chunk.len(), iter::once(chunk.as_ref()));
         }
-        chunk.retire(&mut io.spares, &mut io.after);
+        chunk.retire(&mut state.spares, &mut state.deferred);
     }
 
     /// Copies `count` bytes to the end of the queue.
     pub(super) fn enqueue_copy<'a>(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
         count: usize,
         bytes: impl Iterator<Item = &'a [u8]>,
     ) {
         let tx = &mut self.tx;
-        io.driver.counters().copied_bytes += count as u64;
+        state.driver.counters().copied_bytes += count as u64;
         tx.bytes += count;
-        io.memory.meter.add(tx.queue.push_copy(&mut io.spares, tx.flying_chunks, bytes));
+        state.memory.meter.add(tx.queue.push_copy(&mut state.spares, tx.flying_chunks, bytes));
         self.list_send(shared);
     }
 
     /// Adds the stream to the list of those with something to send.
     #[inline]
-    pub(super) fn list_send(&mut self, shared: &mut Shared) {
+    pub(super) fn list_send(&mut self, shared: &mut StreamResources) {
         if self.tx.phase == SendPhase::Idle && !self.listed {
             self.listed = true;
-            shared.turn.sends.push(self.id.index);
+            shared.turn_lists.sends.push(self.id.index);
         }
     }
 
-    /// Sends the queued bytes: up to [`MOST`] chunks in one operation.
+    /// Sends the queued bytes: up to [`MAX_CHUNKS_PER_SEND`] chunks in one operation.
     #[inline]
-    fn send(&mut self, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
-        if self.carrier.is_some() && carriers::send(self, shared, io, phase) {
+    fn send(&mut self, shared: &mut StreamResources, state: &mut LoopState, phase: SendPhase) {
+        if self.carrier.is_some() && carriers::send(self, shared, state, phase) {
             return;
         }
         let gathered = self.gather(shared);
-        if single::is_for(self, io) {
-            return single::send(self, shared, io, gathered);
+        if single::is_for(self, state) {
+            return single::send(self, shared, state, gathered);
         }
-        self.submit(shared, io, gathered, phase);
+        self.submit(shared, state, gathered, phase);
     }
 
     /// Submits a send of the gathered bytes.
     #[inline(always)]
     pub(super) fn submit(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
-        gathered: Gathered,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        gathered: SendMemory,
         phase: SendPhase,
     ) {
         let (fd, token) = (self.fd, self.id.token(Kind::Send));
         self.tx.phase = phase;
         let is_now = phase == SendPhase::Now;
         let op = match gathered {
-            Gathered::Bytes { buffer, len } if is_now => MemoryOp::SendNow { fd, buffer, len },
-            Gathered::Bytes { buffer, len } => MemoryOp::Send { fd, buffer, len },
-            Gathered::Vector { header } if is_now => MemoryOp::SendVectorNow { fd, header },
-            Gathered::Vector { header } => MemoryOp::SendVector { fd, header },
+            SendMemory::Bytes { buffer, len } if is_now => MemoryOp::SendNow { fd, buffer, len },
+            SendMemory::Bytes { buffer, len } => MemoryOp::Send { fd, buffer, len },
+            SendMemory::Vector { header } if is_now => MemoryOp::SendVectorNow { fd, header },
+            SendMemory::Vector { header } => MemoryOp::SendVector { fd, header },
         };
         if is_now {
             self.await_settling(shared);
             // SAFETY: the chunks stay in the slot's queue and their bytes do not move until the
             // event arrives or the send is assumed complete. The same holds for the vectors.
-            unsafe { io.driver.submit_memory(token, op) };
+            unsafe { state.driver.submit_memory(token, op) };
         } else {
-            self.start_linger(io);
+            self.start_linger(state);
             // SAFETY: the chunks stay in the slot's queue and their bytes do not move until the
             // terminal event. The vectors stay until the kernel has consumed the entry.
-            unsafe { io.start_memory(token, op) };
+            unsafe { state.start_memory(token, op) };
         }
     }
 
     /// Adds the send to those that may complete without an event. If a task waits for it, or more
     /// bytes are queued after it, the loop must not sleep in this turn.
     #[inline(always)]
-    pub(super) fn await_settling(&mut self, shared: &mut Shared) {
+    pub(super) fn await_settling(&mut self, shared: &mut StreamResources) {
         let is_awaited = self.dropped || self.tx.ending || self.tx.waker.is_some();
-        shared.turn.must_settle |= is_awaited || self.tx.bytes > self.tx.flying;
-        shared.turn.unsettled.push(self.id.index);
+        shared.turn_lists.must_not_sleep |= is_awaited || self.tx.bytes > self.tx.flying;
+        shared.turn_lists.unconfirmed_sends.push(self.id.index);
     }
 
     /// Gathers the queued bytes for a send and marks them as in flight.
     #[inline]
-    fn gather(&mut self, shared: &mut Shared) -> Gathered {
+    fn gather(&mut self, shared: &mut StreamResources) -> SendMemory {
         let tx = &mut self.tx;
         if let Some(only) = tx.queue.only() {
             let bytes = &only.as_ref()[tx.first_sent..];
@@ -256,35 +261,45 @@ impl Stream {
             // A chunk longer than 1 GiB is sent in pieces, as after a short count.
             let part = bytes.len().min(1 << 30);
             (tx.flying, tx.flying_chunks) = (part, 1);
-            return Gathered::Bytes { buffer, len: part as u32 };
+            return SendMemory::Bytes { buffer, len: part as u32 };
         }
         let (mut bytes, mut chunks) = (0, 0);
-        let parts = tx.queue.unsent(tx.first_sent).take(MOST).map(|part| {
+        let parts = tx.queue.unsent(tx.first_sent).take(MAX_CHUNKS_PER_SEND).map(|part| {
             bytes += part.len();
             chunks += 1;
             IoVec { base: part.as_ptr(), len: part.len() }
         });
         let header = shared.vectors.describe(parts, &[]);
         (tx.flying, tx.flying_chunks) = (bytes, chunks);
-        Gathered::Vector { header }
+        SendMemory::Vector { header }
     }
 
     /// Handles the outcome of a send, now that its memory is free.
     #[inline]
-    pub(super) fn on_sent(&mut self, shared: &mut Shared, io: &mut Io, result: Result<u32, Errno>) {
+    pub(super) fn on_sent(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        result: Result<u32, Errno>,
+    ) {
         match result {
-            Ok(count) => self.sent(shared, io, count as usize),
-            Err(Errno::AGAIN | Errno::INTR) => self.sent(shared, io, 0),
-            Err(Errno::NOBUFS | Errno::NOMEM) => self.send_later(io),
-            Err(errno) => self.fail_send(shared, io, errno),
+            Ok(count) => self.sent(shared, state, count as usize),
+            Err(Errno::AGAIN | Errno::INTR) => self.sent(shared, state, 0),
+            Err(Errno::NOBUFS | Errno::NOMEM) => self.send_later(state),
+            Err(errno) => self.fail_send(shared, state, errno),
         }
     }
 
     /// Accounts for `count` sent bytes, then continues with the rest, waiting for space, or with
     /// what was queued in the meantime.
     #[inline]
-    pub(super) fn sent(&mut self, shared: &mut Shared, io: &mut Io, count: usize) {
-        let bound = io.send_bound();
+    pub(super) fn sent(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        count: usize,
+    ) {
+        let bound = state.send_bound();
         let tx = &mut self.tx;
         let short = count < tx.flying;
         tx.bytes -= count;
@@ -294,145 +309,150 @@ impl Stream {
         let all_went = tx.bytes == 0;
         while let Some(chunk) = tx.queue.pop_if(|first| all_went || first.len() <= gone) {
             gone = if all_went { 0 } else { gone - chunk.len() };
-            chunk.retire_queued(&io.memory.meter, &mut io.spares, &mut io.after);
+            chunk.retire_queued(&state.memory.meter, &mut state.spares, &mut state.deferred);
         }
         tx.first_sent = gone;
         tx.set_idle();
         if tx.bytes <= bound {
-            io.after.wakes.extend(tx.waker.take());
+            state.deferred.wakes.extend(tx.waker.take());
         }
         // The usual case.
         if tx.bytes == 0 && !tx.refuses() && !self.memory_paused {
             return;
         }
         if short && tx.error.is_none() {
-            self.send(shared, io, SendPhase::Waiting);
-            self.recv_if_memory_paused(shared, io);
+            self.send(shared, state, SendPhase::Waiting);
+            self.recv_if_memory_paused(shared, state);
         } else {
-            self.resume_send(shared, io);
+            self.resume_send(shared, state);
         }
     }
 
     /// The system is out of memory: retries after a moment. A dropped stream retries until its
     /// linger ends.
     #[cold]
-    pub(super) fn send_later(&mut self, io: &mut Io) {
-        self.start_linger(io);
+    pub(super) fn send_later(&mut self, state: &mut LoopState) {
+        self.start_linger(state);
         self.tx.set_idle();
         self.tx.phase = SendPhase::Retrying;
-        io.timers.insert(io.now() + RETRY_DELAY, TimerAction::Send(self.id));
+        state.timers.insert(state.now() + RETRY_DELAY, TimerAction::Send(self.id));
     }
 
     /// Continues when nothing is in flight: sends the queued bytes, or ends the write side.
     #[inline]
-    pub(super) fn resume_send(&mut self, shared: &mut Shared, io: &mut Io) {
+    pub(super) fn resume_send(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         if self.tx.error.is_some() {
             // The stream was given up in the meantime.
-            self.discard_unsent(io);
+            self.discard_unsent(state);
         }
         if self.tx.bytes == 0 {
-            io.after.wakes.extend(self.tx.waker.take());
+            state.deferred.wakes.extend(self.tx.waker.take());
             if self.tx.ending {
-                self.end_if_sent(io);
+                self.end_if_sent(state);
             }
         } else {
             self.list_send(shared);
         }
-        self.recv_if_memory_paused(shared, io);
+        self.recv_if_memory_paused(shared, state);
     }
 
     /// Resumes receiving if the stream was paused: it holds less after a send.
     #[inline]
-    fn recv_if_memory_paused(&mut self, shared: &mut Shared, io: &mut Io) {
+    fn recv_if_memory_paused(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         if self.memory_paused {
-            self.recv_more(shared, io);
+            self.recv_more(shared, state);
         }
     }
 
     #[cold]
-    pub(super) fn fail_send(&mut self, shared: &mut Shared, io: &mut Io, errno: Errno) {
+    pub(super) fn fail_send(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        errno: Errno,
+    ) {
         self.tx.error.get_or_insert(errno);
         self.tx.set_idle();
-        self.resume_send(shared, io);
+        self.resume_send(shared, state);
     }
 }
 
 impl Streams {
     /// Starts the sends of the turn.
     #[inline]
-    pub(crate) fn start_sends(&mut self, io: &mut Io) {
-        if io.has_checked_events {
-            self.shared.turn.sent_directly = 0;
+    pub(crate) fn start_sends(&mut self, state: &mut LoopState) {
+        if state.has_checked_events {
+            self.shared.turn_lists.sent_directly = 0;
         }
-        let mut sends = mem::take(&mut self.shared.turn.sends);
+        let mut sends = mem::take(&mut self.shared.turn_lists.sends);
         for slot in sends.drain(..) {
             let Some(stream) = self.slots.peek(slot) else { continue };
             let listed = mem::take(&mut stream.listed);
             let tx = &stream.tx;
             if listed && tx.phase == SendPhase::Idle && tx.bytes > 0 {
-                stream.send(&mut self.shared, io, SendPhase::Now);
+                stream.send(&mut self.shared, state, SendPhase::Now);
                 // A direct call that failed leaves nothing in flight.
                 if stream.dropped && stream.tx.is_idle() {
-                    self.close_if_done(io, slot);
+                    self.close_if_done(state, slot);
                 }
             }
         }
         // Nothing was listed in the meantime: the list keeps its memory.
-        self.shared.turn.sends = sends;
+        self.shared.turn_lists.sends = sends;
     }
 
     /// All entries were consumed and all completions taken: sends without an event were sent
     /// completely.
     #[inline]
-    pub(crate) fn settle_sends(&mut self, io: &mut Io) {
-        self.shared.turn.must_settle = false;
+    pub(crate) fn assume_sends_complete(&mut self, state: &mut LoopState) {
+        self.shared.turn_lists.must_not_sleep = false;
         // The kernel's copying has evicted the slots from the cache.
-        (1..=AHEAD as usize).for_each(|ahead| self.prefetch_unsettled(ahead));
-        while let Some(slot) = self.shared.turn.unsettled.pop() {
-            self.prefetch_unsettled(AHEAD as usize);
+        (1..=PREFETCH_EVENTS as usize).for_each(|ahead| self.prefetch_unconfirmed(ahead));
+        while let Some(slot) = self.shared.turn_lists.unconfirmed_sends.pop() {
+            self.prefetch_unconfirmed(PREFETCH_EVENTS as usize);
             let is_now = |stream: &&mut Stream| stream.tx.phase == SendPhase::Now;
             let Some(stream) = self.slots.peek(slot).filter(is_now) else { continue };
             let all = stream.tx.flying;
-            stream.sent(&mut self.shared, io, all);
+            stream.sent(&mut self.shared, state, all);
             if stream.dropped {
-                self.close_if_done(io, slot);
+                self.close_if_done(state, slot);
             }
         }
     }
 
     /// Prefetches the slot of the `ahead`-th send that will be assumed complete next.
     #[inline]
-    fn prefetch_unsettled(&self, ahead: usize) {
-        if let Some(slot) = self.shared.turn.unsettled.iter().nth_back(ahead - 1) {
+    fn prefetch_unconfirmed(&self, ahead: usize) {
+        if let Some(slot) = self.shared.turn_lists.unconfirmed_sends.iter().nth_back(ahead - 1) {
             self.slots.prefetch(*slot);
         }
     }
 
     #[inline]
-    pub(crate) fn on_send(&mut self, io: &mut Io, event: Event) {
+    pub(crate) fn on_send(&mut self, state: &mut LoopState, event: Event) {
         let slot = event.token.slot();
-        let Some(stream) = find_or_late(&mut self.slots, io, &event) else { return };
+        let Some(stream) = find_or_late(&mut self.slots, state, &event) else { return };
         match stream.tx.phase {
             SendPhase::Now => {}
-            SendPhase::Waiting => io.in_flight -= 1,
-            SendPhase::Single(single) => return single::on_event(self, io, event, single),
-            _ => return io.late(event),
+            SendPhase::Waiting => state.in_flight -= 1,
+            SendPhase::Single(single) => return single::on_event(self, state, event, single),
+            _ => return state.late(event),
         }
-        let result = carriers::on_writable(stream, &mut self.shared, io, event.result);
-        stream.on_sent(&mut self.shared, io, result);
+        let result = carriers::on_writable(stream, &mut self.shared, state, event.result);
+        stream.on_sent(&mut self.shared, state, result);
         if stream.dropped {
-            self.close_if_done(io, slot);
+            self.close_if_done(state, slot);
         }
     }
 
     /// Retries a send that failed because the system was out of memory.
-    pub(crate) fn on_send_retry(&mut self, io: &mut Io, id: SlotId) {
+    pub(crate) fn on_send_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(stream) = self.slots.find(id)
             && stream.tx.phase == SendPhase::Retrying
         {
             stream.tx.phase = SendPhase::Idle;
-            stream.resume_send(&mut self.shared, io);
-            self.close_if_done(io, id.index);
+            stream.resume_send(&mut self.shared, state);
+            self.close_if_done(state, id.index);
         }
     }
 }

@@ -2,10 +2,10 @@
 //! for the end. Also the errors that they get.
 
 use super::send::SendState;
-use super::{Shared, Stream};
-use crate::base::io::Io;
-use crate::base::op_error::Operation;
-use crate::bytes::after::note_waker;
+use super::{Stream, StreamResources};
+use crate::errors::Operation;
+use crate::slots::loop_state::LoopState;
+use crate::waiters::note_waker;
 use std::io;
 use std::task::{Context, Poll};
 
@@ -17,32 +17,40 @@ impl Stream {
     #[inline]
     pub(crate) fn poll_room(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
-        self.check_sent(io)?;
-        if self.tx.bytes <= io.send_bound() {
+        self.check_sent(state)?;
+        if self.tx.bytes <= state.send_bound() {
             return Poll::Ready(Ok(()));
         }
-        self.wait_for_room(shared, io, cx)
+        self.wait_for_room(shared, state, cx)
     }
 
     /// Ready once the kernel has taken everything.
     ///
     /// # Errors
     /// The error of an earlier send.
-    pub(crate) fn poll_drain(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_sent(io, cx, |tx| tx.bytes == 0)
+    pub(crate) fn poll_drain(
+        &mut self,
+        state: &mut LoopState,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_sent(state, cx, |tx| tx.bytes == 0)
     }
 
     /// Ready once everything has been sent and the write side has ended.
     ///
     /// # Errors
     /// The error of an earlier send.
-    pub(crate) fn poll_end(&mut self, io: &mut Io, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        self.end_when_sent(io);
-        self.poll_sent(io, cx, |tx| tx.ended)
+    pub(crate) fn poll_end(
+        &mut self,
+        state: &mut LoopState,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.end_when_sent(state);
+        self.poll_sent(state, cx, |tx| tx.ended)
     }
 
     /// Ready once `done` returns true for the sending half.
@@ -52,15 +60,15 @@ impl Stream {
     #[inline]
     pub(super) fn poll_sent(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         cx: &Context<'_>,
         done: impl Fn(&SendState) -> bool,
     ) -> Poll<io::Result<()>> {
-        self.check_sent(io)?;
+        self.check_sent(state)?;
         if done(&self.tx) {
             return Poll::Ready(Ok(()));
         }
-        note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
+        note_waker(&mut self.tx.waker, &mut state.deferred.drops, cx);
         Poll::Pending
     }
 
@@ -69,14 +77,14 @@ impl Stream {
     #[cold]
     pub(super) fn wait_for_room<T>(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
         cx: &Context<'_>,
     ) -> Poll<T> {
-        note_waker(&mut self.tx.waker, &mut io.after.drops, cx);
-        let memory = &io.memory;
+        note_waker(&mut self.tx.waker, &mut state.deferred.drops, cx);
+        let memory = &state.memory;
         if self.tx.bytes > memory.allowance && self.tx.bytes <= memory.most.send {
-            self.pause_for_memory(shared, io);
+            self.pause_for_memory(shared, state);
         }
         Poll::Pending
     }
@@ -86,14 +94,16 @@ impl Stream {
     /// # Errors
     /// The error of an earlier send.
     #[inline]
-    pub(crate) fn check_sent(&self, io: &Io) -> io::Result<()> {
-        self.tx.error.map_or(Ok(()), |errno| Err(self.failed(io, Operation::Send, errno)))
+    pub(crate) fn check_sent(&self, state: &LoopState) -> io::Result<()> {
+        self.tx.error.map_or(Ok(()), |errno| Err(self.failed(state, Operation::Send, errno)))
     }
 
     /// Returns the reason why nothing more can be sent.
     #[cold]
-    pub(super) fn refusal(&self, io: &Io) -> io::Error {
+    pub(super) fn refusal(&self, state: &LoopState) -> io::Error {
         let text = "the stream was shut down for sending";
-        self.check_sent(io).err().unwrap_or_else(|| io::Error::new(io::ErrorKind::BrokenPipe, text))
+        self.check_sent(state)
+            .err()
+            .unwrap_or_else(|| io::Error::new(io::ErrorKind::BrokenPipe, text))
     }
 }

@@ -6,10 +6,11 @@
 //! and then been silent for a while is checked once, together with all others like it, by a poll
 //! that does not wait. A receive on a socket that has hung up is cancelled; armed again, it returns
 //! the reason.
-use super::recv::REGULARLY;
-use super::{Shared, Stream, Streams};
-use crate::base::io::Io;
+
+use super::recv::USUAL_OUTCOME;
+use super::{Stream, StreamResources, Streams};
 use crate::slots::arming::Arming;
+use crate::slots::loop_state::LoopState;
 use crate::timers::TimerAction;
 use annulus_driver::SlotId;
 use annulus_kernel::descriptor;
@@ -24,31 +25,29 @@ const MAX_SOCKETS_PER_POLL: usize = 1024;
 
 /// Streams that have received data. A timer is set while there are any.
 #[derive(Default)]
-pub(super) struct Heard {
-    /// In the current period.
-    now: Vec<SlotId>,
-    /// In the previous period.
-    before: Vec<SlotId>,
+pub(super) struct RecentReceivers {
+    this_period: Vec<SlotId>,
+    last_period: Vec<SlotId>,
 }
 
-fn look_later(io: &mut Io) {
-    io.timers.insert(io.now() + IDLE_CHECK_PERIOD, TimerAction::IdleCheck);
+fn schedule_idle_check(state: &mut LoopState) {
+    state.timers.insert(state.now() + IDLE_CHECK_PERIOD, TimerAction::IdleCheck);
 }
 
 impl Stream {
     /// Records received data, for the first time in this period or after receives that found no
     /// buffer.
     #[cold]
-    pub(super) fn heard(&mut self, shared: &mut Shared, io: &mut Io) {
-        let before = mem::replace(&mut self.rx.brought, REGULARLY);
-        if before.is_heard || !io.driver.may_miss_resets() {
+    pub(super) fn note_received(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
+        let before = mem::replace(&mut self.rx.last_outcome, USUAL_OUTCOME);
+        if before.received_recently || !state.driver.may_miss_resets() {
             return;
         }
-        let Heard { now, before } = &mut shared.heard;
-        if now.is_empty() && before.is_empty() {
-            look_later(io);
+        let RecentReceivers { this_period, last_period } = &mut shared.recent_receivers;
+        if this_period.is_empty() && last_period.is_empty() {
+            schedule_idle_check(state);
         }
-        now.push(self.id);
+        this_period.push(self.id);
     }
 }
 
@@ -56,27 +55,29 @@ impl Streams {
     /// Handles the end of a period.
     #[cold]
     #[inline(never)]
-    pub(crate) fn on_idle_check(&mut self, io: &mut Io) {
-        let heard = &mut self.shared.heard;
-        let before = mem::replace(&mut heard.before, mem::take(&mut heard.now));
-        before.chunks(MAX_SOCKETS_PER_POLL).for_each(|some| self.look_at(io, some));
-        for id in &self.shared.heard.before {
+    pub(crate) fn on_idle_check(&mut self, state: &mut LoopState) {
+        let receivers = &mut self.shared.recent_receivers;
+        let this_period = mem::take(&mut receivers.this_period);
+        let last_period = mem::replace(&mut receivers.last_period, this_period);
+        last_period.chunks(MAX_SOCKETS_PER_POLL).for_each(|some| self.cancel_hung_up(state, some));
+        for id in &self.shared.recent_receivers.last_period {
             if let Some(stream) = self.slots.find(*id) {
-                stream.rx.brought.is_heard = false;
+                stream.rx.last_outcome.received_recently = false;
             }
         }
-        if !self.shared.heard.before.is_empty() {
-            look_later(io);
+        if !self.shared.recent_receivers.last_period.is_empty() {
+            schedule_idle_check(state);
         }
     }
 
     /// Cancels receives whose sockets have hung up.
-    fn look_at(&mut self, io: &mut Io, some: &[SlotId]) {
+    fn cancel_hung_up(&mut self, state: &mut LoopState, some: &[SlotId]) {
         let slots = &mut self.slots;
         let of_silent = some.iter().filter_map(|id| {
             let stream = slots.find(*id)?;
             // Nothing was received in this period although a receive is armed.
-            let is_silent = !stream.rx.brought.is_heard && stream.rx.arming == Arming::Multishot;
+            let is_silent =
+                !stream.rx.last_outcome.received_recently && stream.rx.arming == Arming::Multishot;
             is_silent.then_some((*id, (stream.fd, PollFlags::empty())))
         });
         let (silent, polled): (Vec<SlotId>, Vec<_>) = of_silent.unzip();
@@ -85,7 +86,7 @@ impl Streams {
             if !ready.is_empty()
                 && let Some(stream) = self.slots.find(id)
             {
-                stream.stop_recv(io);
+                stream.stop_recv(state);
             }
         }
     }

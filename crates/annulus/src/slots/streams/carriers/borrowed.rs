@@ -11,10 +11,10 @@
 //! further writes only if they are large.
 
 use super::Carrier;
-use crate::base::io::Io;
-use crate::base::op_error::Operation;
+use crate::errors::Operation;
+use crate::slots::loop_state::LoopState;
 use crate::slots::streams::send::SendPhase;
-use crate::slots::streams::{Shared, Stream};
+use crate::slots::streams::{Stream, StreamResources};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -40,25 +40,25 @@ impl Stream {
     /// See [`poll_enqueue`](Self::poll_enqueue).
     pub(crate) fn poll_space(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         if self.tx.refuses() {
-            return Poll::Ready(Err(self.refusal(io)));
+            return Poll::Ready(Err(self.refusal(state)));
         }
-        if self.room(io) > 0 {
+        if self.room(state) > 0 {
             return Poll::Ready(Ok(()));
         }
-        self.wait_for_room(shared, io, cx)
+        self.wait_for_room(shared, state, cx)
     }
 
     /// Returns the number of bytes that can be queued now. While nothing is queued this is never 0:
     /// no send would end, so nothing would wake the caller.
-    fn room(&self, io: &Io) -> usize {
-        let bound = self.send_bound(io);
+    fn room(&self, state: &LoopState) -> usize {
+        let bound = self.send_bound(state);
         if self.tx.bytes == 0 {
-            return bound.max(MIN_ROOM.min(io.memory.most.send));
+            return bound.max(MIN_ROOM.min(state.memory.most.send));
         }
         bound.saturating_sub(self.tx.bytes)
     }
@@ -69,15 +69,15 @@ impl Stream {
     /// See [`try_copy`](Self::try_copy).
     pub(crate) fn poll_copy(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
         slices: &[IoSlice<'_>],
         cx: &Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        if let Some(count) = self.try_copy(shared, io, slices)? {
+        if let Some(count) = self.try_copy(shared, state, slices)? {
             return Poll::Ready(Ok(count));
         }
-        self.wait_for_room(shared, io, cx)
+        self.wait_for_room(shared, state, cx)
     }
 
     /// Sends the slices directly if that is worthwhile, and copies as much of the rest as fits
@@ -88,22 +88,22 @@ impl Stream {
     #[inline]
     pub(crate) fn try_copy(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
         slices: &[IoSlice<'_>],
     ) -> io::Result<Option<usize>> {
         if self.tx.refuses() {
-            return Err(self.refusal(io));
+            return Err(self.refusal(state));
         }
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         let direct = if total >= MIN_FIRST_DIRECT_BYTES {
-            self.send_directly(shared, io, slices, total)?
+            self.send_directly(shared, state, slices, total)?
         } else {
             0
         };
-        let count = (total - direct).min(self.room(io));
+        let count = (total - direct).min(self.room(state));
         if count > 0 {
-            self.enqueue_copy(shared, io, count, within(slices, direct..direct + count));
+            self.enqueue_copy(shared, state, count, within(slices, direct..direct + count));
         } else if total > direct && direct == 0 {
             return Ok(None);
         }
@@ -117,13 +117,13 @@ impl Stream {
     /// The error of the send.
     fn send_directly(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
         slices: &[IoSlice<'_>],
         total: usize,
     ) -> io::Result<usize> {
-        let left = MAX_DIRECT_BYTES_PER_TURN.saturating_sub(shared.turn.sent_directly);
-        let least = if shared.turn.sent_directly == 0 {
+        let left = MAX_DIRECT_BYTES_PER_TURN.saturating_sub(shared.turn_lists.sent_directly);
+        let least = if shared.turn_lists.sent_directly == 0 {
             MIN_FIRST_DIRECT_BYTES
         } else {
             MIN_NEXT_DIRECT_BYTES
@@ -131,7 +131,7 @@ impl Stream {
         if total < least || left < MIN_FIRST_DIRECT_BYTES || !self.may_send_directly() {
             return Ok(0);
         }
-        self.send_parts(shared, io, slices, left, false)
+        self.send_parts(shared, state, slices, left, false)
     }
 
     /// Sends the queued bytes, which pages of a file will follow at once. Returns false if that was
@@ -139,11 +139,15 @@ impl Stream {
     ///
     /// # Errors
     /// The error of the send.
-    pub(crate) fn send_queued(&mut self, shared: &mut Shared, io: &mut Io) -> io::Result<bool> {
+    pub(crate) fn send_queued(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+    ) -> io::Result<bool> {
         if self.tx.queue.is_empty() || !self.may_send_directly() {
             return Ok(false);
         }
-        self.send_parts(shared, io, &[], 0, true)?;
+        self.send_parts(shared, state, &[], 0, true)?;
         Ok(true)
     }
 
@@ -151,23 +155,23 @@ impl Stream {
     /// the slices were sent.
     fn send_parts(
         &mut self,
-        shared: &mut Shared,
-        io: &mut Io,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
         slices: &[IoSlice<'_>],
         most: usize,
         more: bool,
     ) -> io::Result<usize> {
         let mut parts = [IoSlice::new(&[]); MAX_PARTS];
         let (queued, count) = (self.tx.bytes, self.fill(&mut parts, slices, most));
-        let sent = match io.driver.kernel().send_now(self.fd, &parts[..count], more) {
+        let sent = match state.driver.kernel().send_now(self.fd, &parts[..count], more) {
             Ok(sent) => sent,
-            Err(error) => return self.refused(shared, io, error).map(|()| 0),
+            Err(error) => return self.refused(shared, state, error).map(|()| 0),
         };
-        io.driver.counters().direct_sends += 1;
-        shared.turn.sent_directly += sent;
+        state.driver.counters().direct_sends += 1;
+        shared.turn_lists.sent_directly += sent;
         if queued > 0 {
             self.tx.flying = sent.min(queued);
-            self.sent(shared, io, sent.min(queued));
+            self.sent(shared, state, sent.min(queued));
         }
         Ok(sent.saturating_sub(queued))
     }
@@ -200,13 +204,18 @@ impl Stream {
     /// Handles a refused send. If the socket has no space or the system no memory, everything is
     /// queued. Any other error ends the sending direction.
     #[cold]
-    fn refused(&mut self, shared: &mut Shared, io: &mut Io, error: io::Error) -> io::Result<()> {
+    fn refused(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        error: io::Error,
+    ) -> io::Result<()> {
         match Errno::from_io_error(&error) {
             Some(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => Ok(()),
             errno => {
                 let errno = errno.unwrap_or(Errno::IO);
-                self.fail_send(shared, io, errno);
-                Err(self.failed(io, Operation::Send, errno))
+                self.fail_send(shared, state, errno);
+                Err(self.failed(state, Operation::Send, errno))
             }
         }
     }

@@ -11,9 +11,9 @@
 
 use super::Carrier;
 use super::splice::Spliced;
-use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
-use crate::slots::streams::{Shared, Stream, Streams};
+use crate::slots::loop_state::LoopState;
+use crate::slots::streams::{Stream, StreamResources, Streams};
 use annulus_driver::{Event, Kind, SlotId};
 use std::mem;
 
@@ -111,7 +111,7 @@ impl Stream {
     }
 
     /// Returns the target of the first received bytes, if they may go there.
-    fn forwards_to(&mut self, shared: &Shared) -> Option<SlotId> {
+    fn forwards_to(&mut self, shared: &StreamResources) -> Option<SlotId> {
         let on_heap = self.rx.heap.as_ref().map(|heap| heap.len).filter(|len| *len > 0);
         let first = on_heap.or_else(|| self.rx.queue.first_len(&shared.buffers))?;
         let forward = self.forward()?;
@@ -120,34 +120,38 @@ impl Stream {
 
     /// Returns true if a chunk can be queued now.
     #[inline]
-    pub(super) fn takes_more(&self, io: &Io) -> bool {
-        !self.closing && !self.tx.refuses() && !self.is_at_send_bound(io)
+    pub(super) fn takes_more(&self, state: &LoopState) -> bool {
+        !self.closing && !self.tx.refuses() && !self.is_at_send_bound(state)
     }
 
     /// Takes the first received bytes for forwarding and counts them.
-    fn take_to_forward(&mut self, shared: &mut Shared, io: &mut Io) -> Option<Chunk> {
-        let lease = self.take_received(shared, io)?;
-        let threshold = io.bounds.splice_threshold;
+    fn take_to_forward(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+    ) -> Option<Chunk> {
+        let lease = self.take_received(shared, state)?;
+        let threshold = state.bounds.splice_threshold;
         if self.forward().is_some_and(|forward| forward.count(lease.len(), threshold)) {
-            self.begin_splicing(io);
+            self.begin_splicing(state);
         }
         Some(lease.into())
     }
 
     /// Wakes the task if it has something to do, then arms again or stops.
-    fn after_forward(&mut self, shared: &mut Shared, io: &mut Io) {
+    fn after_forward(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         let at_limit = self.forward().is_none_or(|forward| forward.left == 0);
         let rx = &mut self.rx;
         if rx.bytes > 0 || rx.end.is_some() || at_limit {
-            io.after.wakes.extend(rx.waker.take());
+            state.deferred.wakes.extend(rx.waker.take());
             self.stop_forwarding();
         }
-        self.go_on(shared, io);
+        self.go_on(shared, state);
     }
 }
 
 /// Forwards the bytes of a linked stream's event. Returns false if they are for a task.
-pub(super) fn on_ready(streams: &mut Streams, io: &mut Io, event: &Event) -> bool {
+pub(super) fn on_ready(streams: &mut Streams, state: &mut LoopState, event: &Event) -> bool {
     let slot = event.token.slot();
     let source = streams.slots.get(slot);
     let splices = source.link().is_some_and(|link| link.splices());
@@ -155,8 +159,8 @@ pub(super) fn on_ready(streams: &mut Streams, io: &mut Io, event: &Event) -> boo
         return false;
     }
     match event.token.kind() {
-        Kind::Recv => streams.forward(io, slot),
-        Kind::RecvReady if splices => streams.splice(io, slot),
+        Kind::Recv => streams.forward(state, slot),
+        Kind::RecvReady if splices => streams.splice(state, slot),
         _ => return false,
     }
     true
@@ -204,17 +208,17 @@ impl Streams {
 
     /// Forwards the bytes that a linked stream has received.
     #[inline(never)]
-    pub(super) fn forward(&mut self, io: &mut Io, slot: u32) {
+    pub(super) fn forward(&mut self, state: &mut LoopState, slot: u32) {
         while let Some(to) = self.slots.get(slot).forwards_to(&self.shared) {
             let target = self.slots.find(to);
-            if !target.is_some_and(|target| target.takes_more(io)) {
+            if !target.is_some_and(|target| target.takes_more(state)) {
                 break;
             }
             let source = self.slots.get(slot);
-            let Some(chunk) = source.take_to_forward(&mut self.shared, io) else { break };
-            self.slots.get(to.index).enqueue(&mut self.shared, io, chunk);
+            let Some(chunk) = source.take_to_forward(&mut self.shared, state) else { break };
+            self.slots.get(to.index).enqueue(&mut self.shared, state, chunk);
         }
-        self.slots.get(slot).after_forward(&mut self.shared, io);
+        self.slots.get(slot).after_forward(&mut self.shared, state);
     }
 }
 

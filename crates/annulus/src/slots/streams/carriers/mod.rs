@@ -17,8 +17,8 @@ mod splice;
 mod zero_copy;
 
 use super::send::SendPhase;
-use super::{Shared, Stream, Streams};
-use crate::base::io::Io;
+use super::{Stream, StreamResources, Streams};
+use crate::slots::loop_state::LoopState;
 use annulus_driver::{Event, Kind, Op, Slab, SlotId};
 use annulus_kernel::Shutdown;
 use annulus_kernel::pipe::SigPipe;
@@ -41,7 +41,7 @@ pub(super) enum Carrier {
 
 /// State that the carriers of all streams share.
 #[derive(Default)]
-pub(super) struct Common {
+pub(super) struct CarrierResources {
     /// Zero-copy sends, until their notification.
     zero_copy: Slab<ZeroCopySend>,
     pipes: Pipes,
@@ -49,7 +49,7 @@ pub(super) struct Common {
     resumed: Vec<SlotId>,
 }
 
-impl Common {
+impl CarrierResources {
     /// Frees unused memory and pipes.
     pub(super) fn trim(&mut self) {
         self.pipes.trim();
@@ -58,10 +58,10 @@ impl Common {
 
 impl Stream {
     /// Waits until the descriptor is writable.
-    fn await_writable(&mut self, io: &mut Io, phase: SendPhase) {
+    fn await_writable(&mut self, state: &mut LoopState, phase: SendPhase) {
         self.tx.phase = phase;
-        self.start_linger(io);
-        io.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
+        self.start_linger(state);
+        state.start(self.id.token(Kind::Send), Op::WritableOnce { fd: self.fd });
     }
 }
 
@@ -77,24 +77,24 @@ pub(super) fn on_ask(stream: &mut Stream) {
 /// Arms a listed stream, in place of a receive into lent buffers. Returns `None` if the carrier
 /// does not, and false if `heap`, the number of heap receives that this turn may still start, is
 /// used up.
-pub(super) fn arm(stream: &mut Stream, io: &mut Io, heap: &mut usize) -> Option<bool> {
+pub(super) fn arm(stream: &mut Stream, state: &mut LoopState, heap: &mut usize) -> Option<bool> {
     match stream.carrier.as_deref()? {
-        Carrier::Descriptors(_) => Some(scm_rights::arm(stream, io, heap)),
-        Carrier::Pipe(_) => Some(pipe::arm(stream, io)),
-        Carrier::Link(link) if link.splices() => splice::arm(stream, io),
+        Carrier::Descriptors(_) => Some(scm_rights::arm(stream, state, heap)),
+        Carrier::Pipe(_) => Some(pipe::arm(stream, state)),
+        Carrier::Link(link) if link.splices() => splice::arm(stream, state),
         Carrier::Link(_) => None,
     }
 }
 
 /// Handles an event of the armed receive or poll, which the stream has recorded. Returns false if
 /// the stream continues as a plain one.
-pub(super) fn on_ready(streams: &mut Streams, io: &mut Io, event: &Event) -> bool {
+pub(super) fn on_ready(streams: &mut Streams, state: &mut LoopState, event: &Event) -> bool {
     let stream = streams.slots.get(event.token.slot());
     let Some(carrier) = stream.carrier.as_deref() else { return false };
     match carrier {
-        Carrier::Descriptors(_) => scm_rights::on_ready(stream, io, event),
-        Carrier::Pipe(_) => pipe::on_ready(stream, io),
-        Carrier::Link(_) => link::on_ready(streams, io, event),
+        Carrier::Descriptors(_) => scm_rights::on_ready(stream, state, event),
+        Carrier::Pipe(_) => pipe::on_ready(stream, state),
+        Carrier::Link(_) => link::on_ready(streams, state, event),
     }
 }
 
@@ -102,15 +102,15 @@ pub(super) fn on_ready(streams: &mut Streams, io: &mut Io, event: &Event) -> boo
 /// bytes.
 pub(super) fn send(
     stream: &mut Stream,
-    shared: &mut Shared,
-    io: &mut Io,
+    shared: &mut StreamResources,
+    state: &mut LoopState,
     phase: SendPhase,
 ) -> bool {
     let Some(carrier) = stream.carrier.as_deref() else { return false };
     match carrier {
-        Carrier::Descriptors(_) => scm_rights::send(stream, shared, io, phase),
-        &Carrier::Pipe(signal) => pipe::send(stream, shared, io, signal, phase),
-        Carrier::Link(link) if link.holds_bytes() => splice::send(stream, shared, io, phase),
+        Carrier::Descriptors(_) => scm_rights::send(stream, shared, state, phase),
+        &Carrier::Pipe(signal) => pipe::send(stream, shared, state, signal, phase),
+        Carrier::Link(link) if link.holds_bytes() => splice::send(stream, shared, state, phase),
         Carrier::Link(_) => return false,
     }
     true
@@ -119,14 +119,14 @@ pub(super) fn send(
 /// Handles the event of a waiting send. Returns how many of the queued bytes were sent.
 pub(super) fn on_writable(
     stream: &mut Stream,
-    shared: &mut Shared,
-    io: &mut Io,
+    shared: &mut StreamResources,
+    state: &mut LoopState,
     result: Result<u32, Errno>,
 ) -> Result<u32, Errno> {
     let Some(carrier) = stream.carrier.as_deref() else { return result };
     match carrier {
         &Carrier::Pipe(signal) => pipe::write(stream, signal, result),
-        Carrier::Link(link) if link.holds_bytes() => splice::drain(stream, shared, io, result),
+        Carrier::Link(link) if link.holds_bytes() => splice::drain(stream, shared, state, result),
         Carrier::Descriptors(_) | Carrier::Link(_) => result,
     }
 }
@@ -135,11 +135,11 @@ pub(super) fn on_writable(
 ///
 /// # Errors
 /// The reason why the peer does not see the end yet; it will once the handle is dropped.
-pub(super) fn end(stream: &Stream, io: &mut Io) -> Result<(), Errno> {
+pub(super) fn end(stream: &Stream, state: &mut LoopState) -> Result<(), Errno> {
     match stream.carrier.as_deref() {
-        Some(Carrier::Pipe(_)) => pipe::end(io, stream.fd),
+        Some(Carrier::Pipe(_)) => pipe::end(state, stream.fd),
         Some(Carrier::Descriptors(_) | Carrier::Link(_)) | None => {
-            let ended = io.driver.kernel().shutdown(stream.fd, Shutdown::Write);
+            let ended = state.driver.kernel().shutdown(stream.fd, Shutdown::Write);
             match ended.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
                 // The peer has reset the connection, which is an end too.
                 Err(Errno::NOTCONN) => Ok(()),
@@ -151,12 +151,12 @@ pub(super) fn end(stream: &Stream, io: &mut Io) -> Result<(), Errno> {
 
 /// Lists sources again whose bytes have been sent.
 #[inline]
-pub(super) fn resume(streams: &mut Streams, io: &mut Io) {
+pub(super) fn resume(streams: &mut Streams, state: &mut LoopState) {
     while let Some(from) = streams.shared.carriers.resumed.pop() {
         if let Some(source) = streams.slots.find(from)
             && source.is_linked()
         {
-            source.list_recv(&mut streams.shared, io);
+            source.list_recv(&mut streams.shared, state);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! is queued or in flight. If the socket has no space, the driver reports when it does.
 
 use super::single::SingleSend;
-use crate::base::io::Io;
+use crate::slots::loop_state::LoopState;
 use crate::slots::streams::send::{SendPhase, SendState};
 use crate::slots::streams::{Stream, Streams};
 use annulus_driver::{Event, Kind};
@@ -27,10 +27,10 @@ impl Stream {
     ///
     /// # Errors
     /// The system's error.
-    pub(crate) fn page_sink(&mut self, io: &Io) -> io::Result<Option<PageSink>> {
+    pub(crate) fn page_sink(&mut self, state: &LoopState) -> io::Result<Option<PageSink>> {
         let signal = match self.tx.single.pages {
             Some(signal) => signal,
-            None if !io.driver.kernel().real_descriptors() => return Ok(None),
+            None if !state.driver.kernel().real_descriptors() => return Ok(None),
             None => *self.tx.single.pages.insert(pages::prepare(self.fd)?),
         };
         Ok(Some(PageSink { fd: self.fd, signal }))
@@ -43,46 +43,46 @@ impl Stream {
     /// The error of an earlier send.
     pub(crate) fn poll_writable(
         &mut self,
-        io: &mut Io,
+        state: &mut LoopState,
         has_started_poll: &mut bool,
         cx: &Context<'_>,
     ) -> Poll<io::Result<()>> {
         let is_idle = self.tx.error.is_none() && self.tx.is_idle();
         if is_idle && !replace(has_started_poll, true) {
-            self.await_writable(io, SendPhase::Single(SingleSend::Polling));
+            self.await_writable(state, SendPhase::Single(SingleSend::Polling));
         }
-        self.poll_sent(io, cx, SendState::is_idle)
+        self.poll_sent(state, cx, SendState::is_idle)
     }
 
     /// Sends bytes that the kernel holds back for pages, because no pages follow.
-    pub(crate) fn push_sent(&self, io: &Io) {
+    pub(crate) fn push_sent(&self, state: &LoopState) {
         // Only TCP holds bytes back and has this option.
-        _ = io.driver.kernel().set_option(self.fd, SocketOption::Cork, 0);
+        _ = state.driver.kernel().set_option(self.fd, SocketOption::Cork, 0);
     }
 }
 
 /// Cancels a poll for space, because no pages follow.
-pub(crate) fn stop_waiting(stream: &mut Stream, io: &mut Io) {
+pub(crate) fn stop_waiting(stream: &mut Stream, state: &mut LoopState) {
     if stream.tx.phase == SendPhase::Single(SingleSend::Polling) {
         stream.tx.phase = SendPhase::Single(SingleSend::StoppingPoll);
-        io.cancel(stream.id.token(Kind::Send));
+        state.cancel(stream.id.token(Kind::Send));
     }
 }
 
 /// Handles the end of a poll for space: the socket has space, has failed, which the next send
 /// reports, or the poll was cancelled.
-pub(super) fn on_space(streams: &mut Streams, io: &mut Io, event: Event) {
-    io.in_flight -= 1;
+pub(super) fn on_space(streams: &mut Streams, state: &mut LoopState, event: Event) {
+    state.in_flight -= 1;
     let slot = event.token.slot();
     let stream = streams.slots.get(slot);
     if event.result == Err(Errno::NOMEM) {
         // The task would poll again at once, so it is woken after a moment.
-        return stream.send_later(io);
+        return stream.send_later(state);
     }
     stream.tx.set_idle();
-    io.after.wakes.extend(stream.tx.waker.take());
-    stream.resume_send(&mut streams.shared, io);
+    state.deferred.wakes.extend(stream.tx.waker.take());
+    stream.resume_send(&mut streams.shared, state);
     if stream.dropped {
-        streams.close_if_done(io, slot);
+        streams.close_if_done(state, slot);
     }
 }

@@ -7,12 +7,12 @@
 //! descriptor is writable.
 
 use super::Carrier;
-use crate::base::io::Io;
 use crate::memory::HeapMemory;
-use crate::slots::streams::chunk_queue::MOST;
-use crate::slots::streams::recv::End;
+use crate::slots::loop_state::LoopState;
+use crate::slots::streams::chunk_queue::MAX_CHUNKS_PER_SEND;
+use crate::slots::streams::recv::RecvEnd;
 use crate::slots::streams::send::SendPhase;
-use crate::slots::streams::{Shared, Stream};
+use crate::slots::streams::{Stream, StreamResources};
 use annulus_kernel::Fd;
 use annulus_kernel::pipe::{self, SigPipe};
 use rustix::io::Errno;
@@ -29,34 +29,34 @@ impl Stream {
 }
 
 /// Polls for readiness if a task waits.
-pub(super) fn arm(stream: &mut Stream, io: &mut Io) -> bool {
-    if stream.rx.is_awaited() {
-        stream.poll_readiness(io);
+pub(super) fn arm(stream: &mut Stream, state: &mut LoopState) -> bool {
+    if stream.rx.idle_unless_awaited() {
+        stream.poll_readiness(state);
     }
     true
 }
 
 /// Reads a pipe that is ready. Returns false if there is nothing to read: it is then armed again.
-pub(super) fn on_ready(stream: &mut Stream, io: &mut Io) -> bool {
+pub(super) fn on_ready(stream: &mut Stream, state: &mut LoopState) -> bool {
     if stream.dropped {
         return true;
     }
-    match read_available(stream, io) {
-        Ok(0) => stream.rx.end = Some(End::Eof),
+    match read_available(stream, state) {
+        Ok(0) => stream.rx.end = Some(RecvEnd::Eof),
         Ok(_) => {}
         // Another reader was faster.
         Err(Errno::AGAIN) => return false,
-        Err(errno) => stream.rx.end = Some(End::Failed(errno)),
+        Err(errno) => stream.rx.end = Some(RecvEnd::Failed(errno)),
     }
-    io.after.wakes.extend(stream.rx.waker.take());
+    state.deferred.wakes.extend(stream.rx.waker.take());
     true
 }
 
 /// Reads into heap memory, which holds no unread bytes because a task waits.
-fn read_available(stream: &mut Stream, io: &Io) -> Result<usize, Errno> {
+fn read_available(stream: &mut Stream, state: &LoopState) -> Result<usize, Errno> {
     let available = pipe::available(stream.fd)?.clamp(1, MAX_READ_BYTES) as u32;
-    let size = io.memory.piece(available);
-    let mut memory = HeapMemory::zeroed(size as usize, &io.memory.meter);
+    let size = state.memory.piece(available);
+    let mut memory = HeapMemory::zeroed(size as usize, &state.memory.meter);
     let count = pipe::read(stream.fd, &mut memory)?;
     stream.rx.add_on_heap(memory, count as u32);
     Ok(count)
@@ -65,22 +65,22 @@ fn read_available(stream: &mut Stream, io: &Io) -> Result<usize, Errno> {
 /// Sends the queued bytes, or waits for space.
 pub(super) fn send(
     stream: &mut Stream,
-    shared: &mut Shared,
-    io: &mut Io,
+    shared: &mut StreamResources,
+    state: &mut LoopState,
     signal: SigPipe,
     phase: SendPhase,
 ) {
     let tx = &mut stream.tx;
-    let parts = tx.queue.unsent(tx.first_sent).take(MOST);
+    let parts = tx.queue.unsent(tx.first_sent).take(MAX_CHUNKS_PER_SEND);
     (tx.flying, tx.flying_chunks) =
         parts.fold((0, 0), |(bytes, chunks), part| (bytes + part.len(), chunks + 1));
     if phase != SendPhase::Now {
-        return stream.await_writable(io, phase);
+        return stream.await_writable(state, phase);
     }
     tx.phase = phase;
     match write(stream, signal, Ok(0)) {
         Ok(count) if count as usize == stream.tx.flying => stream.await_settling(shared),
-        outcome => stream.on_sent(shared, io, outcome),
+        outcome => stream.on_sent(shared, state, outcome),
     }
 }
 
@@ -96,7 +96,7 @@ pub(super) fn write(
     if let Some(errno) = tx.error {
         return Err(errno);
     }
-    let mut parts = [IoSlice::new(&[]); MOST];
+    let mut parts = [IoSlice::new(&[]); MAX_CHUNKS_PER_SEND];
     let chunks = usize::from(tx.flying_chunks);
     for (part, bytes) in parts.iter_mut().zip(tx.queue.unsent(tx.first_sent).take(chunks)) {
         *part = IoSlice::new(bytes);
@@ -109,7 +109,7 @@ pub(super) fn write(
 ///
 /// # Errors
 /// The process is out of descriptors: the reader sees the end once the handle is dropped.
-pub(super) fn end(io: &mut Io, fd: Fd) -> Result<(), Errno> {
-    io.driver.release(fd);
+pub(super) fn end(state: &mut LoopState, fd: Fd) -> Result<(), Errno> {
+    state.driver.release(fd);
     pipe::end(fd)
 }

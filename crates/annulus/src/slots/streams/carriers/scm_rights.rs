@@ -7,13 +7,13 @@
 #![allow(unsafe_code)]
 
 use super::Carrier;
-use crate::base::io::Io;
 use crate::memory::HeapMemory;
 use crate::slots::arming::Arming;
-use crate::slots::datagrams::{Format, ReceivedMessage, RecvMsgBuf};
-use crate::slots::streams::send::Gathered;
+use crate::slots::datagrams::{MessageFormat, ReceivedMessage, RecvMsgBuf};
+use crate::slots::loop_state::LoopState;
+use crate::slots::streams::send::SendMemory;
 use crate::slots::streams::send::SendPhase;
-use crate::slots::streams::{Shared, Stream};
+use crate::slots::streams::{Stream, StreamResources};
 use annulus_driver::{Event, Kind, MemoryOp};
 use annulus_kernel::IoVec;
 use std::io;
@@ -72,38 +72,43 @@ impl Stream {
 }
 
 /// Receives a message if a task waits and the turn may still start a receive into heap memory.
-pub(super) fn arm(stream: &mut Stream, io: &mut Io, heap: &mut usize) -> bool {
-    if !stream.rx.is_awaited() {
+pub(super) fn arm(stream: &mut Stream, state: &mut LoopState, heap: &mut usize) -> bool {
+    if !stream.rx.idle_unless_awaited() {
         return true;
     }
     let (fd, token) = (stream.fd, stream.id.token(Kind::Recv));
     let Some(scm_rights) = stream.scm_rights().filter(|_| *heap > 0) else { return false };
     *heap -= 1;
-    let format = Format::UNIX_DESCRIPTORS;
+    let format = MessageFormat::UNIX_DESCRIPTORS;
     let header =
-        RecvMsgBuf::put(&mut scm_rights.buffer, format, MAX_RECEIVE_BYTES, &io.memory.meter);
+        RecvMsgBuf::put(&mut scm_rights.buffer, format, MAX_RECEIVE_BYTES, &state.memory.meter);
     stream.rx.arming = Arming::Single;
     // SAFETY: the memory stays in the slot until the terminal event, which takes it.
-    unsafe { io.start_memory(token, MemoryOp::RecvMessage { fd, header }) };
+    unsafe { state.start_memory(token, MemoryOp::RecvMessage { fd, header }) };
     true
 }
 
 /// Keeps the bytes and descriptors of a finished receive. The stream then continues as a plain one.
-pub(super) fn on_ready(stream: &mut Stream, io: &Io, event: &Event) -> bool {
+pub(super) fn on_ready(stream: &mut Stream, state: &LoopState, event: &Event) -> bool {
     let Some(scm_rights) = stream.scm_rights() else { return false };
     let (Some(buffer), Ok(len)) = (scm_rights.buffer.take(), event.result) else { return false };
-    let format = Format::UNIX_DESCRIPTORS;
+    let format = MessageFormat::UNIX_DESCRIPTORS;
     let mut message = ReceivedMessage::parse(buffer.into_lease(format, len as usize), format);
     // This closes earlier descriptors whose bytes were taken without them.
     scm_rights.has_lost = message.lost_descriptors();
     scm_rights.received = message.take_descriptors();
     let bytes = Box::from(&*message.into_bytes());
-    stream.rx.add_on_heap(HeapMemory::new(bytes, Some(&io.memory.meter)), len);
+    stream.rx.add_on_heap(HeapMemory::new(bytes, Some(&state.memory.meter)), len);
     false
 }
 
 /// Sends the first chunk in the queue, with its descriptors unless they have been sent.
-pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
+pub(super) fn send(
+    stream: &mut Stream,
+    shared: &mut StreamResources,
+    state: &mut LoopState,
+    phase: SendPhase,
+) {
     let tx = &mut stream.tx;
     let chunk = tx.queue.first.as_ref().expect("the queue is not empty");
     let bytes = &chunk.as_ref()[tx.first_sent..];
@@ -111,5 +116,5 @@ pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, phase:
     let part = IoVec { base: bytes.as_ptr(), len: bytes.len() };
     (tx.flying, tx.flying_chunks) = (bytes.len(), 1);
     let header = shared.vectors.describe(std::iter::once(part), control);
-    stream.submit(shared, io, Gathered::Vector { header }, phase);
+    stream.submit(shared, state, SendMemory::Vector { header }, phase);
 }

@@ -5,8 +5,8 @@ pub(crate) use super::pages::stop_waiting;
 pub(crate) use super::zero_copy::{is_for, send};
 
 use super::{pages, zero_copy};
-use crate::base::io::Io;
-use crate::slots::streams::{Shared, Stream, Streams};
+use crate::slots::loop_state::LoopState;
+use crate::slots::streams::{Stream, StreamResources, Streams};
 use annulus_driver::Event;
 use annulus_kernel::pipe::SigPipe;
 
@@ -45,20 +45,30 @@ impl SingleSends {
 
 /// Handles the event of a single send.
 #[cold]
-pub(crate) fn on_event(streams: &mut Streams, io: &mut Io, event: Event, single: SingleSend) {
+pub(crate) fn on_event(
+    streams: &mut Streams,
+    state: &mut LoopState,
+    event: Event,
+    single: SingleSend,
+) {
     match single {
-        SingleSend::Polling | SingleSend::StoppingPoll => pages::on_space(streams, io, event),
+        SingleSend::Polling | SingleSend::StoppingPoll => pages::on_space(streams, state, event),
         // Their events have tokens of their own.
-        SingleSend::ZeroCopy | SingleSend::AwaitingMemory => io.late(event),
+        SingleSend::ZeroCopy | SingleSend::AwaitingMemory => state.late(event),
     }
 }
 
 /// Gives up on the single send in flight; the stream has an error.
-pub(crate) fn stop(stream: &mut Stream, shared: &mut Shared, io: &mut Io, single: SingleSend) {
+pub(crate) fn stop(
+    stream: &mut Stream,
+    shared: &mut StreamResources,
+    state: &mut LoopState,
+    single: SingleSend,
+) {
     match single {
-        SingleSend::ZeroCopy => zero_copy::cancel(stream, shared, io),
-        SingleSend::AwaitingMemory => zero_copy::leave_to_slot(stream, shared, io),
-        SingleSend::Polling => stop_waiting(stream, io),
+        SingleSend::ZeroCopy => zero_copy::cancel(stream, shared, state),
+        SingleSend::AwaitingMemory => zero_copy::leave_to_slot(stream, shared, state),
+        SingleSend::Polling => stop_waiting(stream, state),
         // Its outcome is on the way.
         SingleSend::StoppingPoll => {}
     }

@@ -12,11 +12,11 @@
 //! such as its end or an urgent mark, is left to a receive.
 
 use super::link::Forward;
-use crate::base::io::Io;
 use crate::bytes::chunk::Chunk;
-use crate::slots::streams::recv::End;
+use crate::slots::loop_state::LoopState;
+use crate::slots::streams::recv::RecvEnd;
 use crate::slots::streams::send::SendPhase;
-use crate::slots::streams::{Shared, Stream, Streams};
+use crate::slots::streams::{Stream, StreamResources, Streams};
 use annulus_driver::SlotId;
 use annulus_kernel::file::pages;
 use annulus_kernel::{Fd, pipe, splice};
@@ -58,14 +58,14 @@ pub(super) struct Spliced {
 
 /// The source of a move.
 #[derive(Clone, Copy)]
-struct Source {
+struct SpliceSource {
     id: SlotId,
     fd: Fd,
     left: u64,
 }
 
 /// The outcome of a move from a source.
-enum Moved {
+enum MoveOutcome {
     Bytes(usize),
     /// No bytes yet: poll again.
     Nothing,
@@ -108,10 +108,10 @@ impl Pipes {
 
 /// Polls a linked source for readiness. A source that is no longer linked receives only if a task
 /// asks, not ahead, because later bytes may go through a pipe again.
-pub(super) fn arm(stream: &mut Stream, io: &mut Io) -> Option<bool> {
+pub(super) fn arm(stream: &mut Stream, state: &mut LoopState) -> Option<bool> {
     if stream.is_linked() {
-        stream.poll_readiness(io);
-    } else if stream.rx.is_awaited() {
+        stream.poll_readiness(state);
+    } else if stream.rx.idle_unless_awaited() {
         return None;
     }
     Some(true)
@@ -119,8 +119,8 @@ pub(super) fn arm(stream: &mut Stream, io: &mut Io) -> Option<bool> {
 
 impl Stream {
     /// Goes over to a pipe, if the system has such a call.
-    pub(super) fn begin_splicing(&mut self, io: &Io) {
-        let allowed = io.driver.kernel().real_descriptors();
+    pub(super) fn begin_splicing(&mut self, state: &LoopState) {
+        let allowed = state.driver.kernel().real_descriptors();
         let splices = allowed && pages::prepare(self.fd).is_ok();
         if let Some(forward) = self.forward() {
             forward.set_splices(splices);
@@ -128,23 +128,28 @@ impl Stream {
     }
 
     /// Moves the bytes that a source has into a pipe, to be sent.
-    fn splice_from(&mut self, shared: &mut Shared, io: &mut Io, source: Source) -> Moved {
+    fn splice_from(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        source: SpliceSource,
+    ) -> MoveOutcome {
         if self.closing || self.tx.refuses() {
-            return Moved::Refused;
+            return MoveOutcome::Refused;
         }
         if let Some(spliced) = self.link().and_then(|link| link.spliced.as_mut()) {
             spliced.from = source.id;
-            return Moved::Later;
+            return MoveOutcome::Later;
         }
         match self.tx.phase {
             SendPhase::Idle | SendPhase::Now if self.tx.bytes == 0 => {}
             // The outcome of this turn's sends is not known yet.
-            SendPhase::Now => return Moved::Nothing,
-            _ if self.tx.bytes == 0 => return Moved::ByReceive,
-            _ => return Moved::Refused,
+            SendPhase::Now => return MoveOutcome::Nothing,
+            _ if self.tx.bytes == 0 => return MoveOutcome::ByReceive,
+            _ => return MoveOutcome::Refused,
         }
-        let Ok(Some(_)) = self.page_sink(io) else { return Moved::ByReceive };
-        let Some(pipe) = shared.carriers.pipes.take() else { return Moved::ByReceive };
+        let Ok(Some(_)) = self.page_sink(state) else { return MoveOutcome::ByReceive };
+        let Some(pipe) = shared.carriers.pipes.take() else { return MoveOutcome::ByReceive };
         let most = usize::try_from(source.left).unwrap_or(usize::MAX).min(PIPE_CAPACITY_BYTES);
         let moved = splice::fill(source.fd, pipe.write.as_fd(), most);
         if let Ok(bytes @ 1..) = moved {
@@ -153,7 +158,7 @@ impl Stream {
                 link.spliced = Some(spliced);
             }
             self.tx.bytes += bytes;
-            io.driver.counters().spliced_bytes += bytes as u64;
+            state.driver.counters().spliced_bytes += bytes as u64;
             self.list_send(shared);
         } else {
             shared.carriers.pipes.empty.push(pipe);
@@ -162,11 +167,16 @@ impl Stream {
     }
 
     /// Continues after a move from this source.
-    fn after_splice(&mut self, shared: &mut Shared, io: &mut Io, moved: Moved) {
-        let threshold = io.bounds.splice_threshold;
+    fn after_splice(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        moved: MoveOutcome,
+    ) {
+        let threshold = state.bounds.splice_threshold;
         let Some(forward) = self.forward() else { return };
         match moved {
-            Moved::Bytes(count) => {
+            MoveOutcome::Bytes(count) => {
                 if forward.count(count, threshold) {
                     forward.set_splices(false);
                 }
@@ -174,31 +184,36 @@ impl Stream {
                     return;
                 }
             }
-            Moved::Later => return,
-            Moved::Nothing => return self.list_recv(shared, io),
-            Moved::ByReceive => {
+            MoveOutcome::Later => return,
+            MoveOutcome::Nothing => return self.list_recv(shared, state),
+            MoveOutcome::ByReceive => {
                 forward.set_splices(false);
-                return self.list_recv(shared, io);
+                return self.list_recv(shared, state);
             }
-            Moved::Refused => {}
-            Moved::Failed(errno) => self.rx.end = Some(End::Failed(errno)),
+            MoveOutcome::Refused => {}
+            MoveOutcome::Failed(errno) => self.rx.end = Some(RecvEnd::Failed(errno)),
         }
-        io.after.wakes.extend(self.rx.waker.take());
+        state.deferred.wakes.extend(self.rx.waker.take());
         self.stop_forwarding();
     }
 }
 
 /// Sends the pipe's bytes, or waits for space.
-pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, phase: SendPhase) {
+pub(super) fn send(
+    stream: &mut Stream,
+    shared: &mut StreamResources,
+    state: &mut LoopState,
+    phase: SendPhase,
+) {
     if phase != SendPhase::Now {
-        return stream.await_writable(io, phase);
+        return stream.await_writable(state, phase);
     }
     stream.tx.phase = phase;
-    let sent = drain(stream, shared, io, Ok(0));
+    let sent = drain(stream, shared, state, Ok(0));
     if stream.tx.flying == 0 {
         stream.await_settling(shared);
     } else {
-        stream.on_sent(shared, io, sent);
+        stream.on_sent(shared, state, sent);
     }
 }
 
@@ -207,8 +222,8 @@ pub(super) fn send(stream: &mut Stream, shared: &mut Shared, io: &mut Io, phase:
 /// counted as sent.
 pub(super) fn drain(
     stream: &mut Stream,
-    shared: &mut Shared,
-    io: &mut Io,
+    shared: &mut StreamResources,
+    state: &mut LoopState,
     waited: Result<u32, Errno>,
 ) -> Result<u32, Errno> {
     let (fd, signal) = (stream.fd, stream.tx.single.pages.unwrap_or(pipe::SigPipe::Raised));
@@ -225,7 +240,7 @@ pub(super) fn drain(
         && is_of_call(errno)
         && !is_temporary(errno)
     {
-        return send_copied(stream, shared, io);
+        return send_copied(stream, shared, state);
     }
     let left = before - sent.unwrap_or(0);
     spliced.bytes = left;
@@ -244,7 +259,11 @@ pub(super) fn drain(
 /// Moves the pipe's bytes to the queue because the system refused the call that would have sent
 /// them.
 #[cold]
-fn send_copied(stream: &mut Stream, shared: &mut Shared, io: &mut Io) -> Result<u32, Errno> {
+fn send_copied(
+    stream: &mut Stream,
+    shared: &mut StreamResources,
+    state: &mut LoopState,
+) -> Result<u32, Errno> {
     shared.carriers.pipes.refused = true;
     let Some(link) = stream.link() else { return Ok(0) };
     let Some(Spliced { pipe, bytes, from }) = link.spliced.take() else { return Ok(0) };
@@ -255,7 +274,7 @@ fn send_copied(stream: &mut Stream, shared: &mut Shared, io: &mut Io) -> Result<
     match taken {
         Ok(taken) => {
             let chunk = Chunk::from(taken);
-            io.memory.meter.add(chunk.weight());
+            state.memory.meter.add(chunk.weight());
             stream.tx.queue.push_front(chunk);
             Ok(0)
         }
@@ -268,27 +287,28 @@ fn send_copied(stream: &mut Stream, shared: &mut Shared, io: &mut Io) -> Result<
 
 impl Streams {
     /// Handles readiness of a linked source whose bytes go through a pipe.
-    pub(crate) fn splice(&mut self, io: &mut Io, slot: u32) {
+    pub(crate) fn splice(&mut self, state: &mut LoopState, slot: u32) {
         let source = self.slots.get(slot);
         let (id, fd) = (source.id, source.fd);
         let Some(&mut Forward { to, left, .. }) = source.forward() else { return };
-        let from = Source { id, fd, left };
+        let from = SpliceSource { id, fd, left };
         let target = self.slots.find(to);
-        let moved =
-            target.map_or(Moved::Refused, |target| target.splice_from(&mut self.shared, io, from));
-        self.slots.get(slot).after_splice(&mut self.shared, io, moved);
+        let moved = target.map_or(MoveOutcome::Refused, |target| {
+            target.splice_from(&mut self.shared, state, from)
+        });
+        self.slots.get(slot).after_splice(&mut self.shared, state, moved);
     }
 }
 
 /// Maps the result of a move. A socket reports its error only once, so it is kept. An error of the
 /// call itself is not the socket's, and a receive takes over.
-fn outcome(moved: Result<usize, Errno>) -> Moved {
+fn outcome(moved: Result<usize, Errno>) -> MoveOutcome {
     match moved {
-        Ok(0) => Moved::ByReceive,
-        Ok(count) => Moved::Bytes(count),
-        Err(Errno::AGAIN) => Moved::Nothing,
-        Err(errno) if is_of_call(errno) => Moved::ByReceive,
-        Err(errno) => Moved::Failed(errno),
+        Ok(0) => MoveOutcome::ByReceive,
+        Ok(count) => MoveOutcome::Bytes(count),
+        Err(Errno::AGAIN) => MoveOutcome::Nothing,
+        Err(errno) if is_of_call(errno) => MoveOutcome::ByReceive,
+        Err(errno) => MoveOutcome::Failed(errno),
     }
 }
 
@@ -333,12 +353,12 @@ mod tests {
 
     #[test]
     fn socket_errors_end_the_stream_and_call_errors_do_not() {
-        assert!(matches!(outcome(Ok(7)), Moved::Bytes(7)));
-        assert!(matches!(outcome(Ok(0)), Moved::ByReceive));
-        assert!(matches!(outcome(Err(Errno::AGAIN)), Moved::Nothing));
+        assert!(matches!(outcome(Ok(7)), MoveOutcome::Bytes(7)));
+        assert!(matches!(outcome(Ok(0)), MoveOutcome::ByReceive));
+        assert!(matches!(outcome(Err(Errno::AGAIN)), MoveOutcome::Nothing));
         for errno in [Errno::NOSYS, Errno::PERM, Errno::INVAL, Errno::OVERFLOW, Errno::XDEV] {
-            assert!(matches!(outcome(Err(errno)), Moved::ByReceive));
+            assert!(matches!(outcome(Err(errno)), MoveOutcome::ByReceive));
         }
-        assert!(matches!(outcome(Err(Errno::CONNRESET)), Moved::Failed(Errno::CONNRESET)));
+        assert!(matches!(outcome(Err(Errno::CONNRESET)), MoveOutcome::Failed(Errno::CONNRESET)));
     }
 }

@@ -1,30 +1,30 @@
 //! The state that all families of slots share: the driver, the timers, deferred wakes and drops,
 //! and memory.
 //!
-//! A family's methods take `&mut Io` in addition to their own slots. Families do not know each
+//! A family's methods take `&mut LoopState` in addition to their own slots. Families do not know each
 //! other: if one affects another, it records that here, and the turn acts on it.
+#![allow(unsafe_code)]
 
-use super::exposed::Exposed;
-use super::kernel_held::KernelHeld;
-use super::recheck::{Recheck, Rechecks};
-use crate::base::budget;
-use crate::base::connection_limit::Permit;
-use crate::bytes::after::After;
+use super::connection_limit::Permit;
+use crate::bytes::chunk::{DeferredDrops, Spares};
 use crate::bytes::lease::Lease;
-use crate::bytes::spares::Spares;
 use crate::memory::{Memory, MemoryLimit};
+use crate::tasks::budget;
 use crate::timers::HostClock;
 use crate::timers::{Instant, TimerAction, TimerKey, Timers};
-use annulus_driver::{Counters, Driver, Event, FileStart, Kind, MemoryOp, Op, Token};
+use annulus_driver::{Counters, Driver, Event, FileStart, Kind, MemoryOp, Op, SlotId, Token};
 use annulus_kernel::file::FileCall;
-use annulus_kernel::{Fd, Shutdown, SocketOption, descriptor};
-use std::mem;
-use std::os::fd::OwnedFd;
-use std::task::{Context, Poll};
+use annulus_kernel::{Fd, Linux, Shutdown, SocketOption, descriptor};
+use std::collections::BTreeSet;
+use std::mem::{self, ManuallyDrop};
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::rc::Weak;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Number of events ahead for which slots are prefetched.
-pub(crate) const AHEAD: u32 = 6;
+pub(crate) const PREFETCH_EVENTS: u32 = 6;
 
 /// The settings of a runtime's streams. All but the linger are in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -38,14 +38,14 @@ pub(crate) struct Bounds {
 }
 
 /// The state that all families of slots share.
-pub(crate) struct Io {
+pub(crate) struct LoopState {
     /// The driver, which is freed only once the kernel no longer uses its memory.
     pub(crate) driver: KernelHeld<Driver>,
     /// Whether the driver performs sends as soon as they are submitted.
     pub(crate) sends_on_submit: bool,
     pub(crate) timers: Timers,
     /// Wakers to wake and values to drop once nothing is borrowed. Both run foreign code.
-    pub(crate) after: After,
+    pub(crate) deferred: DeferredDrops,
     /// Wait queues to check again in the next turn.
     pub(crate) rechecks: Rechecks<Recheck>,
     pub(crate) bounds: Bounds,
@@ -68,7 +68,7 @@ pub(crate) struct Io {
     fd_closed: bool,
 }
 
-impl Io {
+impl LoopState {
     /// Returns `Ready` if a unit of the task's budget is left. Otherwise the task is woken, so that
     /// it continues after the others. This happens after the borrow ends, since a waker is foreign
     /// code.
@@ -77,7 +77,7 @@ impl Io {
         if !budget::is_spent() {
             return Poll::Ready(());
         }
-        self.after.wakes.push(cx.waker().clone());
+        self.deferred.wakes.push(cx.waker().clone());
         Poll::Pending
     }
 
@@ -86,7 +86,7 @@ impl Io {
             sends_on_submit: driver.sends_on_submit(),
             driver: KernelHeld::new(driver),
             timers: Timers::new(),
-            after: After::default(),
+            deferred: DeferredDrops::default(),
             rechecks: Rechecks::default(),
             bounds,
             memory,
@@ -229,7 +229,7 @@ impl Io {
 
     /// Stops counting a connection against its limit.
     pub(crate) fn release_permit(&mut self, permit: Permit) {
-        self.after.wakes.extend(permit.release());
+        self.deferred.wakes.extend(permit.release());
     }
 
     /// Records that a descriptor has been closed.
@@ -306,5 +306,192 @@ impl Io {
     pub(crate) fn copied_out(&mut self, lease: Lease) -> Lease {
         self.driver.counters().heap_receives += 1;
         lease.copied(&self.memory.meter)
+    }
+}
+
+/// The exposed descriptors that are open.
+#[derive(Default)]
+pub(crate) struct Exposed {
+    lent: BTreeSet<RawFd>,
+    /// Whether the runtime is ending, so that descriptors are kept instead of closed.
+    pub(crate) keep: bool,
+    pub(crate) kept: Vec<OwnedFd>,
+}
+
+impl Exposed {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lent.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, fd: Fd) {
+        self.lent.insert(fd.raw());
+    }
+
+    pub(crate) fn contains(&self, fd: Fd) -> bool {
+        self.lent.contains(&fd.raw())
+    }
+
+    /// Removes a descriptor that is about to be closed or given away. Returns true if it was
+    /// exposed.
+    pub(crate) fn remove(&mut self, fd: Fd) -> bool {
+        self.lent.remove(&fd.raw())
+    }
+
+    /// Takes over a descriptor that the runtime no longer uses.
+    ///
+    /// # Safety
+    /// `fd` must be a real descriptor that the caller would otherwise close, and no longer does. No
+    /// copy of `fd` may be used afterwards.
+    pub(crate) unsafe fn keep(&mut self, fd: Fd) {
+        // SAFETY: the caller guarantees that the descriptor is open and has no other owner.
+        self.kept.push(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
+    }
+}
+
+/// Borrows the descriptor of a handle. If the handle has none that other code may use (after the
+/// runtime's end, or in a simulation), returns a number on which every call fails with `EBADF`.
+pub(crate) fn borrowed_fd<'a>(fd: Option<Fd>) -> BorrowedFd<'a> {
+    // SAFETY: the number is not -1, and no descriptor ever has it, since the kernel's limit on
+    // descriptors (`fs.nr_open`) is at most 2^31 - 64. So no other code can own it.
+    fd.map_or_else(|| unsafe { BorrowedFd::borrow_raw(RawFd::MAX) }, Linux::borrow)
+}
+
+/// Owns memory that operations in flight may use. Dropping it leaks that memory, so unwinding never
+/// frees memory that the kernel uses. Only [`open`](Self::open) and [`take`](Self::take) return the
+/// memory to be freed.
+pub(crate) struct KernelHeld<T>(ManuallyDrop<T>);
+
+impl<T> KernelHeld<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(ManuallyDrop::new(value))
+    }
+
+    /// Returns the value, to be freed.
+    ///
+    /// # Safety
+    /// The kernel must no longer use the memory: every operation that refers to it has had its
+    /// terminal event.
+    pub(crate) unsafe fn open(self) -> T {
+        ManuallyDrop::into_inner(self.0)
+    }
+
+    /// Like [`open`](Self::open), but in place.
+    ///
+    /// # Safety
+    /// Like [`open`](Self::open). In addition, the value must not be used through `self` again.
+    pub(crate) unsafe fn take(&mut self) -> T {
+        // SAFETY: the caller guarantees that the kernel no longer uses the memory and that the
+        // value is not used again.
+        unsafe { ManuallyDrop::take(&mut self.0) }
+    }
+}
+
+impl<T> Deref for KernelHeld<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for KernelHeld<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// Queues to check once the tasks that were woken have run.
+///
+/// A task that is woken while tasks run, or by an event of this turn, runs before the next turn. So
+/// entries that were pushed before the end of a turn are due in the next turn.
+#[derive(Debug)]
+pub(crate) struct Rechecks<T> {
+    list: Vec<T>,
+    /// Number of entries at the front that are due.
+    due: usize,
+}
+
+impl<T> Default for Rechecks<T> {
+    fn default() -> Self {
+        Self { list: Vec::new(), due: 0 }
+    }
+}
+
+impl<T> Rechecks<T> {
+    #[cold]
+    pub(crate) fn push(&mut self, one: T) {
+        self.list.push(one);
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Removes and returns the entries that are due.
+    pub(crate) fn take_due(&mut self) -> Vec<T> {
+        self.list.drain(..std::mem::take(&mut self.due)).collect()
+    }
+
+    /// Makes all entries due, since a turn ends.
+    #[inline]
+    pub(crate) fn age(&mut self) {
+        self.due = self.list.len();
+    }
+}
+
+/// A wait queue.
+pub(crate) enum Recheck {
+    /// The accepts of a listener.
+    Accept(SlotId),
+    /// The receives of a datagram socket.
+    Receive(SlotId),
+    /// Any other wait queue, such as the one of a file's cursor.
+    Queue(Weak<dyn RecheckQueue>),
+}
+
+/// An object with a wait queue of its own.
+pub(crate) trait RecheckQueue {
+    /// Notifies further waiters of the items that notified ones have not taken. Returns true if the
+    /// queue must be checked again.
+    fn recheck(&self, wakes: &mut Vec<Waker>) -> bool;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    #[test]
+    fn dropping_leaks_the_value_and_opening_frees_it() {
+        let value = Rc::new(());
+        _ = KernelHeld::new(value.clone());
+        assert_eq!(Rc::strong_count(&value), 2);
+        let held = KernelHeld::new(value.clone());
+        // SAFETY: no kernel uses the value.
+        drop(unsafe { held.open() });
+        assert_eq!(Rc::strong_count(&value), 2);
+        // SAFETY: this is the count that the first value leaked.
+        unsafe { Rc::decrement_strong_count(Rc::as_ptr(&value)) };
+    }
+
+    #[test]
+    fn entries_are_due_after_the_turn() {
+        let mut rechecks = Rechecks::default();
+        rechecks.push("while tasks ran");
+        assert!(rechecks.take_due().is_empty() && !rechecks.is_empty());
+        rechecks.push("by an event");
+        rechecks.age();
+        rechecks.push("while the next tasks ran");
+        assert_eq!(rechecks.take_due(), ["while tasks ran", "by an event"]);
+        rechecks.age();
+        assert_eq!(rechecks.take_due(), ["while the next tasks ran"]);
+        assert!(rechecks.is_empty());
     }
 }

@@ -33,15 +33,15 @@ use std::task::Waker;
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct ConnectionLimit(Arc<Shared>);
+pub struct ConnectionLimit(Arc<SharedLimit>);
 
-struct Shared {
+struct SharedLimit {
     max: usize,
-    state: Mutex<State>,
+    state: Mutex<OpenConnections>,
 }
 
 #[derive(Default)]
-struct State {
+struct OpenConnections {
     open: usize,
     /// Tasks to wake when a connection closes.
     waiting: Vec<Waker>,
@@ -50,12 +50,12 @@ struct State {
 /// Counts one connection against a limit, until it is released or dropped. The default counts
 /// against no limit.
 #[derive(Default)]
-pub(crate) struct Permit(Option<Arc<Shared>>);
+pub(crate) struct Permit(Option<Arc<SharedLimit>>);
 
 impl ConnectionLimit {
     /// Creates a limit of `max` open connections. With 0, no connection is accepted.
     pub fn new(max: usize) -> Self {
-        Self(Arc::new(Shared { max, state: Mutex::default() }))
+        Self(Arc::new(SharedLimit { max, state: Mutex::default() }))
     }
 
     /// Returns the maximum number of open connections.
@@ -84,10 +84,10 @@ impl ConnectionLimit {
     }
 }
 
-impl Shared {
+impl SharedLimit {
     /// Ignores poisoning: every change is a single step, so the state is consistent even if a
     /// thread panicked while it held the lock.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OpenConnections> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

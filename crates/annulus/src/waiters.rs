@@ -17,11 +17,8 @@
 //! blocks none of them. A waiter that was skipped because it is slow loses nothing: its number
 //! keeps its position in the line.
 
-mod pollers;
-
-use pollers::Pollers;
 use std::collections::VecDeque;
-use std::task::Waker;
+use std::task::{Context, Waker};
 
 /// A waiter's number. The lowest is served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -280,4 +277,66 @@ pub(crate) fn renew(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
         Some(here) if here.will_wake(waker) => None,
         _ => slot.replace(waker.clone()),
     }
+}
+
+/// The initial limit on the number of wakers.
+const INITIAL_MAX_WAKERS: usize = 64;
+/// A task that polls again is usually among the last this many.
+const RECENT_WAKERS: usize = 8;
+
+/// The wakers of tasks that have polled since the last notification. Nothing shows when a task
+/// stops waiting, so a notification wakes all of them, once.
+#[derive(Debug)]
+pub(super) struct Pollers {
+    wakers: Vec<Waker>,
+    limit: usize,
+}
+
+impl Default for Pollers {
+    fn default() -> Self {
+        Self { wakers: Vec::new(), limit: INITIAL_MAX_WAKERS }
+    }
+}
+
+impl Pollers {
+    /// Adds a waker. At the limit, most wakers are assumed to belong to tasks that no longer wait,
+    /// and all are woken: tasks that still wait poll again. The limit doubles each time, so this is
+    /// rare however many tasks wait.
+    #[inline]
+    pub(super) fn register(&mut self, waker: &Waker, wakes: &mut Vec<Waker>) {
+        if self.wakers.iter().rev().take(RECENT_WAKERS).any(|known| known.will_wake(waker)) {
+            return;
+        }
+        if self.wakers.len() >= self.limit {
+            wakes.append(&mut self.wakers);
+            self.limit *= 2;
+        }
+        self.wakers.push(waker.clone());
+    }
+
+    #[inline]
+    pub(super) fn notify(&mut self, wakes: &mut Vec<Waker>) {
+        if !self.wakers.is_empty() {
+            wakes.append(&mut self.wakers);
+            self.limit = INITIAL_MAX_WAKERS;
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.wakers.is_empty()
+    }
+
+    pub(super) fn wakers(&self) -> impl Iterator<Item = &Waker> {
+        self.wakers.iter()
+    }
+}
+
+/// Stores the waker of the polling task. The previous waker goes to `drops`, to be dropped outside
+/// the borrow.
+#[inline]
+pub(crate) fn note_waker(place: &mut Option<Waker>, drops: &mut Vec<Waker>, cx: &Context<'_>) {
+    if place.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        return;
+    }
+    drops.extend(place.replace(cx.waker().clone()));
 }

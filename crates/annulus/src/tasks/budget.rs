@@ -15,15 +15,15 @@ use std::task::{Context, Poll};
 
 /// Number of operations that a task may complete per poll, unless
 /// [`Builder::task_budget`](crate::Builder::task_budget) changes it.
-pub(crate) const DEFAULT: u32 = 128;
+pub(crate) const DEFAULT_TASK_BUDGET: u32 = 128;
 
 /// More units than any thread ever takes.
-const UNLIMITED: u64 = u64::MAX;
+const UNLIMITED_BUDGET: u64 = u64::MAX;
 
 thread_local! {
-    static LEFT: Cell<u64> = const { Cell::new(UNLIMITED) };
+    static UNITS_LEFT: Cell<u64> = const { Cell::new(UNLIMITED_BUDGET) };
     /// Called when the budget runs out between two turns of a guest.
-    static SPENT: Cell<Option<fn()>> = const { Cell::new(None) };
+    static ON_SPENT: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
 /// Renews the budget for a task that is about to be polled.
@@ -34,27 +34,27 @@ pub(crate) fn renew(budget: u32) {
 
 #[inline]
 fn set(units: u64) {
-    _ = LEFT.try_with(|left| left.set(units));
+    _ = UNITS_LEFT.try_with(|left| left.set(units));
 }
 
 /// Renews the budget for tasks of the host loop, which it polls until the next turn. `spent` is
 /// called when the budget is used up.
 pub(crate) fn renew_for_host(budget: u32, spent: fn()) {
     renew(budget);
-    _ = SPENT.try_with(|call| call.set(Some(spent)));
+    _ = ON_SPENT.try_with(|call| call.set(Some(spent)));
 }
 
 /// Removes the budget, since the loop of this thread no longer runs tasks.
 pub(crate) fn end() {
-    set(UNLIMITED);
-    _ = SPENT.try_with(|call| call.set(None));
+    set(UNLIMITED_BUDGET);
+    _ = ON_SPENT.try_with(|call| call.set(None));
 }
 
 #[cold]
 fn spent(cx: &Context<'_>) {
     // A waker is foreign code.
     contained(|| cx.waker().wake_by_ref());
-    if let Ok(Some(spent)) = SPENT.try_with(Cell::get) {
+    if let Ok(Some(spent)) = ON_SPENT.try_with(Cell::get) {
         spent();
     }
 }
@@ -69,28 +69,30 @@ pub(crate) fn poll_take(cx: &Context<'_>) -> Poll<()> {
 /// Takes one unit. [`is_spent`] must have returned false.
 #[inline]
 pub(crate) fn take() {
-    _ = LEFT.try_with(|left| left.set(left.get().saturating_sub(1)));
+    _ = UNITS_LEFT.try_with(|left| left.set(left.get().saturating_sub(1)));
 }
 
 /// Polls part of an operation without a budget, since the operation takes its unit elsewhere.
 #[inline]
 pub(crate) fn poll_free<T>(operation: impl FnOnce() -> Poll<T>) -> Poll<T> {
-    struct Restored(u64);
+    struct RestoreBudget(u64);
 
-    impl Drop for Restored {
+    impl Drop for RestoreBudget {
         fn drop(&mut self) {
             set(self.0);
         }
     }
 
-    let _restored = Restored(LEFT.try_with(|left| left.replace(UNLIMITED)).unwrap_or(UNLIMITED));
+    let _restored = RestoreBudget(
+        UNITS_LEFT.try_with(|left| left.replace(UNLIMITED_BUDGET)).unwrap_or(UNLIMITED_BUDGET),
+    );
     operation()
 }
 
 /// Returns true if no unit is left.
 #[inline]
 pub(crate) fn is_spent() -> bool {
-    LEFT.try_with(Cell::get) == Ok(0)
+    UNITS_LEFT.try_with(Cell::get) == Ok(0)
 }
 
 /// Returns `Ready` if a unit is left, without taking it. At zero, wakes the task, so that it

@@ -1,7 +1,6 @@
-//! Errors that tell which operation failed, and for which address.
+//! Errors with more detail than the standard ones: which operation failed and for which address,
+//! or a longer message.
 
-use crate::base::unix_address::to_std;
-use crate::error_text::WithText;
 use annulus_kernel::{Address, CallError, UnixName};
 use std::error::Error;
 use std::fmt;
@@ -122,7 +121,7 @@ impl OpError {
     /// Returns the Unix address of the peer, or the local address to bind. Returns `None` for other
     /// addresses, for unnamed sockets, or if the address is no longer known.
     pub fn unix_address(&self) -> Option<unix::net::SocketAddr> {
-        to_std(self.address.as_ref()?).ok()
+        self.address.as_ref()?.to_std_unix().ok()
     }
 
     /// Returns the error without operation and address.
@@ -170,3 +169,39 @@ pub fn os_error(error: &io::Error) -> Option<i32> {
     let of_text = || os_error(error.get_ref()?.downcast_ref::<WithText>()?.error());
     error.raw_os_error().or_else(of_call).or_else(of_text)
 }
+
+/// An error with a message of our own, which includes the original one.
+pub(crate) struct WithText {
+    text: String,
+    error: io::Error,
+}
+
+/// Replaces the message of an error. The kind stays the same, and [`os_error`](crate::io::os_error)
+/// still finds the error number.
+#[cold]
+pub(crate) fn with_text(error: io::Error, text: String) -> io::Error {
+    io::Error::new(error.kind(), WithText { text, error })
+}
+
+impl WithText {
+    /// Returns the original error.
+    pub(crate) fn error(&self) -> &io::Error {
+        &self.error
+    }
+}
+
+impl fmt::Display for WithText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Shows the text, because `main` prints errors with `Debug`.
+impl fmt::Debug for WithText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}
+
+// No `source`: the text already includes the message of the cause.
+impl Error for WithText {}

@@ -1,0 +1,168 @@
+//! An operation that does nothing, for measuring the cost of an operation in this runtime.
+
+use super::core::Core;
+use super::current;
+use crate::slots::find_or_late;
+use crate::slots::loop_state::LoopState;
+use crate::slots::waits::Waits;
+use crate::waiters::note_waker;
+use annulus_driver::{Event, Kind, Op, Slab};
+use rustix::io::Errno;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Submits an operation that does nothing and waits for its completion. Like every operation, it
+/// takes a slot, an entry, a completion and a wake-up, so it measures the runtime, as in `annulus
+/// bench nop`. On epoll the driver completes it in the next turn.
+///
+/// If the future is dropped, the operation still completes and its result is discarded.
+///
+/// # Errors
+/// Outside a runtime, or if the kernel refuses.
+pub fn nop() -> Nop {
+    Nop(NopState::New)
+}
+
+/// The future of [`nop`].
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct Nop(NopState);
+
+enum NopState {
+    New,
+    Submitted { core: Rc<Core>, slot: u32 },
+    Done,
+}
+
+impl Future for Nop {
+    type Output = io::Result<()>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let answer = match &self.0 {
+            NopState::New => match submit(cx) {
+                Ok(submitted) => {
+                    self.0 = submitted;
+                    return Poll::Pending;
+                }
+                Err(error) => Err(error),
+            },
+            NopState::Submitted { core, slot } => match core.borrow() {
+                Ok(mut inner) => {
+                    let inner = &mut *inner;
+                    match inner.nops.poll(&mut inner.state, *slot, cx) {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(answer) => answer.map_err(io::Error::from),
+                    }
+                }
+                Err(error) => Err(error),
+            },
+            NopState::Done => panic!("a nop was polled after completion"),
+        };
+        self.0 = NopState::Done;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for Nop {
+    #[inline]
+    fn drop(&mut self) {
+        if let NopState::Submitted { core, slot } = &self.0
+            && let Ok(mut inner) = core.borrow()
+        {
+            let inner = &mut *inner;
+            inner.nops.drop_nop(&mut inner.state, *slot);
+        }
+    }
+}
+
+impl fmt::Debug for Nop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Nop")
+    }
+}
+
+fn submit(cx: &Context<'_>) -> io::Result<NopState> {
+    let core = current::get()?;
+    let slot = {
+        let inner = &mut *core.borrow_running()?;
+        inner.nops.start(&mut inner.state, cx.waker().clone())
+    };
+    Ok(NopState::Submitted { core, slot })
+}
+
+/// The slot of a nop, from its first poll until its event has arrived and its future has taken the
+/// result or been dropped.
+enum NopSlot {
+    InFlight(Option<Waker>),
+    Done(Result<(), Errno>),
+    Dropped,
+}
+
+/// All nops.
+#[derive(Default)]
+pub(crate) struct Nops(Slab<NopSlot>);
+
+impl Nops {
+    #[inline]
+    pub(crate) fn start(&mut self, state: &mut LoopState, waker: Waker) -> u32 {
+        let slot = self.0.insert(NopSlot::InFlight(Some(waker)));
+        state.start(self.0.id(slot).token(Kind::Nop), Op::Nop);
+        slot
+    }
+
+    /// Returns the result. The slot is free once this is ready.
+    #[inline]
+    pub(crate) fn poll(
+        &mut self,
+        state: &mut LoopState,
+        slot: u32,
+        cx: &Context<'_>,
+    ) -> Poll<Result<(), Errno>> {
+        match self.0.get(slot) {
+            NopSlot::Done(result) => {
+                let result = *result;
+                self.0.remove(slot);
+                Poll::Ready(result)
+            }
+            NopSlot::InFlight(waker) => {
+                note_waker(waker, &mut state.deferred.drops, cx);
+                Poll::Pending
+            }
+            NopSlot::Dropped => unreachable!("only its future polls it"),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {
+        let Some(nop) = find_or_late(&mut self.0, state, &event) else { return };
+        state.in_flight -= 1;
+        match mem::replace(nop, NopSlot::Done(event.result.map(drop))) {
+            NopSlot::InFlight(waker) => state.deferred.wakes.extend(waker),
+            NopSlot::Dropped => drop(self.0.remove(event.token.slot())),
+            NopSlot::Done(_) => unreachable!("a nop has one event"),
+        }
+    }
+
+    /// Handles a dropped future.
+    pub(crate) fn drop_nop(&mut self, state: &mut LoopState, slot: u32) {
+        match mem::replace(self.0.get(slot), NopSlot::Dropped) {
+            NopSlot::InFlight(waker) => state.deferred.drops.extend(waker),
+            NopSlot::Done(_) => drop(self.0.remove(slot)),
+            NopSlot::Dropped => unreachable!("a future is dropped once"),
+        }
+    }
+
+    /// Adds the tasks that wait in these slots.
+    pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
+        for nop in self.0.values() {
+            if let NopSlot::InFlight(Some(waker)) = nop {
+                waits.note(waker, || "for a nop".into());
+            }
+        }
+    }
+}
