@@ -153,13 +153,13 @@ impl Driver {
         }
     }
 
-    /// Passes to `visit` the tokens of the events at these `positions` after the next one, as far
+    /// Passes to `report` the tokens of the events at these `positions` after the next one, as far
     /// as they are already known. The tokens are hints.
     #[inline]
-    pub fn upcoming_tokens(&self, positions: Range<u32>, visit: impl FnMut(Token)) {
+    pub fn upcoming_tokens(&self, positions: Range<u32>, report: impl FnMut(Token)) {
         match self {
-            Self::Uring(uring) => uring.upcoming_tokens(positions).for_each(visit),
-            Self::Epoll(epoll) => epoll.upcoming_tokens(positions).for_each(visit),
+            Self::Uring(uring) => uring.upcoming_tokens(positions).for_each(report),
+            Self::Epoll(epoll) => epoll.upcoming_tokens(positions).for_each(report),
         }
     }
 

@@ -136,15 +136,15 @@ impl MemoryRange {
         Checksum(hash)
     }
 
-    /// Calls `visit` with the parts of both edges, each at most as long as the pattern.
+    /// Calls `apply` with the parts of both edges, each at most as long as the pattern.
     #[inline]
-    fn for_each_edge(self, span: usize, mut visit: impl FnMut(Self)) {
+    fn for_each_edge(self, span: usize, mut apply: impl FnMut(Self)) {
         let span = span.min(self.len);
         let tail = self.len.saturating_sub(span).max(span);
         for edge in [self.first(span), self.skip(tail)] {
             let mut rest = edge;
             while rest.len > 0 {
-                visit(rest.first(POISON_PATTERN.len()));
+                apply(rest.first(POISON_PATTERN.len()));
                 rest = rest.skip(POISON_PATTERN.len());
             }
         }
