@@ -178,6 +178,15 @@ impl StreamHandle {
         self.core.borrow().map_or(0, |mut inner| inner.streams.get(self.slot).0.unsent())
     }
 
+    /// Returns the number of bytes that are queued or in the kernel's send buffer.
+    pub(super) fn unacknowledged(&self) -> usize {
+        self.core.borrow().map_or(0, |mut inner| {
+            let inner = &mut *inner;
+            let stream = inner.streams.get(self.slot).0;
+            stream.unsent() + inner.io.driver.kernel().unacknowledged(stream.fd)
+        })
+    }
+
     pub(crate) fn poll_drain(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || self.poll_with(|stream, _, state| stream.poll_drain(state, cx)))
     }

@@ -315,6 +315,15 @@ macro_rules! shared {
             self.handle.poll_drain(cx)
         }
 
+        /// Returns the number of sent bytes that the peer's system has not received: those that are
+        /// still queued, and those in the kernel's send buffer. While the peer reads slowly, only
+        /// this number shows that sending makes progress.
+        ///
+        /// Returns 0 after the runtime has ended.
+        pub fn unacknowledged(&self) -> usize {
+            self.handle.unacknowledged()
+        }
+
         /// Closes the sending direction once everything has been sent: the peer sees the end of the
         /// stream. Receiving continues. Cancel-safe: once polled, it happens even if the future is
         /// dropped.
