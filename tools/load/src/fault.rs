@@ -1,6 +1,7 @@
 //! Failures of connections: a kind for counting, and a text.
 
-use rustls::CertificateError;
+use crate::tls::is_authority_error;
+use rustls::{AlertDescription, CertificateError};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -32,6 +33,9 @@ impl FaultKind {
     pub(crate) const TLS: FaultKind = FaultKind("TLS failed");
     pub(crate) const FAILED: FaultKind = FaultKind("input/output error");
 }
+
+/// What it means that the stream of a TLS session ends without a message that ends the session.
+const NO_CLOSE_NOTIFY: &str = "TLS ended without close_notify";
 
 /// One failure of one client.
 #[derive(Debug)]
@@ -69,39 +73,65 @@ impl Fault {
 
     /// Classifies a failed TLS handshake.
     pub(crate) fn handshake(error: &io::Error) -> Fault {
-        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
-        let (kind, advice) = match cause {
-            Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => (
-                FaultKind::CERTIFICATE,
-                "if the server is right, name the file with its root certificate",
-            ),
-            Some(error) if error.to_string().contains("CaUsedAsEndEntity") => (
-                FaultKind::CERTIFICATE,
-                "this is the certificate of an authority (CA:TRUE), but a server needs its own",
-            ),
-            Some(rustls::Error::InvalidCertificate(_)) => (
-                FaultKind::CERTIFICATE,
-                "the server must present a valid certificate for the requested name",
-            ),
-            Some(rustls::Error::InvalidMessage(_)) => {
-                (FaultKind::TLS, "does the server speak TLS there?")
-            }
-            Some(_) => (FaultKind::TLS, "check the TLS versions and settings of the server"),
+        match tls_cause(error) {
+            Some(cause) => Fault::tls(cause),
             None if error.kind() == io::ErrorKind::UnexpectedEof => {
-                (FaultKind::TLS, "does the server speak TLS there?")
+                Fault::new(FaultKind::TLS, format!("{error}; does the server speak TLS there?"))
             }
-            None => return Fault::connect(error),
+            None => Fault::connect(error),
+        }
+    }
+
+    /// Classifies an error of a TLS session. A server that speaks TLS 1.3 rejects the certificate
+    /// of a client only after the handshake.
+    fn tls(error: &rustls::Error) -> Fault {
+        use CertificateError as Certificate;
+        use rustls::Error as Tls;
+        let (kind, advice) = match error {
+            Tls::InvalidCertificate(_) if is_authority_error(error) => (
+                FaultKind::CERTIFICATE,
+                "this is the certificate of an authority (CA:TRUE), but a server needs its own; to \
+                 trust it anyway, name a file that contains it",
+            ),
+            Tls::InvalidCertificate(cause) => (
+                FaultKind::CERTIFICATE,
+                match cause {
+                    Certificate::UnknownIssuer => {
+                        "if the server is right, name the file with its root certificate"
+                    }
+                    Certificate::Expired | Certificate::ExpiredContext { .. } => {
+                        "the certificate has expired: renew it, or check this machine's clock"
+                    }
+                    Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
+                        "the certificate is not valid yet: check the clocks of both machines"
+                    }
+                    Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
+                        "the certificate is for another name: request one of its names"
+                    }
+                    Certificate::Revoked => "the certificate has been revoked: renew it",
+                    _ => "the server must present a valid certificate",
+                },
+            ),
+            Tls::AlertReceived(alert) => (FaultKind::TLS, alert_advice(*alert)),
+            Tls::InvalidMessage(_) => (FaultKind::TLS, "does the server speak TLS there?"),
+            _ => (FaultKind::TLS, "check the TLS versions and settings of the server"),
         };
         Fault::new(kind, format!("{error}; {advice}"))
     }
 
     /// Classifies a failed send or receive.
     pub(crate) fn transfer(error: &io::Error) -> Fault {
+        if let Some(cause) = tls_cause(error) {
+            return Fault::tls(cause);
+        }
         let kind = match error.kind() {
             // A datagram socket gets this error if no server is listening.
             io::ErrorKind::ConnectionRefused => return Fault::connect(error),
             io::ErrorKind::ConnectionReset => FaultKind::RESET,
-            io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => FaultKind::CLOSED_EARLY,
+            io::ErrorKind::BrokenPipe => FaultKind::CLOSED_EARLY,
+            io::ErrorKind::UnexpectedEof => {
+                return Fault::new(FaultKind::CLOSED_EARLY, NO_CLOSE_NOTIFY);
+            }
             _ => FaultKind::FAILED,
         };
         Fault::new(kind, error.to_string())
@@ -144,9 +174,74 @@ impl Fault {
         )
     }
 
+    /// The connection failed within a body that ends with the connection.
+    pub(crate) fn cut_off(error: &io::Error) -> Fault {
+        let Fault { kind, detail } = Fault::transfer(error);
+        let text = "the reply has neither content-length nor chunks, so its body ends with the \
+                    connection, but the connection did not end properly: the body may be incomplete";
+        Fault { kind, detail: format!("{text} ({detail})") }
+    }
+
+    /// Adds that TLS ended without `close_notify`, so that the end of the stream may be forged.
+    pub(crate) fn without_notify(self) -> Fault {
+        Fault { detail: format!("{} ({NO_CLOSE_NOTIFY})", self.detail), ..self }
+    }
+
+    /// The server has not closed a connection with whose end a body ends.
+    pub(crate) fn not_closed(limit: Duration) -> Fault {
+        let text = format!(
+            "the reply has neither content-length nor chunks, so its body ends with the \
+             connection, but the server sent nothing for {limit:?} and did not close it"
+        );
+        Fault::new(FaultKind::REPLY_TIMEOUT, text)
+    }
+
+    /// The server has received no byte of a long request in time.
+    pub(crate) fn upload_timeout(limit: Duration) -> Fault {
+        let text = format!("the server received no byte of a request for {limit:?}");
+        Fault::new(FaultKind::REPLY_TIMEOUT, text)
+    }
+
     /// No byte of a reply arrived in time.
     pub(crate) fn reply_timeout(limit: Duration) -> Fault {
         Fault::new(FaultKind::REPLY_TIMEOUT, format!("no byte of a reply arrived for {limit:?}"))
+    }
+}
+
+/// Returns the error of a TLS session that an error contains.
+fn tls_cause(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|cause| cause.downcast_ref())
+}
+
+/// Explains an alert with which the server has ended a TLS session.
+fn alert_advice(alert: AlertDescription) -> &'static str {
+    use AlertDescription as Alert;
+    match alert {
+        Alert::CertificateRequired => {
+            "the server requires a certificate of the client: give one, with its key"
+        }
+        Alert::BadCertificate
+        | Alert::UnsupportedCertificate
+        | Alert::CertificateRevoked
+        | Alert::CertificateExpired
+        | Alert::CertificateUnknown
+        | Alert::UnknownCA
+        | Alert::AccessDenied => {
+            "the server does not accept the client's certificate: give one that it trusts, with its \
+             key"
+        }
+        Alert::ProtocolVersion => {
+            "the server supports neither TLS 1.3 nor TLS 1.2: update it, or enable one of them"
+        }
+        Alert::HandshakeFailure | Alert::InsufficientSecurity => {
+            "the server accepts none of the offered cipher suites, or requires a certificate of the \
+             client"
+        }
+        Alert::UnrecognisedName => "the server does not know the requested name: request another",
+        Alert::NoApplicationProtocol => {
+            "the server does not speak the offered protocol (ALPN): use another version of HTTP"
+        }
+        _ => "the server ended the session: its log may say why",
     }
 }
 

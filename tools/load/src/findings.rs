@@ -63,7 +63,7 @@ fn run_info(plan: &Plan) -> RunInfo {
     let has_length = plan.protocol == Protocol::Echo;
     let (workload, pipeline, schedule) = match plan.workload {
         Workload::Streams(streams) => {
-            let each = match streams.requests_per_connection {
+            let each = match plan.requests_per_connection(streams) {
                 None => String::new(),
                 Some(1) => ", a new connection for each request".to_owned(),
                 Some(count) => format!(", a new connection every {count} requests"),
@@ -110,6 +110,9 @@ fn address(plan: &Plan, workload: WorkloadKind) -> String {
         (ServerAddress::Unix(path), WorkloadKind::Datagrams) => {
             format!("unix-datagram:{}", path.display())
         }
-        (address, _) => address.to_string(),
+        (address, _) => {
+            let more = plan.more_addresses.iter().map(|more| format!(", {more}"));
+            format!("{address}{}", more.collect::<String>())
+        }
     }
 }

@@ -84,5 +84,5 @@ pub use schedule::{
     ThinkTime, parse_number,
 };
 pub use server_address::{MAX_UNIX_PATH_BYTES, ServerAddress, unix_address};
-pub use tls::{Tls, Trust};
+pub use tls::{ClientIdentity, Tls, Trust};
 pub use transport::SOURCE_ADDRESSES;

@@ -7,6 +7,8 @@ pub(crate) enum Outcome {
     Ok,
     /// The HTTP status.
     Status(u16),
+    /// A failure that a gRPC server reports: 1 to 16.
+    Grpc(u8),
     /// The server reported a failure in the protocol's own form, or the reply is not the expected
     /// one.
     ErrorReply,

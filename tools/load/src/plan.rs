@@ -7,6 +7,7 @@ use crate::schedule::{Arrivals, Schedule};
 use crate::server_address::ServerAddress;
 use crate::tls::Tls;
 use annulus::DriverChoice;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The maximum number of bytes in a datagram: the limit of UDP over IPv4.
@@ -30,6 +31,10 @@ pub(crate) const MAX_DURATION: Duration = Duration::from_secs(30 * 24 * 3600);
 pub struct Plan {
     /// The server.
     pub address: ServerAddress,
+    /// Further addresses of the server. Stream clients connect to all of them in turn.
+    pub more_addresses: Vec<SocketAddr>,
+    /// Addresses of the server that are not used, which the results mention.
+    pub skipped_addresses: Vec<SocketAddr>,
     /// The workload of the clients.
     pub workload: Workload,
     /// The protocol of stream clients.
@@ -76,6 +81,8 @@ impl Plan {
         };
         Plan {
             address,
+            more_addresses: Vec::new(),
+            skipped_addresses: Vec::new(),
             workload,
             protocol: Protocol::Echo,
             tls: None,
@@ -99,6 +106,7 @@ impl Plan {
     /// Names the first invalid value, its limit and a remedy.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         self.address.validate()?;
+        self.more_addresses.iter().try_for_each(|more| ServerAddress::from(*more).validate())?;
         self.check_protocol()?;
         check_counts(&[("clients", self.clients, 1, MAX_CLIENTS)])?;
         match self.requests {
@@ -194,6 +202,20 @@ impl Plan {
         self.tls.iter().try_for_each(|tls| tls.validate())
     }
 
+    /// Returns the internet address for connection `number` of the run, or `None` if the server has
+    /// a path.
+    pub(crate) fn inet_address(&self, number: usize) -> Option<SocketAddr> {
+        let ServerAddress::Inet(first) = self.address else { return None };
+        let place = number % (1 + self.more_addresses.len());
+        Some(place.checked_sub(1).map_or(first, |place| self.more_addresses[place]))
+    }
+
+    /// Returns the number of requests per connection, if it is limited: by the workload, or to one
+    /// by a request that says `Connection: close`.
+    pub(crate) fn requests_per_connection(&self, streams: Streams) -> Option<u64> {
+        if self.protocol.closes_connections() { Some(1) } else { streams.requests_per_connection }
+    }
+
     /// Returns the number of threads on which the clients run.
     pub(crate) fn threads(&self) -> usize {
         match self.workload {
@@ -260,7 +282,8 @@ pub struct Streams {
     /// client ends. It pauses first: 5 to 10 ms, which doubles with each failure until a reply
     /// arrives, up to 0.5 to 1 s. Failures count either way.
     pub reconnect: bool,
-    /// Requests per connection; the client then closes it and makes a new one. The time for that is
+    /// Requests per connection; the client then closes it and makes a new one. It is 1 if the
+    /// requests have a header `Connection: close`. The time for that is
     /// not part of any service time, but it is part of the next request's response time: with 1,
     /// each response time includes a connect. For a server on an IPv4 loopback address, connections
     /// come from [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES) different addresses.

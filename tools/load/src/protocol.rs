@@ -63,6 +63,11 @@ impl Protocol {
         if (2..=MAX_CLASSES).contains(&classes.len()) { classes } else { Vec::new() }
     }
 
+    /// Returns true if each request says that it is the last one on its connection.
+    pub(crate) fn closes_connections(&self) -> bool {
+        matches!(self, Protocol::Http(http) if http.closes_connection())
+    }
+
     /// Returns the protocol names for the TLS handshake (ALPN).
     pub(crate) fn alpn(&self) -> &'static [&'static str] {
         match self {

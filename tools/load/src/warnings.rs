@@ -37,11 +37,13 @@ pub(crate) fn all(
         Workload::Streams(streams) => {
             let failed = faults.by_kind.values().sum();
             warnings.extend(stream_failures(plan, streams, total.answered, failed));
-            warnings.extend(unsent(&total).or_else(|| late_starts(streams, &total)));
+            let connects = plan.requests_per_connection(streams).is_some();
+            warnings.extend(unsent(&total).or_else(|| late_starts(connects, &total)));
             warnings.extend(too_few_responses(plan, *measured, total.answered));
         }
         Workload::Datagrams(_) => warnings.extend(datagram_loss(plan, &total)),
     }
+    warnings.extend(skipped_addresses(plan));
     warnings.extend(core_wait(*measured, plan.threads()));
     warnings
 }
@@ -136,9 +138,24 @@ fn unsent(total: &Interval) -> Option<String> {
     })
 }
 
+/// Reports the addresses of the server that got no load.
+fn skipped_addresses(plan: &Plan) -> Option<String> {
+    let skipped: Vec<_> = plan.skipped_addresses.iter().map(ToString::to_string).collect();
+    let why = match plan.workload {
+        Workload::Streams(_) => "did not accept a connection",
+        Workload::Datagrams(_) => "cannot be tried with datagrams",
+    };
+    (!skipped.is_empty()).then(|| {
+        format!(
+            "the server's name has further addresses without load: {} {why}",
+            skipped.join(", ")
+        )
+    })
+}
+
 /// Warns about requests that were sent late, because their connections waited for replies or
 /// because the load itself was late.
-fn late_starts(streams: Streams, total: &Interval) -> Option<String> {
+fn late_starts(connects: bool, total: &Interval) -> Option<String> {
     let Interval { sent, late, delay, response, .. } = total;
     let [delay, latency] = [delay, response].map(|times| times.quantile(0.99) as f64 / 1e3);
     let own = delay > MIN_DELAY_MICROS.max(latency * MAX_DELAY_SHARE);
@@ -150,7 +167,6 @@ fn late_starts(streams: Streams, total: &Interval) -> Option<String> {
     });
     let share = *late as f64 / (*sent).max(1) as f64;
     // A client that makes a new connection for each request always waits for the connect.
-    let connects = streams.requests_per_connection.is_some();
     let blocked = (share > MAX_LATE_SHARE && !own && !connects).then(|| {
         format!(
             "{late} of {sent} requests were sent more than 1 ms late, because their connections \

@@ -116,6 +116,17 @@ pub(crate) trait Exchange {
         None
     }
 
+    /// Returns true within a reply that ends with the connection.
+    fn is_until_close(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the last reply is complete and tells the client not to send the rest of its
+    /// request.
+    fn stops_upload(&self) -> bool {
+        false
+    }
+
     /// Forgets the state of the last connection, because a new one has been made.
     fn on_reconnect(&mut self);
 

@@ -1,13 +1,18 @@
 //! Addresses on the command line: `HOST:PORT`, resolved only when needed.
 
 use super::OptionsError;
+use std::collections::HashSet;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::str::FromStr;
-use std::time::Duration;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// How long to try each address of a host that has several.
+/// How long to try the addresses of a host that has several.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long to wait for the other addresses once one has accepted a connection.
+const PROBE_GRACE: Duration = Duration::from_millis(250);
 
 /// A host, by name or number, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +32,12 @@ impl Address {
 
     /// Returns the socket addresses of the host: at least one.
     pub(super) fn resolve(&self) -> Result<Vec<SocketAddr>, OptionsError> {
-        let found = (self.host.as_str(), self.port).to_socket_addrs().map(Vec::from_iter);
-        let found = found.map_err(|why| self.unresolved(&why.to_string()))?;
+        let found = (self.host.as_str(), self.port).to_socket_addrs();
+        let mut seen = HashSet::new();
+        let found: Vec<_> = found
+            .map_err(|why| self.unresolved(&why.to_string()))?
+            .filter(|address| seen.insert(*address))
+            .collect();
         if found.is_empty() { Err(self.unresolved("it has no address")) } else { Ok(found) }
     }
 
@@ -42,15 +51,75 @@ impl Address {
         OptionsError::Failed(format!("cannot resolve '{}': {why}; {advice}", self.host))
     }
 
-    /// Returns the address to connect to: if the host has several, the first one that accepts a
+    /// Returns the addresses to connect to. If the host has several, they are those that accept a
     /// connection, or the first one if none does.
-    pub(super) fn resolve_one(&self) -> Result<SocketAddr, OptionsError> {
-        let found = self.resolve()?;
-        let answers =
-            |address: &&SocketAddr| TcpStream::connect_timeout(address, PROBE_TIMEOUT).is_ok();
-        let several = found.len() > 1;
-        Ok(*found.iter().find(|address| !several || answers(address)).unwrap_or(&found[0]))
+    pub(super) fn resolve_server(&self) -> Result<ServerAddresses, OptionsError> {
+        Ok(ServerAddresses::choose(self.resolve()?))
     }
+}
+
+/// The addresses of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServerAddresses {
+    pub(super) first: SocketAddr,
+    /// Further addresses to connect to.
+    pub(super) more: Vec<SocketAddr>,
+    /// Addresses that are not used.
+    pub(super) skipped: Vec<SocketAddr>,
+}
+
+impl ServerAddresses {
+    /// Chooses among the addresses of a host: at least one.
+    fn choose(found: Vec<SocketAddr>) -> ServerAddresses {
+        let mut answers = match &found[..] {
+            [_] => vec![true],
+            _ => probe(&found),
+        };
+        if !answers.contains(&true) {
+            answers[0] = true;
+        }
+        let mut used = Vec::new();
+        let mut skipped = Vec::new();
+        for (address, answers) in found.into_iter().zip(answers) {
+            if answers { used.push(address) } else { skipped.push(address) }
+        }
+        let first = used.remove(0);
+        ServerAddresses { first, more: used, skipped }
+    }
+
+    /// Uses only the first address, because the others cannot be tried.
+    pub(super) fn first_of(mut found: Vec<SocketAddr>) -> ServerAddresses {
+        let first = found.remove(0);
+        ServerAddresses { first, more: Vec::new(), skipped: found }
+    }
+}
+
+/// Returns which addresses accept a connection. All are tried at the same time, so one that never
+/// answers does not delay the others.
+fn probe(addresses: &[SocketAddr]) -> Vec<bool> {
+    let (sender, answers) = mpsc::channel();
+    for (index, &address) in addresses.iter().enumerate() {
+        let sender = sender.clone();
+        let connect = move || {
+            let is_answering = TcpStream::connect_timeout(&address, PROBE_TIMEOUT).is_ok();
+            // Nobody waits for an address that answers too late.
+            _ = sender.send((index, is_answering));
+        };
+        // Without a thread, the address counts as one that does not answer.
+        _ = thread::Builder::new().name("annulus-probe".into()).spawn(connect);
+    }
+    drop(sender);
+    let mut answering = vec![false; addresses.len()];
+    let mut until = Instant::now() + PROBE_TIMEOUT;
+    while let Ok((index, is_answering)) =
+        answers.recv_timeout(until.saturating_duration_since(Instant::now()))
+    {
+        answering[index] = is_answering;
+        if is_answering {
+            until = until.min(Instant::now() + PROBE_GRACE);
+        }
+    }
+    answering
 }
 
 impl FromStr for Address {
@@ -102,6 +171,11 @@ fn check_host(host: &str) -> Result<&str, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::{
+        AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, listen, socket_with,
+    };
+    use std::net::TcpListener;
+    use std::os::fd::OwnedFd;
 
     #[test]
     fn well_formed_addresses_round_trip() {
@@ -153,6 +227,44 @@ mod tests {
     fn numeric_address_resolves_to_itself() {
         let address: Address = "127.0.0.1:7000".parse().unwrap();
         assert_eq!(address.resolve().unwrap(), ["127.0.0.1:7000".parse().unwrap()]);
-        assert_eq!(address.resolve_one().unwrap().port(), 7000);
+        assert_eq!(address.resolve_server().unwrap().first.port(), 7000);
+    }
+
+    /// Returns a listener whose queue of connections is full, so that it never answers, and the
+    /// connections in its queue.
+    fn silent_listener() -> (OwnedFd, SocketAddr, Vec<OwnedFd>) {
+        let stream = || {
+            let (family, flags) = (AddressFamily::INET, SocketFlags::NONBLOCK);
+            socket_with(family, SocketType::STREAM, flags, None).unwrap()
+        };
+        let listener = stream();
+        bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        listen(&listener, 0).unwrap();
+        let address: SocketAddr = getsockname(&listener).unwrap().try_into().unwrap();
+        let queued = (0..8).map(|_| {
+            let stream = stream();
+            _ = connect(&stream, &address);
+            stream
+        });
+        let queued = queued.collect();
+        (listener, address, queued)
+    }
+
+    #[test]
+    fn all_answering_addresses_are_used_and_others_are_skipped() {
+        let listeners = ["127.0.0.1:0", "127.0.0.2:0"].map(|at| TcpListener::bind(at).unwrap());
+        let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+        let (_listener, silent, _queued) = silent_listener();
+        let began = Instant::now();
+        let chosen = ServerAddresses::choose(vec![silent, one, other]);
+        let expected = ServerAddresses { first: one, more: vec![other], skipped: vec![silent] };
+        assert_eq!(chosen, expected);
+        assert!(began.elapsed() < PROBE_TIMEOUT, "the silent address used up the time limit");
+        let closed = {
+            let listener = TcpListener::bind("127.0.0.3:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let chosen = ServerAddresses::choose(vec![closed, closed]);
+        assert_eq!((chosen.first, chosen.skipped), (closed, vec![closed]));
     }
 }

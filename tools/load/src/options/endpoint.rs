@@ -1,7 +1,7 @@
 //! Endpoints on the command line: an address or a path, with its protocol.
 
 use super::OptionsError;
-use super::address::Address;
+use super::address::{Address, ServerAddresses};
 use crate::server_address::ServerAddress;
 use std::fmt;
 use std::net::SocketAddr;
@@ -45,13 +45,20 @@ impl Endpoint {
     /// # Errors
     /// Fails if the name cannot be resolved.
     pub fn server(&self) -> Result<ServerAddress, OptionsError> {
-        match self {
-            Endpoint::Tcp(address) => address.resolve_one().map(ServerAddress::Inet),
-            Endpoint::Udp(address) => Ok(ServerAddress::Inet(address.resolve()?[0])),
+        self.servers().map(|(first, _)| first)
+    }
+
+    /// Returns the first address of a server, and all its internet addresses.
+    pub(super) fn servers(&self) -> Result<(ServerAddress, Option<ServerAddresses>), OptionsError> {
+        let addresses = match self {
+            Endpoint::Tcp(address) => address.resolve_server()?,
+            // Only a client that sends something would know whether an address answers.
+            Endpoint::Udp(address) => ServerAddresses::first_of(address.resolve()?),
             Endpoint::Unix(path) | Endpoint::UnixDatagram(path) => {
-                Ok(ServerAddress::Unix(path.clone()))
+                return Ok((ServerAddress::Unix(path.clone()), None));
             }
-        }
+        };
+        Ok((ServerAddress::Inet(addresses.first), Some(addresses)))
     }
 
     /// If the port requires a privilege, returns the first one that does not.

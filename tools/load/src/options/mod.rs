@@ -8,6 +8,7 @@ mod target;
 mod values;
 
 pub use address::Address;
+use address::ServerAddresses;
 pub use endpoint::Endpoint;
 #[doc(hidden)]
 pub use renamed::RenamedOptions;
@@ -20,7 +21,7 @@ use crate::plan::{Datagrams, MAX_DURATION, Plan, Streams, Workload};
 use crate::protocol::Protocol;
 use crate::schedule::{Arrivals, Rate, Schedule, ThinkTime, parse_burst};
 use crate::server_address::ServerAddress;
-use crate::tls::{Tls, Trust};
+use crate::tls::{ClientIdentity, Tls, Trust};
 use annulus::DriverChoice;
 use clap::{ArgGroup, Args, Parser};
 use serde::Deserialize;
@@ -182,6 +183,14 @@ pub struct Options {
     #[arg(long, value_name = "NAME", help_heading = TLS_HEADING)]
     pub tls_server_name: Option<String>,
 
+    /// The certificate of the clients, for servers that ask for one (PEM)
+    #[arg(long = "cert", value_name = "FILE", help_heading = TLS_HEADING)]
+    #[serde(rename = "cert")]
+    pub certificate: Option<PathBuf>,
+    /// The private key of --cert (PEM) [default: the file of --cert]
+    #[arg(long, value_name = "FILE", requires = "certificate", help_heading = TLS_HEADING)]
+    pub key: Option<PathBuf>,
+
     // Keys that only files can have.
     /// Requests per connection. After that many, the client makes a new connection.
     #[arg(skip)]
@@ -301,8 +310,8 @@ impl Options {
     /// Names the value, its limit and a remedy.
     pub fn plan(&self) -> Result<Plan, OptionsError> {
         self.plan_with(|target| match &self.unix_socket {
-            Some(path) => Ok(ServerAddress::Unix(path.clone())),
-            None => target.endpoint.server(),
+            Some(path) => Ok((ServerAddress::Unix(path.clone()), None)),
+            None => target.endpoint.servers(),
         })
     }
 
@@ -311,12 +320,12 @@ impl Options {
     /// # Errors
     /// Fails like [`plan`](Self::plan).
     pub fn plan_at(&self, address: &ServerAddress) -> Result<Plan, OptionsError> {
-        self.plan_with(|_| Ok(address.clone()))
+        self.plan_with(|_| Ok((address.clone(), None)))
     }
 
     fn plan_with(
         &self,
-        address: impl Fn(&Target) -> Result<ServerAddress, OptionsError>,
+        servers: impl Fn(&Target) -> Result<(ServerAddress, Option<ServerAddresses>), OptionsError>,
     ) -> Result<Plan, OptionsError> {
         let text = self.target_text().unwrap_or("127.0.0.1:7000");
         let target = Target::parse(text).map_err(|why| usage(format!("'{text}': {why}")))?;
@@ -335,8 +344,13 @@ impl Options {
             LoadKind::Http => Protocol::Http(self.http(&target)?),
             LoadKind::Script => Protocol::Script(self.script()?),
         };
-        let usual = Plan::new(address(&target)?, workload);
+        let (address, addresses) = servers(&target)?;
+        let (more_addresses, skipped_addresses) =
+            addresses.map_or_else(Default::default, |all| (all.more, all.skipped));
+        let usual = Plan::new(address, workload);
         let plan = Plan {
+            more_addresses,
+            skipped_addresses,
             protocol,
             tls: target.scheme.is_encrypted().then(|| self.tls(&target)).transpose()?,
             clients: self.connections.unwrap_or(usual.clients),
@@ -435,6 +449,8 @@ impl Options {
             (self.tls_ca.is_some(), "--tls-ca"),
             (self.insecure, "--insecure"),
             (self.tls_server_name.is_some(), "--tls-server-name"),
+            (self.certificate.is_some(), "--cert"),
+            (self.key.is_some(), "--key"),
         ];
         all.iter().find(|(given, _)| *given).map(|(_, option)| *option)
     }
@@ -448,7 +464,14 @@ impl Options {
         };
         let server_name = self.tls_server_name.clone();
         let server_name = server_name.unwrap_or_else(|| target.certificate_name().to_owned());
-        Ok(Tls { server_name, trust })
+        if self.key.is_some() && self.certificate.is_none() {
+            return Err(usage("--key does nothing without --cert: add that, or leave it out"));
+        }
+        let identity = self.certificate.clone().map(|certificate| {
+            let key = self.key.clone().unwrap_or_else(|| certificate.clone());
+            ClientIdentity { certificate, key }
+        });
+        Ok(Tls { server_name, trust, identity })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::address::Address;
 use super::endpoint::Endpoint;
+use std::borrow::Cow;
 use std::fmt;
 
 /// The scheme of a URL.
@@ -51,7 +52,7 @@ pub(super) struct Target {
     /// The host as it was written, for the `Host` header and the name in a certificate. Empty for a
     /// path.
     host: String,
-    /// The host with its port, unless that is the scheme's default.
+    /// The host without its zone, and with its port unless that is the scheme's default.
     pub(super) authority: String,
     /// The path with its query: at least `/` in an HTTP URL, otherwise empty.
     pub(super) path: String,
@@ -101,12 +102,34 @@ impl Target {
             );
         }
         let (host, port) = split_port(address, scheme)?;
+        let host = decode_zone(host);
         let endpoint = format!("{host}:{port}").parse::<Address>().map(Endpoint::Tcp)?;
         let is_own = scheme.port() == Some(port);
-        let authority = if is_own { host.to_owned() } else { format!("{host}:{port}") };
+        let with_port =
+            |host: &str| if is_own { host.to_owned() } else { format!("{host}:{port}") };
+        let authority = with_port(&without_zone(&host));
         let path = parse_path(scheme, path)?;
-        let text = format!("{name}://{authority}{path}");
-        Ok(Target { text, scheme, endpoint, host: host.to_owned(), authority, path })
+        let text = format!("{name}://{}{path}", with_port(&host));
+        Ok(Target { text, scheme, endpoint, host, authority, path })
+    }
+}
+
+/// Replaces `%25` before the zone of an IPv6 address with `%`: in a URL, both are written (RFC
+/// 6874).
+fn decode_zone(host: &str) -> String {
+    match host.split_once("%25") {
+        Some((address, zone)) if host.starts_with('[') && zone != "]" => {
+            format!("{address}%{zone}")
+        }
+        _ => host.to_owned(),
+    }
+}
+
+/// Returns a host without its zone, which means nothing to other machines.
+fn without_zone(host: &str) -> Cow<'_, str> {
+    match host.split_once('%') {
+        Some((address, _)) if host.starts_with('[') => format!("{address}]").into(),
+        _ => host.into(),
     }
 }
 
@@ -125,12 +148,16 @@ fn split_port(address: &str, scheme: Scheme) -> Result<(&str, u16), String> {
     if host.is_empty() {
         return Err("the host is missing: write one after ://, such as 127.0.0.1".to_owned());
     }
-    let port = match (port, scheme.port()) {
+    // A colon without a port is allowed (RFC 3986, 3.2.3).
+    let port = match (port.filter(|port| !port.is_empty()), scheme.port()) {
         (Some(port), _) => {
             port.parse().map_err(|_| format!("'{port}' is not a valid port: use 1 to 65535"))?
         }
         (None, Some(own)) => own,
-        (None, None) => return Err(format!("'{address}' has no port: write {address}:PORT")),
+        (None, None) => {
+            let host = address.trim_end_matches(':');
+            return Err(format!("'{address}' has no port: write {host}:PORT"));
+        }
     };
     Ok((host, port))
 }
@@ -199,6 +226,11 @@ mod tests {
                 "/a?b=c",
             ),
             ("http://localhost", Scheme::Http, "localhost:80", "localhost", "/"),
+            ("http://127.0.0.1:/", Scheme::Http, "127.0.0.1:80", "127.0.0.1", "/"),
+            ("https://[::1]:?q", Scheme::Https, "[::1]:443", "[::1]", "/?q"),
+            ("http://[fe80::1%lo]:8080", Scheme::Http, "[fe80::1%lo]:8080", "[fe80::1]:8080", "/"),
+            ("http://[fe80::1%25lo]/", Scheme::Http, "[fe80::1%lo]:80", "[fe80::1]", "/"),
+            ("http://[fe80::1%25]/", Scheme::Http, "[fe80::1%25]:80", "[fe80::1]", "/"),
             ("HTTP://localhost:80?q#f", Scheme::Http, "localhost:80", "localhost", "/?q"),
             ("https://a.example/", Scheme::Https, "a.example:443", "a.example", "/"),
             ("https://[::1]", Scheme::Https, "[::1]:443", "[::1]", "/"),
@@ -209,6 +241,7 @@ mod tests {
             ("unix:/run/x", Scheme::Bare, "unix:/run/x", "", ""),
         ] {
             let target = target(text);
+            check_round_trip(text).unwrap();
             assert_eq!(
                 (target.scheme, target.endpoint.to_string().as_str()),
                 (scheme, endpoint),
@@ -234,6 +267,7 @@ mod tests {
         refused("http://[::g]/", "not an IPv6 address");
         refused("https://[::1/", "not an IPv6 address");
         refused("tcp://a", "'a' has no port");
+        refused("tls://a:", "'a:' has no port: write a:PORT");
         refused("tls://a:1/x", "the path '/x' has no effect");
         refused("http://me:pw@a", "add -H 'Authorization: …'");
         refused("127.0.0.1", "no port");

@@ -45,6 +45,12 @@ fn options_without_effect_are_rejected() {
         (&["127.0.0.1:1", "--expect", "x"], "--expect does nothing without --send"),
         (&["http://127.0.0.1", "--tls-server-name", "b"], "does nothing without a target https://"),
         (&["127.0.0.1:1", SKIP_CHECK], "does nothing without a target https://"),
+        (&["http://127.0.0.1", "--cert", "a"], "--cert does nothing without a target https://"),
+        (&["https://127.0.0.1", "--key", "a"], "--cert <FILE>"),
+        (
+            &["https://127.0.0.1", SKIP_CHECK, "--cert", "/nowhere/x"],
+            "cannot read certificates from /nowhere/x",
+        ),
         (&["http://127.0.0.1", "-l", "5"], "--length does nothing without echo"),
         (&["unix-datagram:/x", "--per-connection"], "does nothing without connections"),
         (&["unix-datagram:/x", "--segments"], "segments need UDP"),

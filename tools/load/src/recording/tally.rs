@@ -136,12 +136,38 @@ fn is_refusal(outcome: Outcome) -> bool {
     match outcome {
         Outcome::Ok => false,
         Outcome::Status(status) => status >= 400,
-        Outcome::ErrorReply => true,
+        Outcome::Grpc(_) | Outcome::ErrorReply => true,
     }
 }
 
 /// The names of outcomes in results.
-const OUTCOME_NAMES: [&str; 7] = ["ok", "2xx", "3xx", "4xx", "5xx", "other status", "error reply"];
+const OUTCOME_NAMES: [&str; 23] = [
+    "ok",
+    "2xx",
+    "3xx",
+    "4xx",
+    "5xx",
+    "other status",
+    "error reply",
+    "gRPC CANCELLED",
+    "gRPC UNKNOWN",
+    "gRPC INVALID_ARGUMENT",
+    "gRPC DEADLINE_EXCEEDED",
+    "gRPC NOT_FOUND",
+    "gRPC ALREADY_EXISTS",
+    "gRPC PERMISSION_DENIED",
+    "gRPC RESOURCE_EXHAUSTED",
+    "gRPC FAILED_PRECONDITION",
+    "gRPC ABORTED",
+    "gRPC OUT_OF_RANGE",
+    "gRPC UNIMPLEMENTED",
+    "gRPC INTERNAL",
+    "gRPC UNAVAILABLE",
+    "gRPC DATA_LOSS",
+    "gRPC UNAUTHENTICATED",
+];
+/// The number of outcome names that are not those of gRPC.
+const OTHER_OUTCOMES: usize = 7;
 
 /// Counts of replies by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -158,6 +184,7 @@ impl Outcomes {
             Outcome::Status(status @ 200..=599) => usize::from(status / 100 - 1),
             Outcome::Status(_) => 5,
             Outcome::ErrorReply => 6,
+            Outcome::Grpc(code) => OTHER_OUTCOMES + usize::from(code.clamp(1, 16)) - 1,
         };
         self.kinds[kind] += 1;
         if let Outcome::Status(status) = outcome {
@@ -192,12 +219,16 @@ mod tests {
         }
         outcomes.add(Outcome::Ok);
         outcomes.add(Outcome::ErrorReply);
+        [1, 13, 16].into_iter().for_each(|code| outcomes.add(Outcome::Grpc(code)));
         let expected = [
             ("2xx", 3),
             ("3xx", 1),
             ("4xx", 1),
             ("5xx", 1),
             ("error reply", 1),
+            ("gRPC CANCELLED", 1),
+            ("gRPC INTERNAL", 1),
+            ("gRPC UNAUTHENTICATED", 1),
             ("ok", 1),
             ("other status", 2),
         ];

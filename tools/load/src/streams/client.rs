@@ -24,6 +24,14 @@ use std::time::Duration;
 /// How long to wait for more bytes after a wrong one.
 pub(super) const MISMATCH_WAIT: Duration = Duration::from_millis(100);
 
+/// Requests of at least this many bytes may take so long to send that their progress is watched.
+const MIN_UPLOAD_BYTES: usize = 64 << 10;
+
+/// Returns true if the stream of a TLS session ended without `close_notify`.
+fn is_tls_cut(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
+}
+
 /// One client, with its current connection's state.
 pub(super) struct StreamClient<X: Exchange + 'static> {
     number: usize,
@@ -38,6 +46,8 @@ pub(super) struct StreamClient<X: Exchange + 'static> {
     backoff: Backoff,
     /// The timer for the next due request, with its due time.
     sleep: Option<(u64, Sleep)>,
+    /// Why the connection cannot send, if it cannot. It may still have a reply to deliver.
+    send_error: Option<Box<io::Error>>,
     activity: Rc<Activity>,
 }
 
@@ -48,6 +58,8 @@ enum CloseReason {
     RunOver,
     /// The plan or the server requires a new connection.
     Replace,
+    /// The server has rejected a request before it has received all of it, so the rest is not sent.
+    Abort,
 }
 
 impl<X: Exchange + 'static> StreamClient<X> {
@@ -66,6 +78,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
             requests_left: context.kind.streams.requests_per_connection.unwrap_or(u64::MAX),
             backoff: Backoff::new(number),
             sleep: None,
+            send_error: None,
             activity: Rc::default(),
         }
     }
@@ -84,11 +97,11 @@ impl<X: Exchange + 'static> StreamClient<X> {
             loop {
                 match client.run_connection(&mut transport).await {
                     Ok(CloseReason::RunOver) => break,
-                    Ok(CloseReason::Replace) => {}
-                    Err(fault) if client.on_failure(&fault) => {}
+                    Ok(CloseReason::Replace) => drop(transport),
+                    Ok(CloseReason::Abort) => transport.abort(),
+                    Err(fault) if client.on_failure(&fault) => drop(transport),
                     Err(_) => break,
                 }
-                drop(transport);
                 // Few connections are replaced at the same time, so the memory for it is not part
                 // of the task.
                 match Box::pin(client.reconnect()).await {
@@ -119,7 +132,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
     async fn run_connection(&mut self, transport: &mut Connection) -> Result<CloseReason, Fault> {
         match poll_fn(|cx| self.poll_exchange(transport, cx)).await {
             Ok(CloseReason::RunOver) => self.close(transport).await.map(|()| CloseReason::RunOver),
-            Ok(CloseReason::Replace) => Ok(CloseReason::Replace),
+            Ok(reason) => Ok(reason),
             Err(fault) => Err(Box::pin(self.classify(transport, fault)).await),
         }
     }
@@ -136,21 +149,18 @@ impl<X: Exchange + 'static> StreamClient<X> {
         {
             match taken {
                 Ok(Some(taken)) => taken?,
-                Ok(None) => return Poll::Ready(self.on_close()),
-                // A server that has announced the close may reset the connection if it has not read
-                // all requests.
-                Err(_) if self.exchange.must_close() => {
-                    return Poll::Ready(Ok(self.close_reason()));
-                }
-                Err(error) => return Poll::Ready(Err(Fault::transfer(&error))),
+                Ok(None) => return Poll::Ready(self.on_end(None)),
+                Err(error) => return Poll::Ready(self.on_end(Some(error))),
             }
         }
+        if self.activity.is_uploading() && self.check_upload(transport) {
+            return Poll::Ready(Ok(CloseReason::Abort));
+        }
         if self.activity.has_expired() {
-            let limit = self.context.run.plan.reply_timeout;
-            return Poll::Ready(Err(Fault::reply_timeout(limit)));
+            return Poll::Ready(Err(self.timeout()));
         }
         self.exchange.respond(&mut self.out);
-        self.send_due(transport, cx, now)?;
+        self.send_due(transport, cx, now);
         self.check_close_reason()
             .map_or(Poll::Pending, |check_close_reason| Poll::Ready(Ok(check_close_reason)))
     }
@@ -172,18 +182,36 @@ impl<X: Exchange + 'static> StreamClient<X> {
         if now.is_some() {
             self.backoff.reset();
         }
-        while let Some(position) = exchange.pop_refused() {
-            if pacer.requeue_at(position, *now.get_or_insert_with(clock::nanos)) {
-                recorder.retried(1);
-                context.return_quota(1);
-            }
-        }
+        drop(recorder);
+        self.requeue_refused(now);
         self.activity.update(self.pacer.in_flight());
         if was_requested { taken } else { Err(Fault::unrequested_reply()) }
     }
 
-    /// Handles the server closing its side.
+    /// Handles the end of the connection, which an error may have caused.
+    ///
+    /// # Errors
+    /// Fails if the connection owes a reply. The end of an idle connection is not a failure,
+    /// unless the protocol makes it one.
     #[cold]
+    fn on_end(&mut self, error: Option<io::Error>) -> Result<CloseReason, Fault> {
+        let error = error.or_else(|| self.send_error.take().map(|error| *error));
+        let is_until_close = self.exchange.is_until_close();
+        match error {
+            None => self.on_close(),
+            // A server that has announced the close may reset the connection if it has not read all
+            // requests.
+            Some(_) if self.exchange.must_close() => Ok(self.close_reason()),
+            Some(error) if is_until_close => Err(Fault::cut_off(&error)),
+            Some(error) if is_tls_cut(&error) => self.on_close().map_err(Fault::without_notify),
+            Some(error) if self.pacer.in_flight() == 0 => {
+                self.on_close().map_err(|_| Fault::transfer(&error))
+            }
+            Some(error) => Err(Fault::transfer(&error)),
+        }
+    }
+
+    /// Handles the server closing its side.
     fn on_close(&mut self) -> Result<CloseReason, Fault> {
         let StreamClient { exchange, pacer, context, .. } = self;
         let now = clock::nanos();
@@ -197,12 +225,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         if is_answered {
             self.backoff.reset();
         }
-        while let Some(position) = exchange.pop_refused() {
-            if pacer.requeue_at(position, now) {
-                context.recorder.borrow_mut().retried(1);
-                context.return_quota(1);
-            }
-        }
+        self.requeue_refused(&mut Some(now));
         taken?;
         self.activity.update(self.pacer.in_flight());
         match self.pacer.in_flight() {
@@ -210,6 +233,43 @@ impl<X: Exchange + 'static> StreamClient<X> {
             _ if self.exchange.must_close() => Ok(self.close_reason()),
             0 => Ok(self.close_reason()),
             requests => Err(Fault::unanswered(requests)),
+        }
+    }
+
+    /// Queues the requests that the server has not processed to be sent again.
+    fn requeue_refused(&mut self, now: &mut Option<u64>) {
+        while let Some(position) = self.exchange.pop_refused() {
+            if self.pacer.requeue_at(position, *now.get_or_insert_with(clock::nanos)) {
+                self.context.recorder.borrow_mut().retried(1);
+                self.context.return_quota(1);
+            }
+        }
+    }
+
+    /// Checks whether the server's system has received more of a long request, which counts as
+    /// activity. Returns true if the server has rejected the request and the rest of it must not be
+    /// sent.
+    #[cold]
+    fn check_upload(&mut self, transport: &Connection) -> bool {
+        let left = transport.unacknowledged() + (self.out.len() - self.accepted);
+        self.activity.set_upload(left);
+        left > 0 && self.pacer.in_flight() == 0 && self.exchange.stops_upload()
+    }
+
+    /// Describes what the server has not done in time.
+    #[cold]
+    fn timeout(&mut self) -> Fault {
+        let limit = self.context.run.plan.reply_timeout;
+        if let Some(error) = self.send_error.take() {
+            return Fault::transfer(&error);
+        }
+        if self.exchange.is_until_close() {
+            return Fault::not_closed(limit);
+        }
+        if self.activity.is_uploading() {
+            Fault::upload_timeout(limit)
+        } else {
+            Fault::reply_timeout(limit)
         }
     }
 
@@ -224,12 +284,18 @@ impl<X: Exchange + 'static> StreamClient<X> {
         transport: &mut Connection,
         cx: &mut task::Context<'_>,
         mut now: Option<u64>,
-    ) -> Result<(), Fault> {
-        loop {
+    ) {
+        while self.send_error.is_none() {
             match self.poll_flush(transport, cx) {
                 Poll::Ready(Ok(())) if self.may_send() => {}
-                Poll::Ready(Err(error)) => return Err(Fault::transfer(&error)),
-                Poll::Ready(Ok(())) | Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) => {
+                    // The server may have replied before the connection failed, so the fault is
+                    // reported when receiving ends.
+                    self.send_error = Some(Box::new(error));
+                    cx.waker().wake_by_ref();
+                    return;
+                }
+                Poll::Ready(Ok(())) | Poll::Pending => return,
             }
             let most = self.requests_left.min(self.context.quota());
             let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -240,11 +306,11 @@ impl<X: Exchange + 'static> StreamClient<X> {
                 }
                 Claim::NotBefore(at) => {
                     if self.poll_due(at, cx).is_pending() {
-                        return Ok(());
+                        return;
                     }
                     now = None;
                 }
-                Claim::Full => return Ok(()),
+                Claim::Full => return,
             }
         }
     }
@@ -280,6 +346,9 @@ impl<X: Exchange + 'static> StreamClient<X> {
     ) -> Poll<io::Result<()>> {
         if self.out.len() == 0 {
             return Poll::Ready(Ok(()));
+        }
+        if self.out.len() >= MIN_UPLOAD_BYTES {
+            self.activity.set_uploading();
         }
         while self.accepted < self.out.len() {
             let count = ready!(transport.poll_send(cx, self.out.bytes_from(self.accepted)))?;
@@ -387,7 +456,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         self.context.return_quota(retried);
         self.activity.update(0);
         self.out.clear();
-        self.accepted = 0;
+        (self.accepted, self.send_error) = (0, None);
         self.exchange.on_reconnect();
         let streams = &self.context.kind.streams;
         self.requests_left = streams.requests_per_connection.unwrap_or(u64::MAX);
@@ -442,10 +511,13 @@ pub(super) enum Stage {
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     changes: Cell<u64>,
-    in_flight: Cell<u32>,
+    in_flight: Cell<u16>,
     stage: Cell<Stage>,
     /// Whether the sweep has found the server silent for too long.
     has_expired: Cell<bool>,
+    /// While a long request is being sent: the number of its bytes that the server's system had not
+    /// received at the last check, at most `u32::MAX`. Otherwise 0.
+    upload: Cell<u32>,
     waker: OnceCell<Waker>,
     /// The pacer of a client that ended before the window closed.
     pacer: RefCell<Option<Box<Pacer>>>,
@@ -476,6 +548,28 @@ impl Activity {
         self.pacer.take()
     }
 
+    /// Returns true while a long request is being sent.
+    pub(super) fn is_uploading(&self) -> bool {
+        self.upload.get() > 0
+    }
+
+    /// Notes that a long request is being sent.
+    fn set_uploading(&self) {
+        if !self.is_uploading() {
+            self.upload.set(u32::MAX);
+        }
+    }
+
+    /// Records how many bytes of a long request the server's system has not received. A change is
+    /// activity.
+    fn set_upload(&self, left: usize) {
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        if self.upload.replace(left) != left {
+            self.touch();
+            self.has_expired.set(false);
+        }
+    }
+
     pub(super) fn stage(&self) -> Stage {
         self.stage.get()
     }
@@ -483,6 +577,7 @@ impl Activity {
     pub(super) fn set_stage(&self, stage: Stage) {
         self.stage.set(stage);
         self.has_expired.set(false);
+        self.upload.set(0);
         self.touch();
     }
 
@@ -493,7 +588,7 @@ impl Activity {
     /// Records activity, and the number of requests in flight.
     pub(super) fn update(&self, in_flight: usize) {
         self.touch();
-        self.in_flight.set(in_flight as u32);
+        self.in_flight.set(in_flight as u16);
     }
 
     /// Makes the client fail with a timeout.

@@ -41,6 +41,8 @@ pub(crate) fn run(
     observer: &mut dyn Observer,
 ) -> Result<RunResults, LoadError> {
     let run = RunContext::new(plan);
+    let requests_per_connection = plan.requests_per_connection(streams);
+    let streams = Streams { requests_per_connection, ..streams };
     let tls = plan.tls.as_ref().map(|tls| tls::connector(tls, plan.protocol.alpn())).transpose();
     let tls = tls.map_err(LoadError::Plan)?;
     let connector = Connector::new(streams, tls);
@@ -132,6 +134,10 @@ pub(crate) struct StreamClientHandle {
 impl ClientHandle for StreamClientHandle {
     fn sweep(&mut self, task: &mut JoinHandle<()>, limit: Duration) {
         let idle = self.idle.idle_for(self.activity.changes(), clock::now());
+        if !idle.is_zero() && self.activity.is_uploading() {
+            // Only the client can see whether the server's system has received more.
+            self.activity.wake();
+        }
         match self.activity.stage() {
             Stage::Closing if idle >= limit.min(CLOSE_TIMEOUT) => task.abort(),
             Stage::Exchanging if idle >= limit && self.activity.is_waiting() => {

@@ -6,16 +6,17 @@
 //! the independent users that its clients represent.
 
 use crate::invalid::{InvalidValue, invalid};
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How connections are encrypted.
@@ -23,7 +24,7 @@ use std::sync::Arc;
 /// ```
 /// use annulus_load::{Tls, Trust};
 ///
-/// let tls = Tls { server_name: "localhost".into(), trust: Trust::Unchecked };
+/// let tls = Tls::new("localhost", Trust::Unchecked);
 /// assert!(tls.validate().is_ok());
 /// let tls = Tls { server_name: "local host".into(), ..tls };
 /// assert!(tls.validate().unwrap_err().to_string().contains("'local host'"));
@@ -35,6 +36,18 @@ pub struct Tls {
     pub server_name: String,
     /// Which certificates are trusted.
     pub trust: Trust,
+    /// The certificate that clients present if the server asks for one (mutual TLS).
+    pub identity: Option<ClientIdentity>,
+}
+
+/// The certificate of the clients, and its private key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientIdentity {
+    /// A file with the certificate, and the certificates of its issuers if the server needs them
+    /// (PEM).
+    pub certificate: PathBuf,
+    /// A file with the private key (PEM, not encrypted). It may be the same file.
+    pub key: PathBuf,
 }
 
 /// Which certificates are trusted.
@@ -43,7 +56,8 @@ pub struct Tls {
 pub enum Trust {
     /// Certificates whose chain ends at a root certificate of this system.
     System,
-    /// Only certificates whose chain ends at a certificate in this file (PEM).
+    /// Only certificates whose chain ends at a certificate in this file (PEM), and self-signed
+    /// certificates that are in this file, even if they are those of authorities.
     Roots(PathBuf),
     /// Any certificate: neither chain, nor name, nor dates are checked. The connection is
     /// encrypted, but possibly to a different server.
@@ -72,16 +86,28 @@ impl fmt::Display for Tls {
                     self.server_name
                 )
             }
+        }?;
+        match &self.identity {
+            Some(identity) => {
+                write!(f, "; clients have the certificate in {}", identity.certificate.display())
+            }
+            None => Ok(()),
         }
     }
 }
 
 impl Tls {
-    /// Checks the name, and reads the trusted certificates.
+    /// Creates settings without a certificate for the clients.
+    pub fn new(server_name: impl Into<String>, trust: Trust) -> Tls {
+        Tls { server_name: server_name.into(), trust, identity: None }
+    }
+
+    /// Checks the name, and reads the certificates and the key.
     ///
     /// # Errors
-    /// Fails if the name is neither a DNS name nor an address, if the file cannot be read or
-    /// contains no certificate, or if the system has no root certificates.
+    /// Fails if the name is neither a DNS name nor an address, if a file cannot be read or does not
+    /// contain what it should, if the key does not belong to the certificate, or if the system has
+    /// no root certificates.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         connector(self, &[]).map(drop)
     }
@@ -96,7 +122,7 @@ pub(crate) struct TlsConnector {
 
 impl TlsConnector {
     /// Creates a session, which has not started its handshake.
-    pub(crate) fn start(&self) -> Result<ClientConnection, rustls::Error> {
+    pub(crate) fn start(&self) -> Result<ClientConnection, Error> {
         ClientConnection::new(Arc::clone(&self.config), self.name.clone())
     }
 }
@@ -114,12 +140,32 @@ pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<TlsConnector, I
         .expect("ring supports TLS 1.2 and 1.3");
     let builder = match &tls.trust {
         Trust::System => builder.with_root_certificates(system_roots()?),
-        Trust::Roots(path) => builder.with_root_certificates(read_roots(path)?),
+        Trust::Roots(path) => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustedFile::read(path)?))
+        }
         Trust::Unchecked => builder.dangerous().with_custom_certificate_verifier(Arc::new(
             AcceptAnyCertificate(ring::default_provider()),
         )),
     };
-    let mut config = builder.with_no_client_auth();
+    let mut config = match &tls.identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let (chain, key) = (read_certificates(&identity.certificate)?, read_key(identity)?);
+            builder.with_client_auth_cert(chain, key).map_err(|error| match error {
+                Error::InconsistentKeys(_) => invalid(format!(
+                    "the private key in {} does not belong to the first certificate in {}: give \
+                     the files of the same client",
+                    identity.key.display(),
+                    identity.certificate.display()
+                )),
+                error => invalid(format!(
+                    "the certificate in {} and the key in {} cannot be used: {error}",
+                    identity.certificate.display(),
+                    identity.key.display()
+                )),
+            })?
+        }
+    };
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     config.resumption = Resumption::disabled();
     Ok(TlsConnector { config: Arc::new(config), name })
@@ -141,20 +187,117 @@ fn system_roots() -> Result<RootCertStore, InvalidValue> {
     Ok(roots)
 }
 
-fn read_roots(path: &PathBuf) -> Result<RootCertStore, InvalidValue> {
+/// Reads the certificates of a file: at least one.
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, InvalidValue> {
     let shown = path.display();
     let failed =
         |why: &dyn fmt::Display| invalid(format!("cannot read certificates from {shown}: {why}"));
     let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&bytes) {
-        let certificate = certificate.map_err(|error| failed(&error))?;
-        roots.add(certificate).map_err(|error| failed(&error))?;
-    }
-    match roots.is_empty() {
+    let certificates = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    let certificates = certificates.map_err(|error| failed(&error))?;
+    match certificates.is_empty() {
         true => Err(invalid(format!("{shown} contains no certificate: name a file in PEM format"))),
-        false => Ok(roots),
+        false => Ok(certificates),
     }
+}
+
+/// Reads the private key of the clients.
+fn read_key(identity: &ClientIdentity) -> Result<PrivateKeyDer<'static>, InvalidValue> {
+    /// The label of keys that cannot be used without a passphrase.
+    const ENCRYPTED: &[u8] = b"ENCRYPTED";
+    let shown = identity.key.display();
+    let failed =
+        |why: &dyn fmt::Display| invalid(format!("cannot read a private key from {shown}: {why}"));
+    let bytes = std::fs::read(&identity.key).map_err(|error| failed(&error))?;
+    match PrivateKeyDer::from_pem_slice(&bytes) {
+        Ok(key) => Ok(key),
+        Err(_) if memchr::memmem::find(&bytes, ENCRYPTED).is_some() => Err(invalid(format!(
+            "the private key in {shown} is encrypted: decrypt it with `openssl pkey -in {shown}`"
+        ))),
+        Err(pem::Error::NoItemsFound) => {
+            Err(invalid(format!("{shown} contains no private key: name a file in PEM format")))
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// Accepts the certificates that rustls accepts with the roots of a file. It also accepts a
+/// certificate of the file that is an authority's, as OpenSSL does, because that is what
+/// `openssl req -x509` creates.
+#[derive(Debug)]
+struct TrustedFile {
+    usual: Arc<WebPkiServerVerifier>,
+    trusted: Vec<CertificateDer<'static>>,
+}
+
+impl TrustedFile {
+    fn read(path: &Path) -> Result<TrustedFile, InvalidValue> {
+        let trusted = read_certificates(path)?;
+        let failed = |error: &dyn fmt::Display| {
+            invalid(format!("cannot read certificates from {}: {error}", path.display()))
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in &trusted {
+            roots.add(certificate.clone()).map_err(|error| failed(&error))?;
+        }
+        let provider = Arc::new(ring::default_provider());
+        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        Ok(TrustedFile { usual: usual.map_err(|error| failed(&error))?, trusted })
+    }
+}
+
+impl ServerCertVerifier for TrustedFile {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let usual = self.usual.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        match usual {
+            // rustls checks the dates before this, and the name after it.
+            Err(error) if is_authority_error(&error) && self.trusted.contains(end_entity) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            usual => usual,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.usual.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.usual.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
+    }
+}
+
+/// Returns true if a certificate was rejected because it is an authority's.
+pub(crate) fn is_authority_error(error: &Error) -> bool {
+    error.to_string().contains("CaUsedAsEndEntity")
 }
 
 /// Accepts every certificate. The server must still have the private key of the certificate that it
@@ -170,7 +313,7 @@ impl ServerCertVerifier for AcceptAnyCertificate {
         _server_name: &ServerName<'_>,
         _ocsp_response: &[u8],
         _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
+    ) -> Result<ServerCertVerified, Error> {
         Ok(ServerCertVerified::assertion())
     }
 
@@ -179,7 +322,7 @@ impl ServerCertVerifier for AcceptAnyCertificate {
         message: &[u8],
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+    ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
     }
 
@@ -188,7 +331,7 @@ impl ServerCertVerifier for AcceptAnyCertificate {
         message: &[u8],
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+    ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
     }
 

@@ -7,10 +7,11 @@ use crate::transport::PlainTransport;
 use crate::transport::TlsTransport;
 use annulus::net::TcpStream;
 use annulus_skip::skip;
-use rcgen::{CertificateParams, CertifiedKey, DnType, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, DnType, IsCa, KeyPair};
 use rustls::crypto::ring;
-use rustls::pki_types::PrivateKeyDer;
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -44,12 +45,32 @@ impl Drop for TemporaryFile {
 
 /// Starts a server on its own thread that accepts one connection.
 fn serve(made: &CertifiedKey<KeyPair>, talk: Talk) -> SocketAddr {
+    serve_clients(made, talk, None, rustls::DEFAULT_VERSIONS)
+}
+
+/// Like [`serve`], but with some versions of TLS. If there is a certificate, the clients must have
+/// one that it has signed.
+fn serve_clients(
+    made: &CertifiedKey<KeyPair>,
+    talk: Talk,
+    clients: Option<&CertificateDer<'static>>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> SocketAddr {
     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key);
+    let provider = Arc::new(ring::default_provider());
+    let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)
+        .unwrap();
+    let config = match clients {
+        None => config.with_no_client_auth(),
+        Some(root) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(root.clone()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+            config.with_client_cert_verifier(verifier.build().unwrap())
+        }
+    };
+    let config = config.with_single_cert(vec![made.cert.der().clone()], key);
     let mut config = config.unwrap();
     config.alpn_protocols = vec![b"lines".to_vec()];
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -102,7 +123,7 @@ async fn round_trip(transport: &mut TlsTransport, bytes: &[u8]) -> io::Result<Ve
 }
 
 fn trusting(name: &str, trust: Trust) -> Tls {
-    Tls { server_name: name.into(), trust }
+    Tls::new(name, trust)
 }
 
 /// Returns the fault of a handshake.
@@ -175,6 +196,117 @@ fn wrong_name_or_expired_certificate_is_bad() {
     let file = TemporaryFile::new("expired.pem", &made.cert.pem());
     let fault = refused(serve(&made, echo), &trusting("localhost", Trust::Roots(file.0.clone())));
     assert_eq!(fault.kind, FaultKind::CERTIFICATE, "{}", fault.detail);
+}
+
+#[test]
+fn expired_certificate_is_not_reported_as_a_wrong_name() {
+    let signing_key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(["other.example".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+    for is_authority in [false, true] {
+        if is_authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        let cert = params.self_signed(&signing_key).unwrap();
+        let file = TemporaryFile::new(&format!("old-{is_authority}.pem"), &cert.pem());
+        let signing_key = KeyPair::try_from(signing_key.serialize_der()).unwrap();
+        let made = CertifiedKey { cert, signing_key };
+        let tls = trusting("localhost", Trust::Roots(file.0.clone()));
+        let fault = refused(serve(&made, echo), &tls);
+        assert!(fault.detail.contains("has expired: renew it"), "{}", fault.detail);
+        assert!(!fault.detail.contains("name"), "{}", fault.detail);
+    }
+    params.not_after = rcgen::date_time_ymd(2300, 1, 1);
+    params.not_before = rcgen::date_time_ymd(2299, 1, 1);
+    let cert = params.self_signed(&signing_key).unwrap();
+    let file = TemporaryFile::new("early.pem", &cert.pem());
+    let made = CertifiedKey { cert, signing_key };
+    let fault = refused(serve(&made, echo), &trusting("localhost", Trust::Roots(file.0.clone())));
+    assert!(fault.detail.contains("is not valid yet: check the clocks"), "{}", fault.detail);
+}
+
+/// `openssl req -x509` creates such a certificate.
+#[test]
+fn trusted_authority_certificate_is_accepted_for_its_name() {
+    let authority = |name: &str| {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let signing_key = KeyPair::generate().unwrap();
+        CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key }
+    };
+    let made = authority("own.example");
+    let file = TemporaryFile::new("authority.pem", &made.cert.pem());
+    let trust = Trust::Roots(file.0.clone());
+    for versions in [&[&TLS12][..], &[&TLS13]] {
+        let address = serve_clients(&made, echo, None, versions);
+        annulus::run(async {
+            let tls = trusting("own.example", trust.clone());
+            let mut transport = connect(address, &tls).await.unwrap();
+            assert_eq!(round_trip(&mut transport, b"hello").await.unwrap(), b"hello");
+        });
+    }
+    let fault = refused(serve(&made, echo), &trusting("other.example", trust.clone()));
+    assert!(fault.detail.contains("is for another name"), "{}", fault.detail);
+    let fault = refused(serve(&authority("own.example"), echo), &trusting("own.example", trust));
+    assert_eq!(fault.kind, FaultKind::CERTIFICATE, "{}", fault.detail);
+}
+
+#[test]
+fn mutual_tls_needs_a_certificate_that_the_server_accepts() {
+    let (server, client) = (certificate("localhost"), certificate("client"));
+    let mut params = CertificateParams::new(["stranger".to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "another issuer");
+    let signing_key = KeyPair::generate().unwrap();
+    let stranger = CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key };
+    let key = |made: &CertifiedKey<KeyPair>| made.signing_key.serialize_pem();
+    let files = [
+        TemporaryFile::new("client.pem", &client.cert.pem()),
+        TemporaryFile::new("client.key", &key(&client)),
+        TemporaryFile::new("stranger.pem", &(stranger.cert.pem() + &key(&stranger))),
+    ];
+    let [client_file, key_file, stranger_file] = files.each_ref().map(|file| file.0.clone());
+    let with = |certificate: &PathBuf, key: &PathBuf| Tls {
+        identity: Some(ClientIdentity { certificate: certificate.clone(), key: key.clone() }),
+        ..trusting("localhost", Trust::Unchecked)
+    };
+    for versions in [&[&TLS12][..], &[&TLS13]] {
+        let serve = || serve_clients(&server, echo, Some(client.cert.der()), versions);
+        annulus::run(async {
+            let tls = with(&client_file, &key_file);
+            let mut transport = connect(serve(), &tls).await.unwrap();
+            assert_eq!(round_trip(&mut transport, b"hello").await.unwrap(), b"hello");
+        });
+        for (tls, part) in [
+            (trusting("localhost", Trust::Unchecked), "requires a certificate of the client"),
+            (with(&stranger_file, &stranger_file), "does not accept the client's certificate"),
+        ] {
+            let address = serve();
+            // With TLS 1.3 the alert arrives after the handshake.
+            let fault = annulus::run(async {
+                match connect(address, &tls).await {
+                    Err(error) => Fault::handshake(&error),
+                    Ok(mut transport) => {
+                        let end = poll_fn(|cx| transport.poll_receive(cx, <[u8]>::len)).await;
+                        Fault::transfer(&end.unwrap_err())
+                    }
+                }
+            });
+            assert_eq!(fault.kind, FaultKind::TLS, "{}", fault.detail);
+            assert!(fault.detail.contains(part), "{part} is not in: {}", fault.detail);
+        }
+    }
+    let refused = |tls: Tls, part: &str| {
+        let error = tls.validate().unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    refused(with(&client_file, &stranger_file), "does not belong to the first certificate in");
+    refused(with(&client_file, &client_file), "contains no private key");
+    refused(with(&key_file, &key_file), "contains no certificate");
+    refused(with(&client_file, &"/nowhere/x".into()), "cannot read a private key from /nowhere/x");
+    let encrypted =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let encrypted = TemporaryFile::new("encrypted.key", encrypted);
+    refused(with(&client_file, &encrypted.0), "is encrypted: decrypt it with `openssl pkey");
 }
 
 #[test]

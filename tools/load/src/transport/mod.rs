@@ -21,6 +21,24 @@ pub(crate) enum Connection {
     Tls(TlsTransport),
 }
 
+impl Connection {
+    /// Returns the number of sent bytes that the server's system has not received.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        match self {
+            Connection::PlainTransport(plain) => plain.unacknowledged(),
+            Connection::Tls(tls) => tls.unacknowledged(),
+        }
+    }
+
+    /// Resets the connection: bytes that have not been sent are discarded.
+    pub(crate) fn abort(self) {
+        match self {
+            Connection::PlainTransport(plain) => plain.abort(),
+            Connection::Tls(tls) => tls.abort(),
+        }
+    }
+}
+
 impl Transport for Connection {
     fn poll_receive<R>(
         &mut self,
@@ -66,8 +84,7 @@ impl Connector {
     /// Connects within the plan's time limit; the handshake has the same limit again. `number`
     /// counts the connections of the run.
     pub(crate) async fn connect(&self, plan: &Plan, number: usize) -> Result<Connection, Fault> {
-        let connected =
-            PlainTransport::connect(plan, self.has_many_sources.then_some(number)).await;
+        let connected = PlainTransport::connect(plan, number, self.has_many_sources).await;
         let connected = connected.map_err(|error| Fault::connect(&error))?;
         let Some(session) = &self.tls else { return Ok(Connection::PlainTransport(connected)) };
         let limit = plan.connect_timeout;

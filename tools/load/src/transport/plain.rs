@@ -16,6 +16,9 @@ use std::time::Duration;
 /// address.
 pub const SOURCE_ADDRESSES: usize = 16;
 
+/// The maximum number of bytes that are queued at once.
+const MAX_QUEUED_BYTES: usize = 256 << 10;
+
 /// A TCP or Unix stream.
 pub(crate) enum PlainTransport {
     Tcp(TcpStream),
@@ -33,20 +36,34 @@ macro_rules! call {
 }
 
 impl PlainTransport {
-    /// Connects to the plan's server, within the plan's time limit. With a `number`, the connection
-    /// comes from one of [`SOURCE_ADDRESSES`] if the server has an IPv4 loopback address.
-    pub(crate) async fn connect(plan: &Plan, number: Option<usize>) -> io::Result<PlainTransport> {
-        let address = match &plan.address {
-            ServerAddress::Inet(address) => *address,
-            ServerAddress::Unix(path) => return connect_unix(path, plan.connect_timeout).await,
-        };
+    /// Connects to an address of the plan's server, within the plan's time limit. `number` counts
+    /// the connections of the run. With `has_many_sources`, the connection comes from one of
+    /// [`SOURCE_ADDRESSES`] if the server has an IPv4 loopback address.
+    pub(crate) async fn connect(
+        plan: &Plan,
+        number: usize,
+        has_many_sources: bool,
+    ) -> io::Result<PlainTransport> {
+        if let ServerAddress::Unix(path) = &plan.address {
+            return connect_unix(path, plan.connect_timeout).await;
+        }
+        let address = plan.inet_address(number).expect("the address is not a path");
         let mut options = ConnectOptions::new().timeout(plan.connect_timeout);
-        if let Some(loopback_source) =
-            number.and_then(|number| loopback_source(address.ip(), number))
-        {
-            options = options.source(loopback_source);
+        let source = has_many_sources.then(|| loopback_source(address.ip(), number)).flatten();
+        if let Some(source) = source {
+            options = options.source(source);
         }
         options.connect(address).await.map(PlainTransport::Tcp)
+    }
+
+    /// Returns the number of sent bytes that the server's system has not received.
+    pub(super) fn unacknowledged(&self) -> usize {
+        call!(self, unacknowledged())
+    }
+
+    /// Resets the connection.
+    pub(super) fn abort(self) {
+        call!(self, abort());
     }
 
     pub(crate) fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
@@ -78,7 +95,14 @@ impl Transport for PlainTransport {
 
     fn poll_send(&mut self, cx: &mut Context<'_>, piece: SendBytes<'_>) -> Poll<io::Result<usize>> {
         let mut chunk = match piece {
-            SendBytes::Borrowed(bytes) => return self.poll_write(cx, bytes),
+            SendBytes::Borrowed(bytes) => {
+                return self.poll_write(cx, &bytes[..bytes.len().min(MAX_QUEUED_BYTES)]);
+            }
+            // Copy a long request in parts, so that the number of accepted bytes follows the number
+            // that the kernel has taken.
+            SendBytes::Shared(bytes) if bytes.len() > MAX_QUEUED_BYTES => {
+                return self.poll_write(cx, &bytes[..MAX_QUEUED_BYTES]);
+            }
             SendBytes::Static(bytes) => Chunk::from(bytes),
             SendBytes::Shared(bytes) => Chunk::from(Rc::clone(bytes)),
         };

@@ -46,6 +46,16 @@ impl TlsTransport {
         self.state.session.alpn_protocol()
     }
 
+    /// Returns the number of encrypted bytes that the server's system has not received.
+    pub(super) fn unacknowledged(&self) -> usize {
+        self.state.unsent.len() + self.stream.unacknowledged()
+    }
+
+    /// Resets the connection.
+    pub(super) fn abort(self) {
+        self.stream.abort();
+    }
+
     fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.state.session.is_handshaking() {
             ready!(self.poll_flush(cx))?;

@@ -2,6 +2,8 @@
 //! the right name.
 
 use crate::common;
+mod ends;
+mod odd_http2;
 
 use annulus_load::recording::{Recording, Summary};
 use annulus_load::{
@@ -352,7 +354,7 @@ impl TestCertificate {
     }
 
     fn tls(&self, name: &str) -> Tls {
-        Tls { server_name: name.into(), trust: Trust::Roots(self.0.clone()) }
+        Tls::new(name, Trust::Roots(self.0.clone()))
     }
 }
 
@@ -404,7 +406,7 @@ fn https_verifies_the_certificate() {
     fails("bad certificate", "other.example", &with(certificate.tls("other.example")));
     let other = TestCertificate::new("unrelated.example", &[]);
     fails("bad certificate", "", &with(other.tls("checked.example")));
-    let unchecked = Tls { server_name: "any.example".into(), trust: Trust::Unchecked };
+    let unchecked = Tls::new("any.example", Trust::Unchecked);
     answered(with(unchecked.clone()));
     let plain = serve(|stream| answer(stream, |_| ok("plain")));
     fails(
@@ -439,7 +441,7 @@ fn invalid_plans_are_rejected() {
     };
     refused(|plan| plan.protocol = http("x y"), "is not a valid path");
     refused(
-        |plan| plan.tls = Some(Tls { server_name: "a b".into(), trust: Trust::System }),
+        |plan| plan.tls = Some(Tls::new("a b", Trust::System)),
         "'a b' is neither a DNS name nor an address",
     );
 }

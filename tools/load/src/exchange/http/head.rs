@@ -9,8 +9,10 @@ use std::mem::MaybeUninit;
 
 /// The maximum number of bytes in a head, and in the trailers after a body.
 pub(super) const MAX_HEAD_BYTES: usize = 64 << 10;
-/// The maximum number of headers in a head.
-pub(super) const MAX_HEADERS: usize = 128;
+/// The number of headers for which parsing needs no memory on the heap.
+const USUAL_HEADERS: usize = 128;
+/// The number of bytes of the shortest header: `a:` and a line feed.
+const MIN_HEADER_BYTES: usize = 3;
 
 /// The parts of a head that are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,30 +97,73 @@ impl HeadReader<'_> {
 
 /// Returns the status line.
 fn status_line(head: &[u8]) -> &[u8] {
-    head.split(|byte| b"\r\n".contains(byte)).next().unwrap_or_default()
+    let lines = head.split(|byte| b"\r\n".contains(byte));
+    lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default()
 }
 
 /// Parses the head of a reply. `is_to_head` says whether the request's method was HEAD.
 pub(super) fn parse(bytes: &[u8], is_to_head: bool) -> Parsed<ReplyHead> {
-    let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_HEADERS];
+    let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; USUAL_HEADERS];
+    match parse_into(bytes, &mut headers, is_to_head) {
+        Err(HeadError::Syntax(Error::TooManyHeaders)) => parse_many(bytes, is_to_head),
+        parsed => parsed.map_err(|error| error.fault(bytes)),
+    }
+}
+
+/// Parses a head with more headers than usual. Only the length of a head is limited.
+#[cold]
+fn parse_many(bytes: &[u8], is_to_head: bool) -> Parsed<ReplyHead> {
+    let mut headers = vec![MaybeUninit::uninit(); bytes.len() / MIN_HEADER_BYTES + 1];
+    parse_into(bytes, &mut headers, is_to_head).map_err(|error| error.fault(bytes))
+}
+
+/// Why a head is not valid.
+enum HeadError {
+    Syntax(Error),
+    Fault(Fault),
+}
+
+impl HeadError {
+    #[cold]
+    fn fault(self, bytes: &[u8]) -> Fault {
+        match self {
+            HeadError::Syntax(error) => malformed_head(bytes, error),
+            HeadError::Fault(fault) => fault,
+        }
+    }
+}
+
+/// Parses a head, including headers that are folded over several lines.
+fn parse_syntax<'h, 'b>(
+    reply: &mut Response<'h, 'b>,
+    bytes: &'b [u8],
+    headers: &'h mut [MaybeUninit<Header<'b>>],
+) -> Result<Status<usize>, Error> {
+    ParserConfig::default()
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .parse_response_with_uninit_headers(reply, bytes, headers)
+}
+
+fn parse_into<'b>(
+    bytes: &'b [u8],
+    headers: &mut [MaybeUninit<Header<'b>>],
+    is_to_head: bool,
+) -> Result<Option<(usize, ReplyHead)>, HeadError> {
     let mut reply = Response::new(&mut []);
-    let parsed =
-        ParserConfig::default().parse_response_with_uninit_headers(&mut reply, bytes, &mut headers);
-    let length = match parsed {
+    let length = match parse_syntax(&mut reply, bytes, headers) {
         Ok(Status::Complete(length)) => length,
         Ok(Status::Partial) => return Ok(None),
-        Err(Error::TooManyHeaders) => return Err(too_long("a head")),
-        Err(error) => return Err(malformed_head(bytes, error)),
+        Err(error) => return Err(HeadError::Syntax(error)),
     };
     let (Some(status @ 100..), Some(version)) = (reply.code, reply.version) else {
-        return Err(malformed_head(bytes, "a status below 100"));
+        return Err(HeadError::Fault(not_http1(bytes, "a status below 100")));
     };
     let mut fields = FramingHeaders::default();
-    reply.headers.iter().try_for_each(|header| fields.note(header))?;
+    reply.headers.iter().try_for_each(|header| fields.note(header)).map_err(HeadError::Fault)?;
     let is_new = version == 1;
     let body = match (status, is_to_head) {
         (100..=199 | 204 | 304, _) | (_, true) => BodyFraming::Length(0),
-        _ => fields.body(is_new)?,
+        _ => fields.body(is_new).map_err(HeadError::Fault)?,
     };
     let closes = if is_new { fields.close } else { !fields.keep_alive || fields.close };
     let must_close = closes || body == BodyFraming::UntilClose;
@@ -131,36 +176,82 @@ pub(super) fn parse_trailers(bytes: &[u8]) -> Parsed<()> {
     if bytes.starts_with(b"\r\n") {
         return Ok(Some((2, ())));
     }
-    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    match httparse::parse_headers(bytes, &mut headers) {
+    match trailers(bytes) {
         Ok(Status::Complete((length, _))) => Ok(Some((length, ()))),
         Ok(Status::Partial) => Ok(None),
-        Err(Error::TooManyHeaders) => Err(too_long("the trailers")),
         Err(error) => {
-            Err(Fault::new(FaultKind::CHUNK, format!("a reply has invalid trailers: {error}")))
+            let shown = offending(bytes, |bytes| trailers(bytes).is_err());
+            let text = format!("a reply has invalid trailers: {error} in \"{shown}\"");
+            Err(Fault::new(FaultKind::CHUNK, text))
         }
     }
 }
 
-/// Reports a head or trailers above the limits.
+fn trailers(bytes: &[u8]) -> Result<Status<(usize, usize)>, Error> {
+    let count = |parsed: Status<(usize, &[Header<'_>])>| match parsed {
+        Status::Complete((length, headers)) => Status::Complete((length, headers.len())),
+        Status::Partial => Status::Partial,
+    };
+    let mut usual = [httparse::EMPTY_HEADER; USUAL_HEADERS];
+    match httparse::parse_headers(bytes, &mut usual) {
+        Err(Error::TooManyHeaders) => {
+            let mut headers = vec![httparse::EMPTY_HEADER; bytes.len() / MIN_HEADER_BYTES + 1];
+            httparse::parse_headers(bytes, &mut headers).map(count)
+        }
+        parsed => parsed.map(count),
+    }
+}
+
+/// Reports a head or trailers above the limit.
 #[cold]
 pub(super) fn too_long(what: &str) -> Fault {
-    let text = format!(
-        "{what} of a reply did not end within {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers"
-    );
+    let text = format!("{what} of a reply did not end within {MAX_HEAD_BYTES} bytes");
     Fault::new(FaultKind::ENDLESS_HEAD, text)
+}
+
+/// Reports a head with a syntax error, and quotes the bytes at the error.
+#[cold]
+fn malformed_head(bytes: &[u8], error: Error) -> Fault {
+    let fails = |bytes: &[u8]| {
+        let mut headers = vec![MaybeUninit::uninit(); bytes.len() / MIN_HEADER_BYTES + 1];
+        parse_syntax(&mut Response::new(&mut []), bytes, &mut headers).is_err()
+    };
+    if !matches!(error, Error::HeaderName | Error::HeaderValue | Error::NewLine) {
+        return not_http1(bytes, error);
+    }
+    let shown = offending(bytes, fails);
+    let text = format!("a reply has a malformed head: {error} in \"{shown}\"");
+    Fault::new(FaultKind::MALFORMED, text)
 }
 
 /// Reports bytes that are not the head of a reply. Quotes the first bytes, which often show what
 /// protocol the server speaks.
 #[cold]
-fn malformed_head(bytes: &[u8], what: impl std::fmt::Display) -> Fault {
+fn not_http1(bytes: &[u8], what: impl std::fmt::Display) -> Fault {
     const MAX_SHOWN_BYTES: usize = 32;
     let shown = bytes[..bytes.len().min(MAX_SHOWN_BYTES)].escape_ascii();
     Fault::new(
         FaultKind::MALFORMED,
         format!("a reply that starts with \"{shown}\" is not HTTP/1: {what}"),
     )
+}
+
+/// Formats the bytes at a syntax error: from the start of their line, or a little before the error,
+/// to a little after it. `fails` returns true for the bytes, and for a shorter start of them if that
+/// contains the error.
+fn offending(bytes: &[u8], fails: impl Fn(&[u8]) -> bool) -> String {
+    /// Numbers of bytes shown before and after the error.
+    const SHOWN_BYTES: [usize; 2] = [48, 16];
+    // The shortest start of the bytes that fails ends with the wrong byte.
+    let (mut valid, mut invalid) = (0, bytes.len());
+    while valid + 1 < invalid {
+        let middle = valid.midpoint(invalid);
+        if fails(&bytes[..middle]) { invalid = middle } else { valid = middle }
+    }
+    let line = memchr::memrchr(b'\n', &bytes[..valid]).map_or(0, |at| at + 1);
+    let [before, after] = SHOWN_BYTES;
+    let start = line.max(valid.saturating_sub(before));
+    bytes[start..bytes.len().min(invalid + after)].escape_ascii().to_string()
 }
 
 impl FramingHeaders {
@@ -197,9 +288,10 @@ impl FramingHeaders {
                 self.length = Some(length);
                 Ok(())
             }
-            Some(_) => {
-                Err(wrong_length("a reply has two different values of content-length".into()))
-            }
+            Some(length) => Err(wrong_length(format!(
+                "a reply has two different values of content-length: {} and {length}",
+                before.unwrap_or_default()
+            ))),
             None => Err(wrong_length(format!(
                 "content-length: {} is not a valid length",
                 value.escape_ascii()

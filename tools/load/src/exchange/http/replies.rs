@@ -7,6 +7,8 @@ use httparse::Status;
 
 /// The maximum length of the line with a chunk's size.
 const MAX_CHUNK_LINE_BYTES: usize = 4096;
+/// The maximum number of bytes shown of a chunk that is malformed.
+const MAX_SHOWN_BYTES: usize = 20;
 /// The maximum number of interim replies (1xx) before one final reply.
 const MAX_INTERIM_REPLIES: u32 = 32;
 
@@ -46,6 +48,16 @@ impl ReplyParser {
     /// one if none has begun.
     pub(super) fn must_close(&self) -> bool {
         self.must_close
+    }
+
+    /// Returns the status of the current reply, or of the last one if none has begun.
+    pub(super) fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Returns true in a body that ends with the connection.
+    pub(super) fn is_until_close(&self) -> bool {
+        matches!(self.state, ReplyState::UntilClose)
     }
 
     /// Returns true if the next byte is the first of a reply.
@@ -179,7 +191,7 @@ impl ReplyParser {
     }
 
     fn chunk_end(&mut self, input: &[u8]) -> Result<(usize, bool), Fault> {
-        let (taken, end) = self.partial.parse(input, 2, chunk_end, missing_chunk_end)?;
+        let (taken, end) = self.partial.parse(input, 2, chunk_end, || missing_chunk_end(input))?;
         if end.is_some() {
             self.state = ReplyState::ChunkSize;
         }
@@ -196,7 +208,7 @@ fn skip(input: &[u8], left: u64) -> (usize, u64) {
 /// Parses the line with a chunk's size, and returns the size.
 fn chunk_size(bytes: &[u8]) -> Parsed<u64> {
     let wrong = || {
-        let shown = bytes[..bytes.len().min(20)].escape_ascii();
+        let shown = bytes[..bytes.len().min(MAX_SHOWN_BYTES)].escape_ascii();
         chunk_fault(format!("\"{shown}\" is not the size of a chunk"))
     };
     // httparse would accept an empty line as a size of zero.
@@ -215,13 +227,14 @@ fn chunk_end(bytes: &[u8]) -> Parsed<()> {
     match bytes {
         [b'\r', b'\n', ..] => Ok(Some((2, ()))),
         [] | [b'\r'] => Ok(None),
-        _ => Err(missing_chunk_end()),
+        _ => Err(missing_chunk_end(bytes)),
     }
 }
 
 #[cold]
-fn missing_chunk_end() -> Fault {
-    chunk_fault("a chunk is longer than its size".to_owned())
+fn missing_chunk_end(bytes: &[u8]) -> Fault {
+    let shown = bytes[..bytes.len().min(MAX_SHOWN_BYTES)].escape_ascii();
+    chunk_fault(format!("a chunk is longer than its size: \"{shown}\" follows it"))
 }
 
 #[cold]

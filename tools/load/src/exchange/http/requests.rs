@@ -106,6 +106,15 @@ impl Http {
         http2::Requests::new(self, false).map(drop)
     }
 
+    /// Returns true if a header says that the client sends nothing more on the connection after the
+    /// request (RFC 9112, 9.6).
+    pub(crate) fn closes_connection(&self) -> bool {
+        let values =
+            self.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("connection"));
+        let mut options = values.flat_map(|(_, value)| value.split(','));
+        options.any(|option| option.trim().eq_ignore_ascii_case("close"))
+    }
+
     /// Returns the user's `Host` header, if there is one.
     pub(crate) fn host_header(&self) -> Option<&str> {
         self.headers.iter().find(|(name, _)| is_host_header(name)).map(|(_, value)| value.as_str())

@@ -140,13 +140,98 @@ fn invalid_chunks_are_chunk_faults() {
 #[test]
 fn oversized_heads_are_endless_head_faults() {
     fails(&format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(65_600)), FaultKind::ENDLESS_HEAD);
-    fails(&format!("HTTP/1.1 200 OK\r\n{}", "x: y\r\n".repeat(129)), FaultKind::ENDLESS_HEAD);
+    fails(&format!("HTTP/1.1 200 OK\r\n{}", "x: y\r\n".repeat(11_000)), FaultKind::ENDLESS_HEAD);
     fails(&"HTTP/1.1 100 Continue\r\n\r\n".repeat(33), FaultKind::ENDLESS_HEAD);
-    let trailers = "x: y\r\n".repeat(129);
+    let trailers = "x: y\r\n".repeat(11_000);
     fails(
         &format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{trailers}"),
         FaultKind::ENDLESS_HEAD,
     );
+}
+
+#[test]
+fn folded_and_many_headers_are_accepted() {
+    answered("HTTP/1.1 200 OK\r\nx: a\r\n  b\r\n\tc\r\nContent-Length:\r\n 2\r\n\r\nhi", &[200]);
+    let many = "x: y\r\n".repeat(1000);
+    answered(&format!("HTTP/1.1 200 OK\r\n{many}Content-Length: 2\r\n\r\nhi"), &[200]);
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n";
+    answered(&format!("{chunked}{many}\r\n"), &[200]);
+    let short = "a:\n".repeat(20_000);
+    answered(&format!("HTTP/1.1 200 OK\n{short}Content-Length: 2\n\nhi"), &[200]);
+}
+
+#[test]
+fn empty_lines_between_replies_are_accepted() {
+    let reply = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+    for blank in ["\r\n", "\n", "\r\n\r\n\r\n"] {
+        answered(&format!("{reply}{blank}{reply}{blank}"), &[200, 200]);
+        answered(&format!("{blank}HTTP/1.1 204 No\r\nConnection: close\r\n\r\n{blank}"), &[204]);
+    }
+}
+
+#[test]
+fn timeout_reply_ends_an_idle_connection() {
+    let timeout = "HTTP/1.1 408 Late\r\nConnection: close\r\nContent-Length: 3\r\n\r\n";
+    let reply = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+    for body in ["", "x", "xxx", "xxxxx"] {
+        answered(&format!("{reply}{timeout}{body}"), &[200]);
+    }
+    let surplus = |rest: &str| statuses("GET", 1, &format!("{reply}{rest}"));
+    for rest in
+        ["x", &timeout[..20], &timeout.replace("408", "400"), &timeout.replace("close", "x")]
+    {
+        assert_eq!(surplus(rest), (vec![200], Some(FaultKind::TOO_MANY_BYTES)), "{rest}");
+    }
+    let mut exchange = exchange("GET");
+    exchange.receive(timeout.as_bytes(), &mut |_| unreachable!()).unwrap();
+    assert!(exchange.must_close());
+    exchange.on_reconnect();
+    assert!(!exchange.must_close());
+}
+
+/// A request may be written before the rest of an unrequested reply arrives.
+#[test]
+fn unrequested_reply_does_not_answer_a_later_request() {
+    let mut exchange = exchange("GET");
+    exchange.receive(b"HTTP/1.1 200 OK\r\n", &mut |_| unreachable!()).unwrap();
+    exchange.request(&mut RequestBuffer::default());
+    let rest = exchange.receive(b"Content-Length: 0\r\n\r\n", &mut |_| unreachable!());
+    assert_eq!(rest.unwrap_err().kind, FaultKind::TOO_MANY_BYTES);
+}
+
+#[test]
+fn malformed_reply_message_shows_the_wrong_bytes() {
+    let long = "y".repeat(100);
+    for (head, part) in [
+        ("bad name: x", "invalid header name in \"bad name: x"),
+        ("Server: some\x01thing", "invalid header value in \"Server: some\\x01thing"),
+        ("x: y\0z", "invalid header value in \"x: y\\x00z"),
+        (&format!("x: {long}\x02{long}"), "yyyy\\x02yyyyyyyyyyyyyyyy\""),
+        ("Content-Length: 1\r\nContent-Length: 2", "content-length: 1 and 2"),
+    ] {
+        let text = format!("HTTP/1.1 200 OK\r\nx: y\r\n{head}\r\n\r\n");
+        let mut exchange = exchange("GET");
+        exchange.request(&mut RequestBuffer::default());
+        let fault = exchange.receive(text.as_bytes(), &mut |_| ()).unwrap_err();
+        assert!(fault.detail.contains(part), "{part} is not in: {}", fault.detail);
+    }
+    let trailers =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\na: b\r\nc d: e\r\n\r\n";
+    let mut exchange = exchange("GET");
+    exchange.request(&mut RequestBuffer::default());
+    let fault = exchange.receive(trailers.as_bytes(), &mut |_| ()).unwrap_err();
+    assert!(fault.detail.contains("in \"c d: e"), "{}", fault.detail);
+}
+
+#[test]
+fn close_header_is_recognized() {
+    let closes = |name: &str, value: &str| {
+        let mut http = Http::new("a", "/");
+        http.headers.push((name.into(), value.into()));
+        http.closes_connection()
+    };
+    assert!(closes("Connection", "close") && closes("CONNECTION", "x, CLOSE"));
+    assert!(!closes("Connection", "keep-alive") && !closes("x", "close"));
 }
 
 #[test]

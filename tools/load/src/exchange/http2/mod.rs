@@ -13,6 +13,8 @@
 //! the last processed one, and requests still waiting for a stream, are sent on the next connection
 //! once the remaining streams have ended.
 
+mod filter;
+mod grpc;
 mod requests;
 mod session;
 
@@ -46,8 +48,11 @@ impl Http2Exchange {
 
     /// Advances the session, and records the first refusal among its answers.
     fn progress(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
-        self.session.progress(&mut |answer| {
+        self.session.progress(&mut |answer, grpc| {
             match answer.outcome {
+                Outcome::Grpc(_) => {
+                    self.refusal.record(|| grpc.map_or_else(String::new, ToString::to_string));
+                }
                 Outcome::Status(status @ 400..) => {
                     self.refusal.record(|| format!("HTTP/2 status {status}"));
                 }

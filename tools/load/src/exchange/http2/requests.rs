@@ -25,8 +25,7 @@ struct RequestTemplate {
 }
 
 /// HTTP/1 headers about the connection, which HTTP/2 does not have.
-const CONNECTION_HEADERS: [&str; 5] =
-    ["connection", "keep-alive", "proxy-connection", "te", "upgrade"];
+const CONNECTION_HEADERS: [&str; 4] = ["connection", "keep-alive", "proxy-connection", "upgrade"];
 
 impl Requests {
     /// # Errors
@@ -69,6 +68,11 @@ impl RequestTemplate {
             if CONNECTION_HEADERS.iter().any(|other| name.eq_ignore_ascii_case(other)) {
                 return Err(invalid(format!(
                     "the header {name} is not allowed in HTTP/2: leave it out"
+                )));
+            }
+            if name.eq_ignore_ascii_case("te") && !value.trim().eq_ignore_ascii_case("trailers") {
+                return Err(invalid(format!(
+                    "the header te is '{value}', but in HTTP/2 it may only be 'trailers'"
                 )));
             }
             headers.push((name.clone(), value.parse()?));

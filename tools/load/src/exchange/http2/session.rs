@@ -1,5 +1,7 @@
 //! One HTTP/2 connection.
 
+use super::filter::FrameFilter;
+use super::grpc::{GrpcFailure, StreamReply};
 use crate::exchange::Answer;
 use crate::fault::{Fault, FaultKind};
 use crate::outcome::Outcome;
@@ -7,7 +9,7 @@ use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream};
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
-use h2::{Error, Reason, RecvStream};
+use h2::{Error, Reason};
 use http::Request;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -28,12 +30,13 @@ const MAX_HEADER_LIST_BYTES: u32 = 64 << 10;
 /// up to a hundred streams before it has received the server's limit.
 const MAX_CONSECUTIVE_REFUSALS: usize = 200;
 
-/// The result of a stream: the number of its request, and the status.
-type StreamResult = (usize, Result<u16, Error>);
+/// The result of a stream: the number of its request, and the outcome.
+type StreamResult = (usize, Result<StreamReply, Error>);
 
 /// One HTTP/2 connection, and the requests sent on it.
 pub(super) struct Session {
     pipe: Pipe,
+    filter: FrameFilter,
     sender: SendRequest<Bytes>,
     connection: Connection<Pipe, Bytes>,
     streams: FuturesUnordered<Pin<Box<dyn Future<Output = StreamResult>>>>,
@@ -75,6 +78,7 @@ impl Session {
             .expect("writing the preface to a pipe does not block or fail");
         Session {
             pipe,
+            filter: FrameFilter::default(),
             sender,
             connection,
             streams: FuturesUnordered::new(),
@@ -89,12 +93,13 @@ impl Session {
     }
 
     /// Passes on received bytes.
-    pub(super) fn receive(&self, bytes: &[u8]) {
-        self.pipe.receive(bytes);
+    pub(super) fn receive(&mut self, bytes: &[u8]) {
+        self.filter.pass(bytes, |bytes| self.pipe.receive(bytes));
     }
 
     /// Notes that the server has closed its side.
     pub(super) fn close(&self) {
+        self.pipe.receive(self.filter.partial());
         self.pipe.close();
     }
 
@@ -142,18 +147,20 @@ impl Session {
     }
 
     /// Processes the received bytes until nothing changes.
-    pub(super) fn progress(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
+    pub(super) fn progress(
+        &mut self,
+        answered: &mut impl FnMut(Answer, Option<&GrpcFailure>),
+    ) -> Result<(), Fault> {
         let waker = Waker::from(Arc::clone(&self.wake_flag));
         let cx = &mut Context::from_waker(&waker);
         loop {
             self.wake_flag.0.store(false, Relaxed);
             let connection = Pin::new(&mut self.connection).poll(cx);
-            while let Poll::Ready(Some((number, status))) =
-                Pin::new(&mut self.streams).poll_next(cx)
+            while let Poll::Ready(Some((number, reply))) = Pin::new(&mut self.streams).poll_next(cx)
             {
                 // The next poll of the connection acknowledges the bytes that the stream has taken.
                 self.wake_flag.0.store(true, Relaxed);
-                self.answer(number, status, answered)?;
+                self.answer(number, reply, answered)?;
             }
             match connection {
                 Poll::Ready(Err(error)) => return Err(connection_fault(&error)),
@@ -208,7 +215,7 @@ impl Session {
                 _ = sending.send_data(body, true);
             }
             self.wake_flag.0.store(true, Relaxed);
-            self.streams.push(Box::pin(async move { (number, status(response).await) }));
+            self.streams.push(Box::pin(async move { (number, reply(response).await) }));
         }
     }
 
@@ -216,11 +223,13 @@ impl Session {
     fn answer(
         &mut self,
         number: usize,
-        status: Result<u16, Error>,
-        answered: &mut impl FnMut(Answer),
+        reply: Result<StreamReply, Error>,
+        answered: &mut impl FnMut(Answer, Option<&GrpcFailure>),
     ) -> Result<(), Fault> {
-        let outcome = match status {
-            Ok(status) => Outcome::Status(status),
+        let mut failure = None;
+        let outcome = match reply {
+            Ok(StreamReply { failure: Some(grpc), .. }) => Outcome::Grpc(failure.insert(grpc).code),
+            Ok(StreamReply { status, failure: None }) => Outcome::Status(status),
             Err(error) if error.is_library() => return Err(connection_fault(&error)),
             Err(error) if is_refusal(&error) => return self.refused_stream(number),
             Err(error) if error.is_reset() => Outcome::ErrorReply,
@@ -238,7 +247,7 @@ impl Session {
         };
         self.consecutive_refusals = 0;
         let position = self.remove(number);
-        answered(Answer { outcome, position });
+        answered(Answer { outcome, position }, failure.as_deref());
         Ok(())
     }
 
@@ -267,20 +276,16 @@ impl Session {
     }
 }
 
-/// Receives a whole reply and returns its status.
-async fn status(response: ResponseFuture) -> Result<u16, Error> {
+/// Receives a whole reply.
+async fn reply(response: ResponseFuture) -> Result<StreamReply, Error> {
     let (head, mut body) = response.await?.into_parts();
-    take_body(&mut body).await?;
-    Ok(head.status.as_u16())
-}
-
-async fn take_body(body: &mut RecvStream) -> Result<(), Error> {
     while let Some(data) = body.data().await {
         let length = data?.len();
         // This fails if the stream has ended, and then needs no window.
         _ = body.flow_control().release_capacity(length);
     }
-    body.trailers().await.map(drop)
+    let trailers = body.trailers().await?;
+    Ok(StreamReply::new(head.status, &head.headers, trailers.as_ref()))
 }
 
 /// Returns true if the stream ended before the server processed its request.
@@ -292,6 +297,10 @@ fn is_refusal(error: &Error) -> bool {
 fn connection_fault(error: &Error) -> Fault {
     if error.is_io() {
         return Fault::new(FaultKind::CLOSED_EARLY, format!("the server closed: {error}"));
+    }
+    if error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
+        let text = format!("HTTP/2: the server sent more small frames than are accepted: {error}");
+        return Fault::new(FaultKind::MALFORMED, text);
     }
     if error.is_go_away() && error.is_remote() {
         return Fault::new(

@@ -304,6 +304,12 @@ fn connection_headers_are_rejected_for_http2() {
     http.headers.push(("Connection".into(), "close".into()));
     let error = Requests::new(&http, true).unwrap_err();
     assert!(error.to_string().contains("the header Connection is not allowed"), "{error}");
+    http.headers = vec![("TE".into(), "gzip".into())];
+    let error = Requests::new(&http, true).unwrap_err();
+    assert!(error.to_string().contains("may only be 'trailers'"), "{error}");
+    http.headers = vec![("te".into(), "trailers".into())];
+    let (_, request, _) = Requests::new(&http, true).unwrap().next(&mut FieldValues::new(1, 0, 1));
+    assert_eq!(request.headers()["te"], "trailers");
     http.headers = vec![("Host".into(), "b".into()), ("X-a".into(), "c".into())];
     let (_, request, _) = Requests::new(&http, true).unwrap().next(&mut FieldValues::new(1, 0, 1));
     assert_eq!(request.uri(), "https://b/");
