@@ -85,16 +85,25 @@ impl Driver {
     /// Makes a file call off the loop: on the ring if it has the operation, otherwise on a worker
     /// thread. A call that may hang runs on a separate thread.
     ///
+    /// `in_flight` is the number of file calls in flight, including this one. The more there are, the
+    /// more [`Early`](FileStart::Early) calls are submitted together.
+    ///
     /// # Safety
     /// Until the terminal event has been taken, memory that the call refers to must stay valid,
     /// unmoved and unused by other code, and its descriptors must stay open and usable by the
     /// caller.
     #[inline]
-    pub unsafe fn submit_file(&mut self, token: Token, call: FileCall, start: FileStart) {
+    pub unsafe fn submit_file(
+        &mut self,
+        token: Token,
+        call: FileCall,
+        start: FileStart,
+        in_flight: u32,
+    ) {
         // SAFETY: the contract of a job is the contract of this function.
         let job = unsafe { FileJob::new(token, call) };
         match self {
-            Self::Uring(uring) => uring.submit_job(job, start),
+            Self::Uring(uring) => uring.submit_job(job, start, in_flight),
             Self::Epoll(epoll) => epoll.submit_job(job, start.group()),
         }
     }

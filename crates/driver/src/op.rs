@@ -188,7 +188,7 @@ pub enum FileStart {
     /// Submitted with the turn.
     WithTurn,
     /// Submitted before the end of the turn, since the call waits for a device, which then works
-    /// while tasks run.
+    /// while tasks run. While many calls are in flight, the end of the turn is soon enough.
     Early,
     /// Made on a separate thread, since it may hang. Only a few calls of one group, such as calls
     /// on one mount, run at once.

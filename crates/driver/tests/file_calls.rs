@@ -41,3 +41,33 @@ fn every_second_call_for_a_device_is_submitted_before_the_turn() {
         assert!(bytes.iter().all(|bytes| bytes == b"\x7fELF"));
     });
 }
+
+/// The more calls are in flight, the more of them are submitted by one system call.
+#[test]
+fn early_calls_are_submitted_in_larger_batches_while_more_are_in_flight() {
+    on_each_driver(|rig| {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let mut bytes = [0; 32];
+        let call = |byte: &mut u8| FileCall::Read {
+            fd: file.as_raw_fd(),
+            buffer: byte,
+            len: 1,
+            offset: 0,
+            nowait: false,
+        };
+        let calls: Vec<FileCall> = bytes.iter_mut().map(call).collect();
+        let on_a_ring = matches!(rig.driver, Driver::Uring(_));
+        for (in_flight, expected) in
+            [(1, 16), (8, 16), (16, 8), (32, 4), (63, 2), (64, 0), (999, 0)]
+        {
+            let before = rig.driver.counters().enters;
+            let start = |call: &FileCall| rig.start_file_beside(*call, Early, in_flight);
+            let tokens: Vec<_> = calls.iter().map(start).collect();
+            let enters = rig.driver.counters().enters - before;
+            assert_eq!(enters, if on_a_ring { expected } else { 0 }, "{in_flight} in flight");
+            for token in tokens {
+                assert_eq!(rig.event(token).result, Ok(1));
+            }
+        }
+    });
+}

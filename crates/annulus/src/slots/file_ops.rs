@@ -56,8 +56,9 @@ impl FileOps {
     ) -> u32 {
         let new = FileOpState::InFlight { waker: None, stopped: false };
         let slot = self.0.insert(FileOp { call, group: start.group(), state: new });
+        let in_flight = self.0.len() as u32;
         // SAFETY: the caller guarantees it.
-        unsafe { state.start_file(self.token(slot), call, start) };
+        unsafe { state.start_file(self.token(slot), call, start, in_flight) };
         slot
     }
 

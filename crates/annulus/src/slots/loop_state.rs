@@ -136,10 +136,16 @@ impl LoopState {
     /// # Safety
     /// See [`Driver::submit_file`].
     #[allow(unsafe_code)]
-    pub(crate) unsafe fn start_file(&mut self, token: Token, call: FileCall, start: FileStart) {
+    pub(crate) unsafe fn start_file(
+        &mut self,
+        token: Token,
+        call: FileCall,
+        start: FileStart,
+        in_flight: u32,
+    ) {
         self.in_flight += 1;
         // SAFETY: the caller guarantees this function's contract, which is the same.
-        unsafe { self.driver.submit_file(token, call, start) };
+        unsafe { self.driver.submit_file(token, call, start, in_flight) };
     }
 
     /// Cancels an operation in flight. Its terminal event still arrives.

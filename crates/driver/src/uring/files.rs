@@ -17,9 +17,22 @@ use annulus_ring::{Entry, Probe, SafeEntry};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// Number of queued calls that wait for a device at which they are submitted before the end of the
-/// turn. In a larger batch the kernel would delay each call until it has prepared all of them.
-const EARLY_BATCH_CALLS: u32 = 2;
+/// Minimum number of queued calls that wait for a device at which they are submitted before the end
+/// of the turn. While the device has little to do, a larger batch would delay it: the kernel starts
+/// no call before it has prepared all of them.
+const MIN_EARLY_BATCH_CALLS: u32 = 2;
+/// One batch per this many calls in flight.
+const CALLS_PER_EARLY_BATCH: u32 = 4;
+/// Number of calls in flight from which on all calls of a turn are submitted together: the device
+/// has enough to do until then.
+const MIN_BUSY_DEVICE_CALLS: u32 = 64;
+
+/// Returns the number of queued calls at which they are submitted before the end of the turn, or
+/// `None` if the end of the turn is soon enough.
+fn early_batch(start: FileStart, in_flight: u32) -> Option<u32> {
+    let is_early = start == FileStart::Early && in_flight < MIN_BUSY_DEVICE_CALLS;
+    is_early.then(|| (in_flight / CALLS_PER_EARLY_BATCH).max(MIN_EARLY_BATCH_CALLS))
+}
 
 /// How a call is made.
 enum CallRoute {
@@ -148,14 +161,14 @@ impl FileCalls {
 
 impl Uring {
     #[cold]
-    pub(crate) fn submit_job(&mut self, job: FileJob, start: FileStart) {
+    pub(crate) fn submit_job(&mut self, job: FileJob, start: FileStart, in_flight: u32) {
         let kernel = self.common.kernel.clone();
         match self.files.submit(job, start.group(), &*kernel) {
             CallRoute::Ring(entry) => {
                 self.common.counters.file_ring += 1;
                 // SAFETY: the entry refers to the same memory and descriptors as the call, which
                 // belong to the job until the terminal event (`FileJob::new`).
-                unsafe { self.push_file(entry, start == FileStart::Early) };
+                unsafe { self.push_file(entry, early_batch(start, in_flight)) };
             }
             CallRoute::Worker(poll) => {
                 self.common.counters.file_worker += 1;
@@ -171,12 +184,14 @@ impl Uring {
 
     /// # Safety
     /// See [`Ring::push_unchecked`](annulus_ring::Ring::push_unchecked).
-    unsafe fn push_file(&mut self, entry: Entry, soon: bool) {
+    unsafe fn push_file(&mut self, entry: Entry, early_batch: Option<u32>) {
         // SAFETY: the caller guarantees what `push_unchecked` requires.
         unsafe { self.push_unchecked(entry) };
-        self.early_calls += u32::from(soon);
-        if self.early_calls >= EARLY_BATCH_CALLS {
-            self.submit_queued();
+        if let Some(calls) = early_batch {
+            self.early_calls += 1;
+            if self.early_calls >= calls {
+                self.submit_queued();
+            }
         }
     }
 }

@@ -70,11 +70,21 @@ impl Rig {
         token
     }
 
-    /// Starts a file call, with a new token.
+    /// Starts a file call, with a new token, as the only one in flight.
     pub(crate) fn start_file(&mut self, call: FileCall, start: FileStart) -> Token {
+        self.start_file_beside(call, start, 1)
+    }
+
+    /// Starts a file call, with a new token, as one of this many in flight.
+    pub(crate) fn start_file_beside(
+        &mut self,
+        call: FileCall,
+        start: FileStart,
+        in_flight: u32,
+    ) -> Token {
         let token = self.token(Kind::File);
         // SAFETY: the same as in `start_memory`.
-        unsafe { self.driver.submit_file(token, call, start) };
+        unsafe { self.driver.submit_file(token, call, start, in_flight) };
         token
     }
 
