@@ -183,7 +183,7 @@ impl StreamHandle {
         self.core.borrow().map_or(0, |mut inner| {
             let inner = &mut *inner;
             let stream = inner.streams.get(self.slot).0;
-            stream.unsent() + inner.io.driver.kernel().unacknowledged(stream.fd)
+            stream.unsent() + inner.state.driver.kernel().unacknowledged(stream.fd)
         })
     }
 
