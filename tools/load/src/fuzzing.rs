@@ -81,9 +81,9 @@ pub fn script(bytes: &[u8]) {
         None => Framing::Delimiter(framing.to_vec()),
     };
     let expected = (first & 64 != 0).then(|| Template::constant(expected));
-    let request = ScriptRequest { request: Template::constant("x"), expected };
+    let request = ScriptRequest { request: Template::constant("x"), expected, check: None };
     let requests = Mix::new([(1.0, request)]).expect("a constant weight is valid");
-    let script = Script { requests, framing };
+    let script = Script { requests, framing, data: None };
     if let Err(error) = script.validate() {
         return assert!(!error.to_string().is_empty());
     }

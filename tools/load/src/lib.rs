@@ -23,6 +23,7 @@
 mod condition;
 mod datagrams;
 mod exchange;
+mod expected;
 mod fault;
 mod findings;
 mod invalid;
@@ -62,16 +63,18 @@ pub use exchange::script::{
     Framing, LengthField, MAX_LENGTH_FIELD_OFFSET, Script, ScriptRequest, script_bytes,
     script_template,
 };
+pub use expected::Expected;
 pub use invalid::InvalidValue;
 pub use load_error::LoadError;
-pub use mix::{FieldValues, MAX_MESSAGE_BYTES, Mix, Template};
+pub use mix::{DataRows, FieldValues, MAX_MESSAGE_BYTES, Mix, Template};
 pub use observer::{Observer, Progress};
 #[cfg(feature = "options")]
 #[doc(hidden)]
 pub use options::RenamedOptions;
 #[cfg(feature = "options")]
 pub use options::{
-    Address, Endpoint, Options, OptionsError, check_target_round_trip, parse_bytes, parse_duration,
+    Address, Endpoint, Options, OptionsError, RequestSpec, RequestTable, check_target_round_trip,
+    parse_bytes, parse_duration,
 };
 pub use plan::{
     Datagrams, MAX_CLIENTS, MAX_DATAGRAM_BYTES, MAX_EVENT_LOOPS, MAX_IN_FLIGHT_BYTES, MAX_PIPELINE,

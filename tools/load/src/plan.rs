@@ -154,6 +154,12 @@ impl Plan {
             ("requests per connection", requests_per_connection(streams), 1, usize::MAX),
         ])?;
         self.check_burst(pipeline)?;
+        if self.protocol.has_cookies() && pipeline > 1 {
+            return Err(invalid(format!(
+                "with cookies, each request waits for the reply to the one before, but {pipeline} \
+                 messages are in flight: use 1"
+            )));
+        }
         if pipeline * length > MAX_IN_FLIGHT_BYTES {
             let most = MAX_IN_FLIGHT_BYTES / length;
             return Err(invalid(format!(

@@ -3,7 +3,9 @@
 use crate::exchange::http::{Http, HttpRequest};
 use crate::exchange::script::Script;
 use crate::invalid::InvalidValue;
+use crate::mix::DataRows;
 use crate::recording::MAX_CLASSES;
+use std::sync::Arc;
 
 /// The protocol of [`Workload::Streams`](crate::Workload::Streams): what clients send, and which
 /// replies they expect.
@@ -66,6 +68,20 @@ impl Protocol {
     /// Returns true if each request says that it is the last one on its connection.
     pub(crate) fn closes_connections(&self) -> bool {
         matches!(self, Protocol::Http(http) if http.closes_connection())
+    }
+
+    /// Returns the data for the fields of requests.
+    pub(crate) fn data(&self) -> Option<&Arc<DataRows>> {
+        match self {
+            Protocol::Echo => None,
+            Protocol::Http(http) | Protocol::Http2(http) => http.data.as_ref(),
+            Protocol::Script(script) => script.data.as_ref(),
+        }
+    }
+
+    /// Returns true if clients keep cookies.
+    pub(crate) fn has_cookies(&self) -> bool {
+        matches!(self, Protocol::Http(http) | Protocol::Http2(http) if http.cookies)
     }
 
     /// Returns the protocol names for the TLS handshake (ALPN).

@@ -19,6 +19,7 @@ mod load_interrupted;
 mod load_progress_line;
 mod load_protocols;
 mod load_recording;
+mod load_scenarios;
 mod manual;
 mod memory_flood;
 mod metrics;

@@ -1,12 +1,17 @@
 //! The messages of clients: weighted mixes of requests, and request templates.
 
+mod cookies;
+mod data;
 mod template;
 
+pub(crate) use cookies::Cookies;
+pub use data::DataRows;
 pub use template::Template;
 
 use crate::invalid::{InvalidValue, invalid};
 use crate::random::{Purpose, generator};
 use fastrand::Rng;
+use std::sync::Arc;
 
 /// The maximum length of a message on a stream: 64 MiB.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
@@ -32,6 +37,13 @@ pub struct FieldValues {
     clients: u64,
     number: u64,
     random: Rng,
+    data: Option<Arc<DataRows>>,
+    /// The row of the data for the request.
+    row: u64,
+    /// The next request of a session in order, and the number of sessions that have begun.
+    step: usize,
+    sessions: u64,
+    cookies: Cookies,
 }
 
 impl FieldValues {
@@ -43,7 +55,17 @@ impl FieldValues {
             clients: clients as u64,
             number: client as u64,
             random,
+            data: None,
+            row: client as u64,
+            step: 0,
+            sessions: 0,
+            cookies: Cookies::default(),
         }
+    }
+
+    /// Sets the data for the fields with the names of its columns.
+    pub fn with_data(self, data: Option<Arc<DataRows>>) -> FieldValues {
+        FieldValues { data, ..self }
     }
 
     /// Advances to the next request.
@@ -61,9 +83,36 @@ impl FieldValues {
         self.number
     }
 
-    /// Draws a request from a mix, and returns its index.
+    /// Draws a request from a mix, or takes the next one in order, and returns its index.
     pub fn draw<T>(&mut self, mix: &Mix<T>) -> usize {
-        mix.draw(&mut self.random)
+        if !mix.is_in_order {
+            self.row = self.number;
+            return mix.draw(&mut self.random);
+        }
+        let step = self.step;
+        if step == 0 {
+            // Sessions of all clients use different rows.
+            self.row = self.client.wrapping_add(self.sessions.wrapping_mul(self.clients));
+            self.sessions += 1;
+            self.cookies.clear();
+        }
+        self.step = (step + 1) % mix.entries.len();
+        step
+    }
+
+    /// Goes back by some requests of a session, because they were not answered.
+    pub(crate) fn repeat<T>(&mut self, mix: &Mix<T>, requests: usize) {
+        let length = mix.entries.len();
+        if mix.is_in_order && requests > 0 {
+            self.step = (self.step + length - requests % length) % length;
+            // The first step begins the same session again.
+            self.sessions = self.sessions.saturating_sub(u64::from(self.step == 0));
+        }
+    }
+
+    /// Returns the cookies of the client.
+    pub(crate) fn cookies(&mut self) -> &mut Cookies {
+        &mut self.cookies
     }
 }
 
@@ -83,6 +132,8 @@ pub struct Mix<T> {
     entries: Vec<T>,
     /// The sum of the weights up to and including each entry.
     sums: Vec<f64>,
+    /// Whether each client takes the entries in order, instead of drawing them.
+    is_in_order: bool,
 }
 
 impl<T> Mix<T> {
@@ -105,8 +156,30 @@ impl<T> Mix<T> {
         }
         match entries.is_empty() {
             true => Err(invalid("there are no requests: give at least one")),
-            false => Ok(Mix { entries, sums }),
+            false => Ok(Mix { entries, sums, is_in_order: false }),
         }
+    }
+
+    /// Creates a session: each client takes the entries in order, and then begins again.
+    ///
+    /// ```
+    /// use annulus_load::{FieldValues, Mix};
+    ///
+    /// let mix = Mix::in_order(["POST /login", "GET /cart"]).unwrap();
+    /// let mut values = FieldValues::new(1, 0, 1);
+    /// assert_eq!([(); 3].map(|()| values.draw(&mix)), [0, 1, 0]);
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if there are no entries.
+    pub fn in_order(entries: impl IntoIterator<Item = T>) -> Result<Mix<T>, InvalidValue> {
+        let mix = Mix::new(entries.into_iter().map(|entry| (1.0, entry)))?;
+        Ok(Mix { is_in_order: true, ..mix })
+    }
+
+    /// Returns true if each client takes the entries in order, instead of drawing them.
+    pub fn is_in_order(&self) -> bool {
+        self.is_in_order
     }
 
     /// Returns the entries, in order.
@@ -126,7 +199,7 @@ impl<T> Mix<T> {
     /// Returns the first error of `change`.
     pub fn try_map<U, E>(self, change: impl FnMut(T) -> Result<U, E>) -> Result<Mix<U>, E> {
         let entries = self.entries.into_iter().map(change).collect::<Result<_, _>>()?;
-        Ok(Mix { entries, sums: self.sums })
+        Ok(Mix { entries, sums: self.sums, is_in_order: self.is_in_order })
     }
 
     fn total(&self) -> f64 {
@@ -158,7 +231,7 @@ impl Mix<String> {
 
 /// Splits `3*TEXT` into the weight and the rest. A text that does not start with a number and an
 /// asterisk has the weight 1.
-fn split_weight(text: &str) -> (f64, &str) {
+pub(crate) fn split_weight(text: &str) -> (f64, &str) {
     let Some((number, rest)) = text.split_once('*') else { return (1.0, text) };
     let is_weight = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     match number.parse() {
@@ -182,6 +255,43 @@ mod tests {
         assert!(error.starts_with("the weight 0 is invalid: use a number above 0"), "{error}");
         assert!(Mix::<String>::parse(&[""; 0]).is_err());
         assert!(Mix::new([(f64::NAN, ())]).is_err() && Mix::new([(f64::INFINITY, ())]).is_err());
+    }
+
+    #[test]
+    fn sessions_of_all_clients_use_different_rows() {
+        let rows = DataRows::parse(b"user\na\nb\nc\nd\ne\n").unwrap();
+        let (rows, mix) = (Arc::new(rows), Mix::in_order([(), ()]).unwrap());
+        let mut clients =
+            [0, 1].map(|client| FieldValues::new(1, client, 2).with_data(Some(Arc::clone(&rows))));
+        let template = Template::parse_with_data("{user}", Some(&rows)).unwrap();
+        let mut next = |client: usize| {
+            let (values, mut out) = (&mut clients[client], Vec::new());
+            let step = values.draw(&mix);
+            template.write(values, &mut out);
+            values.next_request();
+            (step, String::from_utf8(out).unwrap())
+        };
+        let [first, second] = [0, 1].map(|client| [(); 4].map(|()| next(client)));
+        let expected = |users: [&str; 2]| {
+            [(0, users[0]), (1, users[0]), (0, users[1]), (1, users[1])]
+                .map(|(step, user)| (step, user.to_owned()))
+        };
+        assert_eq!((first, second), (expected(["a", "c"]), expected(["b", "d"])));
+    }
+
+    #[test]
+    fn unanswered_request_of_a_session_is_repeated() {
+        let mix = Mix::in_order([(), (), ()]).unwrap();
+        let mut values = FieldValues::new(1, 0, 1);
+        values.cookies().set(b"a=b");
+        assert_eq!([(); 2].map(|()| values.draw(&mix)), [0, 1]);
+        values.repeat(&mix, 1);
+        values.cookies().set(b"a=c");
+        assert_eq!([(); 2].map(|()| values.draw(&mix)), [1, 2]);
+        assert_eq!((values.row, values.cookies().value()), (0, b"a=c".to_vec()));
+        assert_eq!((values.draw(&mix), values.row, values.cookies().value()), (0, 1, Vec::new()));
+        values.repeat(&mix, 1);
+        assert_eq!((values.draw(&mix), values.row), (0, 1));
     }
 
     proptest! {

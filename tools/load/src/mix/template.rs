@@ -1,6 +1,6 @@
 //! Request templates: text with fields.
 
-use super::FieldValues;
+use super::{DataRows, FieldValues};
 use crate::invalid::{InvalidValue, invalid};
 use std::io::Write;
 use std::str::FromStr;
@@ -20,6 +20,7 @@ const TEXT_ALPHABET: &[u8; 64] =
 /// | `{random A B}` | a number from A to B, each as likely |
 /// | `{hex N}` | N random hexadecimal digits |
 /// | `{text N}` | N random characters of `a`–`z`, `A`–`Z`, `0`–`9`, `-` and `_` |
+/// | `{COLUMN}` | the value in this column of the data, if there is data |
 /// | `{{` | a brace `{` |
 ///
 /// A `}` outside a field is written as it is.
@@ -48,7 +49,14 @@ enum Part {
     Random(u64, u64),
     Hex(u64),
     Characters(u64),
+    /// The value in a column of the data.
+    Column(usize),
+    /// The `Cookie` header, if there are cookies.
+    Cookies,
 }
+
+/// The names of fields.
+pub(super) const FIELD_NAMES: [&str; 5] = ["n", "client", "random", "hex", "text"];
 
 impl Template {
     /// Creates a template without fields. Braces are ordinary bytes.
@@ -65,6 +73,24 @@ impl Template {
     /// Fails if a field is unterminated or unknown, or if `decode` fails.
     pub fn parse_with(
         text: &str,
+        decode: impl FnMut(&str) -> Result<Vec<u8>, InvalidValue>,
+    ) -> Result<Template, InvalidValue> {
+        Template::parse_fields(text, &[], decode)
+    }
+
+    /// Parses a template that may have fields with the names of the data's columns.
+    ///
+    /// # Errors
+    /// Fails if a field is unterminated or unknown.
+    pub fn parse_with_data(text: &str, data: Option<&DataRows>) -> Result<Template, InvalidValue> {
+        let columns = data.map_or(&[][..], DataRows::columns);
+        Template::parse_fields(text, columns, |text| Ok(text.as_bytes().to_vec()))
+    }
+
+    /// Parses a template that may have fields with these names.
+    pub(crate) fn parse_fields(
+        text: &str,
+        columns: &[String],
         mut decode: impl FnMut(&str) -> Result<Vec<u8>, InvalidValue>,
     ) -> Result<Template, InvalidValue> {
         let mut template = Template { parts: Vec::new() };
@@ -86,7 +112,7 @@ impl Template {
             };
             let no_end = || error("is not closed: end it with }, or write {{ for a brace".into());
             let end = field.find('}').ok_or_else(no_end)?;
-            template.parts.push(parse_field(&field[1..end]).map_err(error)?);
+            template.parts.push(parse_field(&field[1..end], columns).map_err(error)?);
             rest = &field[end + 1..];
         }
         template.push_text(decode(rest)?);
@@ -96,6 +122,11 @@ impl Template {
     /// Appends bytes in which braces are ordinary bytes.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.push_text(bytes.to_vec());
+    }
+
+    /// Appends the `Cookie` header of the client, with its line end.
+    pub(crate) fn append_cookies(&mut self) {
+        self.parts.push(Part::Cookies);
     }
 
     /// Returns the bytes if the template has no fields.
@@ -114,6 +145,11 @@ impl Template {
                 Part::Text(ref text) => out.extend_from_slice(text),
                 Part::Number => write_number(values.number(), out),
                 Part::Client => write_number(values.client(), out),
+                Part::Column(column) => {
+                    let data = values.data.as_ref().expect("a column is a column of the data");
+                    out.extend_from_slice(data.value(values.row, column));
+                }
+                Part::Cookies => values.cookies.write_header(out),
                 Part::Random(least, most) => write_number(values.random.u64(least..=most), out),
                 Part::Hex(count) => {
                     out.extend((0..count).map(|_| b"0123456789abcdef"[values.random.usize(..16)]));
@@ -140,7 +176,7 @@ fn write_number(number: u64, out: &mut Vec<u8>) {
 }
 
 /// Parses the inside of a field: `name argument argument`.
-fn parse_field(field: &str) -> Result<Part, String> {
+fn parse_field(field: &str, columns: &[String]) -> Result<Part, String> {
     let words: Vec<_> = field.split_whitespace().collect();
     let number =
         |text: &str| text.parse::<u64>().map_err(|_| format!("needs a number instead of '{text}'"));
@@ -157,10 +193,15 @@ fn parse_field(field: &str) -> Result<Part, String> {
         },
         ["hex", characters] => count(characters).map(Part::Hex),
         ["text", characters] => count(characters).map(Part::Characters),
+        [name] if columns.iter().any(|column| column == name) => {
+            Ok(Part::Column(columns.iter().take_while(|column| column != name).count()))
+        }
         _ => {
-            Err("is unknown: write {n}, {client}, {random 1 100}, {hex 8}, {text 8}, or {{ for a \
-             brace"
-                .into())
+            let columns: String = columns.iter().map(|name| format!(", {{{name}}}")).collect();
+            Err(format!(
+                "is unknown: write {{n}}, {{client}}, {{random 1 100}}, {{hex 8}}, \
+                 {{text 8}}{columns}, or {{{{ for a brace"
+            ))
         }
     }
 }

@@ -5,6 +5,7 @@ mod endpoint;
 mod renamed;
 mod requests;
 mod target;
+mod targets;
 mod values;
 
 pub use address::Address;
@@ -12,6 +13,7 @@ use address::ServerAddresses;
 pub use endpoint::Endpoint;
 #[doc(hidden)]
 pub use renamed::RenamedOptions;
+pub use requests::{RequestSpec, RequestTable};
 #[doc(hidden)]
 pub use target::check_round_trip as check_target_round_trip;
 pub use values::{parse_bytes, parse_duration};
@@ -29,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use target::Target;
+use targets::read_targets;
 use values::{length, optional, text};
 
 /// The options of `annulus load`, and the keys of its files.
@@ -147,7 +150,22 @@ pub struct Options {
     #[arg(long = "request", value_name = "REQUEST", help_heading = HTTP_HEADING,
           conflicts_with_all = ["method", "body", "body_file"])]
     #[serde(rename = "request")]
-    pub requests: Vec<String>,
+    pub requests: Vec<RequestSpec>,
+    /// A file of requests as vegeta reads it (its http and json formats), instead of TARGET; they
+    /// are sent in order
+    #[arg(long, value_name = "FILE", help_heading = HTTP_HEADING,
+          conflicts_with_all = ["target", "address", "method", "body", "body_file", "requests"])]
+    pub targets: Option<PathBuf>,
+    /// Keep the cookies that the server sets on each client, and send them
+    #[arg(long, help_heading = HTTP_HEADING)]
+    pub cookies: bool,
+    /// Send the requests in order, as a session that each client repeats, instead of drawing them
+    #[arg(long, help_heading = HTTP_HEADING)]
+    pub in_order: bool,
+    /// A file of comma-separated values: a field {COLUMN} in a request is replaced with the value
+    /// in that column of the next row, or with --in-order of the session's row
+    #[arg(long, value_name = "FILE", help_heading = HTTP_HEADING)]
+    pub data: Option<PathBuf>,
     /// Use HTTP/2: negotiated by ALPN over TLS, otherwise with prior knowledge; --pipeline sets the
     /// number of concurrent requests per connection
     #[arg(long, help_heading = HTTP_HEADING)]
@@ -157,8 +175,9 @@ pub struct Options {
     /// with weights: '9*a' '1*b'; or @FILE, sent as it is
     #[arg(long, value_name = "TEXT", help_heading = SCRIPT_HEADING)]
     pub send: Vec<String>,
-    /// The whole expected reply, with escapes and fields, once for all requests or once per
-    /// request; other replies count as errors; or @FILE, compared as it is
+    /// The expected reply or HTTP body, once for all requests or once per request; others count as
+    /// errors: the whole text, length:N, regex:EXPRESSION, sha256:HEX, or @FILE, compared as it is.
+    /// With --send, a text may have escapes and fields
     #[arg(long, value_name = "TEXT", help_heading = SCRIPT_HEADING)]
     pub expect: Vec<String>,
     /// A reply ends with these bytes, with escapes, such as \n
@@ -327,8 +346,20 @@ impl Options {
         &self,
         servers: impl Fn(&Target) -> Result<(ServerAddress, Option<ServerAddresses>), OptionsError>,
     ) -> Result<Plan, OptionsError> {
-        let text = self.target_text().unwrap_or("127.0.0.1:7000");
-        let target = Target::parse(text).map_err(|why| usage(format!("'{text}': {why}")))?;
+        let file = self.targets.as_deref().map(read_targets).transpose()?;
+        let target = match (&file, self.target_text()) {
+            (Some(file), None) => file.target.clone(),
+            (Some(_), Some(text)) => {
+                return Err(usage(format!(
+                    "the requests of --targets have URLs, but there is a target {text}: leave one \
+                     of them out"
+                )));
+            }
+            (None, text) => {
+                let text = text.unwrap_or("127.0.0.1:7000");
+                Target::parse(text).map_err(|why| usage(format!("'{text}': {why}")))?
+            }
+        };
         let kind = self.kind(&target)?;
         self.check(kind, &target)?;
         let workload: Workload = match kind {
@@ -340,8 +371,8 @@ impl Options {
         };
         let protocol = match kind {
             LoadKind::Echo | LoadKind::Datagrams => Protocol::Echo,
-            LoadKind::Http if self.h2 => Protocol::Http2(self.http(&target)?),
-            LoadKind::Http => Protocol::Http(self.http(&target)?),
+            LoadKind::Http if self.h2 => Protocol::Http2(self.http(&target, file)?),
+            LoadKind::Http => Protocol::Http(self.http(&target, file)?),
             LoadKind::Script => Protocol::Script(self.script()?),
         };
         let (address, addresses) = servers(&target)?;
@@ -416,6 +447,8 @@ impl Options {
         const NEEDS_HTTP: (&str, &[LoadKind]) =
             ("a target http://… or https://…", &[LoadKind::Http]);
         const NEEDS_SEND: (&str, &[LoadKind]) = ("--send", &[LoadKind::Script]);
+        const NEEDS_REQUESTS: (&str, &[LoadKind]) =
+            ("--send or a target http://… or https://…", &[LoadKind::Http, LoadKind::Script]);
         let with = [
             (!self.headers.is_empty(), "--header", NEEDS_HTTP),
             (self.method.is_some(), "--method", NEEDS_HTTP),
@@ -423,7 +456,10 @@ impl Options {
             (self.body_file.is_some(), "--body-file", NEEDS_HTTP),
             (!self.requests.is_empty(), "--request", NEEDS_HTTP),
             (self.h2, "--h2", NEEDS_HTTP),
-            (!self.expect.is_empty(), "--expect", NEEDS_SEND),
+            (self.cookies, "--cookies", NEEDS_HTTP),
+            (self.data.is_some(), "--data", NEEDS_REQUESTS),
+            (self.in_order, "--in-order", NEEDS_REQUESTS),
+            (!self.expect.is_empty(), "--expect", NEEDS_REQUESTS),
             (self.reply_until.is_some(), "--reply-until", NEEDS_SEND),
             (self.reply_length.is_some(), "--reply-length", NEEDS_SEND),
             (self.reply_length_field.is_some(), "--reply-length-field", NEEDS_SEND),

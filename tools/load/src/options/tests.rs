@@ -42,7 +42,7 @@ fn options_without_effect_are_rejected() {
     for (args, part) in [
         (&["127.0.0.1:1", "-H", "a: b"][..], "--header does nothing without a target http://"),
         (&["tcp://127.0.0.1:1", "--h2"], "--h2 does nothing without a target http://"),
-        (&["127.0.0.1:1", "--expect", "x"], "--expect does nothing without --send"),
+        (&["127.0.0.1:1", "--expect", "x"], "--expect does nothing without --send or a target"),
         (&["http://127.0.0.1", "--tls-server-name", "b"], "does nothing without a target https://"),
         (&["127.0.0.1:1", SKIP_CHECK], "does nothing without a target https://"),
         (&["http://127.0.0.1", "--cert", "a"], "--cert does nothing without a target https://"),

@@ -136,12 +136,12 @@ fn is_refusal(outcome: Outcome) -> bool {
     match outcome {
         Outcome::Ok => false,
         Outcome::Status(status) => status >= 400,
-        Outcome::Grpc(_) | Outcome::ErrorReply => true,
+        Outcome::Grpc(_) | Outcome::WrongBody(_) | Outcome::ErrorReply => true,
     }
 }
 
 /// The names of outcomes in results.
-const OUTCOME_NAMES: [&str; 23] = [
+const OUTCOME_NAMES: [&str; 24] = [
     "ok",
     "2xx",
     "3xx",
@@ -149,6 +149,7 @@ const OUTCOME_NAMES: [&str; 23] = [
     "5xx",
     "other status",
     "error reply",
+    "wrong body",
     "gRPC CANCELLED",
     "gRPC UNKNOWN",
     "gRPC INVALID_ARGUMENT",
@@ -167,7 +168,7 @@ const OUTCOME_NAMES: [&str; 23] = [
     "gRPC UNAUTHENTICATED",
 ];
 /// The number of outcome names that are not those of gRPC.
-const OTHER_OUTCOMES: usize = 7;
+const OTHER_OUTCOMES: usize = 8;
 
 /// Counts of replies by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -184,10 +185,11 @@ impl Outcomes {
             Outcome::Status(status @ 200..=599) => usize::from(status / 100 - 1),
             Outcome::Status(_) => 5,
             Outcome::ErrorReply => 6,
+            Outcome::WrongBody(_) => 7,
             Outcome::Grpc(code) => OTHER_OUTCOMES + usize::from(code.clamp(1, 16)) - 1,
         };
         self.kinds[kind] += 1;
-        if let Outcome::Status(status) = outcome {
+        if let Outcome::Status(status) | Outcome::WrongBody(status) = outcome {
             match self.statuses.iter_mut().find(|(known, _)| *known == status) {
                 Some((_, count)) => *count += 1,
                 None => self.statuses.push((status, 1)),
@@ -220,6 +222,7 @@ mod tests {
         outcomes.add(Outcome::Ok);
         outcomes.add(Outcome::ErrorReply);
         [1, 13, 16].into_iter().for_each(|code| outcomes.add(Outcome::Grpc(code)));
+        outcomes.add(Outcome::WrongBody(200));
         let expected = [
             ("2xx", 3),
             ("3xx", 1),
@@ -231,6 +234,7 @@ mod tests {
             ("gRPC UNAUTHENTICATED", 1),
             ("ok", 1),
             ("other status", 2),
+            ("wrong body", 1),
         ];
         assert_eq!(
             outcomes.by_name(),
@@ -238,7 +242,7 @@ mod tests {
         );
         outcomes.add(Outcome::Status(404));
         let statuses =
-            [(200, 1), (204, 1), (299, 1), (301, 1), (404, 2), (599, 1), (600, 1), (999, 1)];
+            [(200, 2), (204, 1), (299, 1), (301, 1), (404, 2), (599, 1), (600, 1), (999, 1)];
         assert_eq!(outcomes.by_status(), statuses.into());
     }
 }

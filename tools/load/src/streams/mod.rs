@@ -47,7 +47,8 @@ pub(crate) fn run(
     let tls = tls.map_err(LoadError::Plan)?;
     let connector = Connector::new(streams, tls);
     let (seed, clients, length) = (plan.seed, plan.clients, plan.length);
-    let values = move |client| FieldValues::new(seed, client, clients);
+    let data = plan.protocol.data().cloned();
+    let values = move |client| FieldValues::new(seed, client, clients).with_data(data.clone());
     let refusal = || run.faults.refusal.clone();
     let settings = RuntimeSettings::new(streams.driver, clients.div_ceil(plan.threads()), length);
     match &plan.protocol {
@@ -58,6 +59,7 @@ pub(crate) fn run(
         }),
         Protocol::Http(http) => RunResults::of(&run, settings, observer, || {
             let requests = Rc::new(http::Requests::new(http).expect(PLAN_IS_VALID));
+            let values = values.clone();
             let refusal = refusal();
             StreamClientKind::new(&connector, streams, move |client| {
                 HttpExchange::new(&requests, values(client), &refusal)
@@ -66,12 +68,14 @@ pub(crate) fn run(
         Protocol::Http2(http) => RunResults::of(&run, settings, observer, || {
             let requests = http2::Requests::new(http, plan.tls.is_some()).expect(PLAN_IS_VALID);
             let (requests, refusal) = (Rc::new(requests), refusal());
+            let values = values.clone();
             StreamClientKind::new(&connector, streams, move |client| {
                 Http2Exchange::new(&requests, values(client), &refusal)
             })
         }),
         Protocol::Script(script) => RunResults::of(&run, settings, observer, || {
             let (script, refusal) = (Rc::new(script.clone()), refusal());
+            let values = values.clone();
             StreamClientKind::new(&connector, streams, move |client| {
                 ScriptExchange::new(&script, values(client), &refusal)
             })

@@ -248,11 +248,12 @@ fn script_counts_unexpected_replies() {
         }
     });
     let request = ScriptRequest {
+        check: None,
         request: Template::constant("PING\n"),
         expected: Some(Template::constant("+PONG\r\n")),
     };
     let requests = Mix::new([(1.0, request)]).unwrap();
-    let script = Script { requests, framing: Framing::Delimiter(b"\r\n".to_vec()) };
+    let script = Script { data: None, requests, framing: Framing::Delimiter(b"\r\n".to_vec()) };
     let mut plan = plan(address, Protocol::Script(script.clone()));
     plan.workload = Streams { pipeline: 4, ..Streams::default() }.into();
     let report = loop {
@@ -296,11 +297,13 @@ fn serve_lines(swaps: bool) -> SocketAddr {
 #[test]
 fn pipelined_random_requests_match_their_own_expected_replies() {
     let request = |verb: &str, reply: &str| ScriptRequest {
+        check: None,
         request: format!("{verb} {{random 1 1000000}}\n").parse().unwrap(),
         expected: Some(format!("{reply} {{random 1 1000000}}\n").parse().unwrap()),
     };
     let mix = [(3.0, request("get", "value")), (2.0, request("put", "stored"))];
-    let script = |requests| Script { requests, framing: Framing::Delimiter(b"\n".to_vec()) };
+    let script =
+        |requests| Script { data: None, requests, framing: Framing::Delimiter(b"\n".to_vec()) };
     let script = script(Mix::new(mix).unwrap());
     for pipeline in [1, 5, 64] {
         let planned = |address| Plan {

@@ -1,6 +1,7 @@
 //! The head of a reply: its status, where its body ends, and whether the connection ends with it.
 
 use crate::exchange::partial::Parsed;
+use crate::expected::{BodyCheck, Expected};
 use crate::fault::FirstRefusal;
 use crate::fault::{Fault, FaultKind};
 use httparse::{Error, Header, ParserConfig, Response, Status};
@@ -82,6 +83,10 @@ pub(super) struct HeadReader<'a> {
     pub(super) last: &'a RefCell<LastHead>,
     /// Records the first reply with a status of 400 or above.
     pub(super) refusal: &'a FirstRefusal,
+    /// Collects the values of `Set-Cookie` headers, if they matter.
+    pub(super) cookies: Option<&'a RefCell<Vec<Vec<u8>>>>,
+    /// The check of the body, if there is one.
+    pub(super) check: Option<(&'a Expected, &'a RefCell<BodyCheck>)>,
 }
 
 impl HeadReader<'_> {
@@ -91,8 +96,28 @@ impl HeadReader<'_> {
         if let Some((_, ReplyHead { status: 400.., .. })) = parsed {
             self.refusal.record(|| status_line(bytes));
         }
+        if let (Some(cookies), Some((length, _))) = (self.cookies, &parsed) {
+            cookies.borrow_mut().extend(set_cookies(&bytes[..*length]));
+        }
         Ok(parsed)
     }
+
+    /// Checks the next bytes of a body.
+    #[inline]
+    pub(super) fn take_body(&self, bytes: &[u8]) {
+        if let Some((expected, check)) = self.check {
+            check.borrow_mut().take(expected, bytes);
+        }
+    }
+}
+
+/// Returns the values of the `Set-Cookie` headers.
+fn set_cookies(head: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    const NAME: &[u8] = b"set-cookie:";
+    head.split(|byte| *byte == b'\n').filter_map(|line| {
+        let (name, value) = line.split_at_checked(NAME.len())?;
+        name.eq_ignore_ascii_case(NAME).then(|| value.trim_ascii().to_vec())
+    })
 }
 
 /// Returns the status line.

@@ -10,12 +10,14 @@ pub(crate) use requests::{Requests, is_host_header};
 
 use super::partial::PartialInput;
 use super::{Answer, Exchange, RequestBuffer};
+use crate::expected::BodyCheck;
 use crate::fault::FirstRefusal;
 use crate::fault::{Fault, FaultKind};
 use crate::mix::FieldValues;
 use crate::outcome::Outcome;
 use head::{HeadReader, MAX_HEAD_BYTES, ReplyHead, too_long};
 use replies::ReplyParser;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -28,6 +30,8 @@ pub(crate) struct HttpExchange {
     /// `None` if all requests are the same.
     varying: Option<Box<VaryingRequests>>,
     refusal: FirstRefusal,
+    /// The check of the body of the next reply, if it has begun.
+    check: Option<Box<RefCell<BodyCheck>>>,
     /// `None` unless bytes have arrived without a request.
     unrequested: Option<Box<Unrequested>>,
 }
@@ -44,9 +48,8 @@ struct Unrequested {
 /// The state of a client whose requests vary.
 struct VaryingRequests {
     values: FieldValues,
-    /// Whether each request without a reply has the method HEAD. Empty if all requests have it, or
-    /// none has.
-    heads: VecDeque<bool>,
+    /// The kinds of the requests without a reply. Empty if all kinds are handled alike.
+    kinds: VecDeque<u32>,
 }
 
 impl HttpExchange {
@@ -55,17 +58,32 @@ impl HttpExchange {
         values: FieldValues,
         refusal: &FirstRefusal,
     ) -> HttpExchange {
-        let varying = || Box::new(VaryingRequests { values, heads: VecDeque::new() });
+        let varying = || Box::new(VaryingRequests { values, kinds: VecDeque::new() });
         let varying = requests.constant().is_none().then(varying);
         let (requests, refusal, replies) =
             (Rc::clone(requests), refusal.clone(), ReplyParser::new());
-        HttpExchange { requests, outstanding: 0, replies, varying, refusal, unrequested: None }
+        HttpExchange {
+            requests,
+            outstanding: 0,
+            replies,
+            varying,
+            refusal,
+            check: None,
+            unrequested: None,
+        }
+    }
+
+    /// Returns the kind of the request that the next reply answers, or 0 if it does not matter.
+    fn kind(&self) -> usize {
+        self.varying
+            .as_ref()
+            .and_then(|varying| varying.kinds.front())
+            .map_or(0, |kind| *kind as usize)
     }
 
     /// Returns true if the next reply has no body because its request was HEAD.
     fn is_to_head(&self) -> bool {
-        let of_the_next = || self.varying.as_ref()?.heads.front().copied();
-        self.requests.is_head().or_else(of_the_next).unwrap_or(false)
+        self.requests.is_head().unwrap_or_else(|| self.requests.is_head_of(self.kind()))
     }
 
     /// Returns true if the server has ended an idle connection.
@@ -74,9 +92,24 @@ impl HttpExchange {
     }
 
     fn answer(&mut self, status: u16, answered: &mut impl FnMut(Answer)) {
+        let mut outcome = Outcome::Status(status);
+        if let Some(expected) = self.requests.expected(self.kind()) {
+            let check = self.check.take().map(|check| check.into_inner());
+            let check = check.unwrap_or_else(|| BodyCheck::new(expected));
+            if let (..400, Err(found)) = (status, check.finish(expected)) {
+                self.refusal.record(|| [b"the body ", &found[..]].concat());
+                outcome = Outcome::WrongBody(status);
+            }
+        }
         self.outstanding -= 1;
-        self.varying.iter_mut().for_each(|varying| _ = varying.heads.pop_front());
-        answered(Answer::new(Outcome::Status(status)));
+        self.varying.iter_mut().for_each(|varying| _ = varying.kinds.pop_front());
+        answered(Answer::new(outcome));
+    }
+
+    /// Applies the cookies of a reply.
+    fn set_cookies(&mut self, found: Vec<Vec<u8>>) {
+        let Some(varying) = &mut self.varying else { return };
+        found.iter().for_each(|value| varying.values.cookies().set(value));
     }
 
     /// Takes bytes that arrived while no request was outstanding. A server may send a reply with
@@ -117,13 +150,13 @@ impl Exchange for HttpExchange {
 
     fn request(&mut self, out: &mut RequestBuffer) -> usize {
         self.outstanding += 1;
-        let Some(VaryingRequests { values, heads }) = self.varying.as_deref_mut() else {
+        let Some(VaryingRequests { values, kinds }) = self.varying.as_deref_mut() else {
             self.requests.constant().into_iter().for_each(|request| out.push_same(request));
             return 0;
         };
         let index = self.requests.write(values, out.bytes());
-        if self.requests.is_head().is_none() {
-            heads.push_back(self.requests.is_head_of(index));
+        if self.requests.has_kinds() {
+            kinds.push_back(index as u32);
         }
         index
     }
@@ -141,12 +174,21 @@ impl Exchange for HttpExchange {
         if self.outstanding == 0 || self.must_close() || self.unrequested.is_some() {
             return self.take_unrequested(input);
         }
+        let is_to_head = self.is_to_head();
+        let expected = self.requests.expected(self.kind());
+        let new_check = |expected| Box::new(RefCell::new(BodyCheck::new(expected)));
+        let check = expected
+            .map(|expected| (expected, &**self.check.get_or_insert_with(|| new_check(expected))));
+        let cookies = self.requests.has_cookies().then(RefCell::default);
         let heads = HeadReader {
-            is_to_head: self.is_to_head(),
+            is_to_head,
             last: self.requests.last_head(),
             refusal: &self.refusal,
+            cookies: cookies.as_ref(),
+            check,
         };
         let (taken, status) = self.replies.take(input, heads)?;
+        cookies.into_iter().for_each(|found| self.set_cookies(found.into_inner()));
         if let Some(status) = status {
             self.answer(status, answered);
         }
@@ -180,9 +222,12 @@ impl Exchange for HttpExchange {
     }
 
     fn on_reconnect(&mut self) {
+        if let Some(varying) = &mut self.varying {
+            self.requests.repeat(&mut varying.values, self.outstanding);
+            varying.kinds.clear();
+        }
         (self.outstanding, self.replies) = (0, ReplyParser::new());
-        self.unrequested = None;
-        self.varying.iter_mut().for_each(|varying| varying.heads.clear());
+        (self.unrequested, self.check) = (None, None);
     }
 }
 

@@ -115,14 +115,19 @@ impl ReplyParser {
     fn step(&mut self, input: &[u8], heads: HeadReader<'_>) -> Result<(usize, bool), Fault> {
         match self.state {
             ReplyState::Head => self.head(input, heads),
-            ReplyState::UntilClose => Ok((input.len(), false)),
+            ReplyState::UntilClose => {
+                heads.take_body(input);
+                Ok((input.len(), false))
+            }
             ReplyState::Body(left) => {
                 let (taken, left) = skip(input, left);
+                heads.take_body(&input[..taken]);
                 self.state = ReplyState::Body(left);
                 Ok((taken, left == 0))
             }
             ReplyState::Chunk(left) => {
                 let (taken, left) = skip(input, left);
+                heads.take_body(&input[..taken]);
                 self.state = if left == 0 { ReplyState::ChunkEnd } else { ReplyState::Chunk(left) };
                 Ok((taken, false))
             }

@@ -2,10 +2,12 @@
 
 use super::head::LastHead;
 use crate::exchange::http2;
+use crate::expected::Expected;
 use crate::invalid::{InvalidValue, invalid};
-use crate::mix::{FieldValues, Mix, Template};
+use crate::mix::{DataRows, FieldValues, Mix, Template};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// HTTP requests. Paths, bodies and the values of headers are [`Template`]s.
 ///
@@ -30,8 +32,13 @@ pub struct Http {
     pub authority: String,
     /// Additional headers. One called `Host` replaces the authority.
     pub headers: Vec<(String, String)>,
-    /// The requests, from which each client draws its next one.
+    /// The requests, from which each client draws its next one, or which it sends in order.
     pub requests: Mix<HttpRequest>,
+    /// The data for fields with the names of its columns.
+    pub data: Option<Arc<DataRows>>,
+    /// Whether each client keeps the cookies that the server sets, and sends them. A session in
+    /// order begins without cookies. Only one request may be in flight per connection.
+    pub cookies: bool,
 }
 
 /// One kind of request.
@@ -41,14 +48,24 @@ pub struct HttpRequest {
     pub method: String,
     /// The path.
     pub path: String,
+    /// Headers of this request, after those of all requests.
+    pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Option<Template>,
+    /// The expected body of a reply with a status below 400. Other bodies count as errors.
+    pub expected: Option<Expected>,
 }
 
 impl HttpRequest {
     /// Creates a request without a body.
     pub fn new(method: impl Into<String>, path: impl Into<String>) -> HttpRequest {
-        HttpRequest { method: method.into(), path: path.into(), body: None }
+        HttpRequest {
+            method: method.into(),
+            path: path.into(),
+            headers: Vec::new(),
+            body: None,
+            expected: None,
+        }
     }
 
     /// Returns the name of the request in results.
@@ -56,7 +73,15 @@ impl HttpRequest {
         format!("{} {}", self.method, self.path)
     }
 
-    fn validate(&self) -> Result<(), InvalidValue> {
+    /// Checks the request, whose fields may have the names of these columns.
+    pub(crate) fn validate(&self, data: Option<&Arc<DataRows>>) -> Result<(), InvalidValue> {
+        self.headers.iter().try_for_each(|(name, value)| check_header(name, value, data))?;
+        if self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("connection")) {
+            return Err(invalid(
+                "a single request has the header Connection: give it for all requests, or leave \
+                 it out",
+            ));
+        }
         if !is_token(&self.method) || self.method == "CONNECT" {
             return Err(invalid(format!(
                 "'{}' is not a method that has a path: write one word, such as GET",
@@ -64,7 +89,7 @@ impl HttpRequest {
             )));
         }
         let is_whole_server = self.path == "*" && self.method == "OPTIONS";
-        let path = sample(&self.path)?;
+        let path = sample(&self.path, data)?;
         let is_graphic = path.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#');
         match is_whole_server || (path.starts_with(b"/") && is_graphic) {
             true => Ok(()),
@@ -82,7 +107,8 @@ impl Http {
     pub fn new(authority: impl Into<String>, path: impl Into<String>) -> Http {
         let request = HttpRequest::new("GET", path);
         let requests = Mix::new([(1.0, request)]).expect("a constant weight is valid");
-        Http { authority: authority.into(), headers: Vec::new(), requests }
+        let (authority, headers) = (authority.into(), Vec::new());
+        Http { authority, headers, requests, data: None, cookies: false }
     }
 
     /// Checks that each part is valid HTTP, and that no header contradicts the body.
@@ -94,8 +120,18 @@ impl Http {
         if authority.is_empty() || !authority.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(invalid_authority(authority));
         }
-        self.headers.iter().try_for_each(|(name, value)| check_header(name, value))?;
-        self.requests.entries().iter().try_for_each(HttpRequest::validate)
+        let data = self.data.as_ref();
+        self.headers.iter().try_for_each(|(name, value)| check_header(name, value, data))?;
+        let requests = self.requests.entries();
+        requests.iter().try_for_each(|request| request.validate(data))?;
+        let is_cookie = |(name, _): &(String, String)| name.eq_ignore_ascii_case("cookie");
+        let mut all = self.headers.iter().chain(requests.iter().flat_map(|one| &one.headers));
+        if self.cookies && all.any(is_cookie) {
+            return Err(invalid(
+                "the cookies that the server sets replace the header Cookie: leave one of them out",
+            ));
+        }
+        Ok(())
     }
 
     /// Like [`validate`](Self::validate), but for HTTP/2.
@@ -115,9 +151,10 @@ impl Http {
         options.any(|option| option.trim().eq_ignore_ascii_case("close"))
     }
 
-    /// Returns the user's `Host` header, if there is one.
-    pub(crate) fn host_header(&self) -> Option<&str> {
-        self.headers.iter().find(|(name, _)| is_host_header(name)).map(|(_, value)| value.as_str())
+    /// Returns the user's `Host` header for a request, if there is one.
+    pub(crate) fn host_header<'a>(&'a self, request: &'a HttpRequest) -> Option<&'a str> {
+        let mut headers = request.headers.iter().chain(&self.headers);
+        headers.find(|(name, _)| is_host_header(name)).map(|(_, value)| value.as_str())
     }
 }
 
@@ -126,10 +163,11 @@ pub(crate) fn is_host_header(name: &str) -> bool {
 }
 
 /// Returns one possible value of a template.
-fn sample(text: &str) -> Result<Vec<u8>, InvalidValue> {
-    let template: Template = text.parse()?;
-    let mut written = Vec::new();
-    template.write(&mut FieldValues::new(0, 0, 1), &mut written);
+fn sample(text: &str, data: Option<&Arc<DataRows>>) -> Result<Vec<u8>, InvalidValue> {
+    let template = Template::parse_with_data(text, data.map(|data| &**data))?;
+    let (mut values, mut written) =
+        (FieldValues::new(0, 0, 1).with_data(data.cloned()), Vec::new());
+    template.write(&mut values, &mut written);
     Ok(written)
 }
 
@@ -145,12 +183,12 @@ pub(crate) fn invalid_authority(authority: &str) -> InvalidValue {
     ))
 }
 
-fn check_header(name: &str, value: &str) -> Result<(), InvalidValue> {
+fn check_header(name: &str, value: &str, data: Option<&Arc<DataRows>>) -> Result<(), InvalidValue> {
     if !is_token(name) {
         let text = format!("{name:?} is not a valid header name: write 'NAME: VALUE'");
         return Err(invalid(text));
     }
-    if sample(value)?.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
+    if sample(value, data)?.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return Err(invalid(format!(
             "the header {name} has a control character in {value:?}: remove it"
         )));
@@ -173,6 +211,9 @@ pub(crate) struct Requests {
     mix: Mix<EncodedRequest>,
     /// Whether all requests have the method HEAD; `None` if only some have it.
     is_head: Option<bool>,
+    /// Whether the kinds of the requests without a reply must be known.
+    has_kinds: bool,
+    has_cookies: bool,
     /// The request, if all are the same.
     constant: Option<Rc<[u8]>>,
     /// The last head that any client of the thread received.
@@ -187,6 +228,7 @@ struct EncodedRequest {
     /// The body, if it has fields.
     body: Option<Template>,
     is_head: bool,
+    expected: Option<Expected>,
 }
 
 impl Requests {
@@ -202,7 +244,32 @@ impl Requests {
             [EncodedRequest { head, body: None, .. }] => head.as_constant().map(Rc::from),
             _ => None,
         };
-        Ok(Requests { mix, is_head, constant, last_head: RefCell::default() })
+        let is_checked = mix.entries().iter().any(|request| request.expected.is_some());
+        let has_kinds = is_head.is_none() || (is_checked && mix.entries().len() > 1);
+        let (has_cookies, last_head) = (http.cookies, RefCell::default());
+        Ok(Requests { mix, is_head, has_kinds, has_cookies, constant, last_head })
+    }
+
+    /// Returns true if clients keep cookies.
+    pub(super) fn has_cookies(&self) -> bool {
+        self.has_cookies
+    }
+
+    /// Returns true if the replies to different kinds of requests are handled differently.
+    pub(super) fn has_kinds(&self) -> bool {
+        self.has_kinds
+    }
+
+    /// Returns the expected body of the reply to a kind of request, unless the reply has none.
+    #[inline]
+    pub(super) fn expected(&self, kind: usize) -> Option<&Expected> {
+        let request = &self.mix.entries()[kind];
+        request.expected.as_ref().filter(|_| !request.is_head)
+    }
+
+    /// Makes a client repeat requests of a session that were not answered.
+    pub(super) fn repeat(&self, values: &mut FieldValues, requests: usize) {
+        values.repeat(&self.mix, requests);
     }
 
     /// Returns the request if all are the same.
@@ -242,26 +309,28 @@ impl Requests {
 }
 
 fn encode(http: &Http, request: HttpRequest) -> Result<EncodedRequest, InvalidValue> {
-    let HttpRequest { method, path, body } = request;
+    let host = http.host_header(&request).is_none().then_some(&http.authority);
+    let HttpRequest { method, path, headers, body, expected } = request;
     let mut head = format!("{method} {path} HTTP/1.1\r\n");
     let mut add = |name: &str, value: &str| head.push_str(&[name, ": ", value, "\r\n"].concat());
-    if http.host_header().is_none() {
-        add("Host", &http.authority);
+    host.into_iter().for_each(|host| add("Host", host));
+    let has_own_host = headers.iter().any(|(name, _)| is_host_header(name));
+    let common = http.headers.iter().filter(|(name, _)| !has_own_host || !is_host_header(name));
+    common.chain(&headers).for_each(|(name, value)| add(name, value));
+    let mut head = Template::parse_with_data(&head, http.data.as_deref())?;
+    if http.cookies {
+        head.append_cookies();
     }
-    http.headers.iter().for_each(|(name, value)| add(name, value));
     let needs_body = METHODS_WITH_BODY.contains(&&*method);
     let constant = body.as_ref().map_or(Some(&[][..]), Template::as_constant).map(<[u8]>::to_vec);
-    if let Some(constant) = &constant
-        && (body.is_some() || needs_body)
-    {
-        add("Content-Length", &constant.len().to_string());
-    }
     let is_head = method == "HEAD";
     let Some(constant) = constant else {
-        return Ok(EncodedRequest { head: head.parse()?, body, is_head });
+        return Ok(EncodedRequest { head, body, is_head, expected });
     };
-    head.push_str("\r\n");
-    let mut head: Template = head.parse()?;
+    if body.is_some() || needs_body {
+        head.append(format!("Content-Length: {}\r\n", constant.len()).as_bytes());
+    }
+    head.append(b"\r\n");
     head.append(&constant);
-    Ok(EncodedRequest { head, body: None, is_head })
+    Ok(EncodedRequest { head, body: None, is_head, expected })
 }

@@ -421,3 +421,114 @@ proptest! {
         }
     }
 }
+
+/// Returns the outcomes of replies to requests with this expected body, after checking that they
+/// are the same for pieces of several sizes.
+#[track_caller]
+fn checked(method: &str, expected: &str, bytes: &str, requests: usize) -> Vec<Outcome> {
+    let expected = Some(expected.parse().unwrap());
+    let http = of(HttpRequest { expected, ..HttpRequest::new(method, "/") });
+    let results = [1, 2, 7, 100]
+        .map(|size| assert_same_in_pieces(|| exchange_of(&http), requests, bytes.as_bytes(), size));
+    results[0].0.clone()
+}
+
+#[test]
+fn wrong_body_is_an_outcome_of_its_own() {
+    const HEAD: &str = "HTTP/1.1 200 OK\r\n";
+    let (right, wrong) = (Outcome::Status(200), Outcome::WrongBody(200));
+    let lengths = format!(
+        "{HEAD}Content-Length: 5\r\n\r\nhello{HEAD}Content-Length: 5\r\n\r\nhelp!\
+         {HEAD}Content-Length: 0\r\n\r\n{HEAD}Content-Length: 5\r\n\r\nhello"
+    );
+    for expected in [
+        "hello",
+        "regex:^hell",
+        "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
+    ] {
+        assert_eq!(checked("GET", expected, &lengths, 4), [right, wrong, wrong, right]);
+    }
+    assert_eq!(checked("GET", "length:5", &lengths, 4), [right, right, wrong, right]);
+    let chunks =
+        format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n");
+    assert_eq!(checked("GET", "hello", &chunks, 1), [right]);
+    assert_eq!(checked("GET", "hell", &chunks, 1), [wrong]);
+    let until_close = format!("{HEAD}Connection: close\r\n\r\nhello");
+    assert_eq!(checked("GET", "hello", &until_close, 1), [right]);
+    assert_eq!(checked("GET", "hello!", &until_close, 1), [wrong]);
+    // An error is counted by its status, and a reply to HEAD has no body.
+    let refused = "HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno";
+    assert_eq!(checked("GET", "hello", refused, 1), [Outcome::Status(404)]);
+    let head = format!("{HEAD}Content-Length: 7\r\n\r\n");
+    assert_eq!(checked("HEAD", "hello", &head, 1), [right]);
+}
+
+#[test]
+fn each_kind_of_request_has_its_own_expected_body() {
+    let request = |path: &str| HttpRequest {
+        expected: Some(path[1..].parse().unwrap()),
+        ..HttpRequest::new("GET", path)
+    };
+    let requests = Mix::in_order([request("/a"), request("/b"), HttpRequest::new("GET", "/c")]);
+    let http = Http { requests: requests.unwrap(), ..Http::new("a:1", "/") };
+    let reply = |body: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{body}");
+    let bytes = ["a", "b", "x", "a", "a"].map(reply).concat();
+    let (outcomes, fault) = feed(exchange_of(&http), 5, [bytes.as_bytes()]);
+    let right = Outcome::Status(200);
+    assert_eq!(
+        (outcomes, fault),
+        (vec![right, right, right, right, Outcome::WrongBody(200)], None)
+    );
+}
+
+/// Sends a request, receives its reply, and returns the request.
+fn exchanged(exchange: &mut HttpExchange, reply: &str) -> String {
+    let mut out = RequestBuffer::default();
+    exchange.request(&mut out);
+    exchange.receive(reply.as_bytes(), &mut |_| ()).unwrap();
+    String::from_utf8(out.bytes().clone()).unwrap()
+}
+
+#[test]
+fn cookies_are_sent_until_the_session_ends() {
+    let requests = ["/login", "/cart", "/pay"].map(|path| HttpRequest::new("GET", path));
+    let requests = Mix::in_order(requests).unwrap();
+    let http = Http { requests, cookies: true, ..Http::new("a:1", "/") };
+    let mut exchange = exchange_of(&http);
+    let set = "HTTP/1.1 200 OK\r\nset-cookie: id=7; Path=/\r\nSet-Cookie: b=c\r\nContent-Length: 0\r\n\r\n";
+    let plain = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let head =
+        |path: &str, cookies: &str| format!("GET {path} HTTP/1.1\r\nHost: a:1\r\n{cookies}\r\n");
+    for _ in 0..2 {
+        assert_eq!(exchanged(&mut exchange, set), head("/login", ""));
+        assert_eq!(exchanged(&mut exchange, plain), head("/cart", "Cookie: id=7; b=c\r\n"));
+        // The connection ends before this request is answered, so it is sent again.
+        exchange.request(&mut RequestBuffer::default());
+        exchange.on_reconnect();
+        assert_eq!(exchanged(&mut exchange, plain), head("/pay", "Cookie: id=7; b=c\r\n"));
+    }
+    let twice = Http { headers: vec![("cookie".into(), "a=b".into())], ..http };
+    assert!(twice.validate().unwrap_err().to_string().contains("leave one of them out"));
+}
+
+#[test]
+fn headers_of_a_request_follow_those_of_all_requests() {
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let data = crate::mix::DataRows::parse(b"user\nann\n").unwrap();
+    let request = HttpRequest {
+        headers: vec![pair("Host", "b"), pair("X-User", "{user}")],
+        ..HttpRequest::new("GET", "/{user}")
+    };
+    let http = Http {
+        headers: vec![pair("Host", "c"), pair("Accept", "*/*")],
+        data: Some(std::sync::Arc::new(data)),
+        ..of(request)
+    };
+    let requests = Rc::new(Requests::new(&http).unwrap());
+    let values = FieldValues::new(1, 0, 1).with_data(http.data.clone());
+    let mut exchange = HttpExchange::new(&requests, values, &FirstRefusal::default());
+    let sent = exchanged(&mut exchange, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(sent, "GET /ann HTTP/1.1\r\nAccept: */*\r\nHost: b\r\nX-User: ann\r\n\r\n");
+    let unknown = Http { data: None, ..http };
+    assert!(unknown.validate().unwrap_err().to_string().contains("the field '{user}'"));
+}

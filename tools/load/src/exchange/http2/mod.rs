@@ -48,7 +48,7 @@ impl Http2Exchange {
 
     /// Advances the session, and records the first refusal among its answers.
     fn progress(&mut self, answered: &mut impl FnMut(Answer)) -> Result<(), Fault> {
-        self.session.progress(&mut |answer, grpc| {
+        let progress = self.session.progress(&mut |answer, grpc| {
             match answer.outcome {
                 Outcome::Grpc(_) => {
                     self.refusal.record(|| grpc.map_or_else(String::new, ToString::to_string));
@@ -59,10 +59,19 @@ impl Http2Exchange {
                 Outcome::ErrorReply => {
                     self.refusal.record(|| "HTTP/2: the server reset the stream")
                 }
-                Outcome::Ok | Outcome::Status(_) => {}
+                Outcome::Ok | Outcome::Status(_) | Outcome::WrongBody(_) => {}
             }
             answered(answer);
-        })
+        });
+        let wrong_body = self.session.take_wrong_body();
+        if !wrong_body.is_empty() {
+            self.refusal.record(|| [b"the body ", &wrong_body[..]].concat());
+        }
+        if self.requests.has_cookies() {
+            let cookies = self.session.take_cookies();
+            cookies.iter().for_each(|value| self.values.cookies().set(value));
+        }
+        progress
     }
 }
 
@@ -70,8 +79,8 @@ impl Exchange for Http2Exchange {
     type Out = Vec<u8>;
 
     fn request(&mut self, out: &mut Vec<u8>) -> usize {
-        let (index, request, body) = self.requests.next(&mut self.values);
-        self.session.send(request, body);
+        let (index, request) = self.requests.next(&mut self.values);
+        self.session.send(request);
         self.session.write(out);
         index
     }
@@ -100,10 +109,13 @@ impl Exchange for Http2Exchange {
     }
 
     fn pop_refused(&mut self) -> Option<usize> {
-        self.session.pop_refused()
+        let refused = self.session.pop_refused();
+        self.requests.repeat(&mut self.values, usize::from(refused.is_some()));
+        refused
     }
 
     fn on_reconnect(&mut self) {
+        self.requests.repeat(&mut self.values, self.session.unanswered());
         self.session = Session::new();
     }
 }

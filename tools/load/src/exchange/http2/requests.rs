@@ -1,10 +1,12 @@
 //! The HTTP/2 requests of a run.
 
 use crate::exchange::http::{Http, HttpRequest, invalid_authority, is_host_header};
+use crate::expected::Expected;
 use crate::invalid::{InvalidValue, invalid};
 use crate::mix::{FieldValues, Mix, Template};
 use bytes::Bytes;
 use http::Request;
+use std::rc::Rc;
 
 /// The requests of a run, which all clients of a thread share.
 #[derive(Debug)]
@@ -20,8 +22,18 @@ struct RequestTemplate {
     uri: Template,
     headers: Vec<(String, Template)>,
     body: Option<Template>,
+    has_cookies: bool,
+    expected: Option<Rc<Expected>>,
     /// The request with its body, if neither has fields.
     constant: Option<(Request<()>, Option<Bytes>)>,
+}
+
+/// A request to send.
+pub(super) struct NextRequest {
+    pub(super) head: Request<()>,
+    pub(super) body: Option<Bytes>,
+    /// The expected body of the reply.
+    pub(super) expected: Option<Rc<Expected>>,
 }
 
 /// HTTP/1 headers about the connection, which HTTP/2 does not have.
@@ -38,18 +50,28 @@ impl Requests {
         Ok(Requests { mix })
     }
 
-    /// Returns the next request of a client: its index in the mix, its head and its body.
-    pub(super) fn next(&self, values: &mut FieldValues) -> (usize, Request<()>, Option<Bytes>) {
+    /// Returns the next request of a client, and its index in the mix.
+    pub(super) fn next(&self, values: &mut FieldValues) -> (usize, NextRequest) {
         let index = values.draw(&self.mix);
         let kind = &self.mix.entries()[index];
-        let (request, body) = match &kind.constant {
+        let (head, body) = match &kind.constant {
             Some(constant) => constant.clone(),
             None => kind
                 .fill_in(values)
                 .expect("a request is valid with any field values if it is with sample values"),
         };
         values.next_request();
-        (index, request, body)
+        (index, NextRequest { head, body, expected: kind.expected.clone() })
+    }
+
+    /// Returns true if clients keep cookies.
+    pub(super) fn has_cookies(&self) -> bool {
+        self.mix.entries().iter().any(|request| request.has_cookies)
+    }
+
+    /// Makes a client repeat requests of a session that were not answered.
+    pub(super) fn repeat(&self, values: &mut FieldValues, requests: usize) {
+        values.repeat(&self.mix, requests);
     }
 }
 
@@ -59,12 +81,16 @@ impl RequestTemplate {
         scheme: &str,
         request: HttpRequest,
     ) -> Result<RequestTemplate, InvalidValue> {
-        let authority = http.host_header().unwrap_or(&http.authority);
+        let authority = http.host_header(&request).unwrap_or(&http.authority).to_owned();
         // A path of `*` refers to the whole server.
         let path = if request.path == "*" { "" } else { &request.path };
-        let uri = format!("{scheme}://{authority}{path}").parse()?;
+        let uri = format!("{scheme}://{authority}{path}");
+        let data = http.data.as_deref();
+        let parse = |text: &str| Template::parse_with_data(text, data);
+        let uri = parse(&uri)?;
         let mut headers = Vec::new();
-        for (name, value) in http.headers.iter().filter(|(name, _)| !is_host_header(name)) {
+        let own = http.headers.iter().chain(&request.headers);
+        for (name, value) in own.filter(|(name, _)| !is_host_header(name)) {
             if CONNECTION_HEADERS.iter().any(|other| name.eq_ignore_ascii_case(other)) {
                 return Err(invalid(format!(
                     "the header {name} is not allowed in HTTP/2: leave it out"
@@ -75,12 +101,16 @@ impl RequestTemplate {
                     "the header te is '{value}', but in HTTP/2 it may only be 'trailers'"
                 )));
             }
-            headers.push((name.clone(), value.parse()?));
+            headers.push((name.clone(), parse(value)?));
         }
-        let HttpRequest { method, body, .. } = request;
-        let mut kind = RequestTemplate { method, uri, headers, body, constant: None };
-        let sample = kind.fill_in(&mut FieldValues::new(0, 0, 1));
-        let sample = sample.map_err(|_| invalid_authority(authority))?;
+        let HttpRequest { method, body, expected, .. } = request;
+        let expected = expected.filter(|_| method != "HEAD").map(Rc::new);
+        let has_cookies = http.cookies;
+        let mut kind =
+            RequestTemplate { method, uri, headers, body, has_cookies, expected, constant: None };
+        let mut values = FieldValues::new(0, 0, 1).with_data(http.data.clone());
+        let sample = kind.fill_in(&mut values);
+        let sample = sample.map_err(|_| invalid_authority(&authority))?;
         kind.constant = kind.is_constant().then_some(sample);
         Ok(kind)
     }
@@ -88,7 +118,7 @@ impl RequestTemplate {
     fn is_constant(&self) -> bool {
         let values = self.headers.iter().map(|(_, value)| value);
         let mut templates = values.chain([&self.uri]).chain(&self.body);
-        templates.all(|template| template.as_constant().is_some())
+        !self.has_cookies && templates.all(|template| template.as_constant().is_some())
     }
 
     /// Returns the request with its fields replaced.
@@ -105,7 +135,11 @@ impl RequestTemplate {
         for (name, value) in &self.headers {
             request = request.header(name.as_str(), write(value));
         }
-        let body = self.body.as_ref().map(write);
+        let body = self.body.as_ref().map(&mut write);
+        let cookies = values.cookies().value();
+        if self.has_cookies && !cookies.is_empty() {
+            request = request.header("cookie", cookies);
+        }
         if let Some(body) = &body {
             request = request.header("content-length", body.len());
         }

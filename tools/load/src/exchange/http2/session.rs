@@ -2,7 +2,9 @@
 
 use super::filter::FrameFilter;
 use super::grpc::{GrpcFailure, StreamReply};
+use super::requests::NextRequest;
 use crate::exchange::Answer;
+use crate::expected::{BodyCheck, Expected};
 use crate::fault::{Fault, FaultKind};
 use crate::outcome::Outcome;
 use bytes::Bytes;
@@ -10,7 +12,6 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream};
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Error, Reason};
-use http::Request;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -30,8 +31,16 @@ const MAX_HEADER_LIST_BYTES: u32 = 64 << 10;
 /// up to a hundred streams before it has received the server's limit.
 const MAX_CONSECUTIVE_REFUSALS: usize = 200;
 
-/// The result of a stream: the number of its request, and the outcome.
-type StreamResult = (usize, Result<StreamReply, Error>);
+/// The result of a stream: the number of its request, and the reply.
+type StreamResult = (usize, Result<(StreamReply, ReplyDetails), Error>);
+
+/// What else matters of a reply.
+struct ReplyDetails {
+    /// What is wrong with the body.
+    wrong_body: Option<Vec<u8>>,
+    /// The values of its `set-cookie` headers.
+    cookies: Vec<Vec<u8>>,
+}
 
 /// One HTTP/2 connection, and the requests sent on it.
 pub(super) struct Session {
@@ -45,7 +54,11 @@ pub(super) struct Session {
     /// The numbers of all requests without a reply, in the order of the client's pipeline.
     unanswered: VecDeque<usize>,
     /// Requests that wait for a stream, with their numbers.
-    waiting: VecDeque<(usize, Request<()>, Option<Bytes>)>,
+    waiting: VecDeque<(usize, NextRequest)>,
+    /// The cookies that replies have set since they were last taken.
+    cookies: Vec<Vec<u8>>,
+    /// What was wrong with the body of the last reply that had a wrong one.
+    wrong_body: Vec<u8>,
     /// The numbers of requests that the server has not processed.
     refused: Vec<usize>,
     /// Streams refused since the last answer.
@@ -85,6 +98,8 @@ impl Session {
             sent: 0,
             unanswered: VecDeque::new(),
             waiting: VecDeque::new(),
+            cookies: Vec::new(),
+            wrong_body: Vec::new(),
             refused: Vec::new(),
             consecutive_refusals: 0,
             is_draining: false,
@@ -106,6 +121,21 @@ impl Session {
     /// Appends the bytes to send.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         self.pipe.take(out);
+    }
+
+    /// Returns the number of requests without a reply.
+    pub(super) fn unanswered(&self) -> usize {
+        self.unanswered.len()
+    }
+
+    /// Takes the cookies that replies have set.
+    pub(super) fn take_cookies(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.cookies)
+    }
+
+    /// Takes what was wrong with the last wrong body.
+    pub(super) fn take_wrong_body(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.wrong_body)
     }
 
     /// Returns true if the connection accepts no further requests.
@@ -136,9 +166,9 @@ impl Session {
 
     /// Sends a request, or queues it until a stream is available. A failure is reported when bytes
     /// arrive.
-    pub(super) fn send(&mut self, request: Request<()>, body: Option<Bytes>) {
+    pub(super) fn send(&mut self, request: NextRequest) {
         self.unanswered.push_back(self.sent);
-        self.waiting.push_back((self.sent, request, body));
+        self.waiting.push_back((self.sent, request));
         self.sent += 1;
         _ = self.open_streams();
         let waker = Waker::from(Arc::clone(&self.wake_flag));
@@ -203,9 +233,11 @@ impl Session {
                 }
                 Poll::Pending => return Ok(()),
             }
-            let Some((number, request, body)) = self.waiting.pop_front() else { return Ok(()) };
-            let Ok((response, mut sending)) = self.sender.send_request(request, body.is_none())
+            let Some((number, NextRequest { head, body, expected })) = self.waiting.pop_front()
             else {
+                return Ok(());
+            };
+            let Ok((response, mut sending)) = self.sender.send_request(head, body.is_none()) else {
                 self.refused.push(number);
                 self.stop_accepting();
                 return Ok(());
@@ -215,7 +247,7 @@ impl Session {
                 _ = sending.send_data(body, true);
             }
             self.wake_flag.0.store(true, Relaxed);
-            self.streams.push(Box::pin(async move { (number, reply(response).await) }));
+            self.streams.push(Box::pin(async move { (number, reply(response, expected).await) }));
         }
     }
 
@@ -223,13 +255,23 @@ impl Session {
     fn answer(
         &mut self,
         number: usize,
-        reply: Result<StreamReply, Error>,
+        reply: Result<(StreamReply, ReplyDetails), Error>,
         answered: &mut impl FnMut(Answer, Option<&GrpcFailure>),
     ) -> Result<(), Fault> {
         let mut failure = None;
+        let reply = reply.map(|(reply, ReplyDetails { wrong_body, cookies })| {
+            self.cookies.extend(cookies);
+            (reply, wrong_body)
+        });
         let outcome = match reply {
-            Ok(StreamReply { failure: Some(grpc), .. }) => Outcome::Grpc(failure.insert(grpc).code),
-            Ok(StreamReply { status, failure: None }) => Outcome::Status(status),
+            Ok((StreamReply { failure: Some(grpc), .. }, _)) => {
+                Outcome::Grpc(failure.insert(grpc).code)
+            }
+            Ok((StreamReply { status: status @ ..400, .. }, Some(found))) => {
+                self.wrong_body = found;
+                Outcome::WrongBody(status)
+            }
+            Ok((StreamReply { status, .. }, _)) => Outcome::Status(status),
             Err(error) if error.is_library() => return Err(connection_fault(&error)),
             Err(error) if is_refusal(&error) => return self.refused_stream(number),
             Err(error) if error.is_reset() => Outcome::ErrorReply,
@@ -276,16 +318,28 @@ impl Session {
     }
 }
 
-/// Receives a whole reply.
-async fn reply(response: ResponseFuture) -> Result<StreamReply, Error> {
+/// Receives a whole reply and checks its body.
+async fn reply(
+    response: ResponseFuture,
+    expected: Option<Rc<Expected>>,
+) -> Result<(StreamReply, ReplyDetails), Error> {
     let (head, mut body) = response.await?.into_parts();
+    let cookies = head.headers.get_all("set-cookie").iter();
+    let cookies = cookies.map(|value| value.as_bytes().to_vec()).collect();
+    let mut check = expected.as_deref().map(|expected| (expected, BodyCheck::new(expected)));
+    let mut take =
+        |bytes: &[u8]| check.iter_mut().for_each(|(expected, check)| check.take(expected, bytes));
     while let Some(data) = body.data().await {
-        let length = data?.len();
+        let data = data?;
+        take(&data);
+        let length = data.len();
         // This fails if the stream has ended, and then needs no window.
         _ = body.flow_control().release_capacity(length);
     }
     let trailers = body.trailers().await?;
-    Ok(StreamReply::new(head.status, &head.headers, trailers.as_ref()))
+    let wrong_body = check.and_then(|(expected, check)| check.finish(expected).err());
+    let reply = StreamReply::new(head.status, &head.headers, trailers.as_ref());
+    Ok((reply, ReplyDetails { wrong_body, cookies }))
 }
 
 /// Returns true if the stream ended before the server processed its request.

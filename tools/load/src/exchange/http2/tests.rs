@@ -1,5 +1,6 @@
 //! Tests against an h2 server that runs next to the exchange, over the same kind of pipe.
 
+use super::requests::NextRequest;
 use super::session::Pipe;
 use super::*;
 use crate::exchange::http::{Http, HttpRequest};
@@ -308,10 +309,12 @@ fn connection_headers_are_rejected_for_http2() {
     let error = Requests::new(&http, true).unwrap_err();
     assert!(error.to_string().contains("may only be 'trailers'"), "{error}");
     http.headers = vec![("te".into(), "trailers".into())];
-    let (_, request, _) = Requests::new(&http, true).unwrap().next(&mut FieldValues::new(1, 0, 1));
+    let (_, NextRequest { head: request, .. }) =
+        Requests::new(&http, true).unwrap().next(&mut FieldValues::new(1, 0, 1));
     assert_eq!(request.headers()["te"], "trailers");
     http.headers = vec![("Host".into(), "b".into()), ("X-a".into(), "c".into())];
-    let (_, request, _) = Requests::new(&http, true).unwrap().next(&mut FieldValues::new(1, 0, 1));
+    let (_, NextRequest { head: request, .. }) =
+        Requests::new(&http, true).unwrap().next(&mut FieldValues::new(1, 0, 1));
     assert_eq!(request.uri(), "https://b/");
     assert_eq!(request.headers().len(), 1);
 }
@@ -323,7 +326,7 @@ fn template_fields_are_replaced() {
     let requests = Requests::new(&http, true).unwrap();
     let mut values = FieldValues::new(1, 2, 5);
     for n in [2, 7] {
-        let (_, request, _) = requests.next(&mut values);
+        let (_, NextRequest { head: request, .. }) = requests.next(&mut values);
         assert_eq!(
             (request.uri().path(), &request.headers()["x"]),
             (&*format!("/{n}"), &"2".parse().unwrap())

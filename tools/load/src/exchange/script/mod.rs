@@ -7,14 +7,16 @@ mod replies;
 pub use framing::{Framing, LengthField, MAX_LENGTH_FIELD_OFFSET};
 
 use super::{Answer, Exchange};
+use crate::expected::{BodyCheck, Expected};
 use crate::fault::Fault;
 use crate::fault::FirstRefusal;
 use crate::invalid::{InvalidValue, invalid};
-use crate::mix::{FieldValues, Mix, Template};
+use crate::mix::{DataRows, FieldValues, Mix, Template};
 use crate::outcome::Outcome;
 use replies::ReplyParser;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Requests of any simple protocol in which each request gets one reply, in order.
 ///
@@ -31,6 +33,8 @@ pub struct Script {
     pub requests: Mix<ScriptRequest>,
     /// How the end of a reply is found.
     pub framing: Framing,
+    /// The data for fields with the names of its columns.
+    pub data: Option<Arc<DataRows>>,
 }
 
 /// One kind of request.
@@ -42,14 +46,16 @@ pub struct ScriptRequest {
     /// replies count as errors. Its fields get the same values as the fields of the request, in
     /// order.
     pub expected: Option<Template>,
+    /// What else is expected of the reply. Other replies count as errors.
+    pub check: Option<Expected>,
 }
 
 impl Script {
     /// Creates a script with one kind of request whose replies are not compared.
     pub fn new(request: Template, framing: Framing) -> Script {
-        let request = ScriptRequest { request, expected: None };
+        let request = ScriptRequest { request, expected: None, check: None };
         let requests = Mix::new([(1.0, request)]).expect("a constant weight is valid");
-        Script { requests, framing }
+        Script { requests, framing, data: None }
     }
 
     /// Checks that requests and replies are not empty, and that each expected reply is exactly one
@@ -59,14 +65,16 @@ impl Script {
     /// Describes the first problem.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         self.framing.validate()?;
-        self.requests.entries().iter().try_for_each(|request| request.validate(&self.framing))
+        let values = FieldValues::new(0, 0, 1).with_data(self.data.clone());
+        let mut requests = self.requests.entries().iter();
+        requests.try_for_each(|request| request.validate(&self.framing, values.clone()))
     }
 }
 
 impl ScriptRequest {
-    fn validate(&self, framing: &Framing) -> Result<(), InvalidValue> {
+    fn validate(&self, framing: &Framing, mut values: FieldValues) -> Result<(), InvalidValue> {
         let mut out = Vec::new();
-        let expected = self.write(&mut FieldValues::new(0, 0, 1), &mut out);
+        let expected = self.write(&mut values, &mut out);
         match expected {
             _ if out.is_empty() => Err(invalid("a request is empty: give it at least one byte")),
             Some(expected) if !replies::is_exactly_one_reply(framing, &expected) => {
@@ -99,6 +107,14 @@ impl ScriptRequest {
 /// Names an unknown escape or an invalid field.
 pub fn script_template(text: &str) -> Result<Template, InvalidValue> {
     Template::parse_with(text, script_bytes)
+}
+
+/// Like [`script_template`], but fields may have the names of the data's columns.
+pub(crate) fn script_template_with_data(
+    text: &str,
+    data: Option<&DataRows>,
+) -> Result<Template, InvalidValue> {
+    Template::parse_fields(text, data.map_or(&[], DataRows::columns), script_bytes)
 }
 
 /// Decodes a text with the escapes `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\'` and `\xHH`.
@@ -149,8 +165,10 @@ fn escaped(rest: &mut impl Iterator<Item = u8>) -> Result<u8, Option<char>> {
 pub(crate) struct ScriptExchange {
     script: Rc<Script>,
     values: FieldValues,
-    /// The expected replies, one for each request without a reply.
-    expected: VecDeque<Option<Box<[u8]>>>,
+    /// The kind and the expected reply of each request without a reply.
+    expected: VecDeque<(usize, Option<Box<[u8]>>)>,
+    /// The check of the next reply, if it has begun.
+    check: Option<Box<BodyCheck>>,
     replies: ReplyParser,
     refusal: FirstRefusal,
 }
@@ -163,7 +181,7 @@ impl ScriptExchange {
     ) -> ScriptExchange {
         let (script, refusal, replies) =
             (Rc::clone(script), refusal.clone(), ReplyParser::default());
-        ScriptExchange { script, values, expected: VecDeque::new(), replies, refusal }
+        ScriptExchange { script, values, expected: VecDeque::new(), check: None, replies, refusal }
     }
 }
 
@@ -173,16 +191,27 @@ impl Exchange for ScriptExchange {
     fn request(&mut self, out: &mut Vec<u8>) -> usize {
         let index = self.values.draw(&self.script.requests);
         let request = &self.script.requests.entries()[index];
-        self.expected.push_back(request.write(&mut self.values, out));
+        self.expected.push_back((index, request.write(&mut self.values, out)));
         index
     }
 
     fn take(&mut self, input: &[u8], answered: &mut impl FnMut(Answer)) -> Result<usize, Fault> {
-        let Some(expected) = self.expected.front() else {
+        let Some((kind, expected)) = self.expected.front() else {
             return Err(Fault::too_many_bytes(input.len()));
         };
-        let (taken, is_expected) =
+        let (taken, mut is_expected) =
             self.replies.take(input, &self.script.framing, expected.as_deref(), &self.refusal)?;
+        if let Some(check) = &self.script.requests.entries()[*kind].check {
+            let body = self.check.get_or_insert_with(|| Box::new(BodyCheck::new(check)));
+            body.take(check, &input[..taken]);
+            if let Some(is_whole) = &mut is_expected
+                && let Some(body) = self.check.take()
+                && let Err(found) = body.finish(check)
+            {
+                self.refusal.record(|| found);
+                *is_whole = false;
+            }
+        }
         if let Some(is_expected) = is_expected {
             self.expected.pop_front();
             let outcome = if is_expected { Outcome::Ok } else { Outcome::ErrorReply };
@@ -196,7 +225,8 @@ impl Exchange for ScriptExchange {
     }
 
     fn on_reconnect(&mut self) {
-        self.replies = ReplyParser::default();
+        self.values.repeat(&self.script.requests, self.expected.len());
+        (self.replies, self.check) = (ReplyParser::default(), None);
         self.expected.clear();
     }
 }

@@ -10,8 +10,8 @@ const ERROR: Outcome = Outcome::ErrorReply;
 
 fn script(framing: Framing, expected: Option<&[u8]>) -> Script {
     let (request, expected) = (Template::constant("x"), expected.map(Template::constant));
-    let requests = Mix::new([(1.0, ScriptRequest { request, expected })]).unwrap();
-    Script { requests, framing }
+    let requests = Mix::new([(1.0, ScriptRequest { request, expected, check: None })]).unwrap();
+    Script { requests, framing, data: None }
 }
 
 fn exchange(script: &Script) -> ScriptExchange {
@@ -74,8 +74,8 @@ fn replies_are_compared_whole() {
 fn expected_reply_uses_the_field_values_of_its_request() {
     let request = script_template(r"{n} {hex 8}\n").unwrap();
     let expected = Some(script_template(r"{n} {hex 8}!\n").unwrap());
-    let requests = Mix::new([(1.0, ScriptRequest { request, expected })]).unwrap();
-    let mut exchange = exchange(&Script { requests, framing: until("\n") });
+    let requests = Mix::new([(1.0, ScriptRequest { request, expected, check: None })]).unwrap();
+    let mut exchange = exchange(&Script { requests, framing: until("\n"), data: None });
     let mut out = Vec::new();
     (0..3).for_each(|_| _ = exchange.request(&mut out));
     let mut lines: Vec<_> =

@@ -1,0 +1,148 @@
+//! Scenarios: sessions in order with cookies and data, verified bodies, and target files of vegeta.
+
+use crate::common::{Finished, Scratch, annulus};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+/// A shop: `/login` with a user in the body sets a cookie, with which `/cart` answers with the
+/// user's name. Any other order or cookie gets status 403.
+fn shop(stream: TcpStream) {
+    let (mut stream, mut user) = (BufReader::new(stream), String::new());
+    loop {
+        let (mut first, mut cookie, mut length, mut line) =
+            <(String, String, usize, String)>::default();
+        loop {
+            line.clear();
+            if !matches!(stream.read_line(&mut line), Ok(1..)) {
+                return;
+            }
+            let text = line.trim_end();
+            match text.split_once(": ") {
+                _ if first.is_empty() => first = text.to_owned(),
+                Some(("Cookie", value)) => cookie = value.to_owned(),
+                Some(("Content-Length", value)) => length = value.parse().unwrap(),
+                _ if text.is_empty() => break,
+                _ => {}
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).unwrap();
+        let (status, extra, text) = match first.split(' ').nth(1).unwrap() {
+            "/login" if cookie.is_empty() && !body.is_empty() => {
+                user = String::from_utf8(body).unwrap();
+                ("200 OK", format!("Set-Cookie: user={user}; Path=/\r\n"), "welcome".to_owned())
+            }
+            "/cart" if cookie == format!("user={user}") => {
+                ("200 OK", String::new(), format!("cart of {user}"))
+            }
+            "/plain" => ("200 OK", String::new(), "plain".to_owned()),
+            _ => ("403 Forbidden", String::new(), first.clone()),
+        };
+        let reply =
+            format!("HTTP/1.1 {status}\r\n{extra}Content-Length: {}\r\n\r\n{text}", text.len());
+        stream.get_mut().write_all(reply.as_bytes()).unwrap();
+    }
+}
+
+fn serve() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || shop(stream.unwrap()));
+        }
+    });
+    address
+}
+
+fn load(args: &[&str]) -> Finished {
+    annulus(["load", "-c", "3", "-n", "90", "--json", "-"].iter().chain(args))
+}
+
+#[test]
+fn one_file_describes_a_session_with_cookies_and_data() {
+    let (address, scratch) = (serve(), Scratch::new("load-scenario"));
+    let [file, users] = ["scenario.toml", "users.csv"].map(|name| scratch.path(name));
+    std::fs::write(&users, "user,item\nann,1\n\"bob jr\",2\ncid,3\n").unwrap();
+    let text = format!(
+        "target = \"http://{address}\"\nconnections = 3\nrequests = 90\ncookies = true\n\
+         in-order = true\ndata = \"{users}\"\n\
+         [[request]]\npath = \"/login\"\nbody = \"{{user}}\"\nexpect = \"welcome\"\n\
+         [[request]]\npath = \"/cart\"\nheader = [\"X-Item: {{item}}\"]\n\
+         expect = \"regex:^cart of (ann|bob jr|cid)$\"\n"
+    );
+    std::fs::write(&file, &text).unwrap();
+    let finished = annulus(["load", &file, "--json", "-"]);
+    assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{finished:?}");
+    let json = finished.json();
+    assert_eq!((&json["responses"], &json["statuses"]["200"]), (&90.into(), &90.into()), "{json}");
+    assert_eq!(json["classes"], serde_json::json!(["POST /login", "GET /cart"]));
+    // Without cookies, the second request of each session is refused.
+    std::fs::write(&file, text.replace("cookies = true", "cookies = false")).unwrap();
+    let json = annulus(["load", &file, "--json", "-"]).json();
+    let [logins, carts] = ["200", "403"].map(|status| json["statuses"][status].as_u64().unwrap());
+    // The last session of each client may end early.
+    assert!(logins + carts == 90 && carts >= 40, "{json}");
+    for (from, to, part) in [
+        ("path = \"/cart\"", "pth = \"/cart\"", "unknown field `pth`"),
+        ("{user}", "{name}", "the field '{name}' at character 1 is unknown"),
+        ("expect = \"welcome\"", "expect = \"length:x\"", "write length:128"),
+        ("in-order = true", "pipeline = 2", "2 messages are in flight: use 1"),
+        ("path = \"/login\"", "weight = 3\npath = \"/login\"", "the weight 3 has no effect"),
+    ] {
+        std::fs::write(&file, text.replace(from, to)).unwrap();
+        annulus(["load", &file]).fails_with(2, &[part]);
+    }
+    std::fs::write(&users, "user,item\nann\n").unwrap();
+    std::fs::write(&file, &text).unwrap();
+    annulus(["load", &file]).fails_with(2, &["users.csv: line 2: there are 1 values instead of 2"]);
+}
+
+#[test]
+fn bodies_are_verified_in_every_form() {
+    let url = format!("http://{}/plain", serve());
+    let hash = "sha256:a116c9d2d46d6f8674268a4e5a5f2d7d06c1e3a5a0bd5a6f6e3a4d4b1c0f0c11";
+    for expected in ["plain", "text:plain", "length:5", "regex:^pl.*n$"] {
+        let finished = load(&[&url, "--expect", expected]);
+        assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{finished:?}");
+    }
+    for (expected, first) in [
+        ("plan", "the body plain"),
+        ("length:6", "the body a body of 5 bytes instead of 6"),
+        ("regex:^x", "the body plain"),
+        (hash, "the body a body with the SHA-256 hash "),
+    ] {
+        let finished = load(&[&url, "--expect", expected]);
+        finished.fails_with(1, &["every reply", "wrong body 90", first]);
+        let json = finished.json();
+        assert_eq!(
+            (&json["refused"], &json["statuses"]["200"]),
+            (&90.into(), &90.into()),
+            "{json}"
+        );
+    }
+}
+
+#[test]
+fn target_file_of_vegeta_is_sent_in_order() {
+    let (address, scratch) = (serve(), Scratch::new("load-targets"));
+    let file = scratch.path("targets.txt");
+    let text = format!(
+        "# plain twice\nGET http://{address}/plain\nX-A: b\n\nGET http://{address}/plain\n\n\
+         {{\"method\": \"POST\", \"url\": \"http://{address}/login\", \"body\": \"YW5u\"}}\n"
+    );
+    std::fs::write(&file, &text).unwrap();
+    let finished = load(&["--targets", &file]);
+    assert_eq!((finished.code, &*finished.stderr), (Some(0), ""), "{finished:?}");
+    assert_eq!(finished.json()["statuses"]["200"], 90);
+    let counts: Vec<u64> = finished.json()["by_class"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|class| class["sent"].as_u64().unwrap())
+        .collect();
+    assert_eq!(counts, [30, 30, 30]);
+    std::fs::write(&file, text.replace("X-A: b", "X-A b")).unwrap();
+    load(&["--targets", &file]).fails_with(2, &["targets.txt:3: 'X-A b' is not a header"]);
+    load(&["--targets", &file, "http://a"]).fails_with(2, &["--targets", "cannot be used"]);
+}
