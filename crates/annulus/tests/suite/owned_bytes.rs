@@ -97,6 +97,25 @@ fn every_kind_is_sent_and_written_without_a_copy() {
     });
 }
 
+/// A queue entry per small chunk costs more than copying it behind others.
+#[test]
+fn small_chunks_behind_two_others_are_copied_together() {
+    on_each_driver(async || {
+        let (mut client, mut server) = pair().await?;
+        for (size, copied) in [(1, 18), (128, 18 * 128), (1024, 18 * 1024), (1025, 0)] {
+            let before = counted().copied_bytes;
+            for number in 0..20 {
+                client.send(vec![number; size]).await?;
+            }
+            client.drain().await?;
+            assert_eq!(counted().copied_bytes - before, copied, "chunks of {size} bytes");
+            let sent: Vec<u8> = (0..20).flat_map(|number| vec![number; size]).collect();
+            assert_eq!(receive(&mut server, sent.len()).await?, sent);
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn reference_counted_kinds_are_shared_and_not_copied() {
     on_each_driver(async || {

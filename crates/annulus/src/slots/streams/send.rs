@@ -31,6 +31,10 @@ const RETRY_DELAY: Duration = Duration::from_millis(5);
 /// Chunks up to this size, in bytes, are copied together while the peer makes no room; otherwise
 /// each would keep a buffer or an allocation.
 const SMALL_CHUNK_BYTES: usize = 8 * 1024;
+/// Maximum size of a chunk that is copied together with others although its peer keeps up, once
+/// [`MIN_QUEUED_CHUNKS`] are queued: an entry per chunk costs more than copying it.
+const JOINED_CHUNK_BYTES: usize = 1024;
+const MIN_QUEUED_CHUNKS: usize = 2;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SendPhase {
@@ -156,14 +160,25 @@ impl Stream {
         state: &mut LoopState,
         chunk: Chunk,
     ) {
-        let is_small = || chunk.len() <= SMALL_CHUNK_BYTES && chunk.control().is_empty();
-        if chunk.is_empty() || self.tx.is_waiting() && is_small() {
+        if chunk.is_empty() || self.tx.bytes > 0 && self.is_copied(&chunk) {
             return self.enqueue_small(shared, state, chunk);
         }
         state.memory.meter.add(chunk.weight());
         self.tx.bytes += chunk.len();
         self.tx.queue.push(chunk);
         self.list_send(shared);
+    }
+
+    /// Returns true if the chunk should be copied to the end of the queue, which is not empty.
+    fn is_copied(&self, chunk: &Chunk) -> bool {
+        let max_bytes = if self.tx.is_waiting() {
+            SMALL_CHUNK_BYTES
+        } else if self.tx.queue.len() >= MIN_QUEUED_CHUNKS {
+            JOINED_CHUNK_BYTES
+        } else {
+            return false;
+        };
+        chunk.len() <= max_bytes && chunk.control().is_empty()
     }
 
     #[inline(never)]
