@@ -19,4 +19,545 @@
 //! # }).unwrap();
 //! ```
 
-pub use crate::net::pipe::{OpenOptions, Receiver, Sender, pipe};
+use crate::bytes::chunk::{Chunk, IntoChunk};
+use crate::bytes::lease::Lease;
+use crate::fs::path::about;
+use crate::net::{AsStream, NewFd, RecvBuffer, SendFuture, StreamHandle, borrow_exposed, given};
+use crate::runtime::current;
+use annulus_kernel::pipe::{self, SigPipe};
+use annulus_kernel::{descriptor, named};
+use rustix::fs::{FileType, OFlags};
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
+use std::task::{Context, Poll};
+
+/// Creates a pipe. Both ends are closed in programs that this process executes.
+///
+/// # Errors
+/// Out of descriptors; outside a runtime; `Unsupported` under a simulated kernel, which has no
+/// pipes.
+pub fn pipe() -> io::Result<(Sender, Receiver)> {
+    current::get()?;
+    let (reading, writing) = annulus_kernel::pipe::pipe().map_err(named("pipe2"))?;
+    Ok((Sender::of_pipe(writing)?, Receiver::of_pipe(reading)?))
+}
+
+/// The writing end of a pipe. When it is dropped, queued bytes are still written within the
+/// runtime's [linger](crate::Builder::linger). After that, the reader sees the end.
+///
+/// [`shutdown`](Self::shutdown) needs a free descriptor for a moment. If no descriptor is free, it
+/// fails, and the reader sees the end when the sender is dropped.
+///
+/// A pipe whose reader is gone fails with `BrokenPipe`. This does not raise SIGPIPE, unless the
+/// program has begun to handle that signal after this end was created.
+///
+/// ```
+/// use annulus::pipe::pipe;
+/// use std::io::ErrorKind;
+///
+/// # annulus::run(async {
+/// let (mut sender, receiver) = pipe()?;
+/// drop(receiver);
+/// // The receiver closes at the end of the turn.
+/// annulus::yield_now().await;
+/// sender.send("to no reader").await?;
+/// assert_eq!(sender.drain().await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+pub struct Sender {
+    handle: StreamHandle,
+}
+
+/// The reading end of a pipe. When a task waits for bytes, all available bytes up to 64 KiB are
+/// read from the pipe.
+///
+/// ```
+/// # annulus::run(async {
+/// let (mut sender, mut receiver) = annulus::pipe::pipe()?;
+/// annulus::spawn(async move { sender.send("a line\n").await });
+/// let line = receiver.recv().await?.expect("not the end yet");
+/// assert_eq!(&*line, b"a line\n");
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+pub struct Receiver {
+    handle: StreamHandle,
+    unread: RecvBuffer,
+}
+
+impl Sender {
+    fn of_pipe(pipe: OwnedFd) -> io::Result<Self> {
+        handle_of(pipe, SigPipe::of_process()).map(|handle| Self { handle })
+    }
+
+    /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of it.
+    /// See [`TcpStream::send`](crate::net::TcpStream::send).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::send`](crate::net::TcpStream::send).
+    #[inline]
+    pub fn send(&mut self, chunk: impl IntoChunk) -> SendFuture<'_> {
+        self.handle.send(chunk.into())
+    }
+
+    /// Queues a chunk once the queue is within the send bound, and leaves `chunk` empty. While
+    /// this is pending, the chunk stays with the caller.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
+        self.handle.poll_send(cx, chunk)
+    }
+
+    /// Sends several chunks in order. If the future is dropped, the chunks that it has queued
+    /// are sent, and the rest are not.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub async fn send_vectored<C: IntoChunk>(
+        &mut self,
+        chunks: impl IntoIterator<Item = C>,
+    ) -> io::Result<()> {
+        self.handle.send_all(chunks.into_iter().map(Into::into)).await
+    }
+
+    /// Waits until [`try_write`](Self::try_write) would accept bytes, which means until the queue
+    /// is below the send bound, even if the kernel has no space. See
+    /// [`TcpStream::writable`](crate::net::TcpStream::writable).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::writable`](crate::net::TcpStream::writable).
+    pub async fn writable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.handle.poll_space(cx)).await
+    }
+
+    /// Like [`write`](Self::write), but never waits.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the send bound has been reached, and the errors of [`send`](Self::send).
+    pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.handle.try_write(bytes)
+    }
+
+    /// Sends or queues as many bytes as the kernel takes now and the send bound allows, and returns
+    /// their number. See [`TcpStream::poll_write`](crate::net::TcpStream::poll_write).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::poll_write`](crate::net::TcpStream::poll_write).
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.handle.poll_write(cx, &[IoSlice::new(bytes)])
+    }
+
+    /// Like [`poll_write`](Self::poll_write), but for several slices in order.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.handle.poll_write(cx, slices)
+    }
+
+    /// Sends as many of the borrowed bytes as [`poll_write`](Self::poll_write) accepts, and returns
+    /// their number: at least one, unless `bytes` is empty. [`send`](Self::send) sends owned bytes
+    /// without a copy. See [`TcpStream::write`](crate::net::TcpStream::write).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::write`](crate::net::TcpStream::write).
+    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_write(cx, bytes)).await
+    }
+
+    /// Like [`write`](Self::write), but for several slices in order.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub async fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_write_vectored(cx, slices)).await
+    }
+
+    /// Sends all of the borrowed bytes, and waits whenever the send bound has been reached. See
+    /// [`TcpStream::write_all`](crate::net::TcpStream::write_all).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::write_all`](crate::net::TcpStream::write_all).
+    pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.handle.write_all(bytes).await
+    }
+
+    /// Reports the error of an earlier send, if there was one. See
+    /// [`TcpStream::flush`](crate::net::TcpStream::flush).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::flush`](crate::net::TcpStream::flush).
+    pub async fn flush(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    /// Polls like [`flush`](Self::flush). It is always ready.
+    ///
+    /// # Errors
+    /// The errors of [`flush`](Self::flush).
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.handle.poll_flush(cx)
+    }
+
+    /// Waits until the kernel has taken all queued bytes. Cancel-safe.
+    ///
+    /// # Errors
+    /// The error of a send, which every later call also returns.
+    pub async fn drain(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_drain(cx)).await
+    }
+
+    /// Polls like [`drain`](Self::drain).
+    ///
+    /// # Errors
+    /// The errors of [`drain`](Self::drain).
+    pub fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.handle.poll_drain(cx)
+    }
+
+    /// Closes the sending direction once everything has been sent: the peer sees the end of the
+    /// stream. See [`TcpStream::shutdown`](crate::net::TcpStream::shutdown).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::shutdown`](crate::net::TcpStream::shutdown).
+    pub async fn shutdown(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_shutdown(cx)).await
+    }
+
+    /// Polls like [`shutdown`](Self::shutdown).
+    ///
+    /// # Errors
+    /// The errors of [`shutdown`](Self::shutdown).
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.handle.poll_shutdown(cx)
+    }
+}
+
+impl Receiver {
+    fn of_pipe(pipe: OwnedFd) -> io::Result<Self> {
+        let handle = handle_of(pipe, SigPipe::Ignored)?;
+        Ok(Self { handle, unread: RecvBuffer::default() })
+    }
+
+    pub(crate) fn source_handle(&self) -> &StreamHandle {
+        &self.handle
+    }
+
+    /// Returns the next bytes, at least one, or `None` at the end of the stream and on every later
+    /// call. See [`TcpStream::recv`](crate::net::TcpStream::recv).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::recv`](crate::net::TcpStream::recv).
+    #[inline]
+    pub fn recv(&mut self) -> impl Future<Output = io::Result<Option<Lease>>> {
+        poll_fn(|cx| self.poll_recv(cx))
+    }
+
+    /// Polls like [`recv`](Self::recv).
+    ///
+    /// # Errors
+    /// The errors of [`recv`](Self::recv).
+    #[inline]
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+        self.unread.poll_recv(&self.handle, cx)
+    }
+
+    /// Like [`recv`](Self::recv), but returns only bytes that earlier turns of the loop have
+    /// received. See [`TcpStream::try_recv`](crate::net::TcpStream::try_recv).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::try_recv`](crate::net::TcpStream::try_recv).
+    pub fn try_recv(&mut self) -> io::Result<Option<Lease>> {
+        self.unread.try_recv(&self.handle)
+    }
+
+    /// Waits until [`try_recv`](Self::try_recv) and [`try_read`](Self::try_read) find bytes, the
+    /// end of the stream or its error. See
+    /// [`TcpStream::readable`](crate::net::TcpStream::readable).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::readable`](crate::net::TcpStream::readable).
+    pub async fn readable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.unread.poll_readable(&self.handle, cx)).await
+    }
+
+    /// Like [`try_recv`](Self::try_recv), but copies the bytes of one lease into the caller's
+    /// memory. Returns 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// The errors of [`try_recv`](Self::try_recv).
+    pub fn try_read(&mut self, memory: &mut [u8]) -> io::Result<usize> {
+        self.unread.try_read(&self.handle, memory)
+    }
+
+    /// Shows the next bytes, at least one, where the kernel has put them, or none at the end of the
+    /// stream. See [`TcpStream::fill_buf`](crate::net::TcpStream::fill_buf).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::fill_buf`](crate::net::TcpStream::fill_buf).
+    #[inline]
+    pub async fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.peek(1).await
+    }
+
+    /// Polls like [`fill_buf`](Self::fill_buf).
+    ///
+    /// # Errors
+    /// The errors of [`recv`](Self::recv).
+    #[inline]
+    pub fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        self.poll_peek(cx, 1)
+    }
+
+    /// Drops the first `n` of the bytes that [`fill_buf`](Self::fill_buf) or
+    /// [`peek`](Self::peek) showed last.
+    ///
+    /// # Panics
+    /// If fewer than `n` bytes were shown.
+    #[inline]
+    pub fn consume(&mut self, n: usize) {
+        self.unread.consume(n);
+    }
+
+    /// Like [`fill_buf`](Self::fill_buf), but waits for at least `n` bytes. See
+    /// [`TcpStream::peek`](crate::net::TcpStream::peek).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::peek`](crate::net::TcpStream::peek).
+    pub async fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
+        poll_fn(|cx| self.poll_peek(cx, n).map_ok(drop)).await?;
+        Ok(self.unread.shown())
+    }
+
+    /// Polls like [`peek`](Self::peek).
+    ///
+    /// # Errors
+    /// The errors of [`peek`](Self::peek).
+    #[inline]
+    pub fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        self.unread.poll_peek(&self.handle, cx, n)
+    }
+
+    /// Returns the next `n` bytes as one lease, without a copy if they were received in one piece,
+    /// and otherwise gathered in heap memory. See
+    /// [`TcpStream::recv_exact`](crate::net::TcpStream::recv_exact).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::recv_exact`](crate::net::TcpStream::recv_exact).
+    pub async fn recv_exact(&mut self, n: usize) -> io::Result<Lease> {
+        poll_fn(|cx| self.poll_recv_exact(cx, n)).await
+    }
+
+    /// Polls like [`recv_exact`](Self::recv_exact).
+    ///
+    /// # Errors
+    /// The errors of [`recv_exact`](Self::recv_exact).
+    pub fn poll_recv_exact(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<Lease>> {
+        self.unread.poll_exact(&self.handle, cx, n)
+    }
+}
+
+impl AsStream for Sender {
+    fn handle(&self) -> &StreamHandle {
+        &self.handle
+    }
+}
+
+/// Creates the handle for a non-blocking pipe.
+fn handle_of(pipe: OwnedFd, signal: SigPipe) -> io::Result<StreamHandle> {
+    let core = current::get()?;
+    if !core.kernel.real_descriptors() {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "a simulation has no pipes"));
+    }
+    let socket = NewFd::own(&core.kernel, given(pipe));
+    let handle = StreamHandle::new(core, socket, None)?;
+    handle.be_pipe(signal)?;
+    Ok(handle)
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sender")
+    }
+}
+
+impl fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Receiver")
+    }
+}
+
+/// Takes over an end of a pipe, which becomes non-blocking, even for other processes that share it
+/// (`dup`, `fork`).
+///
+/// # Errors
+/// `InvalidInput` if it is not a pipe or not open for writing. Outside a runtime; `Unsupported`
+/// under a simulated kernel. The descriptor is then closed.
+impl TryFrom<OwnedFd> for Sender {
+    type Error = io::Error;
+
+    fn try_from(pipe: OwnedFd) -> io::Result<Self> {
+        current::get()?;
+        prepare(&pipe, OFlags::WRONLY, "writing")?;
+        Self::of_pipe(pipe)
+    }
+}
+
+/// Like the conversion to [`Sender`], but for an end that is open for reading.
+impl TryFrom<OwnedFd> for Receiver {
+    type Error = io::Error;
+
+    fn try_from(pipe: OwnedFd) -> io::Result<Self> {
+        current::get()?;
+        prepare(&pipe, OFlags::RDONLY, "reading")?;
+        Self::of_pipe(pipe)
+    }
+}
+
+/// Conversions from ends of the standard library.
+macro_rules! from_std {
+    ($($end:ident: $std:ty;)+) => {$(
+        impl TryFrom<$std> for $end {
+            type Error = io::Error;
+
+            fn try_from(end: $std) -> io::Result<Self> {
+                Self::try_from(OwnedFd::from(end))
+            }
+        }
+    )+};
+}
+
+from_std! {
+    Sender: io::PipeWriter;
+    Sender: ChildStdin;
+    Receiver: io::PipeReader;
+    Receiver: ChildStdout;
+    Receiver: ChildStderr;
+}
+
+/// How to open a named pipe, such as one created by `mkfifo`. Opening does not wait for the other
+/// end.
+///
+/// ```
+/// use annulus::pipe::OpenOptions;
+///
+/// # annulus::run(async {
+/// let path = std::env::temp_dir().join(format!("annulus-doc-{}.pipe", std::process::id()));
+/// std::process::Command::new("mkfifo").arg(&path).status()?;
+/// let mut receiver = OpenOptions::new().open_receiver(&path)?;
+/// let mut sender = OpenOptions::new().open_sender(&path)?;
+/// sender.send("by name").await?;
+/// assert_eq!(receiver.recv().await?.as_deref(), Some(&b"by name"[..]));
+/// # std::fs::remove_file(&path)?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    read_write: bool,
+}
+
+impl OpenOptions {
+    /// Returns the default options: the receiver opens for reading, the sender for writing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens the pipe for reading and writing. A sender can then open it while there is no reader,
+    /// and a receiver does not see the end of the stream while there is no writer. Off by default.
+    pub fn read_write(mut self, on: bool) -> Self {
+        self.read_write = on;
+        self
+    }
+
+    /// Opens the receiving end. Receives wait until the first writer opens the other end. Once the
+    /// last writer has closed it, they return the end of the stream.
+    ///
+    /// # Errors
+    /// `NotFound`, `PermissionDenied`, …, with the path in the message; `InvalidInput` if it is not
+    /// a pipe. Outside a runtime; `Unsupported` under a simulated kernel.
+    pub fn open_receiver(&self, path: impl AsRef<Path>) -> io::Result<Receiver> {
+        let open = |pipe: OwnedFd| {
+            prepare(&pipe, OFlags::RDONLY, "reading")?;
+            Receiver::of_pipe(pipe)
+        };
+        self.open(path.as_ref(), OFlags::RDONLY, open)
+    }
+
+    /// Opens the sending end.
+    ///
+    /// # Errors
+    /// The errors of [`open_receiver`](Self::open_receiver); and a system error (`ENXIO`, by
+    /// [`os_error`](crate::io::os_error)) if no reader has opened the other end.
+    pub fn open_sender(&self, path: impl AsRef<Path>) -> io::Result<Sender> {
+        let open = |pipe: OwnedFd| {
+            prepare(&pipe, OFlags::WRONLY, "writing")?;
+            Sender::of_pipe(pipe)
+        };
+        self.open(path.as_ref(), OFlags::WRONLY, open)
+    }
+
+    fn open<T>(
+        &self,
+        path: &Path,
+        access: OFlags,
+        adopt: impl FnOnce(OwnedFd) -> io::Result<T>,
+    ) -> io::Result<T> {
+        current::get()?;
+        let access = if self.read_write { OFlags::RDWR } else { access };
+        let opened = pipe::open(path, access).map_err(io::Error::from);
+        opened.and_then(adopt).map_err(|error| about("opening the pipe", path, error))
+    }
+}
+
+/// Checks that the descriptor is a pipe with this access, and makes it non-blocking.
+fn prepare(end: &OwnedFd, access: OFlags, what: &str) -> io::Result<()> {
+    let refused = |why: &str| {
+        let text = format!("descriptor {} is {why}", end.as_raw_fd());
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    };
+    if descriptor::file_type(end)? != FileType::Fifo {
+        return refused("not a pipe");
+    }
+    let open_for = descriptor::flags(end)? & OFlags::RWMODE;
+    if open_for != access && open_for != OFlags::RDWR {
+        return refused(&format!("a pipe that is not open for {what}"));
+    }
+    descriptor::set_nonblocking(end, true)
+}
+
+impl AsFd for Receiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        borrow_exposed(&self.handle.core, &self.handle)
+    }
+}
+
+impl AsRawFd for Receiver {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// After `shutdown` it no longer refers to the pipe. If it was exposed, the reader sees the end of
+/// the pipe only when the last handle of the runtime is gone, not at the runtime's end.
+impl AsFd for Sender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        borrow_exposed(&self.handle.core, &self.handle)
+    }
+}
+
+impl AsRawFd for Sender {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}

@@ -14,12 +14,9 @@ mod atomic {
 
 #[path = "../src/tasks/refs.rs"]
 mod refs;
-#[path = "../src/tasks/remote_flags.rs"]
-mod remote_flags;
 
 use atomic::{AtomicUsize, Ordering};
-use refs::Refs;
-use remote_flags::RemoteFlags;
+use refs::{Refs, RemoteFlags};
 
 /// A task's reference count, and something that loom watches instead of the task's memory.
 struct Task {

@@ -3,7 +3,7 @@
 use super::file::File;
 use super::transfer::Write;
 use crate::bytes::chunk::Chunk;
-use crate::runtime::last_writes::QueuedWrite;
+use crate::runtime::shutdown::QueuedWrite;
 use crate::runtime::spawn::spawn;
 use annulus_kernel::file::CURSOR;
 use std::future::{Future, poll_fn};

@@ -3,7 +3,7 @@
 use super::file::File;
 use super::transfer::Read;
 use crate::bytes::chunk::Chunk;
-use crate::runtime::last_writes::QueuedWrite;
+use crate::runtime::shutdown::QueuedWrite;
 use crate::runtime::spawn::spawn;
 use crate::tasks::JoinHandle;
 use annulus_kernel::file::CURSOR;

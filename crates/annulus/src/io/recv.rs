@@ -4,7 +4,8 @@ use super::framing::{self, Frame, Lines};
 use super::peek::Peek;
 use crate::bytes::lease::Lease;
 use crate::fs::FileStream;
-use crate::net::{StreamHandle, ended};
+use crate::net::{RecvHalf, StreamHandle, TcpStream, UnixStream, ended};
+use crate::pipe::Receiver;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -430,7 +431,7 @@ impl AsyncRecv for &[u8] {
 /// Forwards the methods to the inherent methods of the type.
 macro_rules! of_streams {
     ($($stream:ident)*) => {$(
-        impl AsyncRecv for crate::net::$stream {
+        impl AsyncRecv for $stream {
             forward!(this => this);
 
             fn own_source(&self) -> Option<OwnSource<'_>> {

@@ -4,7 +4,8 @@ use super::copy_ends::OwnStream;
 use super::recv::AsyncRecv;
 use crate::bytes::chunk::{Chunk, IntoChunk};
 use crate::fs::FileStream;
-use crate::net::AsStream;
+use crate::net::{AsStream, SendHalf, TcpStream, UnixStream};
+use crate::pipe::Sender;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
@@ -295,7 +296,7 @@ impl AsyncSend for Vec<u8> {
 /// never blocks.
 macro_rules! of_streams {
     ($($stream:ident: $takes_pages:literal,)*) => {$(
-        impl AsyncSend for crate::net::$stream {
+        impl AsyncSend for $stream {
             forward!(this => this);
 
             fn own_stream(&self) -> Option<OwnStream<'_>> {

@@ -1,7 +1,7 @@
 //! The handle to a datagram socket's slot and the futures that wait on it, for all address
 //! families.
 
-use super::new_fd::NewFd;
+use super::socket::NewFd;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;

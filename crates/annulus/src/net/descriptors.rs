@@ -1,12 +1,10 @@
 //! Descriptors of handles, and handles for descriptors from elsewhere.
 
-use super::new_fd::NewFd;
 use super::parts::given;
+use super::socket::NewFd;
 use super::socket::Socket;
 use super::stream_handle::{AsStream, StreamHandle};
-use super::{
-    Receiver, Sender, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream,
-};
+use super::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::slots::loop_state;
@@ -19,7 +17,7 @@ use std::os::unix;
 use std::rc::Rc;
 
 /// Exposes the descriptor of a handle. The runtime keeps owning it.
-fn borrow_exposed<'a>(core: &Core, handle: &'a impl Socket) -> BorrowedFd<'a> {
+pub(crate) fn borrow_exposed<'a>(core: &Core, handle: &'a impl Socket) -> BorrowedFd<'a> {
     loop_state::borrowed_fd(core.expose(handle.call(|_, fd| Ok(fd))))
 }
 
@@ -49,13 +47,11 @@ macro_rules! as_fd {
     )+};
 }
 
-as_fd!(TcpStream UdpSocket UnixStream UnixDatagram Receiver
+as_fd!(TcpStream UdpSocket UnixStream UnixDatagram
     TcpListener "A duplicate, such as `try_clone_to_owned` creates for a process that takes over, continues to listen after the runtime's
 end. So does an exposed descriptor, until the last handle of the runtime is gone."
     UnixListener "A duplicate, such as `try_clone_to_owned` creates for a process that takes over, continues to listen after the runtime's
-end. So does an exposed descriptor, until the last handle of the runtime is gone."
-    Sender " After `shutdown` it no longer refers to the pipe. If it was exposed, the reader sees the end of the pipe only when the last
-handle of the runtime is gone, not at the runtime's end.");
+end. So does an exposed descriptor, until the last handle of the runtime is gone.");
 
 const INET_FAMILIES: &[AddressFamily] = &[AddressFamily::INET, AddressFamily::INET6];
 const UNIX_FAMILIES: &[AddressFamily] = &[AddressFamily::UNIX];

@@ -1,20 +1,19 @@
 //! Listening for TCP connections.
 #![allow(unsafe_code)]
 
-use super::addresses::ToSocketAddrs;
 use super::descriptors::listening;
-use super::keep_alive::KeepAlive;
+use super::listener_handle::retry_while_in_use;
 use super::listener_handle::{ListenSettings, ListenerHandle};
-use super::new_fd::NewFd;
 use super::option_methods::*;
 use super::parts::{Parts, owned};
-use super::rebind::retry_while_in_use;
+use super::resolve::ToSocketAddrs;
 use super::resolve::first;
-use super::settings::SocketSettings;
+use super::socket::NewFd;
 use super::socket::Socket;
-use super::stream::TcpStream;
+use super::socket::SocketSettings;
 use super::stream_handle::StreamHandle;
-use super::stream_methods::shared;
+use super::tcp::KeepAlive;
+use super::tcp::TcpStream;
 use crate::errors::Operation;
 use crate::runtime::core::Core;
 use crate::runtime::current;
@@ -86,7 +85,22 @@ impl ListenOptions {
         self
     }
 
-    shared!(listen);
+    /// Sets how many completed connections the kernel keeps until they are accepted. It is
+    /// capped at `net.core.somaxconn`. The default is 4,096.
+    pub fn backlog(mut self, connections: u32) -> Self {
+        self.listen.backlog = connections;
+        self
+    }
+
+    /// Accepts only as many connections as the limit allows to be open. The rest wait in the
+    /// kernel's backlog.
+    ///
+    /// Without a limit, which is the default, a listener accepts up to 64 connections ahead of
+    /// `accept` (more in a burst), and pauses while the process is out of descriptors.
+    pub fn limit(mut self, limit: &ConnectionLimit) -> Self {
+        self.listen.limit = Some(limit.clone());
+        self
+    }
 }
 
 /// Options that accepted connections inherit.
@@ -229,7 +243,36 @@ impl TcpListener {
         Ok(Self { handle: ListenerHandle::new(core, socket, limit)? })
     }
 
-    shared!(accept TcpStream, adopt);
+    /// Returns the next connection and its peer's address.
+    ///
+    /// Cancel-safe: the accept belongs to the listener, so dropping the future loses no
+    /// connection. Several tasks may wait at the same time. Running out of descriptors is not
+    /// an error: the listener pauses until one is closed.
+    ///
+    /// Connections that were reset before they were accepted are skipped, and counted in
+    /// [`Counters::aborted_accepts`](crate::Counters::aborted_accepts).
+    ///
+    /// # Errors
+    /// An error that makes the listener unusable, or if the runtime has ended.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        loop {
+            if let Some(accepted) = self.adopt(self.handle.accept().await?)? {
+                return Ok(accepted);
+            }
+        }
+    }
+
+    /// Polls like [`accept`](Self::accept). Every task that polled is woken.
+    ///
+    /// # Errors
+    /// The errors of [`accept`](Self::accept).
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        loop {
+            if let Some(accepted) = self.adopt(ready!(self.handle.poll_accept(cx))?)? {
+                return Poll::Ready(Ok(accepted));
+            }
+        }
+    }
 
     fn adopt(&self, handle: StreamHandle) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         TcpStream::new(handle).with_peer()

@@ -3,7 +3,7 @@
 //! `annulus_kernel`, which also lists the options of simulated sockets.
 //!
 //! `options!(setters: tcp ip)` defines methods of options with a field `socket` of type
-//! [`SocketSettings`](super::settings::SocketSettings). `options!(methods: tcp ip)` defines setters
+//! [`SocketSettings`](super::socket::SocketSettings). `options!(methods: tcp ip)` defines setters
 //! and getters of a socket with a field `handle` that is a [`Socket`](super::socket::Socket), and
 //! `options!(getters: bind)` defines only getters. A row has the option's documentation, the names
 //! of getter and setter, the type, the kernel's option, and the functions that convert a value to

@@ -3,11 +3,14 @@
 
 use super::datagram_handle::DatagramHandle;
 use super::listener_handle::ListenerHandle;
-use super::new_fd::NewFd;
+use super::recv_buffer::RecvBuffer;
+use super::socket::NewFd;
 use super::stream_handle::StreamHandle;
 use crate::bytes::thread_bound::stays;
+use crate::runtime::current;
 use crate::slots::connection_limit::Permit;
-use annulus_kernel::{Fd, Kernel};
+use annulus_kernel::{Fd, Kernel, descriptor};
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
@@ -84,7 +87,7 @@ pub(super) fn check_real(kernel: &dyn Kernel, descriptors: &[OwnedFd]) -> io::Re
 }
 
 /// Hands a real descriptor over to a runtime.
-pub(super) fn given(socket: OwnedFd) -> Fd {
+pub(crate) fn given(socket: OwnedFd) -> Fd {
     // SAFETY: `into_raw_fd` gives up the only owner of an open descriptor.
     unsafe { Fd::from_raw(socket.into_raw_fd()) }
 }
@@ -109,7 +112,59 @@ impl Parts {
         Self { socket: unsafe { owned(fd) }, received, permit }
     }
 
-    pub(super) fn take(self) -> (Fd, Vec<u8>, Option<Permit>) {
+    /// Releases a stream from its runtime, with the bytes that it has received. Fails, and closes
+    /// the stream, on a simulated kernel.
+    pub(super) async fn release(handle: StreamHandle, unread: RecvBuffer) -> io::Result<Self> {
+        if !handle.core.kernel.real_descriptors() {
+            let text = "a simulated connection cannot leave its simulation";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        let (fd, received, permit) = poll_fn(|cx| handle.poll_release(cx)).await?;
+        handle.forget();
+        // SAFETY: the slot was removed with nothing in flight, and the handle was forgotten, so
+        // nothing else owns the descriptor. It is a real one, as checked above.
+        let parts = unsafe { Self::of_fd(fd, unread.in_front_of(received), permit) };
+        descriptor::set_nonblocking(&parts.socket, false)?;
+        Ok(parts)
+    }
+
+    /// Returns the socket in non-blocking mode.
+    ///
+    /// # Errors
+    /// `InvalidData` if bytes have been received, because they would be lost.
+    pub(super) fn into_nonblocking(self) -> io::Result<OwnedFd> {
+        let Self { socket, received, .. } = self;
+        if received.is_empty() {
+            descriptor::set_nonblocking(&socket, true)?;
+            return Ok(socket);
+        }
+        let text = format!(
+            "{} bytes were received ahead; use into_parts, which returns them",
+            received.len()
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidData, text))
+    }
+
+    /// Hands the connection over to the runtime of this thread.
+    pub(super) fn adopt(self) -> io::Result<StreamHandle> {
+        let core = current::get()?;
+        if !core.kernel.real_descriptors() {
+            let text = "a real connection cannot enter a simulation";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        if self.received.len() > i32::MAX as usize {
+            let text = format!(
+                "{} bytes received ahead are too many; at most {} are allowed",
+                self.received.len(),
+                i32::MAX
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        descriptor::set_nonblocking(&self.socket, true)?;
+        StreamHandle::adopt(core, self.take())
+    }
+
+    fn take(self) -> (Fd, Vec<u8>, Option<Permit>) {
         (given(self.socket), self.received, self.permit)
     }
 }

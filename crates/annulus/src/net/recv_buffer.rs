@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 /// It takes no heap memory until bytes are first shown. The box then stays for later bytes, so it
 /// is kept small.
 #[derive(Default)]
-pub(super) struct RecvBuffer(Option<Box<Unread>>);
+pub(crate) struct RecvBuffer(Option<Box<Unread>>);
 
 #[derive(Default)]
 struct Unread {
@@ -37,7 +37,7 @@ struct GatheredLeases {
 }
 
 /// Received bytes, and the descriptors that arrived with them.
-pub(super) type Message = (Lease, Vec<OwnedFd>);
+pub(crate) type Message = (Lease, Vec<OwnedFd>);
 
 /// How much of a lease is appended to one that is too short.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,15 +59,21 @@ const REPEAT_POLLS_PER_UNIT: u16 = 8;
 const MIN_COPY_AHEAD_BYTES: usize = 256;
 
 impl RecvBuffer {
-    /// Returns true if no bytes have been shown yet, as when a stream is only received from with
-    /// `recv`.
+    /// Returns the bytes that were shown, or the next bytes that the stream receives.
     #[inline]
-    pub(super) fn is_unused(&self) -> bool {
-        self.0.is_none()
+    pub(crate) fn poll_recv(
+        &mut self,
+        stream: &StreamHandle,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<Option<Lease>>> {
+        // Streams that are only received from with `recv` never show bytes.
+        if self.0.is_none() {
+            return stream.poll_recv(cx);
+        }
+        self.poll_shown(stream, cx)
     }
 
-    /// Returns the bytes that were shown, or the next bytes that the stream receives.
-    pub(super) fn poll_recv(
+    fn poll_shown(
         &mut self,
         stream: &StreamHandle,
         cx: &Context<'_>,
@@ -78,9 +84,21 @@ impl RecvBuffer {
         }
     }
 
+    /// Like [`poll_recv`](Self::poll_recv), but returns only bytes that were shown, or that earlier
+    /// turns have received.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has been received yet; the stream's errors.
+    pub(crate) fn try_recv(&mut self, stream: &StreamHandle) -> io::Result<Option<Lease>> {
+        match self.take() {
+            Some(lease) => Ok(Some(lease)),
+            None => stream.try_recv(),
+        }
+    }
+
     /// Like [`poll_recv`](Self::poll_recv), but also returns the descriptors that arrived with the
     /// bytes.
-    pub(super) fn poll_message(
+    pub(crate) fn poll_message(
         &mut self,
         stream: &StreamHandle,
         cx: &Context<'_>,
@@ -94,7 +112,7 @@ impl RecvBuffer {
     }
 
     /// Ready once [`try_read`](Self::try_read) would return something.
-    pub(super) fn poll_readable(
+    pub(crate) fn poll_readable(
         &self,
         stream: &StreamHandle,
         cx: &Context<'_>,
@@ -113,7 +131,7 @@ impl RecvBuffer {
     ///
     /// # Errors
     /// `WouldBlock` if nothing has been received yet; the stream's errors.
-    pub(super) fn try_read(
+    pub(crate) fn try_read(
         &mut self,
         stream: &StreamHandle,
         memory: &mut [u8],
@@ -129,17 +147,17 @@ impl RecvBuffer {
     }
 
     /// Takes the bytes of the first lease.
-    pub(super) fn take(&mut self) -> Option<Lease> {
+    pub(crate) fn take(&mut self) -> Option<Lease> {
         self.0.as_mut()?.take()
     }
 
     /// Returns the bytes that are shown.
-    pub(super) fn shown(&self) -> &[u8] {
+    pub(crate) fn shown(&self) -> &[u8] {
         self.0.as_ref().and_then(|unread| unread.first.as_deref()).unwrap_or_default()
     }
 
     /// Returns all bytes, followed by those that were received after them.
-    pub(super) fn in_front_of(mut self, received: Vec<u8>) -> Vec<u8> {
+    pub(crate) fn in_front_of(mut self, received: Vec<u8>) -> Vec<u8> {
         let Some(first) = self.take() else { return received };
         let next = self.take();
         [&*first, next.as_deref().unwrap_or_default(), &received].concat()
@@ -151,7 +169,7 @@ impl RecvBuffer {
     /// # Errors
     /// The stream's errors. Bytes received before the error stay.
     #[inline]
-    pub(super) fn poll_peek(
+    pub(crate) fn poll_peek(
         &mut self,
         stream: &StreamHandle,
         cx: &Context<'_>,
@@ -173,7 +191,7 @@ impl RecvBuffer {
     ///
     /// # Errors
     /// The stream's errors; `UnexpectedEof` if it ends first. Received bytes stay.
-    pub(super) fn poll_exact(
+    pub(crate) fn poll_exact(
         &mut self,
         stream: &StreamHandle,
         cx: &Context<'_>,
@@ -193,7 +211,7 @@ impl RecvBuffer {
     /// # Panics
     /// If fewer are shown.
     #[inline]
-    pub(super) fn consume(&mut self, n: usize) {
+    pub(crate) fn consume(&mut self, n: usize) {
         match &mut self.0 {
             Some(unread) if n <= unread.len() => unread.advance(n),
             unread => {

@@ -1,16 +1,21 @@
-//! Options shared by the handles of all sockets.
+//! Sockets: the options that all handles share, sockets that no slot owns yet, and the options that
+//! are set when a socket is created.
+#![allow(unsafe_code)]
 
 use super::datagram_handle::DatagramHandle;
-use super::keep_alive::KeepAlive;
 use super::listener_handle::ListenerHandle;
-use super::new_fd::NewFd;
 use super::stream_handle::StreamHandle;
-use annulus_kernel::{DeviceName, Fd, Ip, Kernel, Multicast, SocketOption};
+use super::tcp::KeepAlive;
+use annulus_kernel::{
+    Address, DeviceName, Domain, Fd, Ip, Kernel, Multicast, SocketOption, SocketType,
+};
 use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// A socket that no slot owns yet, or a handle to a socket's slot.
-pub(super) trait Socket {
+pub(crate) trait Socket {
     /// Calls the kernel with the socket's descriptor.
     ///
     /// # Errors
@@ -97,4 +102,123 @@ fn protocol(kernel: &dyn Kernel, fd: Fd) -> io::Result<Ip> {
     let domain = kernel.option(fd, SocketOption::Domain)?;
     let is_v6 = domain == u32::from(rustix::net::AddressFamily::INET6.as_raw());
     Ok(if is_v6 { Ip::V6 } else { Ip::V4 })
+}
+
+/// A descriptor that is closed on drop, unless a slot takes it over.
+pub(crate) struct NewFd {
+    kernel: Rc<dyn Kernel>,
+    fd: Fd,
+    taken: bool,
+}
+
+impl NewFd {
+    pub(super) fn new(
+        kernel: &Rc<dyn Kernel>,
+        domain: Domain,
+        kind: SocketType,
+    ) -> io::Result<Self> {
+        let number = kernel.socket(domain, kind, true)?;
+        // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
+        Ok(Self::own(kernel, unsafe { Fd::from_raw(number) }))
+    }
+
+    /// Creates two Unix sockets that are connected to each other.
+    pub(super) fn pair(kernel: &Rc<dyn Kernel>, kind: SocketType) -> io::Result<(Self, Self)> {
+        let (one, other) = kernel.socket_pair(kind, true)?;
+        // SAFETY: the kernel has just created these descriptors, and nothing else owns them.
+        let own = |number| Self::own(kernel, unsafe { Fd::from_raw(number) });
+        Ok((own(one), own(other)))
+    }
+
+    /// Takes ownership of a descriptor that has no other owner.
+    pub(crate) fn own(kernel: &Rc<dyn Kernel>, fd: Fd) -> Self {
+        Self { kernel: kernel.clone(), fd, taken: false }
+    }
+
+    /// Creates a TCP socket of the address's family.
+    pub(super) fn tcp_for(kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<Self> {
+        let domain = if address.is_ipv4() { Domain::Inet } else { Domain::Inet6 };
+        Self::new(kernel, domain, SocketType::Stream)
+    }
+
+    pub(super) fn fd(&self) -> Fd {
+        self.fd
+    }
+
+    pub(super) fn with_fd<R>(
+        &self,
+        f: impl FnOnce(&dyn Kernel, Fd) -> io::Result<R>,
+    ) -> io::Result<R> {
+        f(&*self.kernel, self.fd)
+    }
+
+    pub(super) fn bind(&self, address: &Address) -> io::Result<()> {
+        self.kernel.bind(self.fd, address)
+    }
+
+    pub(super) fn listen(&self, backlog: u32) -> io::Result<()> {
+        self.kernel.listen(self.fd, backlog)
+    }
+
+    /// Returns the descriptor, which the caller owns from now on.
+    pub(super) fn into_fd(mut self) -> Fd {
+        self.taken = true;
+        self.fd
+    }
+}
+
+impl Drop for NewFd {
+    fn drop(&mut self) {
+        if !self.taken {
+            self.kernel.close(self.fd);
+        }
+    }
+}
+
+/// Options that are set on a socket when it is created, in the order in which they were requested.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SocketSettings {
+    options: Vec<(SocketOption, Option<OfEach>, u32)>,
+    device: Option<String>,
+    keepalive: Option<KeepAlive>,
+}
+
+/// Maps each IP version of a socket to its option.
+type OfEach = fn(Ip) -> SocketOption;
+
+impl SocketSettings {
+    /// Returns settings with these options on.
+    pub(super) fn on(options: &[SocketOption]) -> Self {
+        let on = options.iter().map(|&option| (option, None, 1));
+        Self { options: on.collect(), ..Self::default() }
+    }
+
+    /// Sets an option, or the corresponding option of each IP version. Replaces an earlier value.
+    pub(super) fn put(&mut self, option: SocketOption, each: Option<OfEach>, value: u32) {
+        self.options.retain(|(earlier, ..)| *earlier != option);
+        self.options.push((option, each, value));
+    }
+
+    pub(super) fn bind_device(&mut self, name: String) {
+        self.device = Some(name);
+    }
+
+    pub(super) fn keep_alive(&mut self, keepalive: KeepAlive) {
+        self.keepalive = Some(keepalive);
+    }
+
+    /// # Errors
+    /// `InvalidInput` for values that the system does not support; or if it refuses an option.
+    pub(super) fn apply(&self, socket: &NewFd) -> io::Result<()> {
+        for &(option, each, value) in &self.options {
+            each.map_or_else(|| socket.set(option, value), |each| socket.set_ip(each, value))?;
+        }
+        if self.keepalive.is_some() {
+            socket.set_keepalive(self.keepalive)?;
+        }
+        if self.device.is_some() {
+            socket.bind_device(self.device.as_deref())?;
+        }
+        Ok(())
+    }
 }

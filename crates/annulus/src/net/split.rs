@@ -3,8 +3,7 @@
 use super::recv_buffer::RecvBuffer;
 use super::socket::Socket;
 use super::stream_handle::{AsStream, SendFuture, StreamHandle};
-use super::stream_methods::shared;
-use crate::bytes::chunk::Chunk;
+use crate::bytes::chunk::{Chunk, IntoChunk};
 use crate::bytes::lease::Lease;
 use annulus_kernel::SocketOption;
 use rustix::net::AddressFamily;
@@ -54,7 +53,122 @@ impl RecvHalf {
         Self { handle, unread }
     }
 
-    shared!(recv);
+    pub(crate) fn source_handle(&self) -> &StreamHandle {
+        &self.handle
+    }
+
+    /// Returns the next bytes, at least one, or `None` at the end of the stream and on every later
+    /// call. See [`TcpStream::recv`](crate::net::TcpStream::recv).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::recv`](crate::net::TcpStream::recv).
+    #[inline]
+    pub fn recv(&mut self) -> impl Future<Output = io::Result<Option<Lease>>> {
+        poll_fn(|cx| self.poll_recv(cx))
+    }
+
+    /// Polls like [`recv`](Self::recv).
+    ///
+    /// # Errors
+    /// The errors of [`recv`](Self::recv).
+    #[inline]
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+        self.unread.poll_recv(&self.handle, cx)
+    }
+
+    /// Like [`recv`](Self::recv), but returns only bytes that earlier turns of the loop have
+    /// received. See [`TcpStream::try_recv`](crate::net::TcpStream::try_recv).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::try_recv`](crate::net::TcpStream::try_recv).
+    pub fn try_recv(&mut self) -> io::Result<Option<Lease>> {
+        self.unread.try_recv(&self.handle)
+    }
+
+    /// Waits until [`try_recv`](Self::try_recv) and [`try_read`](Self::try_read) find bytes, the
+    /// end of the stream or its error. See
+    /// [`TcpStream::readable`](crate::net::TcpStream::readable).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::readable`](crate::net::TcpStream::readable).
+    pub async fn readable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.unread.poll_readable(&self.handle, cx)).await
+    }
+
+    /// Like [`try_recv`](Self::try_recv), but copies the bytes of one lease into the caller's
+    /// memory. Returns 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// The errors of [`try_recv`](Self::try_recv).
+    pub fn try_read(&mut self, memory: &mut [u8]) -> io::Result<usize> {
+        self.unread.try_read(&self.handle, memory)
+    }
+
+    /// Shows the next bytes, at least one, where the kernel has put them, or none at the end of the
+    /// stream. See [`TcpStream::fill_buf`](crate::net::TcpStream::fill_buf).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::fill_buf`](crate::net::TcpStream::fill_buf).
+    #[inline]
+    pub async fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.peek(1).await
+    }
+
+    /// Polls like [`fill_buf`](Self::fill_buf).
+    ///
+    /// # Errors
+    /// The errors of [`recv`](Self::recv).
+    #[inline]
+    pub fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        self.poll_peek(cx, 1)
+    }
+
+    /// Drops the first `n` of the bytes that [`fill_buf`](Self::fill_buf) or
+    /// [`peek`](Self::peek) showed last.
+    ///
+    /// # Panics
+    /// If fewer than `n` bytes were shown.
+    #[inline]
+    pub fn consume(&mut self, n: usize) {
+        self.unread.consume(n);
+    }
+
+    /// Like [`fill_buf`](Self::fill_buf), but waits for at least `n` bytes. See
+    /// [`TcpStream::peek`](crate::net::TcpStream::peek).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::peek`](crate::net::TcpStream::peek).
+    pub async fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
+        poll_fn(|cx| self.poll_peek(cx, n).map_ok(drop)).await?;
+        Ok(self.unread.shown())
+    }
+
+    /// Polls like [`peek`](Self::peek).
+    ///
+    /// # Errors
+    /// The errors of [`peek`](Self::peek).
+    #[inline]
+    pub fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        self.unread.poll_peek(&self.handle, cx, n)
+    }
+
+    /// Returns the next `n` bytes as one lease, without a copy if they were received in one piece,
+    /// and otherwise gathered in heap memory. See
+    /// [`TcpStream::recv_exact`](crate::net::TcpStream::recv_exact).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::recv_exact`](crate::net::TcpStream::recv_exact).
+    pub async fn recv_exact(&mut self, n: usize) -> io::Result<Lease> {
+        poll_fn(|cx| self.poll_recv_exact(cx, n)).await
+    }
+
+    /// Polls like [`recv_exact`](Self::recv_exact).
+    ///
+    /// # Errors
+    /// The errors of [`recv_exact`](Self::recv_exact).
+    pub fn poll_recv_exact(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<Lease>> {
+        self.unread.poll_exact(&self.handle, cx, n)
+    }
 
     /// Returns the peer's address.
     ///
@@ -94,7 +208,152 @@ impl SendHalf {
         Self { handle, reunited: false }
     }
 
-    shared!(send);
+    /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of it.
+    /// See [`TcpStream::send`](crate::net::TcpStream::send).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::send`](crate::net::TcpStream::send).
+    #[inline]
+    pub fn send(&mut self, chunk: impl IntoChunk) -> SendFuture<'_> {
+        self.handle.send(chunk.into())
+    }
+
+    /// Queues a chunk once the queue is within the send bound, and leaves `chunk` empty. While
+    /// this is pending, the chunk stays with the caller.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
+        self.handle.poll_send(cx, chunk)
+    }
+
+    /// Sends several chunks in order. If the future is dropped, the chunks that it has queued
+    /// are sent, and the rest are not.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub async fn send_vectored<C: IntoChunk>(
+        &mut self,
+        chunks: impl IntoIterator<Item = C>,
+    ) -> io::Result<()> {
+        self.handle.send_all(chunks.into_iter().map(Into::into)).await
+    }
+
+    /// Waits until [`try_write`](Self::try_write) would accept bytes, which means until the queue
+    /// is below the send bound, even if the kernel has no space. See
+    /// [`TcpStream::writable`](crate::net::TcpStream::writable).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::writable`](crate::net::TcpStream::writable).
+    pub async fn writable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.handle.poll_space(cx)).await
+    }
+
+    /// Like [`write`](Self::write), but never waits.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the send bound has been reached, and the errors of [`send`](Self::send).
+    pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.handle.try_write(bytes)
+    }
+
+    /// Sends or queues as many bytes as the kernel takes now and the send bound allows, and returns
+    /// their number. See [`TcpStream::poll_write`](crate::net::TcpStream::poll_write).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::poll_write`](crate::net::TcpStream::poll_write).
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.handle.poll_write(cx, &[IoSlice::new(bytes)])
+    }
+
+    /// Like [`poll_write`](Self::poll_write), but for several slices in order.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.handle.poll_write(cx, slices)
+    }
+
+    /// Sends as many of the borrowed bytes as [`poll_write`](Self::poll_write) accepts, and returns
+    /// their number: at least one, unless `bytes` is empty. [`send`](Self::send) sends owned bytes
+    /// without a copy. See [`TcpStream::write`](crate::net::TcpStream::write).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::write`](crate::net::TcpStream::write).
+    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_write(cx, bytes)).await
+    }
+
+    /// Like [`write`](Self::write), but for several slices in order.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub async fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_write_vectored(cx, slices)).await
+    }
+
+    /// Sends all of the borrowed bytes, and waits whenever the send bound has been reached. See
+    /// [`TcpStream::write_all`](crate::net::TcpStream::write_all).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::write_all`](crate::net::TcpStream::write_all).
+    pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.handle.write_all(bytes).await
+    }
+
+    /// Reports the error of an earlier send, if there was one. See
+    /// [`TcpStream::flush`](crate::net::TcpStream::flush).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::flush`](crate::net::TcpStream::flush).
+    pub async fn flush(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    /// Polls like [`flush`](Self::flush). It is always ready.
+    ///
+    /// # Errors
+    /// The errors of [`flush`](Self::flush).
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.handle.poll_flush(cx)
+    }
+
+    /// Waits until the kernel has taken all queued bytes. Cancel-safe.
+    ///
+    /// # Errors
+    /// The error of a send, which every later call also returns.
+    pub async fn drain(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_drain(cx)).await
+    }
+
+    /// Polls like [`drain`](Self::drain).
+    ///
+    /// # Errors
+    /// The errors of [`drain`](Self::drain).
+    pub fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.handle.poll_drain(cx)
+    }
+
+    /// Closes the sending direction once everything has been sent: the peer sees the end of the
+    /// stream. See [`TcpStream::shutdown`](crate::net::TcpStream::shutdown).
+    ///
+    /// # Errors
+    /// The errors of [`TcpStream::shutdown`](crate::net::TcpStream::shutdown).
+    pub async fn shutdown(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_shutdown(cx)).await
+    }
+
+    /// Polls like [`shutdown`](Self::shutdown).
+    ///
+    /// # Errors
+    /// The errors of [`shutdown`](Self::shutdown).
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.handle.poll_shutdown(cx)
+    }
 }
 
 impl AsStream for SendHalf {

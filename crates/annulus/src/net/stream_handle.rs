@@ -1,6 +1,6 @@
 //! The handle to a stream's slot, for all kinds of streams.
 
-use super::new_fd::NewFd;
+use super::socket::NewFd;
 use crate::bytes::chunk::Chunk;
 use crate::bytes::lease::Lease;
 use crate::runtime::core::Core;
@@ -9,14 +9,16 @@ use crate::slots::loop_state::LoopState;
 use crate::slots::streams::carriers::PageSink;
 use crate::slots::streams::{ReleasedStream, Stream, StreamResources};
 use crate::tasks::budget;
+use crate::tasks::consume_budget;
 #[cfg(feature = "tracing")]
 use crate::trace;
 use annulus_driver::SlotId;
 use annulus_kernel::pipe::SigPipe;
 use annulus_kernel::{Fd, Kernel};
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
+use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
@@ -25,8 +27,8 @@ use std::task::{Context, Poll, ready};
 
 /// Owns a stream's slot. When it is dropped, the stream sends the queued bytes, then closes.
 pub(crate) struct StreamHandle {
-    pub(super) core: Rc<Core>,
-    pub(super) slot: u32,
+    pub(crate) core: Rc<Core>,
+    pub(crate) slot: u32,
     /// Whether the slot is free or already closing.
     is_released: bool,
 }
@@ -37,12 +39,12 @@ pub(crate) trait AsStream {
 }
 
 impl StreamHandle {
-    pub(super) fn new(core: Rc<Core>, socket: NewFd, permit: Option<Permit>) -> io::Result<Self> {
+    pub(crate) fn new(core: Rc<Core>, socket: NewFd, permit: Option<Permit>) -> io::Result<Self> {
         Self::adopt(core, (socket.into_fd(), Vec::new(), permit))
     }
 
     /// Takes over a stream that was released by another runtime.
-    pub(super) fn adopt(core: Rc<Core>, stream: ReleasedStream) -> io::Result<Self> {
+    pub(crate) fn adopt(core: Rc<Core>, stream: ReleasedStream) -> io::Result<Self> {
         let slot = {
             let inner = &mut *core.borrow()?;
             inner.streams.add(&inner.state, stream)
@@ -52,7 +54,7 @@ impl StreamHandle {
 
     /// Looks the stream up and polls it.
     #[inline]
-    pub(super) fn poll_with<R>(
+    pub(crate) fn poll_with<R>(
         &self,
         poll: impl FnOnce(&mut Stream, &mut StreamResources, &mut LoopState) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
@@ -76,14 +78,14 @@ impl StreamHandle {
     }
 
     #[inline]
-    pub(super) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+    pub(crate) fn poll_recv(&self, cx: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
         self.poll_with(|stream, shared, state| stream.poll_recv(shared, state, cx))
     }
 
     /// Like [`poll_recv`](Self::poll_recv), but adds the descriptors that arrived with the bytes to
     /// the list.
     #[inline]
-    pub(super) fn poll_message(
+    pub(crate) fn poll_message(
         &self,
         cx: &Context<'_>,
         descriptors: &mut Vec<OwnedFd>,
@@ -111,7 +113,7 @@ impl StreamHandle {
     }
 
     /// Returns bytes that have been received, or an error if no bytes have arrived.
-    pub(super) fn try_recv(&self) -> io::Result<Option<Lease>> {
+    pub(crate) fn try_recv(&self) -> io::Result<Option<Lease>> {
         let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
         stream.try_recv(shared, &mut inner.state)
@@ -131,14 +133,34 @@ impl StreamHandle {
         self.poll_with(|stream, shared, state| stream.poll_enqueue(shared, state, chunk, cx))
     }
 
-    pub(super) async fn send_all(&self, chunks: impl Iterator<Item = Chunk>) -> io::Result<()> {
+    /// Like [`poll_enqueue`](Self::poll_enqueue), but leaves `chunk` empty once it is queued.
+    pub(crate) fn poll_send(&self, cx: &Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
+        let mut given = Some(mem::replace(chunk, Chunk::EMPTY));
+        let polled = self.poll_enqueue(&mut given, cx);
+        *chunk = given.unwrap_or(Chunk::EMPTY);
+        polled
+    }
+
+    /// Sends all of the borrowed bytes, and waits whenever the send bound has been reached.
+    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            consume_budget().await;
+        }
+        while !bytes.is_empty() {
+            let written = poll_fn(|cx| self.poll_write(cx, &[IoSlice::new(bytes)])).await?;
+            bytes = &bytes[written..];
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn send_all(&self, chunks: impl Iterator<Item = Chunk>) -> io::Result<()> {
         for chunk in chunks {
             self.send(chunk).await?;
         }
         Ok(())
     }
 
-    pub(super) fn poll_write(
+    pub(crate) fn poll_write(
         &self,
         cx: &Context<'_>,
         slices: &[IoSlice<'_>],
@@ -149,20 +171,20 @@ impl StreamHandle {
     }
 
     /// Ready once [`try_write`](Self::try_write) queues something.
-    pub(super) fn poll_space(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_space(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || {
             self.poll_with(|stream, shared, state| stream.poll_space(shared, state, cx))
         })
     }
 
-    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);
         let queued = stream.try_copy(shared, &mut inner.state, &[IoSlice::new(bytes)])?;
         queued.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
-    pub(super) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || {
             self.poll_with(|stream, _, state| Poll::Ready(stream.check_sent(state)))
         })
@@ -191,7 +213,7 @@ impl StreamHandle {
         budget::poll_with(cx, || self.poll_with(|stream, _, state| stream.poll_drain(state, cx)))
     }
 
-    pub(super) fn poll_shutdown(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_shutdown(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || self.poll_with(|stream, _, state| stream.poll_end(state, cx)))
     }
 
@@ -234,7 +256,7 @@ impl StreamHandle {
     }
 
     /// Counts a connection that was reset before it was accepted.
-    pub(super) fn count_abort(&self) {
+    pub(crate) fn count_abort(&self) {
         if let Ok(mut inner) = self.core.borrow() {
             inner.state.driver.counters().aborted_accepts += 1;
         }
@@ -242,25 +264,25 @@ impl StreamHandle {
 
     /// Releases the stream from the runtime once none of its operations is in flight. The slot is
     /// then free.
-    pub(super) fn poll_release(&self, cx: &Context<'_>) -> Poll<io::Result<ReleasedStream>> {
+    pub(crate) fn poll_release(&self, cx: &Context<'_>) -> Poll<io::Result<ReleasedStream>> {
         let inner = &mut *self.core.borrow_running()?;
         inner.streams.poll_release(&mut inner.state, self.slot, cx)
     }
 
     /// Like [`poll_release`](Self::poll_release), but waits until the descriptor can be closed
     /// without loss.
-    pub(super) fn poll_close(&self, cx: &Context<'_>) -> Poll<io::Result<ReleasedStream>> {
+    pub(crate) fn poll_close(&self, cx: &Context<'_>) -> Poll<io::Result<ReleasedStream>> {
         let inner = &mut *self.core.borrow_running()?;
         inner.streams.poll_close(&mut inner.state, self.slot, cx)
     }
 
     /// Drops the handle without closing the stream, because the slot is free or already closing.
-    pub(super) fn forget(mut self) {
+    pub(crate) fn forget(mut self) {
         self.is_released = true;
     }
 
     /// Closes a stream that has been released from the runtime.
-    pub(super) fn close(self, (fd, _received, permit): ReleasedStream) -> io::Result<()> {
+    pub(crate) fn close(self, (fd, _received, permit): ReleasedStream) -> io::Result<()> {
         let core = self.core.clone();
         self.forget();
         let state = &mut core.borrow()?.state;
@@ -270,7 +292,7 @@ impl StreamHandle {
     }
 
     /// Discards the queued bytes and closes; a TCP connection is reset.
-    pub(super) fn abort(self) {
+    pub(crate) fn abort(self) {
         if let Ok(mut inner) = self.core.borrow() {
             let inner = &mut *inner;
             inner.streams.abort(&mut inner.state, self.slot);
@@ -279,20 +301,20 @@ impl StreamHandle {
     }
 
     /// Enables sending and receiving descriptors with the bytes.
-    pub(super) fn pass_descriptors(&self) -> io::Result<()> {
+    pub(crate) fn pass_descriptors(&self) -> io::Result<()> {
         self.core.borrow()?.streams.get(self.slot).0.pass_descriptors();
         Ok(())
     }
 
     /// Sets the peer that appears in the stream's errors.
-    pub(super) fn set_peer(&self, peer: SocketAddr) {
+    pub(crate) fn set_peer(&self, peer: SocketAddr) {
         if let Ok(mut inner) = self.core.borrow() {
             inner.streams.get(self.slot).0.peer = Some(peer);
         }
     }
 
     /// Marks the stream as a pipe.
-    pub(super) fn be_pipe(&self, signal: SigPipe) -> io::Result<()> {
+    pub(crate) fn be_pipe(&self, signal: SigPipe) -> io::Result<()> {
         self.core.borrow()?.streams.get(self.slot).0.be_pipe(signal);
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::core::{Core, Inner};
 use crate::blocking::{Blocking, Limits, Lookup, Pool, Resolver};
 use crate::file_policy::{InlinePolicy, Policy};
 use crate::memory::{Memory, MemoryLimit, StreamBounds};
-use crate::runtime::fork::ForkGuard;
+use crate::runtime::core::ForkGuard;
 use crate::slots::loop_state::{Bounds, LoopState};
 use crate::tasks::EVENT_INTERVAL;
 use crate::tasks::budget;

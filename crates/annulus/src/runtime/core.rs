@@ -1,12 +1,12 @@
-//! The state that the handles of a runtime share, and how they borrow it.
+//! The state that the handles of a runtime share, how they borrow it, and the check for a forked
+//! child.
 #![allow(unsafe_code)]
 
-use super::fork::ForkGuard;
 use super::guest::Host;
-use super::last_writes::LastWrites;
 use super::nop::Nops;
 #[cfg(feature = "macros")]
 use super::select::Choices;
+use super::shutdown::LastWrites;
 use super::signals::SimulatedSignals;
 use crate::blocking::Blocking;
 use crate::bytes::thread_bound::stays;
@@ -23,15 +23,13 @@ use crate::tasks::RunQueue;
 use crate::tasks::remote::Remote;
 use crate::timers::HostClock;
 use annulus_driver::{Counters, PoolSize};
-use annulus_kernel::{Fd, Kernel, Linux};
+use annulus_kernel::{Fd, Kernel, Linux, Mapping, named};
 use std::cell::{Cell, RefCell, RefMut};
-use std::io;
-use std::mem;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{io, mem, thread};
 
 /// State that is borrowed as a whole, briefly, and never while user code runs.
 pub(crate) struct Inner {
@@ -320,4 +318,60 @@ fn broken() -> io::Error {
 
 fn ended() -> io::Error {
     io::Error::other("the runtime has ended; its streams and timers end with it")
+}
+
+/// A forked child: the page reads as zero because fork has wiped it.
+const FORKED_CHILD: u8 = 0;
+/// The owner process.
+const OWNER_PROCESS: u8 = 1;
+/// The owner process, in which the next use has to notify the host.
+const WATCHED_OWNER: u8 = 2;
+
+/// Detects a forked child and, with the same memory load, whether the next use of the runtime has
+/// to notify a host: a page that children see as zeroes, so that a check is one load instead of a system call such as
+/// `getpid`.
+pub(crate) struct ForkGuard {
+    page: Mapping,
+}
+
+impl ForkGuard {
+    pub(crate) fn new() -> io::Result<Self> {
+        let page = Mapping::anonymous(4096).map_err(named("mmap"))?;
+        page.wipe_in_children().map_err(named("madvise"))?;
+        let guard = Self { page };
+        guard.write(OWNER_PROCESS);
+        Ok(guard)
+    }
+
+    /// Returns true in the process that created the guard.
+    #[inline]
+    pub(crate) fn in_owner_process(&self) -> bool {
+        self.read() != FORKED_CHILD
+    }
+
+    /// Returns true in the owner process, unless the next use has to notify the host.
+    #[inline]
+    pub(crate) fn is_unwatched_owner(&self) -> bool {
+        self.read() == OWNER_PROCESS
+    }
+
+    /// Sets whether the next use has to notify the host. Does nothing in a forked child.
+    pub(crate) fn watch(&self, on: bool) {
+        if self.in_owner_process() {
+            self.write(if on { WATCHED_OWNER } else { OWNER_PROCESS });
+        }
+    }
+
+    fn write(&self, state: u8) {
+        // SAFETY: the page is mapped, writable and private while the guard lives, and only this
+        // thread uses it.
+        unsafe { self.page.as_ptr().write_volatile(state) };
+    }
+
+    #[inline]
+    fn read(&self) -> u8 {
+        // SAFETY: the page is mapped while the guard lives, in children too. The read is volatile
+        // because a fork changes the page without the compiler's knowledge.
+        unsafe { self.page.as_ptr().read_volatile() }
+    }
 }

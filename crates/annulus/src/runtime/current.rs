@@ -1,8 +1,7 @@
 //! The runtime that this thread is running.
 
 use crate::runtime::core::Core;
-use crate::tasks::budget;
-use crate::tasks::{Id, owner};
+use crate::tasks::{Id, budget, run_queue};
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -32,7 +31,7 @@ pub(crate) fn set_current(core: &Rc<Core>) -> io::Result<CurrentGuard> {
             std::mem::forget(parents);
         }
         core.set_running(true);
-        owner::set_owner_thread(&core.remote, &core.run_queue);
+        run_queue::set_owner_thread(&core.remote, &core.run_queue);
         Ok(CurrentGuard(()))
     });
     current_guard.unwrap_or_else(|_ending| {
@@ -44,7 +43,7 @@ pub(crate) fn set_current(core: &Rc<Core>) -> io::Result<CurrentGuard> {
 
 impl Drop for CurrentGuard {
     fn drop(&mut self) {
-        owner::clear_owner_thread();
+        run_queue::clear_owner_thread();
         budget::end();
         if let Ok(Some(core)) = CURRENT.try_with(RefCell::take) {
             core.set_running(false);

@@ -3,8 +3,7 @@
 use super::Runtime;
 use super::core::{Core, Inner};
 use crate::runtime::current::{self, CurrentGuard};
-use crate::tasks::budget;
-use crate::tasks::owner;
+use crate::tasks::{budget, run_queue};
 use crate::timers::HostClock;
 use crate::unwind::contained;
 use annulus_driver::Driver;
@@ -120,7 +119,7 @@ impl Runtime {
         let current_guard = current::set_current(&self.core)?;
         // Between turns, wake-ups of its tasks take the same path as those from other threads,
         // which ends the host's wait.
-        owner::clear_owner_thread();
+        run_queue::clear_owner_thread();
         budget::renew_for_host(HOST_BUDGET, request_turn);
         Ok(Guest { notifier: notifier.into(), current_guard: Some(current_guard), runtime: self })
     }
@@ -138,9 +137,9 @@ impl Guest {
         let core = &self.runtime.core;
         core.host.set(host);
         core.watch_uses(false);
-        owner::set_owner_thread(&core.remote, &core.run_queue);
+        run_queue::set_owner_thread(&core.remote, &core.run_queue);
         let next = core.guest_turn();
-        owner::clear_owner_thread();
+        run_queue::clear_owner_thread();
         budget::renew_for_host(HOST_BUDGET, request_turn);
         if matches!(next, Ok(GuestNext::Wait(_))) {
             core.watch_uses(true);

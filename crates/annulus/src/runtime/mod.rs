@@ -5,16 +5,14 @@ mod builder;
 mod choice;
 pub(crate) mod core;
 pub(crate) mod current;
-pub(crate) mod fork;
 mod guest;
 pub(crate) mod handle;
 mod inspect;
 pub(crate) mod join_set;
-pub(crate) mod last_writes;
 mod nop;
 #[cfg(feature = "macros")]
 pub(crate) mod select;
-mod shutdown;
+pub(crate) mod shutdown;
 pub(crate) mod signals;
 pub(crate) mod spawn;
 mod turn;

@@ -82,22 +82,17 @@
 
 mod balance;
 mod channel;
-mod error;
 mod listener;
-mod pinning;
 mod shard;
-mod start_barrier;
 mod threads;
-mod to_all;
 
 pub use balance::{Balance, Balanced};
-pub use channel::{Receiver, SendError, Sender, Sending, TrySendError, channel};
-pub use error::{Cause, ShardError};
+pub use channel::{
+    Receiver, SendError, Sender, SenderToAll, Sending, TrySendError, channel, channel_to_all,
+};
 pub use listener::{ShardListener, ShardedListener, Spread};
-pub use pinning::Pinning;
-pub use shard::Shard;
-pub use threads::Shards;
-pub use to_all::{SenderToAll, channel_to_all};
+pub use shard::{Pinning, Shard};
+pub use threads::{Cause, ShardError, Shards};
 
 use std::future::Future;
 

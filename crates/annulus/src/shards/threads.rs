@@ -1,19 +1,19 @@
-//! The shards' threads. Each pins itself, builds its runtime, waits until all are ready, and runs
-//! the program's main.
+//! The shards' threads: starting them, the barrier at which they wait until all are set up, and the
+//! error of a run.
 
-use super::error::{Cause, ShardError};
-use super::pinning::Pinning;
+use super::Pinning;
 use super::shard::Shard;
-use super::start_barrier::{Ready, StartBarrier};
 use crate::affinity::{self, Pinned};
-use crate::runtime::{Builder, Runtime};
-use std::fmt;
+use crate::runtime::handle::Handle;
+use crate::runtime::{Builder, Runtime, deny_further_rings};
+use crate::tasks::panic_message;
+use crate::unwind::dispose_each;
+use annulus_kernel::Linux;
+use std::any::Any;
 use std::future::Future;
-use std::io;
-use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io, iter, thread};
 
 /// Creates the builder of each shard's runtime.
 type Make = Box<dyn Fn(usize) -> Builder + Send + Sync>;
@@ -218,5 +218,170 @@ impl LocalRuntime {
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         Ok(Self { runtime, locked_down, _pinned: pinned })
+    }
+}
+
+/// A shard whose runtime has been built.
+pub(super) struct Ready {
+    pub(super) handle: Handle,
+    pub(super) locked_down: bool,
+}
+
+/// The state that the threads share until they end.
+pub(super) struct StartBarrier<E> {
+    state: Mutex<StartState<E>>,
+    changed: Condvar,
+}
+
+struct StartState<E> {
+    ready: Vec<Option<Ready>>,
+    /// The handles of all shards, once all are ready.
+    handles: Option<Arc<[Handle]>>,
+    error: Option<ShardError<E>>,
+}
+
+impl<E> StartBarrier<E> {
+    pub(super) fn new(count: usize) -> Self {
+        let ready = (0..count).map(|_| None).collect();
+        let state = StartState { ready, handles: None, error: None };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Records that a shard is ready, and waits until all are. Returns the handles of all shards.
+    ///
+    /// # Errors
+    /// `Interrupted` if another shard failed; or an error if the process could not be locked down.
+    pub(super) fn wait(&self, index: usize, ready: Ready) -> io::Result<Arc<[Handle]>> {
+        let mut state = self.lock();
+        state.ready[index] = Some(ready);
+        if state.error.is_none() && state.ready.iter().all(Option::is_some) {
+            state.start()?;
+            self.changed.notify_all();
+        }
+        let waits = |state: &mut StartState<E>| state.handles.is_none() && state.error.is_none();
+        let state = self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
+        state.handles.clone().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::Interrupted, "another shard could not be set up")
+        })
+    }
+
+    /// Stops all shards. Keeps the first failure, because later ones result from it.
+    pub(super) fn fail(&self, shard: usize, cause: Cause<E>) {
+        let mut error = Some(ShardError { shard, cause });
+        let mut state = self.lock();
+        state.ready.iter().flatten().for_each(|ready| ready.handle.stop());
+        if state.error.is_none() {
+            state.error = error.take();
+        }
+        self.changed.notify_all();
+        drop(state);
+        // Dropping the error or panic payload of the program may run its code, so this happens
+        // after unlocking.
+        dispose_each(error);
+    }
+
+    /// Returns the results or the first failure. Called once every thread has ended.
+    pub(super) fn outcome<T>(self, results: Vec<Option<T>>) -> Result<Vec<T>, ShardError<E>> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = state.error {
+            dispose_each(results);
+            return Err(error);
+        }
+        let result = |result: Option<T>| result.expect("a shard without an error has no result");
+        Ok(results.into_iter().map(result).collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, StartState<E>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<E> StartState<E> {
+    fn start(&mut self) -> io::Result<()> {
+        if self.ready.iter().flatten().any(|ready| ready.locked_down) {
+            deny_further_rings(&Linux)?;
+        }
+        self.handles =
+            Some(self.ready.iter().flatten().map(|ready| ready.handle.clone()).collect());
+        Ok(())
+    }
+}
+
+/// The failure of a shard, which stopped all shards.
+#[derive(Debug)]
+pub struct ShardError<E> {
+    /// The index of the shard that failed first.
+    pub shard: usize,
+    /// The failure of that shard.
+    pub cause: Cause<E>,
+}
+
+/// The failure of a shard.
+///
+/// ```
+/// use annulus::shards::{Cause, Pinning, Shards};
+///
+/// let shards = Shards::new(2).pinning(Pinning::None);
+/// let failed = shards.run(async |shard| match shard.index() {
+///     0 => std::future::pending::<Result<(), String>>().await,
+///     _ => Err("no such upstream".to_owned()),
+/// });
+/// let error = failed.unwrap_err(); // Shard 0 was stopped.
+/// match error.cause {
+///     Cause::Main(why) => assert_eq!((error.shard, &*why), (1, "no such upstream")),
+///     Cause::Panicked(payload) => std::panic::resume_unwind(payload),
+///     other => panic!("{other}"),
+/// }
+/// ```
+#[non_exhaustive]
+pub enum Cause<E> {
+    /// The thread could not be started or pinned, the runtime could not be built, or the driver
+    /// failed permanently. `Interrupted` if [`Handle::stop`](crate::Handle::stop) stopped it.
+    Runtime(io::Error),
+    /// The shard's main returned this error.
+    Main(E),
+    /// The shard's main panicked with this payload. The panic hook has already run. Pass it to
+    /// [`std::panic::resume_unwind`].
+    Panicked(Box<dyn Any + Send>),
+}
+
+impl<E: fmt::Display> fmt::Display for ShardError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shard {}: {}", self.shard, self.cause)
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> std::error::Error for ShardError<E> {}
+
+impl<E: fmt::Display> fmt::Display for Cause<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runtime(error) => error.fmt(f),
+            Self::Main(error) => error.fmt(f),
+            Self::Panicked(panic) => write!(f, "panicked: {}", panic_message(panic)),
+        }
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for Cause<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runtime(error) => f.debug_tuple("Runtime").field(error).finish(),
+            Self::Main(error) => f.debug_tuple("Main").field(error).finish(),
+            Self::Panicked(panic) => {
+                f.debug_tuple("Panicked").field(&panic_message(panic)).finish()
+            }
+        }
+    }
+}
+
+impl From<ShardError<io::Error>> for io::Error {
+    /// Keeps the kind of the error, and adds the shard to its text.
+    fn from(error: ShardError<io::Error>) -> Self {
+        let kind = match &error.cause {
+            Cause::Runtime(error) | Cause::Main(error) => error.kind(),
+            Cause::Panicked(_) => io::ErrorKind::Other,
+        };
+        Self::new(kind, error.to_string())
     }
 }

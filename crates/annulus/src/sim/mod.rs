@@ -35,14 +35,12 @@
 //! # .unwrap();
 //! ```
 
-mod changes;
 mod disturb;
 mod host;
 mod network;
 mod pairs;
 mod run;
 mod seeds;
-mod tally;
 
 pub use disturb::{Disturbance, Disturbances};
 pub use network::Network;

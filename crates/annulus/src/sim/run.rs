@@ -2,9 +2,9 @@
 
 use super::deadlock_of;
 use super::disturb::Chaos;
+use super::disturb::Tally;
 use super::host::{Failure, Running, failed};
 use super::network::{Network, RunStage};
-use super::tally::Tally;
 use crate::tasks::remote::LostPanic;
 use crate::unwind::Panic;
 use annulus_sim::Hosts;

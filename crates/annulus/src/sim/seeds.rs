@@ -1,8 +1,8 @@
 //! Runs a test once for each of many seeds.
 
+use super::disturb::Tally;
 #[cfg(doc)]
 use super::network::Network;
-use super::tally::Tally;
 use crate::tasks::panic_message;
 use std::fmt;
 use std::ops::Range;

@@ -20,22 +20,18 @@
 mod histogram;
 mod prometheus;
 pub(crate) mod recorder;
-mod task_info;
-mod timings;
 mod trace;
-mod wake_marks;
 
 pub use crate::slots::turn_lists::Queues;
+use crate::tasks::Id;
 pub use crate::tasks::Tasks;
+use annulus_driver::Counters;
 pub use histogram::Histogram;
 pub use prometheus::prometheus;
-pub use task_info::TaskInfo;
-pub use timings::{SlowPoll, Timings};
-pub use trace::{Trace, trace_events};
-
-use annulus_driver::Counters;
 use std::fmt;
+use std::panic::Location;
 use std::time::Duration;
+pub use trace::{Trace, trace_events};
 
 /// The state and counters of a runtime.
 ///
@@ -126,6 +122,126 @@ pub struct Memory {
     pub limit: Option<usize>,
     /// Streams that the limit has paused.
     pub streams_paused: usize,
+}
+
+/// A task that has not ended: where it was spawned, and what it waits for.
+/// [`Handle::tasks`](crate::Handle::tasks) lists them.
+///
+/// ```
+/// annulus::run(async {
+///     let sleeping = annulus::spawn(annulus::time::sleep(std::time::Duration::from_secs(60)));
+///     annulus::yield_now().await;
+///     let tasks = annulus::handle()?.tasks().await?;
+///     assert!(tasks[0].to_string().contains("waits for a timer in "));
+///     assert!(!tasks[0].is_ready);
+/// #   drop(sleeping);
+///     std::io::Result::Ok(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskInfo {
+    /// The id that [`JoinHandle::id`](crate::JoinHandle::id) and [`task::id`](crate::task::id)
+    /// return.
+    pub id: Id,
+    /// The place that spawned the task.
+    pub spawned_at: &'static Location<'static>,
+    /// Whether the task has been woken and waits to run.
+    pub is_ready: bool,
+    /// The events that the task waits for, as far as the runtime knows: sockets, files, timers,
+    /// signals. Empty if it waits for another task or thread, or for nothing.
+    pub waits_for: Vec<String>,
+    /// Number of polls of the task.
+    pub polls: u64,
+    /// Time since the last poll. A task that is not ready has waited that long. The time may be a
+    /// few milliseconds too long, because it is measured with a coarse clock. `None` before the
+    /// first poll.
+    pub last_poll: Option<Duration>,
+}
+
+impl fmt::Display for TaskInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, line) = (self.spawned_at.file(), self.spawned_at.line());
+        write!(f, "task spawned at {file}:{line} waits ")?;
+        match self.waits_for.as_slice() {
+            [] if self.is_ready => f.write_str("to run")?,
+            [] => f.write_str("for a task or another thread")?,
+            waits => f.write_str(&waits.join(", "))?,
+        }
+        write!(f, "; polled {} ×", self.polls)?;
+        match self.last_poll {
+            Some(ago) => write!(f, ", last {ago:?} ago"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Durations of turns and polls, and of the waits of woken tasks, as measured by a runtime that was
+/// built with [`Builder::measure`](crate::Builder::measure) or
+/// [`slow_poll`](crate::Builder::slow_poll).
+///
+/// With `measure`, the runtime reads the clock in the first two turns of every 100 ms, and the
+/// histograms count only those turns. So a turn after a pause is counted, but only the first turns
+/// of a burst are. With `slow_poll`, the runtime reads the clock in all turns.
+///
+/// ```
+/// use annulus::{Runtime, stats::Timings};
+/// use std::time::Duration;
+///
+/// let mut runtime = Runtime::builder().slow_poll(Duration::from_millis(10)).build()?;
+/// runtime.block_on(async {
+///     let blocking = annulus::spawn(async { std::thread::sleep(Duration::from_millis(20)) });
+///     blocking.await.expect("no panic");
+/// });
+/// let timings: Timings = runtime.stats().and_then(|stats| stats.timings).expect("it is measured");
+/// for slow in &timings.last_slow_polls {
+///     // The task spawned at src/main.rs:6 held the loop for 20.1 ms.
+///     eprintln!("{slow}");
+/// }
+/// assert!(timings.poll.percentile(100.0) >= Some(Duration::from_millis(20)));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Timings {
+    /// Time from the return of a system call that waits for events to the next such call: the time
+    /// that further events had to wait.
+    pub turn: Histogram,
+    /// Duration of a poll of a task, or of the future that `block_on` runs: the time that it kept
+    /// other tasks waiting.
+    pub poll: Histogram,
+    /// Time from the wake of a task to its poll, including the time that the loop took to deliver
+    /// events. It counts from the last reading of the clock before the wake: the return from the
+    /// kernel, or the start of the poll that woke the task.
+    pub wake_to_poll: Histogram,
+    /// Number of polls that took at least as long as [`slow_poll`](crate::Builder::slow_poll).
+    pub slow_polls: u64,
+    /// The last 16 slow polls, oldest first.
+    pub last_slow_polls: Vec<SlowPoll>,
+}
+
+/// A poll that took at least as long as [`slow_poll`](crate::Builder::slow_poll).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlowPoll {
+    /// The place that spawned the task; `None` for the future that `block_on` runs.
+    pub spawned_at: Option<&'static Location<'static>>,
+    /// Duration of the poll.
+    pub took: Duration,
+    /// When the poll ended, as time since the runtime was built, like
+    /// [`Stats::uptime`](super::Stats::uptime).
+    pub ended: Duration,
+}
+
+impl fmt::Display for SlowPoll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.spawned_at {
+            Some(place) => write!(f, "the task spawned at {}:{}", place.file(), place.line())?,
+            None => f.write_str("the future of block_on")?,
+        }
+        write!(f, " held the loop for {:?}", self.took)
+    }
 }
 
 /// A driver.

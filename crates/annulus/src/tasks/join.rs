@@ -1,14 +1,14 @@
-//! Handles that wait for a task or abort it.
+//! Handles that wait for a task or abort it, the task's id, its result, and the error if it has none.
 
-use super::body::Outcome;
-use super::id::Id;
-use super::join_error::JoinError;
 use super::raw::{JoinRef, TaskRef};
 use crate::tasks::budget;
-use std::fmt;
+use crate::unwind::{Panic, dispose_each, wake_each};
 use std::future::Future;
+use std::mem::replace;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::{fmt, io};
 
 /// Waits for a task's result. Dropping the handle detaches the task, which continues to run. A
 /// panic of a detached task is reported by the panic hook and ends only that task. In a simulation
@@ -144,5 +144,240 @@ impl AbortHandle {
 impl fmt::Debug for AbortHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AbortHandle(finished: {})", self.is_finished())
+    }
+}
+
+/// The error of a task that was cancelled or panicked. The `?` operator converts it to an
+/// [`io::Error`] of kind `Other`.
+///
+/// ```
+/// annulus::run(async {
+///     let error = annulus::spawn(async { panic!("on purpose") }).await.unwrap_err();
+///     assert!(error.is_panic());
+///     assert_eq!(error.to_string(), "the task panicked: on purpose");
+///     assert_eq!(error.into_panic().downcast_ref(), Some(&"on purpose"));
+/// });
+/// ```
+pub struct JoinError(JoinFailure);
+
+enum JoinFailure {
+    Cancelled,
+    /// The payload is in a mutex only to make the error `Sync`.
+    Panicked(Mutex<Panic>),
+}
+
+impl JoinError {
+    pub(crate) fn cancelled() -> Self {
+        Self(JoinFailure::Cancelled)
+    }
+
+    pub(crate) fn panicked(payload: Panic) -> Self {
+        Self(JoinFailure::Panicked(Mutex::new(payload)))
+    }
+
+    /// Returns true if the task was aborted, or if its runtime ended first. If the future panicked
+    /// while it was being dropped, the error is a panic instead.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self.0, JoinFailure::Cancelled)
+    }
+
+    /// Returns true if the task panicked.
+    pub fn is_panic(&self) -> bool {
+        !self.is_cancelled()
+    }
+
+    /// Returns the panic's payload, for example for [`std::panic::resume_unwind`].
+    ///
+    /// # Panics
+    /// If the task did not panic. Check [`is_panic`](Self::is_panic) first, or call
+    /// [`try_into_panic`](Self::try_into_panic).
+    #[track_caller]
+    pub fn into_panic(self) -> Panic {
+        match self.try_into_panic() {
+            Ok(payload) => payload,
+            Err(error) => {
+                panic!(
+                    "into_panic was called on an error that is not a panic ({error}); call try_into_panic"
+                )
+            }
+        }
+    }
+
+    /// Like [`into_panic`](Self::into_panic), but returns an error instead of panicking.
+    ///
+    /// # Errors
+    /// The error itself, if the task did not panic.
+    pub fn try_into_panic(self) -> Result<Panic, Self> {
+        match self.0 {
+            JoinFailure::Panicked(payload) => {
+                Ok(payload.into_inner().unwrap_or_else(PoisonError::into_inner))
+            }
+            JoinFailure::Cancelled => Err(self),
+        }
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let JoinFailure::Panicked(payload) = &self.0 else {
+            return f.write_str("the task was aborted");
+        };
+        let payload = payload.lock().unwrap_or_else(PoisonError::into_inner);
+        write!(f, "the task panicked: {}", panic_message(&payload))
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+impl From<JoinError> for io::Error {
+    fn from(error: JoinError) -> Self {
+        Self::other(error)
+    }
+}
+
+/// The result of a task, for its join handle. It is locked once when the task is done and once when
+/// it is joined, but not for wakes.
+pub(crate) struct JoinState<T>(Mutex<JoinPhase<T>>);
+
+enum JoinPhase<T> {
+    /// The task is not done. Holds the waker of its join handle, if that has been polled.
+    Live(Option<Waker>),
+    /// The task is done, with or without a result.
+    Done(Option<Outcome<T>>),
+    /// The join handle was dropped.
+    Detached,
+}
+
+impl<T> JoinState<T> {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(JoinPhase::Live(None)))
+    }
+
+    /// Records that the task is done. `None` means that its future was dropped. Returns the outcome
+    /// if there is no join handle.
+    pub(crate) fn complete(&self, outcome: Option<Outcome<T>>) -> Option<Outcome<T>> {
+        let mut phase = self.phase();
+        let JoinPhase::Live(joiner) = &mut *phase else { return outcome };
+        let joiner = joiner.take();
+        *phase = JoinPhase::Done(outcome);
+        drop(phase);
+        wake_each(joiner);
+        None
+    }
+
+    /// Returns the outcome once. The result is `None` if there is no outcome, or if it has been
+    /// taken.
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Option<Outcome<T>>> {
+        let mut phase = self.phase();
+        let stale = match &mut *phase {
+            JoinPhase::Done(outcome) => return Poll::Ready(outcome.take()),
+            JoinPhase::Live(Some(joiner)) if joiner.will_wake(cx.waker()) => None,
+            JoinPhase::Live(joiner) => joiner.replace(cx.waker().clone()),
+            JoinPhase::Detached => unreachable!("a dropped join handle cannot be polled"),
+        };
+        // Dropping a waker runs foreign code, so it must not happen under the lock. Cloning one
+        // does too, but only a custom waker that uses this same handle could notice.
+        drop(phase);
+        dispose_each(stale);
+        Poll::Pending
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(*self.phase(), JoinPhase::Done(_))
+    }
+
+    /// Records that the join handle has been dropped. Returns the outcome if it was not taken.
+    pub(crate) fn detach(&self) -> Option<Outcome<T>> {
+        let old = replace(&mut *self.phase(), JoinPhase::Detached);
+        match old {
+            JoinPhase::Live(joiner) => {
+                dispose_each(joiner);
+                None
+            }
+            JoinPhase::Done(outcome) => outcome,
+            JoinPhase::Detached => None,
+        }
+    }
+
+    fn phase(&self) -> MutexGuard<'_, JoinPhase<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Identifies a task. As long as the task, or a [`JoinHandle`] or
+/// [`AbortHandle`] of it, exists, no other task in the process has the same id.
+/// Afterwards the id may be reused. The id is the task's address in memory, so it costs nothing,
+/// and it differs between runs.
+///
+/// ```
+/// annulus::run(async {
+///     let task = annulus::spawn(async { annulus::task::id() });
+///     let id = task.id();
+///     assert_eq!(task.await.unwrap(), id);
+///     assert_eq!(annulus::task::try_id(), None, "the root future is not a task");
+/// });
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Id(usize);
+
+impl Id {
+    /// The id of a task that was refused because its runtime is ending. No task has this id.
+    pub(crate) const NONE: Self = Self(0);
+
+    pub(super) fn at(address: usize) -> Self {
+        Self(address)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Id({self})")
+    }
+}
+
+/// Returns the message of a panic.
+pub(crate) fn panic_message(panic: &Panic) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("with a payload that is not text")
+}
+
+/// A task's result. If it is not taken, a panic while it is dropped is caught too.
+pub(crate) struct Outcome<T>(Option<Result<T, Panic>>);
+
+impl<T> Outcome<T> {
+    pub(super) fn new(outcome: Result<T, Panic>) -> Self {
+        Self(Some(outcome))
+    }
+
+    pub(crate) fn panicked(panic: Panic) -> Self {
+        Self(Some(Err(panic)))
+    }
+
+    pub(crate) fn take(mut self) -> Option<Result<T, Panic>> {
+        self.0.take()
+    }
+
+    /// Returns the panic, if there was one. A result is dropped.
+    pub(crate) fn into_panic(mut self) -> Option<Panic> {
+        self.0.take_if(|outcome| outcome.is_err())?.err()
+    }
+}
+
+impl<T> Drop for Outcome<T> {
+    fn drop(&mut self) {
+        dispose_each(self.0.take());
     }
 }

@@ -1,20 +1,11 @@
 //! Tasks: their memory, the run queue, and the inbox that other threads wake and spawn through.
 
-mod body;
 pub(crate) mod budget;
-mod cooperative;
-mod id;
 mod join;
-mod join_error;
-mod join_state;
-pub(crate) mod owner;
-pub(crate) mod probe;
 mod raw;
 mod refs;
 pub(crate) mod remote;
-mod remote_flags;
-mod root;
-mod run_queue;
+pub(crate) mod run_queue;
 #[cfg(test)]
 mod tests;
 
@@ -25,22 +16,20 @@ mod atomic {
     pub(crate) use std::sync::atomic::{AtomicI64, AtomicU8, Ordering, fence};
 }
 
-pub(crate) use body::panic_message;
-pub use cooperative::{Cooperative, cooperative};
-pub use id::Id;
-pub use join::{AbortHandle, JoinHandle};
-pub use join_error::JoinError;
+pub(crate) use join::panic_message;
+pub use join::{AbortHandle, Id, JoinError, JoinHandle};
 pub(crate) use raw::TaskRef;
-pub(crate) use root::RootWaker;
+pub(crate) use remote::RootWaker;
 pub use run_queue::Tasks;
 pub(crate) use run_queue::{EVENT_INTERVAL, RunQueue, TaskSnapshot, refuse};
 
 use crate::tasks::remote::Remote;
-use std::future::{Future, poll_fn};
+use pin_project_lite::pin_project;
+use std::future::{Future, IntoFuture, poll_fn};
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// Spawns a task from another thread.
 #[track_caller]
@@ -75,4 +64,52 @@ pub async fn yield_now() {
     }
 
     Yield(false).await;
+}
+
+pin_project! {
+    /// See [`cooperative`].
+    #[derive(Debug)]
+    #[must_use = "a future does nothing unless it is awaited"]
+    pub struct Cooperative<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+/// Makes a future consume one unit of the task's [budget](crate::Builder::task_budget) when it is
+/// ready, like the futures of this crate. Use it for futures of other crates, such as the channels
+/// of `tokio::sync`, in loops that may never run out of work. Once the budget is spent, the future
+/// is not polled, and the task continues after the other ready tasks. It is as cancel-safe as the
+/// inner future.
+///
+/// ```
+/// # annulus::run(async {
+/// use annulus::task::cooperative;
+/// use tokio::sync::broadcast;
+///
+/// let (sender, mut prices) = broadcast::channel(8);
+/// sender.send(7).unwrap();
+/// drop(sender);
+/// let mut sum = 0;
+/// while let Ok(price) = cooperative(prices.recv()).await {
+///     sum += price;
+/// }
+/// assert_eq!(sum, 7);
+/// # });
+/// ```
+pub fn cooperative<F: IntoFuture>(future: F) -> Cooperative<F::IntoFuture> {
+    Cooperative { future: future.into_future() }
+}
+
+impl<F: Future> Future for Cooperative<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        ready!(budget::poll_left(cx));
+        let polled = self.project().future.poll(cx);
+        if polled.is_ready() {
+            budget::take();
+        }
+        polled
+    }
 }

@@ -6,23 +6,21 @@
 //! memory is freed with the last reference; the future and the result are dropped before that.
 #![allow(unsafe_code)]
 
-use super::body::{self, Outcome};
-use super::id::Id;
-use super::join_state::JoinState;
-use super::owner::{self, is_owner};
-use super::refs::Refs;
-use super::remote_flags::RemoteFlags;
+use super::join::{Id, JoinState, Outcome};
+use super::refs::{Refs, RemoteFlags};
+use super::run_queue::{self, is_owner};
 use crate::tasks::remote::Remote;
 use crate::trace::{TaskSpan, in_span};
+use crate::unwind::{Panic, dispose_each};
 use std::cell::{Cell, UnsafeCell};
 use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::panic::{Location, RefUnwindSafe, UnwindSafe};
+use std::panic::{AssertUnwindSafe, Location, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker, ready};
 use std::time::Duration;
 
 /// The state of a task. Only its owner reads and changes it.
@@ -112,7 +110,7 @@ impl<F: Future> Task<F> {
         let task = unsafe { task.cast::<Self>().as_ref() };
         // SAFETY: by the contract of `Vtable` this is the owner's thread, and no other reference to
         // the future exists.
-        let Poll::Ready(outcome) = body::poll(unsafe { task.future() }, cx) else { return false };
+        let Poll::Ready(outcome) = poll_future(unsafe { task.future() }, cx) else { return false };
         task.joinable.discard(task.joinable.join_state.complete(Some(outcome)));
         true
     }
@@ -122,7 +120,7 @@ impl<F: Future> Task<F> {
         let task = unsafe { task.cast::<Self>().as_ref() };
         // SAFETY: by the contract of `Vtable` this is the owner's thread, and no other reference to
         // the future exists.
-        let panic = body::end(unsafe { task.future() });
+        let panic = drop_future(unsafe { task.future() });
         _ = task.joinable.join_state.complete(panic.map(Outcome::panicked));
     }
 
@@ -140,6 +138,26 @@ impl<F: Future> Task<F> {
         // not moved before it is dropped.
         unsafe { Pin::new_unchecked(&mut *self.future.get()) }
     }
+}
+
+/// Polls a task's future, and drops it once it is ready or has panicked.
+#[inline]
+fn poll_future<F: Future>(
+    mut slot: Pin<&mut Option<F>>,
+    cx: &mut Context<'_>,
+) -> Poll<Outcome<F::Output>> {
+    let future = slot.as_mut().as_pin_mut().expect("a finished task was polled");
+    let outcome = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+        Ok(poll) => Ok(ready!(poll)),
+        Err(panic) => Err(panic),
+    };
+    dispose_each(drop_future(slot));
+    Poll::Ready(Outcome::new(outcome))
+}
+
+/// Drops a task's future. Returns the panic if the drop panics.
+fn drop_future<F>(mut slot: Pin<&mut Option<F>>) -> Option<Panic> {
+    catch_unwind(AssertUnwindSafe(|| slot.set(None))).err()
 }
 
 /// Creates a task. Returns one reference for the owner's list and one for the join handle.
@@ -222,7 +240,7 @@ impl TaskRef {
         if is_owner(&self.head().remote) {
             // SAFETY: this is the owner's thread.
             if unsafe { self.owned() }.notify() {
-                owner::push(self);
+                run_queue::push_on_this_thread(self);
             }
         } else if self.head().remote_flags.mark_in_inbox() {
             let remote = self.head().remote.clone();

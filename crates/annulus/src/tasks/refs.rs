@@ -1,23 +1,24 @@
-//! The reference count of a task, which the task's owner changes without a locked operation. The
-//! whole protocol:
-//!
-//! The shared count starts with a reserve far above the number of references that can exist. The
-//! owner draws its references from that reserve, and records in a plain cell how many it has drawn.
-//! Other threads add and subtract one at a time. While the reserve is in the count, the count
-//! cannot reach zero, and nobody checks for zero. When the task is done, the owner returns the part
-//! of the reserve that it has not drawn. From then on the count is the number of references held by
-//! all threads, and the release that takes it to zero is the last.
+//! What other threads may change of a task: its reference count and its flags.
 //!
 //! `tests/task_refs.rs` replaces the atomics of the parent module with loom's, and tries every
 //! order.
 
-use super::atomic::{AtomicI64, Cell, Ordering, fence};
+use super::atomic::{AtomicI64, AtomicU8, Cell, Ordering, fence};
 
 /// More references than can exist, and equally far from overflow.
 const RESERVED_REFS: i64 = 1 << 62;
 
-/// A reference count. The cell makes it `!Sync`. Code that shares it nevertheless must pass `owner`
-/// as true only on the owner's thread.
+/// A reference count that the task's owner changes without a locked operation. The whole protocol:
+///
+/// The shared count starts with a reserve far above the number of references that can exist. The
+/// owner draws its references from that reserve, and records in a plain cell how many it has drawn.
+/// Other threads add and subtract one at a time. While the reserve is in the count, the count
+/// cannot reach zero, and nobody checks for zero. When the task is done, the owner returns the part
+/// of the reserve that it has not drawn. From then on the count is the number of references held by
+/// all threads, and the release that takes it to zero is the last.
+///
+/// The cell makes it `!Sync`. Code that shares it nevertheless must pass `owner` as true only on
+/// the owner's thread.
 pub(crate) struct Refs {
     shared: AtomicI64,
     /// The number of references that the owner has drawn. Negative if the owner has dropped
@@ -72,5 +73,45 @@ impl Refs {
             // owner did.
             self.shared.fetch_add(drawn - RESERVED_REFS, Ordering::Relaxed);
         }
+    }
+}
+
+/// The task is in the inbox, or a thread is about to put it there.
+const IN_INBOX: u8 = 1;
+/// The task must end instead of running.
+const ABORTED: u8 = 2;
+
+/// The task flags that other threads set.
+///
+/// The first thread that wakes the task puts it into its runtime's inbox. While it is there,
+/// further wakes change nothing. The owner clears the flag when it takes the task out, before it
+/// runs the task, so a wake that is too late for that run puts the task into the inbox again.
+pub(crate) struct RemoteFlags(AtomicU8);
+
+impl RemoteFlags {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU8::new(0))
+    }
+
+    /// Wakes the task from another thread. Returns true if the caller must put it into the inbox.
+    pub(crate) fn mark_in_inbox(&self) -> bool {
+        // Releases what the task must see, for `leave_inbox`. Read-modify-writes continue the
+        // release sequence of earlier ones.
+        self.0.fetch_or(IN_INBOX, Ordering::AcqRel) & IN_INBOX == 0
+    }
+
+    /// Records that the owner has taken the task out of the inbox.
+    pub(crate) fn leave_inbox(&self) {
+        self.0.fetch_and(!IN_INBOX, Ordering::AcqRel);
+    }
+
+    /// Makes the task end instead of running. The caller must wake it afterwards.
+    pub(crate) fn abort(&self) {
+        self.0.fetch_or(ABORTED, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.0.load(Ordering::Acquire) & ABORTED != 0
     }
 }

@@ -1,20 +1,22 @@
 //! The part of a runtime that other threads use: its inbox, and the descriptor that wakes its loop.
 
-#[cfg(feature = "sim")]
-mod lost_panics;
 mod wake_state;
 
+use super::run_queue::is_owner;
 use crate::memory::MemoryLimit;
 use crate::tasks::TaskRef;
+#[cfg(feature = "sim")]
+use crate::tasks::panic_message;
 use crate::unwind::{Panic, dispose};
 use annulus_kernel::{EventFd, named};
-#[cfg(feature = "sim")]
-pub(crate) use lost_panics::LostPanic;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::Location;
+#[cfg(feature = "sim")]
+use std::sync::OnceLock;
 use std::sync::atomic::{self, AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Wake;
 use wake_state::WakeState;
 
 /// Tasks woken by other threads, and the means to wake a sleeping loop. A task is put into the
@@ -38,7 +40,7 @@ pub(crate) struct Remote {
     memory: Option<MemoryLimit>,
     /// Panics of tasks without a join handle, which make a simulation fail.
     #[cfg(feature = "sim")]
-    lost_panics: lost_panics::LostPanics,
+    lost_panics: LostPanics,
 }
 
 #[derive(Default)]
@@ -214,5 +216,85 @@ impl Remote {
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A panic of a task without a join handle.
+#[cfg(feature = "sim")]
+pub(crate) struct LostPanic {
+    pub(crate) message: String,
+    /// Where the task was spawned.
+    pub(crate) spawned_at: &'static Location<'static>,
+}
+
+/// The panics of tasks without a join handle. The first one is kept for a simulation, which it
+/// fails.
+#[cfg(feature = "sim")]
+#[derive(Default)]
+pub(crate) struct LostPanics {
+    are_kept: AtomicBool,
+    first: OnceLock<LostPanic>,
+}
+
+#[cfg(feature = "sim")]
+impl LostPanics {
+    /// Keeps the first panic from now on.
+    pub(crate) fn keep(&self) {
+        self.are_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Records a panic. Returns true if panics are kept.
+    pub(crate) fn note(&self, panic: &Panic, spawned_at: &'static Location<'static>) -> bool {
+        let are_kept = self.are_kept.load(Ordering::Relaxed);
+        if are_kept {
+            let message = panic_message(panic).to_owned();
+            _ = self.first.set(LostPanic { message, spawned_at });
+        }
+        are_kept
+    }
+
+    pub(crate) fn first(&self) -> Option<&LostPanic> {
+        self.first.get()
+    }
+}
+
+/// The waker of the root future, which `block_on` runs: a flag that wakes set, and the inbox of the runtime, through which they wake its loop.
+pub(crate) struct RootWaker {
+    woken: AtomicBool,
+    remote: Arc<Remote>,
+}
+
+impl RootWaker {
+    /// Creates a waker that starts woken, so that the future is polled once.
+    pub(crate) fn new(remote: Arc<Remote>) -> Self {
+        Self { woken: AtomicBool::new(true), remote }
+    }
+
+    /// Returns true if the future has been woken since the last call.
+    #[inline]
+    pub(crate) fn take(&self) -> bool {
+        // Acquire pairs with the release in `wake`: the poll sees what was done before the wake.
+        self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::Acquire)
+    }
+
+    /// Returns true if the future has been woken and not polled since.
+    #[inline]
+    pub(crate) fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::Relaxed)
+    }
+}
+
+impl Wake for RootWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        // On the owner's thread this keeps the loop from sleeping at the end of the turn.
+        match is_owner(&self.remote) {
+            true => self.remote.wake_loop(),
+            false => self.remote.wake(),
+        }
     }
 }

@@ -1,10 +1,9 @@
-//! The run queue, and the list of live tasks.
+//! The run queue, the list of live tasks, and the thread that owns them.
 #![allow(unsafe_code)]
 
-use super::id::Id;
+use super::join::Id;
 use super::raw::{self, JoinRef, Owned, TaskRef, TaskState};
 use crate::tasks::budget;
-use crate::tasks::probe::Probe;
 use crate::tasks::remote::Remote;
 use crate::unwind::dispose;
 use annulus_driver::Slab;
@@ -14,6 +13,8 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::forget;
 use std::panic::Location;
+use std::ptr::{from_ref, null};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -334,3 +335,64 @@ pub(crate) fn refuse<F>(future: F) {
         REFUSED_FUTURES.set(0);
     }
 }
+
+thread_local! {
+    /// The inbox of the runtime that this thread runs. It is compared but never dereferenced. It is
+    /// separate from the queue because reading a thread-local without a destructor is a plain load.
+    static OWNED_REMOTE: Cell<*const Remote> = const { Cell::new(null()) };
+    static RUN_QUEUE: RefCell<Option<Rc<RunQueue>>> = const { RefCell::new(None) };
+}
+
+/// Makes this thread the owner of a runtime's tasks, until [`clear_owner_thread`]. On a thread that
+/// is ending this may have no effect; wakes from this thread then use the inbox.
+pub(crate) fn set_owner_thread(remote: &Remote, run_queue: &Rc<RunQueue>) {
+    if RUN_QUEUE.try_with(|slot| slot.replace(Some(run_queue.clone()))).is_ok() {
+        OWNED_REMOTE.set(from_ref(remote));
+    }
+}
+
+/// Ends the ownership. From now on wakes from this thread use the inbox.
+pub(crate) fn clear_owner_thread() {
+    OWNED_REMOTE.set(null());
+    _ = RUN_QUEUE.try_with(RefCell::take);
+}
+
+/// Returns true if the runtime with this inbox runs on this thread.
+#[inline]
+pub(crate) fn is_owner(remote: &Remote) -> bool {
+    OWNED_REMOTE.get() == from_ref(remote)
+}
+
+/// Queues a task of the runtime that this thread runs.
+#[inline]
+pub(crate) fn push_on_this_thread(task: TaskRef) {
+    RUN_QUEUE.with(|queue| {
+        let queue = queue.borrow();
+        queue.as_ref().expect("the owner thread has no run queue").push(task);
+    });
+}
+
+/// Is notified of each poll. The polling code is generic over it, so it costs nothing in turns that
+/// are not timed.
+pub(crate) trait Probe {
+    /// Called before the root future or the first ready task is polled.
+    #[inline]
+    fn polls_begin(&self) {}
+
+    /// Called when the next task has been taken out of the run queue to be polled.
+    #[inline]
+    fn task_taken(&self) {}
+
+    /// Called after a poll, with the location that spawned the task, or `None` for the root future.
+    #[inline]
+    fn polled(&self, _spawned_at: Option<&'static Location<'static>>) {}
+
+    /// Called after the ready tasks have been polled.
+    #[inline]
+    fn polls_end(&self) {}
+}
+
+/// A probe that measures nothing.
+pub(crate) struct Unmeasured;
+
+impl Probe for Unmeasured {}

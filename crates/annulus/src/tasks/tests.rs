@@ -1,10 +1,10 @@
 //! Tests the memory of tasks and their use on several threads, without a runtime. Small enough for
 //! Miri: `cargo +nightly miri test -p annulus --lib tasks::`.
 
-use super::owner::{self, is_owner};
+use super::run_queue::{self, is_owner};
 use super::*;
-use crate::tasks::probe::Unmeasured;
 use crate::tasks::remote::Remote;
+use crate::tasks::run_queue::Unmeasured;
 use Fate::{AbortsItself, Completes, IsAborted, OutlivesItsOwner, Panics};
 use std::cell::Cell;
 use std::panic::resume_unwind;
@@ -32,7 +32,7 @@ impl Owner {
             remote: Arc::new(Remote::new(false, None).unwrap()),
             run_queue: Rc::new(RunQueue::new()),
         };
-        owner::set_owner_thread(&owner.remote, &owner.run_queue);
+        run_queue::set_owner_thread(&owner.remote, &owner.run_queue);
         owner
     }
 
@@ -69,7 +69,7 @@ impl Owner {
         self.remote.close();
         self.run_queue.drop_all(|| self.remote.take());
         self.run_queue.drop_all(|| self.remote.finish());
-        owner::clear_owner_thread();
+        run_queue::clear_owner_thread();
     }
 
     /// Returns the number of tasks whose memory still exists: each of them holds the inbox.

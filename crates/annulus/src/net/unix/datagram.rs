@@ -1,10 +1,10 @@
 //! Unix datagram sockets.
 
 use super::super::datagram_handle::{DatagramHandle, SendDatagram};
-use super::super::new_fd::NewFd;
 use super::super::option_methods::*;
 use super::super::parts::check_real;
 use super::super::resolve::failed;
+use super::super::socket::NewFd;
 use super::super::socket::Socket;
 use super::UnixOptions;
 use super::path::BoundPath;

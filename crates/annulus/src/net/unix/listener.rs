@@ -1,9 +1,8 @@
 //! Listening for Unix connections.
 
 use super::super::listener_handle::ListenerHandle;
-use super::super::new_fd::NewFd;
+use super::super::socket::NewFd;
 use super::super::stream_handle::StreamHandle;
-use super::super::stream_methods::shared;
 use super::path::BoundPath;
 use super::{UnixOptions, UnixStream};
 use crate::runtime::core::Core;
@@ -75,7 +74,30 @@ impl UnixListener {
         Self { _path: path, handle, descriptors }
     }
 
-    shared!(accept UnixStream, adopt);
+    /// Returns the next connection and its peer's address. Cancel-safe. See
+    /// [`TcpListener::accept`](crate::net::TcpListener::accept).
+    ///
+    /// # Errors
+    /// The errors of [`TcpListener::accept`](crate::net::TcpListener::accept).
+    pub async fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        loop {
+            if let Some(accepted) = self.adopt(self.handle.accept().await?)? {
+                return Ok(accepted);
+            }
+        }
+    }
+
+    /// Polls like [`accept`](Self::accept). Every task that polled is woken.
+    ///
+    /// # Errors
+    /// The errors of [`accept`](Self::accept).
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
+        loop {
+            if let Some(accepted) = self.adopt(ready!(self.handle.poll_accept(cx))?)? {
+                return Poll::Ready(Ok(accepted));
+            }
+        }
+    }
 
     fn adopt(&self, handle: StreamHandle) -> io::Result<Option<(UnixStream, SocketAddr)>> {
         if self.descriptors {

@@ -1,15 +1,14 @@
 //! Options of Unix sockets: streams, listeners and datagram sockets.
 
 use super::super::datagram_handle::DatagramHandle;
+use super::super::listener_handle::retry_while_in_use;
 use super::super::listener_handle::{ListenSettings, ListenerHandle};
-use super::super::new_fd::NewFd;
 use super::super::option_methods::*;
-use super::super::rebind::retry_while_in_use;
 use super::super::resolve::failed;
-use super::super::settings::SocketSettings;
+use super::super::socket::NewFd;
 use super::super::socket::Socket;
+use super::super::socket::SocketSettings;
 use super::super::stream_handle::StreamHandle;
-use super::super::stream_methods::shared;
 use super::path::{BoundPath, real_path};
 use super::{UnixDatagram, UnixListener, UnixStream};
 use crate::errors::Operation;
@@ -69,7 +68,22 @@ impl UnixOptions {
         Self::default()
     }
 
-    shared!(listen);
+    /// Sets how many completed connections the kernel keeps until they are accepted. It is
+    /// capped at `net.core.somaxconn`. The default is 4,096.
+    pub fn backlog(mut self, connections: u32) -> Self {
+        self.listen.backlog = connections;
+        self
+    }
+
+    /// Accepts only as many connections as the limit allows to be open. The rest wait in the
+    /// kernel's backlog.
+    ///
+    /// Without a limit, which is the default, a listener accepts up to 64 connections ahead of
+    /// `accept` (more in a burst), and pauses while the process is out of descriptors.
+    pub fn limit(mut self, limit: &ConnectionLimit) -> Self {
+        self.listen.limit = Some(limit.clone());
+        self
+    }
 
     /// Allows descriptors to be sent with bytes and datagrams (`SCM_RIGHTS`). If off, which is the
     /// default, the kernel closes descriptors that a peer sends, before they count against this

@@ -1,7 +1,7 @@
 //! The path that a Unix socket is bound to. Binding replaces a path that a dead server left;
 //! dropping removes the path.
 
-use super::super::new_fd::NewFd;
+use super::super::socket::NewFd;
 use crate::runtime::core::Core;
 use annulus_kernel::file::{self, HeldPath};
 use annulus_kernel::{Address, Domain, SocketType, UnixName};

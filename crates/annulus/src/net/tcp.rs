@@ -1,0 +1,642 @@
+//! TCP connections.
+
+use super::connect::ConnectOptions;
+use super::option_methods::*;
+use super::parts::Parts;
+use super::recv_buffer::RecvBuffer;
+use super::resolve::ToSocketAddrs;
+use super::socket::Socket;
+use super::split::{Family, RecvHalf, ReuniteError, SendHalf, reunite};
+use super::stream_handle::{AsStream, SendFuture, StreamHandle};
+use crate::bytes::chunk::{Chunk, IntoChunk};
+use crate::bytes::lease::Lease;
+use annulus_kernel::SocketOption;
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// A TCP connection.
+///
+/// Received bytes are [`Lease`]s on buffers of the runtime; an idle connection holds no buffer.
+/// Queued bytes are sent: a dropped `send` completes in order, and a dropped stream closes once its
+/// queue is empty, within the runtime's [linger](crate::Builder::linger). [`abort`](Self::abort)
+/// discards the queue.
+///
+/// One task at a time may wait for each direction; [`split`](Self::split) separates the two.
+///
+/// ```
+/// use annulus::net::{TcpListener, TcpStream};
+///
+/// # annulus::run(async {
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let mut client = TcpStream::connect(listener.local_addr()?).await?;
+/// let (mut server, _peer) = listener.accept().await?;
+///
+/// client.send("ping").await?; // Queued; it leaves at the end of the turn.
+/// let lease = server.recv().await?.expect("not the end yet");
+/// server.send(lease).await?; // The same bytes, without a copy.
+/// assert_eq!(&*client.recv_exact(4).await?, b"ping");
+/// client.shutdown().await?;
+/// assert!(server.recv().await?.is_none()); // The end.
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+pub struct TcpStream {
+    handle: StreamHandle,
+    unread: RecvBuffer,
+}
+
+impl TcpStream {
+    /// Connects to the first of the addresses that answers. A host name is looked up on another
+    /// thread, as in [`lookup_host`](super::lookup_host). Several addresses race as described in
+    /// RFC 8305. They are tried in the order of the look-up, alternating between IPv6 and IPv4. The
+    /// next attempt begins when one fails or has not succeeded within 250 ms
+    /// ([`attempt_delay`](ConnectOptions::attempt_delay)).
+    ///
+    /// Dropping the future cancels all attempts and closes their sockets.
+    ///
+    /// # Errors
+    /// `ConnectionRefused`, …, with each address that was tried in the message. It is also
+    /// `ConnectionRefused` if the system has connected the socket to itself, because no server
+    /// listens there. The errors of [`lookup_host`](super::lookup_host); or outside a runtime.
+    pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
+        ConnectOptions::new().connect(address).await
+    }
+
+    /// Like [`connect`](Self::connect), but fails with `TimedOut` if the look-up, or each of the
+    /// addresses, takes longer than this.
+    ///
+    /// # Errors
+    /// The errors of [`connect`](Self::connect).
+    pub async fn connect_timeout(
+        address: impl ToSocketAddrs,
+        timeout: Duration,
+    ) -> io::Result<Self> {
+        ConnectOptions::new().timeout(timeout).connect(address).await
+    }
+
+    pub(super) fn new(handle: StreamHandle) -> Self {
+        Self { handle, unread: RecvBuffer::default() }
+    }
+
+    /// Returns an accepted connection with its peer's address. If the peer has already reset it,
+    /// counts that and returns `None`.
+    ///
+    /// # Errors
+    /// A system error, for example from a filter that denies the call. Closing the connection
+    /// silently would look like an outage.
+    pub(crate) fn with_peer(self) -> io::Result<Option<(Self, SocketAddr)>> {
+        match self.peer_addr() {
+            Ok(peer) => {
+                self.handle.set_peer(peer);
+                Ok(Some((self, peer)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                self.handle.count_abort();
+                Ok(None)
+            }
+            Err(error) => {
+                // Close before returning, so that the peer is not left waiting if the program ends
+                // its loop because of the error.
+                let polled = self.handle.poll_release(&Context::from_waker(Waker::noop()));
+                if let Poll::Ready(Ok(released)) = polled {
+                    self.handle.close(released)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    const FAMILY: Family = Family::Tcp;
+
+    pub(crate) fn source_handle(&self) -> &StreamHandle {
+        &self.handle
+    }
+
+    /// Returns the next bytes, at least one, or `None` at the end of the stream and on every
+    /// later call. Bytes that [`fill_buf`](Self::fill_buf) or [`peek`](Self::peek) showed and
+    /// that were not consumed come first.
+    ///
+    /// Cancel-safe: the receive belongs to the stream, so dropping the future loses no byte.
+    /// Leases that are still held do not stop the stream from receiving.
+    ///
+    /// # Errors
+    /// `ConnectionReset` and others, after all bytes received before it, and on every later
+    /// call.
+    #[inline]
+    pub fn recv(&mut self) -> impl Future<Output = io::Result<Option<Lease>>> {
+        poll_fn(|cx| self.poll_recv(cx))
+    }
+
+    /// Polls like [`recv`](Self::recv).
+    ///
+    /// # Errors
+    /// The errors of [`recv`](Self::recv).
+    #[inline]
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+        self.unread.poll_recv(&self.handle, cx)
+    }
+
+    /// Like [`recv`](Self::recv), but returns only bytes that earlier turns of the loop have
+    /// received. The first call starts receiving, so it finds nothing yet. A task that polled
+    /// before is still woken.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has been received yet, and the errors of [`recv`](Self::recv).
+    pub fn try_recv(&mut self) -> io::Result<Option<Lease>> {
+        self.unread.try_recv(&self.handle)
+    }
+
+    /// Waits until [`try_recv`](Self::try_recv) and [`try_read`](Self::try_read) find bytes,
+    /// the end of the stream or its error. The bytes are then in the runtime's memory and no
+    /// longer in the kernel, so your own system calls would not find them.
+    ///
+    /// Cancel-safe. Only one task at a time may wait.
+    ///
+    /// # Errors
+    /// If the runtime has ended.
+    pub async fn readable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.unread.poll_readable(&self.handle, cx)).await
+    }
+
+    /// Like [`try_recv`](Self::try_recv), but copies the bytes of one lease into the caller's
+    /// memory. Returns 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// The errors of [`try_recv`](Self::try_recv).
+    pub fn try_read(&mut self, memory: &mut [u8]) -> io::Result<usize> {
+        self.unread.try_read(&self.handle, memory)
+    }
+
+    /// Shows the next bytes, at least one, where the kernel has put them, or none at the end of
+    /// the stream. They stay until they are [consumed](Self::consume).
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// The errors of [`recv`](Self::recv).
+    #[inline]
+    pub async fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.peek(1).await
+    }
+
+    /// Polls like [`fill_buf`](Self::fill_buf).
+    ///
+    /// # Errors
+    /// The errors of [`recv`](Self::recv).
+    #[inline]
+    pub fn poll_fill_buf(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        self.poll_peek(cx, 1)
+    }
+
+    /// Drops the first `n` of the bytes that [`fill_buf`](Self::fill_buf) or
+    /// [`peek`](Self::peek) showed last.
+    ///
+    /// # Panics
+    /// If fewer than `n` bytes were shown.
+    #[inline]
+    pub fn consume(&mut self, n: usize) {
+        self.unread.consume(n);
+    }
+
+    /// Like [`fill_buf`](Self::fill_buf), but waits for at least `n` bytes. It shows fewer only
+    /// at the end of the stream. Bytes that span several leases are copied into one piece of
+    /// memory.
+    ///
+    /// Cancel-safe: received bytes stay in the stream.
+    ///
+    /// # Errors
+    /// The errors of [`recv`](Self::recv), even if fewer than `n` bytes arrived before the
+    /// error. Those bytes stay, and [`recv`](Self::recv) returns them.
+    pub async fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
+        poll_fn(|cx| self.poll_peek(cx, n).map_ok(drop)).await?;
+        Ok(self.unread.shown())
+    }
+
+    /// Polls like [`peek`](Self::peek).
+    ///
+    /// # Errors
+    /// The errors of [`peek`](Self::peek).
+    #[inline]
+    pub fn poll_peek(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<&[u8]>> {
+        self.unread.poll_peek(&self.handle, cx, n)
+    }
+
+    /// Returns the next `n` bytes as one lease, without a copy if they were received in one
+    /// piece, and otherwise gathered in heap memory.
+    ///
+    /// Cancel-safe: received bytes stay in the stream.
+    ///
+    /// # Errors
+    /// The errors of [`recv`](Self::recv), and `UnexpectedEof`, with both numbers, if the
+    /// stream ends first. The received bytes stay, and [`recv`](Self::recv) returns them.
+    pub async fn recv_exact(&mut self, n: usize) -> io::Result<Lease> {
+        poll_fn(|cx| self.poll_recv_exact(cx, n)).await
+    }
+
+    /// Polls like [`recv_exact`](Self::recv_exact).
+    ///
+    /// # Errors
+    /// The errors of [`recv_exact`](Self::recv_exact).
+    pub fn poll_recv_exact(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<io::Result<Lease>> {
+        self.unread.poll_exact(&self.handle, cx, n)
+    }
+
+    /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of
+    /// it. The chunks of a turn are sent in one operation, without being copied.
+    ///
+    /// Resolves once the queue is within the runtime's [send
+    /// bound](crate::Builder::send_bound). The first poll queues the chunk, which is then sent
+    /// in order even if the future is dropped. There is one exception: if an earlier, dropped
+    /// `send` still fills the queue, the chunk waits, and dropping the future sends nothing.
+    ///
+    /// # Errors
+    /// The errors of earlier sends, because this chunk has not been sent yet: `BrokenPipe`,
+    /// `ConnectionReset` and others. [`drain`](Self::drain) reports all of them. `BrokenPipe`
+    /// after [`shutdown`](Self::shutdown).
+    #[inline]
+    pub fn send(&mut self, chunk: impl IntoChunk) -> SendFuture<'_> {
+        self.handle.send(chunk.into())
+    }
+
+    /// Queues a chunk once the queue is within the send bound, and leaves `chunk` empty. While
+    /// this is pending, the chunk stays with the caller.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
+        self.handle.poll_send(cx, chunk)
+    }
+
+    /// Sends several chunks in order. If the future is dropped, the chunks that it has queued
+    /// are sent, and the rest are not.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub async fn send_vectored<C: IntoChunk>(
+        &mut self,
+        chunks: impl IntoIterator<Item = C>,
+    ) -> io::Result<()> {
+        self.handle.send_all(chunks.into_iter().map(Into::into)).await
+    }
+
+    /// Waits until [`try_write`](Self::try_write) would accept bytes, which means until the
+    /// queue is below the send bound, even if the kernel has no space.
+    ///
+    /// Cancel-safe. Only one task at a time may wait.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub async fn writable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.handle.poll_space(cx)).await
+    }
+
+    /// Like [`write`](Self::write), but never waits.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the send bound has been reached, and the errors of [`send`](Self::send).
+    pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.handle.try_write(bytes)
+    }
+
+    /// Sends or queues as many bytes as the kernel takes now and the send bound allows, and
+    /// returns their number. Pending while that is zero. Large writes go to the kernel at once
+    /// if nothing of the stream is in flight. Smaller ones are copied and sent at the end of
+    /// the turn, in order with the chunks of [`send`](Self::send).
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.handle.poll_write(cx, &[IoSlice::new(bytes)])
+    }
+
+    /// Like [`poll_write`](Self::poll_write), but for several slices in order.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.handle.poll_write(cx, slices)
+    }
+
+    /// Sends as many of the borrowed bytes as [`poll_write`](Self::poll_write) accepts, and
+    /// returns their number: at least one, unless `bytes` is empty. [`send`](Self::send) sends
+    /// owned bytes without a copy.
+    ///
+    /// Cancel-safe: if the future is dropped before it is ready, nothing has been sent or
+    /// queued.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_write(cx, bytes)).await
+    }
+
+    /// Like [`write`](Self::write), but for several slices in order.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub async fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_write_vectored(cx, slices)).await
+    }
+
+    /// Sends all of the borrowed bytes, and waits whenever the send bound has been reached.
+    ///
+    /// Not cancel-safe: if the future is dropped, some of the bytes may have been queued.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.handle.write_all(bytes).await
+    }
+
+    /// Reports the error of an earlier send, if there was one. It never waits: queued bytes are
+    /// sent at the end of the turn without further calls. To wait until the kernel has taken
+    /// them, use [`drain`](Self::drain).
+    ///
+    /// # Errors
+    /// The error of a send, which every later call also returns.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    /// Polls like [`flush`](Self::flush). It is always ready.
+    ///
+    /// # Errors
+    /// The errors of [`flush`](Self::flush).
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.handle.poll_flush(cx)
+    }
+
+    /// Waits until the kernel has taken all queued bytes. Cancel-safe.
+    ///
+    /// # Errors
+    /// The error of a send, which every later call also returns.
+    pub async fn drain(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_drain(cx)).await
+    }
+
+    /// Polls like [`drain`](Self::drain).
+    ///
+    /// # Errors
+    /// The errors of [`drain`](Self::drain).
+    pub fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.handle.poll_drain(cx)
+    }
+
+    /// Closes the sending direction once everything has been sent: the peer sees the end of the
+    /// stream. Receiving continues. Cancel-safe: once polled, it happens even if the future is
+    /// dropped.
+    ///
+    /// # Errors
+    /// The error of a send.
+    pub async fn shutdown(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_shutdown(cx)).await
+    }
+
+    /// Polls like [`shutdown`](Self::shutdown).
+    ///
+    /// # Errors
+    /// The errors of [`shutdown`](Self::shutdown).
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.handle.poll_shutdown(cx)
+    }
+
+    /// Returns the number of sent bytes that the peer's system has not received: those that are
+    /// still queued, and those in the kernel's send buffer. While the peer reads slowly, only
+    /// this number shows that sending makes progress.
+    ///
+    /// Returns 0 after the runtime has ended.
+    pub fn unacknowledged(&self) -> usize {
+        self.handle.unacknowledged()
+    }
+
+    /// Waits until the kernel has taken the queued bytes, and closes the stream. Received bytes
+    /// that have not been read are lost. If the future is dropped, the stream closes like a
+    /// dropped stream.
+    ///
+    /// # Errors
+    /// The error of a send or of the connection. The stream is closed even then.
+    pub async fn close(self) -> io::Result<()> {
+        let released = poll_fn(|cx| self.handle.poll_close(cx)).await?;
+        self.handle.close(released)
+    }
+
+    /// Closes the stream at once and discards queued bytes. A TCP connection is reset.
+    pub fn abort(self) {
+        self.handle.abort();
+    }
+
+    /// Splits the stream into its two directions, for two tasks. It closes when both halves are
+    /// dropped; dropping the sending half alone closes the sending direction.
+    pub fn split(self) -> (RecvHalf, SendHalf) {
+        let handle = Rc::new(self.handle);
+        (RecvHalf::new(handle.clone(), self.unread), SendHalf::new(handle))
+    }
+
+    /// Rejoins the two halves of a stream.
+    ///
+    /// # Errors
+    /// If they are halves of different streams or of a stream of another type, or if the
+    /// runtime has ended. The error contains both halves.
+    pub fn reunite(receiving: RecvHalf, sending: SendHalf) -> Result<Self, ReuniteError> {
+        let (handle, unread) = reunite(receiving, sending, Self::FAMILY)?;
+        Ok(Self { handle, unread })
+    }
+
+    /// Detaches the connection from this runtime as a non-blocking stream of the standard
+    /// library, like [`into_parts`](Self::into_parts) if no bytes have been received ahead.
+    ///
+    /// # Errors
+    /// The errors of [`into_parts`](Self::into_parts), and `InvalidData` if bytes have been
+    /// received that no task has read. Those bytes are lost; `into_parts` would return them.
+    pub async fn into_std(self) -> io::Result<std::net::TcpStream> {
+        Ok(self.into_parts().await?.into_nonblocking()?.into())
+    }
+
+    /// Detaches the connection from this runtime, to move it to another thread or to code
+    /// outside this crate. Waits until the kernel has taken the sent bytes and no longer uses
+    /// the stream's memory, and ends the receive in flight. Bytes that it received are part of
+    /// the result, and no longer in the socket. If the future is dropped, the connection closes
+    /// like a dropped stream.
+    ///
+    /// The socket is blocking, as a child process expects of its standard streams.
+    ///
+    /// # Errors
+    /// The error of a send or of the connection (such as `ConnectionReset`), even if bytes
+    /// arrived before it: on the other runtime they would look complete. The connection is then
+    /// closed. `Unsupported` on a simulated kernel.
+    pub async fn into_parts(self) -> io::Result<Parts> {
+        let Self { handle, unread } = self;
+        Parts::release(handle, unread).await
+    }
+
+    /// Takes over a connection from another runtime, with the bytes received there.
+    ///
+    /// # Errors
+    /// Outside a runtime, or on a simulated kernel; `InvalidInput` for 2 GiB of received bytes
+    /// or more. The connection is then closed.
+    pub fn from_parts(parts: Parts) -> io::Result<Self> {
+        Ok(Self::new(parts.adopt()?))
+    }
+
+    /// Returns the peer's address.
+    ///
+    /// # Errors
+    /// If the connection is closed or the runtime has ended.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.handle.with_fd(|kernel, fd| kernel.peer_address(fd)?.to_inet())
+    }
+
+    /// Returns the local address.
+    ///
+    /// # Errors
+    /// If the runtime has ended.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.handle.with_fd(|kernel, fd| kernel.local_address(fd)?.to_inet())
+    }
+}
+
+/// Options.
+impl TcpStream {
+    options!(methods: buffer tcp ip quickack error device);
+
+    /// Turns probing of the idle connection on or off (`SO_KEEPALIVE`). Off by default.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a value that Linux does not support; if the connection is closed; or if
+    /// the runtime has ended.
+    pub fn set_keepalive(&self, keepalive: Option<KeepAlive>) -> io::Result<()> {
+        self.handle.set_keepalive(keepalive)
+    }
+
+    /// Returns when the idle connection is probed, or `None` if it is not probed.
+    ///
+    /// # Errors
+    /// If the runtime has ended.
+    pub fn keepalive(&self) -> io::Result<Option<KeepAlive>> {
+        self.handle.keepalive()
+    }
+
+    /// Sets what happens on close to bytes that the kernel has and the peer has not received
+    /// (`SO_LINGER`). With `None`, the default, the kernel continues to send them. With
+    /// `Some(Duration::ZERO)`, it discards them and resets the connection; [`abort`](Self::abort)
+    /// does that at once. [`Builder::linger`](crate::Builder::linger) applies to bytes that the
+    /// kernel does not have yet.
+    ///
+    /// # Errors
+    /// `InvalidInput` for any other time, because the close would block the thread that long. To
+    /// find out whether the peer has received everything, call [`shutdown`](Self::shutdown), then
+    /// [`recv`](Self::recv) until the end of the stream. If the runtime has ended.
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        if let Some(time) = linger.filter(|time| !time.is_zero()) {
+            let text = format!(
+                "a close that lingers for {time:?} would block the thread; choose 0 or None, or shut down and receive until the end"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        self.handle.set(SocketOption::Linger, linger.map_or(SocketOption::NO_LINGER, |_| 0))
+    }
+
+    /// Returns the setting for closing the socket: see [`set_linger`](Self::set_linger).
+    ///
+    /// # Errors
+    /// If the runtime has ended.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        let seconds = self.handle.query(SocketOption::Linger)?;
+        Ok((seconds != SocketOption::NO_LINGER).then(|| Duration::from_secs(seconds.into())))
+    }
+}
+
+impl AsStream for TcpStream {
+    fn handle(&self) -> &StreamHandle {
+        &self.handle
+    }
+}
+
+impl fmt::Debug for TcpStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpStream")
+            .field("local", &self.local_addr().ok())
+            .field("peer", &self.peer_addr().ok())
+            .finish()
+    }
+}
+
+/// When an idle TCP connection is probed, to detect a peer that has silently disappeared. The
+/// connection then fails with `TimedOut` or with the error that a router on the way reported.
+///
+/// Times are rounded up to whole seconds. The defaults are the same as on Linux: 2 hours, 75
+/// seconds, 9 probes.
+///
+/// ```
+/// use annulus::net::{KeepAlive, TcpListener, TcpStream};
+/// use std::time::Duration;
+///
+/// # annulus::run(async {
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let stream = TcpStream::connect(listener.local_addr()?).await?;
+/// let keepalive = KeepAlive { time: Duration::from_secs(60), ..KeepAlive::default() };
+/// stream.set_keepalive(Some(keepalive))?;
+/// assert_eq!(stream.keepalive()?, Some(keepalive));
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// How long the connection is idle before the first probe (`TCP_KEEPIDLE`): 1 to 32,767
+    /// seconds.
+    pub time: Duration,
+    /// The time between unanswered probes (`TCP_KEEPINTVL`): 1 to 32,767 seconds.
+    pub interval: Duration,
+    /// Number of unanswered probes before the connection fails (`TCP_KEEPCNT`): 1 to 127.
+    pub retries: u32,
+}
+
+const PROBE_SECONDS: RangeInclusive<u64> = 1..=32_767;
+const PROBE_RETRIES: RangeInclusive<u32> = 1..=127;
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(7200), interval: Duration::from_secs(75), retries: 9 }
+    }
+}
+
+impl KeepAlive {
+    /// Returns the socket options that turn probing on.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a value that Linux does not support.
+    pub(super) fn options(self) -> io::Result<[(SocketOption, u32); 4]> {
+        if !PROBE_RETRIES.contains(&self.retries) {
+            return Err(out_of_range("retries", &self.retries.to_string(), "1 to 127"));
+        }
+        Ok([
+            (SocketOption::KeepAliveTime, seconds("time", self.time)?),
+            (SocketOption::KeepAliveInterval, seconds("interval", self.interval)?),
+            (SocketOption::KeepAliveRetries, self.retries),
+            (SocketOption::KeepAlive, 1),
+        ])
+    }
+}
+
+fn seconds(what: &str, time: Duration) -> io::Result<u32> {
+    let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
+    if !PROBE_SECONDS.contains(&seconds) {
+        return Err(out_of_range(what, &format!("{time:?}"), "1 to 32767 seconds"));
+    }
+    Ok(seconds as u32)
+}
+
+fn out_of_range(what: &str, value: &str, allowed: &str) -> io::Error {
+    let text = format!("a keep-alive {what} of {value} is out of range; choose {allowed}");
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
