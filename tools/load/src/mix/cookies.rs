@@ -1,6 +1,7 @@
 //! The cookies of one client.
 
-use std::time::SystemTime;
+use crate::clock;
+use std::time::UNIX_EPOCH;
 
 /// The cookies that the server has set on a client, which sends them with each request whatever
 /// their path and domain.
@@ -65,7 +66,7 @@ fn has_expired<'a>(attributes: impl Iterator<Item = &'a [u8]>) -> bool {
     }
     match max_age {
         Some(seconds) => seconds <= 0,
-        None => expires.is_some_and(|expires| expires <= SystemTime::now()),
+        None => expires.is_some_and(|expires| expires <= UNIX_EPOCH + clock::unix()),
     }
 }
 

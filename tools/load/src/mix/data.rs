@@ -37,7 +37,7 @@ impl DataRows {
         for (place, name) in columns.iter().enumerate() {
             let is_plain = |c: char| c.is_alphanumeric() || "_-.".contains(c);
             let what = if name.is_empty() || !name.chars().all(is_plain) {
-                "is not a name: use letters, digits, '_', '-' and '.'"
+                "is not a name: use A–Z, a–z, 0–9, '_', '-' and '.'"
             } else if FIELD_NAMES.contains(&name.as_str()) {
                 "has the name of a field: rename it"
             } else if columns[..place].contains(name) {

@@ -1,13 +1,14 @@
 //! Addresses on the command line: `HOST:PORT`, resolved only when needed.
 
 use super::OptionsError;
+use crate::clock;
 use std::collections::HashSet;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long to try the addresses of a host that has several.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -110,13 +111,11 @@ fn probe(addresses: &[SocketAddr]) -> Vec<bool> {
     }
     drop(sender);
     let mut answering = vec![false; addresses.len()];
-    let mut until = Instant::now() + PROBE_TIMEOUT;
-    while let Ok((index, is_answering)) =
-        answers.recv_timeout(until.saturating_duration_since(Instant::now()))
-    {
+    let mut until = clock::now() + PROBE_TIMEOUT;
+    while let Ok((index, is_answering)) = answers.recv_timeout(until.saturating_sub(clock::now())) {
         answering[index] = is_answering;
         if is_answering {
-            until = until.min(Instant::now() + PROBE_GRACE);
+            until = until.min(clock::now() + PROBE_GRACE);
         }
     }
     answering
@@ -255,11 +254,14 @@ mod tests {
         let listeners = ["127.0.0.1:0", "127.0.0.2:0"].map(|at| TcpListener::bind(at).unwrap());
         let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
         let (_listener, silent, _queued) = silent_listener();
-        let began = Instant::now();
+        let began = clock::now();
         let chosen = ServerAddresses::choose(vec![silent, one, other]);
         let expected = ServerAddresses { first: one, more: vec![other], skipped: vec![silent] };
         assert_eq!(chosen, expected);
-        assert!(began.elapsed() < PROBE_TIMEOUT, "the silent address used up the time limit");
+        assert!(
+            (clock::now() - began) < PROBE_TIMEOUT,
+            "the silent address used up the time limit"
+        );
         let closed = {
             let listener = TcpListener::bind("127.0.0.3:0").unwrap();
             listener.local_addr().unwrap()

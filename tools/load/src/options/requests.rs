@@ -37,7 +37,7 @@ pub struct RequestTable {
     pub method: Option<String>,
     /// The path, which may have fields.
     pub path: String,
-    /// Headers of this request, each `NAME: VALUE`, after those of all requests.
+    /// Headers of this request, each `NAME: VALUE`. They follow the headers of all requests.
     pub header: Vec<String>,
     /// The body, which may have fields.
     pub body: Option<String>,

@@ -47,10 +47,7 @@ fn options_without_effect_are_rejected() {
         (&["127.0.0.1:1", SKIP_CHECK], "does nothing without a target https://"),
         (&["http://127.0.0.1", "--cert", "a"], "--cert does nothing without a target https://"),
         (&["https://127.0.0.1", "--key", "a"], "--cert <FILE>"),
-        (
-            &["https://127.0.0.1", SKIP_CHECK, "--cert", "/nowhere/x"],
-            "cannot read certificates from /nowhere/x",
-        ),
+        (&["https://a", SKIP_CHECK, "--cert", "/nowhere/x"], "certificates from /nowhere/x"),
         (&["http://127.0.0.1", "-l", "5"], "--length does nothing without echo"),
         (&["unix-datagram:/x", "--per-connection"], "does nothing without connections"),
         (&["unix-datagram:/x", "--segments"], "segments need UDP"),
@@ -88,14 +85,8 @@ fn options_without_effect_are_rejected() {
             "there are 2 --expect for 1 requests",
         ),
         (&["http://a", "--body-file", "/nowhere/x"], "cannot read /nowhere/x"),
-        (
-            &["https://127.0.0.1", "--tls-ca", "/nowhere/x"],
-            "cannot read certificates from /nowhere/x",
-        ),
-        (
-            &["http://127.0.0.1", "--h2", "-H", "Connection: close"],
-            "the header Connection is not allowed in HTTP/2",
-        ),
+        (&["https://127.0.0.1", "--tls-ca", "/nowhere/x"], "certificates from /nowhere/x"),
+        (&["http://127.0.0.1", "--h2", "-H", "Connection: close"], "Connection is not allowed"),
         (&["--arrivals", "poisson"], "--rate"),
         (&["--burst", "5"], "--rate"),
         (&["--rate", "5", "--burst", "5", "--arrivals", "poisson"], "--arrivals"),

@@ -167,7 +167,7 @@ const OUTCOME_NAMES: [&str; 24] = [
     "gRPC DATA_LOSS",
     "gRPC UNAUTHENTICATED",
 ];
-/// The number of outcome names that are not those of gRPC.
+/// The number of outcome names outside gRPC.
 const OTHER_OUTCOMES: usize = 8;
 
 /// Counts of replies by outcome.

@@ -12,8 +12,8 @@ const MAX_STEPS: u64 = 1_000_000;
 /// All clients together follow the arrivals of the schedule. With constant arrivals, the clients
 /// alternate. With Poisson arrivals, each client has a Poisson process with its share of the rate,
 /// and their sum is a Poisson process with the whole rate. Bursts of a period are at the same times
-/// for all clients. Groups of requests that are due together are consecutive requests, of which
-/// each client has one, or all.
+/// for all clients. Groups of requests that are due together are consecutive requests: one of
+/// each client, or all of one client.
 #[derive(Debug)]
 pub(super) struct DueTimes {
     rate: Rate,
@@ -61,7 +61,7 @@ impl DueTimes {
         match self.arrivals {
             Arrivals::Together { requests, on_one_connection: true } => {
                 let (size, next) = (f64::from(requests), self.count + 1.0);
-                // After the last request of a group, those of all other clients come first.
+                // After the last request of a group, the requests of all other clients come first.
                 let others = if next % size == 0.0 { size * (self.clients - 1.0) } else { 0.0 };
                 self.advance_by(1.0 + others);
             }

@@ -106,8 +106,8 @@ impl Pacer {
         self.in_flight.iter()
     }
 
-    /// Returns how many requests were due by `end` and have not been sent: those to be sent again,
-    /// and in an open loop those of the schedule.
+    /// Returns how many requests were due by `end` and have not been sent: retries, and in
+    /// an open loop also requests of the schedule.
     pub(crate) fn unsent(mut self, end: u64) -> u64 {
         let to_resend = self.to_resend.as_ref().map_or(0, |to_resend| to_resend.len() as u64);
         to_resend

@@ -48,7 +48,7 @@ pub struct HttpRequest {
     pub method: String,
     /// The path.
     pub path: String,
-    /// Headers of this request, after those of all requests.
+    /// Headers of this request, which follow the headers of all requests.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Option<Template>,

@@ -19,7 +19,7 @@ pub(super) struct FrameFilter {
 }
 
 impl FrameFilter {
-    /// Passes received bytes to `take`, except those of the frames that are removed.
+    /// Passes received bytes to `take`, without the removed frames.
     pub(super) fn pass(&mut self, mut input: &[u8], mut take: impl FnMut(&[u8])) {
         while !input.is_empty() {
             let payload = self.payload.min(input.len());
