@@ -1,6 +1,6 @@
 //! Pipes: byte streams from one process or thread to another, with the leases and rules of streams.
 //!
-//! [`pipe`] creates a [`Sender`] and a [`Receiver`], [`OpenOptions`] opens a named pipe, and
+//! [`pipe()`] creates a [`Sender`] and a [`Receiver`], [`OpenOptions`] opens a named pipe, and
 //! `try_from` adopts descriptors.
 //!
 //! Reads and writes are made on the loop once the pipe is ready, so they never wait, and a pipe
@@ -95,7 +95,7 @@ impl Sender {
         handle_of(pipe, SigPipe::of_process()).map(|handle| Self { handle })
     }
 
-    /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of it.
+    /// Queues a chunk, which is a [`Lease`] or any owned bytes, and sends all of it.
     /// See [`TcpStream::send`](crate::net::TcpStream::send).
     ///
     /// # Errors

@@ -230,7 +230,7 @@ pub struct SlowPoll {
     /// Duration of the poll.
     pub took: Duration,
     /// When the poll ended, as time since the runtime was built, like
-    /// [`Stats::uptime`](super::Stats::uptime).
+    /// [`Stats::uptime`].
     pub ended: Duration,
 }
 
