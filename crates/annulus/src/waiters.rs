@@ -340,3 +340,58 @@ pub(crate) fn note_waker(place: &mut Option<Waker>, drops: &mut Vec<Waker>, cx: 
     }
     drops.extend(place.replace(cx.waker().clone()));
 }
+
+/// A single permit, such as the use of a file's cursor, and the tasks that wait for it. A free
+/// permit is reserved for the first task in line.
+#[derive(Default)]
+pub(crate) struct PermitQueue {
+    taken: bool,
+    waiters: Waiters,
+}
+
+impl PermitQueue {
+    /// Returns true if a task has the permit or is in line for it.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.taken || self.waiters.ahead(None) > 0
+    }
+
+    /// Takes the permit, or joins the line. Returns true if the permit was taken. The caller drops
+    /// the waker that remains.
+    pub(crate) fn poll(&mut self, id: &mut Option<WaiterId>, waker: &mut Option<Waker>) -> bool {
+        if !self.taken && self.waiters.ahead(*id) == 0 {
+            *waker = self.waiters.remove(id);
+            self.taken = true;
+            return true;
+        }
+        if let Some(new) = waker.take() {
+            *waker = self.waiters.register_owned(id, new);
+        }
+        false
+    }
+
+    pub(crate) fn give_back(&mut self) {
+        self.taken = false;
+    }
+
+    /// Leaves the line. The caller drops the returned waker.
+    pub(crate) fn leave(&mut self, id: &mut Option<WaiterId>) -> Option<Waker> {
+        self.waiters.remove(id)
+    }
+
+    /// Returns the waker of the first task in line, if the permit is free and the task has not been
+    /// notified yet.
+    pub(crate) fn notify_next(&mut self) -> Option<Waker> {
+        self.waiters.notify_next(usize::from(!self.taken))
+    }
+
+    /// Returns true if the line must be checked again later, because the permit is free and the
+    /// first task in line has not taken it. Returns true only once until
+    /// [`recheck`](Self::recheck).
+    pub(crate) fn needs_recheck(&mut self) -> bool {
+        !self.taken && self.waiters.ahead(None) > 0 && self.waiters.list()
+    }
+
+    pub(crate) fn recheck(&mut self) {
+        self.waiters.recheck(usize::from(!self.taken));
+    }
+}

@@ -10,10 +10,6 @@ mod waiters;
 #[path = "../src/shards/channel/queue.rs"]
 mod queue;
 
-#[allow(dead_code, reason = "not everything is modelled")]
-#[path = "../src/fs/cursor_line.rs"]
-mod cursor_line;
-
 mod sync {
     pub(crate) use std::sync::{Mutex, MutexGuard};
 }
@@ -31,7 +27,6 @@ mod unwind {
     }
 }
 
-use cursor_line::CursorLine;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use queue::ChannelQueue;
@@ -39,7 +34,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use waiters::{Wait, WaiterId, Waiters};
+use waiters::{PermitQueue, Wait, WaiterId, Waiters};
 
 /// Number of tasks in a run.
 const TASKS: usize = 6;
@@ -195,14 +190,14 @@ impl Queue for Lenient {
 
 /// The cursor of a file, which is granted in order. It becomes available when it is returned.
 struct Cursor {
-    line: CursorLine,
+    line: PermitQueue,
     taken: bool,
     listed: bool,
 }
 
 impl Cursor {
     fn new() -> Self {
-        let mut line = CursorLine::default();
+        let mut line = PermitQueue::default();
         assert!(line.poll(&mut None, &mut None));
         Self { line, taken: true, listed: false }
     }

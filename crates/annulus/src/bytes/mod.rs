@@ -6,6 +6,5 @@ pub(crate) mod chunk;
 mod foreign;
 pub(crate) mod lease;
 pub(crate) mod owned;
-pub(crate) mod parked;
 pub(crate) mod shared;
 pub(crate) mod thread_bound;

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::open_file::OpenFile;
+use super::open_file::PendingCall;
 use super::path::CWD;
-use super::pending_call::PendingCall;
 use crate::file_policy::{CallKind, Class, Policy, Timing};
 use crate::runtime::core::Core;
 use crate::tasks::{consume_budget, yield_now};

@@ -1,12 +1,14 @@
-//! Directories, and the calls on paths that start from them.
+//! Directories: creating them, and the calls on paths that start from them.
 
 use super::call::CallSite;
 use super::file::File;
 use super::metadata::{Metadata, Stat};
 use super::open::OpenOptions;
 use super::open_file::OpenFile;
-use super::path::{CWD, about, about_two, c_path, with_c_path};
-use super::path_calls::{Change, ChangeTwo, PathChange, ReadLink, TwoPathChange};
+use super::path::{
+    CWD, Change, ChangeTwo, PathChange, ReadLink, TwoPathChange, about, about_two, c_path,
+    with_c_path,
+};
 use super::read_dir::ReadDir;
 use crate::errors::os_error;
 use crate::file_policy::{CallKind, Class};
@@ -16,14 +18,13 @@ use crate::tasks::consume_budget;
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::Permissions;
-use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::{fmt, io};
 
 /// How often an entry may change between a directory and something else while it is being removed.
 const MAX_REPLACEMENTS: u32 = 16;
@@ -441,5 +442,62 @@ async fn stat(site: CallSite<'_>, path: &Path, flags: AtFlags) -> io::Result<Met
 impl fmt::Debug for Dir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dir").field("fd", &self.fd()).finish()
+    }
+}
+
+/// Options for creating directories.
+///
+/// ```
+/// use annulus::fs::{self, DirBuilder};
+///
+/// # annulus::run(async {
+/// # let root = std::env::temp_dir().join(format!("annulus-builder-{}", std::process::id()));
+/// DirBuilder::new().recursive(true).mode(0o700).create(root.join("a/b")).await?;
+/// assert!(fs::try_exists(root.join("a/b")).await?);
+/// # fs::remove_dir_all(&root).await?;
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct DirBuilder {
+    mode: u32,
+    recursive: bool,
+}
+
+impl Default for DirBuilder {
+    fn default() -> Self {
+        Self { mode: 0o777, recursive: false }
+    }
+}
+
+impl DirBuilder {
+    /// Returns options for a single directory with permissions 0o777.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Also creates missing parents, and accepts an existing directory. Off by default.
+    pub fn recursive(mut self, on: bool) -> Self {
+        self.recursive = on;
+        self
+    }
+
+    /// Sets the permissions of created directories, before the process's umask is applied.
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Creates the directory. A relative path starts from the working directory.
+    ///
+    /// # Errors
+    /// The errors of [`Dir::create_dir`] and [`Dir::create_dir_all`]; or outside a runtime.
+    pub async fn create(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let (dir, path) = (Dir::working()?, path.as_ref());
+        if self.recursive {
+            dir.make_dirs(path, self.mode).await
+        } else {
+            dir.make_dir(path, self.mode).await
+        }
     }
 }

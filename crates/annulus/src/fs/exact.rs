@@ -1,7 +1,7 @@
 //! Reads and writes that transfer everything, in as many calls as needed.
 
-use super::cursor::CursorGuard;
 use super::file::{File, check_offset};
+use super::open_file::CursorGuard;
 use super::transfer::{Read, Write};
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::errors::with_text;

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::call::{CallArgs, CallSite};
-use super::cursor::CursorGuard;
 use super::file::{File, check_offset};
+use super::open_file::CursorGuard;
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::file_policy::{Class, PageCache};
 use crate::tasks::consume_budget;

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::call::CallArgs;
-use super::cursor::CursorGuard;
 use super::file::{File, check_offset};
+use super::open_file::CursorGuard;
 use crate::bytes::buf::{IoBuf, IoBufMut};
 use crate::file_policy::Class;
 use annulus_kernel::IoVec;

@@ -23,10 +23,7 @@ mod copy;
 mod copy_ends;
 mod file_stream;
 mod framing;
-mod idle_timeout;
-mod peek;
 #[cfg(feature = "tokio-io")]
-mod read_ahead;
 mod recv;
 mod send;
 mod send_file;
@@ -44,8 +41,7 @@ pub use copy::{copy, copy_at_most, copy_range};
 pub use copy_ends::OwnStream;
 pub use copy_ends::{CopySink, CopySource};
 pub use framing::Lines;
-pub use peek::Peek;
-pub use recv::AsyncRecv;
+pub use recv::{AsyncRecv, Peek};
 pub use send::{AsyncSend, AsyncStream};
 pub use stdio::{stderr, stdin, stdout};
 #[cfg(feature = "tokio-io")]

@@ -2,9 +2,9 @@
 
 use super::core::Core;
 use super::current;
+use crate::slots::Waits;
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
-use crate::slots::waits::Waits;
 use crate::waiters::note_waker;
 use annulus_driver::{Event, Kind, Op, Slab};
 use rustix::io::Errno;

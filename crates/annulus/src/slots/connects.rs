@@ -1,9 +1,9 @@
 //! Connection attempts. A slot keeps the address and the descriptor until the terminal event.
 #![allow(unsafe_code)]
 
+use crate::slots::Waits;
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
-use crate::slots::waits::Waits;
 use crate::timers::{Instant, TimerAction, TimerKey};
 use crate::waiters::note_waker;
 use annulus_driver::{Event, Kind, MemoryOp, Slab, SlotId};

@@ -1,9 +1,9 @@
 //! File calls off the loop. Each has a slot, which the kernel or a worker thread may point into.
 #![allow(unsafe_code)]
 
+use crate::slots::Waits;
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
-use crate::slots::waits::Waits;
 use crate::waiters::note_waker;
 use annulus_driver::{Event, FileStart, Kind, Slab, Token};
 use annulus_kernel::Fd;

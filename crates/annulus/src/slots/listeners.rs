@@ -1,9 +1,9 @@
 //! Listeners, and connections that were accepted but not yet claimed by `accept`.
 //!
 //! For the states, see [`Arming`]. Without a connection limit, an idle listener is armed with a
-//! multishot accept, which runs until the kernel ends it. If [`MAX_UNCLAIMED_CONNECTIONS`] connections wait to
-//! be claimed, the accept is cancelled, and the listener accepts one connection at a time until all
-//! have been claimed. A listener that runs out of descriptors is *paused*.
+//! multishot accept, which runs until the kernel ends it. If [`MAX_UNCLAIMED_CONNECTIONS`]
+//! connections wait to be claimed, the accept is cancelled, and the listener accepts one connection
+//! at a time until all have been claimed. A listener that runs out of descriptors is *paused*.
 //!
 //! With a limit on open connections, and while a task waits: *idle* → *polling*, until the backlog
 //! holds a connection → a permit is taken → *single*, one accept → idle. A permit is taken only
@@ -13,12 +13,12 @@
 #![allow(unsafe_code)]
 
 use crate::bytes::chunk::DeferredDrops;
+use crate::slots::Waits;
 use crate::slots::arming::{Arming, ends_operation_only};
 use crate::slots::connection_limit::{ConnectionLimit, Permit};
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::slots::loop_state::Recheck;
-use crate::slots::waits::Waits;
 use crate::timers::TimerAction;
 use crate::waiters::{Wait, WaiterId, Waiters};
 use annulus_driver::{Event, Kind, Op, Slab, SlotId};

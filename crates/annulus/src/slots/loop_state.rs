@@ -1,8 +1,8 @@
 //! The state that all families of slots share: the driver, the timers, deferred wakes and drops,
 //! and memory.
 //!
-//! A family's methods take `&mut LoopState` in addition to their own slots. Families do not know each
-//! other: if one affects another, it records that here, and the turn acts on it.
+//! A family's methods take `&mut LoopState` in addition to their own slots. Families do not know
+//! each other: if one affects another, it records that here, and the turn acts on it.
 #![allow(unsafe_code)]
 
 use super::connection_limit::Permit;

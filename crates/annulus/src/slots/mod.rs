@@ -1,6 +1,12 @@
 //! The objects that the kernel works on, each with a slot: streams, datagram sockets, listeners,
 //! connection attempts, polls, file calls, NOPs.
 
+use crate::slots::loop_state::LoopState;
+use crate::unwind::contained;
+use annulus_driver::{Event, Slab};
+use std::collections::HashMap;
+use std::task::Waker;
+
 mod arming;
 pub(crate) mod connection_limit;
 pub(crate) mod connects;
@@ -11,10 +17,6 @@ pub(crate) mod loop_state;
 pub(crate) mod polls;
 pub(crate) mod streams;
 pub(crate) mod turn_lists;
-pub(crate) mod waits;
-
-use crate::slots::loop_state::LoopState;
-use annulus_driver::{Event, Slab};
 
 /// Returns the slot of an event. A late event, whose slot has moved on, is counted and its
 /// resources are reclaimed.
@@ -29,4 +31,75 @@ pub(crate) fn find_or_late<'a, T>(
         state.late(*event);
     }
     slot
+}
+
+/// What each of a set of tasks waits for, or the wakers of all waiting tasks.
+pub(crate) struct Waits {
+    /// The index of each task, by the data pointer of its waker.
+    tasks: HashMap<*const (), usize>,
+    wakers: Vec<Waker>,
+    found: Vec<Vec<String>>,
+    /// Keeps every waker, whatever it waits for.
+    keeps_all: bool,
+}
+
+impl Waits {
+    /// Creates a collection for the tasks with these wakers.
+    pub(crate) fn new(wakers: Vec<Waker>) -> Self {
+        let tasks = wakers.iter().enumerate().map(|(task, waker)| (waker.data(), task)).collect();
+        let found = vec![Vec::new(); wakers.len()];
+        Self { tasks, wakers, found, keeps_all: false }
+    }
+
+    /// Creates a collection for everything that waits, tasks of this runtime or not.
+    pub(crate) fn of_all() -> Self {
+        Self { keeps_all: true, ..Self::new(Vec::new()) }
+    }
+
+    /// Records what a waker waits for. Does nothing if the waker belongs to none of the tasks.
+    pub(crate) fn note(&mut self, waker: &Waker, what: impl FnOnce() -> String) {
+        if self.keeps_all {
+            self.wakers.extend(contained(|| waker.clone()));
+            return;
+        }
+        let Some(&task) = self.tasks.get(&waker.data()) else { return };
+        // A waker of another kind may have the same data pointer.
+        if self.wakers[task].will_wake(waker) {
+            self.found[task].push(what());
+        }
+    }
+
+    /// Returns the wakers collected by `of_all`.
+    pub(crate) fn into_wakers(self) -> Vec<Waker> {
+        self.wakers
+    }
+
+    /// Returns the waits of each task, in the order of the tasks.
+    pub(crate) fn into_found(self) -> Vec<Vec<String>> {
+        self.found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    struct NoopWake;
+
+    impl Wake for NoopWake {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    #[test]
+    fn wait_is_recorded_for_the_task_of_its_waker() {
+        let [one, two, other] = [(); 3].map(|()| Waker::from(Arc::new(NoopWake)));
+        let mut waits = Waits::new(vec![one.clone(), two.clone()]);
+        waits.note(&two.clone(), || "for a".into());
+        waits.note(&two, || "for b".into());
+        waits.note(&other, || unreachable!("the waker belongs to no task"));
+        waits.note(Waker::noop(), || unreachable!("the waker belongs to no task"));
+        assert_eq!(waits.into_found(), [vec![], vec!["for a".to_owned(), "for b".into()]]);
+    }
 }

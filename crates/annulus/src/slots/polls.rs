@@ -8,10 +8,10 @@
 #![allow(unsafe_code)]
 
 use crate::bytes::chunk::DeferredDrops;
+use crate::slots::Waits;
 use crate::slots::arming::SHORT_OF_MEMORY_PAUSE;
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
-use crate::slots::waits::Waits;
 use crate::timers::TimerAction;
 use crate::waiters::{Wait, Waiters};
 use annulus_driver::{Event, Kind, Op, Slab, SlotId, Token};

@@ -12,7 +12,7 @@ use super::super::stream_handle::StreamHandle;
 use super::path::{BoundPath, real_path};
 use super::{UnixDatagram, UnixListener, UnixStream};
 use crate::errors::Operation;
-use crate::fs::locate::may_hang;
+use crate::fs::open::may_hang;
 use crate::runtime::core::Core;
 use crate::runtime::current;
 use crate::runtime::spawn::offload;

@@ -16,19 +16,17 @@
 mod errors;
 mod format;
 mod outgoing;
-mod peer_address;
 mod received;
 mod recv;
 mod send;
 
-pub(crate) use format::{MessageFormat, RecvMsgBuf};
+pub(crate) use format::{MessageFormat, PeerAddress, RecvMsgBuf};
 pub(crate) use outgoing::SendMeta;
-pub(crate) use peer_address::PeerAddress;
 pub(crate) use received::ReceivedMessage;
 
+use crate::slots::Waits;
 use crate::slots::loop_state::LoopState;
 use crate::slots::turn_lists::TurnLists;
-use crate::slots::waits::Waits;
 use crate::timers::TimerAction;
 use annulus_driver::{Pool, PoolSize, Slab, SlotId};
 use annulus_kernel::{Domain, Fd};

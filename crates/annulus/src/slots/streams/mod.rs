@@ -17,16 +17,14 @@ mod close;
 mod closing_wait;
 mod memory_paused;
 mod recv;
-mod recv_heap;
 mod send;
-mod send_waits;
 mod silent;
 
 use crate::errors::{OpError, Operation};
+use crate::slots::Waits;
 use crate::slots::connection_limit::Permit;
 use crate::slots::loop_state::LoopState;
 use crate::slots::turn_lists::TurnLists;
-use crate::slots::waits::Waits;
 use annulus_driver::{Pool, Slab, SlotId, Token};
 use annulus_kernel::{Address, Fd};
 use carriers::{Carrier, CarrierResources};

@@ -8,17 +8,17 @@
 //! For the states, see [`Arming`].
 #![allow(unsafe_code)]
 
-use super::recv_heap::{HeapReceive, MAX_HEAP_RECEIVES_PER_TURN};
 use super::{Stream, StreamResources, Streams, carriers};
 use crate::bytes::lease::Lease;
 use crate::errors::Operation;
+use crate::memory::{HeapMemory, Meter};
 use crate::slots::arming::{Arming, SHORT_OF_MEMORY_PAUSE, ends_operation_only};
 use crate::slots::find_or_late;
 use crate::slots::loop_state::LoopState;
 use crate::tasks::budget;
 use crate::timers::TimerAction;
 use crate::waiters::note_waker;
-use annulus_driver::{Event, Kind, Op, SlotId, prefetch};
+use annulus_driver::{Event, Kind, MemoryOp, Op, SlotId, prefetch};
 use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker, ready};
@@ -537,5 +537,96 @@ impl BufferQueue {
     }
 }
 
+/// Maximum bytes per receive into heap memory, which is zeroed first.
+const MAX_HEAP_RECEIVE_BYTES: u32 = 16 * 1024;
+/// Maximum receives into heap memory that a turn starts. It is less than the number of tasks that a
+/// turn runs, so that received bytes are taken before more receives are started. If the pool is too
+/// small for the data of thousands of streams, the rest waits in the sockets.
+pub(super) const MAX_HEAP_RECEIVES_PER_TURN: usize = 64;
+
+/// Heap memory of a receive: in flight while `len` is zero, then received.
+pub(super) struct HeapReceive {
+    pub(super) memory: Box<HeapMemory>,
+    pub(super) len: u32,
+}
+
+impl RecvState {
+    /// Starts with bytes that were received earlier on another runtime; they come first.
+    pub(super) fn with_bytes(bytes: Vec<u8>, meter: &Meter) -> Self {
+        let mut rx = Self::default();
+        let len = bytes.len() as u32;
+        rx.add_on_heap(HeapMemory::new(bytes.into_boxed_slice(), Some(meter)), len);
+        rx
+    }
+
+    /// Adds the first `len` bytes of heap memory as received. There must be no other heap memory.
+    pub(super) fn add_on_heap(&mut self, memory: Box<HeapMemory>, len: u32) {
+        self.heap = (len > 0).then(|| Box::new(HeapReceive { memory, len }));
+        self.bytes += len;
+    }
+
+    /// Returns true if a task waits. Otherwise sets the state to idle, and the next poll lists the
+    /// stream again.
+    pub(super) fn idle_unless_awaited(&mut self) -> bool {
+        let is_awaited = self.waker.is_some();
+        if !is_awaited {
+            self.arming = Arming::Idle;
+        }
+        is_awaited
+    }
+}
+
+impl Stream {
+    /// Arms without the pool. Memory is allocated only for bytes that have arrived: thousands of
+    /// streams may be waiting.
+    #[cold]
+    pub(super) fn start_heap_receive(&mut self, state: &mut LoopState, left: &mut usize) -> bool {
+        let rx = &mut self.rx;
+        if !rx.idle_unless_awaited() {
+            return true;
+        }
+        if !rx.is_ready {
+            self.poll_readiness(state);
+            return true;
+        }
+        if *left == 0 {
+            return false;
+        }
+        *left -= 1;
+        (rx.is_ready, rx.last_outcome.misses, rx.arming) = (false, 0, Arming::Single);
+        let size =
+            state.memory.piece(state.driver.pool().buffer_size().min(MAX_HEAP_RECEIVE_BYTES));
+        let memory = HeapMemory::zeroed(size as usize, &state.memory.meter);
+        let heap = rx.heap.insert(Box::new(HeapReceive { memory, len: 0 }));
+        state.driver.counters().heap_receives += 1;
+        let op = MemoryOp::Recv { fd: self.fd, buffer: heap.memory.as_mut_ptr(), len: size };
+        // SAFETY: the memory stays in the slot until the terminal event, and nothing else touches
+        // it before.
+        unsafe { state.start_memory(self.id.token(Kind::Recv), op) };
+        true
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_sharing_a_table_keep_their_order() {
+        let mut table = BufferTable::new(4);
+        let (mut one, mut other) = (BufferQueue::default(), BufferQueue::default());
+        assert!(one.pop(&table).is_none() && one.last_mut(&mut table).is_none());
+        one.push(&mut table, 2, 20);
+        other.push(&mut table, 0, 5);
+        one.push(&mut table, 1, 10);
+        let (id, len) = one.last_mut(&mut table).unwrap();
+        assert_eq!((id, *len), (1, 10));
+        *len += 1;
+        assert_eq!(
+            (one.pop(&table), one.pop(&table), one.pop(&table)),
+            (Some((2, 20)), Some((1, 11)), None)
+        );
+        one.push(&mut table, 2, 7);
+        assert_eq!((one.pop(&table), other.pop(&table)), (Some((2, 7)), Some((0, 5))));
+    }
+}

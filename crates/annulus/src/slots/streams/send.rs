@@ -10,21 +10,23 @@
 //! `carriers`. Every phase returns to *idle*.
 #![allow(unsafe_code)]
 
+use super::carriers;
 use super::carriers::single::{self, SingleSend, SingleSends};
 use super::chunk_queue::{ChunkQueue, MAX_CHUNKS_PER_SEND};
-use super::{Stream, StreamResources, Streams, carriers};
+use super::{Stream, StreamResources, Streams};
 use crate::bytes::chunk::Chunk;
+use crate::errors::Operation;
 use crate::slots::find_or_late;
 use crate::slots::loop_state::{LoopState, PREFETCH_EVENTS};
 use crate::tasks::budget;
 use crate::timers::{TimerAction, TimerKey};
+use crate::waiters::note_waker;
 use annulus_driver::{Event, Kind, MemoryOp, SlotId};
 use annulus_kernel::IoVec;
 use rustix::io::Errno;
-use std::io;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-use std::{iter, mem};
+use std::{io, iter, mem};
 
 /// Time until a send is retried when the system is out of memory.
 const RETRY_DELAY: Duration = Duration::from_millis(5);
@@ -469,5 +471,104 @@ impl Streams {
             stream.resume_send(&mut self.shared, state);
             self.close_if_done(state, id.index);
         }
+    }
+}
+
+impl Stream {
+    /// Ready once the queued bytes fit the bound.
+    ///
+    /// # Errors
+    /// The error of an earlier send.
+    #[inline]
+    pub(crate) fn poll_room(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check_sent(state)?;
+        if self.tx.bytes <= state.send_bound() {
+            return Poll::Ready(Ok(()));
+        }
+        self.wait_for_room(shared, state, cx)
+    }
+
+    /// Ready once the kernel has taken everything.
+    ///
+    /// # Errors
+    /// The error of an earlier send.
+    pub(crate) fn poll_drain(
+        &mut self,
+        state: &mut LoopState,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_sent(state, cx, |tx| tx.bytes == 0)
+    }
+
+    /// Ready once everything has been sent and the write side has ended.
+    ///
+    /// # Errors
+    /// The error of an earlier send.
+    pub(crate) fn poll_end(
+        &mut self,
+        state: &mut LoopState,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.end_when_sent(state);
+        self.poll_sent(state, cx, |tx| tx.ended)
+    }
+
+    /// Ready once `done` returns true for the sending half.
+    ///
+    /// # Errors
+    /// The error of an earlier send.
+    #[inline]
+    pub(super) fn poll_sent(
+        &mut self,
+        state: &mut LoopState,
+        cx: &Context<'_>,
+        done: impl Fn(&SendState) -> bool,
+    ) -> Poll<io::Result<()>> {
+        self.check_sent(state)?;
+        if done(&self.tx) {
+            return Poll::Ready(Ok(()));
+        }
+        note_waker(&mut self.tx.waker, &mut state.deferred.drops, cx);
+        Poll::Pending
+    }
+
+    /// Wakes the task once there is room. If the send waits for memory rather than for its peer,
+    /// there is room once memory is available.
+    #[cold]
+    pub(super) fn wait_for_room<T>(
+        &mut self,
+        shared: &mut StreamResources,
+        state: &mut LoopState,
+        cx: &Context<'_>,
+    ) -> Poll<T> {
+        note_waker(&mut self.tx.waker, &mut state.deferred.drops, cx);
+        let memory = &state.memory;
+        if self.tx.bytes > memory.allowance && self.tx.bytes <= memory.most.send {
+            self.pause_for_memory(shared, state);
+        }
+        Poll::Pending
+    }
+
+    /// Returns the error of an earlier send, if there was one.
+    ///
+    /// # Errors
+    /// The error of an earlier send.
+    #[inline]
+    pub(crate) fn check_sent(&self, state: &LoopState) -> io::Result<()> {
+        self.tx.error.map_or(Ok(()), |errno| Err(self.failed(state, Operation::Send, errno)))
+    }
+
+    /// Returns the reason why nothing more can be sent.
+    #[cold]
+    pub(super) fn refusal(&self, state: &LoopState) -> io::Error {
+        let text = "the stream was shut down for sending";
+        self.check_sent(state)
+            .err()
+            .unwrap_or_else(|| io::Error::new(io::ErrorKind::BrokenPipe, text))
     }
 }

@@ -4,12 +4,11 @@
 //! The files next to this directory are the state machine of a stream and know no carrier. They
 //! call the functions here at the points where a carrier may act, and continue as for a plain
 //! socket if it does not. A new carrier needs a file, a variant, and an arm in each `match`.
-//! `borrowed`, `pages` and `zero_copy` are ways in which a plain socket sends; `single` has what
-//! the stream needs to know about single sends in flight.
+//! `borrowed` and `zero_copy`, and the pages of files in `single`, are ways in which a plain socket
+//! sends; `single` has what the stream needs to know about single sends in flight.
 
 mod borrowed;
 mod link;
-mod pages;
 mod pipe;
 mod scm_rights;
 pub(super) mod single;
@@ -23,9 +22,9 @@ use annulus_driver::{Event, Kind, Op, Slab, SlotId};
 use annulus_kernel::Shutdown;
 use annulus_kernel::pipe::SigPipe;
 use link::Link;
-pub(crate) use pages::PageSink;
 use rustix::io::Errno;
 use scm_rights::ScmRights;
+pub(crate) use single::PageSink;
 use splice::Pipes;
 use zero_copy::ZeroCopySend;
 

@@ -1,14 +1,24 @@
 //! Single sends: sends of a plain socket that take a special path. The stream knows that one is in
 //! flight, but not its kind.
+//!
+//! One kind is pages of files, which a system call on the loop sends (`fs/send.rs`) while nothing
+//! of the stream is queued or in flight. If the socket has no space, the driver reports when it
+//! does.
 
-pub(crate) use super::pages::stop_waiting;
-pub(crate) use super::zero_copy::{is_for, send};
-
-use super::{pages, zero_copy};
+use super::zero_copy;
 use crate::slots::loop_state::LoopState;
+use crate::slots::streams::send::{SendPhase, SendState};
 use crate::slots::streams::{Stream, StreamResources, Streams};
-use annulus_driver::Event;
+use annulus_driver::{Event, Kind};
+use annulus_kernel::file::pages;
 use annulus_kernel::pipe::SigPipe;
+use annulus_kernel::{Fd, SocketOption};
+use rustix::io::Errno;
+use std::io;
+use std::mem::replace;
+use std::task::{Context, Poll};
+
+pub(crate) use super::zero_copy::{is_for, send};
 
 /// A single send in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +27,7 @@ pub(crate) enum SingleSend {
     ZeroCopy,
     /// A zero-copy send with a short count: it is handled once its memory is free.
     AwaitingMemory,
-    /// Only a poll for space, for pages of a file: see `pages`.
+    /// Only a poll for space, for pages of a file: see [`PageSink`].
     Polling,
     /// Like `Polling`, but the poll was cancelled.
     StoppingPoll,
@@ -52,7 +62,7 @@ pub(crate) fn on_event(
     single: SingleSend,
 ) {
     match single {
-        SingleSend::Polling | SingleSend::StoppingPoll => pages::on_space(streams, state, event),
+        SingleSend::Polling | SingleSend::StoppingPoll => on_space(streams, state, event),
         // Their events have tokens of their own.
         SingleSend::ZeroCopy | SingleSend::AwaitingMemory => state.late(event),
     }
@@ -71,5 +81,78 @@ pub(crate) fn stop(
         SingleSend::Polling => stop_waiting(stream, state),
         // Its outcome is on the way.
         SingleSend::StoppingPoll => {}
+    }
+}
+
+/// A socket that is ready for pages.
+#[derive(Clone, Copy)]
+pub(crate) struct PageSink {
+    pub(crate) fd: Fd,
+    pub(crate) signal: SigPipe,
+}
+
+impl Stream {
+    /// Prepares the socket for sending pages, on the first call, and returns it. Returns `None`
+    /// under a simulated kernel, which has no pages.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) fn page_sink(&mut self, state: &LoopState) -> io::Result<Option<PageSink>> {
+        let signal = match self.tx.single.pages {
+            Some(signal) => signal,
+            None if !state.driver.kernel().real_descriptors() => return Ok(None),
+            None => *self.tx.single.pages.insert(pages::prepare(self.fd)?),
+        };
+        Ok(Some(PageSink { fd: self.fd, signal }))
+    }
+
+    /// Ready once the socket has had space since the first call, at which `has_started_poll` must
+    /// be false.
+    ///
+    /// # Errors
+    /// The error of an earlier send.
+    pub(crate) fn poll_writable(
+        &mut self,
+        state: &mut LoopState,
+        has_started_poll: &mut bool,
+        cx: &Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let is_idle = self.tx.error.is_none() && self.tx.is_idle();
+        if is_idle && !replace(has_started_poll, true) {
+            self.await_writable(state, SendPhase::Single(SingleSend::Polling));
+        }
+        self.poll_sent(state, cx, SendState::is_idle)
+    }
+
+    /// Sends bytes that the kernel holds back for pages, because no pages follow.
+    pub(crate) fn push_sent(&self, state: &LoopState) {
+        // Only TCP holds bytes back and has this option.
+        _ = state.driver.kernel().set_option(self.fd, SocketOption::Cork, 0);
+    }
+}
+
+/// Cancels a poll for space, because no pages follow.
+pub(crate) fn stop_waiting(stream: &mut Stream, state: &mut LoopState) {
+    if stream.tx.phase == SendPhase::Single(SingleSend::Polling) {
+        stream.tx.phase = SendPhase::Single(SingleSend::StoppingPoll);
+        state.cancel(stream.id.token(Kind::Send));
+    }
+}
+
+/// Handles the end of a poll for space: the socket has space, has failed, which the next send
+/// reports, or the poll was cancelled.
+pub(super) fn on_space(streams: &mut Streams, state: &mut LoopState, event: Event) {
+    state.in_flight -= 1;
+    let slot = event.token.slot();
+    let stream = streams.slots.get(slot);
+    if event.result == Err(Errno::NOMEM) {
+        // The task would poll again at once, so it is woken after a moment.
+        return stream.send_later(state);
+    }
+    stream.tx.set_idle();
+    state.deferred.wakes.extend(stream.tx.waker.take());
+    stream.resume_send(&mut streams.shared, state);
+    if stream.dropped {
+        streams.close_if_done(state, slot);
     }
 }

@@ -1,14 +1,25 @@
-//! The threads of a pool, and the calls that wait for them.
+//! Threads for calls that block: calls of `spawn_blocking`, and name lookups.
+//!
+//! A pool belongs to a runtime. Threads start only when calls need them, and a thread that has had
+//! nothing to do for a while ends. Calls above the limit wait for a thread in the order in which
+//! they were made. Under a simulated kernel, which has no other threads, polling the future makes
+//! the call.
 
+use crate::tasks::budget;
+use crate::unwind::{Panic, dispose, dispose_each, wake_each};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::io;
+use std::future::Future;
+use std::mem::replace;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use std::{fmt, io, thread};
 
 /// A call, as the threads see it.
-pub(super) trait Job: Send + Sync {
+trait Job: Send + Sync {
     /// Makes the call, unless it was given up. Never panics.
     fn run(&self);
 
@@ -69,7 +80,7 @@ impl Pool {
     ///
     /// # Errors
     /// Fails once the pool is closed, or if there is no thread and none can be started.
-    pub(super) fn submit(&self, job: Arc<dyn Job>) -> io::Result<u64> {
+    fn submit(&self, job: Arc<dyn Job>) -> io::Result<u64> {
         let mut state = self.0.state();
         if state.closed {
             return Err(ended());
@@ -90,7 +101,7 @@ impl Pool {
     }
 
     /// Removes a call from the queue, if it is still there.
-    pub(super) fn withdraw(&self, number: u64) {
+    fn withdraw(&self, number: u64) {
         let job = self.0.state().queue.remove(&number);
         drop(job);
     }
@@ -172,7 +183,7 @@ impl PoolShared {
     }
 }
 
-pub(super) fn ended() -> io::Error {
+fn ended() -> io::Error {
     io::Error::other("the runtime has ended, and blocking calls that had not begun were cancelled")
 }
 
@@ -181,6 +192,195 @@ fn no_thread(error: &io::Error) -> io::Error {
         "cannot start a thread for a blocking call: {error}; raise the limit on threads (`ulimit -u`, or pids.max of the \
          control group)"
     ))
+}
+
+/// A call in a pool. It returns the call's result or its panic. If it is dropped before the call
+/// has begun, the call is not made; if it is dropped later, the thread that makes the call drops
+/// its result.
+///
+/// It returns an error if no thread can be started, or if the pool has ended.
+pub(crate) struct BlockingCall<F, T>(CallRoute<F, T>);
+
+enum CallRoute<F, T> {
+    Pooled {
+        pool: Pool,
+        number: u64,
+        shared: Arc<SharedCall<F, T>>,
+    },
+    /// The first poll makes the call.
+    Inline(Option<F>),
+    Refused(Option<io::Error>),
+}
+
+/// The state that the caller and a thread of the pool share.
+struct SharedCall<F, T>(Mutex<CallState<F, T>>);
+
+struct CallState<F, T> {
+    stage: CallStage<F, T>,
+    waiter: Option<Waker>,
+}
+
+enum CallStage<F, T> {
+    Waiting(F),
+    Running,
+    Done(Result<T, Panic>),
+    Refused,
+    /// The result has been taken, or is no longer needed.
+    Over,
+}
+
+impl<F, T> BlockingCall<F, T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    /// Queues a call.
+    pub(crate) fn new(pool: &Pool, call: F) -> Self {
+        let state = CallState { stage: CallStage::Waiting(call), waiter: None };
+        let shared = Arc::new(SharedCall(Mutex::new(state)));
+        Self(match pool.submit(shared.clone()) {
+            Ok(number) => CallRoute::Pooled { pool: pool.clone(), number, shared },
+            Err(error) => CallRoute::Refused(Some(error)),
+        })
+    }
+
+    /// Creates a call that is made when it is polled.
+    pub(crate) fn inline(call: F) -> Self {
+        Self(CallRoute::Inline(Some(call)))
+    }
+}
+
+// No field is pinned.
+impl<F, T> Unpin for BlockingCall<F, T> {}
+
+impl<F: FnOnce() -> T, T> Future for BlockingCall<F, T> {
+    type Output = io::Result<Result<T, Panic>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        const POLLED_AFTER_READY: &str = "polled after it was ready";
+        budget::poll_with(cx, || match &mut self.0 {
+            CallRoute::Pooled { shared, .. } => shared.poll(cx),
+            CallRoute::Inline(call) => {
+                let call = call.take().expect(POLLED_AFTER_READY);
+                Poll::Ready(Ok(catch_unwind(AssertUnwindSafe(call))))
+            }
+            CallRoute::Refused(error) => Poll::Ready(Err(error.take().expect(POLLED_AFTER_READY))),
+        })
+    }
+}
+
+impl<F, T> Drop for BlockingCall<F, T> {
+    fn drop(&mut self) {
+        if let CallRoute::Pooled { pool, number, shared } = &self.0 {
+            pool.withdraw(*number);
+            shared.give_up();
+        }
+    }
+}
+
+impl<F, T> SharedCall<F, T> {
+    fn state(&self) -> MutexGuard<'_, CallState<F, T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<io::Result<Result<T, Panic>>> {
+        // Cloned and dropped outside the lock, since both run foreign code.
+        let waker = cx.waker().clone();
+        let mut state = self.state();
+        let (polled, unused) = match replace(&mut state.stage, CallStage::Over) {
+            CallStage::Done(result) => (Poll::Ready(Ok(result)), Some(waker)),
+            CallStage::Refused => (Poll::Ready(Err(ended())), Some(waker)),
+            pending => {
+                state.stage = pending;
+                (Poll::Pending, state.waiter.replace(waker))
+            }
+        };
+        drop(state);
+        dispose_each(unused);
+        polled
+    }
+
+    /// Ends a call whose result is no longer needed.
+    fn give_up(&self) {
+        let mut state = self.state();
+        let left = (replace(&mut state.stage, CallStage::Over), state.waiter.take());
+        drop(state);
+        dispose(left.0);
+        dispose(left.1);
+    }
+
+    /// Moves to the next stage, unless the result is no longer needed.
+    fn advance(&self, next: CallStage<F, T>) {
+        let mut state = self.state();
+        if matches!(state.stage, CallStage::Over) {
+            drop(state);
+            return dispose(next);
+        }
+        let last = replace(&mut state.stage, next);
+        let waiter = state.waiter.take();
+        drop(state);
+        dispose(last);
+        wake_each(waiter);
+    }
+}
+
+impl<F: FnOnce() -> T + Send, T: Send> Job for SharedCall<F, T> {
+    fn run(&self) {
+        let mut state = self.state();
+        let stage = replace(&mut state.stage, CallStage::Running);
+        if let CallStage::Waiting(call) = stage {
+            drop(state);
+            self.advance(CallStage::Done(catch_unwind(AssertUnwindSafe(call))));
+        } else {
+            // The call has just been given up.
+            state.stage = stage;
+        }
+    }
+
+    fn refuse(&self) {
+        self.advance(CallStage::Refused);
+    }
+}
+
+/// Looks up host names.
+#[derive(Clone, Default)]
+pub(crate) enum Resolver {
+    /// As configured on the system, with its files and servers.
+    #[default]
+    System,
+    Given(Arc<Lookup>),
+    /// For a simulated network, where the machine's answers would differ between runs.
+    Simulated,
+}
+
+/// A program's own lookup function.
+pub(crate) type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
+
+impl Resolver {
+    /// Returns the addresses of a host, with this port. Blocks the thread.
+    pub(crate) fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let with_port = |addresses: Vec<IpAddr>| {
+            addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect()
+        };
+        match self {
+            Self::System => (host, port).to_socket_addrs().map(Vec::from_iter),
+            Self::Given(lookup) => lookup(host).map(with_port),
+            Self::Simulated if host == "localhost" => {
+                Ok(with_port(vec![Ipv4Addr::LOCALHOST.into()]))
+            }
+            Self::Simulated => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "a simulated network only knows the name localhost; set a resolver with `Builder::resolver`",
+            )),
+        }
+    }
+}
+
+/// A runtime's pool and resolver, for calls that block.
+#[derive(Clone)]
+pub(crate) struct Blocking {
+    pub(crate) pool: Pool,
+    pub(crate) resolver: Resolver,
 }
 
 #[cfg(test)]
