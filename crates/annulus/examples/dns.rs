@@ -85,8 +85,8 @@ impl Upstream {
         Self { address, failures: Cell::default(), rests_until: Cell::new(Instant::now()) }
     }
 
-    /// Returns true if a query should ask this upstream first. After too many failures, that is
-    /// only one query per rest.
+    /// Returns true if a query should ask this upstream first. After `FAILURES` failures in a row,
+    /// returns true only once per `REST`.
     fn is_good(&self) -> bool {
         let now = Instant::now();
         if self.failures.get() < FAILURES {

@@ -173,8 +173,9 @@ impl Waiters {
     }
 
     /// Ensures that the first `available` waiters in line are notified, and notifies all pollers if
-    /// anything is available. Returns true if some are not notified, so that the queue must be
-    /// checked again later ([`recheck`](Self::recheck)); only once until then.
+    /// anything is available. Returns true if the caller must arrange a later
+    /// [`recheck`](Self::recheck), because some waiters are not notified and no recheck is pending
+    /// yet.
     #[inline]
     pub(crate) fn notify(&mut self, available: usize, wakes: &mut Vec<Waker>) -> bool {
         if available == 0 || !self.may_notify() {

@@ -103,7 +103,7 @@ impl BufferGroup {
         self.held().for_each(|buffer| self.verify(buffer));
     }
 
-    /// Poisons the buffers that start in `range` again.
+    /// Re-poisons the kernel's buffers that start in `range`.
     pub(crate) fn poison_again(&self, range: &Range<u64>) {
         let within = self.held().filter(|buffer| range.contains(&buffer.memory.address()));
         within.for_each(|buffer| buffer.memory.poison(self.span));

@@ -141,7 +141,8 @@ async fn until_idle(parks: &AtomicU32) {
     }
 }
 
-/// With a connection, an accept and a timer that wait, tokio parks once, for its own timer.
+/// While only a receive, an accept and a timer are pending, the thread parks instead of polling: it
+/// parks and takes turns only a few times in 300 ms.
 #[test]
 fn an_idle_thread_sleeps() {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {

@@ -27,7 +27,7 @@ pub enum Expected {
     Text(Vec<u8>),
     /// This many bytes.
     Length(u64),
-    /// Bytes with a part that matches this expression. The body may have at most
+    /// Bytes that contain a match of this expression. The body may have at most
     /// [`MAX_MESSAGE_BYTES`].
     Matches(Regex),
     /// Bytes with this SHA-256 hash.

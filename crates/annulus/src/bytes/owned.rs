@@ -119,12 +119,12 @@ pub(crate) struct OwnedPart {
 }
 
 impl OwnedPart {
-    /// Creates a part of all bytes of a file buffer. Returns `None` if it has none.
+    /// Takes over a file buffer with all its initialized bytes. Returns `None` if there are none.
     pub(crate) fn of_buf(buf: impl IoBuf) -> Option<Self> {
         Self::new(buf, |buf| (buf.as_ptr(), buf.bytes_init()))
     }
 
-    /// Creates a part of all bytes of any value. Returns `None` if it has none.
+    /// Takes over any value with all its bytes. Returns `None` if there are none.
     pub(crate) fn of_owner(owner: impl AsRef<[u8]> + 'static) -> Option<Self> {
         Self::new(owner, |owner| {
             let bytes = owner.as_ref();

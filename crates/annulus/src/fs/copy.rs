@@ -128,8 +128,8 @@ struct RangeCopy<'a> {
     by_kernel: bool,
     /// The next byte to copy.
     at: u64,
-    /// Number of bytes copied. A hole counts once the target has grown over it, since it may have
-    /// been left out beyond the target's end.
+    /// Number of bytes copied. A skipped hole counts only once something is written after it or the
+    /// target is extended over it, because it may lie beyond the target's end.
     done: &'a mut u64,
 }
 

@@ -130,9 +130,9 @@ impl Metadata {
         self.0.block_size
     }
 
-    /// Returns the alignment in bytes of memory, and of offsets and lengths, that direct I/O needs.
-    /// Returns `None` if the kernel does not report it (before 6.1) or the file does not support
-    /// direct I/O.
+    /// Returns the alignment that direct I/O requires, in bytes: first for memory, then for offsets
+    /// and lengths. Returns `None` if the kernel does not report it (before 6.1) or the file does
+    /// not support direct I/O.
     pub(super) fn direct_alignment(&self) -> Option<(u32, u32)> {
         let known = self.0.direct_memory_align != 0 && self.0.direct_offset_align != 0;
         known.then_some((self.0.direct_memory_align, self.0.direct_offset_align))

@@ -267,8 +267,8 @@ fn memory_of_a_flood_is_returned_within_a_minute_of_light_load() {
 /// Bytes that a peer that reads nothing sends.
 const SENT_BYTES: usize = 64 << 10;
 
-/// Two streams whose peers do not read hold `held` and `hoarded` unsent bytes. Checks that the
-/// first stream still receives everything that its peer sends, since its own task reads.
+/// Queues `held` unsent bytes on one stream and `hoarded` on another; their peers do not read.
+/// Checks that the first stream still receives everything that its peer sends.
 fn receives(held: usize, hoarded: usize) {
     let sim = Sim::builder(1).build();
     let limit = MemoryLimit::new(LIMIT_BYTES);

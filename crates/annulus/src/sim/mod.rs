@@ -53,7 +53,7 @@ use std::future::Future;
 use std::io;
 use std::rc::Rc;
 
-/// The network of a simulated kernel.
+/// The properties of a simulated network, such as latency and bandwidth.
 ///
 /// ```
 /// use annulus::net::{TcpListener, TcpStream};

@@ -114,7 +114,7 @@ impl Connects {
         }
     }
 
-    /// Ends all attempts. Futures that outlive the runtime find it ended.
+    /// Ends all attempts. Futures that outlive the runtime return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.0.indices() {
             self.drop_connect(state, slot);

@@ -142,7 +142,7 @@ impl FileOps {
         }
     }
 
-    /// Ends all calls. Futures that outlive the runtime find it ended.
+    /// Ends all calls. Futures that outlive the runtime return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.0.indices() {
             self.stop(state, slot);

@@ -213,7 +213,7 @@ impl Listeners {
         self.close_if_done(state, slot);
     }
 
-    /// Ends all listeners. Handles that outlive the runtime find it ended.
+    /// Ends all listeners. Handles that outlive the runtime return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.slots.indices() {
             self.drop_listener(state, slot);

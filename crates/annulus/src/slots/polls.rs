@@ -223,7 +223,7 @@ impl Polls {
         }
     }
 
-    /// Ends all polls. Handles that outlive the runtime find it ended.
+    /// Ends all polls. Handles that outlive the runtime return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.0.indices() {
             self.drop_poll(state, slot);

@@ -80,7 +80,7 @@ pub struct Resources {
     pub datagram_sockets: usize,
     /// Connects in progress.
     pub connects: usize,
-    /// Descriptors that are polled for readiness. The runtime polls one itself, through which other
+    /// Descriptors that are polled for readiness, including the runtime's own, through which other
     /// threads wake it.
     pub polls: usize,
     /// File calls off the loop.

@@ -57,7 +57,7 @@ fn unread_bytes_are_bounded_and_none_is_lost() {
             let lease = stream.recv().await?.unwrap();
             assert!(lease.len() <= bound as usize);
             got.extend_from_slice(&lease);
-            // Some leases are held for a while, which pauses nothing.
+            // Holding the first 50 leases must not stop the stream from receiving.
             held.push(lease);
             held.truncate(50);
         }

@@ -159,7 +159,7 @@ impl Pages {
         self.live.values_mut().for_each(|page| page.cached = page.dirty);
     }
 
-    /// Replaces the content by what remains after a power cut: the synced pages, and a random
+    /// Replaces the content with what remains after a power cut: the synced pages, and a random
     /// choice of the unsynced ones.
     pub(super) fn cut_power(&mut self, random: &mut Random) {
         let mut kept = self.durable.clone();

@@ -175,8 +175,9 @@ impl Tree {
         self.durable.retain(|ino, _| self.inodes.contains_key(ino));
     }
 
-    /// Replaces the tree by what remains after a power cut: the changes of names on the device, the
-    /// first few of the journal, and what [`Pages::cut_power`] leaves of each file.
+    /// Replaces the tree with what remains after a power cut: the name changes that are on the
+    /// device, a random number of the oldest changes in the journal, and what [`Pages::cut_power`]
+    /// leaves of each file.
     pub(super) fn cut_power(&mut self, random: &mut Random) {
         let kept_changes = random.below(self.journal.len() as u64 + 1) as usize;
         let journal = std::mem::take(&mut self.journal);

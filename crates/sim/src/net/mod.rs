@@ -57,7 +57,7 @@ pub(crate) enum NetEvent {
     Clock(u32, u64),
     /// The datagram with this number arrives.
     Arrival(u32),
-    /// The report arrives that the datagram with this number found no receiver.
+    /// The sender learns that the datagram with this number found no receiver.
     Unreachable(u32),
 }
 

@@ -180,7 +180,7 @@ pub(super) fn measure_one(setup: Setup, out: Option<PathBuf>, output: &Output) -
     }
 }
 
-/// Prints a failure; returns the name.
+/// Prints why a comparison failed, and returns its name for the list of failed ones.
 fn report_failure(name: &str, error: &anyhow::Error) -> String {
     note(format_args!("annulus: {name}: {error:#}"));
     name.to_owned()

@@ -107,8 +107,8 @@ pub(crate) struct EchoArgs {
     datagrams: DatagramArgs,
     #[command(flatten)]
     ring: RingArgs,
-    /// Serve Prometheus metrics over HTTP as /metrics at this HOST:PORT, measure how long turns of
-    /// the loop and polls of tasks take, and serve the last seconds of them as /trace, for
+    /// Serve Prometheus metrics over HTTP as /metrics at this HOST:PORT. Also time the turns of the
+    /// loop and the polls of tasks, and serve a trace of the last few seconds as /trace, for
     /// ui.perfetto.dev [default: off]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Address>,

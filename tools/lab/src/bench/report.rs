@@ -169,7 +169,7 @@ pub struct Row {
     pub slices: usize,
     /// Failed slices.
     pub failed: usize,
-    /// The reason of the first failure.
+    /// The reason for the first failure.
     pub error: Option<String>,
 }
 

@@ -33,10 +33,11 @@ pub(super) const UNIX_PREFIX: &str = "unix:";
 /// files to serve; `{target}`, the address of an echo server, for proxies; `{service}`, the
 /// protocol to speak; `{module}`, the path of the library in the key `module`.
 ///
-/// For a command without `{port}`, the key `port` sets the port on which it listens; without the
-/// key, the sockets of its processes are looked up. A server is ready only after one of its outputs
-/// contains the text in `ready`. `variables` are set in its environment. With the key `peer`, the
-/// program is built by the script of that peer.
+/// With the key `peer`, the script of that peer builds the program, which announces its address. If
+/// any other command and its configuration have no `{port}`, the key `port` sets the port on which
+/// it listens; without the key, the port is looked up among the sockets of its processes. A server
+/// is ready only after one of its outputs contains the text in `ready`. `variables` are set in its
+/// environment.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Contender {

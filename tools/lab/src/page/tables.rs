@@ -8,8 +8,8 @@ use crate::suite::{PUBLISHED_LABEL, TableReport};
 /// Distances up to this are marked as good as the best.
 const MAX_NEAR_BEST: f64 = 1.02;
 
-/// The upper bounds of the colours: up to the first distance a cell has the first colour, and
-/// beyond the last one the last colour.
+/// The upper bound of each colour but the last. A cell gets the first colour whose bound its
+/// distance does not exceed, or else the last colour.
 const HEAT_STEPS: [f64; HEATS - 1] = [MAX_NEAR_BEST, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0];
 
 /// Returns the distance of every contender from the best, by one metric, in each cell and over all

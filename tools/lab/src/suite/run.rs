@@ -52,7 +52,7 @@ impl SuitePlan {
     }
 }
 
-/// A suite, its plan, and notes on omitted parts.
+/// A suite, its plan, and notes for the report, such as which parts were omitted.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SuiteRun {

@@ -47,7 +47,8 @@ pub struct FieldValues {
 }
 
 impl FieldValues {
-    /// Creates the values for the first request of `client`, which counts from 0, out of `clients`.
+    /// Creates the values for the first request of one of `clients` clients. `client` is its index,
+    /// from 0.
     pub fn new(seed: u64, client: usize, clients: usize) -> FieldValues {
         let random = generator(seed, client, Purpose::Requests);
         FieldValues {

@@ -113,7 +113,8 @@ impl<X: Exchange + 'static> StreamClient<X> {
         }
     }
 
-    /// Records which due requests were not sent, or leaves that to the end of the window.
+    /// Records how many due requests were not sent. While the window is open, only keeps the pacer,
+    /// so that they are counted when it closes.
     fn end(self) {
         let StreamClient { pacer, context, activity, .. } = self;
         match context.is_open.get() {

@@ -193,7 +193,7 @@ impl Datagrams {
         self.slots.values().all(|socket| socket.tx.is_idle())
     }
 
-    /// Ends all sockets. Handles that outlive the runtime find it ended.
+    /// Ends all sockets. Handles that outlive the runtime return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.slots.indices() {
             self.slots.get(slot).stop_send(&mut self.shared, state);

@@ -179,7 +179,8 @@ impl Stream {
         Some(lease)
     }
 
-    /// Lists the stream for a receive before a task asks, once half of the bound has been taken.
+    /// Lists the stream for its next receive before a task asks for bytes, unless the unread bytes
+    /// exceed half of the receive bound.
     #[inline]
     pub(super) fn recv_more(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         if self.rx.arming == Arming::Idle && self.rx.bytes <= state.memory.recv_bound / 2 {

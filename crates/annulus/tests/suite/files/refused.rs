@@ -168,7 +168,8 @@ fn bytes_in_a_pipe_that_cannot_be_spliced_out_are_sent() {
         return;
     }
     for errno in [libc::EPERM, libc::EINVAL, libc::ENOSYS, libc::EOVERFLOW] {
-        // The pipe's capacity of 1 MiB goes in, and less comes out.
+        // Splices into a pipe ask for its capacity of 1 MiB and are allowed. Splices out of it ask
+        // for fewer bytes and are refused.
         deny_without(libc::SYS_splice, errno, 4, MIB as u32);
         assert!(proxy_on_both_drivers() > 0, "no bytes went through a pipe");
     }

@@ -35,7 +35,7 @@ pub(super) enum BodyFraming {
     UntilClose,
 }
 
-/// The headers that determine where a body ends.
+/// The headers that determine where a body ends and whether the connection ends with it.
 #[derive(Debug, Default)]
 struct FramingHeaders {
     length: Option<u64>,

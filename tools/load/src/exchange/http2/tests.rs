@@ -74,7 +74,8 @@ fn exchange(count: usize) -> (Http2Exchange, Vec<u8>) {
     (exchange, out)
 }
 
-/// Passes bytes back and forth in pieces until neither side has more to send. Returns the answers.
+/// Passes bytes back and forth until neither side has more to send. The client receives them in
+/// pieces of `size` bytes. Returns the answers.
 fn exchange_all(
     exchange: &mut Http2Exchange,
     server: &mut Server,
