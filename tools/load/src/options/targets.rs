@@ -64,9 +64,9 @@ fn parse(text: &str) -> Result<TargetFile, (usize, String)> {
             parse_json(line).map_err(|why| (number, why))?
         } else {
             let mut request = parse_first_line(line).map_err(|why| (number, why))?;
-            while let Some((number, line)) = lines
-                .next_if(|(_, line)| !line.trim().is_empty() && parse_first_line(line).is_err())
-            {
+            let is_next = |line: &str| line.starts_with('{') || parse_first_line(line).is_ok();
+            let is_more = |line: &str| !line.is_empty() && !is_next(line);
+            while let Some((number, line)) = lines.next_if(|(_, line)| is_more(line.trim())) {
                 add_line(&mut request, line.trim()).map_err(|why| (number, why))?;
             }
             request
