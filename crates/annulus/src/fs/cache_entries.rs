@@ -136,7 +136,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    const NEVER: Duration = Duration::ZERO;
+    const NO_EXPIRY: Duration = Duration::ZERO;
 
     fn ms(count: u64) -> Duration {
         Duration::from_millis(count)
@@ -146,11 +146,11 @@ mod tests {
     fn used_entries_survive_many_insertions() {
         let mut entries = Entries::new(10);
         for name in 0..5_u8 {
-            entries.insert(&[name], name, ms(0), NEVER);
+            entries.insert(&[name], name, ms(0), NO_EXPIRY);
         }
         for other in 10..200_u8 {
             (0..5).for_each(|name| assert!(entries.find(&[name], ms(1)).is_some(), "{name}"));
-            entries.insert(&[other], other, ms(1), NEVER);
+            entries.insert(&[other], other, ms(1), NO_EXPIRY);
             assert!(entries.len() <= 10);
         }
     }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn unused_entries_are_removed_as_others_are_inserted() {
         let mut entries = Entries::new(1000);
-        (0..100_u32).for_each(|name| entries.insert(&name.to_le_bytes(), name, ms(0), NEVER));
+        (0..100_u32).for_each(|name| entries.insert(&name.to_le_bytes(), name, ms(0), NO_EXPIRY));
         for other in 100..200_u32 {
             entries.insert(&other.to_le_bytes(), other, ms(90), ms(50));
         }

@@ -53,14 +53,14 @@ pub(crate) struct OpenFile {
     /// Whether a lock has been requested, which the last drop must release.
     pub(super) may_be_locked: Cell<bool>,
     /// Whether the descriptor has been exposed to the program, which may have duplicated it.
-    pub(super) was_lent: Cell<bool>,
+    pub(super) was_exposed: Cell<bool>,
 }
 
 impl OpenFile {
     pub(super) fn new(core: Rc<Core>, fd: Fd, group: Option<u64>) -> Rc<Self> {
         let serial = core.inline_policy.next_serial();
         let (metadata, cursor, unreported) = <(OnceCell<_>, OnceCell<_>, RefCell<_>)>::default();
-        let (may_be_locked, was_lent) = <(Cell<_>, Cell<_>)>::default();
+        let (may_be_locked, was_exposed) = <(Cell<_>, Cell<_>)>::default();
         let page_cache = PageCache::new();
         Rc::new(Self {
             core,
@@ -72,7 +72,7 @@ impl OpenFile {
             cursor,
             unreported,
             may_be_locked,
-            was_lent,
+            was_exposed,
         })
     }
 
@@ -168,7 +168,7 @@ impl Drop for OpenFile {
                 self.core.close_isolated(group, self.fd);
                 return self.core.inline_policy.note_close();
             }
-            if self.may_be_locked.get() && !self.was_lent.get() {
+            if self.may_be_locked.get() && !self.was_exposed.get() {
                 let unlock = FileCall::Lock { fd: self.fd(), operation: LOCK_UN };
                 // SAFETY: the call uses no memory, and the descriptor is open.
                 // If it fails, the close that follows releases the lock.
@@ -442,7 +442,7 @@ impl File {
 /// `EBADF`.
 impl AsFd for File {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.open.was_lent.set(true);
+        self.open.was_exposed.set(true);
         let fd = self.open.fd;
         loop_state::borrowed_fd(self.open.core.kernel.real_descriptors().then_some(fd))
     }

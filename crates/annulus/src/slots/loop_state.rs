@@ -318,7 +318,7 @@ impl LoopState {
 /// The exposed descriptors that are open.
 #[derive(Default)]
 pub(crate) struct Exposed {
-    lent: BTreeSet<RawFd>,
+    exposed_fds: BTreeSet<RawFd>,
     /// Whether the runtime is ending, so that descriptors are kept instead of closed.
     pub(crate) keep: bool,
     pub(crate) kept: Vec<OwnedFd>,
@@ -326,21 +326,21 @@ pub(crate) struct Exposed {
 
 impl Exposed {
     pub(crate) fn is_empty(&self) -> bool {
-        self.lent.is_empty()
+        self.exposed_fds.is_empty()
     }
 
     pub(crate) fn add(&mut self, fd: Fd) {
-        self.lent.insert(fd.raw());
+        self.exposed_fds.insert(fd.raw());
     }
 
     pub(crate) fn contains(&self, fd: Fd) -> bool {
-        self.lent.contains(&fd.raw())
+        self.exposed_fds.contains(&fd.raw())
     }
 
     /// Removes a descriptor that is about to be closed or given away. Returns true if it was
     /// exposed.
     pub(crate) fn remove(&mut self, fd: Fd) -> bool {
-        self.lent.remove(&fd.raw())
+        self.exposed_fds.remove(&fd.raw())
     }
 
     /// Takes over a descriptor that the runtime no longer uses.
