@@ -53,7 +53,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A socket error that tells the operation and the address, such as `receiving from 127.0.0.1:5:
+/// A socket error that includes the operation and the address, such as `receiving from 127.0.0.1:5:
 /// Connection reset by peer (os error 104)`. It is wrapped in an [`io::Error`] of the same kind. An
 /// error of the standard library has either a text or an error number, so
 /// [`io::Error::raw_os_error`] returns `None` for such an error. Use

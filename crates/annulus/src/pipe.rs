@@ -38,8 +38,8 @@ use std::task::{Context, Poll};
 /// Creates a pipe. Both ends are closed in programs that this process executes.
 ///
 /// # Errors
-/// Out of descriptors; outside a runtime; `Unsupported` under a simulated kernel, which has no
-/// pipes.
+/// If no descriptor is left; outside a runtime; `Unsupported` under a simulated kernel, which has
+/// no pipes.
 pub fn pipe() -> io::Result<(Sender, Receiver)> {
     current::get()?;
     let (reading, writing) = annulus_kernel::pipe::pipe().map_err(named("pipe2"))?;
@@ -548,8 +548,9 @@ impl AsRawFd for Receiver {
     }
 }
 
-/// After `shutdown` it no longer refers to the pipe. If it was exposed, the reader sees the end of
-/// the pipe only when the last handle of the runtime is gone, not at the runtime's end.
+/// After `shutdown` the descriptor no longer refers to the pipe. If the descriptor was exposed, the
+/// reader sees the end of the pipe only when the last handle of the runtime is gone, not at the
+/// runtime's end.
 impl AsFd for Sender {
     fn as_fd(&self) -> BorrowedFd<'_> {
         borrow_exposed(&self.handle.core, &self.handle)

@@ -317,8 +317,8 @@ pub fn signals_even_if_ignored(which: &[Signal]) -> io::Result<Signals> {
 /// ```
 pub struct Signals {
     catches: Vec<CaughtSignal>,
-    /// The catch to poll first: the one after the last signal's, so that a frequent signal does not
-    /// starve the others.
+    /// The index of the signal to poll first: the one after the last signal returned, so that a
+    /// frequent signal does not starve the others.
     first: usize,
 }
 

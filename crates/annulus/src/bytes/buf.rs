@@ -40,7 +40,7 @@ pub unsafe trait IoBuf: Unpin + 'static {
     /// Returns a pointer to the first byte.
     fn as_ptr(&self) -> *const u8;
 
-    /// Returns the number of initialised bytes, which a write writes.
+    /// Returns the number of initialised bytes. A write writes all of them.
     fn bytes_init(&self) -> usize;
 
     /// Returns a part of the memory, without copying.
@@ -213,8 +213,8 @@ unsafe impl<B: IoBufMut> IoBufMut for Slice<B> {
 /// a box must not be moved while an operation uses that content. `MaybeUninit` makes no such
 /// assertion about its content.
 ///
-/// Take the address of the memory through this value. A pointer taken before the move into it would
-/// be invalid.
+/// Take the address of the memory through this value. A pointer taken before the value was moved
+/// into this one would be invalid.
 pub(crate) struct Parked<T>(MaybeUninit<T>);
 
 impl<T> Parked<T> {

@@ -23,8 +23,8 @@ const CHUNK_OVERHEAD_BYTES: usize = 64;
 /// Everything that is sent becomes a chunk, and `send` takes any type that converts into one: a
 /// [`Lease`], [`SharedBytes`], vectors, strings, boxes, `Arc` and `Rc` of bytes or text, static
 /// bytes and text, `Cow` of these, `Bytes` (feature `bytes`), and slices of file buffers. All of
-/// these are an [`IoBuf`](crate::fs::IoBuf), and so is the chunk itself, so files can write them,
-/// too. Other types become chunks by [`from_owner`](Self::from_owner).
+/// these, and the chunk itself, implement [`IoBuf`](crate::fs::IoBuf), so they can be written to
+/// files, too. [`from_owner`](Self::from_owner) converts other types.
 ///
 /// ```
 /// use annulus::Chunk;
@@ -75,8 +75,8 @@ impl<T: Into<Chunk>> IntoChunk for T {}
 
 pub(crate) enum ChunkRepr {
     Lease(Lease),
-    /// Also for boxed bytes, since a chunk may move while it is being sent, and a box in it must
-    /// not.
+    /// Also holds boxed bytes: a chunk may be moved while it is being sent, and a `Box` must not
+    /// be.
     Vec(Vec<u8>),
     Static(&'static [u8]),
     Shared(SharedBytes),

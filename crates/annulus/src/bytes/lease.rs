@@ -217,7 +217,7 @@ impl Lease {
             "{range:?} is out of range for a lease of {} bytes",
             self.len
         );
-        // SAFETY: the hold keeps the memory alive. The range lies within the lease, whose bytes are
+        // SAFETY: `hold` keeps the memory alive. The range lies within the lease, whose bytes are
         // initialised, and no other lease writes to them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(range.start), range.len()) }
     }
@@ -239,8 +239,8 @@ impl Deref for Lease {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the hold keeps the memory alive. The `len` bytes from `start` are initialised,
-        // and no other lease covers them, since the parts of a split are disjoint.
+        // SAFETY: `hold` keeps the memory alive. The `len` bytes from `start` are initialised, and
+        // no other lease covers them, since the parts of a split are disjoint.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -248,7 +248,7 @@ impl Deref for Lease {
 impl DerefMut for Lease {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the hold keeps the memory alive. The `len` bytes from `start` are initialised, no
+        // SAFETY: `hold` keeps the memory alive. The `len` bytes from `start` are initialised, no
         // other lease covers them, and this lease is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }

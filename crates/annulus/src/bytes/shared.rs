@@ -70,7 +70,7 @@ impl SharedBytes {
     /// Returns a part of the bytes, without a copy.
     ///
     /// # Panics
-    /// If the range goes past the end, like slices.
+    /// If the range is out of bounds, as for slices.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
         let part = &self[(range.start_bound().cloned(), range.end_bound().cloned())];
         Self { start: NonNull::from(part).cast(), len: part.len(), owner: self.owner.clone() }

@@ -8,8 +8,8 @@ use std::path::Path;
 
 /// Number of directories in the cache; when it is full, it is emptied.
 const MAX_DIRECTORIES: usize = 1024;
-/// 2^64 divided by the golden ratio, odd: multiplying by it spreads each bit over the bits above
-/// it.
+/// 2^64 divided by the golden ratio, rounded to an odd number: multiplying by it spreads each bit
+/// over the bits above it.
 const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A path in the file system: the serial number of the directory that it starts from, and the path.

@@ -6,8 +6,8 @@
 //! - Quick: its calls are made inline. It becomes slow once the average exceeds [`QUICK`], or once
 //!   several calls have stalled within a short time; a single stall may be the scheduler's fault.
 //! - Slow: its calls go off the loop. It becomes quick again once enough of them in a row have
-//!   returned soon. Each time it becomes slow, the number that is enough doubles, so that a device
-//!   that is mostly quick, with long stalls in between, is not tried inline over and over.
+//!   returned soon. Each time it becomes slow, the required number doubles, so that a device that
+//!   is mostly quick, with long stalls in between, is not tried inline over and over.
 //!
 //! Most inline calls are not timed. Instead, the clock is read after every few calls of any kind;
 //! if it has jumped, all calls are timed for a while.
@@ -22,8 +22,8 @@ const MIN_STALL: Duration = Duration::from_micros(100);
 /// forgotten.
 const MAX_STALLS: u32 = 3;
 const CALLS_PER_FORGOTTEN_STALL: u32 = 512;
-/// An offloaded call that returns within this time would have been quick inline; this includes the
-/// way off the loop and back.
+/// An offloaded call that returns within this time would have been quick inline; the time includes
+/// the round trip off the loop.
 const MAX_QUICK_OFFLOAD: Duration = Duration::from_micros(150);
 /// Number of offloaded calls in a row that must return soon before calls are made inline again:
 /// initially, and at most.
@@ -33,10 +33,10 @@ const MAX_RECOVERY_CALLS: u32 = 1 << 16;
 const RECOVERY_RESET_CALLS: u32 = 1 << 15;
 /// Number of calls that are all timed, after a possible stall and at the start.
 const TIMED_CALLS_AFTER_STALL: u32 = CALLS_PER_FORGOTTEN_STALL / 4;
-/// Otherwise one call in this many is timed, since reading the clock costs a good part of a cached
-/// read.
+/// At other times, one call in this many is timed, since reading the clock takes a large part of
+/// the time of a cached read.
 const CALLS_PER_SAMPLE: u32 = 64;
-/// The newest call counts as one part in this many of the average.
+/// The newest call contributes one part in this many to the average.
 const AVERAGE_WEIGHT: u64 = 8;
 /// Number of devices with an entry of their own; the rest share the last entry.
 const MAX_DEVICES: usize = 64;

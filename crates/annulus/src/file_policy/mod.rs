@@ -71,11 +71,11 @@ pub enum Policy {
     /// loop waits too. Calls that may wait for another process, on pipes and terminals, still leave
     /// the loop.
     Inline,
-    /// Inline if that has been quick: for reads that find their data in memory, and for calls that
-    /// the device has recently completed within [`QUICK`](crate::fs::QUICK). Otherwise off the
-    /// loop. The first calls of each kind are made inline, so a device that is slow from the start
-    /// holds up the loop a few times per kind of call. So may a file that was in memory for a
-    /// thousand reads and no longer is. The default.
+    /// Inline if that is expected to be quick: reads whose data is in memory, and kinds of calls
+    /// that have recently taken at most [`QUICK`](crate::fs::QUICK) on the device. Otherwise off
+    /// the loop. The first calls of each kind are made inline, so a device that is slow from the
+    /// start holds up the loop a few times per kind of call. A file whose data is evicted from
+    /// memory after a thousand cached reads may hold it up, too. The default.
     #[default]
     Adaptive,
     /// Always off the loop: reads, direct writes and calls on paths go to the ring, everything else
@@ -115,7 +115,7 @@ pub(crate) struct InlinePolicy {
     since_reading: Cell<u32>,
     /// Whether the descriptor of a file has been closed since the turn began.
     closed: Cell<bool>,
-    /// Whether reads, and opens, that fail instead of waiting are refused in this process.
+    /// Whether this process is refused reads, and opens, that fail instead of waiting.
     refused: [Cell<bool>; 2],
 }
 
@@ -138,7 +138,7 @@ impl InlinePolicy {
         }
     }
 
-    /// Begins a turn, with a new budget if the loop has looked for events. Returns true if a
+    /// Begins a turn, with a new budget if the loop has checked for events. Returns true if a
     /// descriptor was closed since the previous turn began.
     #[inline]
     pub(crate) fn begin_turn(&self, has_checked_events: bool) -> bool {
@@ -253,7 +253,7 @@ impl InlinePolicy {
         self.latency.borrow().supports_nowait(device)
     }
 
-    /// Records that the device does not support them.
+    /// Records that the device does not support reads and opens that fail instead of waiting.
     pub(crate) fn note_no_nowait(&self, device: DeviceId) {
         self.latency.borrow_mut().note_no_nowait(device);
     }
@@ -265,7 +265,7 @@ impl InlinePolicy {
         self.refused[usize::from(class == Class::Open)].get()
     }
 
-    /// Records that they are refused.
+    /// Records that this process is refused reads, or opens, that fail instead of waiting.
     pub(crate) fn note_refused(&self, class: Class) {
         self.refused[usize::from(class == Class::Open)].set(true);
     }

@@ -5,7 +5,8 @@
 //! makes a cached read a seventh slower (ADR 0015). After enough small reads in a row have found
 //! their data, the file is *predicted* to be in memory. Then only one read in several is checked,
 //! and the first one after a possible stall. If a checked read misses, the prediction ends, and the
-//! next one takes twice as many reads. Data written a moment ago is predicted at once.
+//! next prediction requires twice as many reads. Data written a moment ago is predicted to be in
+//! memory at once.
 
 use std::cell::Cell;
 

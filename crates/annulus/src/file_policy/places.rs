@@ -21,7 +21,7 @@ const MIXED_GROUP: u64 = u64::MAX;
 const SINGLE_PATH_BIT: u64 = 1 << 63;
 const OTHER_NAMESPACE_BIT: u64 = 1 << 62;
 
-/// Number of parts of a path, and of the links in it, that are followed.
+/// Maximum number of components that are followed, including those of symbolic links.
 const MAX_PATH_STEPS: usize = 256;
 
 /// Where a call is made.
@@ -219,7 +219,7 @@ impl Places {
                 Err(_) => return None,
             };
             if mount.is_proc && real[..parent] != mount.point {
-                // A process's link to a file, not to a path.
+                // A link below `/proc` to a file of a process, rather than to a path.
                 if !is_of_this_process(&real[mount.point.len()..]) {
                     return None;
                 }

@@ -38,8 +38,8 @@ unsafe impl CallArgs for CopyRange {
 
 impl File {
     /// Copies everything from the start of this file to the start of another, and returns the
-    /// number of bytes. If it can (`copy_file_range`), the kernel copies the bytes or lets both
-    /// files share their blocks; otherwise, they are read and written. Holes stay holes if the file
+    /// number of bytes. The kernel copies the bytes or lets both files share their blocks if it can
+    /// (`copy_file_range`); otherwise, they are read and written. Holes stay holes if the file
     /// systems support them. The other file's policy and device determine whether the copy runs on
     /// the loop.
     ///
@@ -79,9 +79,9 @@ impl File {
         copy.up_to(limit).await.map(drop)
     }
 
-    /// Opens a file that uses direct I/O again without it, with a separate cursor at the start.
-    /// Copied bytes are not aligned, and the last block is rarely whole. See
-    /// [`write_through`](Self::write_through).
+    /// Reopens the file without direct I/O, with a separate cursor at the start. Returns `None` if
+    /// the file does not use direct I/O. Copied bytes are not aligned, and the last block is rarely
+    /// whole. See [`write_through`](Self::write_through).
     pub(crate) async fn through_the_cache(&self) -> io::Result<Option<Self>> {
         if !self.direct {
             return Ok(None);
@@ -122,9 +122,10 @@ struct RangeCopy<'a> {
     from: u64,
     target: &'a File,
     to: u64,
-    /// The kind of the kernel's copies for the latency policy.
+    /// The kind under which the latency policy tracks copies by the kernel.
     kind: Option<CallKind>,
-    /// Whether the kernel still copies. Otherwise, the rest is read and written.
+    /// Whether the kernel makes the copy. Once a copy by the kernel fails, the rest is read and
+    /// written.
     by_kernel: bool,
     /// The next byte to copy.
     at: u64,
@@ -188,7 +189,8 @@ impl RangeCopy<'_> {
     }
 
     /// Copies data and leaves out holes, up to `limit`. Returns false if nothing is left to copy
-    /// because the limit has been reached or the source has ended. Any rest is data.
+    /// because the limit has been reached or the source has ended. If it returns true, the caller
+    /// copies the rest without looking for holes.
     async fn sparsely_up_to(
         &mut self,
         limit: u64,
@@ -225,7 +227,8 @@ impl RangeCopy<'_> {
 /// `lseek(2)`.
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
-/// `fallocate(2)`: a hole within the file, `FALLOC_FL_PUNCH_HOLE` with `FALLOC_FL_KEEP_SIZE`.
+/// `fallocate(2)`: punch a hole and keep the file's length (`FALLOC_FL_PUNCH_HOLE` with
+/// `FALLOC_FL_KEEP_SIZE`).
 const PUNCH_HOLE: u32 = 0x02 | 0x01;
 
 /// The holes of a source file. Searching for them moves a cursor, so the file is opened again.
@@ -236,7 +239,7 @@ pub(super) enum NextData {
     At(u64),
     /// Only a hole or the end of the file follows.
     None,
-    /// The file system does not tell. Treat what follows as data.
+    /// The file system does not report holes. Treat the following bytes as data.
     Unknown,
 }
 
@@ -258,7 +261,8 @@ impl Holes {
         }
     }
 
-    /// Finds the end of the data at an offset. Returns `None` if the file system does not tell.
+    /// Finds the end of the data at an offset. Returns `None` if the file system does not report
+    /// it.
     pub(super) async fn end_of_data(&self, data: u64) -> Option<u64> {
         let end = self.0.seek_from(data as i64, SEEK_HOLE).await.ok();
         end.filter(|end| *end > data)

@@ -339,7 +339,7 @@ impl File {
         answer.map(|_| *position)
     }
 
-    /// Returns true if it has a cursor, so it is neither a pipe nor a terminal.
+    /// Returns true if the file has a cursor, unlike a pipe or a terminal.
     pub(crate) fn has_cursor(&self) -> bool {
         self.open.is_ordinary()
     }
@@ -393,7 +393,7 @@ impl File {
     }
 }
 
-/// Checks an offset. The kernel treats greater offsets as negative and the greatest one as the
+/// Checks an offset. The kernel treats offsets above `i64::MAX` as negative, and `u64::MAX` as the
 /// cursor.
 pub(super) fn check_offset(offset: u64) -> io::Result<u64> {
     if i64::try_from(offset).is_ok() {

@@ -1,4 +1,4 @@
-//! Opening files, and where calls on a path go, which is determined before the first call without
+//! Opens files, and determines where calls on a path are made: before the first call, and without
 //! asking a file system that may hang.
 #![allow(unsafe_code)]
 

@@ -42,7 +42,8 @@ pub(crate) struct OpenFile {
     pub(super) serial: u64,
     /// The group of the calls on it, if they may hang.
     pub(super) group: Option<u64>,
-    /// The metadata at its first use. Boxed because it is large and rarely used.
+    /// The metadata, as of the first time that it was needed. Boxed because it is large and rarely
+    /// used.
     metadata: OnceCell<Option<Box<Metadata>>>,
     pub(super) page_cache: PageCache,
     /// The queue of calls at the cursor. The first call off the loop that uses the cursor creates

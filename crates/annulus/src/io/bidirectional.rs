@@ -119,7 +119,8 @@ impl<A, B> CopyBidirectional<'_, A, B> {
         self
     }
 
-    /// Returns the number of bytes accepted in each direction so far, first to second stream first.
+    /// Returns the number of bytes accepted so far: from the first stream to the second, then from
+    /// the second to the first.
     pub fn copied(&self) -> (u64, u64) {
         (self.forth.transfer.copied(), self.back.transfer.copied())
     }
@@ -234,7 +235,8 @@ impl CopyError {
         self.direction
     }
 
-    /// Returns the number of bytes accepted in each direction, first to second stream first.
+    /// Returns the number of bytes accepted: from the first stream to the second, then from the
+    /// second to the first.
     pub fn copied(&self) -> (u64, u64) {
         self.copied
     }

@@ -67,8 +67,8 @@ const MAX_PIECE_BYTES: usize = 64 * 1024;
 ///
 /// # Errors
 /// The errors of reading and of writing. An error of the source is returned after the bytes before
-/// it have been accepted, so it waits while the sink's peer does not read. If writing to a file
-/// fails, its cursor is after the written bytes, and so is the cursor of a source file. If the
+/// it have been accepted, so it is delayed while the sink's peer does not read. If writing to a
+/// file fails, its cursor is after the written bytes, and so is the cursor of a source file. If the
 /// source is a stream, the rest of the piece that was received last is lost.
 pub async fn copy(from: &mut impl CopySource, to: &mut impl CopySink) -> io::Result<u64> {
     copy_at_most(from, to, u64::MAX).await
@@ -125,8 +125,8 @@ pub async fn copy_at_most(
 /// another file, use [`File::read_at`] and [`File::write_at`].
 ///
 /// Bytes that a stream of this crate has queued, such as the head of a response, leave in the same
-/// packets as the first pages if those are cached: at once, or at the end of the turn if the part
-/// is small, as in [`copy`], whose rules about SIGPIPE also apply.
+/// packets as the first pages if those are cached. They leave at once, or at the end of the turn if
+/// the part is small, as in [`copy`]. The rules of [`copy`] about SIGPIPE also apply.
 ///
 /// ```no_run
 /// use annulus::fs::File;

@@ -89,16 +89,16 @@ pub(super) async fn send_file(
 }
 
 /// Returns true if the socket has taken fewer pages than offered and the file continues. If the
-/// file ends there, which may have changed since it was opened, there is no need to wait for the
-/// peer: the next attempt finds the end.
+/// file ends there (its length may have changed since it was opened), there is no need to wait for
+/// the peer: the next attempt finds the end.
 fn is_short(file: &File, offset: u64, most: u64, count: u64) -> bool {
     let offered = u64::from(stride(file, offset, most));
     let goes_on = || file.len_now().is_some_and(|len| offset.saturating_add(count) < len);
     (1..offered).contains(&count) && goes_on()
 }
 
-/// Returns how many bytes of pages to offer at a time: not more than the file has, because before
-/// Linux 6.5 the sent pages would be held back until the rest arrives.
+/// Returns how many bytes of pages to offer at a time: at most as many as the file has, because
+/// before Linux 6.5 the sent pages would be held back until the rest arrives.
 fn stride(file: &File, offset: u64, most: u64) -> u32 {
     let there = file.expected_len(offset).filter(|there| *there > 0).unwrap_or(u64::MAX);
     most.min(there).min(u64::from(MAX_SENDFILE_BYTES)) as u32
@@ -215,9 +215,10 @@ fn cut(bytes: &mut Vec<u8>, most: u64) {
     bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
 }
 
-/// Returns true if the error may be that of the call alone: file systems, sockets and seccomp
-/// profiles refuse it with many codes. Reading and sending then succeeds, or has the error. Errors
-/// of the socket itself are reported once, and would be lost.
+/// Returns true if the error may come from `sendfile` alone: file systems, sockets and seccomp
+/// profiles refuse that call with many codes. Reading and sending then succeeds, or fails with the
+/// actual error. Returns false for errors of the socket, because the socket reports them only once,
+/// and a second attempt would lose them.
 fn may_be_read_and_sent(error: &io::Error) -> bool {
     let of_call = [
         Errno::ACCESS,

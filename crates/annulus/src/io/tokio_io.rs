@@ -103,9 +103,10 @@ impl AsyncSeek for FileStream {
 /// Adapts a stream with the traits of `tokio::io`, such as a TLS session, to the traits of
 /// [`annulus::io`](crate::io), so that code that is generic over
 /// [`AsyncStream`](super::AsyncStream) can use it. It reads ahead into its own memory, which grows
-/// with the number of bytes peeked at. The adapter keeps tokio's traits too. An end is final until
-/// [`consume`](AsyncRecv::consume) is called, even with 0, which every provided method with its own
-/// future does: growing files and terminals continue after an end.
+/// with the number of bytes peeked at. The adapter keeps tokio's traits too. Once the stream has
+/// ended, every poll returns the end until [`consume`](AsyncRecv::consume) is called, even with 0;
+/// then the adapter reads again, because growing files and terminals continue after an end. Each
+/// provided method that returns a future makes that call itself.
 ///
 /// Streams of this crate need no adapter. Wrap a stream that is not `Unpin` in `Box::pin` first.
 ///

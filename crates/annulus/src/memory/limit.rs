@@ -15,9 +15,9 @@ const REPORT_STEP_BYTES: usize = 64 * 1024;
 ///
 /// The limit counts the pools' buffers, as far as receives have filled them; received bytes that no
 /// task has taken; leases that own heap memory, wherever they are; bytes that are queued to be
-/// sent; and datagrams in both directions. LimitState bytes count once for each stream that sends
-/// them. The limit does not count the memory of tasks, about 2 KiB per connection, files, or the
-/// memory that the kernel holds for sockets.
+/// sent; and datagrams in both directions. Shared bytes count once for each stream that sends them.
+/// The limit does not count the memory of tasks, about 2 KiB per connection, files, or the memory
+/// that the kernel holds for sockets.
 ///
 /// One limit for the runtimes of two threads:
 ///
@@ -41,12 +41,12 @@ const REPORT_STEP_BYTES: usize = 64 * 1024;
 /// ```
 ///
 /// # How it is reached
-/// As memory use approaches the limit, each stream may hold less: an eighth of what is still free
-/// of three quarters of the limit. Undelivered and unsent bytes count together. A stream that holds
-/// more receives nothing until it holds less, and its sends wait. So the streams that hold most
-/// stop first, and the others continue. The last quarter is for streams that hold little: up to 8
-/// KiB each. Beyond the limit, a stream that holds nothing still advances one step at a time.
-/// Nothing is lost.
+/// As memory use approaches the limit, each stream may hold less: an eighth of the memory that is
+/// still free below three quarters of the limit. Undelivered and unsent bytes count together. A
+/// stream that holds more receives nothing until it holds less, and its sends wait. So the streams
+/// that hold most stop first, and the others continue. The last quarter is for streams that hold
+/// little: up to 8 KiB each. Beyond the limit, a stream that holds nothing still advances one step
+/// at a time. Nothing is lost.
 ///
 /// So the memory held exceeds the limit by at most 4 KiB of received bytes and one chunk of the
 /// program per stream, plus the 16 buffers of 4 KiB (for datagrams, 4 buffers of full size) that
@@ -107,9 +107,9 @@ impl MemoryLimit {
     }
 
     /// Returns the limit that all runtimes of this process share by default: a quarter of the
-    /// memory that the process may use. That is the memory of the machine, or the lowest limit of
-    /// the process's control group and its ancestors (`memory.max` and `memory.high`, or
-    /// `memory.limit_in_bytes`), if that is lower. It is read on the first call.
+    /// memory that the process may use. The process may use the machine's memory, or less if its
+    /// control group or one of that group's ancestors has a lower limit (`memory.max` and
+    /// `memory.high`, or `memory.limit_in_bytes`). It is read on the first call.
     ///
     /// The rest is for the program and for the memory that the kernel holds for sockets. The latter
     /// counts in a control group too. It is bounded by `net.ipv4.tcp_rmem` and `tcp_wmem` for each
@@ -164,7 +164,7 @@ impl MemoryLimit {
     #[inline]
     pub(crate) fn report(&self, reported: &mut usize, held: usize) -> usize {
         let change = held.wrapping_sub(*reported);
-        // The change is below the grain in either direction.
+        // The change is smaller than one step in either direction.
         if change.wrapping_add(REPORT_STEP_BYTES) < 2 * REPORT_STEP_BYTES {
             return self.held().wrapping_add(change);
         }

@@ -130,7 +130,8 @@ impl Membership {
 
 /// Reads a limit from a file. Returns `None` if the file has no limit.
 fn limit(file: &Path) -> Option<usize> {
-    // CgroupVersion 1 represents "no limit" by a number that exceeds the memory of any machine.
+    // Version 1 of control groups represents "no limit" by a number that exceeds the memory of any
+    // machine.
     let none = |bytes: &usize| *bytes < usize::MAX / 4;
     fs::read_to_string(file).ok()?.trim().parse().ok().filter(none)
 }

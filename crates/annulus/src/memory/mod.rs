@@ -7,13 +7,13 @@
 //! *paused*: it arms no receive, and its sends wait. Paused streams are in a list, which is
 //! searched when the allowance rises.
 //!
-//! Long before that, the bounds of each stream are lowered. Large bounds make fast streams faster.
-//! But if many streams are fast, or if peers do not read, the process holds the sum of these
-//! bounds. So above a mark the bounds are [`LOWERED_BOUNDS`]. For undelivered bytes this applies to
-//! every stream, and for unsent bytes only to streams whose peer makes no room, since other streams
-//! pass on what they queue. A stream at a lowered bound waits for its own task or peer, as at any
-//! other bound, so nothing has to be done when the bounds rise again. Receives that were armed
-//! before the bounds fell could still deliver more, so they are armed again (see
+//! Long before streams are paused, the bounds of each stream are lowered. Large bounds make fast
+//! streams faster. But if many streams are fast, or if peers do not read, the process holds the sum
+//! of these bounds. So above a mark the bounds are [`LOWERED_BOUNDS`]. For undelivered bytes this
+//! applies to every stream, and for unsent bytes only to streams whose peer makes no room, since
+//! other streams pass on what they queue. A stream at a lowered bound waits for its own task or
+//! peer, as at any other bound, so nothing has to be done when the bounds rise again. Receives that
+//! were armed before the bounds fell could still deliver more, so they are armed again (see
 //! `Streams::shorten_receives`).
 #![allow(unsafe_code)]
 
@@ -81,7 +81,7 @@ pub(crate) struct Memory {
     half: usize,
     /// Bytes in use above which the bounds are lowered.
     mark: usize,
-    /// The sum from which on the allowance or bounds must be set.
+    /// The number of held bytes from which on the allowance or the bounds must be set.
     much: usize,
     /// Whether the bounds of each stream are lowered.
     is_lowered: bool,

@@ -114,7 +114,10 @@ fn holds_at_most(bytes: usize, seed: u64) {
     let overshoot = MIN_RECEIVE_BUDGET_BYTES + streams * (4096 + CHUNK_BYTES + 64);
     let limit = MemoryLimit::new(bytes);
     let most = on_seed(seed, Some(limit.clone()));
-    assert!(most > bytes / 2, "seed {seed}: {most} bytes are no test");
+    assert!(
+        most > bytes / 2,
+        "seed {seed}: only {most} of {bytes} bytes were held, so the limit was not tested"
+    );
     assert!(most <= bytes + overshoot, "seed {seed}: {most} of {bytes} bytes");
     let left = (limit.held(), limit.streams_paused());
     assert_eq!(left, (0, 0), "seed {seed}: the runtime has ended");
@@ -142,7 +145,10 @@ fn a_small_limit_holds_and_every_reader_makes_progress() {
 #[test]
 fn without_a_limit_the_crowd_holds_more() {
     let unlimited = on_seed(0, None);
-    assert!(unlimited > 2 * LIMIT_BYTES, "{unlimited} bytes without a limit are no test");
+    assert!(
+        unlimited > 2 * LIMIT_BYTES,
+        "only {unlimited} bytes were held without a limit, so the limit was not tested"
+    );
 }
 
 #[test]
@@ -286,7 +292,8 @@ fn receives(held: usize, hoarded: usize) {
         let mut left = SENT_BYTES;
         while left > 0 {
             let received = timeout(Duration::from_secs(1), receiving.recv()).await;
-            let lease = received.unwrap_or_else(|_| panic!("{held} bytes: {left} do not come"))?;
+            let lease = received
+                .unwrap_or_else(|_| panic!("{held} bytes held: {left} bytes did not arrive"))?;
             left -= lease.expect("no end yet").len();
         }
         let now = counters().unwrap_or_default();
@@ -396,8 +403,8 @@ fn a_resumed_sender_runs_before_the_loop_sleeps() {
     ran.unwrap();
 }
 
-/// With more bytes held than the limit, a stream with nothing queued waited forever for room: no
-/// send of its own could end and wake it.
+/// A stream with nothing queued must not wait for room, however many bytes are held: it has no send
+/// that could end and wake it.
 #[test]
 fn a_stream_with_nothing_queued_can_write_beyond_the_limit() {
     let sim = Sim::builder(1).build();

@@ -87,8 +87,8 @@ impl ConnectOptions {
 
     /// Sets the local address and port. For port 0, the system chooses one. The connect fails with
     /// `AddrInUse` if the port is in use for the same peer, even by a connection in TIME_WAIT
-    /// unless [`reuse_address`](Self::reuse_address) is on. Addresses of the other IP version can
-    /// then no longer be connected to.
+    /// unless [`reuse_address`](Self::reuse_address) is on. Connecting to an address of the other
+    /// IP version then fails.
     pub fn bind(mut self, local: SocketAddr) -> Self {
         self.local = Some(local);
         self

@@ -79,7 +79,7 @@ impl ListenOptions {
     }
 
     /// Makes the kernel prefer this listener, among those that share a port, for connections whose
-    /// packets this CPU handles (`SO_INCOMING_CPU`; 6.2, older kernels ignore it). Off by default.
+    /// packets this CPU handles (`SO_INCOMING_CPU`; kernels before 6.2 ignore it). Off by default.
     pub fn incoming_cpu(mut self, cpu: u32) -> Self {
         self.socket.put(SocketOption::IncomingCpu, None, cpu);
         self

@@ -18,8 +18,8 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 /// yet taken. It is `Send`.
 ///
 /// The descriptor is blocking with every driver, so that it can be a standard stream of a child
-/// process (`Stdio::from(parts.socket)`). Code that needs a non-blocking one sets the mode or uses
-/// [`into_std`](super::TcpStream::into_std).
+/// process (`Stdio::from(parts.socket)`). Code that needs a non-blocking descriptor sets the mode
+/// or uses [`into_std`](super::TcpStream::into_std).
 ///
 /// This example moves a connection, and the bytes that have already arrived, to a separate thread:
 ///

@@ -202,8 +202,8 @@ impl UdpSocket {
     }
 
     /// Sends a payload as datagrams of `segment_size` bytes each; the last one may be shorter. The
-    /// kernel or the device splits the payload (`UDP_SEGMENT`, 4.18); if they refuse, the runtime
-    /// splits it.
+    /// kernel or the device splits the payload (`UDP_SEGMENT`, since Linux 4.18); if they refuse,
+    /// the runtime splits it.
     ///
     /// # Errors
     /// The errors of [`send_to`](Self::send_to), with the limit applied to each segment.
@@ -330,8 +330,8 @@ impl UdpSocket {
         self.handle.set(SocketOption::Timestamps, on.into())
     }
 
-    /// Sets whether the kernel may coalesce datagrams of one flow (`UDP_GRO`, 5.0), which takes
-    /// less CPU. [`recv_from`](Self::recv_from) still returns them one by one; see
+    /// Sets whether the kernel may coalesce datagrams of one flow (`UDP_GRO`, since Linux 5.0),
+    /// which takes less CPU time. [`recv_from`](Self::recv_from) still returns them one by one; see
     /// [`Datagram::segment_size`].
     ///
     /// # Errors

@@ -146,9 +146,9 @@ impl Command {
     /// Starts the child. See [the cost](crate::process#cost).
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied`, …, with the program and the cause in the message: the
-    /// program, its interpreter, the working directory, an argument or a limit. Out of descriptors
-    /// or processes. Outside a runtime. `Unsupported` under a simulated kernel.
+    /// `NotFound`, `PermissionDenied`, …, with the program and the cause in the message: its file,
+    /// its interpreter, the working directory, an argument or a limit. If no descriptor or process
+    /// is left. Outside a runtime. `Unsupported` under a simulated kernel.
     pub fn spawn(&mut self) -> io::Result<Child> {
         let watch = Watch::prepare().map_err(|error| self.failed(error))?;
         reap_orphans();

@@ -38,7 +38,7 @@ impl Watch {
     /// Prepares to watch one child.
     ///
     /// # Errors
-    /// Outside a runtime; `Unsupported` under a simulated kernel; out of descriptors.
+    /// Outside a runtime; `Unsupported` under a simulated kernel; if no descriptor is left.
     pub(super) fn prepare() -> io::Result<Self> {
         let core = current::get()?;
         if !core.kernel.real_descriptors() {

@@ -182,11 +182,11 @@ impl Builder {
         self
     }
 
-    /// Sets the maximum number of received bytes per stream that wait for the task. Beyond that the
-    /// stream stops receiving, after at most the same number of bytes again. 256 KiB by default.
-    /// Receive buffers are no larger than this. While the streams of the runtime together hold more
-    /// than 6 MiB, the bound is at most 16 KiB, so that many peers whose data is not read use
-    /// little memory.
+    /// Sets the maximum number of received bytes per stream that wait for the task. Beyond that,
+    /// the stream stops receiving, but up to the same number of bytes again may still arrive. 256
+    /// KiB by default. Receive buffers are no larger than this. While the streams of the runtime
+    /// together hold more than 6 MiB, the bound is at most 16 KiB, so that many peers whose data is
+    /// not read use little memory.
     pub fn recv_bound(mut self, bytes: u32) -> Self {
         self.stream_bounds.receive = bytes;
         self

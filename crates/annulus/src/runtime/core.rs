@@ -67,8 +67,8 @@ impl Inner {
 pub(crate) struct Core {
     /// `None` once the runtime has ended.
     inner: RefCell<Option<KernelHeld<Inner>>>,
-    /// The tasks of the runtime. Outside `inner`, because tasks are woken and spawned while that is
-    /// borrowed.
+    /// The tasks of the runtime. Outside `inner`, because tasks are woken and spawned while `inner`
+    /// is borrowed.
     pub(crate) run_queue: Rc<RunQueue>,
     /// The part shared with other threads: their inbox and the wake-up of the loop.
     pub(crate) remote: Arc<Remote>,

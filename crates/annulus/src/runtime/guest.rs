@@ -20,8 +20,8 @@ use std::time::Duration;
 /// and timers work in the host's tasks, and [`spawn`](crate::spawn) works anywhere on the thread.
 ///
 /// The host calls [`turn`](Self::turn)
-/// - at the start, and when the previous [`turn`](Self::turn) asked for it: at once, after the
-///   host's own tasks have run, or when the time is up;
+/// - at the start, and when the previous [`turn`](Self::turn) asked for it: once the host's own
+///   tasks have run, or when the time is up;
 /// - when the descriptor becomes readable. Watch it edge-triggered (`EPOLLET`); a level-triggered
 ///   host calls [`clear`](Self::clear) before the turn;
 /// - when the waker that it passed is woken: code outside a turn has used the runtime, and has

@@ -32,8 +32,8 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Builds a runtime with default settings on this thread, runs a future on it, drops it, and
-/// returns the future's output.
+/// Builds a runtime with default settings on this thread, runs a future on it, drops the runtime,
+/// and returns the future's output.
 ///
 /// ```
 /// let sum = annulus::run(async { 1 + annulus::spawn(async { 2 }).await.unwrap() });

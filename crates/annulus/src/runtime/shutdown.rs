@@ -38,14 +38,15 @@ impl Core {
         let deadline = self.now() + timeout;
         let whole = self.check_not_broken().is_ok();
         let ended = catch_unwind(AssertUnwindSafe(|| self.wind_down(deadline)));
-        // If that has unwound, the state may still be present: it leaks.
+        // If `wind_down` has unwound, the state may still be present. It then leaks.
         _ = self.take_inner();
         self.run_queue.drop_all(|| self.remote.finish());
         drop(current_guard);
         self.blocking.pool.wait(deadline.duration_since(self.now()));
         match ended {
-            // A bug, because no foreign code runs there. Reported, unless it has been reported
-            // before or the thread is already unwinding: a second panic would abort the process.
+            // This is a bug, because no foreign code runs there. Resume the panic, unless an
+            // earlier one was reported or the thread is already unwinding, when a second panic
+            // would abort the process.
             Err(panic) if whole && !panicking() => resume_unwind(panic),
             Err(panic) => dispose(panic),
             Ok(()) => {}
@@ -60,7 +61,7 @@ impl Core {
         }
         self.last_writes.close();
         let Some(mut inside) = self.take_inner() else { return };
-        // A host's tasks outlive the runtime and must find it ended.
+        // A host's tasks outlive the runtime and must be told that it has ended.
         wake_each(inside.all_waiting());
         inside.stop_everything();
         let drained = self.reap(&mut inside, deadline) && self.check_not_broken().is_ok();
@@ -142,7 +143,7 @@ impl Inner {
             && self.state.driver.has_started_all()
     }
 
-    /// Cancels everything in flight. Handles that outlive the runtime find it ended.
+    /// Cancels everything in flight. Handles that outlive the runtime then get errors.
     fn stop_everything(&mut self) {
         self.state.keep_exposed();
         self.streams.stop_all(&mut self.state);

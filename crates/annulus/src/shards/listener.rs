@@ -25,9 +25,9 @@ const MAX_IN_TRANSIT: usize = 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Spread {
-    /// Shard 0 accepts, and passes each connection to the shard with the fewest open streams, which
-    /// is even for any number of connections. Each connection costs shard 0 some work, and wakes
-    /// the other shard if it sleeps.
+    /// Shard 0 accepts, and passes each connection to the shard with the fewest open streams. This
+    /// distributes any number of connections evenly. Each connection costs shard 0 some work, and
+    /// wakes the other shard if it sleeps.
     #[default]
     LeastConnections,
     /// Each shard has a listener, and the kernel chooses one by a hash of the addresses
@@ -35,9 +35,9 @@ pub enum Spread {
     /// distributed unevenly.
     Hash,
     /// Each shard has a listener, and the kernel prefers the shard on the CPU that handles the
-    /// connection's packets (`SO_INCOMING_CPU`, 6.2). If no shard runs on that CPU, or the kernel
-    /// is older, the kernel chooses by hash. This suits network cards that spread their queues over
-    /// the shards' CPUs. On loopback, it follows the client's CPU.
+    /// connection's packets (`SO_INCOMING_CPU`, since Linux 6.2). If no shard runs on that CPU, or
+    /// the kernel is older, the kernel chooses by hash. This suits network cards that spread their
+    /// queues over the shards' CPUs. On loopback, it follows the client's CPU.
     Cpu,
 }
 

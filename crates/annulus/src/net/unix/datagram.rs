@@ -135,7 +135,7 @@ impl UnixDatagram {
     /// connected to.
     ///
     /// # Errors
-    /// Out of descriptors, or outside a runtime.
+    /// If no descriptor is left, or outside a runtime.
     pub fn unbound() -> io::Result<Self> {
         UnixOptions::new().unbound()
     }
@@ -143,7 +143,7 @@ impl UnixDatagram {
     /// Creates two sockets that are connected to each other.
     ///
     /// # Errors
-    /// Out of descriptors, or outside a runtime.
+    /// If no descriptor is left, or outside a runtime.
     pub fn pair() -> io::Result<(Self, Self)> {
         UnixOptions::new().datagram_pair()
     }

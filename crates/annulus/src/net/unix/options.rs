@@ -195,7 +195,7 @@ impl UnixOptions {
     /// Creates two streams that are connected to each other.
     ///
     /// # Errors
-    /// Out of descriptors, or outside a runtime.
+    /// If no descriptor is left, or outside a runtime.
     pub fn pair(&self) -> io::Result<(UnixStream, UnixStream)> {
         let core = current::get()?;
         let (one, other) = self.sockets(&core, SocketType::Stream)?;
@@ -247,7 +247,7 @@ impl UnixOptions {
     /// Creates two datagram sockets that are connected to each other.
     ///
     /// # Errors
-    /// Out of descriptors, or outside a runtime.
+    /// If no descriptor is left, or outside a runtime.
     pub fn datagram_pair(&self) -> io::Result<(UnixDatagram, UnixDatagram)> {
         let core = current::get()?;
         let (one, other) = self.sockets(&core, SocketType::Datagram)?;

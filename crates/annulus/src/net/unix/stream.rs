@@ -62,7 +62,7 @@ impl UnixStream {
     /// Creates two streams that are connected to each other.
     ///
     /// # Errors
-    /// Out of descriptors, or outside a runtime.
+    /// If no descriptor is left, or outside a runtime.
     pub fn pair() -> io::Result<(Self, Self)> {
         UnixOptions::new().pair()
     }
@@ -337,9 +337,9 @@ impl UnixStream {
         self.handle.poll_shutdown(cx)
     }
 
-    /// Returns the number of sent bytes that the peer's system has not received: those that are
-    /// still queued, and those in the kernel's send buffer. While the peer reads slowly, only
-    /// this number shows that sending makes progress.
+    /// Returns the number of sent bytes that the peer has not read: those that are still queued,
+    /// and those in the kernel, which counts its own overhead, too. While the peer reads slowly,
+    /// only this number shows that sending makes progress.
     ///
     /// Returns 0 after the runtime has ended.
     pub fn unacknowledged(&self) -> usize {
@@ -356,7 +356,7 @@ impl UnixStream {
         self.handle.close(released)
     }
 
-    /// Closes the stream at once and discards queued bytes. A TCP connection is reset.
+    /// Closes the stream at once and discards queued bytes.
     pub fn abort(self) {
         self.handle.abort();
     }
@@ -451,8 +451,8 @@ impl UnixStream {
         self.handle.with_fd(|kernel, fd| kernel.peer_credentials(fd))
     }
 
-    /// Returns a descriptor of the peer process (`SO_PEERPIDFD`, 6.5). Unlike the process number,
-    /// it never refers to another process after the peer has ended.
+    /// Returns a descriptor of the peer process (`SO_PEERPIDFD`, since Linux 6.5). Unlike the
+    /// process number, it never refers to another process after the peer has ended.
     ///
     /// # Errors
     /// `Unsupported` under a simulated kernel; a system error on older kernels or if the process

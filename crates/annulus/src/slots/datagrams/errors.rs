@@ -44,8 +44,8 @@ impl SendFailure {
     }
 }
 
-/// SendFailures that no call has returned yet: the last one per destination, with a count of
-/// earlier ones. At the limit of destinations, the oldest failure is only counted.
+/// Failures that no call has returned yet: the last one per destination, with a count of earlier
+/// ones. At the limit of destinations, the oldest failure is only counted.
 #[derive(Default)]
 pub(super) struct SendFailures(Vec<SendFailure>);
 
