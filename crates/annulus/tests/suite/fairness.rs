@@ -153,7 +153,7 @@ loops! {
         let mut ticks = annulus::time::interval_at(long_ago, Duration::from_nanos(1));
         ticks = ticks.missed_ticks(annulus::time::MissedTicks::Burst);
     } ticks.tick().await;
-    "nop.rs nop": {} annulus::nop().await;
+    "runtime/nop.rs nop": {} annulus::nop().await;
     "fs/file_cache.rs open": {
         let cache = FileCache::new(annulus::fs::Dir::open("/proc/self").await?);
         cache.open("cmdline").await?;
@@ -174,8 +174,8 @@ loops! {
     "fs/vectored.rs write_vectored_at": { let file = File::open("/dev/null").await?; } file.write_vectored_at(Vec::<Vec<u8>>::new(), 0).await;
     "fs/vectored.rs read_vectored": { let mut file = File::open("/dev/null").await?; } file.read_vectored(vec![vec![0; 9]]).await;
     "fs/vectored.rs write_vectored": { let mut file = fs::OpenOptions::new().write(true).open("/dev/null").await?; } file.write_vectored(vec!["x"]).await;
-    "fs/dir_builder.rs create": {} fs::DirBuilder::new().create("a\0b").await;
-    "fs/dir_builder.rs create, of an existing directory": {} fs::DirBuilder::new().recursive(true).create("/").await;
+    "fs/dir.rs create": {} fs::DirBuilder::new().create("a\0b").await;
+    "fs/dir.rs create, of an existing directory": {} fs::DirBuilder::new().recursive(true).create("/").await;
     "fs/whole.rs try_exists": {} fs::try_exists("/missing").await;
     "fs/file.rs seek": { let mut file = File::open("/dev/null").await?; } file.seek(io::SeekFrom::Start(u64::MAX)).await;
     "fs/file.rs set_len": { let file = File::open("/dev/null").await?; } file.set_len(u64::MAX).await;
@@ -224,7 +224,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("fs/copy.rs", "uses file calls"),
     ("fs/dir.rs", "called by `fs/whole.rs`"),
     ("fs/file.rs", "one system call each, which uses the turn's time for file calls"),
-    ("fs/lock.rs", "one system call each"),
     ("fs/read_dir.rs", "one unit per entry"),
     ("fs/stream.rs", "uses file calls"),
     ("fs/whole.rs", "an open or another call on a path"),

@@ -96,7 +96,7 @@ const BODIES: &[(&str, Body)] = &[
         || Box::pin(directories()),
     ),
     (
-        "fs/file.rs: close create open set_permissions sync_data; fs/lock.rs: lock try_lock unlock; \
+        "fs/file.rs: close create lock open set_permissions sync_data try_lock unlock; \
          fs/stream.rs: into_file seek; fs/copy.rs: copy_to; io/copy.rs: copy_range",
         || Box::pin(files()),
     ),
