@@ -1,4 +1,5 @@
-//! Standard error of a server under test: an address that is found in the first lines stays the same with further ones.
+//! Standard error of a server under test: further lines do not change an address that was found in
+//! the first lines.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

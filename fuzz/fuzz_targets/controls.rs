@@ -1,5 +1,5 @@
-//! Control messages as the kernel writes them (`struct cmsghdr`), of any bytes: reading ends, and what is read and can be
-//! written comes back the same.
+//! Control messages in the kernel's layout (`struct cmsghdr`), read from arbitrary bytes. Reading
+//! terminates, and each message that can be written again is read back unchanged.
 #![no_main]
 
 use annulus_kernel::{Control, ControlWriter, Controls, Direction, descriptors, space};
@@ -7,7 +7,10 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let read: Vec<Control<'_>> = Controls::new(bytes).collect();
-    assert!(read.len() * space(0) <= bytes.len() + space(0), "each takes its header");
+    assert!(
+        read.len() * space(0) <= bytes.len() + space(0),
+        "more control messages were read than the bytes can hold"
+    );
     for control in &read {
         if let Control::Descriptors(numbers) = control {
             assert_eq!(descriptors(numbers).count(), numbers.len() / 4);
@@ -28,7 +31,7 @@ fn come_back(control: Control<'_>) {
             let again: Vec<Control<'_>> = Controls::new(&room[..len]).collect();
             assert_eq!(again, [control], "{direction:?}");
         } else {
-            assert!(matches!(control, Control::Unknown { .. }), "{control:?} has room");
+            assert!(matches!(control, Control::Unknown { .. }), "{control:?} was not written");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Received datagrams: the kernel's head, address, control messages and payload in one buffer, of any bytes.
+//! Parses an arbitrary buffer as a received datagram: the kernel's head, address, control messages
+//! and payload. No byte of the payload is lost or duplicated.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

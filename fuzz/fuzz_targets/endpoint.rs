@@ -1,4 +1,5 @@
-//! Endpoints of the command line, of any text: each is refused with a text, or printed so that it is parsed again.
+//! Parses arbitrary text as an endpoint of the command line. It is refused with an error message,
+//! or its printed form is parsed as the same endpoint.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

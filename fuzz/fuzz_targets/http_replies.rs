@@ -1,4 +1,5 @@
-//! Replies of HTTP/1 from a server that may send anything: pieces of any size give the same, never a panic.
+//! Parses arbitrary bytes as HTTP/1 replies. The result does not depend on the size of the pieces
+//! in which they arrive, and nothing panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

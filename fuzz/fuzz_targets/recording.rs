@@ -1,4 +1,5 @@
-//! Recordings of the load generator (JSON): refused in one line, or written so that they are read again.
+//! Reads arbitrary bytes as a recording of the load generator (JSON). They are refused with a
+//! message of one line, or the recording survives writing and reading.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Addresses as text, as servers announce them and users write them: what is read is written the same way.
+//! Parses arbitrary text as an address of a server. The printed form of an accepted address is
+//! parsed as the same address.
 #![no_main]
 
 use annulus_load::ServerAddress;

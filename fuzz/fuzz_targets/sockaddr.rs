@@ -1,5 +1,5 @@
-//! Socket addresses in the kernel's layout, of any bytes and length: each is read or refused, and an internet or Unix
-//! address that was read comes back the same.
+//! Reads arbitrary bytes as a socket address in the kernel's layout. An internet or Unix address
+//! that was accepted can be written and read back unchanged.
 #![no_main]
 
 use annulus_kernel::{Address, UnixName};

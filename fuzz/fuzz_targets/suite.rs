@@ -1,4 +1,5 @@
-//! Suite files: any text is a suite all of whose cells can be asked, or is refused in one line.
+//! Parses arbitrary text as a suite file. It is refused with a message of one line, or every cell
+//! of the suite is a question to at least one server.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

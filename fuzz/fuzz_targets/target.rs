@@ -1,4 +1,5 @@
-//! Targets of a load: any text is refused, or is shown as the same target.
+//! Parses arbitrary text as a target of a load. It is refused with an error message, or its printed
+//! form is parsed as the same target.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -185,7 +185,7 @@ impl From<Elapsed> for io::Error {
     }
 }
 
-/// Ticks every `period`, the first time at once.
+/// Returns an interval that ticks every `period`, the first time at once.
 ///
 /// # Panics
 /// If the period is zero.
@@ -194,7 +194,7 @@ pub fn interval(period: Duration) -> Interval {
     interval_at(Instant::now(), period)
 }
 
-/// Ticks every `period`, the first time at `start`.
+/// Returns an interval that ticks every `period`, the first time at `start`.
 ///
 /// # Panics
 /// If the period is zero.

@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn removed_timers_do_not_fire() {
-        // A fixed scramble of 0..101 (7 generates the numbers modulo the prime 101).
+        // The numbers 1 to 100 in a fixed, scrambled order: the powers of 7 modulo the prime 101.
         let scramble: Vec<u64> = (0..100)
             .scan(1, |n, _| {
                 *n = *n * 7 % 101;

@@ -47,8 +47,8 @@ pub(crate) fn dispose_each<T>(values: impl IntoIterator<Item = T>) {
     values.into_iter().for_each(dispose);
 }
 
-/// Drops the payload of a panic. If that panics too, the second payload is leaked, because dropping
-/// it could panic again, endlessly.
+/// Drops the payload of a panic. If the drop panics too, the second payload is leaked, because
+/// dropping it could panic again, endlessly.
 #[cold]
 fn dispose_of_panic(panic: Panic) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {

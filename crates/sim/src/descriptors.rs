@@ -116,7 +116,7 @@ impl Descriptors {
         (open.holders == 0).then(|| self.files.remove(id).file)
     }
 
-    /// Closes a descriptor; otherwise like [`release`](Self::release).
+    /// Closes a descriptor and drops its reference to the file, like [`release`](Self::release).
     pub(crate) fn close(&mut self, fd: RawFd) -> Result<Option<File>, Errno> {
         let (id, _) = self.find(fd)?;
         let slot = (fd - FIRST_DESCRIPTOR) as u32;

@@ -29,9 +29,8 @@ struct FileOp {
 /// first, the call is cancelled unless it has begun, and becomes *abandoned*: the slot keeps its
 /// arguments, because the kernel may still use their memory, and is free at the terminal event.
 ///
-/// At the end of the runtime all calls are cancelled. A future that outlives the runtime finds it
-/// ended and cannot take the outcome, so a descriptor opened by a *stopped* call is closed at the
-/// terminal event.
+/// At the end of the runtime all calls are cancelled. A future that outlives the runtime cannot
+/// take the outcome, so a descriptor opened by a *stopped* call is closed at the terminal event.
 enum FileOpState {
     InFlight { waker: Option<Waker>, stopped: bool },
     Abandoned { args: Box<dyn Any> },
@@ -57,7 +56,7 @@ impl FileOps {
         let new = FileOpState::InFlight { waker: None, stopped: false };
         let slot = self.0.insert(FileOp { call, group: start.group(), state: new });
         let in_flight = self.0.len() as u32;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees this function's contract, which is the same.
         unsafe { state.start_file(self.token(slot), call, start, in_flight) };
         slot
     }

@@ -18,8 +18,8 @@ pub(crate) mod polls;
 pub(crate) mod streams;
 pub(crate) mod turn_lists;
 
-/// Returns the slot of an event. A late event, whose slot has moved on, is counted and its
-/// resources are reclaimed.
+/// Returns the slot of an event. A late event, whose slot has been freed or reused, is counted and
+/// its resources are reclaimed.
 #[inline]
 pub(crate) fn find_or_late<'a, T>(
     slots: &'a mut Slab<T>,

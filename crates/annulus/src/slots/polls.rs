@@ -65,7 +65,7 @@ struct PollDirection {
 /// A descriptor that can be waited for. Its owner closes it, after [`Polls::drop_poll`].
 struct PolledDescriptor {
     fd: Fd,
-    /// What a task that waits for this descriptor waits for.
+    /// What this descriptor is waited for, in reports about waiting tasks.
     what: &'static str,
     /// The wake descriptor: always armed, so that every change ends the loop's wait. No task waits
     /// for it.
@@ -112,8 +112,8 @@ impl Polls {
         slot
     }
 
-    /// Ready once the descriptor is, until that is [cleared](Self::clear). Every task that polled
-    /// is woken.
+    /// Ready once the descriptor is ready, until the readiness is [cleared](Self::clear). Every
+    /// task that polled is woken.
     ///
     /// # Errors
     /// The reason why it cannot be polled, once.

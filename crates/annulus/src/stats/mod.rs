@@ -102,7 +102,8 @@ pub struct Buffers {
     pub size: u32,
     /// Buffers that are held by leases or that wait in sockets to be received.
     pub lent: u32,
-    /// Buffers that the kernel may fill. If the driver chooses the buffers itself, the free ones.
+    /// Buffers that the kernel may fill. If the driver chooses the buffers itself, these are the
+    /// free buffers.
     pub with_kernel: u32,
     /// Bytes of the pool that are in memory: receives have written to them, and they have not been
     /// returned to the system since.

@@ -48,8 +48,8 @@ pub(crate) struct Recorder {
     next_round: Cell<Duration>,
     /// When the shared record of untimed turns is due, in nanoseconds; 0 in a timed turn.
     due: Cell<u64>,
-    /// When that record or the timed turn began. The next two fields hold the turns since then and
-    /// the polls before.
+    /// When that record or the timed turn began. The next two fields hold the number of turns since
+    /// then and the number of polls before then.
     turn_began: Cell<Duration>,
     turns: Cell<u32>,
     polls_before: Cell<u64>,

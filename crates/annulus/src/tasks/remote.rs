@@ -258,7 +258,8 @@ impl LostPanics {
     }
 }
 
-/// The waker of the root future, which `block_on` runs: a flag that wakes set, and the inbox of the runtime, through which they wake its loop.
+/// The waker of the root future, which `block_on` runs. A wake sets a flag, and wakes the loop
+/// through the runtime's inbox.
 pub(crate) struct RootWaker {
     woken: AtomicBool,
     remote: Arc<Remote>,

@@ -26,8 +26,8 @@ pub(crate) const EVENT_INTERVAL: u32 = 61;
 /// Number of polls whose spawn locations are kept.
 const RECENT_POLLS: usize = 256;
 
-/// Maximum number of futures dropped within the drop of a refused one, which may spawn more.
-/// Further ones are leaked: a future whose drop spawns another of its kind would never finish.
+/// Maximum number of futures dropped within the drop of a refused future, which may spawn more.
+/// Further futures are leaked: a future whose drop spawns another of its kind would never finish.
 const MAX_REFUSED_FUTURES: u32 = 64;
 
 thread_local! {

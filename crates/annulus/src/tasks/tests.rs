@@ -192,7 +192,7 @@ fn wakers_on_other_threads_may_outlive_their_task() {
     }
 }
 
-/// Runs one such task, with its handle on the owner's thread or on another one.
+/// Runs a [`SharesWakers`] task, with its handle on the owner's thread or on another one.
 fn share_wakers(fate: Fate, is_joined_remotely: bool) {
     let owner = Owner::new();
     let (to_owner, returned) = channel();

@@ -73,7 +73,7 @@ impl Net {
         self.schedule(at, id, SocketChange::Attempt(nth));
     }
 
-    /// An attempt arrives at its destination, unless a partition is in between.
+    /// Handles an attempt that arrives at its destination, unless a partition is in between.
     pub(super) fn on_attempt(&mut self, id: SocketId, nth: u8) {
         let client = self.socket(id);
         if client.released || !matches!(client.state, SocketState::Connecting) {

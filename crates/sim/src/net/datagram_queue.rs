@@ -8,11 +8,13 @@ use annulus_kernel::Address;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes that a datagram uses of a buffer in addition to its payload, as on Linux for a small one.
+/// Bytes of a buffer that a datagram uses in addition to its payload: the same as on Linux for a
+/// small datagram.
 const DATAGRAM_OVERHEAD_BYTES: usize = 768;
 /// A Unix socket is full once it has more datagrams than this (`net.unix.max_dgram_qlen`).
 const MAX_UNIX_QUEUE_LEN: usize = 10;
-/// Limits of coalescing: the payload of an IP packet, and the number that Linux coalesces.
+/// Limits of coalescing: the payload of an IP packet, and the number of datagrams that Linux
+/// coalesces.
 const MAX_COALESCED_BYTES: usize = 65_507;
 const MAX_COALESCED_DATAGRAMS: usize = 64;
 
@@ -61,7 +63,7 @@ pub(crate) struct DatagramQueue {
 }
 
 impl Datagram {
-    /// Returns the number of bytes that the datagram takes of a buffer.
+    /// Returns the number of bytes of a buffer that the datagram uses.
     #[inline]
     pub(crate) fn cost(&self) -> usize {
         self.bytes.len() + DATAGRAM_OVERHEAD_BYTES

@@ -57,14 +57,14 @@ impl Flow {
         self.in_flight += count;
     }
 
-    /// The oldest `count` bytes in flight arrive.
+    /// Makes the oldest `count` bytes in flight arrive.
     #[inline]
     pub(crate) fn arrive(&mut self, count: usize) {
         self.in_flight -= count;
         self.arrived += count;
     }
 
-    /// The oldest `count` bytes in flight arrive at a closed socket and are dropped.
+    /// Drops the oldest `count` bytes in flight, because they arrive at a closed socket.
     pub(crate) fn lose(&mut self, count: usize) {
         self.in_flight -= count;
         self.bytes.drain(self.arrived..self.arrived + count);

@@ -54,8 +54,8 @@ impl Net {
         self.lose_datagrams(host);
     }
 
-    /// Drops all datagrams in flight from and to a host, and the reports that one found no
-    /// receiver.
+    /// Drops all datagrams in flight from and to a host, and the reports about datagrams that found
+    /// no receiver.
     fn lose_datagrams(&mut self, host: IpAddr) {
         let concerns = |datagram: &Datagram| {
             let route = datagram.route;
@@ -82,7 +82,7 @@ impl Net {
         }
     }
 
-    /// Starts a host again, without its connections. Held data for it arrives now.
+    /// Starts a host again, without its connections. Data that was held for it arrives now.
     pub(crate) fn restart(&mut self, host: IpAddr) {
         self.run();
         self.partitions.switch_on(host);
@@ -113,8 +113,8 @@ impl Net {
         ids.into_iter().for_each(|id| self.reset_both(id));
     }
 
-    /// Drops a change of a connection whose state one end has lost in a crash. Answers data with a
-    /// reset if the receiving end crashed. Returns false if the connection is intact.
+    /// Drops a change if a crash has destroyed one end of its connection. If that is the receiving
+    /// end, answers data with a reset. Returns false if the connection is intact.
     pub(super) fn drop_if_lost(&mut self, id: SocketId, change: SocketChange) -> bool {
         let (segment, is_sent) = match change {
             SocketChange::Segment(len) => (len as usize, true),

@@ -64,7 +64,7 @@ pub(crate) enum NetEvent {
 /// A change of a socket that arrives over the network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SocketChange {
-    /// A connection attempt arrives: the first is 0.
+    /// A connection attempt arrives. Attempts are numbered from 0.
     Attempt(u8),
     Established,
     Refused,

@@ -36,7 +36,7 @@ impl UnixNames {
         Ok(*to)
     }
 
-    /// Like on Linux, the name has five hexadecimal digits.
+    /// Binds a free abstract name of five hexadecimal digits, like Linux.
     fn bind_free_name(&mut self, socket: SocketId, datagram: bool) -> Result<Address, Errno> {
         loop {
             let name = format!("{:05x}", self.next % (1 << 20));

@@ -72,7 +72,7 @@ impl Socket {
         matches!(self.state, SocketState::Listening(_))
     }
 
-    /// Returns true if nothing will arrive any longer, apart from bytes that already have.
+    /// Returns true if nothing more will arrive.
     fn has_ended(&self) -> bool {
         let was_refused = self.is_unconnected() && self.error.is_some();
         self.inbound.end == StreamEnd::Arrived

@@ -255,7 +255,7 @@ impl Net {
         self.refuse_connecting(id);
     }
 
-    /// Closes a socket: its last file is closed.
+    /// Closes a socket whose last file was closed.
     pub(crate) fn release(&mut self, id: SocketId) {
         let socket = self.socket_mut(id);
         socket.released = true;

@@ -144,7 +144,7 @@ impl Net {
         self.wake(client, Side::Write);
     }
 
-    /// Establishes the next waiting connection, after the backlog of a listener has got space.
+    /// Establishes the next waiting connection, now that the listener's backlog has space.
     pub(super) fn admit_next(&mut self, listener: SocketId) {
         let Some(part) = &mut self.socket_mut(listener).unix else { return };
         if let Some(client) = part.connecting.pop_front() {

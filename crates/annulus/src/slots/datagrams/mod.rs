@@ -83,7 +83,7 @@ impl DatagramSocket {
 const MAX_INET_BYTES: usize = 65_535;
 const MAX_UNIX_BYTES: usize = 64 << 20;
 
-/// DatagramSettings that are chosen when a socket is opened.
+/// Settings that are chosen when a socket is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DatagramSettings {
     /// Sends may overtake one another.

@@ -234,7 +234,7 @@ impl DatagramSocket {
         self.wait_until(has_space, &mut state.deferred, wait, cx)
     }
 
-    /// Ready if `is_there`; otherwise registers the task.
+    /// Ready if `is_there` is true. Otherwise registers the task.
     #[inline]
     fn wait_until(
         &mut self,
@@ -387,8 +387,8 @@ impl DatagramSocket {
         Poll::Ready(self.tx.failures.take_all().map_or(Ok(()), Err))
     }
 
-    /// Handles a dropped future that waited for space or a drain. The other waiters were notified
-    /// with it.
+    /// Handles a dropped future that waited for space or a drain. Nothing needs to be passed on:
+    /// the other waiters were notified at the same time.
     pub(crate) fn leave_send(&mut self, state: &mut LoopState, id: &mut Option<WaiterId>) {
         state.deferred.drops.extend(self.tx.waiters.remove(id));
     }
@@ -442,8 +442,8 @@ impl DatagramSocket {
     }
 
     /// Returns true if the kernel would take the datagram next, as it is. A socket with a peer may
-    /// have a pending error of an earlier datagram, which is meant for receiving tasks; there the
-    /// datagram is queued.
+    /// have a pending error of an earlier datagram, which is meant for receiving tasks, so its
+    /// datagrams are queued.
     fn may_send_directly(&self, shared: &DatagramResources, len: usize, meta: &SendMeta) -> bool {
         let unsplit = meta
             .segment_size

@@ -369,8 +369,8 @@ impl DatagramSocket {
     }
 }
 
-/// Returns the memory of a datagram. One that is `kept` is copied out if the pool is short; one
-/// that is dropped at once is not.
+/// Returns the memory of a datagram. A datagram that is `kept` is copied out of the pool if the
+/// pool is short of buffers.
 #[inline]
 fn lease(shared: &DatagramResources, state: &mut LoopState, raw: RawDatagram, kept: bool) -> Lease {
     match raw {

@@ -124,7 +124,7 @@ impl SendState {
         if self.unordered { self.in_flight.pop_front() } else { self.in_flight.pop_back() }
     }
 
-    /// Returns the delay of this wait.
+    /// Returns the delay of this wait, and doubles the delay of the next one.
     pub(super) fn next_retry(&mut self) -> Duration {
         let longer = (2 * self.retry).min(MAX_RETRY_DELAY);
         std::mem::replace(&mut self.retry, longer)

@@ -1,5 +1,5 @@
-//! Chunks waiting to be sent, and the headers and vectors of sends that carry several chunks. Those
-//! do not move.
+//! Chunks waiting to be sent, and the headers and vectors of sends that carry several chunks.
+//! Headers and vectors do not move.
 #![allow(unsafe_code)]
 
 use crate::bytes::chunk::Chunk;
@@ -140,7 +140,7 @@ impl SendVectors {
         self.free.push(vector);
     }
 
-    /// Returns true if the kernel may still read some of them.
+    /// Returns true if the kernel may still read some of the vectors.
     #[inline]
     pub(super) fn are_lent(&self) -> bool {
         !self.busy.is_empty()

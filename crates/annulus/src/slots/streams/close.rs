@@ -218,8 +218,8 @@ impl Streams {
         self.slots.values().all(is_sent)
     }
 
-    /// Ends all streams; those with unsent bytes are reset. Handles that outlive the runtime find
-    /// it ended.
+    /// Ends all streams; those with unsent bytes are reset. Handles that outlive the runtime return
+    /// errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         self.shared.is_ending = true;
         for slot in self.slots.indices() {

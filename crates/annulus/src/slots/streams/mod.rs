@@ -176,13 +176,13 @@ impl Streams {
         self.slots.len()
     }
 
-    /// Prefetches the slot of a coming event.
+    /// Prefetches the slot of an upcoming event.
     #[inline]
     pub(crate) fn prefetch(&self, token: Token) {
         self.slots.prefetch(token.slot());
     }
 
-    /// The lists of this turn.
+    /// Returns the lists of this turn.
     #[inline]
     pub(crate) fn turn_lists(&self) -> &TurnLists {
         &self.shared.turn_lists

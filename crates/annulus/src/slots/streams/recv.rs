@@ -146,7 +146,7 @@ impl Stream {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// The result of a receive after the stream has ended.
+    /// Returns the result of a receive after the stream has ended.
     #[cold]
     fn end_result(&self, state: &LoopState, end: RecvEnd) -> io::Result<Option<Lease>> {
         match end {

@@ -110,8 +110,8 @@ impl Stream {
         Ok(Some(direct + count))
     }
 
-    /// Sends the queued bytes and then the slices, `total` bytes, as far as the socket has space.
-    /// Returns how many bytes of the slices were sent.
+    /// Sends the queued bytes and then the slices, which have `total` bytes, as far as the socket
+    /// has space. Returns how many bytes of the slices were sent.
     ///
     /// # Errors
     /// The error of the send.

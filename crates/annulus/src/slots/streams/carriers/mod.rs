@@ -74,8 +74,8 @@ pub(super) fn on_ask(stream: &mut Stream) {
 }
 
 /// Arms a listed stream, in place of a receive into lent buffers. Returns `None` if the carrier
-/// does not, and false if `heap`, the number of heap receives that this turn may still start, is
-/// used up.
+/// does not arm the stream itself, and false if `heap`, the number of heap receives that this turn
+/// may still start, is used up.
 pub(super) fn arm(stream: &mut Stream, state: &mut LoopState, heap: &mut usize) -> Option<bool> {
     match stream.carrier.as_deref()? {
         Carrier::Descriptors(_) => Some(scm_rights::arm(stream, state, heap)),
@@ -133,7 +133,7 @@ pub(super) fn on_writable(
 /// Ends the sending direction, once all bytes have been sent.
 ///
 /// # Errors
-/// The reason why the peer does not see the end yet; it will once the handle is dropped.
+/// The reason why the peer does not see the end until the handle is dropped.
 pub(super) fn end(stream: &Stream, state: &mut LoopState) -> Result<(), Errno> {
     match stream.carrier.as_deref() {
         Some(Carrier::Pipe(_)) => pipe::end(state, stream.fd),

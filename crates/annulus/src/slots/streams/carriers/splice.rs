@@ -118,7 +118,7 @@ pub(super) fn arm(stream: &mut Stream, state: &mut LoopState) -> Option<bool> {
 }
 
 impl Stream {
-    /// Goes over to a pipe, if the system has such a call.
+    /// Switches to a pipe, if the system supports it.
     pub(super) fn begin_splicing(&mut self, state: &LoopState) {
         let allowed = state.driver.kernel().real_descriptors();
         let splices = allowed && pages::prepare(self.fd).is_ok();
@@ -300,8 +300,8 @@ impl Streams {
     }
 }
 
-/// Maps the result of a move. A socket reports its error only once, so it is kept. An error of the
-/// call itself is not the socket's, and a receive takes over.
+/// Maps the result of a move. An error of a socket is kept, because the socket reports it only
+/// once. After an error of the call itself, a receive takes over.
 fn outcome(moved: Result<usize, Errno>) -> MoveOutcome {
     match moved {
         Ok(0) => MoveOutcome::ByReceive,
