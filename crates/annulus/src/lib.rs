@@ -254,8 +254,8 @@ pub mod task {
     //! | let other tasks run | [`yield_now`], [`consume_budget`]; [`cooperative`] for futures of other crates |
     //!
     //! The `select!` of `futures` takes fused futures: `pin!(future.fuse())`, and
-    //! `stream.select_next_some()` of a stream (feature `stream`). The `select!` of `tokio` takes any
-    //! future, and works without tokio's runtime.
+    //! `stream.select_next_some()` of a stream (feature `stream`). The `select!` of `tokio` takes
+    //! any future, and works without tokio's runtime.
     //!
     //! ```
     //! # annulus::run(async {

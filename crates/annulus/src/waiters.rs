@@ -165,8 +165,8 @@ impl Waiters {
         self.line.remove(index)?.waker
     }
 
-    /// Returns the number of waiters in line that are served before this one; all of them if it is
-    /// not in line.
+    /// Returns the number of waiters in line that are served before this one. A waiter that has no
+    /// number yet is served last.
     #[inline]
     pub(crate) fn ahead(&self, id: Option<WaiterId>) -> usize {
         id.map_or(self.line.len(), |id| self.line.partition_point(|waiter| waiter.id < id))

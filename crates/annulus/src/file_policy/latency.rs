@@ -65,7 +65,7 @@ const SIZE_COUNT: usize = 3;
 /// The state of one kind of call on one device.
 #[derive(Clone, Copy, Debug)]
 struct Latency {
-    /// Average duration of an inline call, in nanoseconds.
+    /// Average duration of the inline calls that have not stalled, in nanoseconds.
     average: u64,
     stalls: u32,
     slow: bool,

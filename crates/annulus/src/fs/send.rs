@@ -85,7 +85,8 @@ impl File {
         }
     }
 
-    /// Returns true if the file is predicted to be in memory.
+    /// Returns true if the file is predicted to be in memory and the send is small enough to rely
+    /// on that.
     fn predicts_send(&self, len: u32) -> bool {
         let (open, policy) = (&self.open, &self.open.core.inline_policy);
         let lasting = || open.is_ordinary() && policy.supports_nowait(self.device);
@@ -152,8 +153,8 @@ impl File {
         self.open.len_now()
     }
 
-    /// Returns true if small parts should be read instead of sent as pages, which holds unless the
-    /// file bypasses the page cache.
+    /// Returns true if small parts should be read instead of sent as pages: if the file uses the
+    /// page cache.
     pub(crate) fn is_read_when_small(&self) -> bool {
         !self.direct
     }

@@ -30,8 +30,8 @@
 //!
 //! # In the repository
 //!
-//! Other pages of the book are in the directory `docs` of the repository, which also has the results
-//! of all measurements; `cargo xtask book` builds the whole book, with search.
+//! Other pages of the book are in the directory `docs` of the repository, which also has the
+//! results of all measurements; `cargo xtask book` builds the whole book, with search.
 
 // The attribute macros exist only with the feature `macros`.
 #![cfg_attr(not(feature = "macros"), allow(rustdoc::broken_intra_doc_links))]

@@ -109,7 +109,7 @@ impl MemoryLimit {
     /// Returns the limit that all runtimes of this process share by default: a quarter of the
     /// memory that the process may use. The process may use the machine's memory, or less if its
     /// control group or one of that group's ancestors has a lower limit (`memory.max` and
-    /// `memory.high`, or `memory.limit_in_bytes`). It is read on the first call.
+    /// `memory.high`, or `memory.limit_in_bytes`). The limit is determined on the first call.
     ///
     /// The rest is for the program and for the memory that the kernel holds for sockets. The latter
     /// counts in a control group too. It is bounded by `net.ipv4.tcp_rmem` and `tcp_wmem` for each

@@ -328,8 +328,8 @@ const OWNER_PROCESS: u8 = 1;
 const WATCHED_OWNER: u8 = 2;
 
 /// Detects a forked child and, with the same memory load, whether the next use of the runtime has
-/// to notify a host: a page that children see as zeroes, so that a check is one load instead of a system call such as
-/// `getpid`.
+/// to notify a host: a page that children see as zeroes, so that a check is one load instead of a
+/// system call such as `getpid`.
 pub(crate) struct ForkGuard {
     page: Mapping,
 }

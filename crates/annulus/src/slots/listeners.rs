@@ -260,7 +260,7 @@ impl Listener {
         self.unclaimed.len() + usize::from(self.error.is_some())
     }
 
-    /// Notifies as many tasks as there are connections to claim.
+    /// Notifies as many tasks as there are connections and errors to return.
     fn notify(&mut self, state: &mut LoopState) {
         let available = self.available();
         if self.waiters.notify(available, &mut state.deferred.wakes) {
@@ -268,7 +268,8 @@ impl Listener {
         }
     }
 
-    /// Arms an idle listener. `polled` is the context of the polling task, if there is one.
+    /// Arms an idle listener unless too many connections are unclaimed. `polled` is the context of
+    /// the polling task, if there is one.
     fn accept_more(&mut self, state: &mut LoopState, polled: Option<&Context<'_>>) {
         let is_at_rest = self.arming.is_idle() && !self.is_paused;
         if !is_at_rest || self.dropped || self.unclaimed.len() >= MAX_UNCLAIMED_CONNECTIONS {
@@ -341,7 +342,8 @@ impl Listener {
     }
 }
 
-/// Returns true for errors of one connection, which accept(2) says to treat like `EAGAIN`.
+/// Returns true for errors of one connection: those that accept(2) says to treat like `EAGAIN`, and
+/// those of a connection that was aborted, has timed out or is forbidden by a firewall.
 fn ends_one_connection(errno: Errno) -> bool {
     const ONE_CONNECTION: [Errno; 11] = [
         Errno::CONNABORTED,
@@ -362,7 +364,7 @@ fn ends_one_connection(errno: Errno) -> bool {
 /// State of a listener with a limit.
 struct LimitState {
     limit: ConnectionLimit,
-    /// The backlog holds a connection.
+    /// The backlog holds a connection, or the poll for one has failed.
     is_ready: bool,
     /// The permit of the accept in flight.
     permit: Option<Permit>,

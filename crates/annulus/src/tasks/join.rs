@@ -1,4 +1,5 @@
-//! Handles that wait for a task or abort it, the task's id, its result, and the error if it has none.
+//! Handles that wait for a task or abort it, the task's id, its result, and the error if it has
+//! none.
 
 use super::raw::{JoinRef, TaskRef};
 use crate::tasks::budget;

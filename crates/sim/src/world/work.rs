@@ -77,8 +77,8 @@ impl World {
         self.wake();
     }
 
-    /// Makes a new operation wait. Its file stays open even if the descriptor is closed, and its memory
-    /// is checked.
+    /// Makes a new operation wait. Its file stays open even if the descriptor is closed, and its
+    /// memory is checked.
     pub(super) fn start_waiting(&mut self, mut op: Op, at_once: bool) -> OpId {
         self.watch(&mut op);
         let ready = at_once || self.is_ready(&op);

@@ -20,7 +20,7 @@ const RECHECK_DELAY: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub(super) struct MemoryPaused {
     slots: VecDeque<u32>,
-    /// Slots that are still to be checked in this sweep, and the allowance when it began.
+    /// Slots that are still to be checked in this sweep, and the lowest allowance since it began.
     pub(super) sweep: usize,
     swept_at: usize,
     has_timer: bool,
