@@ -59,7 +59,7 @@ impl RunResults {
 }
 
 /// Describes the plan for a recording.
-fn run_info(plan: &Plan) -> RunInfo {
+pub(crate) fn run_info(plan: &Plan) -> RunInfo {
     let has_length = plan.protocol == Protocol::Echo;
     let (workload, pipeline, schedule) = match plan.workload {
         Workload::Streams(streams) => {

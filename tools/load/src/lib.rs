@@ -32,6 +32,7 @@ mod observer;
 #[cfg(feature = "options")]
 mod options;
 mod outcome;
+mod part;
 mod payload;
 mod plan;
 mod protocol;
@@ -76,6 +77,7 @@ pub use options::{
     Address, Endpoint, Options, OptionsError, RequestSpec, RequestTable, check_target_round_trip,
     parse_bytes, parse_duration,
 };
+pub use part::{MAX_PARTS, Part};
 pub use plan::{
     Datagrams, MAX_CLIENTS, MAX_DATAGRAM_BYTES, MAX_EVENT_LOOPS, MAX_IN_FLIGHT_BYTES, MAX_PIPELINE,
     MAX_WINDOW, Plan, Streams, Workload,

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// Receives notifications about a run, on the thread that called [`run`](fn@crate::run).
 pub trait Observer {
+    /// Called when every client is connected. The warm-up starts when this returns.
+    fn connected(&mut self) {}
     /// Called before measuring, which starts when this returns. No latency includes the time this
     /// takes.
     fn window_opened(&mut self) {}
@@ -34,6 +36,6 @@ pub struct Progress {
     pub total: Duration,
     /// Responses so far.
     pub responses: u64,
-    /// Planned number of requests, if there is one.
+    /// Planned number of requests of this part of the run, if there is one.
     pub requests: Option<u64>,
 }

@@ -2,6 +2,7 @@
 
 use crate::invalid::{InvalidValue, invalid};
 use crate::mix::MAX_MESSAGE_BYTES;
+use crate::part::Part;
 use crate::protocol::Protocol;
 use crate::schedule::{Arrivals, Schedule};
 use crate::server_address::ServerAddress;
@@ -68,6 +69,9 @@ pub struct Plan {
     pub seed: u64,
     /// The length of recorded intervals: one second, unless the plan says otherwise.
     pub interval: Duration,
+    /// The part of this machine in a run of several. `clients`, `requests` and the rate are those of
+    /// all parts together.
+    pub part: Part,
 }
 
 impl Plan {
@@ -97,6 +101,7 @@ impl Plan {
             connect_timeout: Duration::from_secs(5),
             seed: 1,
             interval: Duration::from_secs(1),
+            part: Part::WHOLE,
         }
     }
 
@@ -109,6 +114,7 @@ impl Plan {
         self.more_addresses.iter().try_for_each(|more| ServerAddress::from(*more).validate())?;
         self.check_protocol()?;
         check_counts(&[("clients", self.clients, 1, MAX_CLIENTS)])?;
+        self.part.check(self.clients, self.requests)?;
         match self.requests {
             Some(0) => return Err(invalid("the number of requests must be at least 1, not 0")),
             Some(_) if !self.warm_up.is_zero() => {
@@ -222,12 +228,26 @@ impl Plan {
         if self.protocol.closes_connections() { Some(1) } else { streams.requests_per_connection }
     }
 
-    /// Returns the number of threads on which the clients run.
+    /// Returns the number of threads on which the clients of this part run. It is the same for all
+    /// parts.
     pub(crate) fn threads(&self) -> usize {
         match self.workload {
-            Workload::Streams(Streams { threads, .. }) => threads.min(self.clients),
+            Workload::Streams(Streams { threads, .. }) => {
+                threads.min(self.clients / self.part.count())
+            }
             Workload::Datagrams(_) => 1,
         }
+    }
+
+    /// Returns the number of clients of this part.
+    pub(crate) fn own_clients(&self) -> usize {
+        self.part.clients(self.clients)
+    }
+
+    /// Returns the planned number of requests of this part, if there is one.
+    pub(crate) fn own_requests(&self) -> Option<u64> {
+        let own = |requests| self.part.requests(requests, self.threads(), self.clients);
+        self.requests.map(own)
     }
 }
 

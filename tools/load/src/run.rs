@@ -17,7 +17,7 @@ use crate::{datagrams, streams};
 /// Fails if the run cannot start.
 pub fn run(plan: &Plan, observer: &mut dyn Observer) -> Result<Recording, LoadError> {
     plan.validate().map_err(LoadError::Plan)?;
-    limits::reserve(plan.clients).map_err(LoadError::Files)?;
+    limits::reserve(plan.own_clients()).map_err(LoadError::Files)?;
     let _pinned = plan.pin.map(affinity::pin).transpose().map_err(LoadError::Pin)?;
     let findings = match plan.workload {
         Workload::Streams(streams) => streams::run(plan, streams, observer)?,

@@ -2,9 +2,11 @@
 
 use crate::affinity;
 use crate::fault::Faults;
+use crate::part::Part;
 use crate::plan::{Plan, Streams, Workload};
 use crate::recording::{Interval, MIN_SAMPLES_BEYOND, Percentiles};
 use crate::threads::Measurement;
+use std::time::Duration;
 
 /// A load that uses more than this share of its cores may be the bottleneck.
 const MAX_CPU_SHARE: f64 = 0.9;
@@ -39,7 +41,10 @@ pub(crate) fn all(
             warnings.extend(stream_failures(plan, streams, total.answered, failed));
             let connects = plan.requests_per_connection(streams).is_some();
             warnings.extend(unsent(&total).or_else(|| late_starts(connects, &total)));
-            warnings.extend(too_few_responses(plan, *measured, total.answered));
+            // The responses of a part say little: those of all parts count.
+            if plan.part == Part::WHOLE {
+                warnings.extend(too_few_responses(plan, measured.length, total.answered));
+            }
         }
         Workload::Datagrams(_) => warnings.extend(datagram_loss(plan, &total)),
     }
@@ -65,7 +70,7 @@ fn nothing_measured(workload: Workload) -> &'static str {
 fn interruption(measured: Measurement, plan: &Plan, total: &Interval) -> Option<String> {
     let (seconds, planned) = (measured.length.as_secs_f64(), plan.duration.as_secs_f64());
     let sent = total.sent - total.retried.min(total.sent);
-    match (measured.interrupted, plan.requests) {
+    match (measured.interrupted, plan.own_requests()) {
         (true, _) if measured.length.is_zero() => {
             Some("nothing was measured: the run was interrupted before the window opened".into())
         }
@@ -106,7 +111,7 @@ fn stream_failures(
 ) -> impl Iterator<Item = String> {
     let failed = (failed > 0).then(|| match streams.reconnect {
         true => format!("connections failed, or could not be made again, {failed} times"),
-        false => format!("{failed} of {} clients failed and did not continue", plan.clients),
+        false => format!("{failed} of {} clients failed and did not continue", plan.own_clients()),
     });
     let silent =
         (responses == 0).then(|| "no response arrived within the measured time".to_owned());
@@ -120,7 +125,8 @@ fn datagram_loss(plan: &Plan, total: &Interval) -> Option<String> {
         format!(
             "{percent:.3}% of the datagrams were lost: a socket's buffer may be too small for {} bytes from {} clients \
              (net.core.rmem_default, rmem_max)",
-            plan.length, plan.clients
+            plan.length,
+            plan.own_clients()
         )
     })
 }
@@ -178,7 +184,7 @@ fn late_starts(connects: bool, total: &Interval) -> Option<String> {
 }
 
 /// Warns if a percentile that is shown has too few responses.
-fn too_few_responses(plan: &Plan, measured: Measurement, responses: u64) -> Option<String> {
+pub(crate) fn too_few_responses(plan: &Plan, length: Duration, responses: u64) -> Option<String> {
     let (name, share) = Percentiles::SHARES[1..4]
         .iter()
         .find(|(_, share)| responses > 0 && responses < Percentiles::samples_for(*share))?;
@@ -189,7 +195,7 @@ fn too_few_responses(plan: &Plan, measured: Measurement, responses: u64) -> Opti
              {needed} requests (-n), or do not rely on it"
         ));
     }
-    let seconds = (measured.length.as_secs_f64() * needed as f64 / responses as f64).ceil();
+    let seconds = (length.as_secs_f64() * needed as f64 / responses as f64).ceil();
     Some(format!(
         "{name} depends on fewer than {MIN_SAMPLES_BEYOND} of {responses} responses: measure for \
          {seconds:.0} s (-d), or do not rely on it"
@@ -215,7 +221,6 @@ mod tests {
     use crate::fault::Faults;
     use crate::plan::Datagrams;
     use crate::recording::DatagramCounts;
-    use std::time::Duration;
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -32,7 +32,10 @@ impl Address {
     }
 
     /// Returns the socket addresses of the host: at least one.
-    pub(super) fn resolve(&self) -> Result<Vec<SocketAddr>, OptionsError> {
+    ///
+    /// # Errors
+    /// Fails if the name cannot be resolved.
+    pub fn resolve(&self) -> Result<Vec<SocketAddr>, OptionsError> {
         let found = (self.host.as_str(), self.port).to_socket_addrs();
         let mut seen = HashSet::new();
         let found: Vec<_> = found

@@ -128,7 +128,11 @@ impl Recording {
     }
 
     /// Checks the values for what their types do not guarantee.
-    fn check(&self) -> Result<(), ReadError> {
+    ///
+    /// # Errors
+    /// Fails with [`ReadError::InvalidValue`] if a time is out of range, or if the intervals do not
+    /// follow each other.
+    pub fn check(&self) -> Result<(), ReadError> {
         let Recording { classes, intervals, .. } = self;
         let wrong = |what: String| Err(ReadError::InvalidValue(what));
         if let Some((name, time)) =

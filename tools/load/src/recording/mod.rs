@@ -28,6 +28,7 @@ mod collector;
 mod document;
 mod interval;
 mod latencies;
+mod merge;
 mod recorder;
 mod summary;
 mod tally;
@@ -36,6 +37,7 @@ pub(crate) use collector::Collector;
 pub use document::{FORMAT_NAME, FORMAT_VERSION, MAX_RECORDING_BYTES, ReadError};
 pub use interval::{ClassInterval, Interval};
 pub use latencies::Latencies;
+pub use merge::{LiveSum, PartResult};
 pub(crate) use recorder::Recorder;
 pub use summary::{ClassSummary, GroupSizes, MIN_SAMPLES_BEYOND, Percentiles, Summary};
 
@@ -131,6 +133,32 @@ pub struct RunInfo {
     pub seed: u64,
     /// The driver on which the clients ran.
     pub driver: String,
+    /// The parts of a run of several machines, in order. Empty if there was only one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartInfo>,
+}
+
+/// A part of a run of several machines.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PartInfo {
+    /// The number of the part, counted from 1.
+    pub part: u64,
+    /// The host name of its machine.
+    pub host: String,
+    /// When its measuring began, by its machine's wall clock.
+    pub started: f64,
+    /// Its measured time in seconds.
+    pub seconds: f64,
+    /// CPU time of its load in the measured time, in seconds.
+    pub cpu_seconds: f64,
+    /// The complete replies that it received.
+    pub responses: u64,
+    /// The driver on which its clients ran.
+    pub driver: String,
+    /// Why the recording lacks this part, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
 }
 
 impl Recording {

@@ -50,7 +50,8 @@ pub(crate) fn run(
     let data = plan.protocol.data().cloned();
     let values = move |client| FieldValues::new(seed, client, clients).with_data(data.clone());
     let refusal = || run.faults.refusal.clone();
-    let settings = RuntimeSettings::new(streams.driver, clients.div_ceil(plan.threads()), length);
+    let settings =
+        RuntimeSettings::new(streams.driver, plan.own_clients().div_ceil(plan.threads()), length);
     match &plan.protocol {
         Protocol::Echo => RunResults::of(&run, settings, observer, || {
             StreamClientKind::new(&connector, streams, move |client| {

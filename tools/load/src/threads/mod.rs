@@ -22,6 +22,7 @@ use pool::MAX_CONNECTS;
 pub(crate) use pool::{CLOSE_TIMEOUT, ClientHandle, ClientKind};
 
 use crate::fault::{Fault, FaultLog};
+use crate::part::share;
 use crate::plan::Plan;
 use crate::recording::{Collector, Recorder};
 use annulus::{Builder, DriverChoice, Runtime};
@@ -122,7 +123,7 @@ pub(crate) struct ThreadContext<K> {
 }
 
 impl<K: ClientKind> ThreadContext<K> {
-    /// Creates the context of thread `index` out of `threads`.
+    /// Creates the context of thread `index` out of the `threads` of all parts.
     pub(super) fn new(
         run: &Arc<RunContext>,
         kind: K,
@@ -133,7 +134,7 @@ impl<K: ClientKind> ThreadContext<K> {
             .plan
             .requests
             .map_or(u64::MAX, |requests| share(requests, [index, threads], run.plan.clients));
-        let connecting = Semaphore::new((MAX_CONNECTS / threads).max(1));
+        let connecting = Semaphore::new((MAX_CONNECTS / run.plan.threads()).max(1));
         let recorder = RefCell::new(Recorder::new(&run.collector));
         let (is_open, closed_at) = (Cell::new(true), Cell::new(u64::MAX));
         let (run, quota) = (Arc::clone(run), Cell::new(quota));
@@ -167,15 +168,6 @@ impl<K: ClientKind> ThreadContext<K> {
         let number = self.run.connections.fetch_add(1, Relaxed);
         self.kind.connect(&self.run.plan, number).await
     }
-}
-
-/// Returns how many of the requests thread `index` out of `threads` sends: in proportion to its
-/// clients. The shares of all threads add up to `requests`.
-fn share(requests: u64, [index, threads]: [usize; 2], clients: usize) -> u64 {
-    let of = |thread| (thread..clients).step_by(threads).len() as u128;
-    let [before, clients] = [(0..index).map(of).sum::<u128>(), clients as u128];
-    let until = |clients_so_far| u128::from(requests) * clients_so_far / clients;
-    (until(before + of(index)) - until(before)) as u64
 }
 
 /// With more clients than this, saving memory matters more than receiving large replies in few
@@ -221,20 +213,6 @@ impl RuntimeSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn threads_share_the_requests_in_proportion_to_their_clients() {
-        let shares = |requests, threads: usize, clients| {
-            (0..threads).map(|index| share(requests, [index, threads], clients)).collect::<Vec<_>>()
-        };
-        assert_eq!(shares(100, 2, 4), [50, 50]);
-        assert_eq!(shares(100, 2, 3), [66, 34]);
-        assert_eq!(shares(1, 3, 3), [0, 0, 1]);
-        for (requests, threads, clients) in [(7, 3, 5), (1_000_003, 7, 50), (u64::MAX, 4, 9)] {
-            let all: u128 = shares(requests, threads, clients).into_iter().map(u128::from).sum();
-            assert_eq!(all, u128::from(requests));
-        }
-    }
 
     #[test]
     fn many_clients_get_small_buffers() {

@@ -49,7 +49,8 @@ pub(crate) fn run<K: ClientKind>(
             let channels =
                 WorkerChannels { index, events, commands: received, release: released, responses };
             let kind = &kind;
-            let pool = move || ClientPool::new(run, kind(), index, count);
+            let [number, all] = plan.part.thread(index, count);
+            let pool = move || ClientPool::new(run, kind(), number, all);
             let handle = thread::Builder::new()
                 .name(format!("load {index}"))
                 .spawn_scoped(scope, move || run_worker(channels, settings, plan.duration, pool))
@@ -146,6 +147,10 @@ impl Workers<'_> {
         }
         if self.states.is_incomplete {
             return Ok(Measurement::default());
+        }
+        self.observer.connected();
+        if self.observer.is_interrupted() {
+            return Ok(Measurement::interrupted());
         }
         self.send_command(Command::Start(clock::nanos()));
         if self.wait(Some(self.run.plan.warm_up), |states| states.finished == count).is_break() {
@@ -250,7 +255,8 @@ impl Workers<'_> {
 
     fn progress(&mut self, elapsed: Duration) {
         let responses = self.responses.iter().map(|count| count.load(Relaxed)).sum();
-        let Plan { duration: total, requests, .. } = self.run.plan;
+        let Plan { duration: total, .. } = self.run.plan;
+        let requests = self.run.plan.own_requests();
         self.run.collector.collect(|interval| self.observer.interval(interval));
         self.observer.progress(Progress {
             elapsed: elapsed.min(total),

@@ -81,7 +81,7 @@ pub(crate) struct ClientPool<K: ClientKind> {
 }
 
 impl<K: ClientKind> ClientPool<K> {
-    /// Creates the pool of thread `index` out of `threads`.
+    /// Creates the pool of thread `index` out of the `threads` of all parts.
     pub(crate) fn new(
         run: &Arc<RunContext>,
         kind: K,
