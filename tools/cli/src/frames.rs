@@ -1,11 +1,12 @@
 //! Messages between processes of annulus on different machines: JSON behind its length, with limits
 //! on size and time.
 
+use annulus_load::clock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use std::net::TcpStream;
+use std::time::Duration;
 
 /// The size of the length before a message.
 const LENGTH_BYTES: usize = 4;
@@ -20,10 +21,14 @@ pub(crate) enum FrameError {
     #[error("{0}")]
     Io(io::Error),
     /// The message is longer than the limit.
-    #[error("it announced a message of {length} bytes, but the limit is {limit}: check that it is annulus and not another program")]
+    #[error(
+        "it announced a message of {length} bytes, but the limit is {limit}: check that it is annulus and not another program"
+    )]
     TooLong { length: usize, limit: usize },
     /// The message is not valid JSON, or has other fields than expected.
-    #[error("it sent a message that is not understood ({0}): check that it is annulus, in the same version")]
+    #[error(
+        "it sent a message that is not understood ({0}): check that it is annulus, in the same version"
+    )]
     Invalid(serde_json::Error),
 }
 
@@ -33,10 +38,9 @@ impl From<io::Error> for FrameError {
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::BrokenPipe => FrameError::Closed,
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => FrameError::Io(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "it did not answer in time",
-            )),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                FrameError::Io(io::Error::new(io::ErrorKind::TimedOut, "it did not answer in time"))
+            }
             _ => FrameError::Io(error),
         }
     }
@@ -77,18 +81,18 @@ pub(crate) fn read<T: DeserializeOwned>(
 #[derive(Debug)]
 pub(crate) struct Deadline {
     stream: TcpStream,
-    until: Option<Instant>,
+    until: Duration,
 }
 
 impl Deadline {
     /// Creates a connection with `limit` from now on.
     pub(crate) fn new(stream: TcpStream, limit: Duration) -> Deadline {
-        Deadline { stream, until: Some(Instant::now() + limit) }
+        Deadline { stream, until: clock::now().saturating_add(limit) }
     }
 
     /// Allows `limit` from now on.
     pub(crate) fn restart(&mut self, limit: Duration) {
-        self.until = Some(Instant::now() + limit);
+        self.until = clock::now().saturating_add(limit);
     }
 
     /// Allows any time, and returns the connection.
@@ -98,16 +102,9 @@ impl Deadline {
         Ok(self.stream)
     }
 
-    /// Ends the connection.
-    pub(crate) fn shut_down(&self) {
-        // A connection that has already ended cannot be shut down.
-        let _ = self.stream.shutdown(Shutdown::Both);
-    }
-
-    /// Returns the time that is left.
+    /// Returns the time that is left, which is above zero.
     fn left(&self) -> io::Result<Option<Duration>> {
-        let Some(until) = self.until else { return Ok(None) };
-        let left = until.saturating_duration_since(Instant::now());
+        let left = self.until.saturating_sub(clock::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
     }
 }

@@ -9,6 +9,7 @@ mod contender;
 mod doctor;
 mod duration;
 mod echo;
+mod frames;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;
@@ -17,6 +18,7 @@ mod manual;
 mod output;
 mod signals;
 mod text;
+mod token;
 mod usage;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};

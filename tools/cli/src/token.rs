@@ -5,7 +5,7 @@
 //! an HMAC-SHA256 of both numbers under the token. The server only proves its own knowledge to a
 //! client that has proved its.
 
-use crate::frames::{self, FrameError};
+use crate::frames;
 use anyhow::{Context, Result, bail};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -174,11 +174,6 @@ pub(crate) fn connect(mut stream: impl Read + Write, protocol: &str, token: &Tok
 /// Replaces control characters, which a terminal could take for commands, with spaces.
 pub(crate) fn printable(text: &str) -> String {
     text.replace(|c: char| c.is_control(), " ")
-}
-
-/// Returns true if the peer has closed the connection without a message.
-pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(FrameError::Closed))
 }
 
 #[cfg(test)]

@@ -58,6 +58,13 @@ impl RunResults {
     }
 }
 
+impl RunInfo {
+    /// Describes a plan that has not run.
+    pub fn planned(plan: &Plan) -> RunInfo {
+        run_info(plan)
+    }
+}
+
 /// Describes the plan for a recording.
 pub(crate) fn run_info(plan: &Plan) -> RunInfo {
     let has_length = plan.protocol == Protocol::Echo;

@@ -1,5 +1,6 @@
 //! The progress line of a run. It is shown only if standard error is a terminal.
 
+use crate::output::note;
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
 use annulus_load::recording::{Interval, Percentiles};
 use annulus_load::{Observer, Progress};
@@ -40,6 +41,11 @@ impl ProgressLine {
         let style = style.expect("the constant template is invalid");
         let stop = Stop::install(&[SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
         Ok(ProgressLine { bar: bar.with_style(style), state: RunState::default(), stop })
+    }
+
+    /// Writes a line above the progress line.
+    pub(super) fn say(&self, line: &str) {
+        self.bar.suspend(|| note(line));
     }
 }
 

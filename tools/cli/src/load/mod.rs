@@ -2,9 +2,11 @@
 
 mod compare;
 mod live;
+mod parts;
 mod summary;
 
 use self::live::ProgressLine;
+use self::parts::{First, Meeting, PartArgs, follow};
 use crate::output::{self, Target, note};
 use crate::signals::Stop;
 use crate::usage::{UsageError, options_error};
@@ -40,6 +42,12 @@ Datagram clients send another datagram when one is echoed or lost. Datagrams
 of at least 8 bytes carry a number, so that duplicated, late and reordered
 echoes are recognized.
 
+With --meet, several machines run one load: mpirun, srun, Ansible or a Kubernetes
+Job starts the same command on each. Clients, rate and requests are those of
+all machines together. They start and stop together, and part 1 prints the sum
+and one report. If a part is lost, the others continue, the report says that it
+is partial, and the exit status is 1.
+
 A FILE.toml has the long options as keys, as well as requests-per-connection,
 reconnect, connect-timeout and seed.
 
@@ -65,7 +73,11 @@ Examples:
   annulus load tcp://127.0.0.1:25 --send 'NOOP\\r\\n' --reply-until '\\n'
   annulus load http://127.0.0.1:8080 --fail-if 'p99<5ms,errors<0.1%'
                                            exit status for checks
-  annulus load -d 5 --json - | jq .latency_us";
+  annulus load -d 5 --json - | jq .latency_us
+  mpirun -n 4 -x ANNULUS_MEET_TOKEN annulus load 10.0.0.9:7000 --rate 2M \
+    --meet 10.0.0.1:7100                   four machines, 500k per second each
+  annulus load 10.0.0.9:7000 --meet 10.0.0.1:7100 --part 2/4 \
+    --meet-token-file token                the second of four machines";
 
 /// What `-h` shows instead of [`AFTER_HELP`].
 const BRIEF_AFTER_HELP: &str = "\
@@ -93,6 +105,8 @@ pub(crate) struct LoadArgs {
     options: Options,
     #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    parts: PartArgs,
 }
 
 /// Where to write the recording of a run.
@@ -116,7 +130,16 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
         Some(Kind::Compare(args)) => compare::run(args),
         None => {
             let plan = args.options.resolved().and_then(|options| options.plan());
-            carry_out(&plan.map_err(options_error)?, args.output)
+            let mut plan = plan.map_err(options_error)?;
+            let meeting = args.parts.meeting()?;
+            if let Some(meeting) = &meeting {
+                plan.part = meeting.part;
+                plan.validate().map_err(|error| UsageError(error.to_string()))?;
+            }
+            match meeting {
+                Some(meeting) if plan.part.index() > 0 => follow(meeting, &plan),
+                meeting => carry_out(&plan, args.output, meeting),
+            }
         }
     }
 }
@@ -129,15 +152,22 @@ pub(crate) fn with_brief_help(command: clap::Command) -> clap::Command {
     })
 }
 
-fn carry_out(plan: &Plan, output: OutputArgs) -> Result<ExitCode> {
+fn carry_out(plan: &Plan, output: OutputArgs, meeting: Option<Meeting>) -> Result<ExitCode> {
     let OutputArgs { json, label, fail_if } = output;
     let json = json.map(Target::open).transpose()?;
     let mut watch = ProgressLine::new()?;
-    let mut recording = annulus_load::run(plan, &mut watch).map_err(classify)?;
+    let (mut recording, stopped) = match meeting {
+        None => (annulus_load::run(plan, &mut watch).map_err(classify)?, None),
+        Some(meeting) => {
+            let mut first = First::meet(meeting, plan, &mut watch)?;
+            let own = annulus_load::run(plan, &mut first).map_err(classify);
+            first.finish(own)?
+        }
+    };
     (recording.run.command, recording.run.label) = (command(), label);
     let text = (recording.seconds > 0.0).then(|| summary::text(&recording));
     output::deliver_with(json, |writer| recording.write(writer), text)?;
-    exit_status(&recording, &watch.stop, fail_if.as_ref())
+    exit_status(&recording, &watch.stop, stopped.as_deref(), fail_if.as_ref())
 }
 
 /// The command line of this process.
@@ -153,11 +183,12 @@ fn classify(error: LoadError) -> anyhow::Error {
 }
 
 /// Returns the exit status. An interrupted run exits with the status of its signal. A run fails if
-/// it breaks a condition or has no response. Unless the conditions say how many errors it may have,
+/// another part has `stopped` it or is missing, if it breaks a condition, or if it has no response. Unless the conditions say how many errors it may have,
 /// it also fails if it has errors, or if every reply is a refusal.
 fn exit_status(
     recording: &Recording,
     stop: &Stop,
+    stopped: Option<&str>,
     conditions: Option<&Conditions>,
 ) -> Result<ExitCode> {
     if let Some((signal, status)) = stop.reason().filter(|_| recording.interrupted) {
@@ -165,6 +196,13 @@ fn exit_status(
             "annulus: interrupted by {signal}: the results cover only a part of the run"
         ));
         return Ok(status);
+    }
+    if let Some(why) = stopped {
+        bail!("the run was stopped: {why}");
+    }
+    if let Some(part) = recording.run.parts.iter().find(|part| part.missing.is_some()) {
+        let why = part.missing.as_deref().unwrap_or_default();
+        bail!("the results are partial: part {} ({}) is missing: {why}", part.part, part.host);
     }
     let Recording { run: RunInfo { address, protocol, .. }, errors, first_error, .. } = recording;
     let responses = recording.summary().responses;

@@ -2,7 +2,7 @@
 
 use crate::text::{Listing, thousands};
 use annulus_load::recording::{
-    ClassSummary, GroupSizes, Percentiles, Recording, Summary, WorkloadKind,
+    ClassSummary, GroupSizes, PartInfo, Percentiles, Recording, Summary, WorkloadKind,
 };
 use annulus_page::text;
 use std::collections::BTreeMap;
@@ -58,6 +58,9 @@ pub(super) fn text(recording: &Recording) -> String {
     }
     add_latencies(&mut text, &summary);
     recording.class_summaries().iter().for_each(|class| add_class(&mut text, class));
+    for part in &recording.run.parts {
+        text.row("part", &summary_of_part(part));
+    }
     text.row("client CPU", &format!("{:.1} % of a core", recording.cpu_share() * 100.0));
     if !recording.run.driver.is_empty() {
         text.row("driver", &printable(&recording.run.driver));
@@ -70,6 +73,17 @@ pub(super) fn text(recording: &Recording) -> String {
     }
     recording.warnings.iter().for_each(|warning| text.row("warning", &printable(warning)));
     text.finish()
+}
+
+/// Formats the result of one machine.
+fn summary_of_part(part: &PartInfo) -> String {
+    let name = format!("{} {}", part.part, printable(&part.host));
+    if let Some(why) = &part.missing {
+        return format!("{name}: missing: {}", printable(why));
+    }
+    let share = if part.seconds > 0.0 { part.cpu_seconds / part.seconds * 100.0 } else { 0.0 };
+    let responses = thousands(part.responses);
+    format!("{name}: {responses} in {:.3} s, {share:.1} % of a core", part.seconds)
 }
 
 /// Formats what became of the requests. The sums on both sides of the colon are equal.

@@ -16,6 +16,7 @@ mod killed_bench;
 mod load;
 mod load_compare;
 mod load_interrupted;
+mod load_parts;
 mod load_progress_line;
 mod load_protocols;
 mod load_recording;

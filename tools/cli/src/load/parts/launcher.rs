@@ -14,11 +14,7 @@ struct Launcher {
 /// The launchers, in the order in which they are looked for: what a process was launched with last
 /// comes first, since mpirun may run under srun.
 const LAUNCHERS: [Launcher; 5] = [
-    Launcher {
-        name: "Open MPI",
-        rank: "OMPI_COMM_WORLD_RANK",
-        sizes: &["OMPI_COMM_WORLD_SIZE"],
-    },
+    Launcher { name: "Open MPI", rank: "OMPI_COMM_WORLD_RANK", sizes: &["OMPI_COMM_WORLD_SIZE"] },
     Launcher { name: "MPICH", rank: "PMI_RANK", sizes: &["PMI_SIZE"] },
     Launcher { name: "MPI", rank: "PMIX_RANK", sizes: &["PMIX_SIZE"] },
     Launcher {
