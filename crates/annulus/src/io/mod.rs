@@ -23,7 +23,6 @@ mod copy;
 mod copy_ends;
 mod file_stream;
 mod framing;
-#[cfg(feature = "tokio-io")]
 mod recv;
 mod send;
 mod send_file;

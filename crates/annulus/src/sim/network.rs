@@ -330,6 +330,7 @@ impl Network {
     /// use annulus::net::{TcpListener, TcpStream};
     /// use annulus::signal::{Signal, until_terminated};
     /// use annulus::sim::Network;
+    /// use std::io;
     /// use std::time::Duration;
     ///
     /// let network = Network::new(7);

@@ -141,7 +141,9 @@ fn target_file_of_vegeta_is_sent_in_order() {
         .iter()
         .map(|class| class["sent"].as_u64().unwrap())
         .collect();
-    assert_eq!(counts, [30, 30, 30]);
+    // Each connection begins a new round by itself, and the last rounds are cut short.
+    let is_even = counts.iter().all(|count| (27..=33).contains(count));
+    assert!(is_even && counts.iter().sum::<u64>() == 90, "{counts:?}");
     std::fs::write(&file, text.replace("X-A: b", "X-A b")).unwrap();
     load(&["--targets", &file]).fails_with(2, &["targets.txt:3: 'X-A b' is not a header"]);
     load(&["--targets", &file, "http://a"]).fails_with(2, &["--targets", "cannot be used"]);

@@ -95,8 +95,8 @@ pub struct Options {
     pub arrivals: Option<Arrivals>,
     /// With --rate: send this many requests together, on as many connections, or with 10:one on one
     /// connection
-    #[arg(long, value_name = "COUNT[:one]", requires = "rate", conflicts_with = "arrivals",
-          value_parser = parse_burst)]
+    #[arg(long, value_name = "COUNT[:one]", requires = "rate", value_parser = parse_burst,
+          conflicts_with_all = ["arrivals", "think"])]
     #[serde(deserialize_with = "values::burst")]
     pub burst: Option<Arrivals>,
     /// Without --rate: the time between a reply and the next request: 10ms, 5ms..20ms (uniform), or
