@@ -85,7 +85,7 @@ impl Pool {
         if state.closed {
             return Err(ended());
         }
-        // Existing threads will make this call too.
+        // If no thread can be started, the existing ones make this call later.
         if state.queue.len() >= state.idle
             && let Some(Err(error)) = self.add_thread(&mut state)
             && state.threads == 0
@@ -195,8 +195,8 @@ fn no_thread(error: &io::Error) -> io::Error {
 }
 
 /// A call in a pool. It returns the call's result or its panic. If it is dropped before the call
-/// has begun, the call is not made; if it is dropped later, the thread that makes the call drops
-/// its result.
+/// has begun, the call is not made. If it is dropped while the call runs, the thread drops the
+/// result.
 ///
 /// It returns an error if no thread can be started, or if the pool has ended.
 pub(crate) struct BlockingCall<F, T>(CallRoute<F, T>);

@@ -68,7 +68,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// No faults.
+    /// Returns the settings without any faults.
     pub fn none() -> Self {
         Self { per_mille: [0; Fault::ALL.len()] }
     }

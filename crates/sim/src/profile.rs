@@ -67,7 +67,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Linux 6.18.
+    /// Returns the profile of Linux 6.18.
     pub fn current() -> Self {
         Self {
             setup: Self::old().setup | SetupFlags::DEFER_TASKRUN | SetupFlags::NO_SQARRAY,
@@ -81,7 +81,8 @@ impl Profile {
         }
     }
 
-    /// Linux 6.0: no deferred task work, an index array, no receive limit, no zero-copy sendmsg.
+    /// Returns the profile of Linux 6.0: no deferred task work, an index array, no receive limit,
+    /// no zero-copy sendmsg.
     pub fn old() -> Self {
         Self {
             setup: SetupFlags::CQSIZE

@@ -209,7 +209,7 @@ unsafe impl Kernel for Sim {
         Some(self.world.borrow_mut().runtime_seed())
     }
 
-    /// The time that the device needs passes in the whole simulation.
+    /// Makes a file call. The time that the device needs passes in the whole simulation.
     unsafe fn file(&self, call: &FileCall) -> io::Result<u32> {
         // SAFETY: the caller guarantees that everything the call points to is valid.
         let request = unsafe { FileRequest::new(call) };

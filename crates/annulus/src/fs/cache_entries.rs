@@ -27,7 +27,8 @@ struct Entry<T> {
     path: Rc<[u8]>,
     value: T,
     used: Cell<Duration>,
-    /// Whether it has been used since the hand last passed it.
+    /// Whether it has been used since it was added, or since [`evict`](Entries::evict) last skipped
+    /// it.
     is_recent: Cell<bool>,
 }
 

@@ -135,8 +135,9 @@ pub struct FileCacheStats {
 }
 
 impl FileCache {
-    /// Creates an empty cache for the files below a directory. It holds at most 256 files, checks
-    /// them after a second and closes them after a minute without use.
+    /// Creates an empty cache for the files below a directory. It holds at most 256 files and
+    /// checks them after a second. Files that have not been used for a minute are closed as other
+    /// files are opened.
     pub fn new(dir: Dir) -> Self {
         let shared = CacheState {
             dir,

@@ -243,7 +243,8 @@ impl File {
         Some(self.open.queue_for_cursor()?.await)
     }
 
-    /// Small reads at an offset may be predicted to be in the page cache.
+    /// Returns the call site of a read. Small reads at an offset may be predicted to be in the page
+    /// cache.
     #[inline]
     fn read_site<B: IoBufMut>(&self, args: &mut Read<B>) -> CallSite<'_> {
         let (len, at_cursor) = (args.len(), args.offset == CURSOR);

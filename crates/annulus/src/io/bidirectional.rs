@@ -96,8 +96,8 @@ pub struct CopyBidirectional<'a, A, B> {
 impl<A, B> CopyBidirectional<'_, A, B> {
     /// Fails the copy with an error of kind `TimedOut` once no bytes have been transferred in
     /// either direction for `limit`, or up to a quarter longer. Progress is checked four times per
-    /// limit, so messages need no clock read. The time starts now. Both streams stay as they are;
-    /// dropping them sends their queued bytes and closes them.
+    /// limit, so messages need no clock read. The time starts with this call. Both streams stay as
+    /// they are; dropping them sends their queued bytes and closes them.
     ///
     /// Bytes count when they are accepted, and bytes queued by a stream of this crate count again
     /// when the send that contains them ends. A peer that reads slowly must therefore take a whole

@@ -92,7 +92,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// `most` are the bounds of a stream while little memory is held.
+    /// Creates the accounting. `most` are the bounds of a stream while little memory is held.
     pub(crate) fn new(limit: Option<MemoryLimit>, most: StreamBounds) -> Self {
         let bytes = limit.as_ref().map(MemoryLimit::bytes);
         let allowance = bytes.map_or(usize::MAX, |bytes| allowance(bytes, bytes / 2));

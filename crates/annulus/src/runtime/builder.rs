@@ -59,8 +59,8 @@ enum LimitChoice {
 }
 
 impl LimitChoice {
-    /// A simulated kernel has no limit unless one is given, because its runs must not depend on the
-    /// machine.
+    /// Returns the limit to use. A simulated kernel has no limit unless one is given, because its
+    /// runs must not depend on the machine.
     fn limit(&self, is_real: bool) -> io::Result<Option<MemoryLimit>> {
         match self {
             Self::OfProcess => Ok(is_real.then(MemoryLimit::of_process)),

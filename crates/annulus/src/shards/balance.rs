@@ -62,7 +62,8 @@ struct BalanceState {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Load {
-    /// Connections that were busy here in this period and in the previous one.
+    /// The number of connections that were busy here in this period, and the number in the previous
+    /// one.
     busy: [Count; 2],
     /// Connections that have arrived from another shard in this period, and those that have left
     /// for one.

@@ -54,8 +54,8 @@ impl Arming {
         was_paused
     }
 
-    /// Stops. If a kind is returned, the operation of that kind has to be cancelled, and its
-    /// terminal event is still to come.
+    /// Stops the receive or accept. If a kind is returned, the operation of that kind has to be
+    /// cancelled, and its terminal event is still to come.
     pub(super) fn stop(&mut self, armed: Kind, poll: Kind) -> Option<Kind> {
         let (next, to_cancel) = match *self {
             Self::Multishot | Self::Single => (Self::Cancelling, Some(armed)),

@@ -149,7 +149,8 @@ impl Polls {
         }
     }
 
-    /// Not inlined: this saves two instructions for the events of streams.
+    /// Records the outcome of a poll. Not inlined, which saves two instructions for the events of
+    /// streams.
     #[cold]
     #[inline(never)]
     pub(crate) fn on_event(&mut self, state: &mut LoopState, event: Event) {
@@ -179,7 +180,7 @@ impl Polls {
         }
     }
 
-    /// The pause of a poll that ran out of system memory is over.
+    /// Polls the wake descriptor again, after a pause because the system was out of memory.
     pub(crate) fn on_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if self.0.find(id).is_some_and(|poll| !poll.dropped && !poll.is_armed()) {
             self.arm(state, id.index, Interest::Readable);

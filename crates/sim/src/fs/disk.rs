@@ -339,7 +339,7 @@ impl Disk {
         }
     }
 
-    /// Direct I/O requires whole blocks and aligned memory.
+    /// Checks that direct I/O uses whole blocks and aligned memory.
     fn check_alignment(
         &self,
         file: OpenId,

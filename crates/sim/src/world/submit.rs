@@ -226,7 +226,7 @@ fn decode_receive(entry: &SubmittedEntry) -> Result<ReceiveOp, Errno> {
     })
 }
 
-/// The kernel reads poll events as two little-endian half words.
+/// Returns the events of a poll. The kernel reads them as two little-endian half words.
 fn poll_events(entry: &SubmittedEntry) -> u32 {
     if cfg!(target_endian = "big") { entry.op_flags.rotate_left(16) } else { entry.op_flags }
 }

@@ -184,7 +184,7 @@ impl SendMeta {
         writer.len()
     }
 
-    /// The metadata of a datagram to the peer of a connected socket.
+    /// Returns the metadata of a datagram to the peer of a connected socket.
     pub(crate) fn connected(v4: bool) -> Self {
         Self { v4, ..Self::default() }
     }

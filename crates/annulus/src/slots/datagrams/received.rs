@@ -79,7 +79,7 @@ impl ReceivedMessage {
         name(self.head(), self.buffer.part(0..self.format.layout.payload_at()), self.format.layout)
     }
 
-    /// The sender's address.
+    /// Returns the sender's address.
     #[inline]
     pub(crate) fn source(&self) -> Address {
         Address::from_bytes(self.name())
@@ -126,7 +126,7 @@ impl ReceivedMessage {
         Err(io::Error::new(io::ErrorKind::InvalidData, text))
     }
 
-    /// The bytes and the sender of a datagram on an internet socket.
+    /// Returns the bytes and the sender of a datagram on an internet socket.
     ///
     /// # Errors
     /// `InvalidData` if it was cut.

@@ -392,7 +392,7 @@ impl Datagrams {
         }
     }
 
-    /// The pause of a receive that ran out of system memory is over.
+    /// Retries a receive after its pause, which began because the system was out of memory.
     pub(crate) fn on_recv_retry(&mut self, id: SlotId) {
         if let Some(socket) = self.slots.find(id)
             && socket.rx.arming.resume()

@@ -106,8 +106,9 @@ impl SendState {
     }
 
     /// Returns the size of a batch. Ordered Unix datagrams are sent one at a time: a second one
-    /// could find space after the first was refused, and overtake it. Without order, a refusal says
-    /// nothing about the next destination, and all are sent.
+    /// could find space after the first was refused, and overtake it. Without order, a refusal of a
+    /// Unix datagram says nothing about the next destination, so all are sent. On internet sockets,
+    /// the window limits the batch.
     pub(super) fn batch(&self, domain: Domain) -> usize {
         match (domain, self.unordered) {
             (Domain::Unix, false) => 1,
@@ -312,7 +313,8 @@ impl Datagrams {
         }
     }
 
-    /// Not inlined, so that a turn without datagrams does not pay for it.
+    /// Starts a batch of each listed slot. Not inlined, so that a turn without datagrams does not
+    /// pay for it.
     #[inline(never)]
     fn start_batches(&mut self, state: &mut LoopState) {
         let mut listed = mem::take(&mut self.shared.turn_lists.sends);
@@ -328,8 +330,8 @@ impl Datagrams {
         self.shared.turn_lists.sends = listed;
     }
 
-    /// All entries were consumed and all completions taken: sends without an event are assumed
-    /// complete. Datagrams that can be sent now are sent in the next turn.
+    /// Completes the sends that posted no event, after all entries were consumed and all
+    /// completions taken. Datagrams that can be sent now are sent in the next turn.
     #[inline]
     pub(crate) fn assume_sends_complete(&mut self, state: &mut LoopState) {
         if self.shared.turn_lists.has_unconfirmed_sends() {
@@ -338,7 +340,7 @@ impl Datagrams {
         self.shared.turn_lists.must_not_sleep = self.shared.turn_lists.has_sends();
     }
 
-    /// Not inlined, like [`start_batches`](Self::start_batches).
+    /// Completes all unconfirmed batches. Not inlined, like [`start_batches`](Self::start_batches).
     #[inline(never)]
     fn settle_batches(&mut self, state: &mut LoopState) {
         while let Some(slot) = self.shared.turn_lists.unconfirmed_sends.pop() {
@@ -361,7 +363,7 @@ impl Datagrams {
         };
     }
 
-    /// The wait for a writable socket has ended.
+    /// Handles the end of a wait for a writable socket.
     pub(crate) fn on_writable(&mut self, state: &mut LoopState, event: Event) {
         let Some(socket) = find_or_late(&mut self.slots, state, &event) else { return };
         socket.tx.awaits_writable = false;
@@ -377,7 +379,7 @@ impl Datagrams {
         }
     }
 
-    /// The wait for a timer has ended.
+    /// Handles the end of a wait for a timer.
     pub(crate) fn on_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(socket) = self.slots.find(id)
             && mem::take(&mut socket.tx.awaits_retry)

@@ -114,8 +114,7 @@ impl Streams {
         self.close_if_done(state, slot);
     }
 
-    /// Handles a handle that was dropped with the request to discard the rest: the connection is
-    /// reset.
+    /// Discards the queued bytes of a handle and drops it: the connection is reset.
     pub(crate) fn abort(&mut self, state: &mut LoopState, slot: u32) {
         let stream = self.slots.get(slot);
         stream.give_up(&mut self.shared, state);

@@ -286,7 +286,8 @@ impl Stream {
         }
     }
 
-    /// The system is out of memory: pauses before arming the receive or its readiness poll again.
+    /// Pauses before arming the receive or its readiness poll again, because the system is out of
+    /// memory.
     fn pause_recv(&mut self, state: &mut LoopState) {
         if self.rx.arming == Arming::Idle {
             self.rx.arming = Arming::Paused;
@@ -368,8 +369,8 @@ impl Stream {
     }
 }
 
-/// EOF and errors are always ready, so reading them uses task budget. Bytes do not: each turn
-/// delivers a bounded number.
+/// Takes task budget for EOF or an error, which are always ready. Received bytes take none, because
+/// each turn delivers a bounded number.
 #[cold]
 fn take_of_budget(state: &mut LoopState, cx: &Context<'_>) -> Poll<()> {
     state.poll_budget(cx).map(|()| budget::take())
@@ -422,8 +423,8 @@ impl Streams {
         }
     }
 
-    /// A readiness poll has ended: the socket is readable, or the poll failed and the receive will
-    /// return the reason.
+    /// Handles the end of a readiness poll: the socket is readable, or the poll failed and the
+    /// receive will return the reason.
     pub(crate) fn on_ready(&mut self, state: &mut LoopState, event: Event) {
         let slot = event.token.slot();
         let Some(stream) = find_or_late(&mut self.slots, state, &event) else { return };
@@ -447,7 +448,7 @@ impl Streams {
         self.close_if_done(state, slot);
     }
 
-    /// The pause of a receive that ran out of system memory is over.
+    /// Retries a receive after its pause, which began because the system was out of memory.
     pub(crate) fn on_recv_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(stream) = self.slots.find(id)
             && stream.rx.arming.resume()

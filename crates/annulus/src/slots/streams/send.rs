@@ -345,8 +345,8 @@ impl Stream {
         }
     }
 
-    /// The system is out of memory: retries after a moment. A dropped stream retries until its
-    /// linger ends.
+    /// Retries after a moment, because the system is out of memory. A dropped stream retries until
+    /// its linger ends.
     #[cold]
     pub(super) fn send_later(&mut self, state: &mut LoopState) {
         self.start_linger(state);
@@ -418,8 +418,8 @@ impl Streams {
         self.shared.turn_lists.sends = sends;
     }
 
-    /// All entries were consumed and all completions taken: sends without an event were sent
-    /// completely.
+    /// Completes the sends that posted no event, after all entries were consumed and all
+    /// completions taken.
     #[inline]
     pub(crate) fn assume_sends_complete(&mut self, state: &mut LoopState) {
         self.shared.turn_lists.must_not_sleep = false;

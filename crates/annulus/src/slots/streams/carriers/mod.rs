@@ -64,7 +64,7 @@ impl Stream {
     }
 }
 
-/// A task asks for bytes: bytes received from now on wait for it.
+/// Handles a task that asks for bytes: bytes received from now on wait for it.
 #[cold]
 pub(super) fn on_ask(stream: &mut Stream) {
     match stream.carrier.as_deref() {

@@ -139,8 +139,8 @@ pub(crate) fn stop_waiting(stream: &mut Stream, state: &mut LoopState) {
     }
 }
 
-/// Handles the end of a poll for space: the socket has space, has failed, which the next send
-/// reports, or the poll was cancelled.
+/// Handles the end of a poll for space: the socket has space or has failed, or the poll was
+/// cancelled. The next send reports a failure.
 pub(super) fn on_space(streams: &mut Streams, state: &mut LoopState, event: Event) {
     state.in_flight -= 1;
     let slot = event.token.slot();
