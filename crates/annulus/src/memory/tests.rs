@@ -146,7 +146,7 @@ fn a_small_limit_holds_and_every_reader_makes_progress() {
 fn without_a_limit_the_crowd_holds_more() {
     let unlimited = on_seed(0, None);
     assert!(
-        unlimited > LIMIT * 3 / 2_BYTES,
+        unlimited > LIMIT_BYTES * 3 / 2,
         "only {unlimited} bytes were held without a limit, so the limit was not tested"
     );
 }
