@@ -62,8 +62,8 @@ pub(crate) type MemoryRanges = Box<[MemoryRange]>;
 ///
 /// Written bytes are in the page cache at first, and on the device once they have been synced.
 /// After a power cut ([`after_power_cut`](Self::after_power_cut)), the disk has the synced bytes,
-/// an arbitrary choice of the other pages, and the earliest changes of names. Like in a journal,
-/// any sync makes all earlier changes of names durable.
+/// an arbitrary choice of the other pages, the synced changes of names, and some of the oldest
+/// changes after those. Like in a journal, any sync makes all earlier changes of names durable.
 #[derive(Clone, Debug)]
 pub struct Disk {
     pub(super) device: Device,
@@ -291,7 +291,7 @@ impl Disk {
         Ok(count)
     }
 
-    /// Returns how much of a write fits; ENOSPC if nothing does.
+    /// Returns how many bytes of a write fit; ENOSPC if none do.
     fn writable_len(&self, file: OpenId, at: u64, len: usize) -> Result<usize, Errno> {
         let free =
             (self.device.capacity / PAGE_SIZE as u64).saturating_sub(self.tree.pages() as u64);

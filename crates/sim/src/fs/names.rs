@@ -35,7 +35,8 @@ impl Disk {
         }
     }
 
-    /// Removes a link. A directory also loses its own `.` and its parent's link from `..`.
+    /// Removes a link to an inode. For a directory, that also removes its own link `.` and the link
+    /// `..` to its parent.
     fn remove_name(&mut self, ino: Ino, dir: Ino) {
         if self.is_directory(ino) {
             self.tree.inode_mut(ino).links = 0;

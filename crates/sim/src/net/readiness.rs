@@ -20,8 +20,8 @@ impl Net {
         }
     }
 
-    /// Records that a socket has space to send. It is an edge only if a send or a readiness check
-    /// has found the buffer full before, or for a Unix socket.
+    /// Records that a socket has space to send. The change is an edge only if a send or a readiness
+    /// check found the buffer full before, or if the socket is a Unix socket.
     #[inline]
     pub(super) fn edge_for_space(&mut self, id: SocketId) {
         let mark_full = std::mem::take(&mut self.socket_mut(id).no_space);

@@ -41,7 +41,7 @@ pub(crate) struct AcceptQueue {
     pub(crate) queue: VecDeque<SocketId>,
 }
 
-/// A socket. It is one end of a TCP connection unless `datagrams` or `unix` is set.
+/// A socket. It is a TCP socket unless `datagrams` or `unix` is set.
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) domain: Domain,

@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// Drops the references to files that were not passed.
+    /// Drops the references to files that were to be passed, or that a file call uses.
     pub(super) fn drop_rights(&mut self, op: &Op) {
         op.held_files().iter().for_each(|&file| self.drop_file(file));
     }

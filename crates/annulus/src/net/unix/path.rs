@@ -170,8 +170,7 @@ fn in_use(error: io::Error, address: &Address) -> io::Error {
     if error.kind() != io::ErrorKind::AddrInUse || !is_path(address) {
         return error;
     }
-    let text =
-        "a server listens there, or it is not a socket; choose another path, or end that server";
+    let text = "a server listens on this path, or the path is not a socket; choose another path, or stop that server";
     io::Error::new(error.kind(), text)
 }
 

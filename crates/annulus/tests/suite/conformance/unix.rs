@@ -122,7 +122,7 @@ pub(crate) async fn a_path_in_use_is_refused_and_a_stale_one_replaced() -> io::R
     let listener = UnixListener::bind(&path)?;
     let error = UnixListener::bind(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
-    assert!(error.to_string().contains("a server listens there"), "{error}");
+    assert!(error.to_string().contains("a server listens on this path"), "{error}");
     let error = UnixDatagram::bind(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
     drop(listener);

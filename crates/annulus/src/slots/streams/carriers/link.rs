@@ -167,8 +167,9 @@ pub(super) fn on_ready(streams: &mut Streams, state: &mut LoopState, event: &Eve
 }
 
 impl Streams {
-    /// Links two streams, if both are plain sockets, until the next poll of the source. Nothing may
-    /// be queued on the source. At most `left` bytes are forwarded. Returns the source's ID.
+    /// Links two streams until the next poll of the source, and forwards at most `left` bytes.
+    /// Returns the source's ID, or `None` if the streams are not plain sockets, one is closing, or
+    /// the source has bytes or has ended.
     pub(crate) fn link(&mut self, from: u32, to: u32, left: u64) -> Option<SlotId> {
         let target = self.slots.get(to);
         let is_socket = target.carrier.is_none() || target.link().is_some();
