@@ -106,8 +106,16 @@ pub(crate) struct InlinePolicy {
     /// memory.
     inline: Cell<u64>,
     misses: Cell<u64>,
-    /// The part of the budget that this turn has used.
+    /// The part of the budget that this turn has used; all of it while tasks give way.
     spent: Cell<u64>,
+    /// Number of times that a task has waited in this turn, because the budget was used up or
+    /// because the task gave way.
+    waited: Cell<u64>,
+    /// How often tasks give way to others before this turn's budget may be used.
+    giving_way: Cell<u64>,
+    /// The state of the generator that chooses how many tasks give way. It starts the same in each
+    /// runtime, so that simulations can be repeated.
+    random: Cell<u64>,
     /// Number of turns so far.
     turn: Cell<u64>,
     /// The last clock reading, and the calls made since.
@@ -130,6 +138,9 @@ impl InlinePolicy {
             inline: Cell::new(0),
             misses: Cell::new(0),
             spent: Cell::new(0),
+            waited: Cell::new(0),
+            giving_way: Cell::new(0),
+            random: Cell::new(1),
             turn: Cell::new(0),
             last_reading: Cell::default(),
             since_reading: Cell::default(),
@@ -143,10 +154,49 @@ impl InlinePolicy {
     #[inline]
     pub(crate) fn begin_turn(&self, has_checked_events: bool) -> bool {
         if has_checked_events {
-            self.spent.set(0);
+            match self.is_budget_spent() || self.waited.get() > 0 {
+                true => self.renew_contested(),
+                false => self.spent.set(0),
+            }
         }
         self.turn.set(self.turn.get().wrapping_add(1));
         self.closed.replace(false)
+    }
+
+    /// Renews a budget that was used up or waited for. If both are true, some of the tasks that run
+    /// first give way. Tasks usually run in the same order in each turn, so otherwise the same ones
+    /// would use up every budget, and the ones after them would wait forever.
+    #[cold]
+    fn renew_contested(&self) {
+        let waited = self.waited.replace(0);
+        let was_used_up = self.giving_way.get() == 0 && self.is_budget_spent();
+        let giving_way = if was_used_up && waited > 0 { self.random_up_to(waited) } else { 0 };
+        self.giving_way.set(giving_way);
+        self.spent.set(if giving_way > 0 { INLINE_BUDGET_NS } else { 0 });
+    }
+
+    /// Returns a number from 0 up to and including `max` (xorshift64).
+    fn random_up_to(&self, max: u64) -> u64 {
+        let mut random = self.random.get();
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        self.random.set(random);
+        random % (max + 1)
+    }
+
+    /// Records that a task waits for a later turn, because
+    /// [`is_budget_spent`](Self::is_budget_spent) returned true. The last task that gives way makes
+    /// the budget available.
+    pub(crate) fn note_wait(&self) {
+        self.waited.set(self.waited.get() + 1);
+        let giving_way = self.giving_way.get();
+        if giving_way > 0 {
+            self.giving_way.set(giving_way - 1);
+            if giving_way == 1 {
+                self.spent.set(0);
+            }
+        }
     }
 
     /// Records that the descriptor of a file was closed.
@@ -166,7 +216,8 @@ impl InlinePolicy {
         self.turn.get()
     }
 
-    /// Returns true if this turn has used up its budget for inline calls.
+    /// Returns true if this turn has used up its budget for inline calls, or if its budget is for
+    /// other tasks.
     #[inline]
     pub(crate) fn is_budget_spent(&self) -> bool {
         self.spent.get() >= INLINE_BUDGET_NS

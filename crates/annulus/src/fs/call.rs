@@ -143,6 +143,7 @@ impl CallSite<'_> {
             && core.inline_policy.is_budget_spent()
             && core.is_running()
         {
+            core.inline_policy.note_wait();
             core.request_turn();
             yield_now().await;
         }

@@ -1,13 +1,17 @@
 //! The program to execute, with its arguments and settings.
 
 use super::child::Child;
-use super::reason::reason;
 use super::running::{Watch, reap_orphans, started_and_lost};
+use super::start::{Settings, Started, may_hang, start};
 use crate::errors::with_text;
+use crate::runtime::current;
+use crate::runtime::spawn::offload;
 use crate::tasks::yield_now;
 use std::ffi::OsStr;
 use std::io;
+use std::mem::replace;
 use std::os::unix::process::CommandExt;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::{ExitStatus, Output, Stdio};
 
@@ -30,13 +34,11 @@ use std::process::{ExitStatus, Output, Stdio};
 #[derive(Debug)]
 pub struct Command {
     inner: std::process::Command,
-    kill_on_drop: bool,
     /// Whether each standard stream was chosen: input, output, errors.
     chosen: [bool; 3],
-    /// The process group. This and `is_cleared` are kept here because the standard library's
-    /// command does not expose them.
-    group: Option<i32>,
-    is_cleared: bool,
+    settings: Settings,
+    /// Whether a thread has the command and uses it for a start.
+    is_starting: bool,
 }
 
 impl Command {
@@ -81,7 +83,7 @@ impl Command {
 
     /// Removes all environment variables, including those set before.
     pub fn env_clear(&mut self) -> &mut Self {
-        self.is_cleared = true;
+        self.settings.is_cleared = true;
         self.inner.env_clear();
         self
     }
@@ -119,14 +121,14 @@ impl Command {
     /// Sets whether dropping a [`Child`] that is not known to have ended kills it. Off by default,
     /// so it continues to run.
     pub fn kill_on_drop(&mut self, on: bool) -> &mut Self {
-        self.kill_on_drop = on;
+        self.settings.kill_on_drop = on;
         self
     }
 
     /// Sets the child's process group. 0 creates a new group led by the child, which a terminal's
     /// Ctrl-C does not reach. The default is the group of this process.
     pub fn process_group(&mut self, group: i32) -> &mut Self {
-        self.group = Some(group);
+        self.settings.group = Some(group);
         self.inner.process_group(group);
         self
     }
@@ -150,12 +152,53 @@ impl Command {
     /// its interpreter, the working directory, an argument or a limit. If no descriptor or process
     /// is left. Outside a runtime. `Unsupported` under a simulated kernel.
     pub fn spawn(&mut self) -> io::Result<Child> {
-        let watch = Watch::prepare().map_err(|error| self.failed(error))?;
+        let watch = self.prepare()?;
+        let child = start(&mut self.inner, self.settings).map_err(|error| self.named(error))?;
+        self.watched(watch, child)
+    }
+
+    /// Like [`spawn`](Self::spawn), but starts the child on a thread if the program may be on a
+    /// file system that hangs.
+    async fn start(&mut self) -> io::Result<Child> {
+        // Fails before anything is looked up.
+        let watch = self.prepare()?;
+        if !may_hang(&self.inner).await? {
+            let child = start(&mut self.inner, self.settings).map_err(|error| self.named(error))?;
+            return self.watched(watch, child);
+        }
+        let (core, settings) = (current::get()?, self.settings);
+        // The start may outlive this future.
+        let unused = std::process::Command::new(self.inner.get_program());
+        let mut command = replace(&mut self.inner, unused);
+        self.is_starting = true;
+        let on_thread = move || {
+            let started = start(&mut command, settings);
+            (command, started.map(|child| Started::new(child, settings)))
+        };
+        let started = offload(&core, on_thread).await.map_err(|error| self.named(error))?;
+        let (command, started) = started.unwrap_or_else(|panic| resume_unwind(panic));
+        (self.inner, self.is_starting) = (command, false);
+        let child = started.map_err(|error| self.named(error))?.take();
+        self.watched(watch, child)
+    }
+
+    fn prepare(&self) -> io::Result<Watch> {
+        if self.is_starting {
+            return Err(self.named(io::Error::other(
+                "an earlier start of this command has been dropped, and may still wait for a file system that does \
+                 not answer; create the command again",
+            )));
+        }
+        let watch = Watch::prepare().map_err(|error| self.named(error))?;
         reap_orphans();
-        let mut child = self.inner.spawn().map_err(|error| self.failed(error))?;
+        Ok(watch)
+    }
+
+    /// Takes over a child that has been started.
+    fn watched(&self, watch: Watch, mut child: std::process::Child) -> io::Result<Child> {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let running = watch.start(child).map_err(|error| self.named(error))?;
-        let mut child = Child::new(running, self.kill_on_drop);
+        let mut child = Child::new(running, self.settings.kill_on_drop);
         if let Err(error) = child.take_pipes(pipes) {
             let was_killed = child.start_kill().is_ok();
             return Err(self.named(started_and_lost(error, child.id(), was_killed)));
@@ -172,7 +215,7 @@ impl Command {
     pub async fn status(&mut self) -> io::Result<ExitStatus> {
         // Starting takes long and may fail at once every time, so let other tasks run first.
         yield_now().await;
-        let mut child = self.spawn()?;
+        let mut child = self.start().await?;
         // A child whose pipe is full would wait forever.
         (child.stdin, child.stdout, child.stderr) = (None, None, None);
         child.wait().await
@@ -187,7 +230,7 @@ impl Command {
     pub async fn output(&mut self) -> io::Result<Output> {
         yield_now().await;
         self.set_default(Stdio::null, Stdio::piped);
-        let spawned = self.spawn();
+        let spawned = self.start().await;
         // The next child inherits these streams again.
         self.set_default(Stdio::inherit, Stdio::inherit);
         spawned?.wait_with_output().await
@@ -207,17 +250,6 @@ impl Command {
         }
     }
 
-    /// Adds the cause to the error of a start.
-    fn failed(&self, error: io::Error) -> io::Error {
-        match reason(&self.inner, self.group, self.is_cleared, &error) {
-            Some(reason) => {
-                let text = format!("{error}: {reason}");
-                self.named(with_text(error, text))
-            }
-            None => self.named(error),
-        }
-    }
-
     /// Adds the name of the program to an error.
     fn named(&self, error: io::Error) -> io::Error {
         let text = format!("starting {}: {error}", self.inner.get_program().display());
@@ -227,6 +259,6 @@ impl Command {
 
 impl From<std::process::Command> for Command {
     fn from(inner: std::process::Command) -> Self {
-        Self { inner, kill_on_drop: false, chosen: [false; 3], group: None, is_cleared: false }
+        Self { inner, chosen: [false; 3], settings: Settings::default(), is_starting: false }
     }
 }

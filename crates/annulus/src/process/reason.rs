@@ -89,21 +89,39 @@ fn directory(command: &Command) -> Option<String> {
 /// Reports what is wrong with the program.
 fn program(command: &Command, errno: Errno) -> Option<String> {
     let name = command.get_program();
-    if name.as_bytes().contains(&b'/') {
-        let directory = command.get_current_dir().unwrap_or(Path::new(""));
-        return file(&directory.join(name), errno);
-    }
     if name.is_empty() {
         return Some("the program's name is empty".into());
     }
-    let own = command.get_envs().find(|(name, _)| *name == "PATH").and_then(|(_, value)| value);
-    let path: OsString = own.map(OsString::from).or_else(|| env::var_os("PATH"))?;
-    let directories = env::split_paths(&path).map(|directory| directory.join(name));
-    let found: Vec<PathBuf> = directories.filter(|path| path.is_file()).collect();
-    match found.first() {
-        Some(found) => file(found, errno),
-        None => Some(format!("it is not in any directory of PATH: {}", path.display())),
+    let paths = program_paths(command);
+    if has_path(command) {
+        return file(paths.first()?, errno);
     }
+    match paths.iter().find(|path| path.is_file()) {
+        Some(found) => file(found, errno),
+        None => Some(format!("it is not in any directory of PATH: {}", search(command)?.display())),
+    }
+}
+
+/// Returns the paths where the program is looked for, in order.
+pub(super) fn program_paths(command: &Command) -> Vec<PathBuf> {
+    let name = command.get_program();
+    let start = command.get_current_dir().unwrap_or(Path::new(""));
+    if has_path(command) {
+        return vec![start.join(name)];
+    }
+    let search = search(command).unwrap_or_default();
+    env::split_paths(&search).map(|directory| start.join(directory).join(name)).collect()
+}
+
+/// Returns true if the program is given by its path, not by its name.
+fn has_path(command: &Command) -> bool {
+    command.get_program().as_bytes().contains(&b'/')
+}
+
+/// Returns the value of `PATH` that is searched for the program.
+fn search(command: &Command) -> Option<OsString> {
+    let own = command.get_envs().find(|(name, _)| *name == "PATH").and_then(|(_, value)| value);
+    own.map(OsString::from).or_else(|| env::var_os("PATH"))
 }
 
 /// Reports what is wrong with a program's file.

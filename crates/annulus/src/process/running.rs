@@ -212,7 +212,7 @@ impl Drop for Running {
 }
 
 /// Keeps a child until it has ended.
-fn adopt(mut child: Child) {
+pub(super) fn adopt(mut child: Child) {
     if matches!(child.try_wait(), Ok(None)) {
         ORPHANS.lock().unwrap_or_else(PoisonError::into_inner).push(child);
     }

@@ -3,17 +3,19 @@
 //! cannot always be ready, with the reason.
 
 use crate::common::pair;
-use annulus::fs::{self, File, FileCache};
+use annulus::fs::{self, File, FileCache, Policy};
 use annulus::io::{AsyncFd, AsyncRecv, Interest};
 use annulus::net::{TcpStream, UdpSocket, UnixDatagram, UnixOptions, UnixStream};
 use annulus::process::Command;
 use annulus::{DriverChoice, JoinSet, Runtime, pipe, spawn, yield_now};
 use annulus_skip::skip;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -270,6 +272,43 @@ fn other_tasks_run_during_a_loop_over_any_call() {
             }
         }
         assert!(alone.is_empty(), "on {driver:?} nothing else runs during loops over {alone:#?}");
+    }
+}
+
+/// The budget for file calls is one per turn, for all tasks.
+#[test]
+fn tasks_in_loops_over_file_calls_take_turns() {
+    const TASKS: usize = 70;
+    for driver in [DriverChoice::Uring, DriverChoice::Epoll] {
+        let builder = Runtime::builder().driver(driver).file_policy(Policy::Inline);
+        let mut runtime = match builder.build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                skip!("not on {driver:?}: {error}");
+                continue;
+            }
+        };
+        for tasks in [3, 5, TASKS] {
+            let calls = Rc::new([const { Cell::new(0_u32) }; TASKS]);
+            runtime.block_on(async {
+                let mut set = JoinSet::new();
+                for task in 0..tasks {
+                    let calls = calls.clone();
+                    set.spawn(async move {
+                        while calls.iter().map(Cell::get).sum::<u32>() < 600 * tasks as u32 {
+                            fs::symlink_metadata("/").await?;
+                            calls[task].set(calls[task].get() + 1);
+                        }
+                        io::Result::Ok(())
+                    });
+                }
+                while let Some(ended) = set.join_next().await {
+                    ended.expect("no task panics").expect("the root exists");
+                }
+            });
+            let least = calls[..tasks].iter().min().expect("there are tasks").get();
+            assert!(least > 50, "{driver}, {tasks} tasks: one made {least} calls of {calls:?}");
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::files::place::Place;
 use annulus::fs::{self, Dir, File, FileCache, OpenOptions};
 use annulus::io::copy_range;
 use annulus::net::UnixStream;
+use annulus::process::Command;
 use annulus::time::timeout;
 use annulus::{JoinHandle, Runtime, spawn, yield_now};
 use annulus_kernel::{Kernel, Linux};
@@ -63,6 +64,9 @@ fn every_call(path: PathBuf, local: PathBuf) -> Vec<JoinHandle<()>> {
             options.open(path).await
         },
         |path, _| UnixStream::connect(path),
+        |path, _| async move { Command::new(path).status().await },
+        |path, _| async move { Command::new("true").current_dir(path).output().await },
+        |path, _| async move { Command::new("no-such-program").env("PATH", path).status().await },
     ]
 }
 

@@ -77,7 +77,10 @@ fn a_duplicate_of_an_exposed_descriptor_keeps_the_lock() {
         drop(file);
         assert!(is_locked(&path));
         drop(kept);
-        assert!(!is_locked(&path));
+        // A child that another test is starting has the descriptor until it executes its program.
+        while is_locked(&path) {
+            annulus::yield_now().await;
+        }
         Ok(())
     });
 }
