@@ -43,15 +43,19 @@ fn take_apart(buffer: Vec<u8>, format: &'static MessageFormat) {
     let segment = message.segment_size().filter(|size| *size > 0);
     let mut parts = Vec::new();
     while let Some(first) = message.split_first() {
-        assert_eq!(Some(first.len()), segment, "every part except the last has the segment size");
+        assert_eq!(
+            Some(first.len()),
+            segment,
+            "a part before the last does not have the segment size"
+        );
         parts.extend_from_slice(&first.into_bytes());
     }
     assert!(
         segment.is_none_or(|size| message.len() <= size),
-        "the last part is not longer than a segment"
+        "the last part is longer than a segment"
     );
     parts.extend_from_slice(&message.into_bytes());
-    assert!(parts == payload, "no byte is lost or duplicated");
+    assert!(parts == payload, "bytes of the payload are lost, duplicated or changed");
 }
 
 /// Parses the buffer the way a UDP socket returns it to its user.
@@ -62,5 +66,5 @@ fn hand_out(buffer: Vec<u8>, format: &'static MessageFormat) {
     assert!(datagram.whole_len >= datagram.bytes.len());
     let payload = datagram.bytes.to_vec();
     let parts: Vec<u8> = datagram.into_segments().flat_map(|part| part.to_vec()).collect();
-    assert!(parts == payload, "no byte is lost or duplicated");
+    assert!(parts == payload, "bytes of the payload are lost, duplicated or changed");
 }

@@ -149,8 +149,8 @@ impl CallSite<'_> {
         }
     }
 
-    /// Returns how to start the call off the loop. A read or a call without a kind is expected to
-    /// wait for a device, because it bypasses or misses the page cache.
+    /// Returns how to start the call off the loop. A read or a call without a kind starts early: it
+    /// bypasses or misses the page cache, so it is expected to wait for a device.
     fn start(&self) -> FileStart {
         match (self.group, &self.kind) {
             (Some(group), _) => FileStart::Isolated { group },

@@ -298,7 +298,7 @@ impl Dir {
         let mut stack = vec![(ReadDir::new(self, PathBuf::new()), PathBuf::new())];
         while let Some((entries, _)) = stack.last_mut() {
             let Some(entry) = entries.next_entry().await? else {
-                let (_, name) = stack.pop().expect("the loop has seen it");
+                let (_, name) = stack.pop().expect("the stack of directories is empty");
                 if let Some((parent, _)) = stack.last() {
                     gone(parent.dir().remove_dir(&name).await)?;
                 }

@@ -88,7 +88,7 @@ pub(crate) struct TaskSnapshot {
     pub(crate) queued: bool,
     /// The number of polls.
     pub(crate) polls: u64,
-    /// The time of the last poll, if there was one.
+    /// The time of the last poll, or zero if there was none.
     pub(crate) polled_at: Duration,
 }
 
@@ -132,8 +132,8 @@ impl RunQueue {
         self.time.set(nanos);
     }
 
-    /// Returns the time when the loop last checked for events, in nanoseconds, or slightly earlier,
-    /// because the clock is coarse.
+    /// Returns the time that is recorded for tasks polled now, in nanoseconds: when the loop last
+    /// checked for events, or slightly earlier, because the clock is coarse.
     pub(crate) fn time(&self) -> u64 {
         self.time.get()
     }

@@ -180,7 +180,7 @@ impl SendMeta {
             source.map(|local| Control::PacketInfo { local, interface: 0 }),
         ];
         let fit = controls.into_iter().flatten().all(|control| writer.push(control));
-        debug_assert!(fit, "there is space for one of each");
+        debug_assert!(fit, "the control messages do not fit");
         writer.len()
     }
 
@@ -402,7 +402,7 @@ fn check_segment(size: u16, most: usize) -> io::Result<()> {
     if size > 0 {
         return Ok(());
     }
-    let text = format!("segments of 0 bytes are not possible (1–{most})");
+    let text = format!("a segment size of 0 bytes is out of range (1–{most})");
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 

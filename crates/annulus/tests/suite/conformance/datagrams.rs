@@ -211,7 +211,7 @@ pub(crate) async fn segments_of_no_bytes_are_refused() -> io::Result<()> {
     let tries = [one.send_with("bytes", &none).await, one.try_send(b"bytes", &none)];
     for error in tries.map(Result::unwrap_err) {
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert_eq!(error.to_string(), "segments of 0 bytes are not possible (1–65507)");
+        assert_eq!(error.to_string(), "a segment size of 0 bytes is out of range (1–65507)");
     }
     one.send("the next").await?;
     assert_eq!(&*other.recv().await?, b"the next");
