@@ -4,7 +4,7 @@
 use super::reason::{program_paths, reason};
 use super::running::adopt;
 use crate::errors::with_text;
-use crate::fs::locate;
+use crate::fs::open;
 use std::io;
 use std::process::{Child, Command};
 
@@ -37,12 +37,12 @@ pub(super) fn start(command: &mut Command, settings: Settings) -> io::Result<Chi
 /// Outside a runtime.
 pub(super) async fn may_hang(command: &Command) -> io::Result<bool> {
     if let Some(directory) = command.get_current_dir()
-        && locate::may_hang(directory).await?
+        && open::may_hang(directory).await?
     {
         return Ok(true);
     }
     for path in program_paths(command) {
-        if locate::may_hang(&path).await? {
+        if open::may_hang(&path).await? {
             return Ok(true);
         }
         if path.is_file() {
