@@ -27,6 +27,7 @@ mod expected;
 mod fault;
 mod findings;
 mod invalid;
+mod merge;
 mod mix;
 mod observer;
 #[cfg(feature = "options")]
@@ -67,6 +68,7 @@ pub use exchange::script::{
 pub use expected::Expected;
 pub use invalid::InvalidValue;
 pub use load_error::LoadError;
+pub use merge::{LiveSum, PartResult};
 pub use mix::{DataRows, FieldValues, MAX_MESSAGE_BYTES, Mix, Template};
 pub use observer::{Observer, Progress};
 #[cfg(feature = "options")]

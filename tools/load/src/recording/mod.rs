@@ -28,7 +28,6 @@ mod collector;
 mod document;
 mod interval;
 mod latencies;
-mod merge;
 mod recorder;
 mod summary;
 mod tally;
@@ -37,7 +36,6 @@ pub(crate) use collector::Collector;
 pub use document::{FORMAT_NAME, FORMAT_VERSION, MAX_RECORDING_BYTES, ReadError};
 pub use interval::{ClassInterval, Interval};
 pub use latencies::Latencies;
-pub use merge::{LiveSum, PartResult};
 pub(crate) use recorder::Recorder;
 pub use summary::{ClassSummary, GroupSizes, MIN_SAMPLES_BEYOND, Percentiles, Summary};
 

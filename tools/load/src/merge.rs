@@ -1,9 +1,9 @@
 //! Merges the recordings of the parts of a run.
 
-use super::{Interval, PartInfo, Recording};
 use crate::findings::run_info;
 use crate::part::Part;
 use crate::plan::{Plan, Workload};
+use crate::recording::{Interval, PartInfo, Recording};
 use crate::warnings::too_few_responses;
 use std::collections::BTreeMap;
 use std::time::Duration;
