@@ -113,7 +113,7 @@ fn nonce() -> Result<Nonce> {
 /// Greets a client: checks that it knows the token, and proves to it that this side does.
 ///
 /// # Errors
-/// Says what is wrong with the client, which has been told.
+/// If the client is refused. The client gets the same message.
 pub(crate) fn accept(mut stream: impl Read + Write, protocol: &str, token: &Token) -> Result<()> {
     let hello: Hello = frames::read(&mut stream, MAX_GREETING_BYTES)?;
     let mut refuse = |text: String| -> Result<()> {

@@ -55,7 +55,7 @@ struct Other {
     stream: TcpStream,
     reached: Option<Stage>,
     responses: u64,
-    /// Its result, or why there is none.
+    /// Its result, or the reason why it is missing.
     outcome: Option<Result<Recording, String>>,
 }
 
@@ -250,7 +250,7 @@ impl State {
         Some(text)
     }
 
-    /// Tells all parts to end the run, unless they have been told before.
+    /// Tells all parts to end the run, unless this has already happened.
     fn stop(&mut self, why: &str) {
         if self.stopped.is_none() {
             self.stopped = Some(why.to_owned());
@@ -338,7 +338,7 @@ fn gather(
         }
         let limit = Timespec::try_from(CHECK_PERIOD).context("cannot wait")?;
         let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&limit));
-        // An error concerns one connection, or there is none yet.
+        // An error concerns one connection, or means that no connection is waiting.
         let Ok((stream, address)) = listener.accept() else { continue };
         handshakes += 1;
         let (sender, token) = (sender.clone(), Arc::clone(&token));

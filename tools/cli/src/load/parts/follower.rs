@@ -37,7 +37,7 @@ struct State {
     stage: Option<Stage>,
     /// Why the run ends early, if it does.
     stopped: Option<String>,
-    /// Whether the first part has been told about a signal.
+    /// Whether this part has reported a signal to the first part.
     has_told: bool,
     is_done: bool,
     /// Whether the connection to the first part has ended.

@@ -11,8 +11,8 @@ struct Launcher {
     sizes: &'static [&'static str],
 }
 
-/// The launchers, in the order in which they are looked for: what a process was launched with last
-/// comes first, since mpirun may run under srun.
+/// The launchers in order of precedence: the innermost comes first, since mpirun may run under
+/// srun.
 const LAUNCHERS: [Launcher; 5] = [
     Launcher { name: "Open MPI", rank: "OMPI_COMM_WORLD_RANK", sizes: &["OMPI_COMM_WORLD_SIZE"] },
     Launcher { name: "MPICH", rank: "PMI_RANK", sizes: &["PMI_SIZE"] },

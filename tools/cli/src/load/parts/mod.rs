@@ -1,7 +1,7 @@
 //! A run of several machines: which part this process has, and where the parts meet.
 //!
-//! The first part listens at the meeting point. It lets all parts start together, shows the sum of
-//! what they measure, and merges their recordings.
+//! The first part listens at the meeting point. It starts all parts together, shows the sum of
+//! their figures, and merges their recordings.
 
 mod first;
 mod follower;
@@ -104,7 +104,7 @@ impl PartArgs {
     }
 }
 
-/// Says that a launcher has started several processes, each of which runs the whole load.
+/// Warns that a launcher has started several processes that each run the whole load.
 fn warn_of_several_runs(Launched { part, launcher }: &Launched) {
     if part.count() > 1 && part.index() == 0 {
         crate::output::note(format_args!(
