@@ -20,6 +20,8 @@ const KEPT_DIRECTORIES: [&str; 2] = ["docs/results", "docs/results/originals"];
 const GENERATED_DIRECTORY: &str = "target/kept-results";
 /// The page with the table.
 const PAGE: &str = "docs/results.md";
+/// The page with the total.
+const README: &str = "README.md";
 /// The picture of the same cells.
 const PICTURE: &str = "docs/results/overview.svg";
 
@@ -28,8 +30,15 @@ const TABLE_BEGIN: &str =
     "<!-- results: `cargo xtask results --write` writes this table and the picture -->";
 const TABLE_END: &str = "<!-- results end -->";
 
+/// The lines of the README before and after the total.
+const TOTAL_BEGIN: &str = "<!-- total: `cargo xtask results --write` writes this sentence -->";
+const TOTAL_END: &str = "<!-- total end -->";
+
+/// The verdicts in the order of the table.
+const VERDICTS: [&str; 5] = ["better", "same", "worse", "undecided", "void"];
+
 const TABLE_HEAD: &str = "\
-| run | what is compared | better | same | worse | undecided | × the best rival, mean and worst | worse in |
+| run | what is compared | better | same | worse | undecided | void | in words |
 |---|---|---|---|---|---|---|---|
 ";
 
@@ -56,6 +65,29 @@ const RUNS: [Run; 16] = [
     ("overload", "the proxy at fixed rates, up to 120 % of its peak"),
 ];
 
+/// The number of cells with each of [`VERDICTS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Counts([usize; 5]);
+
+impl Counts {
+    /// Reads the lab's counts.
+    fn of(comparison: &Value) -> Option<Counts> {
+        let counts = &comparison["summary"]["counts"];
+        let mut found = [0; 5];
+        for (found, verdict) in found.iter_mut().zip(VERDICTS) {
+            *found = counts[verdict].as_u64()? as usize;
+        }
+        Some(Counts(found))
+    }
+
+    fn sum(all: impl Iterator<Item = Counts>) -> Counts {
+        all.fold(Counts::default(), |mut sum, counts| {
+            sum.0.iter_mut().zip(counts.0).for_each(|(sum, count)| *sum += count);
+            sum
+        })
+    }
+}
+
 /// Fails if a page or the picture does not match the results files, or writes them all.
 pub(crate) fn run(write: bool) -> Outcome {
     for directory in KEPT_DIRECTORIES {
@@ -78,7 +110,12 @@ pub(crate) fn run(write: bool) -> Outcome {
     let reports = generate(KEPT_DIRECTORIES[0], "json")?;
     let compared = RUNS.iter().map(|run| Ok((run, comparison(run, &reports)?)));
     let compared = compared.collect::<Result<Vec<_>>>()?;
-    for (path, wanted) in [(PAGE, page(&compared)?), (PICTURE, picture::svg(&compared))] {
+    let documents = [
+        (PAGE, page(&compared)?),
+        (README, readme(&compared)?),
+        (PICTURE, picture::svg(&compared)),
+    ];
+    for (path, wanted) in documents {
         let file = root().join(path);
         if write {
             fs::write(file, wanted)?;
@@ -126,7 +163,7 @@ fn page(compared: &[(&Run, Value)]) -> Result<String> {
         parts.with_context(|| format!("{PAGE} lacks the lines {TABLE_BEGIN} and {TABLE_END}"))?;
     let mut table = TABLE_HEAD.to_owned();
     for (run, comparison) in compared {
-        table += &cells(run, comparison)
+        table += &row(run, comparison)
             .with_context(|| format!("the run {} compares annulus with nothing", run.0))?;
     }
     Ok(format!("{before}{TABLE_BEGIN}\n{table}{TABLE_END}{after}"))
@@ -141,63 +178,116 @@ fn comparison(run: &Run, reports: &Path) -> Result<Value> {
     Ok(report.get_mut("comparison").map(Value::take).unwrap_or(report))
 }
 
-/// Formats a row: annulus against its best rival in each cell. The mean covers only cells with a
-/// verdict.
-fn cells((run, about): &Run, comparison: &Value) -> Option<String> {
-    let against = comparison["against"].as_array().filter(|all| !all.is_empty())?;
-    let with = |verdict: &'static str| against.iter().filter(move |it| it["verdict"] == verdict);
-    let cost = |it: &Value| it["cost"]["median"].as_f64().unwrap_or(f64::NAN);
-    let costs: Vec<f64> =
-        ["better", "same", "worse"].into_iter().flat_map(with).map(cost).collect();
-    let mean = (costs.iter().map(|cost| cost.ln()).sum::<f64>() / costs.len() as f64).exp();
-    let worst = costs.iter().copied().fold(f64::NAN, f64::max);
-    let shown = |cost: f64| if cost.is_nan() { "–".into() } else { format!("{cost:.2}") };
-    let worse: Vec<String> = with("worse")
-        .map(|it| {
-            let rival = it["rival"].as_str().unwrap_or("");
-            format!("{} ({:.2} × {rival})", name(&it["cell"]), cost(it))
-        })
-        .collect();
-    let worse = if worse.is_empty() { "–".to_owned() } else { worse.join("; ") };
-    let [better, same, lost] = ["better", "same", "worse"].map(|verdict| with(verdict).count());
-    let open = against.len() - better - same - lost;
-    Some(format!(
-        "| [{run}](results/{run}.md) | {about} | {better} | {same} | {lost} | {open} | {}, {} | {worse} |\n",
-        shown(mean),
-        shown(worst),
-    ))
+/// Formats a row: the number of cells with each verdict, and the verdicts in words.
+fn row((run, about): &Run, comparison: &Value) -> Option<String> {
+    let counts = Counts::of(comparison)?;
+    let sentences = comparison["summary"]["sentences"].as_array()?.iter();
+    let words: Vec<&str> = sentences.filter_map(Value::as_str).collect();
+    let counts = counts.0.map(|count| count.to_string()).join(" | ");
+    Some(format!("| [{run}](results/{run}.md) | {about} | {counts} | {} |\n", words.join(" ")))
 }
 
-/// Formats a cell as on the run's page: the name of a load, or all parameters with the bytes last.
-/// Parameters read from JSON are in alphabetical order, so they are reversed.
-fn name(cell: &Value) -> String {
-    if let Some(load) = cell["load"].as_str() {
-        return load.to_owned();
-    }
-    let parameters = cell.as_object().into_iter().flatten().rev();
-    let names: Vec<String> = parameters.map(|(key, value)| format!("{value} {key}")).collect();
-    names.join(" × ")
+/// Returns the README with the current total.
+fn readme(compared: &[(&Run, Value)]) -> Result<String> {
+    let text = fs::read_to_string(root().join(README))?;
+    let all = compared.iter().filter_map(|(_, comparison)| Counts::of(comparison));
+    let Counts([better, same, worse, undecided, void]) = Counts::sum(all);
+    let cells = better + same + worse + undecided + void;
+    let total = format!(
+        "{TOTAL_BEGIN}\nOf {cells} cells in {} runs, annulus is better in {better}, the same in {same} and worse in {worse}; \
+         {undecided} are undecided and {void} void.\n{TOTAL_END}",
+        compared.len()
+    );
+    let parts = text
+        .split_once(TOTAL_BEGIN)
+        .and_then(|(before, rest)| Some((before, rest.split_once(TOTAL_END)?.1)));
+    let (before, after) =
+        parts.with_context(|| format!("{README} lacks the lines {TOTAL_BEGIN} and {TOTAL_END}"))?;
+    Ok(format!("{before}{total}{after}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(path: &str) -> String {
+        fs::read_to_string(root().join(path)).unwrap()
+    }
+
+    /// Returns the number before each verdict in a text such as `1 better, 5 undecided`, which must
+    /// begin with one.
+    fn stated(text: &str) -> Option<Counts> {
+        let mut counts = Counts::default();
+        let mut is_any = false;
+        for part in text.split(", ") {
+            let Some((number, rest)) = part.split_once(' ') else { break };
+            let word = rest.split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or("");
+            let place = VERDICTS.iter().position(|verdict| *verdict == word);
+            let (Some(place), Ok(number)) = (place, number.parse()) else { break };
+            counts.0[place] = number;
+            is_any = true;
+            if rest.len() > word.len() {
+                break;
+            }
+        }
+        is_any.then_some(counts)
+    }
+
     #[test]
-    fn row_has_counts_and_a_mean_of_cells_with_a_verdict() {
-        let at = |verdict: &str, cost: f64, cell: Value| serde_json::json!({"verdict": verdict, "cost": {"median": cost}, "cell": cell, "rival": "nginx"});
-        let comparison = serde_json::json!({"against": [
-            at("better", 0.5, serde_json::json!({"load": "4k"})),
-            at("worse", 2.0, serde_json::json!({"clients": 5, "bytes": 1})),
-            at("undecided", 9.0, serde_json::json!({"load": "noisy"})),
-            at("void", 9.0, serde_json::json!({"load": "noisier"})),
-        ]});
+    fn readme_table_picture_and_pages_have_the_same_counts() {
+        let [table, picture, readme] = [PAGE, PICTURE, README].map(read);
+        let mut all = Vec::new();
+        for (run, _) in RUNS {
+            let page = read(&format!("{}/{run}.md", KEPT_DIRECTORIES[0]));
+            let of_page =
+                Counts(VERDICTS.map(|verdict| page.matches(&format!(" | {verdict}: ")).count()));
+            let html = read(&format!("{}/{run}.html", KEPT_DIRECTORIES[0]));
+            let of_html =
+                Counts(VERDICTS.map(|verdict| html.matches(&format!("<td>{verdict}: ")).count()));
+            let row = table.lines().find(|line| line.starts_with(&format!("| [{run}](")));
+            let cells: Vec<&str> = row.expect("a row of the table").split(" | ").collect();
+            let of_table = Counts([2, 3, 4, 5, 6].map(|column| cells[column].parse().unwrap()));
+            let group = picture.split(&format!("<g id=\"{run}\">")).nth(1);
+            let group = group.and_then(|rest| rest.split("</g>").next()).expect("a row of marks");
+            let of_picture = Counts(
+                VERDICTS.map(|verdict| group.matches(&format!("class=\"{verdict}\"")).count()),
+            );
+            assert_eq!([of_html, of_table, of_picture], [of_page; 3], "{run}");
+            for (place, _) in readme.match_indices(&format!("`{run}`: ")) {
+                let text = &readme[place + run.len() + 4..];
+                if let Some(of_readme) = stated(text) {
+                    assert_eq!(of_readme, of_page, "{run} in {README}");
+                }
+            }
+            all.push(of_page);
+        }
+        let Counts([better, same, worse, undecided, void]) = Counts::sum(all.into_iter());
+        let total = format!(
+            "better in {better}, the same in {same} and worse in {worse}; {undecided} are undecided and {void} void."
+        );
+        assert!(readme.contains(&total), "{README} lacks: {total}");
+    }
+
+    #[test]
+    fn counts_in_words_are_read() {
+        let counts = Counts([1, 0, 0, 5, 0]);
+        assert_eq!(stated("1 better, 5 undecided | ..."), Some(counts));
+        assert_eq!(stated("2 worse; the rest"), Some(Counts([0, 0, 2, 0, 0])));
+        assert_eq!(stated("79 µs of CPU"), None);
+    }
+
+    #[test]
+    fn row_has_all_counts_and_the_words() {
+        let counts =
+            serde_json::json!({"better": 1, "same": 0, "worse": 1, "undecided": 2, "void": 3});
+        let words = ["annulus takes less.", "It could not be compared."];
+        let comparison = serde_json::json!({"summary": {"sentences": words, "counts": counts}});
         let run = ("files", "static files");
         assert_eq!(
-            cells(&run, &comparison).unwrap(),
-            "| [files](results/files.md) | static files | 1 | 0 | 1 | 2 | 1.00, 2.00 \
-             | 5 clients × 1 bytes (2.00 × nginx) |\n"
+            row(&run, &comparison).unwrap(),
+            "| [files](results/files.md) | static files | 1 | 0 | 1 | 2 | 3 \
+             | annulus takes less. It could not be compared. |\n"
         );
-        assert_eq!(cells(&run, &serde_json::json!({"against": []})), None);
+        assert_eq!(row(&run, &serde_json::json!({})), None);
     }
 }

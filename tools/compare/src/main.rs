@@ -1,6 +1,7 @@
-//! Compares TCP echo servers on this machine: io_uring, epoll, and one thread per connection. Only
-//! the runtime has to be built, so the first result appears quickly. `annulus bench echo` compares
-//! more servers, and adds latencies, memory and pages.
+//! Compares servers on this machine: io_uring, epoll, and one thread per connection, at a workload
+//! where the choice hardly matters (an echo) and at one where it does (a file per request, and a
+//! reply in pieces). Only the runtime has to be built, so the first result appears quickly. `annulus
+//! bench echo` compares more servers, and adds latencies, memory and pages.
 //!
 //! Each server is a process on one core. The clients are tasks on another core, each with one
 //! message in flight (a closed loop). Contenders are measured in turn, in short slices, and
@@ -10,28 +11,34 @@
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
+use annulus::fs::File;
 use annulus::net::{TcpListener, TcpStream};
 use annulus::time::{self, Instant};
-use annulus::{DriverChoice, Runtime, affinity, spawn};
+use annulus::{DriverChoice, Runtime, affinity, spawn, spawn_blocking};
 use rustix::time::{ClockId, clock_gettime};
 
 const HELP: &str = "\
-Compares echo servers over TCP on this machine by CPU time per message.
+Compares TCP servers on this machine by CPU time per request, in 30 seconds:
+an echo, and a server that reads a file of 16 KiB per request and replies in 16
+pieces. For the latter, epoll reads files by blocking threads.
 
 Usage: annulus-compare [OPTIONS]
 
 Options:
-  --clients COUNT,…  clients at once, one table each     [default: 50,1,500]
-  --bytes BYTES      length of a message                 [default: 128]
-  --rounds COUNT     rounds of a table, from 6 on        [default: 12]
-  --slice MS         how long one is measured at a time  [default: 250]
-  --json             print only JSON: a line per contender and table
-  --help             print this text
+  -c, --connections COUNT,…  of the echo, one table each  [default: 50]
+  -b, --bytes BYTES          length of a message          [default: 128]
+  -r, --rounds COUNT         rounds of a table, from 6 on [default: 12]
+      --slice MS             how long one is measured at a time [default: 250]
+      --only WORKLOAD        measure only echo, or only files
+      --long                 4 minutes: 50, 1 and 500 connections, 30 rounds
+      --json                 print only JSON: a line per contender and table
+  -h, --help                 print this text
 
 Exit code: 0 measured, 1 something failed, 2 usage.";
 
@@ -44,16 +51,69 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MARGIN: f64 = 0.03;
 /// The contender that the others are compared with. It runs a second time as the control.
 const BASE: usize = 1;
+/// The connections of the workload with files, and those of the echo with `--long`.
+const CONNECTIONS: usize = 50;
+const LONG_CONNECTIONS: [usize; 3] = [50, 1, 500];
+const LONG_ROUNDS: usize = 30;
+/// The length of the file, and of a piece of the reply.
+const FILE_BYTES: usize = 16 << 10;
+const PIECE_BYTES: usize = 1 << 10;
 /// A contender's name, and its mode for `--serve`.
 const CONTENDERS: [(&str, &str); 4] =
     [("io_uring", "uring"), ("epoll", "epoll"), ("threads", "threads"), ("control", "epoll")];
 
+/// What a server does with a message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Workload {
+    /// Sends it back.
+    Echo,
+    /// Opens and reads a file, and sends it in pieces.
+    Files,
+}
+
+impl Workload {
+    fn name(self) -> &'static str {
+        match self {
+            Workload::Echo => "echo",
+            Workload::Files => "files",
+        }
+    }
+
+    /// Describes the work in a sentence's end.
+    fn place(self, connections: usize) -> String {
+        let at = counted(connections);
+        match self {
+            Workload::Echo => format!("for an echo at {at}, on this machine"),
+            Workload::Files => {
+                format!("for files in pieces at {at}, on this machine")
+            }
+        }
+    }
+}
+
+fn counted(connections: usize) -> String {
+    if connections == 1 { "1 connection".to_owned() } else { format!("{connections} connections") }
+}
+
 struct Options {
-    clients: Vec<usize>,
+    /// The connections of the echo.
+    connections: Vec<usize>,
     bytes: usize,
     rounds: usize,
     slice: Duration,
+    only: Option<Workload>,
     json: bool,
+}
+
+impl Options {
+    /// Returns the workload and the number of connections of each table.
+    fn cells(&self) -> Vec<(Workload, usize)> {
+        let echo = self.connections.iter().map(|&connections| (Workload::Echo, connections));
+        let is_measured = |cell: &(Workload, usize)| self.only.is_none_or(|only| only == cell.0);
+        let mut cells: Vec<_> = echo.collect();
+        cells.insert(1, (Workload::Files, CONNECTIONS));
+        cells.into_iter().filter(is_measured).collect()
+    }
 }
 
 fn main() -> ExitCode {
@@ -65,7 +125,8 @@ fn main() -> ExitCode {
             Ok(())
         }
         // The program starts itself with these arguments to run a server.
-        ["--serve", kind, core] => serve(kind, core),
+        ["--serve", kind, core] => serve(kind, core, None),
+        ["--serve", kind, core, file] => serve(kind, core, Some(file.into())),
         _ => match options(&words) {
             Ok(options) => compare(&options),
             Err(error) => {
@@ -85,8 +146,14 @@ fn main() -> ExitCode {
 
 fn options(words: &[&str]) -> Result<Options, String> {
     let slice = Duration::from_millis(250);
-    let mut options =
-        Options { clients: vec![50, 1, 500], bytes: 128, rounds: 12, slice, json: false };
+    let mut options = Options {
+        connections: vec![CONNECTIONS],
+        bytes: 128,
+        rounds: 12,
+        slice,
+        only: None,
+        json: false,
+    };
     let mut words = words.iter();
     while let Some(&word) = words.next() {
         let mut number = |from: usize, to: usize| {
@@ -98,9 +165,24 @@ fn options(words: &[&str]) -> Result<Options, String> {
             numbers.collect::<Result<Vec<usize>, _>>()
         };
         match word {
-            "--clients" => options.clients = number(1, 10_000)?,
-            "--bytes" => options.bytes = number(1, 1 << 16)?[0],
-            "--rounds" => options.rounds = number(FIRST, 1000)?[0],
+            "-c" | "--connections" => options.connections = number(1, 10_000)?,
+            "--clients" => return Err("--clients is now --connections (-c)".to_owned()),
+            "-b" | "--bytes" => options.bytes = number(1, 1 << 16)?[0],
+            "-r" | "--rounds" => options.rounds = number(FIRST, 1000)?[0],
+            "--long" => {
+                options.connections = LONG_CONNECTIONS.into();
+                options.rounds = LONG_ROUNDS;
+            }
+            "--only" => {
+                options.only = Some(match words.next() {
+                    Some(&"echo") => Workload::Echo,
+                    Some(&"files") => Workload::Files,
+                    other => {
+                        let other = other.copied().unwrap_or("");
+                        return Err(format!("--only '{other}': the workloads are echo and files"));
+                    }
+                });
+            }
             "--slice" => options.slice = Duration::from_millis(number(1, 60_000)?[0] as u64),
             "--json" => options.json = true,
             _ => return Err(format!("unexpected argument '{word}'")),
@@ -110,8 +192,9 @@ fn options(words: &[&str]) -> Result<Options, String> {
 }
 
 /// Serves on this core until stdin ends, which happens when the parent process exits. Answers each
-/// line on stdin with the CPU time used so far, in nanoseconds.
-fn serve(kind: &str, core: &str) -> io::Result<()> {
+/// line on stdin with the CPU time used so far, in nanoseconds. With a file, answers each message
+/// with its content in pieces, otherwise with the message.
+fn serve(kind: &str, core: &str, file: Option<PathBuf>) -> io::Result<()> {
     let _pinned =
         affinity::pin(core.parse().map_err(io::Error::other)?).map_err(io::Error::other)?;
     let announce = |address: SocketAddr| {
@@ -126,35 +209,68 @@ fn serve(kind: &str, core: &str) -> io::Result<()> {
     let driver = match kind {
         "uring" => DriverChoice::Uring,
         "epoll" => DriverChoice::Epoll,
-        _ => return serve_by_threads(announce),
+        _ => return serve_by_threads(announce, file),
     };
+    // With epoll, a call on a file would block the loop.
+    let is_pooled = driver == DriverChoice::Epoll;
     Runtime::builder().driver(driver).build()?.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         announce(listener.local_addr()?);
         loop {
-            let (mut stream, _) = listener.accept().await?;
-            spawn(async move {
-                while let Ok(Some(lease)) = stream.recv().await {
-                    if stream.send(lease).await.is_err() {
-                        break;
-                    }
-                }
-            });
+            let (stream, _) = listener.accept().await?;
+            match file.clone() {
+                None => _ = spawn(echo(stream)),
+                Some(file) => _ = spawn(send_file(stream, file, is_pooled)),
+            }
         }
     })
 }
 
-fn serve_by_threads(announce: impl FnOnce(SocketAddr)) -> io::Result<()> {
+async fn echo(mut stream: TcpStream) -> io::Result<()> {
+    while let Some(lease) = stream.recv().await? {
+        stream.send(lease).await?;
+    }
+    Ok(())
+}
+
+/// Answers each message, which is shorter than a buffer, with the file.
+async fn send_file(mut stream: TcpStream, path: PathBuf, is_pooled: bool) -> io::Result<()> {
+    while stream.recv().await?.is_some() {
+        let content = if is_pooled {
+            let path = path.clone();
+            spawn_blocking(move || std::fs::read(path)).await.map_err(io::Error::other)??
+        } else {
+            let file = File::open(&path).await?;
+            let (read, mut content) = file.read_at(Vec::with_capacity(FILE_BYTES), 0).await;
+            content.truncate(read?);
+            content
+        };
+        for piece in content.chunks(PIECE_BYTES) {
+            stream.send(piece.to_vec()).await?;
+        }
+    }
+    Ok(())
+}
+
+fn serve_by_threads(announce: impl FnOnce(SocketAddr), file: Option<PathBuf>) -> io::Result<()> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     announce(listener.local_addr()?);
     for stream in listener.incoming() {
         let mut stream = stream?;
         stream.set_nodelay(true)?;
-        thread::spawn(move || {
+        let file = file.clone();
+        thread::spawn(move || -> io::Result<()> {
             let mut buffer = vec![0; 16 << 10];
-            while let Ok(count @ 1..) = stream.read(&mut buffer) {
-                if stream.write_all(&buffer[..count]).is_err() {
-                    break;
+            loop {
+                match (stream.read(&mut buffer)?, &file) {
+                    (0, _) => return Ok(()),
+                    (count, None) => stream.write_all(&buffer[..count])?,
+                    (_, Some(file)) => {
+                        let content = std::fs::read(file)?;
+                        content
+                            .chunks(PIECE_BYTES)
+                            .try_for_each(|piece| stream.write_all(piece))?;
+                    }
                 }
             }
         });
@@ -176,9 +292,9 @@ struct Server {
 }
 
 impl Server {
-    fn start(kind: &str, core: usize) -> io::Result<Self> {
+    fn start(kind: &str, core: usize, file: Option<&Path>) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["--serve", kind, &core.to_string()]);
+        command.args(["--serve", kind, &core.to_string()]).args(file);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let questions = child.stdin.take().expect("a pipe");
         let mut answers = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -219,18 +335,24 @@ struct Sample {
     cpu: f64,
 }
 
-fn measure(server: &mut Server, clients: usize, options: &Options) -> io::Result<Sample> {
+fn measure(
+    server: &mut Server,
+    (workload, connections): (Workload, usize),
+    options: &Options,
+) -> io::Result<Sample> {
     Runtime::new()?.block_on(async {
         let (echoed, ends) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+        let reply: Option<Rc<[u8]>> = (workload == Workload::Files).then(|| content().into());
         let mut tasks = Vec::new();
-        for number in 0..clients {
+        for number in 0..connections {
             let stream = TcpStream::connect(server.address).await?;
             let message: Vec<u8> = (0..options.bytes).map(|at| (at * 31 + number) as u8).collect();
-            tasks.push(spawn(client(stream, message, echoed.clone(), ends.clone())));
+            let asked = (message, reply.clone());
+            tasks.push(spawn(client(stream, asked, echoed.clone(), ends.clone())));
         }
         time::sleep(WARM_UP).await;
         let (before, from, began) = (server.cpu()?, echoed.get(), Instant::now());
-        // On a busy machine no echo may arrive for a while: the slice lasts until one has.
+        // On a busy machine no reply may arrive for a while: the slice lasts until one has.
         time::sleep(options.slice).await;
         while echoed.get() == from && began.elapsed() < PATIENCE {
             time::sleep(options.slice).await;
@@ -242,74 +364,102 @@ fn measure(server: &mut Server, clients: usize, options: &Options) -> io::Result
             task.await.map_err(io::Error::other)??;
         }
         if count == 0 {
-            return Err(io::Error::other("no echo arrived within ten seconds"));
+            return Err(io::Error::other("no reply arrived within ten seconds"));
         }
         let rate = count as f64 / took.as_secs_f64();
         Ok(Sample { rate, cpu: cpu.as_secs_f64() * 1e6 / count as f64 })
     })
 }
 
-/// Sends a message, compares every byte of the echo, and repeats.
+/// Returns the content of the file.
+fn content() -> Vec<u8> {
+    (0..FILE_BYTES).map(|at| (at * 31 + at / PIECE_BYTES) as u8).collect()
+}
+
+/// Sends a message, compares every byte of the reply, and repeats. Without a reply, it is an echo.
 async fn client(
     mut stream: TcpStream,
-    mut message: Vec<u8>,
+    (mut message, reply): (Vec<u8>, Option<Rc<[u8]>>),
     echoed: Rc<Cell<u64>>,
     ends: Rc<Cell<bool>>,
 ) -> io::Result<()> {
     while !ends.get() {
         message[0] = message[0].wrapping_add(1);
         stream.send(message.clone()).await?;
-        let mut left = &message[..];
+        let mut left = reply.as_deref().unwrap_or(&message);
         while !left.is_empty() {
             let lease = stream.recv().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
             let rest = left.strip_prefix(&lease[..]);
-            left = rest.ok_or_else(|| io::Error::other("the echo differs from the message"))?;
+            left =
+                rest.ok_or_else(|| io::Error::other("the reply has other bytes than it should"))?;
         }
         echoed.set(echoed.get() + 1);
     }
     Ok(())
 }
 
-/// A contender: its server, and one sample per round for each number of clients.
+/// A contender: its servers by workload, and one sample per round for each table.
 struct Contender {
     name: &'static str,
-    server: Server,
+    servers: [Server; 2],
     samples: Vec<Vec<Sample>>,
+}
+
+/// The file that servers send, removed on drop.
+struct SentFile(PathBuf);
+
+impl SentFile {
+    fn create() -> io::Result<Self> {
+        let name = format!("annulus-compare-{}", std::process::id());
+        let file = Self(std::env::temp_dir().join(name));
+        std::fs::write(&file.0, content())?;
+        Ok(file)
+    }
+}
+
+impl Drop for SentFile {
+    fn drop(&mut self) {
+        _ = std::fs::remove_file(&self.0);
+    }
 }
 
 fn compare(options: &Options) -> io::Result<()> {
     let cores = affinity::allowed()?;
     let (first, last) = (cores[0], cores[cores.len() - 1]);
+    let (file, cells) = (SentFile::create()?, options.cells());
     let mut contenders = Vec::new();
     for (name, kind) in CONTENDERS {
-        match Server::start(kind, first) {
-            Ok(server) => {
-                let samples = vec![Vec::new(); options.clients.len()];
-                contenders.push(Contender { name, server, samples });
+        let started = Server::start(kind, first, None)
+            .and_then(|echo| Ok([echo, Server::start(kind, first, Some(&file.0))?]));
+        match started {
+            Ok(servers) => {
+                let samples = vec![Vec::new(); cells.len()];
+                contenders.push(Contender { name, servers, samples });
             }
             Err(_) if kind == "uring" => eprintln!("io_uring is skipped: see the line above"),
             Err(error) => return Err(error),
         }
     }
     let _pinned = affinity::pin(last).map_err(io::Error::other)?;
-    let mut sentence = String::new();
+    let mut sentences = String::new();
     for (from, to) in [(0, FIRST), (FIRST, options.rounds)] {
-        for (cell, &clients) in options.clients.iter().enumerate().filter(|_| from < to) {
-            rounds(&mut contenders, cell, from..to, options)?;
-            let table = table(&contenders, cell);
+        for (number, &cell) in cells.iter().enumerate().filter(|_| from < to) {
+            rounds(&mut contenders, (number, cell), from..to, options)?;
+            let table = table(&contenders, number);
+            let is_last = to == options.rounds;
             match options.json {
-                true if to == options.rounds => print!("{}", json(&table, clients, options)),
+                true if is_last => print!("{}", json(&table, cell, options)),
                 true => {}
-                false => print!("{}", text(&table, clients, options.bytes, to)),
+                false => print!("{}", text(&table, cell, options.bytes, to)),
             }
-            if cell == 0 {
-                sentence = summary(&table, clients);
+            if is_last {
+                sentences += &format!("\n{}", summary(&table, cell));
             }
         }
     }
     if !options.json {
-        println!("\n{sentence}");
-        println!("More servers, latencies and memory: cargo run --release -- bench echo");
+        println!("{sentences}");
+        println!("\nMore servers, latencies and memory: cargo run --release -- bench echo");
     }
     Ok(())
 }
@@ -317,18 +467,20 @@ fn compare(options: &Options) -> io::Result<()> {
 /// Measures all contenders in turn. Each round starts with a different one.
 fn rounds(
     contenders: &mut [Contender],
-    cell: usize,
+    (number, cell): (usize, (Workload, usize)),
     rounds: std::ops::Range<usize>,
     options: &Options,
 ) -> io::Result<()> {
-    let (clients, count) = (options.clients[cell], contenders.len());
+    let count = contenders.len();
     for round in rounds.clone() {
         if io::stderr().is_terminal() {
-            eprint!("\r{clients} clients: round {} of {} \r", round + 1, rounds.end);
+            let (workload, connections) = (cell.0.name(), cell.1);
+            eprint!("\r{workload}, {connections}: round {} of {} \r", round + 1, rounds.end);
         }
         for turn in 0..count {
             let contender = &mut contenders[(turn + round) % count];
-            contender.samples[cell].push(measure(&mut contender.server, clients, options)?);
+            let server = &mut contender.servers[cell.0 as usize];
+            contender.samples[number].push(measure(server, cell, options)?);
         }
     }
     Ok(())
@@ -408,11 +560,27 @@ fn outside(count: usize) -> usize {
     unreachable!("the probabilities add up to 1")
 }
 
-fn text(table: &[Row], clients: usize, bytes: usize, rounds: usize) -> String {
+fn text(
+    table: &[Row],
+    (workload, connections): (Workload, usize),
+    bytes: usize,
+    rounds: usize,
+) -> String {
+    let work = match workload {
+        Workload::Echo => format!("echo of {bytes} bytes"),
+        Workload::Files => format!(
+            "a file of {} KiB in {} pieces, epoll with blocking threads",
+            FILE_BYTES >> 10,
+            FILE_BYTES / PIECE_BYTES
+        ),
+    };
     let mut text = format!(
-        "\n{clients} clients, {bytes} bytes, {rounds} rounds\n\
+        "\n{work}\n{}, {rounds} rounds\n\
          {:<10}{:>12}{:>12}   CPU ÷ epoll [95 %]\n",
-        "", "messages/s", "CPU µs"
+        counted(connections),
+        "",
+        "requests/s",
+        "CPU µs"
     );
     for Row { name, rate, cpu, ratio } in table {
         let Ratio { median, low, high } = ratio;
@@ -424,11 +592,13 @@ fn text(table: &[Row], clients: usize, bytes: usize, rounds: usize) -> String {
     text
 }
 
-fn json(table: &[Row], clients: usize, options: &Options) -> String {
+fn json(table: &[Row], (workload, connections): (Workload, usize), options: &Options) -> String {
+    let workload = workload.name();
     let line = |row: &Row| {
         let Row { name, rate, cpu, ratio: Ratio { median, low, high } } = row;
         format!(
-            "{{\"contender\": \"{name}\", \"clients\": {clients}, \"bytes\": {}, \"rounds\": {}, \"messages_per_second\": {rate:.1}, \
+            "{{\"contender\": \"{name}\", \"workload\": \"{workload}\", \"connections\": {connections}, \"bytes\": {}, \
+             \"rounds\": {}, \"requests_per_second\": {rate:.1}, \
              \"cpu_us\": {cpu:.4}, \"cpu_ratio\": {median:.4}, \"low\": {low:.4}, \"high\": {high:.4}}}\n",
             options.bytes, options.rounds
         )
@@ -437,26 +607,26 @@ fn json(table: &[Row], clients: usize, options: &Options) -> String {
 }
 
 /// Describes in words how the first contender compares with the base.
-fn summary(table: &[Row], clients: usize) -> String {
+fn summary(table: &[Row], (workload, connections): (Workload, usize)) -> String {
     let find = |name| table.iter().find(|row| row.name == name).map(|row| row.ratio);
     let base = CONTENDERS[BASE].0;
-    let place = format!("at {clients} connections, on this machine");
+    let place = workload.place(connections);
     let Some(ratio) = find(CONTENDERS[0].0) else {
         return format!("Without io_uring there is nothing to compare with {base} {place}.");
     };
     let Ratio { low, high, .. } = find("control").expect("the control is always measured");
     if low > 1.0 || high < 1.0 {
         return format!(
-            "{base} takes {low:.2} to {high:.2} × its own CPU\n{place}: something else runs here."
+            "{base} takes {low:.2} to {high:.2} × its own CPU\n{place}:\nsomething else runs here."
         );
     }
     let Ratio { median, low, high } = ratio;
     match ratio.verdict() {
-        "same" => format!("io_uring takes the same CPU as {base} (within 3 %) {place}."),
+        "same" => format!("io_uring takes the same CPU as {base} (within 3 %)\n{place}."),
         "can't tell yet" => format!(
-            "io_uring takes {low:.2} to {high:.2} × the CPU of {base}\n{place}: can't tell yet, --rounds 30 may."
+            "io_uring takes {low:.2} to {high:.2} × the CPU of {base}\n{place}:\ncan't tell yet, --long may."
         ),
-        _ => format!("io_uring takes {median:.2} × the CPU of {base} {place}."),
+        _ => format!("io_uring takes {median:.2} × the CPU of {base}\n{place}."),
     }
 }
 
@@ -471,7 +641,10 @@ mod tests {
 
     fn said(uring: [f64; 3], control: [f64; 3]) -> String {
         let epoll = [1.0; 3];
-        summary(&[row("io_uring", uring), row("epoll", epoll), row("control", control)], 50)
+        summary(
+            &[row("io_uring", uring), row("epoll", epoll), row("control", control)],
+            (Workload::Echo, 50),
+        )
     }
 
     #[test]
@@ -487,19 +660,33 @@ mod tests {
         let (same, control) = ([0.98, 1.0, 1.02], [0.98, 1.0, 1.02]);
         assert!(said(same, control).contains("the same CPU as epoll (within 3 %)"));
         let better = said([0.85, 0.88, 0.91], control);
-        assert!(better.starts_with("io_uring takes 0.88 × the CPU of epoll at 50 connections"));
+        assert!(
+            better.starts_with(
+                "io_uring takes 0.88 × the CPU of epoll\nfor an echo at 50 connections"
+            )
+        );
         assert!(said([0.9, 0.95, 1.01], control).contains("can't tell yet"));
         assert!(said([0.85, 0.88, 0.91], [1.01, 1.1, 1.2]).contains("its own CPU"));
-        assert!(summary(&[row("epoll", [1.0; 3])], 50).starts_with("Without io_uring"));
+        assert!(
+            summary(&[row("epoll", [1.0; 3])], (Workload::Files, 50))
+                .starts_with("Without io_uring")
+        );
+    }
+
+    #[test]
+    fn the_first_run_shows_both_workloads_within_a_minute() {
+        let options = options(&[]).ok().expect("no options are fine");
+        assert_eq!(options.cells(), [(Workload::Echo, 50), (Workload::Files, 50)]);
+        let slices = options.cells().len() * options.rounds * CONTENDERS.len();
+        assert!((options.slice + WARM_UP) * slices as u32 <= Duration::from_secs(40));
     }
 
     #[test]
     fn bad_arguments_are_named_with_their_limits() {
         let error = |words: &[&str]| options(words).err().expect("it is refused");
-        assert_eq!(
-            error(&["--clients", "1,0"]),
-            "--clients 1,0: '0' is not a number from 1 to 10000"
-        );
+        assert_eq!(error(&["-c", "1,0"]), "-c 1,0: '0' is not a number from 1 to 10000");
+        assert_eq!(error(&["--clients", "1"]), "--clients is now --connections (-c)");
+        assert_eq!(error(&["--only", "udp"]), "--only 'udp': the workloads are echo and files");
         assert_eq!(error(&["--rounds", "5"]), "--rounds 5: '5' is not a number from 6 to 1000");
         assert_eq!(error(&["--slice"]), "--slice needs a value");
         assert_eq!(error(&["--fast"]), "unexpected argument '--fast'");

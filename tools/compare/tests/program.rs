@@ -8,29 +8,34 @@ fn compare(words: &str) -> Output {
 }
 
 #[test]
-fn prints_a_table_for_each_number_of_clients_and_a_summary() {
-    let output = compare("--clients 3,1 --bytes 100 --slice 5 --rounds 7");
+fn prints_a_table_for_each_workload_and_a_summary() {
+    let output = compare("--connections 3,1 --bytes 100 --slice 5 --rounds 7");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for part in
-        ["3 clients, 100 bytes, 6 rounds", "1 clients, 100 bytes, 7 rounds", "threads", "control"]
-    {
+    for part in [
+        "echo of 100 bytes\n3 connections, 6 rounds",
+        "echo of 100 bytes\n1 connection, 7 rounds",
+        "a file of 16 KiB in 16 pieces, epoll with blocking threads\n50 connections, 7 rounds",
+        "threads",
+        "control",
+    ] {
         assert!(text.contains(part), "no {part} in {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    assert!(text.contains("at 3 connections, on this machine"), "{text}");
+    assert!(text.contains("for an echo at 3 connections, on this machine"), "{text}");
+    assert!(text.contains("for files in pieces at 50 connections, on this machine"), "{text}");
     assert!(text.contains("bench echo"), "{text}");
 }
 
 #[test]
 fn json_has_one_line_per_contender_and_nothing_else() {
-    let output = compare("--clients 2 --slice 5 --rounds 6 --json");
+    let output = compare("-c 2 --slice 5 --rounds 6 --only echo --json");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
     assert!(text.lines().count() >= 3, "{text}");
     for line in text.lines() {
         assert!(line.starts_with("{\"contender\": ") && line.ends_with('}'), "{line}");
-        assert!(line.contains("\"clients\": 2") && line.contains("\"rounds\": 6"), "{line}");
+        assert!(line.contains("\"connections\": 2") && line.contains("\"rounds\": 6"), "{line}");
     }
 }
 
@@ -46,7 +51,7 @@ fn an_invalid_value_is_a_usage_error() {
 type Interval = (f64, f64);
 
 fn ours() -> Interval {
-    let output = compare("--clients 50 --rounds 20 --json");
+    let output = compare("-c 50 --rounds 20 --only echo --json");
     let text = String::from_utf8(output.stdout).expect("text");
     let line = text.lines().find(|line| line.contains("io_uring")).expect("a line of io_uring");
     let line: serde_json::Value = serde_json::from_str(line).expect("JSON");

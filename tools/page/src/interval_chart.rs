@@ -38,8 +38,8 @@ pub struct IntervalChart {
 pub struct IntervalRow {
     /// The name of the row.
     pub name: String,
-    /// The estimate.
-    pub value: f64,
+    /// The estimate; `None` leaves the row without a mark.
+    pub value: Option<f64>,
     /// The interval of the estimate, if there is one.
     pub interval: Option<Range<f64>>,
     /// The colour: one of [`SERIES`](crate::SERIES).
@@ -78,8 +78,8 @@ impl IntervalChart {
             let ends = [interval.start, interval.end].map(|end| (end, height));
             Mark::Path(ink, 8, ends.into())
         });
-        let dot = Mark::Dot(ink, (estimate.value, height));
-        line.into_iter().chain([dot, name]).collect()
+        let dot = estimate.value.map(|value| Mark::Dot(ink, (value, height)));
+        line.into_iter().chain(dot).chain([name]).collect()
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
     fn rows_have_a_dot_and_an_interval_if_there_is_one() {
         let row = |name: &str, interval, series| IntervalRow {
             name: name.into(),
-            value: 1.05,
+            value: Some(1.05),
             interval,
             series,
         };

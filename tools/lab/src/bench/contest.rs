@@ -1,7 +1,5 @@
 //! The contenders of one cell, compared by one metric.
 
-use std::collections::BTreeMap;
-
 use annulus_load::stats::{
     DEFAULT_MARGIN, Interval, MISS_PROBABILITY, Ratio, Verdict, shared_miss,
 };
@@ -114,8 +112,8 @@ impl Contest<'_> {
     /// all other cells.
     ///
     /// The correction counts the verdicts of the run, one per cell, not all pairs of contenders. A
-    /// winner must differ from every other contender, so a wrong winner requires one particular
-    /// interval to miss: the one against the contender that is equally good.
+    /// subject wins only if it differs from every rival, so a wrong win requires one particular
+    /// interval to miss: the one against the rival that is equally good.
     pub(super) fn ratio(&self, contender: usize, other: usize) -> Option<Ratio> {
         self.ratio_missing(contender, other, shared_miss(self.bench.cells.len()))
     }
@@ -165,27 +163,15 @@ impl Contest<'_> {
         if !found.is_different() && is_void() { Verdict::Void } else { found }
     }
 
-    /// Returns the verdict on the best contender, compared with all others. It is better only if it
-    /// is better than each of them.
-    pub(super) fn verdict_of_best(&self, best: usize) -> Verdict {
-        let others = (0..self.bench.contenders.specs.len()).filter(|&other| other != best);
-        let found: Vec<Verdict> = others.map(|other| self.verdict(best, other)).collect();
-        let first = |verdict: &Verdict| found.contains(verdict);
-        let order = [Verdict::Void, Verdict::Worse, Verdict::Undecided, Verdict::Same];
-        match order.into_iter().find(first) {
-            // The median of the ratios within rounds can contradict the order of the medians.
-            Some(Verdict::Worse) => Verdict::Undecided,
-            found => found.unwrap_or(Verdict::Better),
-        }
-    }
-
-    /// Returns the costs of a contender as multiples of another's, by round.
-    pub(super) fn costs(&self, contender: usize, other: usize) -> BTreeMap<usize, f64> {
-        let (a, b) = match self.metric.better {
-            Better::Lower => (contender, other),
-            Better::Higher => (other, contender),
-        };
-        self.record.ratios(self.metric, a, b, self.cell)
+    /// Returns the cheapest of these contenders, or `None` if none was measured. Contenders that
+    /// failed too often are not eligible.
+    pub(super) fn best_of(&self, contenders: &[usize]) -> Option<usize> {
+        let first = contenders.iter().copied().find(|&index| !self.has_failed(index))?;
+        let costs = contenders
+            .iter()
+            .filter(|&&index| !self.has_failed(index))
+            .filter_map(|&index| Some((index, self.cost(index, first)?.median)));
+        costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
     }
 
     pub(super) fn name(&self, contender: usize) -> &str {

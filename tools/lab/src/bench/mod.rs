@@ -15,6 +15,7 @@ mod record;
 mod report;
 mod requests;
 mod schedule;
+mod sides;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod summary;
@@ -37,9 +38,7 @@ pub use cell::{Cell, Value};
 pub use column::{Column, Figure};
 pub use contenders::Contenders;
 pub(crate) use contest::{RECEIVED_KEY, REFUSED_KEY};
-pub use envelope::{
-    BestContender, Distance, Distances, Envelope, OWN_CONTENDERS, RivalComparison, WorstCell,
-};
+pub use envelope::{BestContender, Distances, Envelope};
 pub use formula::Formula;
 pub use metric::{
     Better, Fold, Format, MIN_RATE_RATIO, Metric, Role, Sample, cpu, grouped, megabytes, rate,
@@ -48,7 +47,7 @@ pub use record::{Outcome, Record};
 pub use report::{Footprint, NOT_MEASURED, PairComparison, Report, Row, SliceRow};
 pub use requests::{client_cpu, mean, p50, p99, p99_9, requests, with_ratio};
 pub use schedule::Slice;
-pub use summary::Summary;
+pub use summary::{Counts, Summary};
 pub use verdict::CellVerdict;
 pub use warnings::CLIENT_CPU_SHARE;
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use super::Bench;
 use super::cell::Cell;
 use super::column::{Column, Figure};
-use super::envelope::{Envelope, RivalComparison};
+use super::envelope::Envelope;
 use super::metric::{Metric, Sample, grouped};
 use super::record::{Outcome, Record};
 use super::schedule::Slice;
+use super::sides::Sides;
 use super::summary::Summary;
 use super::verdict::CellVerdict;
 use super::warnings;
@@ -36,12 +37,11 @@ pub struct Report {
     pub memory: Vec<Footprint>,
     /// Every contender against every later one, and the control against the first.
     pub comparisons: Vec<PairComparison>,
-    /// The verdict on each cell, if there is a control.
+    /// The verdict on each cell, if there is a control: the subject of the run against its best
+    /// rival.
     pub verdicts: Vec<CellVerdict>,
     /// The envelope of each compared metric, the primary one first; empty with a single contender.
     pub envelopes: Vec<Envelope>,
-    /// The subject of the run against its best rival in each cell.
-    pub against: Vec<RivalComparison>,
     /// The verdict on the whole run.
     pub summary: Summary,
     /// Reasons not to rely on the results.
@@ -64,7 +64,6 @@ impl Report {
         let controls: Vec<Row> = control.into_iter().flat_map(|index| rows(index, 0)).collect();
         let verdicts: Vec<CellVerdict> =
             cells.clone().filter_map(|cell| CellVerdict::of(bench, record, cell)).collect();
-        let envelopes = Envelope::all(bench, record);
         Report {
             settings: bench.clone(),
             environment: environment.clone(),
@@ -73,9 +72,8 @@ impl Report {
             controls,
             memory: Vec::new(),
             comparisons: comparisons(bench, record),
-            summary: Summary::new(bench, &envelopes, &verdicts),
-            envelopes,
-            against: RivalComparison::all(bench, record),
+            summary: Summary::new(bench, record, &verdicts),
+            envelopes: Envelope::all(bench, record),
             verdicts,
             samples: record.slices().iter().map(|(&s, o)| SliceRow::of(bench, s, o)).collect(),
         }
@@ -91,11 +89,16 @@ impl Report {
         self.rows().find(|row| row.contender == contender && row.cell == *cell)
     }
 
-    /// Returns the answer in one to three sentences: the verdict on the only cell, or on the whole
-    /// run.
+    /// Returns the name of the subject, whose side the verdicts take.
+    pub fn subject(&self) -> String {
+        Sides::of(&self.settings).name
+    }
+
+    /// Returns the answer in words: a sentence per pair of sides; for a single contender, the
+    /// verdict on its control.
     pub fn answer(&self) -> Vec<String> {
         match self.verdicts.as_slice() {
-            [only] => vec![format!("{}.", only.text.trim_end_matches('.'))],
+            [only] if only.rival.is_none() => vec![format!("{}.", only.text.trim_end_matches('.'))],
             _ => self.summary.sentences.clone(),
         }
     }

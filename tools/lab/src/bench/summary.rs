@@ -1,141 +1,195 @@
-//! The verdict on a whole run, in one to three sentences.
+//! The verdicts on all cells of a run, as counts and in words.
 
 use annulus_load::stats::Verdict;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Bench;
-use super::cell::Cell;
-use super::envelope::{Distances, Envelope};
+use super::metric::{Better, Metric};
+use super::record::Record;
+use super::sides::Sides;
 use super::verdict::CellVerdict;
 
-/// The maximum number of cells that a sentence lists.
-const MAX_NAMED_CELLS: usize = 3;
+/// The maximum number of cells, and of rivals, that a sentence lists.
+const MAX_NAMED_CELLS: usize = 2;
+const MAX_NAMED_RIVALS: usize = 3;
 
-/// The verdict on a whole run.
+/// The name for more rivals than a sentence lists.
+const ALL_RIVALS: &str = "its best rival";
+
+/// The verdicts on a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The sentences; empty if the bench has no control, no primary metric or only one contender.
+    /// A sentence, or one per rival of a server; empty if the bench has no control, no primary
+    /// metric or only one contender.
     pub sentences: Vec<String>,
-    /// The number of cells with a verdict.
-    pub decided: usize,
-    /// The number of verdicts, one per cell. Together they are right in 95 % of runs.
-    pub family: usize,
+    /// The number of cells with each verdict. Together the verdicts are right in 95 % of runs.
+    pub counts: Counts,
+}
+
+/// The number of cells with each verdict.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// The subject is better.
+    pub better: usize,
+    /// Both are the same within 3 %.
+    pub same: usize,
+    /// The subject is worse.
+    pub worse: usize,
+    /// The interval is too wide to tell.
+    pub undecided: usize,
+    /// Nothing can be compared.
+    pub void: usize,
+}
+
+impl Counts {
+    /// Counts these verdicts.
+    pub fn of(verdicts: &[CellVerdict]) -> Counts {
+        let count = |verdict| verdicts.iter().filter(|found| found.verdict == verdict).count();
+        Counts {
+            better: count(Verdict::Better),
+            same: count(Verdict::Same),
+            worse: count(Verdict::Worse),
+            undecided: count(Verdict::Undecided),
+            void: count(Verdict::Void),
+        }
+    }
 }
 
 impl Summary {
-    pub(super) fn new(bench: &Bench, envelopes: &[Envelope], verdicts: &[CellVerdict]) -> Summary {
-        let primary = bench.primary().map(|metric| &metric.key);
-        let envelope = envelopes.iter().find(|envelope| Some(&envelope.metric) == primary);
-        let decided: Vec<usize> =
-            (0..verdicts.len()).filter(|&cell| verdicts[cell].verdict.is_decided()).collect();
-        let sentences = match envelope {
-            Some(envelope) if !verdicts.is_empty() => {
-                let standing = standings(bench, envelope, &decided, verdicts.len());
-                standing.into_iter().chain(undecided(verdicts)).collect()
-            }
-            _ => Vec::new(),
+    pub(super) fn new(bench: &Bench, record: &Record, verdicts: &[CellVerdict]) -> Summary {
+        let sides = Sides::of(bench);
+        let sentence = |pair: Sides| {
+            let cells = 0..bench.cells.len();
+            let found: Vec<CellVerdict> =
+                cells.filter_map(|cell| CellVerdict::between(&pair, bench, record, cell)).collect();
+            sentence(&pair.name, &found, bench.primary()?)
         };
-        Summary { sentences, decided: decided.len(), family: verdicts.len() }
+        Summary {
+            sentences: sides.pairs().into_iter().filter_map(sentence).collect(),
+            counts: Counts::of(verdicts),
+        }
     }
 }
 
-/// Returns sentences about the contender that is best most often, and about the baseline if it is
-/// another one.
-fn standings(bench: &Bench, envelope: &Envelope, decided: &[usize], all: usize) -> Vec<String> {
-    if decided.is_empty() {
-        return vec!["No cell has a winner.".to_owned()];
-    }
-    let count = |distances: &Distances, verdict: Verdict| {
-        let is = |&&cell: &&usize| distances.cells[cell].is_some_and(|it| it.verdict == verdict);
-        decided.iter().filter(is).count()
+/// Returns the verdicts on all cells as one sentence, or `None` without rivals.
+fn sentence(subject: &str, verdicts: &[CellVerdict], metric: &Metric) -> Option<String> {
+    verdicts.iter().find_map(|found| found.rival.as_ref())?;
+    let of = |verdict: Verdict| -> Vec<&CellVerdict> {
+        verdicts.iter().filter(|found| found.verdict == verdict).collect()
     };
-    let leads = |it: &Distances| count(it, Verdict::Better) + count(it, Verdict::Same);
-    let order = |a: &&Distances, b: &&Distances| {
-        let mean = |of: &Distances| of.mean.map_or(f64::MAX, |mean| mean.median);
-        leads(b).cmp(&leads(a)).then(mean(a).total_cmp(&mean(b)))
-    };
-    let leader = envelope.contenders.iter().min_by(order);
-    let baseline = envelope.of_contender(&bench.contenders.baseline);
-    let second = baseline.filter(|it| leader.is_some_and(|l| l.contender != it.contender));
-    let noun = bench.primary().map_or("", |metric| metric.noun.as_str());
-    let sentence = |distances: &Distances| {
-        let counts = [Verdict::Better, Verdict::Same].map(|verdict| count(distances, verdict));
-        standing(distances, counts, (decided.len(), all), noun)
-    };
-    leader.into_iter().chain(second).map(sentence).collect()
-}
-
-/// Returns a sentence about a contender that is `better` in some of the decided cells and the
-/// `same` in others.
-fn standing(
-    distances: &Distances,
-    [better, same]: [usize; 2],
-    (of, all): (usize, usize),
-    noun: &str,
-) -> String {
-    let name = &distances.contender;
-    let count = |n: usize| match of {
-        1 => "in the only cell with a verdict".to_owned(),
-        _ if of < all => format!("in {n} of {of} cells with a verdict"),
-        _ => format!("in {n} of {of} cells"),
-    };
-    let mut text = match (better, same) {
-        (0, 0) => format!("{name} is worse by {noun} {}", count(of)),
-        (_, 0) => format!("{name} is better by {noun} {}", count(better)),
-        (0, _) => format!("{name} is the same by {noun} {}", count(same)),
-        _ => format!("{name} is better or the same by {noun} {}", count(better + same)),
-    };
-    if let Some(mean) = distances.mean.filter(|_| of > 1) {
-        text += &format!("; {:.2} × the best on average", mean.median);
-    }
-    if let Some(worst) = distances.worst.as_ref().filter(|worst| of > 1 && worst.ratio >= 1.005) {
-        text += &format!(", {:.2} × at worst, at {}", worst.ratio, worst.cell);
-    }
-    text + "."
-}
-
-/// Returns sentences about the cells without a verdict.
-fn undecided(verdicts: &[CellVerdict]) -> Vec<String> {
-    let of = |verdict: Verdict, what: &str| {
-        let found = verdicts.iter().filter(|found| found.verdict == verdict);
-        let cells: Vec<&Cell> = found.map(|verdict| &verdict.cell).collect();
-        let count = if cells.len() == 1 {
-            "1 cell is".into()
-        } else {
-            format!("{} cells are", cells.len())
+    let mut parts = Vec::new();
+    for verdict in [Verdict::Better, Verdict::Worse, Verdict::Same] {
+        let found = of(verdict);
+        if found.is_empty() {
+            continue;
+        }
+        let noun = &metric.noun;
+        let takes = if metric.better == Better::Lower { "takes" } else { "reaches" };
+        let difference = match verdict {
+            Verdict::Same => format!("{takes} the same {noun} as"),
+            _ => format!("{takes} {} {noun} than", difference(&found, metric)),
         };
-        (!cells.is_empty()).then(|| format!("{count} {what}: {}.", list(&cells)))
-    };
-    let both = [
-        of(Verdict::Undecided, "undecided"),
-        of(Verdict::Void, "void, as contenders could not be compared"),
-    ];
-    both.into_iter().flatten().collect()
+        let places = places(&found, verdicts.len());
+        parts.push(format!("{difference} {}{places}", rivals(&found)));
+    }
+    let [undecided, void] = [Verdict::Undecided, Verdict::Void].map(of);
+    if parts.is_empty() && !undecided.is_empty() {
+        let places = match (undecided.len(), verdicts.len()) {
+            (_, 1) => String::new(),
+            (count, all) if count == all => format!(" in any of {all} cells"),
+            (count, all) => format!(" in {count} of {all} cells"),
+        };
+        let ratios = ratios(&undecided);
+        parts
+            .push(format!("shows no clear difference from {}{places}{ratios}", rivals(&undecided)));
+    } else if !undecided.is_empty() {
+        parts.push(format!("{} undecided{}", cells_are(undecided.len()), ratios(&undecided)));
+    }
+    if parts.is_empty() {
+        let places = places(&void, verdicts.len());
+        parts.push(format!("could not be compared with {}{places}", rivals(&void)));
+    } else if !void.is_empty() {
+        parts.push(format!("{} void{}", cells_are(void.len()), ratios(&void)));
+    }
+    Some(format!("{subject} {}.", parts.join("; ")))
 }
 
-/// Lists the first few cells.
-fn list(cells: &[&Cell]) -> String {
-    let names: Vec<String> =
-        cells.iter().take(MAX_NAMED_CELLS).map(|cell| cell.to_string()).collect();
-    let more = cells.len().saturating_sub(MAX_NAMED_CELLS);
-    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    names.join(", ") + &more
+/// Returns how far the contenders are apart, such as `8 to 12 % less`.
+fn difference(found: &[&CellVerdict], metric: &Metric) -> String {
+    let value = |cost: f64| if metric.better == Better::Lower { cost } else { 1.0 / cost };
+    let shares = found.iter().filter_map(|it| Some(value(it.cost?.median) - 1.0));
+    let shares: Vec<f64> = shares.map(|share| 100.0 * share).collect();
+    let word = if shares.iter().sum::<f64>() < 0.0 { "less" } else { "more" };
+    let [low, high] = range(shares.iter().map(|share| share.abs()));
+    let [low, high] = [low, high].map(|share| format!("{share:.0}"));
+    if low == high { format!("{low} % {word}") } else { format!("{low} to {high} % {word}") }
+}
+
+/// Returns the range of the ratios of these cells, in brackets; empty without ratios.
+fn ratios(found: &[&CellVerdict]) -> String {
+    let costs: Vec<f64> = found
+        .iter()
+        .filter_map(|it| Some(it.cost?.median))
+        .filter(|cost| cost.is_finite())
+        .collect();
+    let [low, high] = range(costs.iter().copied()).map(|cost| format!("{cost:.2}"));
+    match costs.is_empty() {
+        true => String::new(),
+        false if low == high => format!(" ({low} ×)"),
+        false => format!(" ({low} to {high} ×)"),
+    }
+}
+
+fn range(values: impl Iterator<Item = f64>) -> [f64; 2] {
+    values.fold([f64::INFINITY, 0.0], |[low, high], value| [low.min(value), high.max(value)])
+}
+
+/// Lists the rivals of these cells, or names them together if there are many.
+fn rivals(found: &[&CellVerdict]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for name in found.iter().filter_map(|it| it.rival.as_deref()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    match names.as_slice() {
+        [] => ALL_RIVALS.to_owned(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] if names.len() <= MAX_NAMED_RIVALS => {
+            format!("{} or {last}", first.join(", "))
+        }
+        _ => ALL_RIVALS.to_owned(),
+    }
+}
+
+/// Returns in how many cells something holds, with the names of a few; empty for a single cell.
+fn places(found: &[&CellVerdict], all: usize) -> String {
+    let names: Vec<String> = found.iter().map(|it| it.cell.to_string()).collect();
+    match found.len() {
+        _ if all == 1 => String::new(),
+        count if count == all => format!(" in all {all} cells"),
+        count if count <= MAX_NAMED_CELLS => {
+            format!(" in {count} of {all} cells ({})", names.join(", "))
+        }
+        count => format!(" in {count} of {all} cells"),
+    }
+}
+
+fn cells_are(count: usize) -> String {
+    if count == 1 { "1 cell is".to_owned() } else { format!("{count} cells are") }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::Record;
+    use super::super::cell::Cell;
+    use super::super::metric::Sample;
     use super::super::schedule::Slice;
     use super::super::tests::{bench, sample};
     use super::*;
 
-    /// Returns the sentences for cells of 1 to `cells` clients. `cpu` is by contender, cell and
-    /// round, the control last.
-    fn sentences(
-        names: &[&str],
-        cells: usize,
-        cpu: impl Fn(usize, usize, usize) -> f64,
-    ) -> Vec<String> {
+    /// Returns the summary for cells of 1 to `cells` clients. `cpu` is by contender, cell and round,
+    /// the control last; 0 is a failed slice.
+    fn summary(names: &[&str], cells: usize, cpu: impl Fn(usize, usize, usize) -> f64) -> Summary {
         let mut bench = bench(names);
         let clients = |cell: usize| Cell::new([("clients", (cell as u64 + 1).into())]);
         bench.cells = (0..cells).map(clients).collect();
@@ -151,45 +205,66 @@ mod tests {
         }
         let verdicts: Vec<CellVerdict> =
             (0..cells).filter_map(|cell| CellVerdict::of(&bench, &record, cell)).collect();
-        Summary::new(&bench, &Envelope::all(&bench, &record), &verdicts).sentences
+        Summary::new(&bench, &record, &verdicts)
     }
 
     #[test]
-    fn the_leader_comes_first_then_the_baseline() {
-        let cpu = |contender: usize, cell: usize, _: usize| match contender {
-            1 if cell == 0 => 4.0,
-            1 => 1.0,
+    fn the_best_driver_meets_the_best_rival_of_each_cell() {
+        let cpu = |contender: usize, cell: usize, _: usize| {
+            [[2.0, 4.0, 8.0], [4.0, 2.0, 8.0], [4.0, 4.0, 8.0], [5.0, 5.0, 4.0], [2.0, 4.0, 8.0]]
+                [contender][cell]
+        };
+        let found = summary(&["uring", "epoll", "tokio", "monoio"], 3, cpu);
+        let counts = Counts { better: 2, worse: 1, ..Counts::default() };
+        assert_eq!(found.counts, counts);
+        let sentence = "annulus takes 50 % less CPU than tokio in 2 of 3 cells (1 client, 2 clients); \
+                        takes 100 % more CPU than monoio in 1 of 3 cells (3 clients).";
+        assert_eq!(found.sentences, [sentence]);
+    }
+
+    /// The rival takes less CPU, but answers fewer requests per second: it does not win over another
+    /// program, but our loss to it counts.
+    #[test]
+    fn own_losses_count_even_if_the_rival_is_slow() {
+        let counts = |names: &[&str]| {
+            let mut bench = bench(names);
+            bench.cells.truncate(1);
+            let mut record = Record::new();
+            for (round, contender) in (0..15).flat_map(|round| [0, 1, 2].map(|c| (round, c))) {
+                let ns = if contender == 1 { 1e7 } else { 2e6 };
+                let cpu = if contender == 1 { 1e6 } else { 2e6 };
+                let numbers =
+                    [("operations", 1000.0), ("cpu_ns", cpu), ("ns", ns), ("p99_us", 40.0)];
+                record.keep(Slice { round, cell: 0, contender }, Ok(Sample::from(numbers)));
+            }
+            let verdict = CellVerdict::of(&bench, &record, 0).expect("a control");
+            Counts::of(&[verdict])
+        };
+        assert_eq!(counts(&["a", "b"]), Counts { undecided: 1, ..Counts::default() });
+        assert_eq!(counts(&["uring", "tokio"]), Counts { worse: 1, ..Counts::default() });
+    }
+
+    #[test]
+    fn a_win_needs_every_rival_beaten() {
+        let cpu = |contender: usize, _: usize, round: usize| match contender {
+            // This rival may be as cheap as ours: it is too unsteady to say.
+            1 => [1.0, 9.0][round % 2],
+            2 => 4.0,
             _ => 2.0,
         };
-        let found = sentences(&["uring", "threads"], 4, cpu);
-        let expected = [
-            "threads is better by CPU in 3 of 4 cells; 1.19 × the best on average, 2.00 × at worst, at 1 client.",
-            "uring is better by CPU in 1 of 4 cells; 1.68 × the best on average, 2.00 × at worst, at 2 clients.",
-        ];
-        assert_eq!(found, expected);
+        let found = summary(&["uring", "tokio", "monoio"], 1, cpu);
+        assert_eq!((found.counts.better, found.counts.undecided), (0, 1), "{found:?}");
     }
 
     #[test]
-    fn same_verdicts_count_and_a_single_cell_is_not_numbered() {
-        let found =
-            sentences(
-                &["a", "b"],
-                4,
-                |index, cell, _| {
-                    if index == 1 { [2.02, 4.0, 1.99, 8.0][cell] } else { 2.0 }
-                },
-            );
-        assert!(
-            found[0].starts_with("a is better or the same by CPU in 4 of 4 cells; 1.00 ×"),
-            "{found:?}"
-        );
-        assert_eq!(found.len(), 1);
-        let found = sentences(&["a", "b"], 1, |index, _, _| [2.0, 4.0, 2.0][index]);
-        assert_eq!(found, ["a is better by CPU in the only cell with a verdict."]);
+    fn servers_have_a_sentence_for_each_rival() {
+        let found = summary(&["a", "b", "c"], 1, |index, _, _| [2.0, 4.0, 2.02, 2.0][index]);
+        let sentences = ["a takes 50 % less CPU than b.", "a takes the same CPU as c."];
+        assert_eq!(found.sentences, sentences);
     }
 
     #[test]
-    fn cells_without_a_verdict_are_named_with_the_reason() {
+    fn undecided_and_void_cells_are_counted_and_show_their_ratios() {
         let cpu = |contender: usize, cell: usize, round: usize| match (cell, contender) {
             (2, 0) if round < 5 => 0.0,
             (1, 1) => [1.9, 2.1][round % 2],
@@ -197,19 +272,27 @@ mod tests {
             (_, 1) => 4.0,
             _ => 2.0,
         };
-        let found = sentences(&["a", "b"], 3, cpu);
-        assert_eq!(found[0], "a is better by CPU in the only cell with a verdict.");
-        let more = sentences(&["a", "b"], 4, cpu);
-        assert!(more[0].starts_with("a is better by CPU in 2 of 2 cells with a verdict;"));
-        assert_eq!(found[1], "1 cell is undecided: 2 clients.");
-        assert_eq!(found[2], "1 cell is void, as contenders could not be compared: 3 clients.");
-        let all = sentences(&["a", "b"], 5, |index, _, _| [2.0, 2.5, 3.0][index]);
-        assert_eq!(all[0], "No cell has a winner.");
-        assert!(all[1].ends_with("1 client, 2 clients, 3 clients, and 2 more."), "{all:?}");
+        let found = summary(&["a", "b"], 3, cpu);
+        let counts = Counts { better: 1, undecided: 1, void: 1, ..Counts::default() };
+        assert_eq!(found.counts, counts);
+        let sentence = "a takes 50 % less CPU than b in 1 of 3 cells (1 client); 1 cell is undecided \
+                        (1.05 ×); 1 cell is void (0.50 ×).";
+        assert_eq!(found.sentences, [sentence]);
+        let open = summary(
+            &["a", "b"],
+            2,
+            |index, _, round| {
+                if index == 1 { [1.9, 2.1][round % 2] } else { 2.0 }
+            },
+        );
+        assert_eq!(
+            open.sentences,
+            ["a shows no clear difference from b in any of 2 cells (1.05 ×)."]
+        );
     }
 
     #[test]
     fn a_single_contender_has_no_sentence() {
-        assert_eq!(sentences(&["a"], 2, |_, _, _| 2.0), [""; 0]);
+        assert_eq!(summary(&["a"], 2, |_, _, _| 2.0).sentences, [""; 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! The verdict on a cell: which contender wins, if any can be declared the winner.
+//! The verdict on a cell: the subject of the run against its best rival.
 
 use annulus_load::stats::{Ratio, Verdict, rounds_for, shared_miss};
 use serde::Serialize;
@@ -8,30 +8,62 @@ use super::cell::Cell;
 use super::contest::{Contest, control_failed};
 use super::metric::{Better, Metric, Role};
 use super::record::Record;
+use super::sides::Sides;
 
-/// The verdict on a cell.
+/// The verdict on a cell. Text, pages and pictures all count these.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellVerdict {
     /// The cell.
     pub cell: Cell,
-    /// The verdict on the best contender, compared with all others; without others, on the control.
+    /// The best contender of the subject's side in this cell, such as one of our drivers.
+    pub contender: String,
+    /// The best rival in this cell; `null` if there is only one contender.
+    pub rival: Option<String>,
+    /// The contender's cost as a multiple of the rival's, or the control's as a multiple of the
+    /// contender's if there is no rival. `null` if nothing was measured.
+    pub cost: Option<Ratio>,
+    /// The verdict on the contender, compared with the rival.
     pub verdict: Verdict,
-    /// The contender that is better than every other.
+    /// The side that is better: the contender or the rival.
     pub winner: Option<String>,
-    /// The verdict as a sentence.
+    /// The verdict as a sentence that starts with its name.
     pub text: String,
 }
 
 impl CellVerdict {
     /// Returns the verdict on one cell, or `None` if the bench has no control or no primary metric.
     pub fn of(bench: &Bench, record: &Record, cell: usize) -> Option<CellVerdict> {
+        CellVerdict::between(&Sides::of(bench), bench, record, cell)
+    }
+
+    /// Returns the verdict on one cell for these sides.
+    pub(super) fn between(
+        sides: &Sides,
+        bench: &Bench,
+        record: &Record,
+        cell: usize,
+    ) -> Option<CellVerdict> {
         let control = bench.contenders.control_index()?;
         let contest = Contest { bench, record, cell, metric: bench.primary()? };
-        let compared = Judge { contest, control };
-        let (verdict, text) = compared.decide();
-        let best = contest.best().filter(|_| verdict == Verdict::Better);
-        let winner = best.map(|index| contest.name(index).to_owned());
-        Some(CellVerdict { cell: bench.cells[cell].clone(), verdict, winner, text })
+        let judge = Judge { contest, control, sides };
+        let ours = contest.best_of(&sides.ours).unwrap_or(sides.ours[0]);
+        let rival = contest.best_of(&sides.rivals).or(sides.rivals.first().copied());
+        let (verdict, text) = judge.decide(ours, rival);
+        let name = |index: usize| contest.name(index).to_owned();
+        let winner = match verdict {
+            Verdict::Better => Some(ours),
+            Verdict::Worse => rival,
+            _ => None,
+        };
+        Some(CellVerdict {
+            cell: bench.cells[cell].clone(),
+            contender: name(ours),
+            rival: rival.map(name),
+            cost: rival.map_or(contest.control(), |rival| contest.cost(ours, rival)),
+            verdict,
+            winner: winner.map(name),
+            text,
+        })
     }
 }
 
@@ -43,14 +75,16 @@ type Decision = (Verdict, String);
 struct Judge<'a> {
     contest: Contest<'a>,
     control: usize,
+    sides: &'a Sides,
 }
 
 impl Judge<'_> {
-    fn decide(&self) -> Decision {
+    /// Decides between the best of our side and the best rival.
+    fn decide(&self, ours: usize, rival: Option<usize>) -> Decision {
         if let Some(why) = self.contest.void() {
-            return (Verdict::Void, format!("no verdict: {why}"));
+            return (Verdict::Void, format!("void: {why}"));
         }
-        self.few_rounds().unwrap_or_else(|| self.compare())
+        self.few_rounds().unwrap_or_else(|| self.compare(ours, rival))
     }
 
     fn few_rounds(&self) -> Option<Decision> {
@@ -68,66 +102,66 @@ impl Judge<'_> {
         (rounds < needed).then_some((Verdict::Undecided, text))
     }
 
-    /// Decides the winner. All contenders and the control have an interval.
-    fn compare(&self) -> Decision {
+    /// Compares the two. All contenders and the control have an interval.
+    fn compare(&self, ours: usize, rival: Option<usize>) -> Decision {
         let control = self.contest.control().unwrap_or(NO_RATIO);
-        let best = self.contest.best().unwrap_or(0);
-        let others: Vec<usize> = (0..self.control).filter(|&other| other != best).collect();
-        let alone = || match Verdict::of(control, self.contest.min_difference()) {
-            _ if control_failed(control) => Verdict::Void,
-            Verdict::Same => Verdict::Same,
-            _ => Verdict::Undecided,
+        let Some(rival) = rival else {
+            let verdict = match Verdict::of(control, self.contest.min_difference()) {
+                _ if control_failed(control) => return (Verdict::Void, void_control(control)),
+                Verdict::Same => Verdict::Same,
+                _ => Verdict::Undecided,
+            };
+            let name = self.contest.name(ours);
+            return (
+                verdict,
+                format!("{verdict}: {name}, measured twice, takes {} itself", control.times()),
+            );
         };
-        let verdict = if others.is_empty() { alone() } else { self.contest.verdict_of_best(best) };
-        let copy = format!("the control takes {} itself", control.times());
-        let all = |of: &[usize]| {
-            let texts = of.iter().map(|&other| self.text(best, other, &[]));
-            format!("{} takes {}", self.contest.name(best), texts.collect::<Vec<_>>().join("; "))
+        let verdict = match self.contest.verdict(ours, rival) {
+            Verdict::Better if !self.beats_all(ours) => Verdict::Undecided,
+            found => found,
+        };
+        let (better, worse) = match verdict {
+            Verdict::Worse => (rival, ours),
+            _ => (ours, rival),
         };
         match verdict {
-            Verdict::Better => self.guard(best, &others),
-            Verdict::Void => {
-                let text = "no verdict: the control differs from the contender that it copies, {}; run it \
-                            again on a quieter machine";
-                (verdict, text.replace("{}", &control.times()))
+            Verdict::Void => (verdict, void_control(control)),
+            // CPU time alone does not win: a contender that only delays work in batches uses less.
+            // Our own losses to other programs count all the same.
+            Verdict::Better | Verdict::Worse
+                if self.fails_guard(better, worse)
+                    && (verdict == Verdict::Better || !self.sides.is_own()) =>
+            {
+                let guards: Vec<&Metric> = self.guards().map(|(guard, _)| guard).collect();
+                (Verdict::Undecided, format!("undecided: {}", self.text([ours, rival], &guards)))
             }
-            _ if others.is_empty() => {
-                let name = self.contest.name(best);
-                (
-                    verdict,
-                    format!("{verdict}: {name}, measured twice, takes {} itself", control.times()),
-                )
+            Verdict::Better | Verdict::Worse => {
+                let guards: Vec<&Metric> = self.guards().map(|(guard, _)| guard).take(1).collect();
+                (verdict, format!("{verdict}: {}", self.text([ours, rival], &guards)))
             }
-            Verdict::Same => (verdict, format!("the same: {}; {copy}", all(&others))),
             _ => {
-                let is_open = |other: &usize| !self.contest.verdict(best, *other).is_different();
-                let open: Vec<usize> = others.into_iter().filter(is_open).collect();
-                (Verdict::Undecided, format!("undecided: {}; {copy}", all(&open)))
+                let copy = format!("the control takes {} itself", control.times());
+                (verdict, format!("{verdict}: {}; {copy}", self.text([ours, rival], &[])))
             }
         }
     }
 
-    /// Checks the guards, since CPU time alone does not win: a contender that only delays work in
-    /// batches uses less of it.
-    fn guard(&self, best: usize, others: &[usize]) -> Decision {
-        let name = self.contest.name(best);
-        let all: Vec<&Metric> = self.guards().map(|(guard, _)| guard).collect();
-        if let Some(other) = others.iter().find(|&&other| self.is_worse(best, other)) {
-            let text = format!("undecided: {name} takes {}", self.text(best, *other, &all));
-            return (Verdict::Undecided, text);
-        }
-        let first = &all[..all.len().min(1)];
-        let over: Vec<String> = others.iter().map(|&other| self.text(best, other, first)).collect();
-        (Verdict::Better, format!("{name} is better: it takes {}", over.join("; ")))
+    /// Returns true if this contender is better than every rival: the one that is the best by its
+    /// median may not be the best.
+    fn beats_all(&self, ours: usize) -> bool {
+        let is_better = |&rival: &usize| self.contest.verdict(ours, rival) == Verdict::Better;
+        self.sides.rivals.iter().all(is_better)
     }
 
     /// Returns the ratios of two contenders by the primary metric and by these guards, as text.
-    fn text(&self, best: usize, other: usize, guards: &[&Metric]) -> String {
-        let primary = self.ratio(self.contest.metric, best, other).times();
+    fn text(&self, [ours, rival]: [usize; 2], guards: &[&Metric]) -> String {
+        let primary = self.ratio(self.contest.metric, ours, rival).times();
         let noun = &self.contest.metric.noun;
-        let first = format!("{primary} the {noun} of {}", self.contest.name(other));
+        let [ours_name, rival_name] = [ours, rival].map(|index| self.contest.name(index));
+        let first = format!("{ours_name} takes {primary} the {noun} of {rival_name}");
         let guards = guards.iter().map(|guard| {
-            format!("{:.2} × its {}", self.ratio(guard, best, other).median, guard.noun)
+            format!("{:.2} × its {}", self.ratio(guard, ours, rival).median, guard.noun)
         });
         [first].into_iter().chain(guards).collect::<Vec<_>>().join(", ")
     }
@@ -139,9 +173,10 @@ impl Judge<'_> {
         })
     }
 
-    fn is_worse(&self, best: usize, other: usize) -> bool {
+    /// Returns true if a contender that takes less of the primary metric is worse by a guard.
+    fn fails_guard(&self, better: usize, worse: usize) -> bool {
         self.guards().any(|(guard, limit)| {
-            let median = self.ratio(guard, best, other).median;
+            let median = self.ratio(guard, better, worse).median;
             match guard.better {
                 Better::Lower => median > limit,
                 Better::Higher => median < limit,
@@ -152,6 +187,13 @@ impl Judge<'_> {
     fn ratio(&self, metric: &Metric, contender: usize, other: usize) -> Ratio {
         Contest { metric, ..self.contest }.ratio(contender, other).unwrap_or(NO_RATIO)
     }
+}
+
+fn void_control(control: Ratio) -> String {
+    format!(
+        "void: the control differs from the contender that it copies, {}; run it again on a quieter machine",
+        control.times()
+    )
 }
 
 #[cfg(test)]
@@ -180,15 +222,13 @@ mod tests {
         let first = verdict(&["uring", "threads"], |index| [2.0, 4.0, 2.0][index]);
         assert_eq!((first.verdict, first.winner.as_deref()), (Verdict::Better, Some("uring")));
         assert!(
-            first
-                .text
-                .starts_with("uring is better: it takes 0.50 × [0.50, 0.50] the CPU of threads")
+            first.text.starts_with("better: uring takes 0.50 × [0.50, 0.50] the CPU of threads")
         );
         assert!(first.text.ends_with("the CPU of threads, 2.00 × its requests/s"), "{first:?}");
         let second = verdict(&["threads", "uring"], |index| [4.0, 2.0, 4.0][index]);
         assert_eq!(second.winner.as_deref(), Some("uring"));
-        let three = verdict(&["a", "b", "c"], |index| [2.0, 3.0, 4.0, 2.0][index]);
-        assert!(three.text.contains("CPU of b") && three.text.contains("CPU of c"), "{three:?}");
+        let three = verdict(&["a", "b", "c"], |index| [2.0, 4.0, 3.0, 2.0][index]);
+        assert_eq!((three.rival.as_deref(), three.verdict), (Some("c"), Verdict::Better));
     }
 
     #[test]
@@ -199,7 +239,8 @@ mod tests {
         let record = record(3, 15, |index, _| [4.0, 2.0, 4.0][index]);
         let verdict = CellVerdict::of(&bench, &record, 0).expect("a verdict");
         assert_eq!(verdict.winner.as_deref(), Some("b"));
-        let part = "2.00 × [2.00, 2.00] the operations/s of a";
+        let part = "worse: a takes 0.50 × [0.50, 0.50] the operations/s of b";
+        assert_eq!(verdict.verdict, Verdict::Worse);
         assert!(verdict.text.contains(part), "{verdict:?}");
     }
 
@@ -207,9 +248,9 @@ mod tests {
     fn equals_are_the_same_and_no_winner() {
         let equal = verdict(&["a", "b"], |_| 2.0);
         assert_eq!((equal.verdict, equal.winner), (Verdict::Same, None));
-        assert!(equal.text.starts_with("the same: "), "{}", equal.text);
+        assert!(equal.text.starts_with("same: "), "{}", equal.text);
         let three = verdict(&["a", "b", "c"], |index| [2.0, 2.0, 4.0, 2.0][index]);
-        assert_eq!((three.verdict, three.winner), (Verdict::Same, None));
+        assert_eq!((three.verdict, three.rival.as_deref()), (Verdict::Same, Some("b")));
     }
 
     #[test]
@@ -274,7 +315,7 @@ mod tests {
         assert_eq!(fail(0..3).winner.as_deref(), Some("a"));
         let verdict = fail(3..4);
         assert_eq!((verdict.verdict, verdict.winner), (Verdict::Void, None));
-        assert_eq!(verdict.text, "no verdict: b failed in 4 of 15 slices: reset by the peer");
+        assert_eq!(verdict.text, "void: b failed in 4 of 15 slices: reset by the peer");
     }
 
     /// A server that answers with errors, or with smaller replies, does less work.
@@ -291,7 +332,8 @@ mod tests {
         };
         let refused = with(REFUSED_KEY, [100.0, 0.0, 100.0]);
         assert_eq!((refused.verdict, refused.winner), (Verdict::Void, None));
-        let text = "no verdict: a refused 10.0 % of its requests, and b 0.0 %: they did not do the same work";
+        let text =
+            "void: a refused 10.0 % of its requests, and b 0.0 %: they did not do the same work";
         assert_eq!(refused.text, text);
         assert_eq!(with(REFUSED_KEY, [100.0; 3]).winner.as_deref(), Some("a"));
         let short = with(RECEIVED_KEY, [200e3, 4300e3, 200e3]);

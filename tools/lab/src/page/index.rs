@@ -1,10 +1,9 @@
 //! The index of several runs.
 
-use annulus_page::{Block, Entry, Link, Matrix, MatrixCell, MatrixRow, Page, Section};
+use annulus_page::{Block, Entry, Link, Matrix, MatrixRow, Page, Section};
 
-use super::tables::{heat_cell, steps};
 use super::{Document, Form, address};
-use crate::bench::{Distances, OWN_CONTENDERS, Report};
+use crate::bench::Counts;
 use crate::environment::Environment;
 
 /// A run in an index.
@@ -15,8 +14,8 @@ pub struct IndexEntry {
     title: String,
     note: String,
     text: String,
-    /// The mean distance of each contender from the best, over the cells with a verdict.
-    means: Vec<(String, f64)>,
+    /// The number of cells with each verdict; `None` if nothing was compared.
+    counts: Option<Counts>,
     /// Whether the run is finished; `None` if the file cannot be read.
     is_finished: Option<bool>,
 }
@@ -26,6 +25,7 @@ impl IndexEntry {
     pub fn new(document: &Document<'_>) -> IndexEntry {
         let state = if document.is_finished { "finished" } else { "unfinished" };
         let Environment { time, kernel, cpu, version, commit, .. } = &document.report.environment;
+        let is_compared = !document.report.summary.sentences.is_empty();
         let commit = commit.as_ref().map_or(String::new(), |commit| format!(" ({commit})"));
         IndexEntry {
             name: document.name.to_owned(),
@@ -34,7 +34,7 @@ impl IndexEntry {
                 "{state}, began {time}, Linux {kernel}, {cpu}, annulus {version}{commit}"
             ),
             text: document.verdict(),
-            means: means(document.report),
+            counts: is_compared.then_some(document.report.summary.counts),
             is_finished: Some(document.is_finished),
         }
     }
@@ -46,7 +46,7 @@ impl IndexEntry {
             title: name.to_owned(),
             note: "cannot be read".into(),
             text: why.to_owned(),
-            means: Vec::new(),
+            counts: None,
             is_finished: None,
         }
     }
@@ -64,50 +64,24 @@ impl IndexEntry {
     }
 }
 
-fn means(report: &Report) -> Vec<(String, f64)> {
-    let mean = |of: &Distances| Some((of.contender.clone(), of.mean?.median));
-    let first = report.envelopes.first();
-    first.map_or(Vec::new(), |envelope| envelope.contenders.iter().filter_map(mean).collect())
-}
-
-/// Returns a row for each run, with the mean distance of each contender from the best of each cell.
-/// Contenders of a single run are listed in its row.
+/// Returns a row for each run, with the number of cells with each verdict.
 fn matrix(runs: &[IndexEntry]) -> Option<Matrix> {
-    let count = |name: &str| {
-        runs.iter().filter(|run| run.means.iter().any(|(known, _)| known == name)).count()
-    };
-    let mut columns: Vec<&str> = Vec::new();
-    for (name, _) in runs.iter().flat_map(|run| &run.means) {
-        if count(name) > 1 && !columns.contains(&name.as_str()) {
-            columns.push(name);
-        }
-    }
-    columns.sort_by_key(|name| !OWN_CONTENDERS.contains(name));
     let row = |run: &IndexEntry| {
-        let cell = |name: &&str| {
-            let mean = run.means.iter().find(|(known, _)| known == name).map(|(_, mean)| *mean);
-            MatrixCell {
-                is_strong: OWN_CONTENDERS.contains(name) && mean.is_some(),
-                ..heat_cell(mean, false)
-            }
-        };
-        let others = run.means.iter().filter(|(name, _)| !columns.contains(&name.as_str()));
-        let others: Vec<String> = others.map(|(name, mean)| format!("{name} {mean:.2}")).collect();
-        MatrixRow {
+        let Counts { better, same, worse, undecided, void } = run.counts?;
+        let cells = [better, same, worse, undecided, void].map(|count| count.to_string().into());
+        Some(MatrixRow {
             names: vec![run.name.clone()],
-            cells: columns.iter().map(cell).chain([others.join(", ").into()]).collect(),
-            is_muted: false,
-        }
+            cells: cells.into(),
+            ..MatrixRow::default()
+        })
     };
-    let rows: Vec<MatrixRow> = runs.iter().filter(|run| !run.means.is_empty()).map(row).collect();
-    let head = [""].into_iter().chain(columns.iter().copied()).chain(["others"]);
+    let rows: Vec<MatrixRow> = runs.iter().filter_map(row).collect();
     (!rows.is_empty()).then(|| Matrix {
-        title: "× the best of each cell, on average".into(),
-        note: "1 is the best in every cell. Only cells with a verdict count; annulus is bold."
-            .into(),
-        key: steps(),
-        head: head.map(str::to_owned).collect(),
+        title: "Cells in which the subject is better or worse than its best rival".into(),
+        note: "Undecided cells need more rounds; in void ones, nothing could be compared.".into(),
+        head: ["", "better", "same", "worse", "undecided", "void"].map(str::to_owned).into(),
         rows,
+        ..Matrix::default()
     })
 }
 
@@ -115,7 +89,7 @@ fn matrix(runs: &[IndexEntry]) -> Option<Matrix> {
 /// beside it.
 pub fn index(title: &str, runs: &[IndexEntry], form: Form) -> String {
     let entries = runs.iter().map(|run| run.entry(form)).collect();
-    let compared = matrix(runs).map(|of| Section::new("By contender", vec![Block::Matrix(of)]));
+    let compared = matrix(runs).map(|of| Section::new("Verdicts", vec![Block::Matrix(of)]));
     let list = Section::new("Runs", vec![Block::Entries(entries)]);
     let page = Page {
         title: title.to_owned(),

@@ -1,8 +1,9 @@
 //! Tables: distances, the tables of a document, all figures, memory.
 
+use super::charts::host;
 use annulus_page::{HEATS, Matrix, MatrixCell, MatrixRow, text};
 
-use crate::bench::{Column, Distances, Envelope, Footprint, Metric, NOT_MEASURED, Report};
+use crate::bench::{Column, Envelope, Footprint, Metric, NOT_MEASURED, Report};
 use crate::suite::{PUBLISHED_LABEL, TableReport};
 
 /// Distances up to this are marked as good as the best.
@@ -12,39 +13,32 @@ const MAX_NEAR_BEST: f64 = 1.02;
 /// distance does not exceed, or else the last colour.
 const HEAT_STEPS: [f64; HEATS - 1] = [MAX_NEAR_BEST, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0];
 
-/// Returns the distance of every contender from the best, by one metric, in each cell and over all
-/// cells.
+/// Returns the distance of every contender from the best of each cell, by one metric.
 pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
     let metric = report.settings.metrics.iter().find(|metric| metric.key == envelope.metric)?;
     let cells = report.settings.cells.iter().enumerate();
-    let mut rows: Vec<MatrixRow> = cells
+    let rows: Vec<MatrixRow> = cells
         .map(|(index, cell)| {
-            let undecided =
-                !envelope.best[index].as_ref().is_some_and(|best| best.verdict.is_decided());
-            let name = if undecided { format!("{cell} ?") } else { cell.to_string() };
             let cells = envelope.contenders.iter().map(|of| {
                 let failed = report.row(&of.contender, cell).is_some_and(|row| row.failed > 0);
-                heat_cell(of.cells[index].map(|distance| distance.ratio.median), failed)
+                heat_cell(of.cells[index].map(|distance| distance.median), failed)
             });
-            MatrixRow { names: vec![name], cells: cells.collect(), is_muted: undecided }
+            MatrixRow {
+                names: vec![cell.to_string()],
+                cells: cells.collect(),
+                ..MatrixRow::default()
+            }
         })
         .collect();
-    if rows.len() > 1 {
-        rows.extend(overall(envelope));
-    }
     let names = envelope.contenders.iter().map(|of| of.contender.clone());
     let head = [String::new()].into_iter().chain(names);
-    let any = |mark| rows.iter().any(|row| row.names[0].ends_with(mark));
-    let warning = if any('?') {
-        " ?: no winner. Mean and worst include only cells with a verdict."
-    } else {
-        ""
-    };
     Some(Matrix {
         title: format!("{}: × the best of each row", metric.label()),
         note: format!(
-            "1 is the best, 2 is twice as bad; bold is within {} of the best.{warning}",
-            text::percent(MAX_NEAR_BEST - 1.0)
+            "1 is the best, 2 is twice as bad; bold is within {} of the best. These are medians: the verdicts say which \
+             differences count. {}.",
+            text::percent(MAX_NEAR_BEST - 1.0),
+            host(report)
         ),
         key: steps(),
         head: head.collect(),
@@ -52,7 +46,7 @@ pub(super) fn heat_map(report: &Report, envelope: &Envelope) -> Option<Matrix> {
     })
 }
 
-pub(super) fn heat_cell(distance: Option<f64>, failed: bool) -> MatrixCell {
+fn heat_cell(distance: Option<f64>, failed: bool) -> MatrixCell {
     let Some(distance) = distance else {
         return MatrixCell::from(if failed { "failed" } else { NOT_MEASURED }.to_owned());
     };
@@ -65,19 +59,7 @@ pub(super) fn heat_cell(distance: Option<f64>, failed: bool) -> MatrixCell {
     }
 }
 
-/// Returns the rows with the mean and the worst distance of each contender.
-fn overall(envelope: &Envelope) -> [MatrixRow; 2] {
-    let row = |name: &str, of: fn(&Distances) -> Option<f64>| MatrixRow {
-        names: vec![name.into()],
-        cells: envelope.contenders.iter().map(|it| heat_cell(of(it), false)).collect(),
-        is_muted: false,
-    };
-    let mean = |of: &Distances| of.mean.map(|mean| mean.median);
-    let worst = |of: &Distances| of.worst.as_ref().map(|worst| worst.ratio);
-    [row("geometric mean", mean), row("worst", worst)]
-}
-
-pub(super) fn steps() -> Vec<String> {
+fn steps() -> Vec<String> {
     let up_to = HEAT_STEPS.iter().map(|step| format!("≤ {}", text::number(*step)));
     up_to.chain([format!("> {}", text::number(HEAT_STEPS[HEAT_STEPS.len() - 1]))]).collect()
 }

@@ -1,0 +1,71 @@
+//! The two sides of a comparison: the subject of the run and its rivals.
+
+use super::Bench;
+
+/// The contenders that are annulus. The first one that takes part represents it if no other program
+/// does.
+const OWN_CONTENDERS: [&str; 9] =
+    ["uring", "ring", "tasks", "epoll", "guest", "guest-tasks", "uring-1", "lookup", "task"];
+
+/// The prefix of contenders that are annulus with another mode of the ring.
+const OWN_MODE_PREFIX: &str = "uring+";
+
+/// The name of our side if it competes with other programs.
+const OWN_NAME: &str = "annulus";
+
+/// The maximum number of rivals that are compared one by one.
+const MAX_PAIRS: usize = 4;
+
+/// The two sides of a comparison, as indices of contenders.
+///
+/// If annulus competes with other programs, its side has all its drivers, and the rivals are all
+/// other programs: in each cell its best driver meets the best rival. Otherwise the subject is the
+/// first contender that is annulus, or the baseline, and all others are rivals.
+#[derive(Clone, Debug)]
+pub(super) struct Sides {
+    /// The contenders of the subject's side; never empty.
+    pub(super) ours: Vec<usize>,
+    /// All others.
+    pub(super) rivals: Vec<usize>,
+    /// The name of the subject.
+    pub(super) name: String,
+}
+
+impl Sides {
+    pub(super) fn of(bench: &Bench) -> Sides {
+        let specs = &bench.contenders.specs;
+        let name = |index: usize| specs[index].name.as_str();
+        let (ours, others): (Vec<usize>, Vec<usize>) =
+            (0..specs.len()).partition(|&index| is_own(name(index)));
+        if !ours.is_empty() && !others.is_empty() {
+            return Sides { ours, rivals: others, name: OWN_NAME.to_owned() };
+        }
+        let place = |own: &&str| specs.iter().position(|spec| spec.name == **own);
+        let subject =
+            OWN_CONTENDERS.iter().find_map(place).unwrap_or(bench.contenders.baseline_index());
+        Sides {
+            ours: vec![subject],
+            rivals: (0..specs.len()).filter(|&index| index != subject).collect(),
+            name: name(subject).to_owned(),
+        }
+    }
+
+    /// Returns true if annulus competes with other programs.
+    pub(super) fn is_own(&self) -> bool {
+        self.name == OWN_NAME
+    }
+
+    /// Returns the comparison of the subject with each rival alone if there are a few, and annulus
+    /// does not compete with other programs. Otherwise returns all together.
+    pub(super) fn pairs(&self) -> Vec<Sides> {
+        if self.is_own() || self.rivals.len() > MAX_PAIRS {
+            return vec![self.clone()];
+        }
+        self.rivals.iter().map(|&rival| Sides { rivals: vec![rival], ..self.clone() }).collect()
+    }
+}
+
+/// Returns true if the contender with this name is annulus.
+pub(crate) fn is_own(name: &str) -> bool {
+    OWN_CONTENDERS.contains(&name) || name.starts_with(OWN_MODE_PREFIX)
+}
