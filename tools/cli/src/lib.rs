@@ -4,6 +4,7 @@
 // These macros panic when the stream cannot be written.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod agent;
 mod bench;
 mod contender;
 mod doctor;
@@ -47,6 +48,7 @@ struct Cli {
 enum Command {
     Echo(echo::EchoArgs),
     Load(Box<load::LoadArgs>),
+    Agent(Box<agent::AgentArgs>),
     Bench(Box<bench::BenchArgs>),
     Contender(contender::ContenderArgs),
     Doctor(doctor::DoctorArgs),
@@ -64,6 +66,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Echo(args) => echo::run(args),
         Command::Load(args) => load::run(*args),
+        Command::Agent(args) => agent::run(*args),
         Command::Bench(args) => bench::run(*args),
         Command::Contender(args) => contender::run(&args),
         Command::Doctor(args) => doctor::run(args),
@@ -80,7 +83,7 @@ mod tests {
     use clap::error::{ContextKind, ErrorKind};
 
     /// Values such that every option accepts at least one of them.
-    const VALUES: [&str; 9] = [
+    const VALUES: [&str; 10] = [
         "1",
         "0.5",
         "1x1",
@@ -90,6 +93,7 @@ mod tests {
         "read",
         "inline",
         "127.0.0.1:1",
+        "poisson",
     ];
 
     /// Collects every subcommand: its words and its options.

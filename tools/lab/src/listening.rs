@@ -49,6 +49,20 @@ pub(crate) fn owner_of(address: &ServerAddress) -> Option<u32> {
     owners.iter().copied().find(|pid| !started(pid))
 }
 
+/// Returns the processes that have a socket listening at this TCP port, at any address. Processes
+/// of other users and other network namespaces are not visible.
+pub fn owners_of_port(port: u16) -> Vec<u32> {
+    let inodes: BTreeSet<u64> = listening()
+        .into_iter()
+        .filter(|(at, _)| at.port() == port)
+        .map(|(_, inode)| inode)
+        .collect();
+    if inodes.is_empty() {
+        return Vec::new();
+    }
+    processes().filter(|pid| sockets_of(*pid).any(|inode| inodes.contains(&inode))).collect()
+}
+
 /// Returns the ids of all processes.
 fn processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -141,6 +155,7 @@ mod tests {
             assert!(of_tree(std::process::id()).contains(&address), "{address}");
             let loopback = SocketAddr::new([127, 0, 0, 1].into(), address.port());
             assert!(owner_of(&loopback.into()).is_some(), "{address}");
+            assert!(owners_of_port(address.port()).contains(&std::process::id()), "{address}");
         }
         for nothing in ["127.0.0.1:0", "unix:/no/such/path"] {
             assert_eq!(owner_of(&nothing.parse().expect("address")), None, "{nothing}");

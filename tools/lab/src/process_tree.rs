@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 pub(crate) const MARK_VARIABLE: &str = "ANNULUS_STARTED_BY";
 
 /// A process, and all running processes that it has started, directly or indirectly.
-pub(crate) type Tree = (u32, Vec<u32>);
+pub type Tree = (u32, Vec<u32>);
 
 /// The fields of `/proc/PID/stat` with the user and kernel time of children, counted from the field
 /// after the name.
@@ -20,7 +20,7 @@ const CHILDREN_TIME_FIELDS: [usize; 2] = [13, 14];
 
 /// Returns the process and those that it has started. A kernel without lists of children reports
 /// none.
-pub(crate) fn of(root: u32) -> Tree {
+pub fn of(root: u32) -> Tree {
     let mut found = children(root);
     let mut next = 0;
     while let Some(&pid) = found.get(next) {

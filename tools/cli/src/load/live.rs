@@ -1,5 +1,6 @@
 //! The progress line of a run. It is shown only if standard error is a terminal.
 
+use super::metrics::Metrics;
 use crate::output::note;
 use crate::signals::{SIGHUP, SIGINT, SIGTERM, Stop};
 use annulus_load::recording::{Interval, Percentiles};
@@ -16,6 +17,8 @@ const BAR_STEPS: u64 = 1000;
 pub(super) struct ProgressLine {
     bar: ProgressBar,
     state: RunState,
+    /// Where the figures so far are exported, if anywhere.
+    metrics: Option<Metrics>,
     pub(super) stop: Stop,
 }
 
@@ -35,12 +38,13 @@ struct RunState {
 
 impl ProgressLine {
     /// Creates the progress line on standard error, and installs signal handlers.
-    pub(super) fn new() -> Result<ProgressLine> {
+    pub(super) fn new(metrics: Option<Metrics>) -> Result<ProgressLine> {
         let bar = ProgressBar::with_draw_target(Some(BAR_STEPS), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:12}  {msg}");
         let style = style.expect("the constant template is invalid");
         let stop = Stop::install(&[SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
-        Ok(ProgressLine { bar: bar.with_style(style), state: RunState::default(), stop })
+        let (bar, state) = (bar.with_style(style), RunState::default());
+        Ok(ProgressLine { bar, state, metrics, stop })
     }
 
     /// Writes a line above the progress line.
@@ -54,6 +58,7 @@ impl Observer for ProgressLine {
         if !self.bar.is_hidden() {
             self.state.add(interval);
         }
+        self.metrics.iter_mut().for_each(|metrics| metrics.add(interval));
     }
 
     fn progress(&mut self, progress: Progress) {

@@ -1,11 +1,15 @@
 //! `annulus load`: measures how fast a server answers, and verifies every byte.
 
+mod agent;
 mod compare;
 mod live;
+mod metrics;
 mod parts;
 mod summary;
 
+use self::agent::{Agent, AgentOptions, WithAgent};
 use self::live::ProgressLine;
+use self::metrics::MetricsOptions;
 use self::parts::{First, Meeting, PartArgs, follow};
 use crate::output::{self, Target, note};
 use crate::signals::Stop;
@@ -107,6 +111,10 @@ pub(crate) struct LoadArgs {
     output: OutputArgs,
     #[command(flatten)]
     parts: PartArgs,
+    #[command(flatten)]
+    agent: AgentOptions,
+    #[command(flatten)]
+    metrics: MetricsOptions,
 }
 
 /// Where to write the recording of a run.
@@ -138,7 +146,10 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
             }
             match meeting {
                 Some(meeting) if plan.part.index() > 0 => follow(meeting, &plan),
-                meeting => carry_out(&plan, args.output, meeting),
+                meeting => {
+                    let watchers = (args.agent.connect()?, args.metrics);
+                    carry_out(&plan, args.output, meeting, watchers)
+                }
             }
         }
     }
@@ -152,19 +163,29 @@ pub(crate) fn with_brief_help(command: clap::Command) -> clap::Command {
     })
 }
 
-fn carry_out(plan: &Plan, output: OutputArgs, meeting: Option<Meeting>) -> Result<ExitCode> {
+fn carry_out(
+    plan: &Plan,
+    output: OutputArgs,
+    meeting: Option<Meeting>,
+    (agent, metrics): (Option<Agent>, MetricsOptions),
+) -> Result<ExitCode> {
     let OutputArgs { json, label, fail_if } = output;
     let json = json.map(Target::open).transpose()?;
-    let mut watch = ProgressLine::new()?;
+    let mut watch = ProgressLine::new(metrics.start()?)?;
     let (mut recording, stopped) = match meeting {
-        None => (annulus_load::run(plan, &mut watch).map_err(classify)?, None),
+        None => {
+            let mut observer = WithAgent { observer: &mut watch, agent: agent.as_ref() };
+            (annulus_load::run(plan, &mut observer).map_err(classify)?, None)
+        }
         Some(meeting) => {
             let mut first = First::meet(meeting, plan, &mut watch)?;
-            let own = annulus_load::run(plan, &mut first).map_err(classify);
+            let mut observer = WithAgent { observer: &mut first, agent: agent.as_ref() };
+            let own = annulus_load::run(plan, &mut observer).map_err(classify);
             first.finish(own)?
         }
     };
     (recording.run.command, recording.run.label) = (command(), label);
+    agent.into_iter().for_each(|agent| agent.add_to(&mut recording));
     let text = (recording.seconds > 0.0).then(|| summary::text(&recording));
     output::deliver_with(json, |writer| recording.write(writer), text)?;
     exit_status(&recording, &watch.stop, stopped.as_deref(), fail_if.as_ref())

@@ -2,7 +2,7 @@
 
 use crate::text::{Listing, thousands};
 use annulus_load::recording::{
-    ClassSummary, GroupSizes, PartInfo, Percentiles, Recording, Summary, WorkloadKind,
+    ClassSummary, GroupSizes, PartInfo, Percentiles, Recording, ServerUsage, Summary, WorkloadKind,
 };
 use annulus_page::text;
 use std::collections::BTreeMap;
@@ -62,6 +62,7 @@ pub(super) fn text(recording: &Recording) -> String {
         text.row("part", &summary_of_part(part));
     }
     text.row("client CPU", &format!("{:.1} % of a core", recording.cpu_share() * 100.0));
+    recording.server.iter().for_each(|server| add_server(&mut text, server));
     if !recording.run.driver.is_empty() {
         text.row("driver", &printable(&recording.run.driver));
     }
@@ -73,6 +74,31 @@ pub(super) fn text(recording: &Recording) -> String {
     }
     recording.warnings.iter().for_each(|warning| text.row("warning", &printable(warning)));
     text.finish()
+}
+
+/// Adds what the server used, according to its agent.
+fn add_server(text: &mut Listing, server: &ServerUsage) {
+    let share = server.cpu_seconds / server.seconds.max(1e-9) * 100.0;
+    let per_request = server.cpu_us_per_request.map(|cpu| format!("{} per request, ", micros(cpu)));
+    let per_request = per_request.unwrap_or_default();
+    text.row("server CPU", &format!("{per_request}{share:.1} % of a core"));
+    let mebibytes = |bytes: u64| text::number(bytes as f64 / f64::from(1 << 20));
+    let [memory, peak] = [server.resident_bytes, server.peak_resident_bytes].map(mebibytes);
+    let processes = match server.processes {
+        1 => "1 process".to_owned(),
+        count => format!("{count} processes"),
+    };
+    text.row("server mem", &format!("{memory} MiB resident, at most {peak}, in {processes}"));
+    let switches = thousands(server.switches);
+    let calls = match (server.read_calls, server.write_calls) {
+        (Some(read), Some(write)) => {
+            format!("{} of read and {} of write", thousands(read), thousands(write))
+        }
+        _ => "unknown".to_owned(),
+    };
+    text.row("server calls", &format!("{calls}; {switches} context switches"));
+    server.unavailable.iter().for_each(|why| text.row("", &printable(why)));
+    text.row("observed", &printable(&format!("{} on {}", server.process, server.host)));
 }
 
 /// Formats the result of one machine.

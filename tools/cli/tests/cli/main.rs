@@ -1,6 +1,7 @@
 //! Tests the annulus command from outside: as a child process, with its sockets, signals, output
 //! and exit status.
 
+mod agent;
 mod bench_pages;
 mod bench_programs;
 mod bench_servers;
@@ -16,6 +17,7 @@ mod killed_bench;
 mod load;
 mod load_compare;
 mod load_interrupted;
+mod load_metrics;
 mod load_parts;
 mod load_progress_line;
 mod load_protocols;

@@ -23,6 +23,11 @@ pub struct Address {
 }
 
 impl Address {
+    /// Returns the host without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     /// If the port requires a privilege, returns the first one that does not: 1024, unless the
     /// machine is configured otherwise.
     pub fn first_unprivileged_port(&self) -> Option<u16> {

@@ -90,7 +90,12 @@ pub struct Options {
     /// With --rate: send at equal intervals (constant), like many independent users (poisson), or
     /// collect the requests that are due within each TIME and send them at its end (burst:1ms),
     /// which takes less CPU [default: constant]
-    #[arg(long, value_name = "constant|poisson|burst:TIME", requires = "rate")]
+    #[arg(
+        long,
+        value_name = "constant|poisson|burst:TIME",
+        requires = "rate",
+        conflicts_with = "think"
+    )]
     #[serde(deserialize_with = "optional")]
     pub arrivals: Option<Arrivals>,
     /// With --rate: send this many requests together, on as many connections, or with 10:one on one

@@ -76,9 +76,47 @@ pub struct Recording {
     /// The names of the request classes, which are the entries of the plan's mix. Empty if all
     /// requests are alike, or if there are more than [`MAX_CLASSES`].
     pub classes: Vec<String>,
+    /// What the server used in the measured time, if an agent on its machine has reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerUsage>,
     /// The figures of each interval, in ascending order. An interval in which nothing happened may
     /// be missing.
     pub intervals: Vec<Interval>,
+}
+
+/// What the server used in the measured time, according to an agent on its machine. The figures are
+/// those of the server's processes together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerUsage {
+    /// The address of the agent.
+    pub agent: String,
+    /// The host name of the server's machine.
+    pub host: String,
+    /// The observed processes as text.
+    pub process: String,
+    /// The time between the two readings in seconds, by the clock of the server's machine. It is
+    /// slightly longer than the measured time.
+    pub seconds: f64,
+    /// CPU time in seconds.
+    pub cpu_seconds: f64,
+    /// CPU time per response in µs; `None` without responses.
+    pub cpu_us_per_request: Option<f64>,
+    /// How often the threads were scheduled on a core.
+    pub switches: u64,
+    /// Number of processes at the end.
+    pub processes: u64,
+    /// Resident memory at the end, in bytes. Pages that processes share count for each.
+    pub resident_bytes: u64,
+    /// The maximum of the resident memory, read once per second.
+    pub peak_resident_bytes: u64,
+    /// System calls of the read family; `None` if they are unknown.
+    pub read_calls: Option<u64>,
+    /// System calls of the write family; `None` if they are unknown.
+    pub write_calls: Option<u64>,
+    /// Why figures are unknown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unavailable: Vec<String>,
 }
 
 /// The settings, machine and time of a run. Durations are in seconds, and points in time are in

@@ -1,0 +1,67 @@
+//! The messages between an agent and a load generator.
+//!
+//! After both sides have proved that they know the token, the agent says which process it observes,
+//! and answers each [`Ask`] with one [`Reading`].
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The name of the protocol in the handshake.
+pub(crate) const PROTOCOL: &str = "annulus-agent";
+/// The maximum size of a message after the handshake.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 10;
+/// How long the handshake may take.
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// An agent ends a connection that asks for nothing in this time.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A question to the agent.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum Ask {
+    Reading,
+}
+
+/// What the agent observes, or why it cannot.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) enum Observed {
+    Process {
+        /// The host name of the agent's machine.
+        host: String,
+        /// The process as text.
+        process: String,
+    },
+    Nothing(String),
+}
+
+/// An answer of the agent.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) enum Reading {
+    Figures(Figures),
+    /// The process has ended, or cannot be read any more.
+    Gone(String),
+}
+
+/// The figures of the observed processes, added up.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Figures {
+    /// The agent's clock, which starts anywhere, in ns.
+    pub(crate) at: u64,
+    /// CPU time in ns.
+    pub(crate) cpu: u64,
+    /// How often their threads were scheduled on a core.
+    pub(crate) switches: u64,
+    /// Number of processes.
+    pub(crate) processes: u64,
+    pub(crate) resident_bytes: u64,
+    /// Calls of the read and write families since the start of the processes, or why they are
+    /// unknown.
+    pub(crate) calls: Result<Calls, String>,
+}
+
+/// System calls, as the kernel counts them in `/proc/PID/io`: `read` and `write` and their
+/// variants. It does not count `send`, `recv`, `epoll_wait` or operations of io_uring.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Calls {
+    pub(crate) read: u64,
+    pub(crate) write: u64,
+}

@@ -1,0 +1,210 @@
+//! Encryption between an agent and a load generator.
+
+use anyhow::{Context, Result, bail};
+use ring::digest::{SHA256, digest};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring as provider};
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
+};
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+const PREFIX: &str = "sha256:";
+const FINGERPRINT_BYTES: usize = 32;
+const PROVIDER_HAS_VERSIONS: &str = "ring supports TLS 1.2 and 1.3";
+
+/// The SHA-256 hash of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint([u8; FINGERPRINT_BYTES]);
+
+impl Fingerprint {
+    fn of(certificate: &CertificateDer<'_>) -> Fingerprint {
+        let mut fingerprint = [0; FINGERPRINT_BYTES];
+        fingerprint.copy_from_slice(digest(&SHA256, certificate).as_ref());
+        Fingerprint(fingerprint)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(PREFIX)?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = String;
+
+    /// Parses 64 hexadecimal digits, with colons between them as openssl prints them.
+    fn from_str(text: &str) -> Result<Fingerprint, String> {
+        let wrong = || {
+            format!(
+                "'{text}' is not a fingerprint: write the {PREFIX} and 64 hexadecimal digits that \
+                 `annulus agent` prints"
+            )
+        };
+        let digits = text.strip_prefix(PREFIX).unwrap_or(text).replace(':', "");
+        if digits.len() != 2 * FINGERPRINT_BYTES || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        let mut fingerprint = [0; FINGERPRINT_BYTES];
+        for (place, byte) in fingerprint.iter_mut().enumerate() {
+            let digits = &digits[2 * place..2 * place + 2];
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+        }
+        Ok(Fingerprint(fingerprint))
+    }
+}
+
+fn crypto() -> Arc<CryptoProvider> {
+    Arc::new(provider::default_provider())
+}
+
+/// Returns the settings of an agent, and the fingerprint of its certificate: of the given files
+/// (PEM), or else of a new self-signed certificate for these names.
+pub(super) fn server(
+    files: Option<[&Path; 2]>,
+    names: Vec<String>,
+) -> Result<(Arc<ServerConfig>, Fingerprint)> {
+    let (chain, key) = match files {
+        Some([certificate, key]) => (read_chain(certificate)?, read_key(key)?),
+        None => {
+            let made = rcgen::generate_simple_self_signed(names);
+            let made = made.context("cannot make a self-signed certificate")?;
+            let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+            (vec![made.cert.der().clone()], key)
+        }
+    };
+    let fingerprint = Fingerprint::of(chain.first().context("there is no certificate")?);
+    let builder = ServerConfig::builder_with_provider(crypto())
+        .with_safe_default_protocol_versions()
+        .expect(PROVIDER_HAS_VERSIONS);
+    let config = builder.with_no_client_auth().with_single_cert(chain, key);
+    let config = config.context("the key of --tls-key does not belong to the certificate")?;
+    Ok((Arc::new(config), fingerprint))
+}
+
+fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = || -> Result<Vec<_>> {
+        let found: Vec<_> = CertificateDer::pem_file_iter(path)?.collect::<Result<_, _>>()?;
+        if found.is_empty() {
+            bail!("it has no certificate (PEM)");
+        }
+        Ok(found)
+    };
+    read().with_context(|| format!("cannot use the certificate in {}", path.display()))
+}
+
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
+    let key = PrivateKeyDer::from_pem_file(path);
+    key.with_context(|| format!("cannot use the private key in {} (PEM)", path.display()))
+}
+
+/// Returns the settings of a client: it trusts the certificate with this fingerprint, or else
+/// certificates from the roots of this system.
+pub(crate) fn client(fingerprint: Option<Fingerprint>) -> Result<Arc<ClientConfig>> {
+    let builder = ClientConfig::builder_with_provider(crypto())
+        .with_safe_default_protocol_versions()
+        .expect(PROVIDER_HAS_VERSIONS);
+    let config = match fingerprint {
+        Some(fingerprint) => {
+            let algorithms = crypto();
+            let verifier = Arc::new(Pinned { fingerprint, algorithms });
+            builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
+        }
+        None => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if roots.is_empty() {
+                bail!("this system trusts no certificates: give --agent-fingerprint");
+            }
+            builder.with_root_certificates(roots).with_no_client_auth()
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+/// Accepts one certificate, whatever its name, issuer and dates.
+#[derive(Debug)]
+struct Pinned {
+    fingerprint: Fingerprint,
+    algorithms: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let found = Fingerprint::of(certificate);
+        if found == self.fingerprint {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let expected = self.fingerprint;
+        Err(Error::General(format!(
+            "its certificate has the fingerprint {found} instead of {expected}: it is another \
+             agent, or it was restarted with a new certificate"
+        )))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.algorithms.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.algorithms.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_parsed_as_they_display() {
+        let (_, fingerprint) = server(None, vec!["localhost".into()]).unwrap();
+        let text = fingerprint.to_string();
+        assert_eq!(text.parse(), Ok(fingerprint));
+        let digits = text.strip_prefix("sha256:").unwrap().to_uppercase();
+        let pairs: Vec<_> = digits.as_bytes().chunks(2).map(String::from_utf8_lossy).collect();
+        assert_eq!(pairs.join(":").parse(), Ok(fingerprint), "as openssl prints it");
+        for text in ["", "sha256:", "sha256:12", &"x".repeat(64), &"é".repeat(32), &"+1".repeat(32)]
+        {
+            let error = text.parse::<Fingerprint>().unwrap_err();
+            assert!(error.contains("64 hexadecimal digits"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn missing_files_are_named() {
+        let none = Path::new("/no/such/file");
+        let error = server(Some([none, none]), vec![]).unwrap_err();
+        assert!(format!("{error:#}").contains("the certificate in /no/such/file"), "{error:#}");
+    }
+}

@@ -1,0 +1,241 @@
+//! The figures of a running load for Prometheus: served over HTTP, or written to a file for the
+//! textfile collector of the node exporter.
+
+use crate::http::{self, Answer, MAX_CONNECTIONS, Refusal, Request};
+use crate::output::note;
+use annulus::Runtime;
+use annulus::net::{ConnectionLimit, ListenOptions};
+use annulus_load::Address;
+use annulus_load::recording::{Interval, Latencies};
+use anyhow::{Context, Result};
+use clap::Args;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+/// The media type of the Prometheus text format.
+const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// How long a connection may take, from accept to close.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// The upper ends of the latency buckets, in ns: three per decade from 10 µs to 10 s.
+const BUCKET_ENDS: [u64; 19] = [
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
+    2_000_000,
+    5_000_000,
+    10_000_000,
+    20_000_000,
+    50_000_000,
+    100_000_000,
+    200_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_000_000_000,
+    5_000_000_000,
+    10_000_000_000,
+];
+const HEADING: &str = "Metrics";
+
+/// The options for metrics.
+#[derive(Args, Debug)]
+pub(super) struct MetricsOptions {
+    /// Serve the figures so far at http://HOST:PORT/metrics, as Prometheus text
+    #[arg(long, value_name = "HOST:PORT", help_heading = HEADING)]
+    prometheus: Option<Address>,
+    /// Write the figures so far to this file after each interval, as Prometheus text for the
+    /// textfile collector
+    #[arg(long, value_name = "FILE", help_heading = HEADING)]
+    prometheus_file: Option<PathBuf>,
+}
+
+/// The figures so far, and where they go.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    total: Arc<Mutex<Interval>>,
+    file: Option<PathBuf>,
+}
+
+impl MetricsOptions {
+    /// Starts serving, and writes the first file, so that a bad address or path is reported early.
+    pub(super) fn start(self) -> Result<Option<Metrics>> {
+        let MetricsOptions { prometheus, prometheus_file: file } = self;
+        if prometheus.is_none() && file.is_none() {
+            return Ok(None);
+        }
+        let total = Arc::<Mutex<Interval>>::default();
+        if let Some(address) = prometheus {
+            serve(&address, &total)?;
+        }
+        let metrics = Metrics { total, file };
+        metrics.write()?;
+        Ok(Some(metrics))
+    }
+}
+
+impl Metrics {
+    /// Adds an interval. A file that cannot be written is reported once.
+    pub(super) fn add(&mut self, interval: &Interval) {
+        self.total.lock().unwrap_or_else(PoisonError::into_inner).add(interval);
+        if let Err(error) = self.write() {
+            self.file = None;
+            note(format_args!("annulus: {error:#}; the metrics are no longer written"));
+        }
+    }
+
+    /// Replaces the file, so that no reader sees a part of it.
+    fn write(&self) -> Result<()> {
+        let Some(path) = &self.file else { return Ok(()) };
+        let failed = || format!("cannot write {}", path.display());
+        let text = prometheus(&self.total.lock().unwrap_or_else(PoisonError::into_inner));
+        let new = with_suffix(path, ".new");
+        fs::write(&new, text).and_then(|()| fs::rename(&new, path)).with_context(failed)
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Listens, and serves on a thread of its own until the process ends.
+fn serve(address: &Address, total: &Arc<Mutex<Interval>>) -> Result<()> {
+    let addresses = address.resolve()?;
+    let total = Arc::clone(total);
+    let (sender, ready) = mpsc::channel();
+    thread::spawn(move || {
+        let Ok(mut runtime) = Runtime::builder().build().map_err(|error| sender.send(Err(error)))
+        else {
+            return;
+        };
+        runtime.block_on(async move {
+            let options = ListenOptions::new().limit(&ConnectionLimit::new(MAX_CONNECTIONS));
+            let listener = match options.bind(addresses.as_slice()) {
+                Ok(listener) => listener,
+                Err(error) => {
+                    _ = sender.send(Err(error));
+                    return;
+                }
+            };
+            _ = sender.send(listener.local_addr());
+            let answer = move |request: Request| {
+                let text = prometheus(&total.lock().unwrap_or_else(PoisonError::into_inner));
+                async move {
+                    match request.path.as_str() {
+                        "/metrics" => Ok(Answer::new(MEDIA_TYPE, text)),
+                        _ => Err(Refusal::unknown("the only path is /metrics")),
+                    }
+                }
+            };
+            if let Err(error) = http::serve(listener, CONNECTION_TIMEOUT, answer).await {
+                note(format_args!("annulus: the metrics are no longer served: {error}"));
+            }
+        });
+    });
+    let bound = ready.recv().context("the thread of --prometheus has failed")?;
+    let bound = bound.with_context(|| format!("cannot serve metrics at {address}"))?;
+    note(format_args!("annulus load: metrics at http://{bound}/metrics"));
+    Ok(())
+}
+
+/// Formats figures as Prometheus text.
+fn prometheus(total: &Interval) -> String {
+    let mut text = String::new();
+    for (name, help, value) in [
+        ("requests_sent_total", "Requests sent, including those sent again.", total.sent),
+        ("responses_total", "Complete replies.", total.answered),
+        (
+            "responses_refused_total",
+            "Replies that report a failure or are unexpected.",
+            total.refused,
+        ),
+        ("requests_failed_total", "Requests that were sent and never answered.", total.failed),
+        ("requests_late_total", "Requests sent over 1 ms after they were due.", total.late),
+        ("reconnects_total", "Connections that replaced others.", total.reconnects),
+        ("bytes_sent_total", "Bytes sent.", total.bytes_sent),
+        ("bytes_received_total", "Bytes received.", total.bytes_received),
+    ] {
+        _ = write!(
+            text,
+            "# HELP annulus_load_{name} {help}\n# TYPE annulus_load_{name} counter\n\
+             annulus_load_{name} {value}\n"
+        );
+    }
+    if !total.statuses.is_empty() {
+        text += "# HELP annulus_load_status_total Replies by HTTP status.\n\
+                 # TYPE annulus_load_status_total counter\n";
+        for (status, count) in &total.statuses {
+            _ = writeln!(text, "annulus_load_status_total{{status=\"{status}\"}} {count}");
+        }
+    }
+    add_histogram(
+        &mut text,
+        "response_seconds",
+        "Response times, from when requests were due.",
+        &total.response,
+    );
+    add_histogram(
+        &mut text,
+        "service_seconds",
+        "Service times, from when requests were sent.",
+        &total.service,
+    );
+    text
+}
+
+fn add_histogram(text: &mut String, name: &str, help: &str, latencies: &Latencies) {
+    let name = format!("annulus_load_{name}");
+    _ = write!(text, "# HELP {name} {help}\n# TYPE {name} histogram\n");
+    let (mut buckets, mut below) = (latencies.buckets().iter().peekable(), 0);
+    for end in BUCKET_ENDS {
+        while let Some((_, count)) = buckets.next_if(|(latency, _)| *latency <= end) {
+            below += count;
+        }
+        _ = writeln!(text, "{name}_bucket{{le=\"{}\"}} {below}", end as f64 / 1e9);
+    }
+    let (count, sum) = (latencies.len(), latencies.mean() * latencies.len() as f64 / 1e9);
+    _ = write!(
+        text,
+        "{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {sum}\n{name}_count {count}\n"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_counters_and_cumulative_histograms() {
+        let total = Interval {
+            sent: 5,
+            answered: 4,
+            statuses: [(200, 3), (503, 1)].into(),
+            response: Latencies::from_iter([15_000, 15_000, 400_000, 20_000_000_000]),
+            ..Interval::default()
+        };
+        let text = prometheus(&total);
+        for line in [
+            "# TYPE annulus_load_requests_sent_total counter",
+            "annulus_load_requests_sent_total 5",
+            "annulus_load_status_total{status=\"503\"} 1",
+            "# TYPE annulus_load_response_seconds histogram",
+            "annulus_load_response_seconds_bucket{le=\"0.00001\"} 0",
+            "annulus_load_response_seconds_bucket{le=\"0.00002\"} 2",
+            "annulus_load_response_seconds_bucket{le=\"0.0005\"} 3",
+            "annulus_load_response_seconds_bucket{le=\"10\"} 3",
+            "annulus_load_response_seconds_bucket{le=\"+Inf\"} 4",
+            "annulus_load_response_seconds_count 4",
+            "annulus_load_service_seconds_count 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
+        }
+    }
+}
