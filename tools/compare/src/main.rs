@@ -49,9 +49,9 @@ const WARM_UP: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Ratios within this distance of 1 count as the same.
 const MARGIN: f64 = 0.03;
-/// The contender that the others are compared with. It runs a second time as the control.
+/// The contender that the others are compared with. It also runs again, as the control.
 const BASE: usize = 1;
-/// The connections of the workload with files, and those of the echo with `--long`.
+/// The connections of the workload with files, and of the echo with `--long`.
 const CONNECTIONS: usize = 50;
 const LONG_CONNECTIONS: [usize; 3] = [50, 1, 500];
 const LONG_ROUNDS: usize = 30;
