@@ -1,7 +1,7 @@
 //! The published schema, and a validator for the subset of JSON Schema that it uses.
 
 use annulus_load::recording::{
-    ClassInterval, DatagramCounts, Interval, Latencies, Recording, RunInfo,
+    ClassInterval, DatagramCounts, Interval, Latencies, PartInfo, Recording, RunInfo, ServerUsage,
 };
 use serde_json::{Map, Value};
 
@@ -159,6 +159,10 @@ fn full(host: &str) -> Recording {
         requests: Some(5),
         request: Some("GET /".into()),
         interval: 1.0,
+        parts: vec![
+            PartInfo { part: 1, host: "one".into(), responses: 5, ..PartInfo::default() },
+            PartInfo { part: 2, missing: Some("lost".into()), ..PartInfo::default() },
+        ],
         ..RunInfo::default()
     };
     run.machine.host = host.into();
@@ -169,6 +173,12 @@ fn full(host: &str) -> Recording {
         first_refusal: Some("HTTP/1.1 500".into()),
         warnings: vec!["a warning".into()],
         classes: vec!["read".into(), "write".into()],
+        server: Some(ServerUsage {
+            cpu_us_per_request: Some(2.5),
+            read_calls: Some(3),
+            unavailable: vec!["write calls".into()],
+            ..ServerUsage::default()
+        }),
         intervals: vec![interval],
         ..Recording::new(run)
     }
