@@ -2,8 +2,7 @@
 //!
 //! `xtask/style/phrases.txt` lists the phrases. `xtask/style/ceilings.txt` has a ceiling for each
 //! part of the project, in phrases per 10,000 words. A part fails above its ceiling, which
-//! only falls. Other
-//! projects have 4 (rustix) to 14 (h2). The count is a thermometer: a sentence that avoids every
+//! only falls. Other projects have 4 (rustix) to 14 (h2). The count is a thermometer: a sentence that avoids every
 //! phrase can still be bad.
 
 use anyhow::{Context as _, Result};
