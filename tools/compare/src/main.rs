@@ -675,7 +675,7 @@ mod tests {
 
     #[test]
     fn the_first_run_shows_both_workloads_within_a_minute() {
-        let options = options(&[]).ok().expect("no options are fine");
+        let Ok(options) = options(&[]) else { panic!("no options are refused") };
         assert_eq!(options.cells(), [(Workload::Echo, 50), (Workload::Files, 50)]);
         let slices = options.cells().len() * options.rounds * CONTENDERS.len();
         assert!((options.slice + WARM_UP) * slices as u32 <= Duration::from_secs(40));
