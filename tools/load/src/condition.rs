@@ -64,7 +64,50 @@ enum Figure {
     Rate,
 }
 
+/// A limit on a figure of the response times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LatencyLimit {
+    /// The figure: `min`, `mean`, `max`, `p99` or another percentile.
+    pub figure: String,
+    /// The time that the figure must not reach or, if `is_inclusive`, not exceed.
+    pub limit: Duration,
+    /// Whether a value equal to the limit keeps it.
+    pub is_inclusive: bool,
+}
+
+impl LatencyLimit {
+    /// Returns true if a time keeps the limit.
+    pub fn is_kept_by(&self, nanos: f64) -> bool {
+        let limit = self.limit.as_nanos() as f64;
+        nanos < limit || (self.is_inclusive && nanos == limit)
+    }
+}
+
 impl Conditions {
+    /// Returns the limits in order, or the name of the first figure that is not a response time.
+    ///
+    /// ```
+    /// let conditions: annulus_load::Conditions = "p99<5ms".parse().unwrap();
+    /// let limits = conditions.latency_limits().unwrap();
+    /// assert!(limits[0].is_kept_by(4.9e6) && !limits[0].is_kept_by(5e6));
+    /// let conditions: annulus_load::Conditions = "p99<5ms,errors<1".parse().unwrap();
+    /// assert_eq!(conditions.latency_limits(), Err("errors".to_owned()));
+    /// ```
+    ///
+    /// # Errors
+    /// If a condition is about another figure.
+    pub fn latency_limits(&self) -> Result<Vec<LatencyLimit>, String> {
+        let limit = |one: &Condition| match one.figure.is_time() {
+            true => Ok(LatencyLimit {
+                figure: one.name.clone(),
+                limit: Duration::from_nanos(one.limit as u64),
+                is_inclusive: one.is_inclusive,
+            }),
+            false => Err(one.name.clone()),
+        };
+        self.0.iter().map(limit).collect()
+    }
+
     /// Returns one text for each broken condition, with the value and the limit.
     pub fn broken_by(&self, recording: &Recording) -> Vec<String> {
         self.0.iter().filter_map(|condition| condition.broken_by(recording)).collect()

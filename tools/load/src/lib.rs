@@ -59,7 +59,7 @@ pub mod recording;
 pub mod stats;
 
 pub use annulus::affinity;
-pub use condition::Conditions;
+pub use condition::{Conditions, LatencyLimit};
 pub use exchange::http::{Http, HttpRequest};
 pub use exchange::script::{
     Framing, LengthField, MAX_LENGTH_FIELD_OFFSET, Script, ScriptRequest, script_bytes,

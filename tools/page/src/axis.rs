@@ -12,6 +12,8 @@ pub struct Axis {
     low: f64,
     high: f64,
     label: fn(f64) -> String,
+    /// Whether equal distances are equal ratios.
+    is_logarithmic: bool,
     /// Values and their labels, or `None` if they are derived from the range.
     ticks: Option<Vec<(f64, String)>>,
 }
@@ -27,7 +29,22 @@ impl Axis {
         let end = if end > start { end } else { start + start.abs().max(1.0) };
         let step = step(end - start);
         let (low, high) = ((start / step).floor() * step, (end / step).ceil() * step);
-        Axis { title: title.into(), low, high, label, ticks: None }
+        Axis { title: title.into(), low, high, label, is_logarithmic: false, ticks: None }
+    }
+
+    /// Creates a logarithmic axis. The range is widened to 1, 2 or 5 times a power of ten, and
+    /// `label` formats a value. A range that is not positive and finite is replaced by one that can
+    /// be drawn.
+    pub fn logarithmic(
+        title: impl Into<String>,
+        range: Range<f64>,
+        label: fn(f64) -> String,
+    ) -> Axis {
+        let Range { start, end } = finite(range, 1.0..10.0);
+        let start = if start > 0.0 { start } else { 1.0 };
+        let low = 1.0 / round_up(1.0 / start);
+        let high = round_up(end.max(low * 1.001));
+        Axis { title: title.into(), low, high, label, is_logarithmic: true, ticks: None }
     }
 
     /// Creates a vertical axis of rows from the top, each labelled at its middle ([`row_middle`]).
@@ -35,7 +52,14 @@ impl Axis {
         let high = names.len().max(1) as f64;
         let named = names.iter().enumerate();
         let ticks = named.map(|(row, name)| (row_middle(row, names.len()), name.clone())).collect();
-        Axis { title: String::new(), low: 0.0, high, label: |_| String::new(), ticks: Some(ticks) }
+        Axis {
+            title: String::new(),
+            low: 0.0,
+            high,
+            label: |_| String::new(),
+            is_logarithmic: false,
+            ticks: Some(ticks),
+        }
     }
 
     /// Returns the title of the axis.
@@ -52,18 +76,37 @@ impl Axis {
     /// clamped.
     fn share(&self, value: f64) -> f64 {
         let value = if value.is_nan() { self.low } else { value.clamp(self.low, self.high) };
-        (value - self.low) / (self.high - self.low)
+        match self.is_logarithmic {
+            true => (value / self.low).ln() / (self.high / self.low).ln(),
+            false => (value - self.low) / (self.high - self.low),
+        }
     }
 
     /// Returns the labelled values and their labels.
     pub(crate) fn labels(&self) -> Vec<(f64, String)> {
         let ticks = self.ticks.clone().unwrap_or_else(|| {
-            self.linear_ticks().into_iter().map(|tick| (tick, (self.label)(tick))).collect()
+            self.chosen_ticks().into_iter().map(|tick| (tick, (self.label)(tick))).collect()
         });
         // Rounding errors must not drop the last label.
         let slack = (self.high - self.low) * 1e-9;
         let inside = |tick: &f64| (self.low - slack..=self.high + slack).contains(tick);
         ticks.into_iter().filter(|(tick, _)| inside(tick)).collect()
+    }
+
+    /// Returns both ends of the axis.
+    pub(crate) fn ends(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
+    fn chosen_ticks(&self) -> Vec<f64> {
+        if self.is_logarithmic { self.logarithmic_ticks() } else { self.linear_ticks() }
+    }
+
+    /// Returns 1, 2 and 5 times the powers of ten, or only the powers if these would be too many.
+    fn logarithmic_ticks(&self) -> Vec<f64> {
+        let powers = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
+        let digits = if powers.clone().count() > 4 { &[1.0][..] } else { &[1.0, 2.0, 5.0] };
+        powers.flat_map(|power| digits.iter().map(move |digit| digit * 10f64.powi(power))).collect()
     }
 
     fn linear_ticks(&self) -> Vec<f64> {
@@ -143,6 +186,21 @@ mod tests {
         assert_eq!(axis.low..axis.high, 0.0..100_000.0);
         assert_eq!(labels(&axis), ["0", "20000", "40000", "60000", "80000", "100000"]);
         assert_eq!(Axis::linear("", 0.97..1.06, plain).low, 0.96);
+    }
+
+    #[test]
+    fn logarithmic_axes_label_powers_of_ten() {
+        let axis = Axis::logarithmic("", 30.0..4_000.0, plain);
+        assert_eq!((axis.low.round(), axis.high), (20.0, 5000.0));
+        assert_eq!(labels(&axis), ["20", "50", "100", "200", "500", "1000", "2000", "5000"]);
+        let places = [20.0, 316.2, 5000.0].map(|value| axis.map(&value, (0, 100)));
+        assert_eq!(places, [0, 50, 100]);
+        let wide = Axis::logarithmic("", 1.0..1e6, plain);
+        assert_eq!(labels(&wide), ["1", "10", "100", "1000", "10000", "100000", "1000000"]);
+        for range in [0.0..0.0, -1.0..5.0, f64::NAN..1.0, 3.0..3.0] {
+            let axis = Axis::logarithmic("", range.clone(), plain);
+            assert!(axis.low > 0.0 && axis.low < axis.high, "{range:?}: {axis:?}");
+        }
     }
 
     #[test]

@@ -30,10 +30,30 @@ pub(crate) enum Mark {
     Text(String, (f64, f64)),
 }
 
+/// The height of a line of the key, and the length of its sample of a line.
+const KEY_LINE_HEIGHT: u32 = 46;
+const KEY_SAMPLE_LENGTH: i32 = 64;
+
+/// Returns the height of a key with this many entries.
+pub(crate) fn key_height(entries: usize) -> u32 {
+    KEY_LINE_HEIGHT * entries as u32
+}
+
 /// Draws `marks` in the plane of these axes, as SVG.
 pub(crate) fn draw(size: (u32, u32), x: &Axis, y: &Axis, marks: &[Mark]) -> String {
+    draw_with_key(size, x, y, marks, &[])
+}
+
+/// Like [`draw`], but with a key above the plane: a line in an ink, and a name.
+pub(crate) fn draw_with_key(
+    size: (u32, u32),
+    x: &Axis,
+    y: &Axis,
+    marks: &[Mark],
+    key: &[(Ink, String)],
+) -> String {
     let mut svg = String::new();
-    try_draw(&mut svg, size, x, y, marks)
+    try_draw(&mut svg, size, (x, y), marks, key)
         .expect("drawing in memory at finite positions cannot fail");
     without_size(with_classes(svg))
 }
@@ -43,21 +63,22 @@ type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBacke
 fn try_draw<'a>(
     svg: &'a mut String,
     size: (u32, u32),
-    x: &Axis,
-    y: &Axis,
+    (x, y): (&Axis, &Axis),
     marks: &[Mark],
+    key: &[(Ink, String)],
 ) -> Drawn<'a> {
     let area = SVGBackend::with_string(svg, size).into_drawing_area();
     let longest = y.labels().iter().map(|(_, label)| label.chars().count() as u32).max();
     let mut plane = ChartBuilder::on(&area)
-        .margin_top(52)
+        .margin_top(52 + key_height(key.len()))
         .margin_right(64)
         .x_label_area_size(96)
         // The first label of the other axis needs some room too.
         .y_label_area_size((longest.unwrap_or(0) * CHARACTER_WIDTH + 24).max(52))
         .build_cartesian_2d(x.clone(), y.clone())?;
     draw_axes(&mut plane)?;
-    draw_titles(&area, size, x, y)?;
+    draw_titles(&area, (size.0, size.1), key_height(key.len()), (x, y))?;
+    draw_key(&area, key)?;
     plane.draw_series(marks.iter().map(element))?;
     area.present()
 }
@@ -81,13 +102,25 @@ fn draw_axes<'a>(plane: &mut Plane<'a>) -> Drawn<'a> {
 fn draw_titles<'a>(
     area: &DrawingArea<SVGBackend<'a>, Shift>,
     (width, height): (u32, u32),
-    x: &Axis,
-    y: &Axis,
+    top: u32,
+    (x, y): (&Axis, &Axis),
 ) -> Drawn<'a> {
     let at = |horizontal, vertical| text_style().pos(Pos::new(horizontal, vertical));
-    area.draw_text(y.title(), &at(HPos::Left, VPos::Top), (8, 4))?;
+    area.draw_text(y.title(), &at(HPos::Left, VPos::Top), (8, top as i32 + 4))?;
     let corner = (width as i32 - 8, height as i32 - 8);
     area.draw_text(x.title(), &at(HPos::Right, VPos::Bottom), corner)
+}
+
+/// Draws the key at the top.
+fn draw_key<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, key: &[(Ink, String)]) -> Drawn<'a> {
+    for (row, (ink, name)) in key.iter().enumerate() {
+        let middle = (KEY_LINE_HEIGHT * row as u32 + KEY_LINE_HEIGHT / 2) as i32;
+        let line = vec![(8, middle), (8 + KEY_SAMPLE_LENGTH, middle)];
+        area.draw(&PathElement::new(line, ink.color().stroke_width(4)))?;
+        let style = text_style().pos(Pos::new(HPos::Left, VPos::Center));
+        area.draw_text(name, &style, (8 + KEY_SAMPLE_LENGTH + 16, middle))?;
+    }
+    Ok(())
 }
 
 fn element<'a>(mark: &Mark) -> Element<'a> {

@@ -3,7 +3,8 @@
 //! A [`Page`] is data: key figures ([`Tile`]), warnings, and sections of text, tables, commands and
 //! figures ([`Block`]). [`Page::html`] renders it as one file that needs no network and no script,
 //! follows the reader's choice of light or dark, and can be read on a phone and in print.
-//! [`Page::markdown`] renders the same without the pictures. Charts ([`IntervalChart`]) are SVG.
+//! [`Page::markdown`] renders the same without the pictures. Charts ([`IntervalChart`],
+//! [`CurveChart`]) are SVG.
 //! Their colours are classes that the page's style sheet defines.
 //!
 //! ```
@@ -30,6 +31,7 @@
 
 mod axis;
 mod canvas;
+mod curve_chart;
 mod figure;
 mod ink;
 mod interval_chart;
@@ -38,6 +40,7 @@ mod page;
 pub mod text;
 
 pub use axis::Axis;
+pub use curve_chart::{ChartCurve, CurveChart};
 pub use figure::Figure;
 pub use ink::{HEATS, SERIES};
 pub use interval_chart::{IntervalChart, IntervalRow};

@@ -54,6 +54,13 @@ known only if that belongs to this user. The first server is measured twice, as
 a control. A file with [[server]] and [[load]] does the same; for examples see
 tools/lab/catalogue.
 
+--sweep shows how latency grows with the rate. The peak of each server is
+measured in a closed loop, in all rounds. Then requests are due at 10 %, 20 % ...
+120 % of its own peak, whether or not the server keeps up (an open loop), and
+latency counts from when they were due. --limit 'p99<5ms' tells the rate up to
+which each server keeps that limit: the logarithm of the latency is interpolated
+between two measured rates. The page has one picture of all servers.
+
 A pattern of --only is CONTENDER/CELL, CONTENDER or /CELL; * matches any text.
 Write a cell as it is printed, or as its values: 50x128. Every contender that
 matches a pattern is measured in every cell that matches one.
@@ -74,6 +81,8 @@ Examples:
     --load 'http://127.0.0.1:{port}/' --connections 4
   annulus bench 127.0.0.1:8080 'caddy run' --port 8081 --connections 1,50 \\
     --load-command 'wrk -t1 -c {connections} -d {seconds} http://{address}/'
+  annulus bench 'my-server {port}' 'other-server {port}' --sweep \\
+    --limit 'p99<5ms' --load 'http://127.0.0.1:{port}/'
   annulus bench unix:/run/a unix:/run/b \\
     --load 'http://localhost/ --unix-socket {path}'";
 

@@ -12,6 +12,7 @@ mod run;
 mod serve;
 mod servers;
 mod subject;
+mod sweep;
 mod tables;
 
 use anyhow::Result;

@@ -1,5 +1,6 @@
 //! The report of a bench as text.
 
+use super::sweep::sweep_text;
 use crate::text::{table, wrapped};
 use annulus_lab::bench::{Bench, Cell, Column, Layout, Metric, NOT_MEASURED, Report, Role, Row};
 use annulus_lab::environment::Environment;
@@ -14,6 +15,9 @@ const HALF_BAR_COLUMNS: usize = 12;
 /// Formats the report: the answer, the ratios, the noise and the warnings, or with `is_verbose`
 /// every table instead of the ratios.
 pub(crate) fn report_text(report: &Report, is_verbose: bool) -> String {
+    if let Some(sweep) = report.sweep.as_ref().filter(|_| !is_verbose) {
+        return sweep_text(report, sweep);
+    }
     let answer: String = report.answer().iter().map(|line| wrapped("", line)).collect();
     let blank = if answer.is_empty() { "" } else { "\n" };
     match ratios(report).filter(|_| !is_verbose) {

@@ -4,7 +4,7 @@ use super::args::parse_nonzero_time;
 use super::run::peers;
 use super::subject::Options;
 use crate::usage::{UsageError, only_with};
-use annulus_lab::bench::{Plan, Precision, Rounds};
+use annulus_lab::bench::{Plan, Precision, Rounds, Sweep, SweepLimit};
 use annulus_lab::describe::{Comparison, Contender, Load, Loads, Placement, Setup};
 use annulus_load::stats::DEFAULT_MARGIN;
 use anyhow::{Context, Result};
@@ -45,6 +45,14 @@ pub(super) struct ServerArgs {
     /// Requests per second, regardless of the server [default: as fast as it answers]
     #[arg(long, value_name = "PER SECOND")]
     rate: Option<f64>,
+    /// Measure latency against rate: each server's peak first, then 10 % to 120 % of it, whether or
+    /// not the server keeps up
+    #[arg(long)]
+    sweep: bool,
+    /// With --sweep, say up to which rate each server keeps this limit, such as p99<5ms; the
+    /// latencies are mean, p50, p99 and p99.9
+    #[arg(long, value_name = "LATENCY<TIME")]
+    limit: Option<String>,
     /// The names of the servers, in order [default: the names of the programs]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     name: Vec<String>,
@@ -88,6 +96,7 @@ impl ServerArgs {
             ("--connections", !self.connections.is_empty()),
             ("--pipeline", self.pipeline.is_some()),
             ("--rate", self.rate.is_some()),
+            ("--sweep", self.sweep),
             ("--name", !self.name.is_empty()),
             ("--port", !self.port.is_empty()),
             ("--ready", !self.ready.is_empty()),
@@ -96,7 +105,13 @@ impl ServerArgs {
             ("--share-cores", self.share_cores),
         ];
         only_with("--load or --load-command", self.are_given(), &given)?;
-        only_with("--load-command", !self.load_command.is_empty(), &given[..1])
+        only_with("--load-command", !self.load_command.is_empty(), &given[..1])?;
+        only_with("--sweep", self.sweep, &[("--limit", self.limit.is_some())])?;
+        if self.sweep && self.rate.is_some() {
+            let text = "--sweep chooses the rates from each server's peak: leave out --rate";
+            return Err(UsageError(text.into()));
+        }
+        Ok(())
     }
 
     /// Sets up the comparison of these servers.
@@ -106,7 +121,13 @@ impl ServerArgs {
     pub(super) fn setup(&self, servers: &[String], options: &Options) -> Result<Setup> {
         let usage = |why: anyhow::Error| UsageError(format!("{why:#}"));
         let contenders = self.contenders(servers).map_err(usage)?;
-        let loads = self.loads().map_err(usage)?;
+        let limit = self.limit.as_deref().map(SweepLimit::parse).transpose();
+        let limit = limit.context("--limit").map_err(usage)?;
+        let mut loads = self.loads().map_err(usage)?;
+        if self.sweep {
+            let swept = loads.iter().map(Load::sweep).collect::<Result<Vec<_>>>();
+            loads = swept.map_err(usage)?.concat();
+        }
         let placement = if self.share_cores { Placement::Shared } else { Placement::Apart };
         let names: Vec<&str> = contenders.iter().map(|one| one.name.as_str()).collect();
         let name = as_file_name(&names.join("+"));
@@ -114,6 +135,9 @@ impl ServerArgs {
         let mut setup = comparison_setup(comparison, self.seconds.unwrap_or(SLICE_TIME), options);
         if let Some(timeout) = self.start_timeout {
             setup.start_timeout = timeout;
+        }
+        if self.sweep {
+            setup.sweep(Sweep { limit });
         }
         Ok(setup)
     }

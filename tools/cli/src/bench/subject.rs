@@ -16,6 +16,9 @@ const SUITE_ROUNDS: u64 = 15;
 /// The rounds of a quick suite: as many as a verdict needs with 24 cells.
 const QUICK_SUITE_ROUNDS: u64 = 10;
 
+/// The rounds of a quick sweep.
+const QUICK_SWEEP_ROUNDS: u64 = 3;
+
 /// Every suite and every comparison of programs.
 pub(super) const ALL_SUBJECTS: &str = "all";
 /// The same, each shortened to a few minutes.
@@ -104,7 +107,12 @@ impl Options {
         setup.select(&self.only)?;
         // The number of rounds that a verdict needs.
         let needed = rounds_for(shared_miss(setup.loads.len())) as u64;
+        let needed = if setup.sweep.is_some() { QUICK_SWEEP_ROUNDS } else { needed };
         let quick = self.quick.then_some(needed);
+        if setup.sweep.is_some() && self.precision.is_some() {
+            let text = "--precision is for ratios, which a sweep does not have: choose --rounds";
+            return Err(UsageError(text.into()).into());
+        }
         let plan = &mut setup.plan;
         if let Some(rounds) = self.rounds.or(quick).filter(|_| !has_rounds) {
             plan.rounds = Rounds::fixed(rounds as usize);

@@ -48,6 +48,7 @@ fn bench(servers: usize, rounds: usize) -> Bench {
         contenders: Contenders::gather(found, None).unwrap(),
         cells,
         metrics: vec![requests(), Metric { role: Role::Primary, ..cpu() }, p99()],
+        sweep: None,
         idle: None,
         cores: None,
         parameters: Default::default(),

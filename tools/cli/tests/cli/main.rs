@@ -6,6 +6,7 @@ mod bench_pages;
 mod bench_programs;
 mod bench_servers;
 mod bench_suites;
+mod bench_sweep;
 mod browser;
 mod common;
 mod contenders;

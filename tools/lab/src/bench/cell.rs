@@ -38,6 +38,13 @@ impl Cell {
         Cell(parameters.map(|(name, value)| (name.to_owned(), value)).into())
     }
 
+    /// Returns the cell with another parameter at the end.
+    pub fn with(&self, name: &str, value: Value) -> Cell {
+        let mut all = self.0.clone();
+        all.insert(name.to_owned(), value);
+        Cell(all)
+    }
+
     /// Returns the parameter with this name if it is a number.
     pub fn number(&self, name: &str) -> Option<u64> {
         match self.0.get(name)? {
@@ -90,6 +97,9 @@ impl fmt::Display for Cell {
             let times = if index == 0 { "" } else { " × " };
             match (value, name.strip_suffix('s')) {
                 (Value::Word(word), _) => write!(f, "{times}{word}")?,
+                (Value::Number(number), _) if name.starts_with('%') => {
+                    write!(f, "{times}{number} {name}")?
+                }
                 (Value::Number(1), Some(one)) => write!(f, "{times}1 {}", singular(one))?,
                 (Value::Number(number), Some(_)) => write!(f, "{times}{number} {name}")?,
                 (Value::Number(number), None) => write!(f, "{times}{name} {number}")?,
@@ -112,6 +122,9 @@ mod tests {
     fn a_cell_has_a_display_a_job_and_a_json_form() {
         let cell = Cell::new([("clients", 50.into()), ("bytes", 128.into())]);
         assert_eq!(cell.to_string(), "50 clients × 128 bytes");
+        let shared = cell.with("% of peak", 10.into());
+        assert_eq!(shared.to_string(), "50 clients × 128 bytes × 10 % of peak");
+        assert_eq!(shared.without("% of peak"), cell);
         assert_eq!(Cell::new([("entries", 1.into())]).to_string(), "1 entry");
         let cell = Cell::new([("pattern", "randread".into()), ("depth", 4.into())]);
         assert_eq!(cell.to_string(), "randread × depth 4");

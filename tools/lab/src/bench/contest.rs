@@ -13,7 +13,7 @@ const MAX_CONTROL_HALF_WIDTH: f64 = 0.10;
 
 /// Maximum share of failed slices. Beyond it the remaining slices are not a fair sample, so the
 /// contender is not compared.
-const MAX_FAILED_SHARE: f64 = 0.2;
+pub(super) const MAX_FAILED_SHARE: f64 = 0.2;
 
 /// Contenders whose shares of refused requests differ by more than this did different work.
 const MAX_REFUSED_DIFFERENCE: f64 = 0.001;

@@ -19,6 +19,7 @@ mod sides;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod summary;
+mod sweep;
 mod verdict;
 mod warnings;
 
@@ -48,6 +49,8 @@ pub use report::{Footprint, NOT_MEASURED, PairComparison, Report, Row, SliceRow}
 pub use requests::{client_cpu, mean, p50, p99, p99_9, requests, with_ratio};
 pub use schedule::Slice;
 pub use summary::{Counts, Summary};
+pub use sweep::{Curve, CurvePoint, Kept, OfferedRates, Sweep, SweepLimit, SweepReport};
+pub(crate) use sweep::{OFFERED_KEY, PERCENT_PARAMETER, PERCENTS, metrics as sweep_metrics};
 pub use verdict::CellVerdict;
 pub use warnings::CLIENT_CPU_SHARE;
 
@@ -70,6 +73,9 @@ pub struct Bench {
     pub cells: Vec<Cell>,
     /// The metrics, in the order of the columns.
     pub metrics: Vec<Metric>,
+    /// The sweep over rates, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
     /// How long contenders idle before their memory is read again.
     pub idle: Option<Duration>,
     /// The cores of server and load, if both are used.
@@ -127,6 +133,9 @@ pub enum Layout {
 pub trait Measure {
     /// Measures one slice, or returns one line that says why its result is not acceptable.
     fn measure(&mut self, slice: Slice) -> Outcome;
+
+    /// Sets the rates of the slices of a sweep, once the peaks are known.
+    fn set_rates(&mut self, _rates: OfferedRates) {}
 
     /// Returns the memory of every contender, the control last; empty if memory is not measured.
     fn memory(&self) -> Vec<Option<Memory>> {
@@ -209,7 +218,8 @@ impl Bench {
             .all(|half| half.is_some_and(|half| half <= *half_width))
     }
 
-    /// Measures every cell in the minimum number of rounds, and imprecise cells in further rounds.
+    /// Measures every cell in the minimum number of rounds, and imprecise cells in further rounds. A
+    /// sweep measures the peaks first.
     /// Slices that are already in the record are skipped.
     fn measure(
         &self,
@@ -219,12 +229,19 @@ impl Bench {
     ) -> Result<Record> {
         let mut schedule = schedule::Schedule::new(self.contenders.all().count(), self.plan.seed);
         let planned = self.planned();
-        for round in 0..self.plan.rounds.most {
+        let stages = self.stages();
+        let rounds = 0..self.plan.rounds.most;
+        for (stage, round) in
+            (0..stages.len()).flat_map(|stage| rounds.clone().map(move |round| (stage, round)))
+        {
+            if stage > 0 && round == 0 {
+                measure.set_rates(self.offered_rates(&record));
+            }
             let wanted = |&cell: &usize| {
                 let is_begun = record.has_round(round, cell);
                 round < self.plan.rounds.least || is_begun || !self.is_precise(&record, cell)
             };
-            let cells = (0..self.cells.len()).filter(wanted).collect();
+            let cells = stages[stage].iter().copied().filter(wanted).collect();
             let slices = schedule.round(round, cells);
             let open: Vec<Slice> =
                 slices.into_iter().filter(|slice| !record.slices().contains_key(slice)).collect();
@@ -352,6 +369,7 @@ pub(crate) mod tests {
             contenders: Contenders::gather(found, None).expect("contenders"),
             cells: vec![Cell::new([("clients", 50.into()), ("bytes", 128.into())])],
             metrics: metrics(),
+            sweep: None,
             idle: None,
             cores: None,
             parameters: Map::new(),

@@ -11,6 +11,7 @@ use super::record::{Outcome, Record};
 use super::schedule::Slice;
 use super::sides::Sides;
 use super::summary::Summary;
+use super::sweep::SweepReport;
 use super::verdict::CellVerdict;
 use super::warnings;
 use crate::environment::Environment;
@@ -44,6 +45,9 @@ pub struct Report {
     pub envelopes: Vec<Envelope>,
     /// The verdict on the whole run.
     pub summary: Summary,
+    /// The curves, if it is a sweep over rates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<SweepReport>,
     /// Reasons not to rely on the results.
     pub warnings: Vec<String>,
     /// Every slice, ordered by round.
@@ -67,6 +71,7 @@ impl Report {
         Report {
             settings: bench.clone(),
             environment: environment.clone(),
+            sweep: SweepReport::of(bench, record),
             warnings: warnings::all(bench, record, &controls),
             results,
             controls,
@@ -95,8 +100,11 @@ impl Report {
     }
 
     /// Returns the answer in words: a sentence per pair of sides; for a single contender, the
-    /// verdict on its control.
+    /// verdict on its control. A sweep has a sentence for each load.
     pub fn answer(&self) -> Vec<String> {
+        if let Some(sweep) = &self.sweep {
+            return sweep.sentences();
+        }
         match self.verdicts.as_slice() {
             [only] if only.rival.is_none() => vec![format!("{}.", only.text.trim_end_matches('.'))],
             _ => self.summary.sentences.clone(),

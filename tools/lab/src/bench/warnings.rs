@@ -6,6 +6,7 @@ use super::contest::control_failed;
 use super::metric::{Metric, Role};
 use super::record::Record;
 use super::report::Row;
+use super::sweep::is_peak;
 use crate::cores::Cores;
 use annulus_load::stats::median;
 
@@ -72,6 +73,14 @@ fn saturated(bench: &Bench, record: &Record) -> Option<String> {
     let busy = || {
         (0..bench.cells.len()).map(|cell| (cell, share(cell))).filter(|c| c.1 > SATURATED_CPU_SHARE)
     };
+    // The rates of a sweep follow from the peaks, and beyond the peak the load is busy anyway.
+    if bench.sweep.is_some() {
+        let cells = list(busy().map(|(cell, _)| &bench.cells[cell]).filter(|cell| is_peak(cell)))?;
+        return Some(format!(
+            "the load was busy with its own core at the peak, {cells}: the peak may be the load's and not the \
+             server's; give the load more threads (-t 2) and --share-cores, or use several machines"
+        ));
+    }
     let cells = list(busy().map(|(cell, _)| &bench.cells[cell]))?;
     let most = 100.0 * busy().map(|(_, share)| share).fold(0.0, f64::max);
     Some(format!(
@@ -102,12 +111,12 @@ fn list<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Precision;
     use super::super::formula::Formula;
     use super::super::metric::{Metric, Role, Sample, cpu};
     use super::super::report::Report;
     use super::super::schedule::Slice;
     use super::super::tests::{bench, record};
+    use super::super::{PERCENT_PARAMETER, Precision, Sweep};
     use super::*;
 
     fn warnings(bench: &Bench, record: &Record) -> Vec<String> {
@@ -137,6 +146,36 @@ mod tests {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         let expected = "the load used 97 % of its core at 50 clients × 128 bytes:";
         assert!(warnings[0].starts_with(expected), "{warnings:?}");
+    }
+
+    #[test]
+    fn load_that_is_saturated_at_a_peak_is_a_warning_about_the_peak_only() {
+        let mut bench = bench(&["a", "b"]);
+        bench.cells.push(bench.cells[0].with(PERCENT_PARAMETER, 120.into()));
+        bench.sweep = Some(Sweep::default());
+        let mut record = Record::new();
+        let mut keep = |cell, share| {
+            let mut sample = Sample::from([("operations", 1000.0), ("ns", 2e6), ("p99_us", 40.0)]);
+            sample.set(CLIENT_CPU_SHARE, share);
+            for (round, contender) in (0..15).flat_map(|round| (0..3).map(move |one| (round, one)))
+            {
+                record.keep(Slice { round, cell, contender }, Ok(sample.clone()));
+            }
+        };
+        keep(0, 0.5);
+        keep(1, 0.97);
+        assert_eq!(warnings(&bench, &record), [""; 0]);
+        let mut record = record.clone();
+        let mut sample = Sample::from([("operations", 1000.0), ("ns", 2e6), ("p99_us", 40.0)]);
+        sample.set(CLIENT_CPU_SHARE, 0.97);
+        for round in 0..15 {
+            record.keep(Slice { round, cell: 0, contender: 1 }, Ok(sample.clone()));
+        }
+        let found = warnings(&bench, &record);
+        assert!(
+            found[0].contains("at the peak, 50 clients × 128 bytes: the peak may be"),
+            "{found:?}"
+        );
     }
 
     #[test]

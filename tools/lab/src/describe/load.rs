@@ -10,7 +10,7 @@ use super::contender::UNIX_PREFIX;
 use super::installed;
 use super::parser::Parser;
 use super::placeholders::{self, Placeholder, filled, has};
-use crate::bench::Cell;
+use crate::bench::{Cell, PERCENT_PARAMETER, PERCENTS};
 
 /// The TCP address that fills the target of a load for a Unix socket.
 const EXAMPLE_ADDRESS: &str = "127.0.0.1:1";
@@ -86,6 +86,8 @@ pub enum Pace {
     /// At a multiple of the rate of the baseline in a closed loop with one request in flight on
     /// each connection: an open loop.
     Share(f64),
+    /// At the rate that follows from the contender's own peak, in a sweep: an open loop.
+    OfPeak,
 }
 
 /// A load, with a cell for each number of connections. In a file it has either `url`, with the
@@ -336,6 +338,31 @@ impl Load {
         Load { cell, client, service, connections: 0, depth: 1, pace: Pace::Closed, cost }
     }
 
+    /// Returns the loads of a sweep over rates: the closed loop that measures the peak, and an open
+    /// loop for each share of it.
+    ///
+    /// # Errors
+    /// If the load sets its own rate, or the rate of a program would have to be set.
+    pub fn sweep(&self) -> Result<Vec<Load>> {
+        let Client::Own { options, words } = &self.client else {
+            bail!(
+                "'{}': a sweep needs a load of annulus, because the peak is measured without a rate: write --load                  instead of --load-command",
+                self.client.words().join(" ")
+            );
+        };
+        ensure!(
+            self.pace == Pace::Closed && options.rate.is_none(),
+            "'{}': a sweep chooses the rates: remove --rate",
+            words.join(" ")
+        );
+        let open = |percent: u64| {
+            let cell = self.cell.with(PERCENT_PARAMETER, percent.into());
+            Load { cell, pace: Pace::OfPeak, ..self.clone() }.checked()
+        };
+        let open = PERCENTS.into_iter().map(open).collect::<Result<Vec<_>>>()?;
+        Ok([self.clone()].into_iter().chain(open).collect())
+    }
+
     /// Renames the load.
     pub fn rename(&mut self, name: &str) {
         self.cell = cell(name, self.connections, self.depth);
@@ -349,7 +376,7 @@ impl Load {
     /// Returns the load if a plan can be created from it.
     pub(crate) fn checked(self) -> Result<Load> {
         let example = EXAMPLE_ADDRESS.parse().expect("a constant");
-        let rate = matches!(self.pace, Pace::Rate(_) | Pace::Share(_)).then_some(1.0);
+        let rate = (self.pace != Pace::Closed).then_some(1.0);
         if let Client::Own { options, .. } = &self.client {
             self.plan(options, &example, rate, Duration::from_secs(1))?;
         }

@@ -10,11 +10,16 @@ use serde_json::{Map, Value as Json};
 use super::contender::Contender;
 use super::load::Load;
 use super::placement::Placement;
-use crate::bench::{Cell, Layout, Metric, Plan, Role};
+use crate::bench::{
+    Cell, Layout, Metric, PERCENT_PARAMETER, Plan, Role, Rounds, Sweep, sweep_metrics,
+};
 use crate::cores::Cores;
 use crate::peer::Peers;
 use crate::process::START_TIMEOUT;
 use crate::usage_error::UsageError;
+
+/// The rounds of a sweep by default. It has thirteen slices for each contender in a round.
+const SWEEP_ROUNDS: usize = 5;
 
 /// Checks that cells can be measured in a directory, and returns the name of its file system.
 pub(crate) type DirectoryCheck = fn(&[Cell], &Path) -> Result<String>;
@@ -49,6 +54,8 @@ pub struct Setup {
     pub(crate) rounds_per_process: usize,
     /// The number of open files that this process needs.
     pub(crate) files: u64,
+    /// The sweep over rates, if it is one.
+    pub sweep: Option<Sweep>,
     /// How long contenders idle before their memory is read again.
     pub idle: Option<Duration>,
     /// The check for contenders that write files.
@@ -107,10 +114,20 @@ impl Setup {
             notes: Vec::new(),
             rounds_per_process: usize::MAX,
             files: 0,
+            sweep: None,
             idle: None,
             check: None,
             shown,
         }
+    }
+
+    /// Turns the comparison, whose loads are those of [`Load::sweep`], into a sweep over rates.
+    pub fn sweep(&mut self, sweep: Sweep) {
+        self.plan.rounds = Rounds::fixed(SWEEP_ROUNDS);
+        self.shown.metrics = sweep_metrics();
+        self.shown.terms += ", at shares of each peak";
+        self.shown.legend = "; the control has the rates of the first server".into();
+        self.sweep = Some(sweep);
     }
 
     /// Returns the names of the contenders.
@@ -145,6 +162,15 @@ impl Setup {
         self.loads.retain(|load| only.has_cell(&load.cell));
         ensure!(!self.contenders.is_empty(), names);
         ensure!(!self.loads.is_empty(), cells);
+        let is_load = |cell: &Cell| self.loads.iter().any(|load| load.cell == *cell);
+        let peaks = self.loads.iter().map(|load| load.cell.without(PERCENT_PARAMETER));
+        let lost = peaks.into_iter().find(|peak| self.sweep.is_some() && !is_load(peak));
+        if let Some(peak) = lost {
+            let text = format!(
+                "{name}: a sweep needs the peak, which its rates refer to: add '/{peak}' to --only"
+            );
+            return Err(UsageError(text).into());
+        }
         Ok(())
     }
 

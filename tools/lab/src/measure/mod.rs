@@ -17,7 +17,7 @@ use std::time::Duration;
 use annulus_load::limits;
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::bench::{Bench, Contenders, Prepared};
+use crate::bench::{Bench, Contenders, OfferedRates, Prepared};
 use crate::clients::Clients;
 use crate::describe::{
     Client, Contender, Load, MissingPolicy, Placement, Presentation, Setup, find_installed,
@@ -79,6 +79,7 @@ impl Setup {
             fixture,
             baseline,
             capacity: None,
+            rates: OfferedRates::new(),
         };
         slices.start()?;
         Ok(Prepared { bench, measure: Box::new(slices), scratch: Some(scratch) })
@@ -137,6 +138,7 @@ impl Setup {
             contenders,
             cells: loads.iter().map(|load| load.cell.clone()).collect(),
             metrics,
+            sweep: self.sweep.clone(),
             idle: self.idle,
             cores: self.uses_both().then_some(self.cores),
             parameters,

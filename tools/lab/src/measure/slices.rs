@@ -6,7 +6,7 @@ use annulus_load::{Observer, ServerAddress};
 use anyhow::{Result, anyhow};
 
 use super::syscalls::{PERF_PROGRAM, SystemCalls};
-use crate::bench::{Measure, Outcome, Slice, rate};
+use crate::bench::{Measure, OFFERED_KEY, OfferedRates, Outcome, Slice, rate};
 use crate::clients::Clients;
 use crate::describe::{Client, Contender, Load, MissingPolicy, Pace, Setup, find_installed};
 use crate::proc::Memory;
@@ -30,6 +30,8 @@ pub(super) struct Slices {
     pub(super) baseline: usize,
     /// The baseline's answers per second in a closed loop, once measured.
     pub(super) capacity: Option<f64>,
+    /// The rates of a sweep, once the peaks are known.
+    pub(super) rates: OfferedRates,
 }
 
 impl Slices {
@@ -137,6 +139,10 @@ impl Slices {
             Pace::Closed => Ok(None),
             Pace::Rate(rate) => Ok(Some(rate)),
             Pace::Share(share) => Ok(Some(self.capacity(slice)? * share)),
+            Pace::OfPeak => {
+                let found = self.rates.get(&(slice.contender, slice.cell)).cloned();
+                found.unwrap_or_else(|| Err("its peak is unknown".into())).map(Some)
+            }
         }
     }
 
@@ -187,6 +193,9 @@ impl Slices {
             Some(watch) => watch.add_to(sample).map_err(one_line)?,
             None => sample,
         };
+        if let Some(rate) = rate {
+            sample.set(OFFERED_KEY, rate);
+        }
         let is_first =
             slice.round == 0 && self.setup.counts_calls() && find_installed(PERF_PROGRAM).is_ok();
         // An additional run counts the system calls per request.
@@ -211,6 +220,10 @@ impl Measure for Slices {
             self.running.remove(&self.key(slice));
         }
         outcome
+    }
+
+    fn set_rates(&mut self, rates: OfferedRates) {
+        self.rates = rates;
     }
 
     /// Returns the memory of each contender, taken from one of its servers.

@@ -1,11 +1,12 @@
-//! The chart of a run: ratios with their intervals, a row per cell.
+//! The charts of a run: ratios with their intervals, a row per cell; for a sweep, latency against
+//! rate.
 
 use std::ops::Range;
 
 use annulus_load::stats::Verdict;
-use annulus_page::{Axis, Figure, IntervalChart, IntervalRow, text};
+use annulus_page::{Axis, ChartCurve, CurveChart, Figure, IntervalChart, IntervalRow, text};
 
-use crate::bench::{Better, CellVerdict, Report};
+use crate::bench::{Better, Cell, CellVerdict, Curve, CurvePoint, Report, SweepReport};
 
 /// The colour of a row with each verdict. Dashed lines and hollow dots are cells that count for
 /// neither side.
@@ -75,4 +76,71 @@ pub(super) fn host(report: &Report) -> String {
     let parts = [environment.cpu.clone(), cores, format!("Linux {}", environment.kernel)];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join(", ")
+}
+
+/// Returns the picture of each load of a sweep: p50 and p99 of all servers against the rate, and
+/// where each breaks the limit.
+pub(super) fn curves(report: &Report) -> Vec<Figure> {
+    let Some(sweep) = &report.sweep else { return Vec::new() };
+    let figures = sweep.loads().into_iter().map(|load| curve_chart(sweep, load).figure());
+    figures.filter(|figure| figure.has_data).collect()
+}
+
+fn curve_chart(sweep: &SweepReport, load: &Cell) -> CurveChart {
+    let of_load = sweep.curves.iter().filter(|curve| curve.load == *load && !curve.is_control);
+    let limit = sweep.limit.as_ref();
+    let curves: Vec<ChartCurve> = of_load
+        .enumerate()
+        .flat_map(|(colour, curve)| {
+            let name = &curve.contender;
+            let [p99, p50] =
+                [points(curve, |point| point.p99_us), points(curve, |point| point.p50_us)];
+            let broken =
+                curve.kept.as_ref().filter(|kept| kept.broken_at.is_some() && kept.up_to > 0.0);
+            let breaks = limit.and_then(|_| broken).map(|kept| kept.up_to);
+            let kept = limit.zip(curve.kept.as_ref()).map(|(limit, kept)| match kept.up_to {
+                0.0 => format!(", never {}", limit.words()),
+                rate => format!(", {} up to {}/s", limit.words(), text::number(rate)),
+            });
+            let name = |figure: &str| format!("{name} {figure}");
+            let p99 = ChartCurve {
+                name: name("p99") + &kept.unwrap_or_default(),
+                points: p99,
+                colour,
+                is_dashed: false,
+                breaks_at: breaks,
+            };
+            let p50 = ChartCurve {
+                name: name("p50"),
+                points: p50,
+                is_dashed: true,
+                breaks_at: None,
+                ..p99.clone()
+            };
+            [p99, p50]
+        })
+        .collect();
+    let limit = limit.map(|limit| (limit.micros() * 1e3, format!("limit: {}", limit.words())));
+    let all = || curves.iter().flat_map(|curve| &curve.points);
+    let fastest = all().map(|point| point.0).fold(0.0, f64::max);
+    let heights = all().map(|point| point.1).chain(limit.iter().map(|limit| limit.0));
+    let range = heights.fold(f64::INFINITY..0.0, |range: Range<f64>, height| {
+        range.start.min(height)..range.end.max(height)
+    });
+    CurveChart {
+        title: format!("Latency against rate: {load}"),
+        note: "Requests were due at this rate, whether or not the server kept up; latency counts from when they were due. \
+               Each server has 10 % to 120 % of its own peak. A vertical line marks where a server breaks the limit."
+            .into(),
+        x: Axis::linear("requests due per second (further right is better)", 0.0..fastest, text::short),
+        y: Axis::logarithmic("latency, logarithmic (lower is better)", range, text::nanoseconds),
+        limit,
+        curves,
+    }
+}
+
+/// Returns the points of a latency, in ns.
+fn points(curve: &Curve, latency: fn(&CurvePoint) -> Option<f64>) -> Vec<(f64, f64)> {
+    let point = |point: &CurvePoint| Some((point.offered, latency(point)? * 1e3));
+    curve.points.iter().filter_map(point).collect()
 }

@@ -17,6 +17,7 @@
 //!     contenders: Contenders::gather(contenders, None)?,
 //!     cells: vec![Cell::new([("clients", 50.into())])],
 //!     metrics: vec![cpu()],
+//!     sweep: None,
 //!     idle: None,
 //!     cores: None,
 //!     parameters: Default::default(),
@@ -152,8 +153,10 @@ impl Document<'_> {
     fn page(&self) -> Page {
         let blocks = |block: Option<Block>| block.into_iter().collect::<Vec<_>>();
         let chart = charts::ratios(self.report).map(Block::Figure);
+        let curves = charts::curves(self.report).into_iter().map(Block::Figure).collect();
         let memory = tables::memory(self.report).map(Block::Matrix);
         let mut sections = vec![
+            Section::new("Latency against rate", curves),
             Section::new("Ratios", blocks(chart)),
             Section::new("Verdicts", blocks(self.verdicts())),
             Section::new("Published and measured", self.tables()).folded(),

@@ -63,7 +63,7 @@ impl Results {
     /// # Errors
     /// Names the first difference with both values.
     pub fn check_same_run(&self, setup: &Setup) -> Result<(), UsageError> {
-        let Bench { plan, contenders, cells, terms, parameters, .. } = &self.header.bench;
+        let Bench { plan, contenders, cells, terms, parameters, sweep, .. } = &self.header.bench;
         // `specs` lacks the contenders that were missing when the run began.
         let (specs, absent) = (&contenders.specs, &contenders.absent);
         let there = setup.contenders.iter().filter(|one| !absent.contains(&one.name));
@@ -81,6 +81,7 @@ impl Results {
         });
         let asked = json!({
             "bench": setup.plan(),
+            "sweep": setup.sweep,
             "contenders": there.clone().map(|one| &one.name).collect::<Vec<_>>(),
             "commands": lines.collect::<Vec<_>>(),
             "cells": loads.clone().map(|load| &load.cell).collect::<Vec<_>>(),
@@ -90,6 +91,7 @@ impl Results {
         });
         let kept = json!({
             "bench": plan,
+            "sweep": sweep,
             "contenders": specs.iter().map(|spec| &spec.name).collect::<Vec<_>>(),
             "commands": specs.iter().map(Spec::command).collect::<Vec<_>>(),
             "cells": cells,

@@ -1,0 +1,118 @@
+//! A chart of curves over a common axis, with a limit and where each curve breaks it.
+
+use crate::axis::Axis;
+use crate::canvas::{self, Mark};
+use crate::figure::Figure;
+use crate::ink::{Ink, SERIES};
+
+/// The height of the plane of the curves with its axes.
+const PLANE_HEIGHT: u32 = 620;
+
+/// The number of colours; each has a solid and a dashed line.
+const COLOURS: usize = SERIES / 2;
+
+/// A chart of curves. Its key is above them.
+#[derive(Clone, Debug)]
+pub struct CurveChart {
+    /// The title of the chart.
+    pub title: String,
+    /// A sentence below the chart; may be empty.
+    pub note: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// A value of the vertical axis that curves should stay below, and its name.
+    pub limit: Option<(f64, String)>,
+    /// The curves.
+    pub curves: Vec<ChartCurve>,
+}
+
+/// One curve.
+#[derive(Clone, Debug)]
+pub struct ChartCurve {
+    /// The name in the key.
+    pub name: String,
+    /// The points, from the left.
+    pub points: Vec<(f64, f64)>,
+    /// The number of the colour. After six, they repeat.
+    pub colour: usize,
+    /// Whether the line is dashed and the points are hollow.
+    pub is_dashed: bool,
+    /// Where the curve reaches the limit, which is marked down to the axis.
+    pub breaks_at: Option<f64>,
+}
+
+impl ChartCurve {
+    fn ink(&self) -> Ink {
+        let dashed = if self.is_dashed { COLOURS } else { 0 };
+        Ink::Series(self.colour % COLOURS + dashed)
+    }
+}
+
+impl CurveChart {
+    /// Draws the chart.
+    pub fn figure(&self) -> Figure {
+        let (left, right) = self.x.ends();
+        let limit = self.limit.iter().map(|(limit, name)| {
+            (
+                Mark::Path(Ink::Axis, 3, vec![(left, *limit), (right, *limit)]),
+                (Ink::Axis, name.clone()),
+            )
+        });
+        let (mut marks, mut key): (Vec<Mark>, Vec<(Ink, String)>) = limit.unzip();
+        for curve in &self.curves {
+            let ink = curve.ink();
+            marks.push(Mark::Path(ink, 4, curve.points.clone()));
+            marks.extend(curve.points.iter().map(|&point| Mark::Dot(ink, point)));
+            if let Some((x, (limit, _))) = curve.breaks_at.zip(self.limit.as_ref()) {
+                let (bottom, _) = self.y.ends();
+                marks.push(Mark::Path(ink, 3, vec![(x, bottom), (x, *limit)]));
+            }
+            key.push((ink, curve.name.clone()));
+        }
+        let size = (canvas::WIDTH, PLANE_HEIGHT + canvas::key_height(key.len()));
+        Figure {
+            title: self.title.clone(),
+            note: self.note.clone(),
+            has_data: self.curves.iter().any(|curve| !curve.points.is_empty()),
+            svg: canvas::draw_with_key(size, &self.x, &self.y, &marks, &key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text;
+
+    #[test]
+    fn curves_have_a_key_and_mark_where_they_reach_the_limit() {
+        let curve = |name: &str, is_dashed, breaks_at| ChartCurve {
+            name: name.into(),
+            points: vec![(1e4, 2e5), (2e4, 3e5), (3e4, 9e6)],
+            colour: 1,
+            is_dashed,
+            breaks_at,
+        };
+        let mut chart = CurveChart {
+            title: String::new(),
+            note: String::new(),
+            x: Axis::linear("requests/s", 0.0..3e4, text::short),
+            y: Axis::logarithmic("latency", 2e5..9e6, text::nanoseconds),
+            limit: Some((5e6, "p99 below 5 ms".into())),
+            curves: vec![curve("A p99", false, Some(2.8e4)), curve("A p50", true, None)],
+        };
+        let svg = chart.figure().svg;
+        // The dots; then the curve, its line in the key and the mark at the limit.
+        let count = |class: &str| svg.matches(&format!("\"{class}\"")).count();
+        assert_eq!((count("fill-s1"), count("fill-s7")), (3, 3), "{svg}");
+        assert_eq!((count("stroke-s1"), count("stroke-s7")), (3, 2), "{svg}");
+        for part in ["requests/s", "latency", "A p99", "A p50", "p99 below 5 ms", "1 ms", "20k"] {
+            assert!(svg.contains(part), "{part} is not in {svg}");
+        }
+        assert!(chart.figure().has_data);
+        chart.curves.clear();
+        assert!(!chart.figure().has_data);
+    }
+}
