@@ -35,7 +35,16 @@ fn curve_text(sweep: &SweepReport, curve: &Curve) -> String {
     for point in &curve.points {
         rows.push(row(point, has_failed));
     }
-    wrapped("", &format!("{name}: peak {}/s", number(peak))) + &table(1, &rows)
+    let failures = curve.points.iter().filter_map(|point| {
+        let why = point.error.as_deref()?;
+        let slices = if point.failed == 1 { "slice" } else { "slices" };
+        Some(wrapped(
+            "! ",
+            &format!("{} %: {} {slices} failed: {why}", point.percent, point.failed),
+        ))
+    });
+    let title = wrapped("", &format!("{name}: peak {}/s", number(peak)));
+    [title, table(1, &rows)].into_iter().chain(failures).collect()
 }
 
 fn row(point: &CurvePoint, has_failed: bool) -> Vec<String> {

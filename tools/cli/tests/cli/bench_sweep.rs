@@ -14,7 +14,8 @@ const LOAD: [&str; 4] = ["--load", "tcp://{address} -l 64", "--connections", "2"
 fn run(scratch: &Scratch, arguments: &[&str]) -> Finished {
     let mut run = Command::new(ANNULUS);
     run.arg("bench").args(arguments).current_dir(&scratch.0).own_lock();
-    finish(run.args(["--out", "results", "--start-timeout", "20"]))
+    run.args(["--out", "results", "--start-timeout", "20", "--seconds", "0.5", "--share-cores"]);
+    finish(&mut run)
 }
 
 fn servers() -> [String; 2] {
@@ -36,14 +37,14 @@ fn slices(text: &str) -> Vec<(u64, u64, u64)> {
 fn sweep_measures_peaks_first_and_resumes_at_the_same_rates() {
     let scratch = Scratch::new("sweep");
     let [first, second] = servers();
-    let names = ["--name", "one,two", "--rounds", "2", "--seconds", "0.2", "--only", CELLS];
+    let names = ["--name", "one,two", "--rounds", "2", "--only", CELLS];
     let sweep = ["--sweep", "--limit", "p99<5s"];
     let arguments = [&[&*first, &*second][..], &LOAD, &names, &sweep].concat();
     let finished = run(&scratch, &arguments);
     // On a busy machine, a slice may be without an answer, which is a failure.
     assert!(matches!(finished.code, Some(0 | 1)), "{finished:?}");
     for part in ["p99 below 5 s", "one: peak ", "two: peak ", "120 %", "due/s", "answered/s"] {
-        assert!(finished.stdout.contains(part), "'{part}' is not in {}", finished.stdout);
+        assert!(finished.stdout.contains(part), "'{part}' is not in {finished:?}");
     }
     let path = scratch.path("results/one+two.jsonl");
     let text = fs::read_to_string(&path).unwrap();
@@ -66,7 +67,7 @@ fn sweep_measures_peaks_first_and_resumes_at_the_same_rates() {
         assert!((offered(0) / expected - 1.0).abs() < 1e-6, "{curve}");
     }
     let page = fs::read_to_string(scratch.path("results/one+two.html")).unwrap();
-    for part in ["Latency against rate", "one p99, p99 below 5 s up to", "two p50", "limit: p99"] {
+    for part in ["Latency against rate", "one p99", "two p50", "limit: p99"] {
         assert!(page.contains(part), "'{part}' is not on the page");
     }
     let csv = fs::read_to_string(scratch.path("results/one+two.csv")).unwrap();
@@ -108,14 +109,14 @@ fn server_that_dies_in_the_sweep_breaks_the_limit_and_the_rest_is_measured() {
     let scratch = Scratch::new("sweep-dies");
     fs::write(scratch.path("dies.py"), DYING_SERVER).unwrap();
     let [first, _] = servers();
-    let names = ["--name", "lives,dies", "--rounds", "2", "--seconds", "0.2", "--only", CELLS];
+    let names = ["--name", "lives,dies", "--rounds", "1", "--only", CELLS];
     let server = "python3 dies.py {port}";
     let sweep = ["--sweep", "--limit", "p99<5s"];
     let finished = run(&scratch, &[&[&*first, server][..], &LOAD, &names, &sweep].concat());
     assert_eq!(finished.code, Some(1), "{finished:?}");
-    assert!(finished.stdout.contains("failed"), "{finished:?}");
+    assert!(finished.stderr.contains("failed: lives+dies"), "{finished:?}");
     let text = fs::read_to_string(scratch.path("results/lives+dies.jsonl")).unwrap();
-    assert_eq!(slices(&text).len(), 3 * 3 * 2, "{text}");
+    assert_eq!(slices(&text).len(), 3 * 3, "{text}");
     assert!(text.contains("ended (exit status: 7)"), "{text}");
 }
 
