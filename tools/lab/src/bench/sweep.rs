@@ -479,11 +479,14 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
+    /// Slices in order, with the rate that each was measured at.
+    type MeasuredSlices = Rc<RefCell<Vec<(Slice, Option<f64>)>>>;
+
     /// Servers with known peaks, whose latency is 1 ms up to 90 % of the peak, and 100 ms beyond.
     #[derive(Default)]
     struct Servers {
         rates: OfferedRates,
-        measured: Rc<RefCell<Vec<(Slice, Option<f64>)>>>,
+        measured: MeasuredSlices,
         fails: Option<usize>,
     }
 

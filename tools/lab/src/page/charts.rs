@@ -97,7 +97,7 @@ fn curve_chart(sweep: &SweepReport, load: &Cell) -> CurveChart {
                 [points(curve, |point| point.p99_us), points(curve, |point| point.p50_us)];
             let broken =
                 curve.kept.as_ref().filter(|kept| kept.broken_at.is_some() && kept.up_to > 0.0);
-            let breaks = limit.and_then(|_| broken).map(|kept| kept.up_to);
+            let breaks = limit.and(broken).map(|kept| kept.up_to);
             let kept = limit.zip(curve.kept.as_ref()).map(|(limit, kept)| match kept.up_to {
                 0.0 => format!(", never {}", limit.words()),
                 rate => format!(", {} up to {}/s", limit.words(), text::number(rate)),
