@@ -112,7 +112,8 @@ async fn expire(store: Rc<RefCell<Store>>) {
     }
 }
 
-/// A command being parsed. If it is incomplete, parsing later resumes where it stopped.
+/// A command being parsed. If the input ends too early, the next call continues with the first
+/// incomplete word, or with the whole line of an inline command.
 #[derive(Default)]
 struct Command {
     words: Vec<Range<usize>>,

@@ -292,7 +292,7 @@ impl Queue for Channel {
     }
 }
 
-/// A waiter of the model: its task, its number, and whether it has been notified.
+/// A waiter of the model. Waiters are ordered by `number`, which a task keeps until it is removed.
 struct Modelled {
     task: usize,
     number: usize,

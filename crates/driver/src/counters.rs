@@ -43,7 +43,8 @@ impl Counter {
 }
 
 counters! {
-    /// System calls that submit and wait.
+    /// Calls to `io_uring_enter` or `epoll_pwait`. With SQ polling, this includes turns that needed
+    /// no system call.
     pub enters: u64,
     /// Busy polls before a sleep.
     pub busy_polls: u64,
@@ -64,9 +65,8 @@ counters! {
     /// Receives served from the heap because the pool was empty, and leases copied out of a short
     /// pool.
     pub heap_receives: u64,
-    /// Sends of borrowed bytes that the kernel took when they were written, whole or in part:
-    /// system calls in addition to `enters`. Sends that it refused are not counted. Counted above
-    /// the driver.
+    /// Sends made directly, without going through the driver, that the kernel accepted in whole or
+    /// in part. Each is a system call in addition to `enters`.
     pub direct_sends: u64,
     /// Bytes of streams that were copied to be sent: borrowed ones that did not go directly, and
     /// small chunks behind a send that waits for its peer. Counted above the driver.
@@ -119,7 +119,11 @@ mod tests {
         let listed: Vec<Counter> = counters.iter().collect();
         assert_eq!(listed.len() * size_of::<u64>(), size_of::<Counters>());
         assert_eq!((listed[0].name, listed[0].value), ("enters", 7));
-        assert_eq!(listed[0].help, "System calls that submit and wait.");
+        assert_eq!(
+            listed[0].help,
+            "Calls to `io_uring_enter` or `epoll_pwait`. With SQ polling, this includes turns that \
+             needed no system call."
+        );
         let last = listed.last().unwrap();
         assert_eq!((last.name, last.value), ("wakeups", 9));
         assert_eq!(listed.iter().filter(|counter| counter.is_gauge()).count(), 3);

@@ -24,7 +24,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Maximum number of calls at once. io_uring's own workers are limited in the same way.
+/// Maximum number of threads for calls that cannot hang. io_uring's own workers have the same
+/// limit.
 const MAX_WORKER_THREADS: usize = 4;
 /// Bytes of stack per thread. The threads only make system calls.
 const STACK_BYTES: usize = 64 * 1024;

@@ -47,8 +47,9 @@ pub fn enter() -> io::Result<Entered> {
 /// Like [`enter`], but with settings.
 ///
 /// # Errors
-/// `Unsupported` in a multi-threaded tokio runtime. Also outside a tokio runtime, if this thread
-/// already has an annulus runtime, or if none can be built (see [`Builder::build`]).
+/// Returns `Unsupported` in a multi-threaded tokio runtime. Also fails outside a tokio runtime, if
+/// this thread already has an annulus runtime, or if the annulus runtime cannot be built (see
+/// [`Builder::build`]).
 ///
 /// # Panics
 /// If the tokio runtime was built without I/O or without time, with tokio's message. Use

@@ -128,7 +128,7 @@ fn add_intervals(sums: &mut BTreeMap<u64, Interval>, length: Duration, parts: &[
     }
 }
 
-/// The sums of the intervals that the parts of a run complete while it goes on.
+/// Sums the intervals of all parts while the run is in progress.
 #[derive(Debug)]
 pub struct LiveSum {
     length: Duration,

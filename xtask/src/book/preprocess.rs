@@ -1,6 +1,6 @@
 //! The preprocessor that mdBook calls. Pages define labels of items as links to source files. It
-//! rewrites these to rustdoc's pages in the book, and links to other files outside of the book to the
-//! repository. Without a repository in `Cargo.toml`, the latter become plain text.
+//! rewrites these to rustdoc's pages in the book, and links to other files outside of the book to
+//! the repository. Without a repository in `Cargo.toml`, the latter become plain text.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -50,7 +50,7 @@ struct Pages {
 }
 
 impl Pages {
-    /// Rewrites all chapters in a JSON value, in whichever fields they are.
+    /// Rewrites all chapters in a JSON value, at any depth.
     fn chapters(&self, value: &mut Value) -> Result<()> {
         match value {
             Value::Array(all) => all.iter_mut().try_for_each(|one| self.chapters(one)),

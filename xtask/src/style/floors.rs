@@ -115,8 +115,8 @@ impl FileNames {
         [self.place.as_slice(), &[name.to_string()]].concat()
     }
 
-    /// Resolves a path from the root and returns it; records it if it starts with `crate`, `super`
-    /// or `self`.
+    /// Converts a path used in the current module to a path from the crate root and returns it.
+    /// Records it if it starts with `crate`, `super` or `self`.
     fn add(&mut self, path: &[String]) -> ModulePath {
         let mut place = self.place.clone();
         let mut rest = path;

@@ -118,7 +118,7 @@ pub(crate) struct InlinePolicy {
     random: Cell<u64>,
     /// Number of turns so far.
     turn: Cell<u64>,
-    /// The last clock reading, and the calls made since.
+    /// The last clock reading, and the number of untimed calls since the last `read_clock`.
     last_reading: Cell<Duration>,
     since_reading: Cell<u32>,
     /// Whether the descriptor of a file has been closed since the turn began.

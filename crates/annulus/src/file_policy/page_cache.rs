@@ -37,7 +37,7 @@ impl PageCache {
         }
     }
 
-    /// Records which bytes were written in a turn.
+    /// Records a write and its turn, replacing the previous record.
     #[inline]
     pub(crate) fn note_written(&self, offset: u64, len: u32, turn: u32) {
         self.written.set((offset, len, turn));

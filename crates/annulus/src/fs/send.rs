@@ -153,8 +153,8 @@ impl File {
         self.open.len_now()
     }
 
-    /// Returns true if small parts should be read instead of sent as pages: if the file uses the
-    /// page cache.
+    /// Returns true if the file uses the page cache. Small parts should then be read instead of
+    /// sent as pages.
     pub(crate) fn is_read_when_small(&self) -> bool {
         !self.direct
     }

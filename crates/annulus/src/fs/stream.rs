@@ -38,8 +38,9 @@ impl Unwritten {
         self.chunk
     }
 
-    /// Writes the rest at the cursor, or after a failure at the offset where it failed. In the
-    /// latter case, moves the cursor along if it is still at that offset.
+    /// Writes the remaining bytes: at the cursor, or, if an earlier attempt failed, at the offset
+    /// where that attempt stopped. In that case, if the cursor is still at that offset, moves it
+    /// past the bytes written.
     async fn write(self, file: File) -> Result<(), (io::Error, Self)> {
         let Self { chunk, mut done, offset } = self;
         let before = done as u64;

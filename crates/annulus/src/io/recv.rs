@@ -261,12 +261,15 @@ pub trait AsyncRecv {
         poll_fn(|cx| poll_read(self, cx, buf)).await
     }
 
-    /// Fills `buf`. If the future is dropped, `buf` is partly filled;
-    /// [`recv_exact`](Self::recv_exact) loses nothing.
+    /// Fills `buf`.
+    ///
+    /// Not cancel-safe: if the future is dropped, `buf` may be partly filled, and those bytes are
+    /// not received again. [`recv_exact`](Self::recv_exact) is cancel-safe.
     ///
     /// # Errors
-    /// The errors of [`poll_peek`](Self::poll_peek), and `UnexpectedEof`, with both numbers, if the
-    /// stream ends first. `buf` is then partly filled.
+    /// The errors of [`poll_peek`](Self::poll_peek), and `UnexpectedEof` if the stream ends first;
+    /// the message says how many bytes were read and how many were wanted. After an error, `buf`
+    /// may be partly filled.
     async fn read_exact(&mut self, buf: &mut [u8]) -> io::Result<()>
     where
         Self: Sized,

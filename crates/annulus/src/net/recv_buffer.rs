@@ -151,7 +151,8 @@ impl RecvBuffer {
         self.0.as_mut()?.take()
     }
 
-    /// Returns the bytes that are shown.
+    /// Returns the bytes of the first lease without consuming them; empty if nothing has been
+    /// shown.
     pub(crate) fn shown(&self) -> &[u8] {
         self.0.as_ref().and_then(|unread| unread.first.as_deref()).unwrap_or_default()
     }

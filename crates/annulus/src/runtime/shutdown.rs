@@ -211,8 +211,8 @@ impl LastWrites {
     }
 }
 
-/// A queued write for a task. If the end of the runtime drops the task, the write is completed
-/// there.
+/// A queued write that runs as a task. If shutdown drops the task, it keeps polling the write until
+/// the write completes or the shutdown timeout expires.
 pub(crate) struct QueuedWrite<F: Future + 'static> {
     core: Rc<Core>,
     /// `None` once the write is done.

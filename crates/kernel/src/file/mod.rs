@@ -13,7 +13,7 @@ pub use call::{CallProperties, Cursor, FileCall, KeepsFileOpen, PIPE_BUF, PathAt
 pub use held_path::HeldPath;
 pub use stat::{FileStat, StatTime, identity};
 
-/// The offset that means the file's cursor, also for files without offsets.
+/// The offset that selects the file's cursor. Also used for files without one, such as pipes.
 pub const CURSOR: u64 = u64::MAX;
 
 /// `struct open_how`: how to open a file.

@@ -16,7 +16,8 @@ impl World {
         rings.into_iter().for_each(|ring| self.end_uncancellable(ring));
     }
 
-    /// Ends notifications, and ends file calls that wait for the device, which then have no effect.
+    /// Completes pending notifications, and fails file calls that are waiting for the device with
+    /// `EIO`. The failed calls have no effect.
     fn end_uncancellable(&mut self, ring: u32) {
         for id in self.ops.ids_of_ring(ring) {
             match self.ops.peek(id).map(|op| &op.body) {

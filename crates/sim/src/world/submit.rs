@@ -226,7 +226,8 @@ fn decode_receive(entry: &SubmittedEntry) -> Result<ReceiveOp, Errno> {
     })
 }
 
-/// Returns the events of a poll. The kernel reads them as two little-endian half words.
+/// Returns the events of a poll. On big-endian machines, the two 16-bit halves of the field are
+/// swapped.
 fn poll_events(entry: &SubmittedEntry) -> u32 {
     if cfg!(target_endian = "big") { entry.op_flags.rotate_left(16) } else { entry.op_flags }
 }

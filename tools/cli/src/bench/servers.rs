@@ -42,7 +42,7 @@ pub(super) struct ServerArgs {
     /// Requests in flight on each connection [default: 1]
     #[arg(long, value_name = "COUNT")]
     pipeline: Option<u64>,
-    /// Requests per second, regardless of the server [default: as fast as it answers]
+    /// Requests per second, however fast the server is [default: as fast as replies arrive]
     #[arg(long, value_name = "PER SECOND")]
     rate: Option<f64>,
     /// Measure latency against rate: each server's peak first, then 10 % to 120 % of it, whether or

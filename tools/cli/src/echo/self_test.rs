@@ -1,8 +1,9 @@
-//! A test that this process may make the system calls of a server, before it announces itself.
+//! Checks that this process is allowed to make the system calls that a server needs, before the
+//! server announces itself.
 //!
-//! A filter of system calls (a container's seccomp profile, a service manager's) may permit a
-//! server to start and listen, but not to accept, receive or send. So the server makes each call
-//! once, over a Unix socket of its own. If no such socket is available, the test is skipped.
+//! A system-call filter, such as a container's or service manager's seccomp profile, may let a
+//! server start and listen, but not accept, receive or send. So the server makes each call once,
+//! over its own Unix socket. If it cannot open one, the test is skipped.
 
 use super::mode::Mode;
 use annulus::net::{UnixListener, UnixStream};

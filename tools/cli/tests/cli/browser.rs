@@ -6,9 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Opens a page in frames of two widths and as it is printed. Asserts that it fits the width, that
-/// it has this many charts, that each chart shows something in colour, and that the browser logs
-/// nothing.
+/// Opens a page at two widths and in its print layout. Asserts that it fits each width, that it has
+/// `charts` charts, that each chart shows something in colour, and that the browser logs nothing.
 pub(crate) fn check(browser: &str, directory: &Path, html: &str, charts: usize) {
     let wrapper = directory.join("frames.html");
     let escaped = html.replace('&', "&amp;").replace('"', "&quot;");

@@ -23,7 +23,7 @@ const MAX_REFUSED_DIFFERENCE: f64 = 0.001;
 const MAX_REPLY_SIZE_RATIO: f64 = 0.25;
 const MAX_REPLY_EXTRA_BYTES: f64 = 512.0;
 
-/// Names of numbers in a sample: refused requests, and bytes of all replies.
+/// Keys of a sample: the number of refused requests, and the total bytes of all replies.
 pub(crate) const REFUSED_KEY: &str = "refused";
 pub(crate) const RECEIVED_KEY: &str = "received_bytes";
 

@@ -106,7 +106,8 @@ pub struct Rounds {
     /// The maximum.
     #[serde(rename = "rounds_max")]
     pub most: usize,
-    /// The precision that requires further rounds until it is reached.
+    /// The target precision: imprecise cells get further rounds, up to the maximum, until they
+    /// reach it.
     pub precision: Option<Precision>,
 }
 
@@ -175,13 +176,13 @@ pub struct Prepared {
 }
 
 impl Rounds {
-    /// Creates a fixed number of rounds.
+    /// Plans a fixed number of rounds.
     pub fn fixed(rounds: usize) -> Rounds {
         Rounds { least: rounds, most: rounds, precision: None }
     }
 
-    /// Creates at least `least` rounds, and up to `most` if the ratios of the metric must reach a
-    /// precision.
+    /// Plans at least `least` rounds. If `half_width` is given, plans further rounds, up to `most`,
+    /// until the metric's ratios are that precise.
     pub fn precise(least: u64, most: u64, metric: &str, half_width: Option<f64>) -> Rounds {
         let least = least as usize;
         let precision =

@@ -53,8 +53,8 @@ impl Record {
         [failed, self.outcomes(contender, cell).count()]
     }
 
-    /// Returns one number of the accepted samples as a share of another, each summed over the
-    /// rounds that have both.
+    /// Returns the sum of `key` divided by the sum of `of`, over the accepted samples that have
+    /// both. Returns `None` if the sum of `of` is not positive.
     pub(super) fn share(&self, key: &str, of: &str, contender: usize, cell: usize) -> Option<f64> {
         let samples = self.outcomes(contender, cell).filter_map(|outcome| outcome.as_ref().ok());
         let pairs = samples.filter_map(|sample| Some((sample.get(key)?, sample.get(of)?)));

@@ -86,9 +86,9 @@ fn metrics() -> Vec<Metric> {
         seconds("real_seconds", "real s", "ns"),
         Metric { title: "cycles/s".into(), ..rate() },
         megabytes(),
-        // CPU time chooses the winner, …
+        // CPU time decides the winner.
         Metric { role: Role::Primary, columns: with_ratio(), ..cpu() },
-        // … and the elapsed time of the control must be equal, too.
+        // The control must also match the contender that it copies in elapsed time.
         Metric {
             noun: "real".into(),
             role: Role::Checked,

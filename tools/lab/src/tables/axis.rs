@@ -64,8 +64,7 @@ pub struct Axis {
     /// The name of the row or column; empty for the entry of a whole table.
     #[serde(default)]
     pub name: String,
-    /// A figure per column, starting with the first. Columns that the document lacks are the last
-    /// ones.
+    /// One figure per column, in order. The document may lack figures only for the last columns.
     #[serde(default)]
     pub published: Vec<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]

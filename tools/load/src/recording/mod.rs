@@ -64,8 +64,8 @@ pub struct Recording {
     pub errors: BTreeMap<String, u64>,
     /// The first failure as text.
     pub first_error: Option<String>,
-    /// The text of the first reply that reports a failure or is not the expected one: a status
-    /// line, or the start of the reply.
+    /// Describes the first reply that reports a failure or is not the expected one: its status, the
+    /// start of what was received, or how its body differs.
     #[serde(default)]
     pub first_refusal: Option<String>,
     /// CPU time of the load in the measured time, in seconds.

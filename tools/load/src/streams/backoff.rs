@@ -10,7 +10,7 @@ const PAUSE_LIMITS: [Duration; 2] = [Duration::from_millis(10), Duration::from_s
 /// for different times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
-    /// Failures since the last reply.
+    /// Failures and reconnection attempts since the last reply, at most 8.
     failures: u8,
     /// This client's part of the second half of a pause, in 255ths.
     share: u8,

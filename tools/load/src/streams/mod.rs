@@ -140,7 +140,8 @@ impl ClientHandle for StreamClientHandle {
     fn sweep(&mut self, task: &mut JoinHandle<()>, limit: Duration) {
         let idle = self.idle.idle_for(self.activity.changes(), clock::now());
         if !idle.is_zero() && self.activity.is_uploading() {
-            // Only the client can see whether the server's system has received more.
+            // Wake the client's task: only it can check whether the server's kernel has
+            // acknowledged more bytes.
             self.activity.wake();
         }
         match self.activity.stage() {

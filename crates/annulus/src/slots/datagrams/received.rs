@@ -21,7 +21,7 @@ pub(crate) struct ReceivedMessage {
     start: u32,
     /// Length as sent, which is more than the bytes received if the datagram was cut.
     whole_len: u32,
-    /// The size of each of several datagrams; the last one may be shorter.
+    /// The size of each datagram if the kernel coalesced several; the last one may be shorter.
     segment_size: Option<u16>,
     descriptors: Vec<OwnedFd>,
 }

@@ -124,7 +124,7 @@ pub(crate) async fn an_ipv6_listener_accepts_one_protocol_or_both() -> io::Resul
     let client = TcpStream::connect(("127.0.0.1", port)).await?;
     let (server, peer) = both.accept().await?;
     assert_eq!(peer.ip().to_canonical(), client.local_addr()?.ip());
-    // A connection over IPv4 uses the options of IPv4, whatever its socket.
+    // An IPv4 connection uses the IPv4 options, even on an IPv6 socket.
     server.set_ttl(5)?;
     assert_eq!(server.ttl()?, 5);
     let one = ListenOptions::new().only_v6(true).bind("[::]:0")?;

@@ -183,7 +183,8 @@ fn the_number_of_open_files_is_bounded() {
     });
 }
 
-/// Runs a body on each driver, with opens that are in flight once they have been polled.
+/// Runs a body on each driver with file calls offloaded, so that the first poll of an open leaves
+/// it in flight.
 fn off_the_loop<F: Future<Output = io::Result<()>>>(
     body: impl Fn(Place) -> F + Copy + Send + 'static,
 ) {

@@ -30,7 +30,8 @@ const MAX_REPORTED_REFUSALS: usize = 10;
 /// A message of a part, or why its connection has ended.
 type Event = (usize, Result<FromPart, String>);
 
-/// The first part of a run, as the observer of its own part.
+/// Coordinates a run from its first part: as the observer of that part's load, it makes all parts
+/// start together and sums their progress.
 pub(in crate::load) struct First<'a> {
     plan: &'a Plan,
     patience: Duration,

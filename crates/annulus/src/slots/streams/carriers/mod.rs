@@ -85,8 +85,8 @@ pub(super) fn arm(stream: &mut Stream, state: &mut LoopState, heap: &mut usize) 
     }
 }
 
-/// Handles an event of the armed receive or poll, which the stream has recorded. Returns false if
-/// the stream continues as a plain one.
+/// Handles an event of the armed receive or poll, after the stream has recorded it. Returns false
+/// if the caller must continue as for a stream without a carrier.
 pub(super) fn on_ready(streams: &mut Streams, state: &mut LoopState, event: &Event) -> bool {
     let stream = streams.slots.get(event.token.slot());
     let Some(carrier) = stream.carrier.as_deref() else { return false };

@@ -300,8 +300,8 @@ impl Streams {
     }
 }
 
-/// Maps the result of a move. An error of a socket is kept, because the socket reports it only
-/// once. After an error of the call itself, a receive takes over.
+/// Maps the result of moving bytes into a pipe. Socket errors are kept, because a socket reports
+/// each error only once. If the call itself is refused, a receive takes over.
 fn outcome(moved: Result<usize, Errno>) -> MoveOutcome {
     match moved {
         Ok(0) => MoveOutcome::ByReceive,

@@ -148,7 +148,8 @@ pub(super) fn cancel(stream: &Stream, shared: &StreamResources, state: &mut Loop
     state.cancel(shared.zero_copy_token(stream.tx.single.zero_copy));
 }
 
-/// Leaves the memory of a partly sent zero-copy send to its slot.
+/// Gives up a partly sent zero-copy send: its slot keeps the chunks that the kernel may still read,
+/// and the stream's other unsent bytes are discarded.
 pub(super) fn leave_to_slot(
     stream: &mut Stream,
     shared: &mut StreamResources,
