@@ -66,7 +66,7 @@ fn no_duration_is_forgotten() {
         ],
     );
     let simulated = [
-        "builder.rs turn",
+        "builder.rs turn_cost",
         "fs/disk.rs read",
         "fs/disk.rs sync",
         "fs/disk.rs write",

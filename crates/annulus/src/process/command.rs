@@ -2,7 +2,7 @@
 
 use super::child::Child;
 use super::running::{Watch, reap_orphans, started_and_lost};
-use super::start::{Settings, Started, may_hang, start};
+use super::start::{Settings, Started, may_hang, start, with_reason};
 use crate::errors::with_text;
 use crate::runtime::current;
 use crate::runtime::spawn::offload;
@@ -189,7 +189,8 @@ impl Command {
                  not answer; create the command again",
             )));
         }
-        let watch = Watch::prepare().map_err(|error| self.named(error))?;
+        let watch = Watch::prepare()
+            .map_err(|error| self.named(with_reason(error, &self.inner, self.settings)))?;
         reap_orphans();
         Ok(watch)
     }

@@ -20,14 +20,18 @@ pub(super) struct Settings {
 
 /// Starts a child. Adds the cause to an error.
 pub(super) fn start(command: &mut Command, settings: Settings) -> io::Result<Child> {
-    let Settings { group, is_cleared, .. } = settings;
-    command.spawn().map_err(|error| match reason(command, group, is_cleared, &error) {
+    command.spawn().map_err(|error| with_reason(error, command, settings))
+}
+
+/// Adds the cause to the error of a start, if it can be found.
+pub(super) fn with_reason(error: io::Error, command: &Command, settings: Settings) -> io::Error {
+    match reason(command, settings.group, settings.is_cleared, &error) {
         Some(reason) => {
             let text = format!("{error}: {reason}");
             with_text(error, text)
         }
         None => error,
-    })
+    }
 }
 
 /// Returns true if the working directory, or a path where the program is looked for, may be on a
