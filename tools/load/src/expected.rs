@@ -143,7 +143,8 @@ impl BodyCheck {
     /// Checks the complete body.
     ///
     /// # Errors
-    /// Describes the difference.
+    /// Returns the start of the body, or what differs. Messages put `the body ` or `the reply `
+    /// before it.
     pub(crate) fn finish(self, expected: &Expected) -> Result<(), Vec<u8>> {
         let length = self.length;
         match (self.state, expected) {
@@ -152,10 +153,10 @@ impl BodyCheck {
                 Err(text[..text.len().min(length as usize)].to_vec())
             }
             (_, Expected::Length(expected)) if length != *expected => {
-                Err(format!("a body of {length} bytes instead of {expected}").into())
+                Err(format!("has {length} bytes instead of {expected}").into())
             }
             (_, Expected::Matches(_)) if length > MAX_MESSAGE_BYTES as u64 => {
-                Err(format!("a body of {length} bytes, more than {MAX_MESSAGE_BYTES}").into())
+                Err(format!("has {length} bytes, more than {MAX_MESSAGE_BYTES}").into())
             }
             (CheckState::Collecting(body), Expected::Matches(regex)) if !regex.is_match(&body) => {
                 Err(body)
@@ -165,7 +166,7 @@ impl BodyCheck {
                 if found.as_ref() == expected {
                     return Ok(());
                 }
-                Err(format!("a body with the SHA-256 hash {}", hex(found.as_ref())).into())
+                Err(format!("has the SHA-256 hash {}", hex(found.as_ref())).into())
             }
             _ => Ok(()),
         }
@@ -205,9 +206,9 @@ mod tests {
                 ("hello", "help!", "help"),
                 ("hello", "hell", "hell"),
                 ("hello", "hello!", "hello!"),
-                ("length:5", "hello!", "a body of 6 bytes instead of 5"),
+                ("length:5", "hello!", "has 6 bytes instead of 5"),
                 ("regex:^el", "hello", "hello"),
-                (&hash, "help", "a body with the SHA-256 hash "),
+                (&hash, "help", "has the SHA-256 hash "),
             ] {
                 let found = check(expected, body.as_bytes(), piece).unwrap_err();
                 assert!(found.starts_with(said), "{expected}: {found}");

@@ -108,9 +108,9 @@ fn bodies_are_verified_in_every_form() {
     }
     for (expected, first) in [
         ("plan", "the body plain"),
-        ("length:6", "the body a body of 5 bytes instead of 6"),
+        ("length:6", "the body has 5 bytes instead of 6"),
         ("regex:^x", "the body plain"),
-        (hash, "the body a body with the SHA-256 hash "),
+        (hash, "the body has the SHA-256 hash "),
     ] {
         let finished = load(&[&url, "--expect", expected]);
         finished.fails_with(1, &["every reply", "wrong body 90", first]);

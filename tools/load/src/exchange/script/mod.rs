@@ -208,7 +208,7 @@ impl Exchange for ScriptExchange {
                 && let Some(body) = self.check.take()
                 && let Err(found) = body.finish(check)
             {
-                self.refusal.record(|| found);
+                self.refusal.record(|| [b"the reply ", &found[..]].concat());
                 *is_whole = false;
             }
         }
