@@ -157,7 +157,7 @@ async fn dropped_when_full() -> io::Result<(TcpStream, TcpStream)> {
     {
         let mut copied = pin!(copy_range(&file, .., &mut client));
         // A turn sends at least one page if there is space, and usually 1 MiB.
-        for _ in 0..100 {
+        for _ in 0..1000 {
             assert!(touch(copied.as_mut()).is_none(), "the copy ended before the socket was full");
             yield_now().await;
         }

@@ -344,6 +344,7 @@ fn unknown_ipv6_zone_is_named() {
 fn link_local_address_is_served_and_loaded() {
     let script = r#"
         ip link set lo up && ip -6 addr add fe80::1/64 dev lo nodad || exit 77
+        for try in $(seq 1000); do ip -6 route get fe80::1 oif lo >&2 && break; done
         "$0" echo --listen "[fe80::1%lo]:7000" --listen "udp://[fe80::1%lo]:7000" 2>ready >&2 &
         until grep -q listening ready; do kill -0 $! || exit 1; done
         "$0" load -a "[fe80::1%lo]:7000" -c 2 -d 0.5 --warm-up 0 &&
