@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -25,8 +26,10 @@ static SKIPPED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 /// Returns a new file for the tests that one command skips. The command may run in another
 /// directory, so the path is absolute.
 pub(crate) fn new_file() -> Result<PathBuf> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     fs::create_dir_all(target())?;
-    let path = target().canonicalize()?.join(format!("skipped-{}.txt", std::process::id()));
+    let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let path = target().canonicalize()?.join(format!("skipped-{process}-{number}.txt"));
     fs::write(&path, "").with_context(|| format!("{} cannot be written", path.display()))?;
     Ok(path)
 }
