@@ -32,8 +32,8 @@
 //! - **Receiving takes no buffer.** [`recv`](net::TcpStream::recv) returns a [`Lease`] on one of
 //!   the runtime's buffers, which the kernel has filled. Dropping the lease returns the buffer. An
 //!   idle connection holds no buffer.
-//! - **Sending takes the bytes**: a lease, or any owned buffer. They are not copied, and are sent
-//!   at the end of the turn in one operation.
+//! - **Sending takes the bytes**: a lease, or any owned buffer. They are not copied, except
+//!   many small ones, and are sent at the end of the turn in one operation.
 //! - **Operations belong to the socket, not to the future.** A `recv` or `accept` that loses a
 //!   `select!` can be dropped: the next call gets the bytes or the connection. A `send` that has
 //!   been polled completes.

@@ -68,8 +68,8 @@ counters! {
     /// Sends made directly, without going through the driver, that the kernel accepted in whole or
     /// in part. Each is a system call in addition to `enters`.
     pub direct_sends: u64,
-    /// Bytes of streams that were copied to be sent: borrowed ones that did not go directly, and
-    /// small chunks behind a send that waits for its peer. Counted above the driver.
+    /// Bytes of streams that were copied to be sent: borrowed ones that were not sent directly, and
+    /// small chunks behind others in the queue. Counted above the driver.
     pub copied_bytes: u64,
     /// Bytes that copies have moved from one stream to another through a pipe of the kernel,
     /// without a copy in the process. Counted above the driver.

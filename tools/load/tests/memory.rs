@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// The maximum memory of a client with its connection: its task, exchange and due times, the
 /// stream's slot, and its share of the thread's lists.
-const MAX_BYTES_PER_CONNECTION: isize = 1150;
+const MAX_BYTES_PER_CONNECTION: isize = 1100;
 /// The client counts of two runs, whose difference excludes what both runs have in common. Both
 /// exceed the count up to which the runtime's default buffers are used. They are far enough apart
 /// that memory that grows with the length of a run, which is longer on a busy machine, adds little

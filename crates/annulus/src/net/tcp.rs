@@ -248,7 +248,8 @@ impl TcpStream {
     }
 
     /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of
-    /// it. The chunks of a turn are sent in one operation, without being copied.
+    /// it. The chunks of a turn are sent in one operation. They are not copied, except chunks of up
+    /// to 1 KiB behind two others, which are copied together because that costs less.
     ///
     /// Resolves once the queue is within the runtime's [send
     /// bound](crate::Builder::send_bound). The first poll queues the chunk, which is then sent

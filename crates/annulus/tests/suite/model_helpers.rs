@@ -85,16 +85,14 @@ pub(crate) fn on_driver<F: Future<Output = io::Result<()>>>(
     settings: impl Fn(&mut Rng) -> (Builder, usize),
     traffic: impl Fn(Rng, usize) -> F,
 ) {
-    for seed in 0..seeds {
-        let mut rng = Rng::with_seed(seed);
-        let (builder, most) = settings(&mut rng);
-        let Ok(mut runtime) = builder.driver(driver).build() else {
-            skip!("no {driver} here");
-            return;
-        };
+    if Runtime::builder().driver(driver).build().is_err() {
+        return skip!("no {driver} here");
+    }
+    with_seeds(seeds, settings, |seed, builder, rng, most| {
+        let mut runtime = builder.driver(driver).build().unwrap();
         let ran = runtime.block_on(traffic(rng, most));
         ran.unwrap_or_else(|error| panic!("{driver}, seed {seed}: {error}"));
-    }
+    });
 }
 
 /// Like [`on_driver`], but simulated.
@@ -103,10 +101,23 @@ pub(crate) fn simulated<F: Future<Output = io::Result<()>>>(
     settings: impl Fn(&mut Rng) -> (Builder, usize),
     traffic: impl Fn(Rng, usize) -> F,
 ) {
+    with_seeds(seeds, settings, |seed, builder, rng, most| {
+        let ran = run_on(&Sim::builder(seed).build(), builder, traffic(rng, most));
+        ran.unwrap_or_else(|error| panic!("simulated, seed {seed}: {error}"));
+    });
+}
+
+/// Calls `run` with each seed, its settings, its random generator, and the maximum bytes per
+/// direction.
+fn with_seeds(
+    seeds: u64,
+    settings: impl Fn(&mut Rng) -> (Builder, usize),
+    run: impl Fn(u64, Builder, Rng, usize),
+) {
+    assert!(seeds > 0, "no seed would run");
     for seed in 0..seeds {
         let mut rng = Rng::with_seed(seed);
         let (builder, most) = settings(&mut rng);
-        let ran = run_on(&Sim::builder(seed).build(), builder, traffic(rng, most));
-        ran.unwrap_or_else(|error| panic!("simulated, seed {seed}: {error}"));
+        run(seed, builder, rng, most);
     }
 }

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 /// of the turn. While the device has little to do, a larger batch would delay it: the kernel starts
 /// no call before it has prepared all of them.
 const MIN_EARLY_BATCH_CALLS: u32 = 2;
-/// One call per batch for each of this many in flight.
+/// Number of calls in flight per call in an early batch.
 const CALLS_PER_EARLY_BATCH: u32 = 8;
 /// Number of calls in flight from which on all calls of a turn are submitted together: the device
 /// has enough to do until then.

@@ -1,15 +1,13 @@
 //! `annulus agent`, and the figures of a server that `annulus load --agent` shows.
 
-use crate::common::{ANNULUS, Finished, PATIENCE, Scratch, Server, annulus, finish};
+use crate::common::{ANNULUS, PATIENCE, Scratch, Server, annulus, finish, noted_echo};
 use annulus_load::recording::Recording;
 use annulus_skip::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -73,30 +71,6 @@ impl Drop for Agent {
     }
 }
 
-fn read(finished: &Finished) -> Recording {
-    Recording::read(finished.stdout.as_bytes())
-        .unwrap_or_else(|error| panic!("{error}: {finished:?}"))
-}
-
-/// An echo server in this process that reports each message.
-fn echo() -> (String, Receiver<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let (sender, began) = mpsc::channel();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (mut stream, sender) = (stream.unwrap(), sender.clone());
-            thread::spawn(move || {
-                let mut bytes = [0; 64];
-                while stream.read_exact(&mut bytes).is_ok() && stream.write_all(&bytes).is_ok() {
-                    _ = sender.send(());
-                }
-            });
-        }
-    });
-    (address, began)
-}
-
 #[test]
 fn report_has_what_the_server_used() {
     let server = Server::start(&["--driver", "epoll"]);
@@ -107,7 +81,7 @@ fn report_has_what_the_server_used() {
     for part in ["server CPU", "per request", "server mem", "server calls", "annulus ("] {
         assert!(text.stdout.contains(part), "'{part}' is not in: {}", text.stdout);
     }
-    let recorded = read(&finish(&mut agent.load(&address, &["-d", "0.5", "--json", "-"])));
+    let recorded = finish(&mut agent.load(&address, &["-d", "0.5", "--json", "-"])).recording();
     let used = recorded.server.as_ref().expect("the recording has no figures of the server");
     assert!(used.cpu_seconds > 0.0 && used.seconds >= recorded.seconds, "{used:?}");
     assert!(used.cpu_us_per_request.is_some_and(|cpu| cpu > 0.1), "{used:?}");
@@ -122,7 +96,8 @@ fn report_has_what_the_server_used() {
 
 #[test]
 fn wrong_token_and_wrong_fingerprint_are_refused_before_the_run() {
-    let (server, began) = echo();
+    let (server, began) = noted_echo();
+    let server = server.to_string();
     let mut agent = Agent::start("wrong", &format!("pid:{}", std::process::id()));
     let scratch = Scratch::new("agent-wrong-token");
     let wrong = scratch.path("token");
@@ -150,7 +125,8 @@ fn replace(agent: &Agent, server: &str, token: &str, fingerprint: &str) -> Comma
 
 #[test]
 fn agent_that_dies_during_the_run_is_a_warning() {
-    let (server, began) = echo();
+    let (server, began) = noted_echo();
+    let server = server.to_string();
     let agent = Agent::start("dies", &format!("pid:{}", std::process::id()));
     let mut load = agent.load(&server, &["-n", "100M", "-d", "1", "--json", "-"]);
     let load = load.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -166,7 +142,8 @@ fn agent_that_dies_during_the_run_is_a_warning() {
 
 #[test]
 fn process_that_ends_is_named() {
-    let (server, began) = echo();
+    let (server, began) = noted_echo();
+    let server = server.to_string();
     let mut observed = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     let agent = Agent::start("ended", &format!("pid:{}", observed.id()));
     let mut load = agent.load(&server, &["-n", "100M", "-d", "1", "--json", "-"]);
@@ -184,7 +161,8 @@ fn process_that_ends_is_named() {
 
 #[test]
 fn garbage_is_reported_and_does_not_stop_the_agent() {
-    let (server, _began) = echo();
+    let (server, _began) = noted_echo();
+    let server = server.to_string();
     let mut agent = Agent::start("garbage", &format!("pid:{}", std::process::id()));
     let mut stream = TcpStream::connect(agent.address).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
@@ -266,7 +244,7 @@ fn server_in_another_network_namespace_is_observed() {
     load.args(["--agent", "10.71.0.1:7200", "--agent-token-file", &agent.token]);
     let finished = finish(load.args(["--agent-fingerprint", &agent.fingerprint]));
     assert_eq!(finished.code, Some(0), "{finished:?}");
-    let recorded = read(&finished);
+    let recorded = finished.recording();
     let used = recorded.server.as_ref().expect("the recording has no figures of the server");
     assert!(used.process.starts_with("port:7000: annulus (") && used.cpu_seconds > 0.0, "{used:?}");
     // The parts of a run meet over the line too.

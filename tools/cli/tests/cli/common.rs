@@ -1,5 +1,6 @@
 //! Helpers that run the binary to its end or as a server.
 
+use annulus_load::recording::Recording;
 use annulus_skip::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -12,6 +13,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 use std::time::Duration;
 
 pub(crate) const ANNULUS: &str = env!("CARGO_BIN_EXE_annulus");
@@ -29,6 +32,13 @@ pub(crate) struct Finished {
 impl Finished {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    /// Returns the recording that `annulus load --json -` has printed.
+    #[track_caller]
+    pub(crate) fn recording(&self) -> Recording {
+        let recording = Recording::read(self.stdout.as_bytes());
+        recording.unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// Asserts this exit status, and a single line on standard error that contains all parts.
@@ -294,4 +304,23 @@ impl Drop for Scratch {
         // A directory that cannot be removed is not a failure of the tested code.
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Starts an echo server in this process. Returns its address, and a message for each echo.
+pub(crate) fn noted_echo() -> (SocketAddr, Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, echoed) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, sender) = (stream.unwrap(), sender.clone());
+            thread::spawn(move || {
+                let mut bytes = [0; 64];
+                while stream.read_exact(&mut bytes).is_ok() && stream.write_all(&bytes).is_ok() {
+                    _ = sender.send(());
+                }
+            });
+        }
+    });
+    (address, echoed)
 }

@@ -1,13 +1,10 @@
 //! Runs of several machines: the parts meet, start together, and give one report.
 
-use crate::common::{ANNULUS, Finished, PATIENCE, Server, annulus, free_address};
-use annulus_load::recording::Recording;
+use crate::common::{ANNULUS, Finished, PATIENCE, Server, annulus, free_address, noted_echo};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
 
 const TOKEN: &str = "0123456789abcdef";
 const VARIABLES: [&str; 6] = [
@@ -70,30 +67,6 @@ fn part(server: SocketAddr, meet: SocketAddr, part: &str, args: &[&str]) -> Part
     Part::start(command(server, meet, args).args(["--part", part]))
 }
 
-fn read(finished: &Finished) -> Recording {
-    Recording::read(finished.stdout.as_bytes())
-        .unwrap_or_else(|error| panic!("{error}: {finished:?}"))
-}
-
-/// An echo server that reports when the first message arrives.
-fn echo() -> (SocketAddr, Receiver<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let (sender, began) = mpsc::channel();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (mut stream, sender) = (stream.unwrap(), sender.clone());
-            thread::spawn(move || {
-                let mut bytes = [0; 64];
-                while stream.read_exact(&mut bytes).is_ok() && stream.write_all(&bytes).is_ok() {
-                    _ = sender.send(());
-                }
-            });
-        }
-    });
-    (address, began)
-}
-
 /// Options for a run that sends its first request after all parts have started measuring.
 const LONG: [&str; 6] = ["-c", "6", "-n", "100M", "-d", "2"];
 
@@ -115,7 +88,7 @@ fn parts_of_three_launchers_send_exactly_the_planned_requests() {
         let other = other.wait();
         assert_eq!((other.code, &*other.stdout, &*other.stderr), (Some(0), "", ""));
     }
-    let recording = read(&first);
+    let recording = first.recording();
     let (total, run) = (recording.total(), &recording.run);
     assert_eq!((total.sent, total.answered, total.response.len()), (1001, 1001, 1001));
     assert_eq!((run.clients, run.requests, run.threads), (10, Some(1001), 6));
@@ -143,7 +116,7 @@ fn parts_divide_the_rate_and_the_report_lists_them() {
 
 #[test]
 fn lost_part_makes_the_report_partial_and_the_others_say_so() {
-    let ((server, began), meet) = (echo(), free_address());
+    let ((server, began), meet) = (noted_echo(), free_address());
     let first = part(server, meet, "1/3", &[&LONG[..], &["--json", "-"]].concat());
     let mut second = part(server, meet, "2/3", &LONG);
     let third = part(server, meet, "3/3", &LONG);
@@ -160,7 +133,7 @@ fn lost_part_makes_the_report_partial_and_the_others_say_so() {
         );
     }
     assert!(first.stderr.contains("annulus: the results are partial: part 2"), "{first:?}");
-    let recording = read(&first);
+    let recording = first.recording();
     assert!(recording.warnings[0].contains("1 of 3 parts are missing"), "{recording:?}");
     assert!(recording.run.parts[1].missing.is_some() && recording.run.parts[2].responses > 0);
     assert_eq!(recording.total().answered, recording.total().response.len());
@@ -168,7 +141,7 @@ fn lost_part_makes_the_report_partial_and_the_others_say_so() {
 
 #[test]
 fn other_parts_end_when_the_first_is_lost() {
-    let ((server, began), meet) = (echo(), free_address());
+    let ((server, began), meet) = (noted_echo(), free_address());
     let mut first = part(server, meet, "1/2", &LONG);
     let second = part(server, meet, "2/2", &LONG);
     began.recv_timeout(PATIENCE).expect("the load has not started");
@@ -178,7 +151,7 @@ fn other_parts_end_when_the_first_is_lost() {
 
 #[test]
 fn signal_to_one_part_stops_all() {
-    let ((server, began), meet) = (echo(), free_address());
+    let ((server, began), meet) = (noted_echo(), free_address());
     let args = ["-c", "6", "-n", "100M", "-d", "60"];
     let first = part(server, meet, "1/2", &[&args[..], &["--json", "-"]].concat());
     let mut second = part(server, meet, "2/2", &args);
@@ -186,7 +159,7 @@ fn signal_to_one_part_stops_all() {
     second.signal(Signal::INT);
     let (first, second) = (first.wait(), second.wait());
     first.fails_with(1, &["the run was stopped: part 2 of 2", "was interrupted by SIGINT"]);
-    assert!(read(&first).interrupted && read(&first).run.parts.len() == 2);
+    assert!(first.recording().interrupted && first.recording().run.parts.len() == 2);
     second.fails_with(130, &["interrupted by SIGINT"]);
 }
 

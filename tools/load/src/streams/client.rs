@@ -13,7 +13,7 @@ use crate::schedule::{Claim, Pacer};
 use crate::threads::ThreadContext;
 use crate::transport::Connection;
 use annulus::time::{self, Instant, Sleep};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
@@ -47,7 +47,7 @@ pub(super) struct StreamClient<X: Exchange + 'static> {
     /// The timer for the next due request, with its due time.
     sleep: Option<(u64, Sleep)>,
     /// Why the connection cannot send, if it cannot. It may still have a reply to deliver.
-    send_error: Option<Box<io::Error>>,
+    send_error: Option<io::Error>,
     activity: Rc<Activity>,
 }
 
@@ -196,7 +196,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
     /// unless the protocol makes it one.
     #[cold]
     fn on_end(&mut self, error: Option<io::Error>) -> Result<CloseReason, Fault> {
-        let error = error.or_else(|| self.send_error.take().map(|error| *error));
+        let error = error.or_else(|| self.send_error.take());
         let is_until_close = self.exchange.is_until_close();
         match error {
             None => self.on_close(),
@@ -292,7 +292,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
                 Poll::Ready(Err(error)) => {
                     // The server may have replied before the connection failed, so the fault is
                     // reported when receiving ends.
-                    self.send_error = Some(Box::new(error));
+                    self.send_error = Some(error);
                     cx.waker().wake_by_ref();
                     return;
                 }
@@ -509,7 +509,7 @@ pub(super) enum Stage {
 
 /// The activity of a client: what the sweep of its thread needs to see, and how the sweep reaches
 /// the client.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Activity {
     changes: Cell<u64>,
     in_flight: Cell<u16>,
@@ -521,7 +521,7 @@ pub(super) struct Activity {
     upload: Cell<u32>,
     waker: OnceCell<Waker>,
     /// The pacer of a client that ended before the window closed.
-    pacer: RefCell<Option<Box<Pacer>>>,
+    pacer: Cell<Option<Box<Pacer>>>,
 }
 
 impl Activity {
@@ -541,7 +541,7 @@ impl Activity {
     }
 
     fn keep_pacer(&self, pacer: Pacer) {
-        self.pacer.replace(Some(Box::new(pacer)));
+        self.pacer.set(Some(Box::new(pacer)));
     }
 
     /// Takes the pacer of a client that ended before the window closed.

@@ -29,19 +29,25 @@ fn serve(talk: impl Fn(&mut dyn Stream) + Send + Clone + 'static) -> SocketAddr 
 }
 
 fn serve_streams(talk: impl Fn(TcpStream) + Send + Clone + 'static) -> SocketAddr {
+    serve_raw(move |stream| {
+        let closing = stream.try_clone().unwrap();
+        talk(stream);
+        // Closing a socket with unread bytes would reset its connection.
+        _ = closing.shutdown(Shutdown::Write);
+        _ = io::copy(&mut &closing, &mut io::sink());
+    })
+}
+
+/// Starts a server that passes each connection to `talk`, which closes it by dropping it. It ends
+/// with the test process.
+fn serve_raw(talk: impl Fn(TcpStream) + Send + Clone + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let (stream, talk) = (stream.unwrap(), talk.clone());
             stream.set_nodelay(true).unwrap();
-            std::thread::spawn(move || {
-                let closing = stream.try_clone().unwrap();
-                talk(stream);
-                // Closing a socket with unread bytes would reset its connection.
-                _ = closing.shutdown(Shutdown::Write);
-                _ = io::copy(&mut &closing, &mut io::sink());
-            });
+            std::thread::spawn(move || talk(stream));
         }
     });
     address

@@ -30,13 +30,13 @@ use std::{io, iter, mem};
 
 /// Time until a send is retried when the system is out of memory.
 const RETRY_DELAY: Duration = Duration::from_millis(5);
-/// Chunks up to this size, in bytes, are copied together while the peer makes no room; otherwise
-/// each would keep a buffer or an allocation.
-const SMALL_CHUNK_BYTES: usize = 8 * 1024;
-/// Maximum size of a chunk that is copied together with others although its peer keeps up, once
-/// [`MIN_QUEUED_CHUNKS`] are queued: an entry per chunk costs more than copying it.
-const JOINED_CHUNK_BYTES: usize = 1024;
-const MIN_QUEUED_CHUNKS: usize = 2;
+/// Maximum size of a chunk that is copied to the end of the queue while the peer makes no room.
+/// Otherwise each chunk would keep a buffer or an allocation.
+const MAX_WAITING_COPY_BYTES: usize = 8 * 1024;
+/// Maximum size of a chunk that is copied to the end of a queue of [`MIN_JOINING_CHUNKS`] or more,
+/// although the peer keeps up: a queue entry and a vector per chunk cost more than the copy.
+const MAX_JOINED_CHUNK_BYTES: usize = 1024;
+const MIN_JOINING_CHUNKS: usize = 2;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SendPhase {
@@ -153,8 +153,8 @@ impl Stream {
         if self.tx.is_waiting() { state.memory.waiting_bound } else { state.memory.send_bound }
     }
 
-    /// Queues a chunk; the caller has checked that there is room. Small chunks are copied together
-    /// while the stream waits for its peer.
+    /// Queues a chunk; the caller has checked that there is room. Small chunks may be copied to the
+    /// end of the queue instead.
     #[inline]
     pub(super) fn enqueue(
         &mut self,
@@ -174,9 +174,9 @@ impl Stream {
     /// Returns true if the chunk should be copied to the end of the queue, which is not empty.
     fn is_copied(&self, chunk: &Chunk) -> bool {
         let max_bytes = if self.tx.is_waiting() {
-            SMALL_CHUNK_BYTES
-        } else if self.tx.queue.len() >= MIN_QUEUED_CHUNKS {
-            JOINED_CHUNK_BYTES
+            MAX_WAITING_COPY_BYTES
+        } else if self.tx.queue.len() >= MIN_JOINING_CHUNKS {
+            MAX_JOINED_CHUNK_BYTES
         } else {
             return false;
         };

@@ -9,20 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 pub(super) const DRIVERS: [DriverChoice; 2] = [DriverChoice::Auto, DriverChoice::Epoll];
 
-/// Starts a server that passes each connection to `talk`, which closes it by dropping it.
-pub(super) fn serve_raw(talk: impl Fn(TcpStream) + Send + Clone + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (stream, talk) = (stream.unwrap(), talk.clone());
-            stream.set_nodelay(true).unwrap();
-            std::thread::spawn(move || talk(stream));
-        }
-    });
-    address
-}
-
 /// Closes a connection with a reset.
 pub(super) fn reset(stream: TcpStream) {
     set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();

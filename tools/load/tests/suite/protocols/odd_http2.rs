@@ -1,6 +1,6 @@
 //! HTTP/2 servers that behave unusually, written frame by frame. Each test uses both drivers.
 
-use super::ends::{DRIVERS, persistent, serve_raw};
+use super::ends::{DRIVERS, persistent};
 use super::*;
 use annulus_load::Workload;
 
