@@ -323,7 +323,11 @@ fn response_is_returned_despite_a_failed_write() {
             let body = Full::new(Bytes::from(vec![b'x'; LARGE]));
             let request = Request::post("/").header("host", "x").body(body)?;
             let answer = client.send_request(request).await;
-            assert_eq!(answer.is_ok(), awaits, "the response was not returned exactly if it is awaited");
+            assert_eq!(
+                answer.is_ok(),
+                awaits,
+                "the response was not returned exactly if it is awaited"
+            );
             if let Ok(answer) = answer {
                 assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
                 assert_eq!(answer.into_body().collect().await?.to_bytes(), "much");

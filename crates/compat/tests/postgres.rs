@@ -170,11 +170,7 @@ async fn converse(mut session: Session, other: Session) -> Outcome {
     assert_eq!(row.get::<_, &str>(0), "item 42");
 
     let twice = client.execute(&insert, &[&0_i32, &"again"]).await.unwrap_err();
-    assert_eq!(
-        twice.code(),
-        Some(&SqlState::UNIQUE_VIOLATION),
-        "a duplicate key was not reported"
-    );
+    assert_eq!(twice.code(), Some(&SqlState::UNIQUE_VIOLATION), "a duplicate key was not reported");
     let count = client.query_one("SELECT count(*) FROM items", &[]).await?;
     assert_eq!(count.get::<_, i64>(0), 100);
 

@@ -22,7 +22,11 @@ fn message_sizes_are_limited() {
         let reply = unary(channel(&server), "/test.Trouble/Large", large(4_000_000)).await?;
         assert_eq!(reply.into_inner().message.len(), 4_000_000);
         let status = unary(channel(&server), "/test.Trouble/Large", large(5_000_000)).await;
-        assert_eq!(status.unwrap_err().code(), Code::OutOfRange, "the client did not reject the message");
+        assert_eq!(
+            status.unwrap_err().code(),
+            Code::OutOfRange,
+            "the client did not reject the message"
+        );
         let mut client = Client::new(channel(&server));
         let status = client.say(hello(&"x".repeat(5_000_000))).await.unwrap_err();
         assert_eq!(status.code(), Code::OutOfRange, "the server did not reject the message");
