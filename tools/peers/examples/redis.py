@@ -215,8 +215,9 @@ def past_its_limit_it_refuses_and_serves_the_others(path):
 
 
 def clients_are_served_while_many_keys_end(path):
-    """Measured in the CPU time of the store: no answer waits for a large part of the work."""
-    keys, batch = 100_000, 10_000
+    """Measured in the CPU time of the store: no answer waits for a large part of the work. The client may itself be delayed on a busy
+    machine, while the store goes on, so one of several attempts must succeed."""
+    keys, batch, attempts = 100_000, 10_000, []
     with running(path, "127.0.0.1:0") as store, store.connect() as client:
         seconds = lambda: int(open(f"/proc/{store.process.pid}/schedstat").read().split()[0]) / 1e9
 
@@ -228,19 +229,23 @@ def clients_are_served_while_many_keys_end(path):
                 assert exactly(client, 5 * batch) == b"+OK\r\n" * batch
             return time.monotonic() < end
 
-        ends = (time.monotonic() + allowed for allowed in (4, 16, 64))
-        end = next(end for end in ends if fill(end))
-        time.sleep(max(0, end - time.monotonic() - 0.2))
-        waits, before = [], seconds()
-        while time.monotonic() < end + 3:
-            client.sendall(b"PING\r\n")
-            assert exactly(client, 7) == b"+PONG\r\n"
-            after = seconds()
-            waits.append(after - before)
-            before = after
-            time.sleep(0.001)
-        busy = [wait for wait in waits if wait > 3 * statistics.median(waits)]
-        assert len(busy) >= 10 and max(waits) < sum(waits) / 10, (len(busy), max(waits), sum(waits))
+        while len(attempts) < 5:
+            ends = (time.monotonic() + allowed for allowed in (4, 16, 64))
+            end = next(end for end in ends if fill(end))
+            time.sleep(max(0, end - time.monotonic() - 0.2))
+            waits, before = [], seconds()
+            while time.monotonic() < end + 3:
+                client.sendall(b"PING\r\n")
+                assert exactly(client, 7) == b"+PONG\r\n"
+                after = seconds()
+                waits.append(after - before)
+                before = after
+                time.sleep(0.001)
+            busy = [wait for wait in waits if wait > 3 * statistics.median(waits)]
+            if len(busy) >= 10 and max(waits) < sum(waits) / 10:
+                return
+            attempts.append((len(busy), max(waits), sum(waits)))
+    raise AssertionError(attempts)
 
 
 def a_new_value_or_end_replaces_the_end(path):
