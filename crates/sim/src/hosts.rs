@@ -37,6 +37,10 @@ pub trait Hosts {
     /// with EIO until the restart. The page cache is kept, because all hosts share one disk.
     fn crash(&self, host: IpAddr);
 
+    /// Ends all file operations that wait for the device, on all hosts, with EIO and without an
+    /// effect. The end of a run does this, so that no write or sync completes after it.
+    fn abandon_device_work(&self);
+
     /// Starts a host again. Peers that send on a connection from before the crash get a reset.
     fn restart(&self, host: IpAddr);
 
@@ -64,6 +68,10 @@ impl Hosts for Sim {
 
     fn crash(&self, host: IpAddr) {
         self.world.borrow_mut().crash(host);
+    }
+
+    fn abandon_device_work(&self) {
+        self.world.borrow_mut().abandon_device_work();
     }
 
     fn restart(&self, host: IpAddr) {

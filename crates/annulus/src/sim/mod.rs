@@ -48,6 +48,7 @@ pub use seeds::{FailedSeed, check, find_failure};
 
 use crate::{Builder, Runtime};
 use annulus_kernel::Kernel;
+use annulus_sim::Hosts;
 use run::RunError;
 use std::future::Future;
 use std::io;
@@ -229,6 +230,9 @@ pub fn run_on<T, E: From<io::Error>>(
     let mut runtime = builder.kernel(kernel).build()?;
     runtime.core().remote.keep_lost_panics();
     let outcome = runtime.try_block_on(future);
+    // The run ends at this moment: the end of the runtime would wait for syncs that no program saw
+    // complete.
+    sim.abandon_device_work();
     if let Some(panic) = runtime.core().remote.lost_panic() {
         return Ok(RunError::lost(panic, None, sim.now()).fail()?);
     }

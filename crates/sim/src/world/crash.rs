@@ -16,6 +16,12 @@ impl World {
         rings.into_iter().for_each(|ring| self.end_uncancellable(ring));
     }
 
+    /// Ends the file operations of all rings that wait for the device, without an effect.
+    pub(crate) fn abandon_device_work(&mut self) {
+        let rings: Vec<u32> = self.rings.iter().map(|(index, _)| index).collect();
+        rings.into_iter().for_each(|ring| self.end_uncancellable(ring));
+    }
+
     /// Completes pending notifications, and fails file calls that are waiting for the device with
     /// `EIO`. The failed calls have no effect.
     fn end_uncancellable(&mut self, ring: u32) {

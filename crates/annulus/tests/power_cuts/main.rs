@@ -1,0 +1,4 @@
+//! Power cuts under simulation.
+#![cfg(feature = "sim")]
+
+mod recipe;
