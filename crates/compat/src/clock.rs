@@ -19,7 +19,7 @@ pub(crate) const NO_LIMIT: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// virtual time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    library: Instant,
+    standard: Instant,
     runtime: annulus::time::Instant,
 }
 
@@ -30,18 +30,18 @@ impl Origin {
         reason = "the library uses instants of the standard clock, which is read only here"
     )]
     pub(crate) fn new() -> Self {
-        Self { library: Instant::now(), runtime: annulus::time::Instant::now() }
+        Self { standard: Instant::now(), runtime: annulus::time::Instant::now() }
     }
 
     /// Returns the current time as the library's instant.
     pub(crate) fn now(&self) -> Instant {
-        self.library + self.runtime.elapsed()
+        self.standard + self.runtime.elapsed()
     }
 
     /// Converts the library's instant to the runtime's. Instants before the origin become the
     /// origin.
     pub(crate) fn to_runtime(self, moment: Instant) -> annulus::time::Instant {
-        self.runtime + moment.saturating_duration_since(self.library)
+        self.runtime + moment.saturating_duration_since(self.standard)
     }
 }
 
