@@ -1,7 +1,7 @@
-//! Memory and latency of an echo server while many peers send and do not read: the flood of the
-//! test, larger and longer. Needs root and a memory control group. Environment: `COUNT` peers with
-//! socket buffers of `BUFFER` bytes, `ARGS` for the server, `PROGRAM` to run instead of the built
-//! one, and `QUIET` seconds at the end.
+//! Measures the memory and latency of an echo server while many peers send without reading. It is
+//! the flood of the tests, larger and longer. Needs root and a memory control group. Environment:
+//! `COUNT` peers with socket buffers of `BUFFER` bytes, `ARGS` for the server, `PROGRAM` to run
+//! instead of the built one, and `QUIET` seconds at the end.
 
 #![allow(dead_code, reason = "it shares helpers with the tests and does not use all")]
 
@@ -18,7 +18,7 @@ use memory_flood::{CGROUP_LIMIT_BYTES, MIB, memory};
 use std::env::var;
 use std::time::Duration;
 
-/// How often the flood is repeated, with a pause in between.
+/// Number of floods, with a pause after each.
 const FLOOD_ROUNDS: usize = 3;
 const PINGERS: usize = 50;
 

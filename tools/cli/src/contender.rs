@@ -28,7 +28,7 @@ enum Bench {
     /// NOPs per second: each job is ENTRIES SECONDS
     Nop {
         /// ring, lookup (finds the slot of each completion by its token) or task (each completion
-        /// wakes it)
+        /// wakes the task)
         name: String,
     },
     /// Open, write, read, close: each job is WORKERS CYCLES BYTES

@@ -1,5 +1,5 @@
-//! Messages between processes of annulus on different machines: JSON behind its length, with limits
-//! on size and time.
+//! Messages between processes of annulus on different machines: a length followed by JSON, with
+//! limits on size and time.
 
 use annulus_load::clock;
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub(crate) enum FrameError {
     /// The peer has closed the connection.
     #[error("it closed the connection")]
     Closed,
-    /// The connection failed, or the time was over.
+    /// The connection failed, or the time limit has passed.
     #[error("{0}")]
     Io(io::Error),
     /// The message is longer than the limit.
@@ -25,7 +25,7 @@ pub(crate) enum FrameError {
         "it announced a message of {length} bytes, but the limit is {limit}: check that it is annulus and not another program"
     )]
     TooLong { length: usize, limit: usize },
-    /// The message is not valid JSON, or has other fields than expected.
+    /// The message is not valid JSON, or does not have the expected fields.
     #[error(
         "it sent a message that is not understood ({0}): check that it is annulus, in the same version"
     )]
@@ -69,7 +69,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     if length > limit {
         return Err(FrameError::TooLong { length, limit });
     }
-    // Memory grows with what arrives, not with what is announced.
+    // Memory grows with the bytes that arrive, not with the announced length.
     let mut bytes = Vec::new();
     if (&mut reader).take(length as u64).read_to_end(&mut bytes)? < length {
         return Err(FrameError::Closed);
@@ -77,7 +77,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     serde_json::from_slice(&bytes).map_err(FrameError::Invalid)
 }
 
-/// A connection whose reads and writes fail after a point in time, however slowly the peer sends.
+/// A connection with one deadline for all reads and writes. A slow peer cannot extend it.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     stream: TcpStream,
@@ -95,14 +95,14 @@ impl Deadline {
         self.until = clock::now().saturating_add(limit);
     }
 
-    /// Allows any time, and returns the connection.
+    /// Removes the limit, and returns the connection.
     pub(crate) fn into_unlimited(self) -> io::Result<TcpStream> {
         self.stream.set_read_timeout(None)?;
         self.stream.set_write_timeout(None)?;
         Ok(self.stream)
     }
 
-    /// Returns the time that is left, which is above zero.
+    /// Returns the time that is left, which is above zero, or an error after the deadline.
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.until.saturating_sub(clock::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }

@@ -142,7 +142,7 @@ mod tests {
                     continue;
                 };
                 for other in &given {
-                    let name = other.split('=').next().expect("a first part");
+                    let name = other.split('=').next().expect("the option has no name");
                     assert!(
                         missing.contains(name) || parse(&words, &[one, other]).is_err(),
                         "{words:?} {one} {other} was accepted without {missing}"

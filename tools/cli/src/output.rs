@@ -97,8 +97,8 @@ pub(crate) fn deliver_with(
     json.map_or(Ok(()), |json| json.write_with(write))
 }
 
-/// A standard stream that waits for space. The file may be non-blocking, because it is shared with
-/// a program that made it so.
+/// A standard stream that waits for space. Another program that shares the stream may have made it
+/// non-blocking.
 struct Waiting<W>(W);
 
 impl<W: Write + AsFd> Waiting<W> {
@@ -116,8 +116,8 @@ impl<W: Write + AsFd> Waiting<W> {
     }
 }
 
-// If a write or flush of the standard library fails, it has taken none of these bytes and keeps the
-// bytes that it has buffered.
+// If a write or flush of the standard library fails, none of these bytes have been written, and the
+// bytes in its buffer are kept. So repeating the call loses and duplicates nothing.
 impl<W: Write + AsFd> Write for Waiting<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.until_done(|stream| stream.write(bytes))

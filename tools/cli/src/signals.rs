@@ -40,7 +40,7 @@ impl Stop {
     }
 
     pub(crate) fn has_arrived(&self) -> bool {
-        // Pairs with the store in the handler; nothing but the number itself is ordered by it.
+        // Pairs with the store in the handler. The number orders no other memory.
         self.first.load(Ordering::SeqCst) != 0
     }
 

@@ -26,12 +26,12 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Creates an empty list whose values start at column 13.
+    /// Creates an empty list whose values are indented by 13 columns.
     pub(crate) fn new() -> Listing {
         Listing { text: String::new(), indent: 13 }
     }
 
-    /// Sets the column at which the values of later rows start.
+    /// Sets the indentation of the values of later rows.
     pub(crate) fn indent(&mut self, indent: usize) {
         self.indent = indent;
     }

@@ -1,9 +1,9 @@
-//! The secret that processes of annulus on different machines share, and how each proves to the
-//! other that it knows it, without sending it.
+//!  The secret that annulus processes on different machines share. Each side proves to the other
+//! that it knows the secret, without sending it.
 //!
-//! The client opens with a random number, and the server answers with another one. Each then sends
-//! an HMAC-SHA256 of both numbers under the token. The server only proves its own knowledge to a
-//! client that has proved its.
+//!  The client opens with a random number, and the server answers with another one. Each then sends
+//!  an HMAC-SHA256 of both numbers under the token. The server sends its proof only after it has
+//!  checked the client's.
 
 use crate::frames;
 use anyhow::{Context, Result, bail};
@@ -36,7 +36,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads a token from a file; white space around it does not count.
+    /// Reads a token from a file. White space around it is ignored.
     pub(crate) fn read(path: &Path) -> Result<Token> {
         let read = || -> Result<Token> {
             let mut text = Vec::new();
@@ -57,7 +57,7 @@ impl Token {
         let ([least, most], text) = (TOKEN_BYTES, text.trim_ascii());
         if !(least..=most).contains(&text.len()) {
             bail!(
-                "it has {} bytes, but a token has {least} to {most}: make one with `openssl rand \
+                "it has {} bytes, but a token has {least} to {most}: create one with `openssl rand \
                  -hex 32`",
                 text.len()
             );
@@ -65,12 +65,13 @@ impl Token {
         Ok(Token(hmac::Key::new(hmac::HMAC_SHA256, text)))
     }
 
-    /// Returns the proof that one side knows the token.
+    /// Returns the proof of `side` that it knows the token.
     fn proof(&self, protocol: &str, side: Side, nonces: [&Nonce; 2]) -> Vec<u8> {
         hmac::sign(&self.0, &proven(protocol, side, nonces)).as_ref().to_vec()
     }
 
-    /// Returns true if the other side knows the token. The time does not depend on the proof.
+    /// Returns true if `proof` shows that `side` knows the token. Takes the same time for every
+    /// proof.
     fn is_proof(&self, proof: &[u8], protocol: &str, side: Side, nonces: [&Nonce; 2]) -> bool {
         hmac::verify(&self.0, &proven(protocol, side, nonces), proof).is_ok()
     }
@@ -82,7 +83,8 @@ enum Side {
     Server = 2,
 }
 
-/// What a proof is computed from. The protocol has a fixed text, so no two inputs coincide.
+/// Returns the bytes from which a proof is computed. A zero byte ends the protocol's name, so
+/// different inputs give different bytes.
 fn proven(protocol: &str, side: Side, [client, server]: [&Nonce; 2]) -> Vec<u8> {
     [protocol.as_bytes(), &[0, side as u8], client, server].concat()
 }
@@ -110,14 +112,15 @@ fn nonce() -> Result<Nonce> {
     Ok(nonce)
 }
 
-/// Greets a client: checks that it knows the token, and proves to it that this side does.
+///  Performs the server's part of the handshake: checks that the client knows the token, and proves
+///  that this side does.
 ///
-/// # Errors
-/// If the client is refused. The client gets the same message.
+///  # Errors
+///  If the connection fails, or the client is refused.
 pub(crate) fn accept(mut stream: impl Read + Write, protocol: &str, token: &Token) -> Result<()> {
     let hello: Hello = frames::read(&mut stream, MAX_GREETING_BYTES)?;
     let mut refuse = |text: String| -> Result<()> {
-        // The error is reported here, even if the peer does not wait for it.
+        // This side reports the error even if the client does not read it.
         let _ = frames::write(&mut stream, &Greeting::Refused(text.clone()));
         bail!(text)
     };
@@ -137,7 +140,7 @@ pub(crate) fn accept(mut stream: impl Read + Write, protocol: &str, token: &Toke
     frames::write(&mut stream, &Greeting::Challenge(own))?;
     let proof = match frames::read(&mut stream, MAX_GREETING_BYTES)? {
         Greeting::Proof(proof) => proof,
-        _ => bail!("it sent another message than its proof of the token"),
+        _ => bail!("it sent a message other than its proof of the token"),
     };
     let nonces = [&hello.nonce, &own];
     if !token.is_proof(&proof, protocol, Side::Client, nonces) {
@@ -148,10 +151,11 @@ pub(crate) fn accept(mut stream: impl Read + Write, protocol: &str, token: &Toke
     Ok(frames::write(&mut stream, &Greeting::Proof(token.proof(protocol, Side::Server, nonces)))?)
 }
 
-/// Greets a server: proves that this side knows the token, and checks that the server does.
+///  Performs the client's part of the handshake: proves that this side knows the token, and checks
+///  that the server does.
 ///
-/// # Errors
-/// Says what is wrong with the server, or why it refuses this side.
+///  # Errors
+///  If the connection fails, the server refuses this side, or the server does not know the token.
 pub(crate) fn connect(mut stream: impl Read + Write, protocol: &str, token: &Token) -> Result<()> {
     let own = nonce()?;
     let hello = Hello { protocol: protocol.to_owned(), version: VERSION, nonce: own };
@@ -186,7 +190,7 @@ mod tests {
         Token::new(text.as_bytes()).unwrap()
     }
 
-    /// Runs both sides; returns what each says.
+    /// Runs both sides and returns their results.
     fn greet(
         client: impl FnOnce(UnixStream) -> Result<()> + Send + 'static,
         server: impl FnOnce(UnixStream) -> Result<()>,

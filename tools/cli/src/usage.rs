@@ -50,7 +50,7 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if error.is::<UsageError>() { ExitCode::from(USAGE_STATUS) } else { ExitCode::FAILURE }
 }
 
-/// What to add to an error that a seccomp filter may have caused.
+/// A hint to add to an error that a seccomp filter may have caused.
 const SECCOMP_HINT: &str = ": this process runs under a seccomp filter, such as a container's, which may deny the call; allow it";
 
 /// Returns true if a seccomp filter may have caused the error: it is EPERM or ENOSYS, and this

@@ -1,7 +1,7 @@
 //! `annulus agent`: reports what a server on this machine uses to a load generator on another one.
 //!
-//! The agent only reads, and only about the process that its command line names. Each connection
-//! has a thread, limits on the size of its messages, and time limits.
+//! The agent only reads, and only about the processes given on its command line. Each connection
+//! has its own thread, with limits on time and message size.
 
 mod process;
 pub(crate) mod protocol;
@@ -74,7 +74,7 @@ pub(crate) struct AgentArgs {
     tls_key: Option<PathBuf>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct Agent {
     subject: Subject,
     token: Token,
@@ -103,7 +103,7 @@ pub(crate) fn run(args: AgentArgs) -> Result<ExitCode> {
         format!("cannot listen on {listen}: use a free port of an address of this machine")
     })?;
     listener.set_nonblocking(true).context("cannot listen")?;
-    let address = listener.local_addr().context("cannot read the own address")?;
+    let address = listener.local_addr().context("cannot read the listening address")?;
     note(format_args!(
         "annulus agent: listening on {address} about {subject}, certificate {fingerprint}"
     ));
@@ -113,13 +113,13 @@ pub(crate) fn run(args: AgentArgs) -> Result<ExitCode> {
         let is_full = Arc::strong_count(&agent) > MAX_CONNECTIONS;
         waits
             .push(PollFd::new(&listener, if is_full { PollFlags::empty() } else { PollFlags::IN }));
-        // Connections end without a wake-up, so a full agent looks again after a moment.
+        // The end of a connection does not wake `poll`, so a full agent checks again after 100 ms.
         let limit = is_full.then_some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 });
         let _ = poll(&mut waits, limit.as_ref());
         if is_full {
             continue;
         }
-        // An error concerns one connection, or there is none.
+        // A failed `accept` concerns one connection, or no connection is waiting.
         let Ok((stream, client)) = listener.accept() else { continue };
         let agent = Arc::clone(&agent);
         thread::spawn(move || agent.serve(stream, client));
@@ -128,7 +128,7 @@ pub(crate) fn run(args: AgentArgs) -> Result<ExitCode> {
 }
 
 impl Agent {
-    /// Serves a connection to its end, and says so if it did not follow the protocol.
+    /// Serves a connection until it ends, and prints the error if there was one.
     fn serve(&self, stream: TcpStream, client: SocketAddr) {
         if let Err(error) = self.converse(stream) {
             note(format_args!("annulus agent: {client}: {error:#}"));
@@ -141,7 +141,8 @@ impl Agent {
         let session = ServerConnection::new(Arc::clone(&self.tls))?;
         let mut stream = StreamOwned::new(session, Deadline::new(stream, HANDSHAKE_TIMEOUT));
         token::accept(&mut stream, PROTOCOL, &self.token).map_err(explain)?;
-        // Looked for again for each client, because a server may have been restarted.
+        // The processes are found again for each client, because the server may have been
+        // restarted.
         let found = Processes::find(&self.subject);
         let observed = match &found {
             Ok(processes) => {
@@ -162,7 +163,7 @@ impl Agent {
     }
 }
 
-/// Explains what a client without TLS, or with another idea of it, has done.
+/// Adds a remedy to an error of the TLS handshake.
 fn explain(error: anyhow::Error) -> anyhow::Error {
     let io = match error.downcast_ref() {
         Some(frames::FrameError::Io(io)) => io,

@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 /// Where systemd keeps the control groups of its units.
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
-/// The maximum depth of a unit's control group.
+/// The maximum depth of a unit's control group below the root, and of groups inside it.
 const MAX_GROUP_DEPTH: usize = 8;
 
 /// What to observe, as given on the command line.
@@ -79,15 +79,15 @@ pub(super) struct Processes {
 struct Root {
     pid: u32,
     name: String,
-    /// When it started, in ticks since the boot: another process with the same id has another time.
+    /// Start time in ticks since boot. It differs for a later process with the same id.
     started: u64,
 }
 
 impl Processes {
-    /// Finds the processes of a subject.
+    ///  Finds the processes of a subject.
     ///
-    /// # Errors
-    /// Says what does not exist, or what this user may not see.
+    ///  # Errors
+    ///  If there is no such process, or this user may not see it.
     pub(super) fn find(subject: &Subject) -> Result<Processes> {
         let pids = match subject {
             Subject::Pid(pid) => vec![*pid],
@@ -104,7 +104,7 @@ impl Processes {
             Subject::Unit(unit) => processes_of_unit(Path::new(CONTROL_GROUPS), unit)?,
         };
         let roots: Vec<_> = pids.into_iter().map(Root::find).collect::<Result<_>>()?;
-        // A process that another one has started is part of that one.
+        // A root that another root has started is left out, because it is in that root's tree.
         let started: BTreeSet<u32> =
             roots.iter().flat_map(|root| process_tree::of(root.pid).1).collect();
         let roots = roots.into_iter().filter(|root| !started.contains(&root.pid)).collect();
@@ -165,7 +165,7 @@ impl Root {
                     calls.read = calls.read.saturating_add(of_one.read);
                     calls.write = calls.write.saturating_add(of_one.write);
                 }
-                // A process that has just ended took its count with it.
+                // The process has just ended, and its count is lost.
                 Err(_) if pid != root && started(pid).is_err() => {}
                 Err(error) => {
                     let why =
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn subjects_are_parsed_as_they_display() {
+    fn displayed_subjects_parse_back() {
         for text in ["pid:12", "port:8080", "unit:nginx.service", "unit:a@b.socket"] {
             assert_eq!(text.parse::<Subject>().unwrap().to_string(), text);
         }
@@ -306,7 +306,9 @@ mod tests {
         assert_eq!(figures(&processes).processes, 1);
         child.kill().unwrap();
         child.wait().unwrap();
-        let Reading::Gone(why) = processes.read() else { panic!("it is still read") };
+        let Reading::Gone(why) = processes.read() else {
+            panic!("the ended process can still be read")
+        };
         assert!(why.contains("(cat) has ended"), "{why}");
         let error = format!("{:#}", Processes::find(&Subject::Pid(child.id())).unwrap_err());
         assert!(error.contains("there is no process"), "{error}");
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_read_from_their_lines() {
+    fn calls_are_parsed_from_proc_pid_io() {
         let text = "rchar: 1\nwchar: 2\nsyscr: 30\nsyscw: 40\nread_bytes: 5\n";
         assert_eq!(calls_in(text).unwrap(), Calls { read: 30, write: 40 });
         assert!(calls_in("rchar: 1\n").unwrap_err().to_string().contains("no syscr:"));

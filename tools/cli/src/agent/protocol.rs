@@ -12,10 +12,10 @@ pub(crate) const PROTOCOL: &str = "annulus-agent";
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 10;
 /// How long the handshake may take.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// An agent ends a connection that asks for nothing in this time.
+/// How long a connection may stay without a request before the agent ends it.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A question to the agent.
+/// A request to the agent.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Ask {
     Reading,
@@ -33,18 +33,18 @@ pub(crate) enum Observed {
     Nothing(String),
 }
 
-/// An answer of the agent.
+/// The agent's reply to [`Ask::Reading`].
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) enum Reading {
     Figures(Figures),
-    /// The process has ended, or cannot be read any more.
+    /// The process has ended, or can no longer be read.
     Gone(String),
 }
 
 /// The figures of the observed processes, added up.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Figures {
-    /// The agent's clock, which starts anywhere, in ns.
+    /// Time on the agent's clock in ns, from an arbitrary start.
     pub(crate) at: u64,
     /// CPU time in ns.
     pub(crate) cpu: u64,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 const PREFIX: &str = "sha256:";
 const FINGERPRINT_BYTES: usize = 32;
-const PROVIDER_HAS_VERSIONS: &str = "ring supports TLS 1.2 and 1.3";
+const PROVIDER_HAS_VERSIONS: &str = "ring does not support TLS 1.2 and 1.3";
 
 /// The SHA-256 hash of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl fmt::Display for Fingerprint {
 impl FromStr for Fingerprint {
     type Err = String;
 
-    /// Parses 64 hexadecimal digits, with colons between them as openssl prints them.
+    /// Parses 64 hexadecimal digits. The prefix is optional, and so are colons between the digits.
     fn from_str(text: &str) -> Result<Fingerprint, String> {
         let wrong = || {
             format!(
@@ -66,8 +66,8 @@ fn crypto() -> Arc<CryptoProvider> {
     Arc::new(provider::default_provider())
 }
 
-/// Returns the settings of an agent, and the fingerprint of its certificate: of the given files
-/// (PEM), or else of a new self-signed certificate for these names.
+/// Returns the TLS settings of an agent and the fingerprint of its certificate. Without files
+/// (PEM), a self-signed certificate for `names` is created.
 pub(super) fn server(
     files: Option<[&Path; 2]>,
     names: Vec<String>,
@@ -76,7 +76,7 @@ pub(super) fn server(
         Some([certificate, key]) => (read_chain(certificate)?, read_key(key)?),
         None => {
             let made = rcgen::generate_simple_self_signed(names);
-            let made = made.context("cannot make a self-signed certificate")?;
+            let made = made.context("cannot create a self-signed certificate")?;
             let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
             (vec![made.cert.der().clone()], key)
         }
@@ -106,8 +106,8 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     key.with_context(|| format!("cannot use the private key in {} (PEM)", path.display()))
 }
 
-/// Returns the settings of a client: it trusts the certificate with this fingerprint, or else
-/// certificates from the roots of this system.
+/// Returns the TLS settings of a client. It trusts the certificate with this fingerprint, or
+/// without one, the certificates that this system's roots have issued.
 pub(crate) fn client(fingerprint: Option<Fingerprint>) -> Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder_with_provider(crypto())
         .with_safe_default_protocol_versions()
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fingerprints_are_parsed_as_they_display() {
+    fn displayed_fingerprints_parse_back() {
         let (_, fingerprint) = server(None, vec!["localhost".into()]).unwrap();
         let text = fingerprint.to_string();
         assert_eq!(text.parse(), Ok(fingerprint));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_files_are_named() {
+    fn error_names_the_missing_file() {
         let none = Path::new("/no/such/file");
         let error = server(Some([none, none]), vec![]).unwrap_err();
         assert!(format!("{error:#}").contains("the certificate in /no/such/file"), "{error:#}");

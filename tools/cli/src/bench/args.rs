@@ -59,7 +59,7 @@ pub(crate) mod tests {
         A::from_arg_matches(&verb.try_get_matches_from(line.split_whitespace())?)
     }
 
-    /// Asserts a usage error that contains this part.
+    /// Asserts that `outcome` is a usage error whose text contains `part`.
     #[track_caller]
     pub(crate) fn refused<T: std::fmt::Debug>(outcome: Result<T>, part: &str) {
         let error = outcome.expect_err(part);

@@ -12,7 +12,7 @@ use clap::Args;
 use std::env;
 use std::process::ExitCode;
 
-/// How many of a failed build's last lines are shown.
+/// How many lines from the end of a failed build are shown.
 const MAX_FAILURE_LINES: usize = 20;
 
 const AFTER_HELP: &str = "\
@@ -94,7 +94,7 @@ fn tail(printed: &str) -> String {
     last.iter().map(|line| format!("    {line}\n")).collect()
 }
 
-/// Prints which programs that comparisons use are not installed.
+/// Prints the programs that comparisons use but that are not installed.
 fn missing_programs() -> Result<()> {
     let mut missing: Vec<String> = Description::names()
         .filter_map(|name| Description::find(name)?.comparison())

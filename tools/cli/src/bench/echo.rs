@@ -200,8 +200,8 @@ fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Resu
     Ok(chosen)
 }
 
-/// Returns every number of clients with every size, unless only pairs are given, and then the
-/// pairs. A duplicate is an error.
+/// Returns every number of clients with every size, followed by the pairs. If only pairs are given,
+/// returns only them. A duplicate is an error.
 fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
     let alone = args.clients.is_empty() && args.bytes.is_empty() && !args.cells.is_empty();
     let clients = if args.clients.is_empty() { &[1, 50, 200] } else { args.clients.as_slice() };
@@ -345,7 +345,7 @@ mod tests {
         let Some(beyond) = most.filter(|&most| most < MAX_CLIENTS as u64) else {
             return assert!(
                 limits::available_connections() >= MAX_CLIENTS,
-                "no limit here that could be exceeded"
+                "fewer connections are available than the limit on open files allows"
             );
         };
         let line = format!("--clients {beyond}");

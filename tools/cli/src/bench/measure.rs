@@ -44,7 +44,7 @@ ones. Do not compare absolute figures of different machines: compare within a
 table.
 
 With --load or --load-command, your own servers are compared. A server is given
-as the command that starts it, split like in a shell, or as the HOST:PORT or
+as the command that starts it, split as in a shell, or as the HOST:PORT or
 unix:/path of a running one. In commands, {port} is a free port and {dir} an
 empty directory; in loads, {port} and {address} belong to the server, and {path}
 to its Unix socket. A server is ready once it accepts connections. It must stay
@@ -57,7 +57,7 @@ tools/lab/catalogue.
 --sweep shows how latency grows with the rate. The peak of each server is
 measured in a closed loop, in all rounds. Then requests are due at 10 %, 20 % ...
 120 % of its own peak, whether or not the server keeps up (an open loop), and
-latency counts from when they were due. --limit 'p99<5ms' tells the rate up to
+latency counts from when they were due. --limit 'p99<5ms' shows the rate up to
 which each server keeps that limit: the logarithm of the latency is interpolated
 between two measured rates. The page has one picture of all servers.
 
@@ -228,14 +228,14 @@ fn measure_all(
 
 /// How a comparison ended.
 struct MeasureOutcome {
-    /// The first failed slice.
+    /// Why the first failed slice failed.
     failure: Option<String>,
-    /// Whether a verdict is decided, or none was requested: published tables are figures only.
+    /// Whether a verdict is decided. Also true if there are no verdicts, as for published tables.
     is_decided: bool,
 }
 
-/// Measures a comparison and prints its report. A finished one is left alone. Existing results of a
-/// different comparison are an error.
+/// Measures a comparison and prints its report. Does nothing if it is finished. Existing results of
+/// a different comparison are an error.
 fn measure(
     (subject, output): (Subject, &Output),
     directory: &Path,

@@ -11,7 +11,8 @@ const AFTER_HELP: &str = "\
 Each results file, finished or not, gets NAME.html (one page that loads nothing
 and runs no script), NAME.md (the same without the pictures), NAME.csv (every
 figure) and NAME.json (every verdict); --forms selects some of them. index.html
-and index.md list all runs with the number of cells with each verdict. Results files may be compressed with gzip (NAME.jsonl.gz).
+and index.md list all runs, with the number of cells for each verdict. Results
+files may be compressed with gzip (NAME.jsonl.gz).
 
 Examples:
   annulus bench page lab-results/2026-11-23-quick

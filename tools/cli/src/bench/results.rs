@@ -6,7 +6,7 @@ use annulus_lab::bench::{Bench, Cell, Column, Layout, Metric, NOT_MEASURED, Repo
 use annulus_lab::environment::Environment;
 use annulus_load::stats::{Interval, Ratio};
 
-/// The longest baseline name that is used in a column title.
+/// Maximum length in characters of a baseline name in a column title.
 const MAX_BASELINE_COLUMNS: usize = 17;
 
 /// Half the width of a bar, in characters.

@@ -59,7 +59,7 @@ pub(crate) struct Progress<'a> {
     began: Duration,
     /// The number of slices that an earlier run has measured.
     known: usize,
-    /// About how long the later comparisons take.
+    /// The estimated time of the comparisons that follow.
     later: Duration,
     /// The current result of the cell that was measured last.
     answer: String,

@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::time::Duration;
 
-/// The minimum and maximum number of rounds by default. Rounds are added until half the width of
-/// intervals is at most the margin of *same*.
+/// The default minimum and maximum number of rounds. Rounds are added until half the width of the
+/// intervals is at most the margin of the verdict *same*.
 const ROUND_LIMITS: [usize; 2] = [15, 30];
 
 /// How long a slice is measured by default.
@@ -77,7 +77,7 @@ pub(super) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// Returns true if the names are servers.
+    /// Returns true if a load is given: the names are then servers.
     pub(super) fn are_given(&self) -> bool {
         !self.load.is_empty() || !self.load_command.is_empty()
     }

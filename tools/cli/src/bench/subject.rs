@@ -19,9 +19,9 @@ const QUICK_SUITE_ROUNDS: u64 = 10;
 /// The rounds of a quick sweep.
 const QUICK_SWEEP_ROUNDS: u64 = 3;
 
-/// Every suite and every comparison of programs.
+/// The name for every suite and every comparison of programs.
 pub(super) const ALL_SUBJECTS: &str = "all";
-/// The same, each shortened to a few minutes.
+/// The name for all of them, each shortened to a few minutes.
 pub(super) const QUICK_SUBJECTS: &str = "quick";
 
 /// How to measure subjects.
@@ -105,7 +105,6 @@ impl Options {
     /// Applies rounds, precision and selection. A suite already has its rounds.
     fn adjust(&self, setup: &mut Setup, has_rounds: bool) -> Result<()> {
         setup.select(&self.only)?;
-        // The number of rounds that a verdict needs.
         let needed = rounds_for(shared_miss(setup.loads.len())) as u64;
         let needed = if setup.sweep.is_some() { QUICK_SWEEP_ROUNDS } else { needed };
         let quick = self.quick.then_some(needed);

@@ -65,8 +65,8 @@ fn row(point: &CurvePoint, has_failed: bool) -> Vec<String> {
     row
 }
 
-/// Formats how far the p99 of the control deviates from the server that it copies, at the same
-/// rates.
+/// Formats the median factor by which the p99 of the control differs from that of the first server
+/// at the same rate.
 fn noise(sweep: &SweepReport) -> String {
     let ratios = sweep.curves.iter().filter(|curve| curve.is_control).flat_map(|control| {
         let first = sweep.curves.iter().find(|curve| curve.load == control.load);

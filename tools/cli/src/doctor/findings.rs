@@ -6,7 +6,6 @@ use annulus_ring::{Feature, Features};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// All findings.
 #[derive(Debug, Serialize)]
 pub(super) struct Findings {
     pub(super) kernel: String,
@@ -71,7 +70,7 @@ const BUSY_POLLING_ADVICE: &str = "busy polling (echo --busy-poll 50): for a few
     latency is worth a core; it stops by itself if it does not pay off";
 
 impl Driver {
-    /// The driver that `auto` chooses.
+    /// Returns the driver that `auto` chooses.
     fn choose() -> Driver {
         match build(DriverChoice::Auto) {
             Ok(info) => Driver { kind: info.kind.to_string(), reason: info.reason },

@@ -61,7 +61,7 @@ pub(super) fn open(
     datagrams.own.add(address);
     socket
         .set_coalescing(plan.datagrams.segments)
-        .context("cannot set whether datagrams are coalesced")?;
+        .context("cannot enable or disable coalescing of datagrams")?;
     let asked = socket.set_packet_info(address.ip().is_unspecified());
     asked.context("cannot request the destination addresses of datagrams")?;
     Ok((socket, address))

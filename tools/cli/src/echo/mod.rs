@@ -286,9 +286,9 @@ fn plan(args: EchoArgs) -> Result<Plan> {
     })
 }
 
-/// Returns the largest power of two of receive buffers for which address space can be reserved, if
-/// the default does not fit. Returns `None` if the default fits. It also returns `None` if nothing
-/// fits: then building the first runtime reports why.
+/// Returns the largest number of receive buffers, a power of two, for which address space can be
+/// reserved. Returns `None` if the default fits, and also if nothing fits: building the first
+/// runtime then reports why.
 fn fewer_buffers(workers: usize, has_datagrams: bool) -> Option<u32> {
     let others = (workers - 1) * THREAD_ADDRESS_BYTES
         + if has_datagrams { DATAGRAM_ADDRESS_BYTES } else { 0 };
@@ -349,7 +349,7 @@ impl Plan {
         }
     }
 
-    /// Turns an error of listening into advice.
+    /// Adds advice to an error of listening.
     fn cannot_listen(&self, endpoint: &Endpoint, error: io::Error) -> anyhow::Error {
         if error.kind() == io::ErrorKind::PermissionDenied
             && let Some(first) = endpoint.first_unprivileged_port()

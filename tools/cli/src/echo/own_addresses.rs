@@ -17,8 +17,8 @@ impl OwnAddresses {
         self.0.borrow_mut().push(bound);
     }
 
-    /// Returns true if a datagram with this source must not be answered: it is one of this worker's
-    /// sockets, or has port 0, on which nothing can listen.
+    /// Returns true if a datagram with this source must not be answered: the source is one of this
+    /// worker's sockets, or has port 0, on which nothing can listen.
     #[inline]
     pub(super) fn refuse(&self, source: &SocketAddr) -> bool {
         let port = source.port();

@@ -10,11 +10,11 @@ use annulus_load::idle::{self, IdleTracker};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// After a signal, a connection without activity for this long has nothing in flight. Longer than
-/// the usual round-trip time.
+/// After a signal, a connection without activity for this long is assumed to have nothing in
+/// flight. It is longer than a usual round-trip time.
 const QUIESCENT_AFTER: Duration = Duration::from_millis(250);
-/// How long before the end of the shutdown timeout busy connections are also asked to close, at
-/// most a quarter of the timeout.
+/// Busy connections are also asked to close this long before the end of the shutdown timeout, or in
+/// its last quarter if that is shorter.
 const CLOSE_ALL_BEFORE_END: Duration = Duration::from_millis(100);
 /// How long a connection may take to close after the request.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -166,7 +166,7 @@ impl<G: Connection> Entry<G> {
 }
 
 impl Sweep {
-    /// Returns the interval between such sweeps.
+    /// Returns the interval between sweeps of this kind.
     pub(super) fn interval(self) -> Duration {
         match self {
             Sweep::Idle(limit) => idle::sweep_interval(limit),
@@ -182,7 +182,7 @@ impl Sweep {
         }
     }
 
-    /// Returns true during a shutdown: then a connection with bytes to send may take the whole
+    /// Returns true during a shutdown, when a connection with bytes to send may use the whole
     /// timeout.
     fn keeps_busy_connections(self) -> bool {
         matches!(self, Sweep::ShuttingDown { .. })

@@ -41,7 +41,7 @@ impl RingArgs {
         }
         let zero_copy = self.zero_copy_threshold;
         let given = [
-            // On epoll too, the process can be denied rings.
+            // With epoll, `--locked-down` still denies this process any ring.
             (self.locked_down && !is_epoll).then(|| "--locked-down".into()),
             (self.busy_poll > 0).then(|| format!("--busy-poll {}", self.busy_poll)),
             zero_copy.map(|bytes| format!("--zero-copy-threshold {bytes}")),

@@ -22,7 +22,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// The time limit of operations that usually take microseconds.
+/// The time limit of each check, which usually takes microseconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The context of every error.
 const CANNOT_SERVE: &str = "cannot serve";
@@ -34,7 +34,7 @@ pub(super) fn with_threads() -> Result<()> {
     let first = thread::Builder::new().spawn(|| ()).context("cannot start a thread")?;
     let second = thread::Builder::new().spawn(move || sender.send(first.join()));
     second.context("cannot start a thread")?;
-    // A thread that is denied its last call spins.
+    // A thread that is denied `exit` never ends.
     let timed_out = |_| {
         anyhow!("{CANNOT_SERVE}: exit: a thread does not end; a seccomp filter may deny the call")
     };
@@ -60,13 +60,13 @@ fn address(purpose: &str) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("annulus-echo-{}-{purpose}", std::process::id()))
 }
 
-/// The calls of the epoll driver and of threads, by name.
+/// Makes the calls of the epoll driver or of threads. An error contains the name of the call.
 fn with_plain_calls(mode: Mode) -> io::Result<()> {
     let address = address("calls")?;
     let Ok(listener) = net::UnixListener::bind_addr(&address) else { return Ok(()) };
     let Ok(client) = net::UnixStream::connect_addr(&address) else { return Ok(()) };
-    // The runtime falls back to the older call. The standard library, which the threads use, does
-    // not.
+    // The runtime falls back from `accept4` to `accept`. The standard library, which the threads
+    // use, does not.
     let server = match mode {
         Mode::Threads => accept_with(&listener, SocketFlags::CLOEXEC).map_err(named("accept4"))?,
         _ => accept(&listener).map_err(named("accept"))?,

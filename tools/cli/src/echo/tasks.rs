@@ -371,8 +371,8 @@ struct ConnectionState {
     traffic: Traffic,
     /// Set by a request to close.
     closing: Cell<bool>,
-    /// The half-close is waiting for queued bytes to be sent: a send completes when its bytes are
-    /// queued, the half-close when they have been sent.
+    /// Whether the half-close is waiting for queued bytes. A send completes when its bytes are
+    /// queued, but the half-close only when they have been sent.
     finishing: Cell<bool>,
     waker: Cell<Option<Waker>>,
     task: RefCell<Option<JoinHandle<()>>>,

@@ -83,7 +83,7 @@ struct Server<'a> {
 impl<'a> Server<'a> {
     fn new(plan: &'a Plan, stop: &Stop) -> io::Result<Server<'a>> {
         let (wake_receiver, wake_sender) = UnixStream::pair().map_err(named("socketpair"))?;
-        // Non-blocking: if its buffer is full, the loop will wake anyway.
+        // Non-blocking: if the buffer is full, the loop will wake even without another byte.
         wake_receiver.set_nonblocking(true).map_err(named("ioctl"))?;
         wake_sender.set_nonblocking(true).map_err(named("ioctl"))?;
         stop.write_byte_to(&wake_sender)?;
@@ -115,7 +115,7 @@ impl<'a> Server<'a> {
                 self.accept_some(&listener, room, &mut pause)?;
             }
             idle.into_iter().for_each(|why| self.sweep(why));
-            // Pairs with the store in the handler; nothing but the flag itself is ordered by it.
+            // Pairs with the store in the handler. The flag orders no other memory.
             if asked.swap(false, Ordering::SeqCst) {
                 let count = self.registry().count();
                 note(format_args!("annulus echo: {count} connections, each with a thread"));
@@ -191,8 +191,8 @@ impl<'a> Server<'a> {
         };
         let body = move || {
             let _registration = registration;
-            // Dropped before the registration: then removing the connection from the registry drops
-            // the last reference, which closes it.
+            // `state` is dropped before the registration. Removing the connection from the registry
+            // then drops the last reference, which closes it.
             let state = state;
             // A failed connection ends, and the server continues.
             let _ = state.echo();
@@ -201,7 +201,8 @@ impl<'a> Server<'a> {
     }
 
     fn sweep(&self, why: Sweep) {
-        // The lock is released before the actions run, because removing a connection takes it.
+        // The lock is released before the actions run, so that threads can remove their connections
+        // meanwhile.
         let actions = self.registry().sweep(why);
         actions.iter().for_each(|(connection, act)| act(connection));
     }
@@ -225,7 +226,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// Returns true if an error is the listener's own and would occur again.
+/// Returns true if an error concerns the listener itself and would occur again.
 fn is_listener_error(error: &io::Error) -> bool {
     let errors = [Errno::BADF, Errno::INVAL, Errno::NOTSOCK, Errno::OPNOTSUPP, Errno::FAULT];
     errors.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -271,8 +272,8 @@ impl Drop for Registration {
     }
 }
 
-/// Ignores poisoning: every change of the registry is one call, so it is consistent even if a
-/// thread has panicked.
+/// Locks the registry and ignores poisoning. Every change of the registry is one call, so it is
+/// consistent even if a thread has panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

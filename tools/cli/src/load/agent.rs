@@ -20,7 +20,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often to read the figures; the peak of the memory is that of these readings.
+/// The interval between readings. The peak of the memory is the largest reading.
 const READING_PERIOD: Duration = Duration::from_secs(1);
 /// How long the agent may take for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -119,7 +119,7 @@ impl Agent {
         Ok(Agent { address, host, process, marks: Some(marks), thread, marked })
     }
 
-    /// Reads the figures now. A failure shows at the end.
+    /// Reads the figures now. [`Agent::add_to`] reports a failure.
     fn mark(&self, mark: Mark) {
         let sent = self.marks.as_ref().is_some_and(|marks| marks.send(mark).is_ok());
         if sent {

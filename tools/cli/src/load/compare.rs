@@ -19,9 +19,9 @@ const AFTER_HELP: &str = "\
 Each side is one or more runs recorded by `annulus load --json`. In 95 % of
 comparisons, all intervals of the ratios B ÷ A contain the true ratio: equal
 sides are called different, by any figure, in at most 5 %. Only several runs of
-each side show what varies from run to run. Use at least five, measured in
-turns, because fewer have no intervals. A single run must last at least 20 s,
-and its interval covers only what varies within the run.
+each side show what varies from run to run. Use at least five, measured
+alternately, because fewer have no intervals. A single run must last at least
+20 s, and its interval covers only what varies within the run.
 
 \"better\" or \"worse\" means that the whole interval is beyond the margin,
 \"same\" that it is within the margin, and \"undecided\" anything else. The exit

@@ -56,7 +56,7 @@ pub(super) struct MetricsOptions {
     prometheus_file: Option<PathBuf>,
 }
 
-/// The figures so far, and where they go.
+/// The figures so far, and where they are written.
 #[derive(Debug)]
 pub(super) struct Metrics {
     total: Arc<Mutex<Interval>>,
@@ -90,7 +90,7 @@ impl Metrics {
         }
     }
 
-    /// Replaces the file, so that no reader sees a part of it.
+    /// Replaces the file atomically, so that no reader sees a partial file.
     fn write(&self) -> Result<()> {
         let Some(path) = &self.file else { return Ok(()) };
         let failed = || format!("cannot write {}", path.display());

@@ -204,8 +204,9 @@ fn classify(error: LoadError) -> anyhow::Error {
 }
 
 /// Returns the exit status. An interrupted run exits with the status of its signal. A run fails if
-/// another part has `stopped` it or is missing, if it breaks a condition, or if it has no response. Unless the conditions say how many errors it may have,
-/// it also fails if it has errors, or if every reply is a refusal.
+/// another part has `stopped` it or is missing, if it breaks a condition, or if it has no response.
+/// Unless the conditions limit errors, it also fails if it has errors, or if every reply is a
+/// refusal.
 fn exit_status(
     recording: &Recording,
     stop: &Stop,

@@ -193,7 +193,7 @@ fn run(line: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("`{line}`: {said}")) }
 }
 
-/// Two network namespaces with a line between them, removed on drop.
+/// Two network namespaces with a pair of virtual interfaces between them, removed on drop.
 struct Network([String; 2]);
 
 impl Network {
@@ -223,12 +223,13 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // If it was never created, there is nothing to delete.
+        // Fails if the namespace was never created.
         self.0.iter().for_each(|name| _ = run(&format!("ip netns delete {name}")));
     }
 }
 
-/// The client's namespace has no other way to the server than the line, like another machine.
+/// The client's namespace reaches the server only through the virtual interfaces, like another
+/// machine.
 #[test]
 fn server_in_another_network_namespace_is_observed() {
     let network = match Network::new() {
@@ -247,7 +248,7 @@ fn server_in_another_network_namespace_is_observed() {
     let recorded = finished.recording();
     let used = recorded.server.as_ref().expect("the recording has no figures of the server");
     assert!(used.process.starts_with("port:7000: annulus (") && used.cpu_seconds > 0.0, "{used:?}");
-    // The parts of a run meet over the line too.
+    // The parts of a run also meet over the virtual interfaces.
     let part = |place: usize, part: &str| {
         let mut command = network.command(place);
         command.args([

@@ -27,8 +27,8 @@ const SERVER_CPU_RATIOS: [(&str, f64); 8] = [
     ("go", 3.3),
 ];
 
-/// Returns a bench with the first `servers` servers, a missing one, and cells: two counts of
-/// clients with two sizes, and a single one.
+/// Returns a bench with the first `servers` servers and a missing one. Its five cells are two
+/// numbers of clients with each of two sizes, and one other combination.
 fn bench(servers: usize, rounds: usize) -> Bench {
     let cell = |clients: u64, bytes: u64| {
         Cell::new([("clients", clients.into()), ("bytes", bytes.into())])
@@ -70,7 +70,7 @@ impl Measure for ComputedMeasure {
     }
 }
 
-/// Stops after the first number of slices; the second is the number so far.
+/// Stops after the number of slices in the first field. The second field is the number so far.
 struct StopAfter(usize, usize);
 
 impl Observer for StopAfter {
@@ -161,7 +161,7 @@ fn pages_are_written_to_the_out_directory() {
 }
 
 #[test]
-fn results_without_a_page_are_named() {
+fn unusable_results_are_named_in_the_error() {
     let directory = directory("lab-report-errors");
     let [a, b] = ["a/run.jsonl", "b/run.jsonl"].map(|name| directory.join(name));
     measure(&a, 20);

@@ -14,13 +14,13 @@ const SERVER_SCRIPT: &str = "#!/bin/sh\necho \"${ANNULUS_DRIVER:+$ANNULUS_DRIVER
     echo 'listening on 127.0.0.1:9' >&2\nwhile /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
 
 /// Like nginx: listens where its configuration says, if the file to serve is in the configured
-/// root. Uses CPU time in the same way.
+/// root. Uses CPU time like [`SERVER_SCRIPT`].
 const NGINX_SCRIPT: &str = "#!/bin/sh\nroot=$(/bin/sed -n 's/.* root \\(.*\\);/\\1/p' \"$4\")\n: >\"$0.$$.runs\"\n\
     [ -s \"$root/4k\" ] || { echo nothing to serve >&2; exit 1; }\n\
     ANNULUS echo --listen $(/bin/sed -n 's/.* listen \\([0-9.:]*\\).*;/\\1/p' \"$4\") &\n\
     while /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
 
-/// Like redis-server: listens where its configuration says. Uses CPU time in the same way.
+/// Like redis-server: listens where its configuration says. Uses CPU time like [`SERVER_SCRIPT`].
 const REDIS_SERVER_SCRIPT: &str = "#!/bin/sh\n: >\"$0.$$.runs\"\n\
     ANNULUS echo --listen 127.0.0.1:$(/bin/sed -n 's/^port //p' \"$1\") &\n\
     while /bin/sleep 0.01; do : >\"$0.$$.runs\"; done\n";
@@ -36,7 +36,7 @@ const REDIS_BENCHMARK_SCRIPT: &str = "#!/bin/sh\necho \"$*\" >>\"$0.starts\"\nSL
     echo '\"test\",\"rps\",\"avg_latency_ms\",\"p50_latency_ms\",\"p99_latency_ms\"'\n\
     echo '\"GET key:0\",\"50000.00\",\"0.03\",\"0.02\",\"0.09\"'\n";
 
-/// Like haproxy: listens where its configuration says, if that has a target, but echoes.
+/// Like haproxy: listens where its configuration says if that has a target, but echoes instead.
 const HAPROXY_SCRIPT: &str = "#!/bin/sh\n[ $(/bin/sed -n 's/.*server target 127.0.0.1:\\(.*\\)/\\1/p' \"$2\") -gt 0 ] || exit 1\n\
     exec ANNULUS echo --listen $(/bin/sed -n 's/.* bind \\([0-9.:]*\\).*/\\1/p' \"$2\")\n";
 
@@ -186,7 +186,6 @@ fn proxies_are_measured_under_our_load_and_at_a_rate() {
     let installation = FakeInstallation::new("proxy");
     installation.install("haproxy", HAPROXY_SCRIPT);
     installation.configure("haproxy/tuned.cfg");
-    // Only the first configuration contains a target of its own.
     for load in ["proxy --only haproxy,/128b-1x*", "overload --only haproxy,epoll,/rate-50x*"] {
         let arguments = format!("{load} --rounds 1");
         program(

@@ -61,7 +61,7 @@ fn echo(listen: &str, options: &str) -> String {
 
 #[track_caller]
 fn assert_table(finished: &Finished, parts: &[&str]) {
-    // Two rounds decide nothing.
+    // Two rounds are too few to decide anything.
     assert_eq!(finished.code, Some(3), "{finished:?}");
     for part in parts {
         assert!(finished.stdout.contains(part), "'{part}' is not in {}", finished.stdout);
@@ -105,7 +105,7 @@ fn running_server_is_compared_with_one_whose_port_is_looked_up() {
     assert_table(&finished, &[&address, "annulus", "CPU"]);
     let pinned = "runs already, so nothing is pinned to a core";
     assert!(finished.stderr.contains(pinned), "{finished:?}");
-    // Names keep what follows a dot, so another port has another file.
+    // The file name keeps the text after the last dot, so another port has another file.
     let name = format!("results/{}+annulus.jsonl", address.replace(':', "-"));
     assert!(directory.0.join(&name).exists(), "{name}: {finished:?}");
     assert!(!finished.stderr.contains("not known"), "{finished:?}");
@@ -158,7 +158,7 @@ fn server_that_dies_under_a_load_command_costs_one_slice() {
     let server = "echo $$ >>pids\necho $$ >$1.pid\nANNULUS echo --listen 127.0.0.1:$1 &\n\
         while :; do sleep 0.01; done\n";
     let server = directory.write("server", server);
-    // The third run is the first slice, after a trial of both servers.
+    // The third run is the first slice, after a trial of the server and one of its control.
     let load = "echo run >>runs\n[ $(wc -l <runs) != 3 ] || { kill -9 $(cat $1.pid); exit 3; }\n\
         sleep 0.05\necho did 1000 a second in 1 s, p99 3 ms\n";
     let load = directory.write("load", load);

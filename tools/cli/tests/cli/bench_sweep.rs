@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::Command;
 
-/// The cells that the tests measure: the peak and two shares.
+/// The cells that the tests measure: the peak and two shares of it.
 const CELLS: &str = "/tcp × 2 connections × depth 1,/*× 50 % of peak,/*× 120 % of peak";
 
 const LOAD: [&str; 4] = ["--load", "tcp://{address} -l 64", "--connections", "2"];
@@ -41,7 +41,7 @@ fn sweep_measures_peaks_first_and_resumes_at_the_same_rates() {
     let sweep = ["--sweep", "--limit", "p99<5s"];
     let arguments = [&[&*first, &*second][..], &LOAD, &names, &sweep].concat();
     let finished = run(&scratch, &arguments);
-    // On a busy machine, a slice may be without an answer, which is a failure.
+    // On a busy machine, a slice may fail because nothing was answered.
     assert!(matches!(finished.code, Some(0 | 1)), "{finished:?}");
     for part in ["p99 below 5 s", "one: peak ", "two: peak ", "120 %", "due/s", "answered/s"] {
         assert!(finished.stdout.contains(part), "'{part}' is not in {finished:?}");
@@ -51,7 +51,10 @@ fn sweep_measures_peaks_first_and_resumes_at_the_same_rates() {
     let all = slices(&text);
     // Two servers and the control, in three cells and two rounds.
     assert_eq!(all.len(), 3 * 3 * 2);
-    assert!(all[..6].iter().all(|slice| slice.0 == 0), "the peaks come first: {all:?}");
+    assert!(
+        all[..6].iter().all(|slice| slice.0 == 0),
+        "the peaks were not measured first: {all:?}"
+    );
     assert!(all[6..].iter().all(|slice| slice.0 != 0), "{all:?}");
     let json = fs::read_to_string(scratch.path("results/one+two.json")).unwrap();
     let report: Value = serde_json::from_str(&json).unwrap();
@@ -74,7 +77,7 @@ fn sweep_measures_peaks_first_and_resumes_at_the_same_rates() {
     assert!(csv.starts_with("contender,load,connections,depth,% of peak,metric,"), "{csv}");
     assert!(csv.lines().any(|line| line.starts_with("two,tcp,2,1,120,offered,")), "{csv}");
 
-    // Without its last slices, the run is unfinished, and measures only those.
+    // Without its last slices, the run is unfinished. When resumed, it measures only those.
     let kept: Vec<&str> = text.lines().take(1 + 12).collect();
     fs::write(&path, kept.join("\n") + "\n").unwrap();
     let other = [&[&*first, &*second][..], &LOAD, &names, &["--sweep"]].concat();

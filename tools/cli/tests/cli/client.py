@@ -1,4 +1,4 @@
-"""An independent echo client: sockets of another language's standard library, nothing shared with annulus."""
+"""An independent echo client, written with the sockets of Python alone. It shares no code with annulus."""
 
 import random
 import socket

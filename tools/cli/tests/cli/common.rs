@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 pub(crate) const ANNULUS: &str = env!("CARGO_BIN_EXE_annulus");
-/// How long to wait for anything before a test fails: far longer than expected.
+/// The time limit of every wait in a test, far above the expected time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The output and the exit status of a program.
@@ -117,8 +117,8 @@ pub(crate) fn annulus<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Fin
 pub(crate) fn denied(args: &[&str], call: libc::c_long, errno: i32) -> Command {
     let mut command = Command::new(ANNULUS);
     command.args(args);
-    // SAFETY: between fork and exec only prctl is called, which is async-signal-safe, and nothing
-    // is allocated.
+    // SAFETY: between fork and exec, `deny` only makes system calls through prctl, and allocates
+    // nothing.
     unsafe { command.pre_exec(move || deny(call, errno)) };
     command
 }
@@ -138,7 +138,7 @@ fn deny(call: libc::c_long, errno: i32) -> io::Result<()> {
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     let check = |result| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
-    // SAFETY: this option takes plain numbers.
+    // SAFETY: PR_SET_NO_NEW_PRIVS takes numbers only, and accesses no memory.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
     // SAFETY: the kernel copies the program during the call; program and filter outlive it.
     check(unsafe {
@@ -168,7 +168,8 @@ pub(crate) trait OwnLock {
 
 impl OwnLock for Command {
     fn own_lock(&mut self) -> &mut Command {
-        // The paths of Unix sockets, which may have 107 bytes, lie in it, so its name is short.
+        // Unix sockets are created in this directory, and their paths may have at most 107 bytes,
+        // so its name is short.
         let mut hasher = DefaultHasher::new();
         std::thread::current().name().hash(&mut hasher);
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));

@@ -122,7 +122,8 @@ fn connection_above_the_limit_waits_until_another_closes() {
         round_trip(&mut two, b"two");
         let mut three = server.connect();
         three.write_all(b"three").unwrap();
-        // By then, the server would have answered the third connection if it had accepted it.
+        // During these round trips, the server would have answered the third connection if it had
+        // accepted it.
         (0..200).for_each(|_| round_trip(&mut one, b"one again"));
         three.set_nonblocking(true).unwrap();
         let early = three.read(&mut [0; 5]);
@@ -366,7 +367,7 @@ fn link_local_address_is_served_and_loaded() {
 
 /// Sets a soft limit of a running server; returns the previous one.
 fn limit(server: &Server, resource: Resource, soft: Option<u64>) -> Option<u64> {
-    // The server inherited the hard limit.
+    // The server inherited the hard limit of this process.
     let maximum = getrlimit(resource).maximum;
     prlimit(Some(server.pid()), resource, Rlimit { current: soft, maximum }).unwrap().current
 }
@@ -434,7 +435,7 @@ fn threads_server_survives_a_thread_that_cannot_be_started() {
         kib(status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap()).unwrap();
     let before = limit(&server, Resource::As, Some(size << 10));
     let mut two = server.connect();
-    assert_eq!(two.read(&mut [0; 1]).unwrap(), 0, "closed");
+    assert_eq!(two.read(&mut [0; 1]).unwrap(), 0, "the connection was not closed");
     round_trip(&mut one, b"one again");
     limit(&server, Resource::As, before);
     round_trip(&mut server.connect(), b"three");
@@ -444,7 +445,7 @@ fn threads_server_survives_a_thread_that_cannot_be_started() {
 }
 
 #[test]
-fn sighup_drains_and_sigusr1_ends_nothing() {
+fn sighup_drains_and_sigusr1_leaves_connections_open() {
     // Under `nohup` SIGHUP is ignored, and the server inherits that.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();

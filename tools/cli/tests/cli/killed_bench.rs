@@ -135,7 +135,8 @@ fn full_disk_ends_the_bench_which_resumes_once_there_is_room() {
     let directory = directory("full");
     let run = |limit: &str| {
         let mut command = Command::new("/bin/sh");
-        // In units of 512 bytes. Beyond the limit a write fails, because the signal is ignored.
+        // The limit is in units of 512 bytes. Beyond it, a write fails, because the signal is
+        // ignored.
         command.args([
             "-c",
             &format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\""),
@@ -175,7 +176,7 @@ fn killed_bench_leaves_no_process_and_resumes_where_it_stopped() {
     let mut bench_process = run().spawn().unwrap();
     let path = directory.join("out/small.jsonl");
     let children = await_children(&mut bench_process, 4);
-    // The first line, and some slices.
+    // The header and at least 19 slices.
     await_lines(&path, 20, &mut bench_process);
     kill_process(Pid::from_child(&bench_process), Signal::KILL).unwrap();
     bench_process.wait().unwrap();

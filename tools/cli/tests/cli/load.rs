@@ -56,7 +56,7 @@ fn assert_failure_kind(kind: &str, talk: fn(TcpStream), args: &[&str]) {
     let json = finished.json();
     assert!(json["errors"][kind].as_u64().is_some_and(|count| count >= 1), "{json}");
     let timeout = args.get(1).unwrap_or(&"5");
-    // Its own directory, because tests run in parallel in one process.
+    // Each call has its own directory, because tests run in parallel in one process.
     let scratch = Scratch::new(&format!("load-once-{}", address.port()));
     let file = scratch.path("load.toml");
     let text = format!(
@@ -125,8 +125,8 @@ fn pipeline_and_rate_are_recorded() {
         (json["run"]["pipeline"].as_u64(), json["run"]["rate"].as_f64()),
         (Some(16), Some(RATE))
     );
-    // At most as many as were due since the start: after a stall, the measured time may have more
-    // than the rate.
+    // No more than were due since the start. After a stall, the measured time may contain more
+    // responses than the rate allows.
     let due = RATE * (clock::now() - began).as_secs_f64() + 4.0;
     assert!(json["responses"].as_f64().unwrap() <= due, "{due} were due: {json}");
 }
@@ -280,7 +280,7 @@ fn vanished_server_is_counted_and_the_run_ends_on_time() {
     assert!(warnings.contains("connections failed, or could not be made again, "), "{warnings}");
 }
 
-/// The limits decide the exit status, and those on errors also what errors are allowed.
+/// The limits decide the exit status. A limit on errors also decides which errors are allowed.
 #[test]
 fn broken_limit_fails_the_exit_status() {
     let server = Server::start(&[]);

@@ -130,7 +130,8 @@ fn interrupted_load_prints_results_so_far_and_exits_with_the_signals_status() {
     }
     for (way, datagrams) in workloads() {
         for &signal in signals {
-            // Replies before the measured time do not count, and no event tells when it starts.
+            // Replies before the measured time do not count, and no event shows when that time
+            // starts.
             let has_some = |enough| {
                 let json = interrupt(&way, datagrams, enough, signal);
                 json["responses"].as_u64() > Some(0) && json["seconds"].as_f64() > Some(0.0)

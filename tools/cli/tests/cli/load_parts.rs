@@ -77,7 +77,7 @@ fn parts_of_three_launchers_send_exactly_the_planned_requests() {
     let start = |variables: &[(&str, &str)]| {
         Part::start(command(server.address, meet, &args).envs(variables.iter().copied()))
     };
-    // The first part comes last, as may happen.
+    // The first part starts last.
     let others = [
         start(&[("PMI_RANK", "1"), ("PMI_SIZE", "3")]),
         start(&[("SLURM_PROCID", "2"), ("SLURM_NTASKS", "3")]),

@@ -4,8 +4,8 @@ use crate::common::{Finished, Scratch, annulus};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-/// A shop: `/login` with a user in the body sets a cookie, with which `/cart` answers with the
-/// user's name. Any other order or cookie gets status 403.
+/// A shop: `/login` with a user in the body sets a cookie. With that cookie, `/cart` answers with
+/// the user's name. Requests in another order or with another cookie get status 403.
 fn shop(stream: TcpStream) {
     let (mut stream, mut user) = (BufReader::new(stream), String::new());
     loop {

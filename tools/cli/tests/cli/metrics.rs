@@ -77,8 +77,9 @@ fn trace_of_all_workers_is_served() {
         let (status, headers, body) = ask(&address, b"GET /trace HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(status, "HTTP/1.1 200 OK", "{way:?}");
         assert!(headers.contains("content-type: application/json"), "{headers}");
-        let document: serde_json::Value = serde_json::from_str(&body).expect("JSON");
-        let events = document["traceEvents"].as_array().expect("events");
+        let document: serde_json::Value =
+            serde_json::from_str(&body).expect("the trace is not JSON");
+        let events = document["traceEvents"].as_array().expect("the trace has no events");
         let of = |kind: &str, name: &str| {
             let is = |event: &&serde_json::Value| event["ph"] == kind && event["name"] == name;
             events.iter().filter(is).count()

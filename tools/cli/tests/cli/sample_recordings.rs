@@ -1,4 +1,4 @@
-//! Made-up recordings, for tests of what reads recordings.
+//! Made-up recordings for tests of the code that reads recordings.
 
 use annulus_load::recording::{Interval, Latencies, Machine, Recording, RunInfo};
 use std::fs::{self, File};

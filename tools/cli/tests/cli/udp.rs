@@ -22,7 +22,11 @@ fn start_with(driver: &str, more: &[&str]) -> (Server, SocketAddr) {
     let server =
         Server::spawn(command.arg("echo").args(listens).args(["--driver", driver]).args(more));
     let (_, udp) = server.ready.split_once(", udp://").expect("the UDP address was not announced");
-    let udp = udp.split(' ').next().and_then(|text| text.parse().ok()).expect("an address");
+    let udp = udp
+        .split(' ')
+        .next()
+        .and_then(|text| text.parse().ok())
+        .expect("the UDP address is invalid");
     (server, udp)
 }
 
@@ -60,9 +64,14 @@ fn wildcard_udp_server_answers_from_the_address_the_client_used() {
             let mut command = Command::new(ANNULUS);
             let server =
                 Server::spawn(command.arg("echo").args(listens).args(["--driver", driver]));
-            let udp = server.ready.split_once(", udp://").expect("both addresses").1;
-            let udp = udp.split(' ').next().expect("an address");
-            let port = udp.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+            let udp =
+                server.ready.split_once(", udp://").expect("the UDP address was not announced").1;
+            let udp = udp.split(' ').next().expect("the UDP address is missing");
+            let port = udp
+                .rsplit(':')
+                .next()
+                .and_then(|port| port.parse().ok())
+                .expect("the UDP address has no valid port");
             let asked: IpAddr = asked.parse().unwrap();
             let any = if asked.is_ipv4() { "127.0.0.1:0" } else { "[::]:0" };
             let socket = UdpSocket::bind(any).unwrap();
@@ -93,7 +102,7 @@ fn segments_are_echoed_as_sent() {
             let mut back = Vec::new();
             for _ in 0..11 {
                 let received = annulus::time::timeout(PATIENCE, socket.recv()).await;
-                let lease = received.expect("an echo").unwrap();
+                let lease = received.expect("no echo arrived in time").unwrap();
                 assert!(lease.len() == 1200 || back.len() == 12_000, "{} bytes", lease.len());
                 back.extend_from_slice(&lease);
             }

@@ -1,4 +1,4 @@
-//! The first part of a run: it gathers the others.
+//! The first part of a run, which gathers the others.
 
 use super::protocol::{
     FromPart, HANDSHAKE_TIMEOUT, Join, MAX_JOIN_BYTES, MAX_MESSAGE_BYTES, PROTOCOL, Stage, ToPart,
@@ -27,7 +27,7 @@ const MAX_HANDSHAKES: usize = 64;
 /// The maximum number of refused connections that are reported.
 const MAX_REPORTED_REFUSALS: usize = 10;
 
-/// A message of a part, or why its connection has ended.
+/// The index of a part, and its message or the reason why its connection has ended.
 type Event = (usize, Result<FromPart, String>);
 
 /// Coordinates a run from its first part: as the observer of that part's load, it makes all parts
@@ -106,7 +106,8 @@ impl<'a> First<'a> {
         Ok(First { plan, patience, line, state: RefCell::new(state) })
     }
 
-    /// Waits until every part has reached this stage, and lets all continue.
+    /// Waits until every part has reached this stage, and lets all continue. Stops the run if a
+    /// part is late.
     fn barrier(&mut self, stage: Stage) {
         let until = clock::now().saturating_add(self.patience);
         loop {
@@ -153,11 +154,11 @@ impl<'a> First<'a> {
         complete.iter().for_each(|interval| self.line.interval(interval));
     }
 
-    /// Waits for the results of the other parts and merges them with the own one. Also returns why
-    /// the run was stopped, if another part did that.
+    ///  Waits for the results of the other parts and merges them with the result of this part. Also
+    ///  returns why the run was stopped, if it was.
     ///
-    /// # Errors
-    /// Fails if the own part could not start; the other parts are then told to stop.
+    ///  # Errors
+    ///  If this part could not start. The other parts are then told to stop.
     pub(in crate::load) fn finish(
         mut self,
         own: Result<Recording>,
@@ -197,7 +198,7 @@ impl State {
         let place = self.others.iter().position(|other| other.part.index() == index)?;
         let other = &mut self.others[place];
         if other.outcome.is_some() {
-            // It is complete, or it is already reported as lost.
+            // The part is complete, or it is already reported as lost.
             return None;
         }
         let has_started = self.stage == Some(Stage::Measuring);
@@ -339,7 +340,7 @@ fn gather(
         }
         let limit = Timespec::try_from(CHECK_PERIOD).context("cannot wait")?;
         let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&limit));
-        // An error concerns one connection, or means that no connection is waiting.
+        // A failed `accept` concerns one connection, or no connection is waiting.
         let Ok((stream, address)) = listener.accept() else { continue };
         handshakes += 1;
         let (sender, token) = (sender.clone(), Arc::clone(&token));
@@ -348,7 +349,7 @@ fn gather(
     Ok(joined)
 }
 
-/// Greets a connection, and reads which part it is.
+/// Performs the handshake of a connection, and reads which part it is.
 fn greet(stream: TcpStream, token: &Token) -> Result<(Join, TcpStream)> {
     stream.set_nonblocking(false)?;
     configure(&stream)?;
@@ -392,7 +393,7 @@ fn admit(
     Err(anyhow!(fault))
 }
 
-/// Says which parts have not joined.
+/// Formats which parts have not joined.
 fn missing(own: Part, joined: &[(Join, TcpStream)], patience: Duration) -> String {
     let is_missing = |index: &usize| joined.iter().all(|(join, _)| join.index != *index);
     let missing: Vec<_> =
@@ -406,7 +407,7 @@ fn missing(own: Part, joined: &[(Join, TcpStream)], patience: Duration) -> Strin
     )
 }
 
-/// Starts a thread that passes on the messages of a part, and why its connection has ended.
+/// Starts a thread that forwards the messages of a part, and why its connection has ended.
 fn read_messages(index: usize, mut stream: TcpStream, events: Sender<Event>) {
     thread::spawn(move || {
         loop {

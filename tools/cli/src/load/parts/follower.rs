@@ -84,14 +84,14 @@ impl Follower {
         let join =
             Join { index: part.index(), count: part.count(), host, settings: settings(plan) };
         frames::write(&mut limited, &join).with_context(at)?;
-        // The answer comes once all parts have joined.
+        // Part 1 answers once all parts have joined.
         limited.restart(patience.saturating_add(HANDSHAKE_TIMEOUT));
         match frames::read(&mut limited, MAX_JOIN_BYTES) {
             Ok(ToPart::Welcome) => {}
             Ok(ToPart::Refused(why)) => {
                 bail!("part 1 at {address} refuses {}: {}", name(part, ""), printable(&why))
             }
-            Ok(_) => bail!("part 1 at {address} sent another message than a welcome"),
+            Ok(_) => bail!("part 1 at {address} sent a message other than a welcome"),
             Err(error) => {
                 return Err(anyhow!("part 1 at {address} ended before the run began: {error}"));
             }
@@ -130,7 +130,7 @@ impl Follower {
 
     /// Waits until `done` returns true, and returns true then. Returns false after the time limit.
     fn wait_until(&self, done: impl Fn(&State) -> bool) -> bool {
-        // The first part has the same limit, and reports which part is late. It comes first.
+        // Part 1 has a shorter limit. It reports which part is late before this limit passes.
         let until = clock::now().saturating_add(self.patience).saturating_add(HANDSHAKE_TIMEOUT);
         while !done(&self.state.borrow()) {
             if clock::now() >= until {
@@ -225,7 +225,7 @@ fn connect(address: &annulus_load::Address, patience: Duration, stop: &Stop) -> 
     }
 }
 
-/// Starts a thread that passes on the messages of the first part, and why its connection has ended.
+/// Starts a thread that forwards the messages of part 1, and why its connection has ended.
 fn read_messages(mut stream: TcpStream) -> Receiver<Result<ToPart, String>> {
     let (sender, messages) = mpsc::channel();
     thread::spawn(move || {

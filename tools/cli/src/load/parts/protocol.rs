@@ -37,7 +37,7 @@ const SHARED_SETTINGS: [&str; 14] = [
     "requests", "request", "warm_up", "duration", "interval", "seed",
 ];
 
-/// What a part says when it arrives.
+/// The first message of a part.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Join {
     /// The number of the part, from 0.
@@ -64,9 +64,9 @@ pub(super) enum FromPart {
     Interval(Box<Interval>),
     /// The number of responses so far.
     Responses(u64),
-    /// A signal asks to end the run.
+    /// The name of the signal that has interrupted the part.
     Interrupted(String),
-    /// The run could not start.
+    /// Why the run of the part failed.
     Failed(String),
     Recording(Box<Recording>),
 }
@@ -77,9 +77,9 @@ pub(super) enum ToPart {
     Welcome,
     Refused(String),
     Go(Stage),
-    /// Another part has been lost, and the rest continues.
+    /// Which part has been lost, and why. The other parts continue.
     Lost(String),
-    /// The run ends now.
+    /// Why the run ends now.
     Stop(String),
     /// The recording has arrived.
     Done,
@@ -106,7 +106,8 @@ pub(super) fn differences(own: &Map<String, Value>, other: &Map<String, Value>) 
     (!differences.is_empty()).then(|| differences.join(", "))
 }
 
-/// Makes a connection send at once, and end soon after the other machine has vanished.
+/// Configures a connection to send without delay, and to end soon after the other machine has
+/// vanished.
 pub(super) fn configure(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;

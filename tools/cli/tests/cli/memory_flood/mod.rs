@@ -104,7 +104,8 @@ fn check_flood_is_bounded(driver: &str) {
     else {
         return;
     };
-    annulus_load::limits::reserve(2 * LIMITED_PEERS + DEFAULT_PEERS + 300).expect("descriptors");
+    annulus_load::limits::reserve(2 * LIMITED_PEERS + DEFAULT_PEERS + 300)
+        .expect("too few descriptors");
     let said = finish(&mut group.command(ANNULUS, &["doctor"]));
     assert!(said.stdout.contains("64 MiB"), "the limit is not a quarter of the group's: {said:?}");
     let server = flood(&group, driver);
@@ -115,10 +116,11 @@ fn check_flood_is_bounded(driver: &str) {
     assert!(pauses > Some(0), "{driver}: no stream was paused: {said:?}");
 }
 
-/// With default options, the only limit is the machine's, which is far away.
+/// With default options, the only limit is the machine's, which the flood does not reach.
 #[test]
 fn server_with_default_limits_and_500_flooding_peers_stays_small() {
-    annulus_load::limits::reserve(2 * LIMITED_PEERS + DEFAULT_PEERS + 300).expect("descriptors");
+    annulus_load::limits::reserve(2 * LIMITED_PEERS + DEFAULT_PEERS + 300)
+        .expect("too few descriptors");
     for driver in ["epoll", "uring"].into_iter().filter(|driver| driver_works(driver)) {
         let is_little = |_| flood_by_default(driver) <= MAX_DEFAULT_BYTES;
         assert!((0..MAX_FLOODS).any(is_little), "{driver}: above {} MiB", MAX_DEFAULT_BYTES / MIB);
