@@ -1,9 +1,9 @@
-//!  The secret that annulus processes on different machines share. Each side proves to the other
+//! The secret that annulus processes on different machines share. Each side proves to the other
 //! that it knows the secret, without sending it.
 //!
-//!  The client opens with a random number, and the server answers with another one. Each then sends
-//!  an HMAC-SHA256 of both numbers under the token. The server sends its proof only after it has
-//!  checked the client's.
+//! The client opens with a random number, and the server answers with another one. Each then sends
+//! an HMAC-SHA256 of both numbers under the token. The server sends its proof only after it has
+//! checked the client's.
 
 use crate::frames;
 use anyhow::{Context, Result, bail};
@@ -112,11 +112,11 @@ fn nonce() -> Result<Nonce> {
     Ok(nonce)
 }
 
-///  Performs the server's part of the handshake: checks that the client knows the token, and proves
-///  that this side does.
+/// Performs the server's part of the handshake: checks that the client knows the token, and proves
+/// that this side does.
 ///
-///  # Errors
-///  If the connection fails, or the client is refused.
+/// # Errors
+/// If the connection fails, or the client is refused.
 pub(crate) fn accept(mut stream: impl Read + Write, protocol: &str, token: &Token) -> Result<()> {
     let hello: Hello = frames::read(&mut stream, MAX_GREETING_BYTES)?;
     let mut refuse = |text: String| -> Result<()> {
@@ -151,11 +151,11 @@ pub(crate) fn accept(mut stream: impl Read + Write, protocol: &str, token: &Toke
     Ok(frames::write(&mut stream, &Greeting::Proof(token.proof(protocol, Side::Server, nonces)))?)
 }
 
-///  Performs the client's part of the handshake: proves that this side knows the token, and checks
-///  that the server does.
+/// Performs the client's part of the handshake: proves that this side knows the token, and checks
+/// that the server does.
 ///
-///  # Errors
-///  If the connection fails, the server refuses this side, or the server does not know the token.
+/// # Errors
+/// If the connection fails, the server refuses this side, or the server does not know the token.
 pub(crate) fn connect(mut stream: impl Read + Write, protocol: &str, token: &Token) -> Result<()> {
     let own = nonce()?;
     let hello = Hello { protocol: protocol.to_owned(), version: VERSION, nonce: own };

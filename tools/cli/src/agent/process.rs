@@ -84,10 +84,10 @@ struct Root {
 }
 
 impl Processes {
-    ///  Finds the processes of a subject.
+    /// Finds the processes of a subject.
     ///
-    ///  # Errors
-    ///  If there is no such process, or this user may not see it.
+    /// # Errors
+    /// If there is no such process, or this user may not see it.
     pub(super) fn find(subject: &Subject) -> Result<Processes> {
         let pids = match subject {
             Subject::Pid(pid) => vec![*pid],

@@ -154,11 +154,11 @@ impl<'a> First<'a> {
         complete.iter().for_each(|interval| self.line.interval(interval));
     }
 
-    ///  Waits for the results of the other parts and merges them with the result of this part. Also
-    ///  returns why the run was stopped, if it was.
+    /// Waits for the results of the other parts and merges them with the result of this part. Also
+    /// returns why the run was stopped, if it was.
     ///
-    ///  # Errors
-    ///  If this part could not start. The other parts are then told to stop.
+    /// # Errors
+    /// If this part could not start. The other parts are then told to stop.
     pub(in crate::load) fn finish(
         mut self,
         own: Result<Recording>,
