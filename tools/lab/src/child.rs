@@ -98,24 +98,25 @@ mod tests {
         let sleep = || {
             let mut command = Command::new("/bin/sleep");
             command.arg("1000");
-            spawn(command).expect("a child")
+            spawn(command).expect("cannot start a child")
         };
-        let mut child = thread::spawn(sleep).join().expect("no panic");
-        assert_eq!(child.try_wait().expect("a status"), None);
-        child.kill().expect("it runs");
-        child.wait().expect("it ends");
+        let mut child = thread::spawn(sleep).join().expect("the thread panicked");
+        assert_eq!(child.try_wait().expect("the status cannot be read"), None);
+        child.kill().expect("the child cannot be killed");
+        child.wait().expect("the child cannot be waited for");
     }
 
     #[test]
     fn a_child_inherits_the_cpus_of_the_requesting_thread() {
-        let cpus = affinity::allowed().expect("CPUs");
-        let core = *cpus.last().expect("one at least");
+        let cpus = affinity::allowed().expect("the CPUs cannot be read");
+        let core = *cpus.last().expect("there is no CPU");
         let shown = || {
             let mut command = Command::new("/bin/grep");
             command.args(["Cpus_allowed_list", "/proc/self/status"]);
-            String::from_utf8(output(command).expect("it runs").stdout).expect("text")
+            String::from_utf8(output(command).expect("the command failed").stdout)
+                .expect("the output is not UTF-8")
         };
-        let pinned = affinity::pin(core).expect("an allowed CPU");
+        let pinned = affinity::pin(core).expect("the CPU is not allowed");
         assert_eq!(shown(), format!("Cpus_allowed_list:\t{core}\n"));
         drop(pinned);
         let free = shown();
@@ -125,19 +126,20 @@ mod tests {
     #[test]
     fn a_child_whose_parent_has_ended_does_not_start() {
         // No process has this id.
-        let other = Pid::from_raw(i32::MAX).expect("a number");
+        let other = Pid::from_raw(i32::MAX).expect("the id is invalid");
         let refused = thread::spawn(move || {
-            let refused = die_with(other).expect_err("another parent");
-            set_parent_process_death_signal(None).expect("the default is restored");
+            let refused = die_with(other).expect_err("a process with another parent was accepted");
+            set_parent_process_death_signal(None).expect("the signal cannot be reset");
             refused
         });
-        let refused = refused.join().expect("no panic");
+        let refused = refused.join().expect("the thread panicked");
         assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::CANCELED.raw_os_error()));
     }
 
     #[test]
     fn a_missing_program_is_an_error() {
-        let error = spawn(Command::new("/nowhere/at/all")).expect_err("no such program");
+        let error =
+            spawn(Command::new("/nowhere/at/all")).expect_err("a missing program was started");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -16,9 +16,9 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Chooses the cores that are not given from `allowed`, which must not be empty. The server
-    /// gets the first core. The load gets the first one that shares no hardware with it, otherwise
-    /// any other one, otherwise the same.
+    /// Chooses the cores that are not given from `allowed`, which must not be empty. Without given
+    /// cores, the server gets the first one. The other side gets the first core that shares no
+    /// hardware with that one, otherwise any other core, otherwise the same one.
     pub fn choose(allowed: &[usize], server: Option<usize>, load: Option<usize>) -> Cores {
         choose(allowed, server, load, siblings)
     }

@@ -53,13 +53,13 @@ mod tests {
 
     #[test]
     fn a_thread_that_has_ended_still_counts() {
-        let before = cpu_ns(std::process::id()).expect("our own clock");
+        let before = cpu_ns(std::process::id()).expect("the CPU clock cannot be read");
         let work = || {
             let began = thread_cpu();
             while thread_cpu() - began < Duration::from_millis(5) {}
         };
-        std::thread::spawn(work).join().expect("it works");
-        let used = cpu_ns(std::process::id()).expect("our own clock") - before;
+        std::thread::spawn(work).join().expect("the thread panicked");
+        let used = cpu_ns(std::process::id()).expect("the CPU clock cannot be read") - before;
         assert!(used >= 5_000_000, "{used} ns");
         assert!(u128::from(before) <= process_cpu().as_nanos());
     }
@@ -71,21 +71,25 @@ mod tests {
         if std::env::var_os(CHILD_PROCESS_VARIABLE).is_some() {
             return count_a_child();
         }
-        let mut alone = Command::new(std::env::current_exe().expect("its path"));
+        let mut alone =
+            Command::new(std::env::current_exe().expect("the path of the test is unknown"));
         alone.args(["--exact", "cpu_clock::tests::a_child_counts_once_it_has_ended"]);
         alone.env(CHILD_PROCESS_VARIABLE, "1");
-        let ran = crate::child::output(alone).expect("it runs");
+        let ran = crate::child::output(alone).expect("the test cannot be started");
         let text = String::from_utf8_lossy(&ran.stdout);
         assert!(ran.status.success() && text.contains("1 passed"), "{text}");
     }
 
     fn count_a_child() {
-        assert_eq!(children_cpu().expect("our own"), Duration::ZERO);
+        assert_eq!(
+            children_cpu().expect("the CPU time of children cannot be read"),
+            Duration::ZERO
+        );
         let work = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
         let mut command = Command::new("/bin/sh");
         command.args(["-c", work]);
-        crate::child::output(command).expect("it works");
-        assert!(children_cpu().expect("our own") > Duration::ZERO);
+        crate::child::output(command).expect("the shell failed");
+        assert!(children_cpu().expect("the CPU time of children cannot be read") > Duration::ZERO);
     }
 
     #[test]

@@ -117,11 +117,12 @@ mod tests {
     fn vulnerabilities_that_do_not_affect_the_processor_are_omitted() {
         let directory =
             std::env::temp_dir().join(format!("annulus-lab-flaws-{}", std::process::id()));
-        fs::create_dir_all(&directory).expect("directory");
-        fs::write(directory.join("meltdown"), "Not affected\n").expect("file");
-        fs::write(directory.join("spectre_v2"), "Mitigation: Retpolines\n").expect("file");
+        fs::create_dir_all(&directory).expect("cannot create a directory");
+        fs::write(directory.join("meltdown"), "Not affected\n").expect("cannot write a file");
+        fs::write(directory.join("spectre_v2"), "Mitigation: Retpolines\n")
+            .expect("cannot write a file");
         let found = mitigations(&directory);
-        fs::remove_dir_all(&directory).expect("clean up");
+        fs::remove_dir_all(&directory).expect("cannot clean up");
         assert_eq!(found, [("spectre_v2".into(), "Mitigation: Retpolines".into())].into());
         assert!(mitigations(&directory).is_empty());
     }

@@ -19,12 +19,12 @@ pub fn suite(text: &str) {
             for table in &suite.tables {
                 let published = |(row, column)| table.published(row, column).is_some();
                 let all = (0..table.rows.len()).map(|row| (row, table.columns.len()));
-                assert!(!all.into_iter().any(published), "no figure beyond the columns");
+                assert!(!all.into_iter().any(published), "a figure lies beyond the columns");
             }
         }
         Err(why) => {
             let why = format!("{why:#}");
-            assert!(why.lines().count() == 1, "an error is one line: {why:?}");
+            assert!(why.lines().count() == 1, "the error is not one line: {why:?}");
         }
     }
 }

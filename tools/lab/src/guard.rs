@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::process_tree;
 
-/// Reads lines `+ GROUP` and `- GROUP`.
+/// The script of the shell, which reads lines `+ GROUP` and `- GROUP`.
 const GUARD_SCRIPT: &str = "groups=' '
 while read -r sign group; do
   case $sign in

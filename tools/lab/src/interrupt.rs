@@ -18,7 +18,7 @@ pub fn status_of(signal: i32) -> u8 {
 /// The state of the signals that stop this process.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
-    /// The first signal, or 0 before it.
+    /// The first signal, or 0 if none has arrived.
     first: Arc<AtomicU8>,
 }
 

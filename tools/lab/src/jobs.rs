@@ -13,8 +13,8 @@ use anyhow::{Context, Result};
 use crate::bench::Sample;
 use crate::process::{Process, ProcessError};
 
-/// The pipes from which a contender reads jobs and to which it writes answers. It ends when its
-/// input ends.
+/// The pipes from which a contender reads jobs and to which it writes answers. The contender ends
+/// when its input ends.
 #[derive(Debug)]
 pub(crate) struct Pipes {
     jobs: ChildStdin,

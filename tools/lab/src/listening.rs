@@ -128,9 +128,15 @@ mod tests {
     fn listening_sockets_are_read_from_their_table() {
         let line = "  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  0 0 77 1 0";
         if cfg!(target_endian = "little") {
-            assert_eq!(listening_in(line), Some(("127.0.0.1:8080".parse().expect("address"), 77)));
+            assert_eq!(
+                listening_in(line),
+                Some(("127.0.0.1:8080".parse().expect("the address is invalid"), 77))
+            );
             let six = line.replace("0100007F", "00000000000000000000000001000000");
-            assert_eq!(listening_in(&six), Some(("[::1]:8080".parse().expect("address"), 77)));
+            assert_eq!(
+                listening_in(&six),
+                Some(("[::1]:8080".parse().expect("the address is invalid"), 77))
+            );
         }
         for other in [line.replace(" 0A ", " 01 "), line.replace("0100007F", "01"), String::new()] {
             assert_eq!(listening_in(&other), None);
@@ -150,15 +156,19 @@ mod tests {
     #[test]
     fn a_listener_of_this_process_is_found_from_both_sides() {
         for ip in ["127.0.0.1", "0.0.0.0"] {
-            let listener = TcpListener::bind((ip, 0)).expect("a port");
-            let address = listener.local_addr().expect("its address");
+            let listener = TcpListener::bind((ip, 0)).expect("no port is free");
+            let address = listener.local_addr().expect("the listener has no address");
             assert!(of_tree(std::process::id()).contains(&address), "{address}");
             let loopback = SocketAddr::new([127, 0, 0, 1].into(), address.port());
             assert!(owner_of(&loopback.into()).is_some(), "{address}");
             assert!(owners_of_port(address.port()).contains(&std::process::id()), "{address}");
         }
         for nothing in ["127.0.0.1:0", "unix:/no/such/path"] {
-            assert_eq!(owner_of(&nothing.parse().expect("address")), None, "{nothing}");
+            assert_eq!(
+                owner_of(&nothing.parse().expect("the address is invalid")),
+                None,
+                "{nothing}"
+            );
         }
         assert_eq!(of_tree(1 << 30), []);
     }

@@ -83,19 +83,21 @@ mod tests {
     fn a_lock_in_use_names_its_holder_and_is_free_afterwards() {
         let scratch = crate::scratch::tests::directory();
         let path = scratch.path().join("lock");
-        let first = Lock::at(&path).expect("free");
-        let refused = Lock::at(&path).expect_err("held").to_string();
+        let first = Lock::at(&path).expect("the lock is held");
+        let refused = Lock::at(&path).expect_err("the lock was taken twice").to_string();
         assert!(
             refused.contains(&format!("process {} is measuring", std::process::id())),
             "{refused}"
         );
         drop(first);
-        Lock::at(&path).expect("free again");
+        Lock::at(&path).expect("the lock was not released");
     }
 
     #[test]
     fn a_missing_directory_is_named() {
-        let error = Lock::at(Path::new("/nowhere/lock")).expect_err("no directory").to_string();
+        let error = Lock::at(Path::new("/nowhere/lock"))
+            .expect_err("a lock was created in a missing directory")
+            .to_string();
         assert!(error.starts_with("cannot take the lock /nowhere/lock: No such file"), "{error}");
     }
 

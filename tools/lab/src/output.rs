@@ -82,7 +82,7 @@ impl OutputReader {
         self.address.recv_timeout(timeout)
     }
 
-    /// Waits until the outputs have been read to their ends, for at most `timeout`. Returns whether
+    /// Waits until the outputs have been read to their ends, for at most `timeout`. Returns true if
     /// they have.
     pub(crate) fn read_to_end(&self, timeout: Duration) -> bool {
         // An announced address may still be in the channel.
@@ -119,7 +119,7 @@ impl OutputTail {
                 // Pairs with the load of the waiting thread, which then looks for the port.
                 self.is_ready.store(true, Ordering::Release);
             }
-            // Not after every read, because draining moves the kept bytes.
+            // Draining moves the kept bytes, so it does not happen after every read.
             if tail.len() > 2 * self.kept {
                 let surplus = tail.len() - self.kept;
                 tail.drain(..surplus);
@@ -163,16 +163,21 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(20);
 
     fn stderr() -> (PipeWriter, OutputReader) {
-        let (reader, writer) = pipe().expect("pipe");
+        let (reader, writer) = pipe().expect("cannot create a pipe");
         (writer, OutputReader::of(reader))
     }
 
     #[test]
     fn the_address_is_found_among_other_lines_and_in_pieces() {
         let (mut writer, stderr) = stderr();
-        writer.write_all(b"warming up\nannulus echo: listening on 127.0.0.1:70").expect("write");
-        writer.write_all(b"12 (uring, 1 thread)\n").expect("write");
-        assert_eq!(stderr.address(TIMEOUT), Ok("127.0.0.1:7012".parse().expect("address")));
+        writer
+            .write_all(b"warming up\nannulus echo: listening on 127.0.0.1:70")
+            .expect("cannot write to the pipe");
+        writer.write_all(b"12 (uring, 1 thread)\n").expect("cannot write to the pipe");
+        assert_eq!(
+            stderr.address(TIMEOUT),
+            Ok("127.0.0.1:7012".parse().expect("the address is invalid"))
+        );
     }
 
     #[test]
@@ -189,7 +194,7 @@ mod tests {
     fn an_end_without_address_differs_from_a_timeout() {
         let (mut writer, stderr) = stderr();
         assert_eq!(stderr.address(Duration::ZERO), Err(RecvTimeoutError::Timeout));
-        writer.write_all(b"bind: address in use\n\n").expect("write");
+        writer.write_all(b"bind: address in use\n\n").expect("cannot write to the pipe");
         drop(writer);
         assert_eq!(stderr.address(TIMEOUT), Err(RecvTimeoutError::Disconnected));
         assert_eq!(stderr.last_line().as_deref(), Some("bind: address in use"));
@@ -199,8 +204,8 @@ mod tests {
     fn a_process_with_much_output_is_not_blocked_and_its_last_line_is_kept() {
         let (mut writer, stderr) = stderr();
         let line = [b'x'; 99].into_iter().chain([b'\n']).collect::<Vec<u8>>();
-        (0..5000).for_each(|_| writer.write_all(&line).expect("write"));
-        writer.write_all(b"the last one\n").expect("write");
+        (0..5000).for_each(|_| writer.write_all(&line).expect("cannot write to the pipe"));
+        writer.write_all(b"the last one\n").expect("cannot write to the pipe");
         drop(writer);
         stderr.read_to_end(TIMEOUT);
         assert_eq!(stderr.last_line().as_deref(), Some("the last one"));
@@ -210,13 +215,13 @@ mod tests {
     #[test]
     fn an_awaited_text_is_found_in_either_output_and_in_pieces() {
         let (pipes, mut writers): (Vec<_>, Vec<_>) =
-            [(), ()].map(|()| pipe().expect("pipe")).into_iter().unzip();
+            [(), ()].map(|()| pipe().expect("cannot create a pipe")).into_iter().unzip();
         let sources =
             pipes.into_iter().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>).collect();
         let stderr = OutputReader::reading(sources, DEFAULT_TAIL_BYTES, Some("is ready".into()));
-        writers[1].write_all(b"starting\nit is re").expect("write");
+        writers[1].write_all(b"starting\nit is re").expect("cannot write to the pipe");
         assert!(!stderr.is_ready());
-        writers[1].write_all(b"ady now\n").expect("write");
+        writers[1].write_all(b"ady now\n").expect("cannot write to the pipe");
         drop(writers);
         assert!(stderr.read_to_end(TIMEOUT) && stderr.is_ready());
     }

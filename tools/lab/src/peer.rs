@@ -27,8 +27,8 @@ const SERVES_FILE: &str = "serves";
 const MODES_FILE: &str = "modes";
 
 /// Entries of [`SERVES_FILE`] for programs that are not echo servers but contenders of `bench nop`,
-/// of `bench file` or of comparisons of programs, or counterparts of the examples. For each there
-/// is a check script beside the peers with its name.
+/// of `bench file` or of comparisons of programs, or counterparts of the examples. Each kind has a
+/// check script of its name beside the peers.
 const OTHER_KINDS: [&str; 4] = ["nop", "file", "programs", "examples"];
 
 /// The outcome of building a peer.
@@ -195,14 +195,14 @@ mod tests {
 
         fn file(&self, peer: &str, name: &str, text: &str) {
             let peer = self.0.path().join(PEERS_DIRECTORY).join(peer);
-            fs::create_dir_all(&peer).expect("directory");
-            fs::write(peer.join(name), text).expect("file");
+            fs::create_dir_all(&peer).expect("cannot create a directory");
+            fs::write(peer.join(name), text).expect("cannot write a file");
         }
 
         fn peers(&self) -> Peers {
             let below = self.0.path().join("some").join("where");
-            fs::create_dir_all(&below).expect("directory");
-            Peers::find(&below).expect("peers above")
+            fs::create_dir_all(&below).expect("cannot create a directory");
+            Peers::find(&below).expect("the peers were not found")
         }
     }
 
@@ -211,7 +211,7 @@ mod tests {
         let directory = PeersFixture::new(&[("c", "touch $1/c\necho building\necho $1/c\n")]);
         let program = directory.0.path().join("target/peers/c/c");
         assert_eq!(
-            directory.peers().build("c").expect("it runs"),
+            directory.peers().build("c").expect("the build script did not run"),
             BuildOutcome::Program(program.clone())
         );
         assert!(program.is_file());
@@ -227,9 +227,11 @@ mod tests {
         ]);
         let peers = directory.peers();
         let prepare = |name| Peers::prepare(Some(&peers), name);
-        let missing = prepare("go").expect("no failure").expect_err("no go");
+        let missing = prepare("go")
+            .expect("preparing the contender failed")
+            .expect_err("a peer without its tool was built");
         assert_eq!(missing, "peer go is left out: no go: apt install golang");
-        let error = |name| format!("{:#}", prepare(name).expect_err("it does not build"));
+        let error = |name| format!("{:#}", prepare(name).expect_err("a broken peer was built"));
         assert_eq!(error("broken"), "peer broken did not build: exit status: 1: x.c:1: error");
         assert_eq!(error("mute"), "peer mute did not build: it printed no path");
     }
@@ -251,7 +253,8 @@ mod tests {
     #[test]
     fn every_peer_check_script_has_a_kind() {
         let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers");
-        let entries = fs::read_dir(peers).expect("the peers").flatten();
+        let entries =
+            fs::read_dir(peers).expect("the directory of the peers cannot be read").flatten();
         let mut checks: Vec<_> = entries
             .filter_map(|entry| {
                 let name = entry.file_name().into_string().ok()?;
@@ -269,7 +272,8 @@ mod tests {
         let directory = PeersFixture::new(&[("b", ""), ("a", "")]);
         assert_eq!(directory.peers().names(), ["a", "b"]);
         assert_eq!(directory.peers().all(), ["a", "b"]);
-        fs::create_dir_all(directory.0.path().join("tools/peers/notes")).expect("directory");
+        fs::create_dir_all(directory.0.path().join("tools/peers/notes"))
+            .expect("cannot create a directory");
         for other in OTHER_KINDS {
             directory.file("b", SERVES_FILE, &format!("{other}\n"));
             assert_eq!(directory.peers().names(), ["a"], "{other}");

@@ -71,7 +71,7 @@ impl Usage {
     }
 }
 
-/// The period of checks whether the processes are at rest.
+/// How often to check whether the processes are at rest.
 const REST_CHECK_PERIOD: Duration = Duration::from_micros(50);
 
 fn switches(tasks: &Path) -> io::Result<u64> {
@@ -152,16 +152,19 @@ mod tests {
     use super::*;
 
     /// The process counts to 100,000 and then stops itself, so that its figures no longer change.
-    /// (This process would not do, because threads of other tests end meanwhile.)
+    /// The figures of this process would change, because threads of other tests end meanwhile.
     #[test]
     fn usage_has_the_cpu_time_and_switches_of_a_process() {
         let count = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; kill -STOP $$";
-        let mut child = Command::new("/bin/sh").args(["-c", count]).spawn().expect("a shell");
+        let mut child =
+            Command::new("/bin/sh").args(["-c", count]).spawn().expect("cannot start a shell");
         let stopped = waitpid(Some(Pid::from_child(&child)), WaitOptions::UNTRACED);
         let used = Usage::of(child.id());
-        child.kill().and_then(|()| child.wait()).expect("clean up");
-        assert!(stopped.expect("waitpid").is_some_and(|(_, status)| status.stopped()));
-        let used = used.expect("schedstat");
+        child.kill().and_then(|()| child.wait()).expect("cannot clean up");
+        assert!(
+            stopped.expect("the process did not stop").is_some_and(|(_, status)| status.stopped())
+        );
+        let used = used.expect("the usage cannot be read");
         // No shell counts that far within 1 ms, nor uses 10 s of CPU time for it.
         assert!((1_000_000..10_000_000_000).contains(&used.cpu_ns), "{used:?}");
         assert!(used.switches > 0, "{used:?}");
@@ -173,19 +176,21 @@ mod tests {
     fn usage_at_rest_misses_no_cpu_time() {
         let work = "while read line; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; done";
         let mut child = Command::new("/bin/sh").args(["-c", work]).stdin(Stdio::piped()).spawn();
-        let child = child.as_mut().expect("a shell");
-        let mut lines = child.stdin.take().expect("its input");
-        let read = || Usage::at_rest(child.id(), Duration::from_secs(60)).expect("a reading");
+        let child = child.as_mut().expect("cannot start a shell");
+        let mut lines = child.stdin.take().expect("the input is not a pipe");
+        let read = || {
+            Usage::at_rest(child.id(), Duration::from_secs(60)).expect("the usage cannot be read")
+        };
         let mut last = read();
         let mut costs: Vec<u64> = std::iter::repeat_with(|| {
-            lines.write_all(b"go\n").expect("it reads");
+            lines.write_all(b"go\n").expect("the shell does not read");
             let before = std::mem::replace(&mut last, read());
             last.since(before).cpu_ns
         })
         .take(20)
         .collect();
         drop(lines);
-        child.wait().expect("it ends with its input");
+        child.wait().expect("the process cannot be waited for");
         costs.sort_unstable();
         // Compares with the median rather than the mean, because on a busy machine some lines cost
         // several times as much.
@@ -195,10 +200,10 @@ mod tests {
     #[test]
     fn a_process_that_never_rests_is_read_after_the_timeout() {
         let mut child = Command::new("/bin/sh").args(["-c", "while :; do :; done"]).spawn();
-        let child = child.as_mut().expect("a shell");
+        let child = child.as_mut().expect("cannot start a shell");
         let used = Usage::at_rest(child.id(), Duration::from_millis(50));
-        child.kill().and_then(|()| child.wait()).expect("clean up");
-        assert!(used.expect("a reading").cpu_ns > 0);
+        child.kill().and_then(|()| child.wait()).expect("cannot clean up");
+        assert!(used.expect("the usage cannot be read").cpu_ns > 0);
     }
 
     #[test]
@@ -212,16 +217,16 @@ mod tests {
         let scratch = crate::scratch::tests::directory();
         let directory = scratch.path();
         for (task, line) in [("1", "100 7 3\n"), ("2", "20 9 4\n")] {
-            fs::create_dir_all(directory.join(task)).expect("directory");
-            fs::write(directory.join(task).join("schedstat"), line).expect("file");
+            fs::create_dir_all(directory.join(task)).expect("cannot create a directory");
+            fs::write(directory.join(task).join("schedstat"), line).expect("cannot write a file");
         }
-        fs::create_dir_all(directory.join("3")).expect("a task whose file is gone");
-        assert_eq!(switches(directory).expect("sum"), 7);
+        fs::create_dir_all(directory.join("3")).expect("cannot create a directory");
+        assert_eq!(switches(directory).expect("the switches cannot be summed"), 7);
     }
 
     #[test]
     fn an_invalid_schedstat_is_an_error_that_quotes_it() {
-        let error = switches_in("12 x").expect_err("not three numbers");
+        let error = switches_in("12 x").expect_err("an invalid line was parsed");
         assert!(error.to_string().contains("`12 x`"), "{error}");
     }
 
@@ -232,7 +237,7 @@ mod tests {
         assert_eq!(Memory::read(status), Some(memory));
         assert_eq!(super::status_bytes(status, "VmHWM:"), None);
         assert_eq!(Memory::read("VmSize:\t    2048 kB\n"), None);
-        let own = Memory::of(std::process::id()).expect("own status");
+        let own = Memory::of(std::process::id()).expect("the memory cannot be read");
         assert!(100_000 < own.resident_bytes && own.resident_bytes < own.virtual_bytes, "{own:?}");
     }
 

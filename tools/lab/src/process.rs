@@ -143,8 +143,8 @@ impl Process {
         let mut command = Command::new(&spec.program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::spawn(spec, command, |_, stderr| OutputReader::of(stderr))?;
-        let stdin = process.child.stdin.take().expect("the command pipes it");
-        let stdout = process.child.stdout.take().expect("the command pipes it");
+        let stdin = process.child.stdin.take().expect("the command has no such pipe");
+        let stdout = process.child.stdout.take().expect("the command has no such pipe");
         Ok((process, stdin, stdout))
     }
 
@@ -158,7 +158,7 @@ impl Process {
         let mut command = Command::new(&spec.program);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let read = |child: &mut Child, stderr: ChildStderr| {
-            let stdout = child.stdout.take().expect("the command pipes it");
+            let stdout = child.stdout.take().expect("the command has no such pipe");
             OutputReader::reading(vec![Box::new(stderr), Box::new(stdout)], kept, awaited_text)
         };
         Process::spawn(spec, command, read)
@@ -185,7 +185,7 @@ impl Process {
         let mut child = child::spawn(command)
             .map_err(|why| error(format!("cannot start `{}`: {why}", program.display())))?;
         guard::add(child.id());
-        let stderr = child.stderr.take().expect("the command pipes it");
+        let stderr = child.stderr.take().expect("the command has no such pipe");
         let output = read(&mut child, stderr);
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(handle) => {
@@ -238,14 +238,14 @@ impl Process {
         ProcessError { name: self.name.clone(), why: format!("{why}; {finished}") }
     }
 
-    /// Kills what the process has started, waits for the process itself, and returns its status. It
-    /// must have ended or be about to.
+    /// Kills what the process has started, waits for the process itself, and returns its status.
+    /// The process must have ended, or must be about to end.
     fn reap(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
             // Remaining children would use its core and keep its pipes open. The id of the group is
             // not reused until the process is reaped.
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            // So would processes that have left the group.
+            // Processes that have left the group would do the same.
             for _ in 0..MAX_KILL_PASSES {
                 let marked = process_tree::marked(&self.mark);
                 if marked.is_empty() {
@@ -262,7 +262,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Processes without the mark in their environment can only be found by their parents.
+        // Processes without the mark in their environment can only be found through their parents.
         let alive = self.status.is_none();
         let started = if alive { process_tree::started_by(self.pid()) } else { Vec::new() };
         // Signalling a process that has ended fails harmlessly.
@@ -332,12 +332,13 @@ pub(crate) mod tests {
 
     #[test]
     fn a_process_is_pinned_and_ended() {
-        let core = affinity::allowed().expect("affinity")[0];
+        let core = affinity::allowed().expect("the cores cannot be read")[0];
         let spec = Spec { pin: Some(core), ..shell("exec sleep 1000") };
-        let mut process = Process::start(&spec).expect("start");
-        process.check(Duration::ZERO).expect("it runs");
+        let mut process = Process::start(&spec).expect("the process did not start");
+        process.check(Duration::ZERO).expect("the process has ended");
         let pid = process.pid();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
+            .expect("the status cannot be read");
         assert!(status.contains(&format!("Cpus_allowed_list:\t{core}\n")), "{status}");
         drop(process);
         assert!(is_gone(pid));
@@ -346,14 +347,15 @@ pub(crate) mod tests {
     #[test]
     fn a_process_that_ignores_sigterm_is_killed_with_its_children() {
         let script = "trap '' TERM; echo ready; while :; do sleep 1000; done";
-        let (process, _, mut stdout) = Process::start_piped(&shell(script)).expect("start");
-        stdout.read_exact(&mut [0; 6]).expect("ready and a line's end");
+        let (process, _, mut stdout) =
+            Process::start_piped(&shell(script)).expect("the process did not start");
+        stdout.read_exact(&mut [0; 6]).expect("the process printed nothing");
         let pid = process.pid();
         drop(process);
         assert!(is_gone(pid));
         // The sleeping child held the pipe, too, so the end of the pipe means that no child is
         // left.
-        assert_eq!(stdout.read(&mut [0; 1]).expect("its end"), 0);
+        assert_eq!(stdout.read(&mut [0; 1]).expect("the output cannot be read"), 0);
     }
 
     #[test]
@@ -366,22 +368,23 @@ pub(crate) mod tests {
                 true => "(setsid sleep 1000 &); echo ready; exit 7",
                 false => script,
             };
-            let (mut process, _, mut stdout) = Process::start_piped(&shell(script)).expect("start");
-            stdout.read_exact(&mut [0; 6]).expect("ready and a line's end");
+            let (mut process, _, mut stdout) =
+                Process::start_piped(&shell(script)).expect("the process did not start");
+            stdout.read_exact(&mut [0; 6]).expect("the process printed nothing");
             if ends_by_itself {
-                process.check(Duration::from_secs(20)).expect_err("it ends");
+                process.check(Duration::from_secs(20)).expect_err("the process did not end");
             }
             drop(process);
             // Every process held the pipe.
-            assert_eq!(stdout.read(&mut [0; 1]).expect("its end"), 0);
+            assert_eq!(stdout.read(&mut [0; 1]).expect("the output cannot be read"), 0);
         }
     }
 
     #[test]
     fn a_process_that_ends_is_quoted() {
         let script = "echo 'bind: address in use' >&2; exit 7";
-        let mut process = Process::start(&shell(script)).expect("start");
-        let error = process.check(Duration::from_secs(20)).expect_err("it ends");
+        let mut process = Process::start(&shell(script)).expect("the process did not start");
+        let error = process.check(Duration::from_secs(20)).expect_err("the process did not end");
         let expected = "shell: ended (exit status: 7); its last line: bind: address in use";
         assert_eq!(error.to_string(), expected);
         assert_eq!(process.check(Duration::ZERO), Err(error), "it stays dead");
@@ -389,7 +392,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_missing_program_is_named() {
-        let error = Process::start(&Spec::of("shell", "/nowhere/echo")).expect_err("no program");
+        let error = Process::start(&Spec::of("shell", "/nowhere/echo"))
+            .expect_err("a missing program was started");
         let expected = "shell: cannot start `/nowhere/echo`: No such";
         assert!(error.to_string().starts_with(expected), "{error}");
     }

@@ -119,12 +119,17 @@ mod tests {
     fn with_shell(script: &str, look: impl Fn(u32)) {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut shell = command.spawn().expect("a shell");
+        let mut shell = command.spawn().expect("cannot start a shell");
         let mut line = [0; 1];
-        shell.stdout.take().expect("its output").read_exact(&mut line).expect("a line");
+        shell
+            .stdout
+            .take()
+            .expect("the output is not a pipe")
+            .read_exact(&mut line)
+            .expect("the process printed nothing");
         look(shell.id());
         drop(shell.stdin.take());
-        shell.wait().expect("it ends with its input");
+        shell.wait().expect("the process cannot be waited for");
     }
 
     #[test]
@@ -141,14 +146,17 @@ mod tests {
     fn a_childs_cpu_time_counts_before_and_after_its_end() {
         let work = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
         with_shell(&format!("(sh -c '{work}; echo; read end'; true); true"), |pid| {
-            assert_eq!(waited_for_ns(pid).expect("a time"), 0);
+            assert_eq!(waited_for_ns(pid).expect("the CPU time cannot be read"), 0);
             // No shell counts that far within 1 ms.
-            assert!(Usage::of(pid).expect("a reading").cpu_ns > 1_000_000);
+            assert!(Usage::of(pid).expect("the usage cannot be read").cpu_ns > 1_000_000);
         });
         let work = work.replace("100000", "300000");
         with_shell(&format!("(sh -c '{work}'); echo; read end"), |pid| {
-            let waited_for = waited_for_ns(pid).expect("a time");
-            assert!(waited_for > 0 && Usage::of(pid).expect("a reading").cpu_ns >= waited_for);
+            let waited_for = waited_for_ns(pid).expect("the CPU time cannot be read");
+            assert!(
+                waited_for > 0
+                    && Usage::of(pid).expect("the usage cannot be read").cpu_ns >= waited_for
+            );
         });
     }
 

@@ -93,15 +93,27 @@ mod tests {
 
     #[test]
     fn outside_the_repository_only_peers_are_missing() {
-        let [own, peer] = &nop::BENCH.contenders(&["task", "liburing-one"]).expect("known")[..]
+        let [own, peer] =
+            &nop::BENCH.contenders(&["task", "liburing-one"]).expect("a contender is unknown")[..]
         else {
             panic!("two");
         };
-        let own = own.clone().prepare(None, Some(3)).expect("no failure").expect("it is ours");
+        let own = own
+            .clone()
+            .prepare(None, Some(3))
+            .expect("preparing the contender failed")
+            .expect("our contender is missing");
         assert_eq!((own.spec.pin, own.spec.arguments.len()), (Some(3), 3));
-        let why = peer.clone().prepare(None, Some(3)).expect("no failure").expect_err("a peer");
+        let why = peer
+            .clone()
+            .prepare(None, Some(3))
+            .expect("preparing the contender failed")
+            .expect_err("a peer was built outside the repository");
         assert!(why.contains("liburing-nop is left out"), "{why}");
         assert!(nop::BENCH.contenders(&["rio"]).is_err());
-        assert!(file::BENCH.contenders(&["rocket-threads"]).expect("known")[0].needs("dir"));
+        assert!(
+            file::BENCH.contenders(&["rocket-threads"]).expect("a contender is unknown")[0]
+                .needs("dir")
+        );
     }
 }

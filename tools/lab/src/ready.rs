@@ -10,7 +10,7 @@ use crate::listening;
 use crate::process::{Process, ProcessError, Spec};
 use crate::server::Server;
 
-/// The period of checks whether a server is ready.
+/// How often to check whether a server is ready.
 const READY_CHECK_PERIOD: Duration = Duration::from_millis(10);
 
 /// How long the ports of a server must stay the same, since a server may open several sockets one
@@ -70,7 +70,7 @@ impl Ready {
         }
     }
 
-    /// Returns where it accepts connections, an address for each port.
+    /// Returns the addresses at which it accepts connections, one for each port.
     fn open_ports(&self, pid: u32) -> Vec<SocketAddr> {
         match self.port {
             Some(port) => loopback(port).into_iter().collect(),
@@ -118,7 +118,7 @@ impl Ready {
 /// Checks that a port is free before a server that uses it is started.
 ///
 /// # Errors
-/// If the port is in use; names the process, if it is visible.
+/// If the port is in use; the error contains the process, if it is visible.
 pub(crate) fn check_free(port: u16) -> Result<(), String> {
     let Some(address) = loopback(port) else { return Ok(()) };
     let owner = listening::owner_of(&address.into());
@@ -168,14 +168,14 @@ mod tests {
 
     #[test]
     fn a_server_is_ready_once_its_port_is_open_and_its_line_is_printed() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("its address");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("no port is free");
+        let address = listener.local_addr().expect("the listener has no address");
         for (line, script) in
             [(None, "exec sleep 1000"), (Some("up"), "echo it is up; exec sleep 1000")]
         {
             let server = ready(Some(address.port()), line, LONG_TIMEOUT)
                 .start(&shell(script))
-                .expect("it listens");
+                .expect("the server is not ready");
             assert_eq!(server.address, address.into());
         }
         let error = refused(
@@ -183,7 +183,7 @@ mod tests {
             &ready(Some(address.port()), Some("up"), SHORT_TIMEOUT),
         );
         assert_eq!(error, "shell: it did not print 'up' within 30ms; its last line: starting");
-        let taken = check_free(address.port()).expect_err("it is open");
+        let taken = check_free(address.port()).expect_err("an open port counts as free");
         assert!(taken.contains(" is taken by ") && taken.contains(&address.to_string()), "{taken}");
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Existing directories, for [`remove_all`].
 static DIRECTORIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// The start of their names, followed by the process id and a number.
+/// The start of the directories' names, followed by the process id and a number.
 const PREFIX: &str = "annulus-bench-";
 
 /// Removes every scratch directory, for when the lab must end at once.
@@ -92,7 +92,7 @@ pub(crate) mod tests {
 
     /// Creates a directory for a test.
     pub(crate) fn directory() -> Scratch {
-        Scratch::within(&std::env::temp_dir()).expect("a directory")
+        Scratch::within(&std::env::temp_dir()).expect("cannot create a directory")
     }
 
     #[test]
@@ -101,16 +101,17 @@ pub(crate) mod tests {
         let other = directory();
         let directory = scratch.path().to_owned();
         assert_ne!(directory, other.path());
-        fs::create_dir(directory.join("sub")).expect("a directory in it");
-        fs::write(directory.join("sub/file"), b"x").expect("a file in it");
+        fs::create_dir(directory.join("sub")).expect("cannot create a directory");
+        fs::write(directory.join("sub/file"), b"x").expect("cannot write a file");
         assert_eq!(
-            fs::metadata(&directory).expect("it exists").permissions().mode() & 0o777,
+            fs::metadata(&directory).expect("the directory does not exist").permissions().mode()
+                & 0o777,
             0o700
         );
         drop(scratch);
         assert!(!directory.exists() && other.path().exists());
         let directory = other.path().to_owned();
-        other.remove().expect("it can be removed");
+        other.remove().expect("the directory cannot be removed");
         assert!(!directory.exists());
     }
 
@@ -120,16 +121,19 @@ pub(crate) mod tests {
         // No process has this id (above 2^22), and process 1 always runs.
         let names = ["4194305-0", "1-0", "x-0", "4194305"].map(|end| format!("{PREFIX}{end}"));
         let paths = names.map(|name| parent.path().join(name));
-        paths.iter().for_each(|path| fs::create_dir_all(path.join("sub")).expect("made"));
-        let own = Scratch::within(parent.path()).expect("another");
-        let another = Scratch::within(parent.path()).expect("a third");
+        paths.iter().for_each(|path| {
+            fs::create_dir_all(path.join("sub")).expect("cannot create a directory")
+        });
+        let own = Scratch::within(parent.path()).expect("cannot create a directory");
+        let another = Scratch::within(parent.path()).expect("cannot create a directory");
         assert_eq!(paths.each_ref().map(|path| path.exists()), [false, true, true, true]);
         assert!(own.path().exists() && another.path().exists());
     }
 
     #[test]
     fn a_directory_that_cannot_be_created_is_an_error() {
-        let error = Scratch::within(Path::new("/nowhere")).expect_err("no such directory");
+        let error = Scratch::within(Path::new("/nowhere"))
+            .expect_err("a directory was created in a missing one");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -109,17 +109,19 @@ mod tests {
     #[test]
     fn the_announced_address_is_used() {
         let announce = "echo 'test: listening on 127.0.0.1:9 (nothing)' >&2; exec sleep 1000";
-        let server = Server::start(&shell(announce)).expect("start");
-        assert_eq!(server.address, "127.0.0.1:9".parse().expect("address"));
+        let server = Server::start(&shell(announce)).expect("the process did not start");
+        assert_eq!(server.address, "127.0.0.1:9".parse().expect("the address is invalid"));
     }
 
     #[test]
     fn a_server_that_used_no_cpu_time_has_no_sample() {
         let pid = std::process::id();
         let mut sample = Sample::default();
-        let error = add_usage(&mut sample, pid, Usage::default()).expect_err("no time");
+        let error = add_usage(&mut sample, pid, Usage::default())
+            .expect_err("usage without CPU time was accepted");
         assert!(error.to_string().contains("used no measurable CPU time"), "{error}");
-        add_usage(&mut sample, pid, Usage { cpu_ns: 5, switches: 2 }).expect("it runs");
+        add_usage(&mut sample, pid, Usage { cpu_ns: 5, switches: 2 })
+            .expect("the usage was refused");
         assert_eq!((sample.get("cpu_ns"), sample.get("switches")), (Some(5.0), Some(2.0)));
         assert!(sample.get("resident_bytes") > Some(0.0));
     }
@@ -134,7 +136,7 @@ mod tests {
             assert!(error.starts_with(part), "{error}");
         }
         let silent = Server::start_within(&shell("exec sleep 1000"), Duration::from_millis(1));
-        let error = silent.expect_err("it prints nothing").to_string();
+        let error = silent.expect_err("a server without an announcement was accepted").to_string();
         assert_eq!(error, "shell: no line with `listening on` within 1ms; it printed nothing");
     }
 }

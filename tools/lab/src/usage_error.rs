@@ -15,7 +15,7 @@ pub(crate) fn find_own<T: Copy>(all: &[(&str, T)], name: &str) -> Result<T, Usag
 /// Checks that no value occurs twice. `named` describes a value.
 ///
 /// # Errors
-/// Names the first value that occurs twice.
+/// If a value occurs twice; the error contains its description.
 pub fn distinct<T: PartialEq>(all: &[T], named: impl Fn(&T) -> String) -> Result<(), UsageError> {
     let twice = all.iter().enumerate().find(|(index, one)| all[..*index].contains(one));
     let error = |one: &T| UsageError(format!("{} is given twice: remove one", named(one)));

@@ -24,24 +24,24 @@ fn pipeline() -> Options {
 }
 
 fn start(role: &str, load: Options) -> Box<dyn Measure> {
-    let this = std::env::current_exe().expect("this program");
+    let this = std::env::current_exe().expect("the path of the test is unknown");
     let command = format!(
         "/usr/bin/env {ROLE_VARIABLE}={role} {PORT_VARIABLE}={{port}} '{}' --ignored --exact serves --nocapture",
         this.display()
     );
-    let core = affinity::allowed().expect("the cores")[0];
+    let core = affinity::allowed().expect("the cores cannot be read")[0];
     let echo = Echo {
         plan: Plan { name: "test".into(), rounds: Rounds::fixed(1), seed: 1 },
         transport: Transport::Tcp,
-        servers: vec![Contender::of_text(&command).expect("a command")],
+        servers: vec![Contender::of_text(&command).expect("the command is invalid")],
         load: Options { warm_up: Some(Duration::ZERO), ..load },
         time: Duration::from_millis(100),
         cores: Cores { server: core, load: core },
         peers: None,
     };
-    let mut setup = echo.setup(&[echo::cell(3, 1000)]).expect("a comparison");
+    let mut setup = echo.setup(&[echo::cell(3, 1000)]).expect("the comparison is invalid");
     setup.missing = MissingPolicy::LeaveOut;
-    setup.prepare().expect("servers").measure
+    setup.prepare().expect("the servers did not start").measure
 }
 
 fn measure(servers: &mut Box<dyn Measure>, contender: usize) -> Outcome {
@@ -55,7 +55,7 @@ fn a_server_and_its_control_are_both_measured() {
         let mut servers = start("echo", load);
         assert!(servers.memory().iter().all(|memory| memory.is_some()));
         for contender in [0, 1] {
-            let sample = measure(&mut servers, contender).expect("an accepted slice");
+            let sample = measure(&mut servers, contender).expect("the slice failed");
             let number = |name| sample.get(name).unwrap_or_else(|| panic!("no {name}: {sample:?}"));
             for name in ["operations", "ns", "cpu_ns", "client_cpu_share"] {
                 assert!(number(name) > 0.0, "{sample:?}");
@@ -69,27 +69,27 @@ fn a_server_and_its_control_are_both_measured() {
 #[test]
 fn a_slice_with_wrong_bytes_is_not_accepted() {
     let mut servers = start("wrong", pipeline());
-    let error = measure(&mut servers, 0).expect_err("wrong bytes");
+    let error = measure(&mut servers, 0).expect_err("wrong bytes were accepted");
     assert!(error.contains("wrong bytes"), "{error}");
 }
 
 #[test]
 fn a_server_that_ends_is_named_with_its_last_line() {
     let mut servers = start("fall", pipeline());
-    let error = measure(&mut servers, 0).expect_err("it ends at the first byte");
+    let error = measure(&mut servers, 0).expect_err("a server that ended was measured");
     assert!(error.starts_with("ended (exit status: 9)"), "{error}");
     assert!(error.ends_with("its last line: out of luck"), "{error}");
     assert!(servers.memory()[0].is_none(), "its process has ended");
-    let again = measure(&mut servers, 0).expect_err("the next process does the same");
+    let again = measure(&mut servers, 0).expect_err("a server that ended was measured");
     assert_eq!(again, error);
 }
 
 #[test]
 fn a_server_that_ended_is_restarted() {
     let mut servers = start("fall-once", pipeline());
-    let error = measure(&mut servers, 0).expect_err("the first process ends");
+    let error = measure(&mut servers, 0).expect_err("a server that ended was measured");
     assert!(error.starts_with("ended (exit status: 9)"), "{error}");
-    measure(&mut servers, 0).expect("the second process answers");
+    measure(&mut servers, 0).expect("the second process failed");
     let _ = std::fs::remove_file(fallen(std::process::id()));
 }
 
@@ -109,17 +109,20 @@ fn is_first() -> bool {
 #[ignore = "the server of the other tests"]
 fn serves() {
     let Ok(role) = std::env::var(ROLE_VARIABLE) else { return };
-    let port = std::env::var(PORT_VARIABLE).expect("its port");
-    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).expect("a free port");
-    eprintln!("{role}: listening on {}", listener.local_addr().expect("address"));
+    let port = std::env::var(PORT_VARIABLE).expect("the port is not set");
+    let listener = TcpListener::bind(format!("127.0.0.1:{port}")).expect("the port is not free");
+    eprintln!(
+        "{role}: listening on {}",
+        listener.local_addr().expect("the listener has no address")
+    );
     for stream in listener.incoming() {
         let role = role.clone();
-        thread::spawn(move || answer(stream.expect("a client"), &role));
+        thread::spawn(move || answer(stream.expect("a connection was not accepted"), &role));
     }
 }
 
 fn answer(mut stream: TcpStream, role: &str) {
-    stream.set_nodelay(true).expect("nodelay");
+    stream.set_nodelay(true).expect("TCP_NODELAY cannot be set");
     let mut buffer = [0; 4096];
     while let Ok(length @ 1..) = stream.read(&mut buffer) {
         match role {

@@ -109,7 +109,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// `entrie` becomes `entry`.
+/// Returns the singular of a plural without its last letter: `entrie` becomes `entry`.
 fn singular(stem: &str) -> String {
     stem.strip_suffix("ie").map_or_else(|| stem.to_owned(), |stem| format!("{stem}y"))
 }
@@ -130,9 +130,9 @@ mod tests {
         assert_eq!(cell.to_string(), "randread × depth 4");
         assert_eq!(cell.timed_job(Duration::from_millis(50)), "randread 4 0.05");
         assert_eq!((cell.number("depth"), cell.number("pattern")), (Some(4), None));
-        let json = serde_json::to_string(&cell).expect("plain data");
+        let json = serde_json::to_string(&cell).expect("serialization failed");
         assert_eq!(json, r#"{"pattern":"randread","depth":4}"#);
-        assert_eq!(serde_json::from_str::<Cell>(&json).expect("in this order"), cell);
+        assert_eq!(serde_json::from_str::<Cell>(&json).expect("the cell cannot be parsed"), cell);
         assert!(serde_json::from_str::<Cell>(r#"{"depth":-1}"#).is_err());
     }
 }

@@ -18,7 +18,7 @@ pub struct Figure {
     /// The interval of the median; `None` for a sum or with too few rounds.
     #[serde(skip)]
     interval: Option<Interval>,
-    /// The best round. Noise on a shared machine only slows a contender down.
+    /// The value of the best round. Noise on a shared machine only slows a contender down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<f64>,
     /// The ratio to the baseline, computed within the rounds.

@@ -14,7 +14,8 @@ pub struct Contenders {
     /// The contenders that are compared.
     #[serde(rename = "contenders")]
     pub specs: Vec<Spec>,
-    /// A copy of the first contender, which must measure equal to it: the A/A control.
+    /// The A/A control: a copy of the first contender, whose results must equal those of the
+    /// original.
     pub control: Option<Spec>,
     /// One line for each requested contender that is not available.
     pub missing: Vec<String>,
@@ -83,21 +84,32 @@ mod tests {
 
     #[test]
     fn the_usual_baseline_is_used_if_it_is_measured() {
-        assert_eq!(gather(&["ring", "task"], &[]).expect("two").baseline, "ring");
-        assert_eq!(gather(&["ring", "liburing"], &[]).expect("two").baseline, "liburing");
+        assert_eq!(
+            gather(&["ring", "task"], &[]).expect("no contender was gathered").baseline,
+            "ring"
+        );
+        assert_eq!(
+            gather(&["ring", "liburing"], &[]).expect("no contender was gathered").baseline,
+            "liburing"
+        );
     }
 
     #[test]
     fn the_control_copies_the_first_contender_and_comes_last() {
-        let contenders = gather(&["a", "b"], &[]).expect("two");
+        let contenders = gather(&["a", "b"], &[]).expect("no contender was gathered");
         let names: Vec<&str> = contenders.all().map(|spec| spec.name.as_str()).collect();
         assert_eq!((names, contenders.control_index()), (vec!["a", "b", "a (control)"], Some(2)));
     }
 
     #[test]
     fn a_missing_contender_is_listed_once_and_one_must_remain() {
-        assert_eq!(gather(&["ring"], &["no gcc", "no gcc"]).expect("one").missing, ["no gcc"]);
-        let error = gather(&[], &["no gcc"]).expect_err("none").to_string();
+        assert_eq!(
+            gather(&["ring"], &["no gcc", "no gcc"]).expect("no contender was gathered").missing,
+            ["no gcc"]
+        );
+        let error = gather(&[], &["no gcc"])
+            .expect_err("an empty list of contenders was accepted")
+            .to_string();
         assert_eq!(error, "no contender is left to measure: no gcc");
     }
 }

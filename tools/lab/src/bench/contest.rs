@@ -8,7 +8,8 @@ use super::Bench;
 use super::metric::{Better, Metric};
 use super::record::Record;
 
-/// Maximum half width of the control's interval. A wider one is too unsteady to compare with.
+/// Maximum half width of the control's interval. A wider one means that the machine is too
+/// unsteady.
 const MAX_CONTROL_HALF_WIDTH: f64 = 0.10;
 
 /// Maximum share of failed slices. Beyond it the remaining slices are not a fair sample, so the
@@ -140,9 +141,9 @@ impl Contest<'_> {
     }
 
     /// Returns the difference that the whole interval of two contenders must exceed: the margin, or
-    /// the deviation of the control if that is larger. If the control failed, it is twice the
-    /// distance from 1 of the far end of the control's interval, so only much larger differences
-    /// are found.
+    /// the deviation of the control if that is larger. If the control failed, only much larger
+    /// differences count: the result is then twice the distance from 1 of the far end of the
+    /// control's interval.
     pub(super) fn min_difference(&self) -> f64 {
         let deviation = self.control().map_or(0.0, |control| match control_failed(control) {
             true => 2.0 * control.reach(),

@@ -92,8 +92,8 @@ mod tests {
     use super::super::tests::{bench, sample};
     use super::*;
 
-    /// Two cells with this CPU time by contender and cell, without noise. The control equals the
-    /// first contender.
+    /// Returns two cells with this CPU time by contender and cell, without noise. The control
+    /// equals the first contender.
     fn run(names: &[&str], cpu: &[[f64; 2]]) -> (Bench, Record) {
         let mut bench = bench(names);
         bench.cells.push(Cell::new([("clients", 1.into()), ("bytes", 128.into())]));

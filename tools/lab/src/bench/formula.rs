@@ -23,7 +23,7 @@ pub enum Formula {
 }
 
 impl Formula {
-    /// The number with this name.
+    /// Creates a formula for the number with this name.
     pub fn number(name: &str) -> Formula {
         Formula::Number(name.to_owned())
     }
@@ -73,9 +73,12 @@ mod tests {
     #[test]
     fn a_formula_is_plain_json() {
         let rate = Formula::per("operations", &["ns"], 1e9);
-        let text = serde_json::to_string(&rate).expect("plain data");
+        let text = serde_json::to_string(&rate).expect("serialization failed");
         assert_eq!(text, r#"{"per":{"number":"operations","by":["ns"],"times":1000000000.0}}"#);
-        assert_eq!(serde_json::from_str::<Formula>(&text).expect("the same"), rate);
+        assert_eq!(
+            serde_json::from_str::<Formula>(&text).expect("the formula cannot be parsed"),
+            rate
+        );
         let text = r#"{"per":{"number":"operations","by":[],"times":1.0,"plus":1}}"#;
         assert!(serde_json::from_str::<Formula>(text).is_err());
     }

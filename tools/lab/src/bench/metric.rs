@@ -213,7 +213,7 @@ pub fn grouped(number: f64, decimals: usize) -> String {
 }
 
 fn ascii(digits: &[u8]) -> &str {
-    std::str::from_utf8(digits).expect("digits are ASCII")
+    std::str::from_utf8(digits).expect("a digit is not ASCII")
 }
 
 #[cfg(test)]
@@ -223,8 +223,8 @@ mod tests {
     #[test]
     fn a_sample_is_plain_json_and_metrics_follow_from_it() {
         let text = r#"{"cpu_ns":500.0,"ns":2000.0,"operations":4.0}"#;
-        let sample: Sample = serde_json::from_str(text).expect("numbers by name");
-        assert_eq!(serde_json::to_string(&sample).expect("plain data"), text);
+        let sample: Sample = serde_json::from_str(text).expect("the sample cannot be parsed");
+        assert_eq!(serde_json::to_string(&sample).expect("serialization failed"), text);
         assert_eq!((rate().of.of(&sample), cpu().of.of(&sample)), (Some(2e6), Some(0.125)));
         assert_eq!(rate().of.of(&Sample::default()), None);
     }

@@ -73,7 +73,7 @@ pub struct Bench {
     pub cells: Vec<Cell>,
     /// The metrics, in the order of the columns.
     pub metrics: Vec<Metric>,
-    /// The sweep over rates, if it is one.
+    /// The sweep over rates, if the bench is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Sweep>,
     /// How long contenders idle before their memory is read again.
@@ -219,9 +219,8 @@ impl Bench {
             .all(|half| half.is_some_and(|half| half <= *half_width))
     }
 
-    /// Measures every cell in the minimum number of rounds, and imprecise cells in further rounds. A
-    /// sweep measures the peaks first.
-    /// Slices that are already in the record are skipped.
+    /// Measures every cell in the minimum number of rounds, and imprecise cells in further rounds.
+    /// A sweep measures the peaks first. Slices that are already in the record are skipped.
     fn measure(
         &self,
         mut record: Record,
@@ -367,7 +366,7 @@ pub(crate) mod tests {
             terms: String::new(),
             legend: String::new(),
             layout: Layout::Cells,
-            contenders: Contenders::gather(found, None).expect("contenders"),
+            contenders: Contenders::gather(found, None).expect("no contender was gathered"),
             cells: vec![Cell::new([("clients", 50.into()), ("bytes", 128.into())])],
             metrics: metrics(),
             sweep: None,
@@ -449,7 +448,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Runs two cells.
+    /// Runs a bench of two cells, and stops after `last` slices unless that is 0.
     fn run(rounds: Rounds, last: usize, fails_at: usize) -> Report {
         let mut bench = bench(&["a", "b"]);
         bench.plan.rounds = rounds;
@@ -458,10 +457,10 @@ pub(crate) mod tests {
         let mut listener = Listener { last, done: 0 };
         let prepared = Prepared { bench, measure, scratch: None };
         let here = Environment::read();
-        prepared.resume(Record::new(), &here, &mut listener).expect("no files")
+        prepared.resume(Record::new(), &here, &mut listener).expect("the run failed")
     }
 
-    /// Slices of the first contender in a cell.
+    /// Returns the number of accepted slices of the first contender in a cell.
     fn slices(report: &Report, cell: usize) -> usize {
         report.results[cell].slices
     }

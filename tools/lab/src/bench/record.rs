@@ -144,9 +144,9 @@ mod tests {
     fn ratios_are_taken_within_a_round() {
         let us = [[2.0, 4.0, 9.0], [2.0, 1.0, 3.0], [1.0; 3]];
         let record = record(3, 3, |contender, round| us[contender][round]);
-        let ratio = record.ratio(&cpu(), 0, 1, 0).expect("three rounds");
+        let ratio = record.ratio(&cpu(), 0, 1, 0).expect("there is no ratio");
         assert_eq!((ratio.median, ratio.interval), (3.0, None));
-        let back = record.ratio(&cpu(), 1, 0, 0).expect("three rounds");
+        let back = record.ratio(&cpu(), 1, 0, 0).expect("there is no ratio");
         assert_eq!(back.median, 1.0 / 3.0);
     }
 
@@ -154,7 +154,7 @@ mod tests {
     fn a_slow_period_that_affects_all_does_not_change_the_ratio() {
         let slow = |round: usize| if round.is_multiple_of(3) { 1.5 } else { 1.0 };
         let record = record(3, 12, |contender, round| [2.0, 4.0, 2.0][contender] * slow(round));
-        let ratio = record.ratio(&cpu(), 0, 1, 0).expect("rounds");
+        let ratio = record.ratio(&cpu(), 0, 1, 0).expect("there is no ratio");
         assert_eq!(ratio.to_string(), "0.500 [0.500, 0.500]");
     }
 
@@ -164,7 +164,7 @@ mod tests {
         let slow = Sample::from([("cpu_ns", 1e5), ("operations", 1.0)]);
         record.keep(THIRD_ROUND, Ok(slow));
         record.keep(Slice { contender: 1, ..THIRD_ROUND }, Err("reset".into()));
-        assert_eq!(record.ratio(&cpu(), 0, 1, 0).expect("two rounds").median, 0.5);
+        assert_eq!(record.ratio(&cpu(), 0, 1, 0).expect("there is no ratio").median, 0.5);
         assert_eq!(record.values(&cpu(), 0, 0), [2.0, 2.0, 100.0]);
         assert_eq!(record.values(&cpu(), 1, 0), [4.0, 4.0]);
     }

@@ -94,7 +94,7 @@ impl Report {
         self.rows().find(|row| row.contender == contender && row.cell == *cell)
     }
 
-    /// Returns the name of the subject, whose side the verdicts take.
+    /// Returns the name of the subject, which the verdicts judge.
     pub fn subject(&self) -> String {
         Sides::of(&self.settings).name
     }
@@ -154,8 +154,8 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Returns in MiB the resident memory before, after and after idling, followed by the virtual
-    /// memory.
+    /// Returns the resident memory in MiB before the run, after it and after idling, followed by
+    /// the same figures for virtual memory.
     pub fn shown(&self) -> Vec<String> {
         let of = |of: fn(Memory) -> u64| {
             [self.before, self.after, self.idle].map(|memory| match memory.map(of) {
@@ -286,7 +286,7 @@ mod tests {
 
     fn report(names: &[&str], record: &Record) -> Value {
         let report = Report::new(&bench(names), record, &Environment::read());
-        serde_json::to_value(report).expect("plain data")
+        serde_json::to_value(report).expect("serialization failed")
     }
 
     #[test]
@@ -316,8 +316,10 @@ mod tests {
         bench.contenders.baseline = "liburing".into();
         let record = record(3, 6, |index, _| [3.0, 2.0, 3.0][index]);
         let report = Report::new(&bench, &record, &Environment::read());
-        let ratios: Vec<f64> =
-            report.rows().map(|row| row.figures["cpu_us"].ratio.expect("rounds").median).collect();
+        let ratios: Vec<f64> = report
+            .rows()
+            .map(|row| row.figures["cpu_us"].ratio.expect("there is no ratio").median)
+            .collect();
         assert_eq!(
             (ratios, report.settings.contenders.baseline.as_str()),
             (vec![1.5, 1.0, 1.0], "liburing")
@@ -328,7 +330,7 @@ mod tests {
     fn comparisons_are_every_pair_and_the_control() {
         let record = record(4, 6, |index, _| [2.0, 4.0, 8.0, 2.0][index]);
         let report = report(&["a", "b", "c"], &record);
-        let rows = report["comparisons"].as_array().expect("rows");
+        let rows = report["comparisons"].as_array().expect("there are no rows");
         let pairs: Vec<String> =
             rows.iter().map(|row| format!("{} {}", row["contender"], row["against"])).collect();
         assert_eq!(pairs, [r#""a" "b""#, r#""a" "c""#, r#""b" "c""#, r#""a (control)" "a""#]);

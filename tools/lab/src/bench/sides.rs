@@ -2,8 +2,8 @@
 
 use super::Bench;
 
-/// The contenders that are annulus. The first one that takes part represents it if no other program
-/// does.
+/// The names of contenders that are annulus. If no other program takes part, the first of them that
+/// takes part is the subject.
 const OWN_CONTENDERS: [&str; 9] =
     ["uring", "ring", "tasks", "epoll", "guest", "guest-tasks", "uring-1", "lookup", "task"];
 
@@ -55,8 +55,8 @@ impl Sides {
         self.name == OWN_NAME
     }
 
-    /// Returns the comparison of the subject with each rival alone if there are a few, and annulus
-    /// does not compete with other programs. Otherwise returns all together.
+    /// Returns a pair of sides for each rival if there are few rivals and annulus does not compete
+    /// with other programs. Otherwise returns only these two sides.
     pub(super) fn pairs(&self) -> Vec<Sides> {
         if self.is_own() || self.rivals.len() > MAX_PAIRS {
             return vec![self.clone()];

@@ -61,8 +61,8 @@ impl MachineState {
         let mut random = fastrand::Rng::with_seed(seed);
         let is_shared = random.bool();
         let mut weather = MachineState { machine, random, walk: 0.0, burst: (0, 0.0), is_shared };
-        // The long-run spread of the walk: one run may begin in a slow phase and another in a fast
-        // one.
+        // The walk begins with its long-run spread, so that one run may begin in a slow phase and
+        // another in a fast one.
         weather.walk = 10.0 * machine.drift * weather.normal();
         weather
     }
@@ -168,7 +168,7 @@ fn false_and_missed_winners_stay_within_the_documented_rates() {
         let bench = run.bench();
         let verdict = |seed| {
             let found = CellVerdict::of(&bench, &run.record(machine, seed), 0);
-            found.expect("a control and a primary metric")
+            found.expect("the cell has no verdict")
         };
         let found: Vec<CellVerdict> = (0..1000).map(verdict).collect();
         let won = |name: &str| found.iter().filter(|it| it.winner.as_deref() == Some(name)).count();
@@ -212,7 +212,7 @@ fn coverage(machine: Machine, rounds: usize, of: impl Fn(&[f64]) -> Option<Inter
     let run = SimulatedRun { costs: &[0.7, 1.0], cells: 1, rounds };
     let holds = |seed: &u64| {
         let ratios = run.record(machine, *seed).ratios(&cpu(), 0, 1, 0);
-        let found = of(&ratios.into_values().collect::<Vec<_>>()).expect("enough rounds");
+        let found = of(&ratios.into_values().collect::<Vec<_>>()).expect("there is no interval");
         found.low <= 0.7 && 0.7 <= found.high
     };
     (0..scaled_runs(2100)).filter(holds).count() as f64 * 100.0 / scaled_runs(2100) as f64

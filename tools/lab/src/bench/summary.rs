@@ -19,10 +19,10 @@ const ALL_RIVALS: &str = "its best rival";
 /// The verdicts on a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// A sentence, or one per rival of a server; empty if the bench has no control, no primary
-    /// metric or only one contender.
+    /// One sentence, or one for each rival if there are few. Empty if the bench has no control, no
+    /// primary metric or only one contender.
     pub sentences: Vec<String>,
-    /// The number of cells with each verdict. Together the verdicts are right in 95 % of runs.
+    /// The number of cells with each verdict. In 95 % of runs, all verdicts are right.
     pub counts: Counts,
 }
 
@@ -187,8 +187,8 @@ mod tests {
     use super::super::tests::{bench, sample};
     use super::*;
 
-    /// Returns the summary for cells of 1 to `cells` clients. `cpu` is by contender, cell and round,
-    /// the control last; 0 is a failed slice.
+    /// Returns the summary for cells of 1 to `cells` clients. `cpu` is called with contender, cell
+    /// and round; the control is the last contender, and 0 is a failed slice.
     fn summary(names: &[&str], cells: usize, cpu: impl Fn(usize, usize, usize) -> f64) -> Summary {
         let mut bench = bench(names);
         let clients = |cell: usize| Cell::new([("clients", (cell as u64 + 1).into())]);
@@ -222,8 +222,8 @@ mod tests {
         assert_eq!(found.sentences, [sentence]);
     }
 
-    /// The rival takes less CPU, but answers fewer requests per second: it does not win over another
-    /// program, but our loss to it counts.
+    /// The rival takes less CPU, but answers fewer requests per second. It does not win against
+    /// another program, but our loss to it counts.
     #[test]
     fn own_losses_count_even_if_the_rival_is_slow() {
         let counts = |names: &[&str]| {
@@ -237,7 +237,7 @@ mod tests {
                     [("operations", 1000.0), ("cpu_ns", cpu), ("ns", ns), ("p99_us", 40.0)];
                 record.keep(Slice { round, cell: 0, contender }, Ok(Sample::from(numbers)));
             }
-            let verdict = CellVerdict::of(&bench, &record, 0).expect("a control");
+            let verdict = CellVerdict::of(&bench, &record, 0).expect("the cell has no verdict");
             Counts::of(&[verdict])
         };
         assert_eq!(counts(&["a", "b"]), Counts { undecided: 1, ..Counts::default() });

@@ -1,9 +1,10 @@
 //! Latency against rate: every contender at shares of its own peak, and the rate up to which it
 //! keeps a limit.
 //!
-//! The cells of a sweep are pairs of a load and a share. The cell of a load without a share is the
-//! closed loop that measures the peaks. All its rounds come first. The offered rates follow from
-//! their medians, and stay the same in every round, also after a run was resumed.
+//! The cells of a sweep are pairs of a load and a share of the peak. A cell without a share is the
+//! closed loop that measures the peaks of its load. All rounds of these cells come first. The
+//! offered rates follow from their medians, and stay the same in every round, even if the run is
+//! resumed.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ pub type OfferedRates = BTreeMap<(usize, usize), Result<f64, String>>;
 /// A sweep over rates.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Sweep {
-    /// The limit whose breaking point is searched for.
+    /// The limit up to which each contender's rate is determined.
     pub limit: Option<SweepLimit>,
 }
 
@@ -65,7 +66,7 @@ impl SweepLimit {
             limits.len() == 1,
             "'{text}': a sweep has one limit: write only one, as in p99<5ms"
         );
-        let limit = limits.into_iter().next().expect("counted above");
+        let limit = limits.into_iter().next().expect("there is no limit");
         ensure!(LATENCIES.iter().any(|(name, _)| *name == limit.figure), unknown(&limit.figure));
         Ok(SweepLimit { text: text.to_owned(), limit })
     }
@@ -86,7 +87,7 @@ impl SweepLimit {
         self.limit.limit.as_secs_f64() * 1e6
     }
 
-    /// Returns what keeps the limit, such as `p99 below 5 ms`.
+    /// Returns the limit in words, such as `p99 below 5 ms`.
     pub fn words(&self) -> String {
         let bound = if self.limit.is_inclusive { "at most" } else { "below" };
         format!("{} {bound} {}", self.figure(), time(self.micros()))
@@ -111,8 +112,8 @@ impl From<SweepLimit> for String {
     }
 }
 
-/// Returns the metrics of a sweep. None of them is compared, because at a share of its peak every
-/// contender has another rate.
+/// Returns the metrics of a sweep. None of them is compared, because at the same share of their
+/// peaks, contenders have different rates.
 pub(crate) fn metrics() -> Vec<Metric> {
     let rate = Metric { title: "answered/s".into(), ..rate() };
     let offered = Metric { format: Format::Whole, ..Metric::hidden(OFFERED_KEY) };
@@ -258,7 +259,7 @@ pub struct Kept {
     pub share_of_peak: f64,
     /// The first measured rate that breaks it.
     pub broken_at: Option<f64>,
-    /// Whether slices failed at the rate that breaks it.
+    /// Whether too many slices failed at that rate.
     pub failed: bool,
 }
 
@@ -295,7 +296,7 @@ impl SweepReport {
         loads.iter().map(sentence).collect()
     }
 
-    /// Returns what one curve says. Only the first clause names the limit in full.
+    /// Returns a clause about one curve. Clauses after the first one refer to the limit as "it".
     fn clause(&self, curve: &Curve, is_first: bool) -> String {
         let name = &curve.contender;
         if let Some(why) = &curve.peak_error {
@@ -482,7 +483,7 @@ mod tests {
     /// Slices in order, with the rate that each was measured at.
     type MeasuredSlices = Rc<RefCell<Vec<(Slice, Option<f64>)>>>;
 
-    /// Servers with known peaks, whose latency is 1 ms up to 90 % of the peak, and 100 ms beyond.
+    /// Servers with known peaks, whose latency is 1 ms up to 95 % of the peak, and 100 ms beyond.
     #[derive(Default)]
     struct Servers {
         rates: OfferedRates,
@@ -534,7 +535,7 @@ mod tests {
         bench.cells.extend(shares);
         bench.metrics = metrics();
         bench.plan.rounds = Rounds::fixed(3);
-        let limit = limit.map(|text| SweepLimit::parse(text).expect("a limit"));
+        let limit = limit.map(|text| SweepLimit::parse(text).expect("the limit is invalid"));
         bench.sweep = Some(Sweep { limit });
         bench
     }
@@ -542,7 +543,7 @@ mod tests {
     fn run(bench: &Bench, servers: Servers, record: Record, stop_after: usize) -> Report {
         let prepared = Prepared { bench: bench.clone(), measure: Box::new(servers), scratch: None };
         let here = Environment::read();
-        prepared.resume(record, &here, &mut Until(stop_after, 0)).expect("no files")
+        prepared.resume(record, &here, &mut Until(stop_after, 0)).expect("the run failed")
     }
 
     #[test]
@@ -571,10 +572,14 @@ mod tests {
         let report = run(&bench, Servers::default(), Record::new(), 30);
         let mut record = Record::new();
         for row in &report.samples {
-            let cell = bench.cells.iter().position(|cell| *cell == row.cell).expect("a cell");
-            let contender =
-                bench.contenders.all().position(|spec| spec.name == row.contender).expect("one");
-            let sample = row.sample.clone().expect("accepted");
+            let cell =
+                bench.cells.iter().position(|cell| *cell == row.cell).expect("the cell is unknown");
+            let contender = bench
+                .contenders
+                .all()
+                .position(|spec| spec.name == row.contender)
+                .expect("the contender is unknown");
+            let sample = row.sample.clone().expect("the slice failed");
             record.keep(Slice { round: row.round, cell, contender }, Ok(sample));
         }
         let servers = Servers::default();
@@ -617,7 +622,7 @@ mod tests {
         let said = "a keeps p99 below 10 ms up to 950/s, 95 % of its peak; b has no curve, because its peak is \
                     unknown: refused.";
         assert_eq!(report.answer(), [said]);
-        let curve = &report.sweep.expect("a sweep").curves[1];
+        let curve = &report.sweep.expect("the report has no sweep").curves[1];
         assert!(curve.points.is_empty() && curve.kept.is_none(), "{curve:?}");
     }
 
@@ -633,7 +638,7 @@ mod tests {
                 record.keep(Slice { round, cell, contender: 0 }, outcome);
             }
         }
-        let report = SweepReport::of(&bench, &record).expect("a sweep");
+        let report = SweepReport::of(&bench, &record).expect("the report has no sweep");
         assert_eq!(
             report.sentences(),
             [
@@ -654,10 +659,13 @@ mod tests {
             let error = SweepLimit::parse(text).expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
-        let limit = SweepLimit::parse("p99.9<=5ms").expect("a limit");
+        let limit = SweepLimit::parse("p99.9<=5ms").expect("the limit is invalid");
         assert_eq!((limit.words().as_str(), limit.micros()), ("p99.9 at most 5 ms", 5000.0));
-        let json = serde_json::to_string(&limit).expect("plain data");
+        let json = serde_json::to_string(&limit).expect("serialization failed");
         assert_eq!(json, "\"p99.9<=5ms\"");
-        assert_eq!(serde_json::from_str::<SweepLimit>(&json).expect("the same"), limit);
+        assert_eq!(
+            serde_json::from_str::<SweepLimit>(&json).expect("the limit cannot be parsed"),
+            limit
+        );
     }
 }

@@ -67,7 +67,8 @@ impl CellVerdict {
     }
 }
 
-/// Used if a sample lacks the numbers of a guard. A ratio without an interval decides nothing.
+/// The ratio if a sample lacks a number of the metric. It satisfies every guard, and decides
+/// nothing without an interval.
 const NO_RATIO: Ratio = Ratio { median: f64::NAN, interval: None };
 
 type Decision = (Verdict, String);
@@ -102,7 +103,7 @@ impl Judge<'_> {
         (rounds < needed).then_some((Verdict::Undecided, text))
     }
 
-    /// Compares the two. All contenders and the control have an interval.
+    /// Compares the two. All contenders and the control have enough rounds for an interval.
     fn compare(&self, ours: usize, rival: Option<usize>) -> Decision {
         let control = self.contest.control().unwrap_or(NO_RATIO);
         let Some(rival) = rival else {
@@ -127,8 +128,8 @@ impl Judge<'_> {
         };
         match verdict {
             Verdict::Void => (verdict, void_control(control)),
-            // CPU time alone does not win: a contender that only delays work in batches uses less.
-            // Our own losses to other programs count all the same.
+            // Less CPU time alone does not win, because a contender that delays work in batches
+            // uses less. Our own losses to other programs count even so.
             Verdict::Better | Verdict::Worse
                 if self.fails_guard(better, worse)
                     && (verdict == Verdict::Better || !self.sides.is_own()) =>
@@ -147,8 +148,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Returns true if this contender is better than every rival: the one that is the best by its
-    /// median may not be the best.
+    /// Returns true if this contender is better than every rival, not only than the one with the
+    /// best median.
     fn beats_all(&self, ours: usize) -> bool {
         let is_better = |&rival: &usize| self.contest.verdict(ours, rival) == Verdict::Better;
         self.sides.rivals.iter().all(is_better)
@@ -207,7 +208,7 @@ mod tests {
     const FIRST_SLICE: Slice = Slice { round: 0, cell: 0, contender: 0 };
 
     fn of(record: &Record, names: &[&str]) -> CellVerdict {
-        CellVerdict::of(&bench(names), record, 0).expect("a control and a primary metric")
+        CellVerdict::of(&bench(names), record, 0).expect("the cell has no verdict")
     }
 
     /// Fifteen rounds in which the CPU times vary by a few thousandths.
@@ -237,7 +238,7 @@ mod tests {
         let mut bench = bench(&["a", "b"]);
         bench.metrics = vec![rate];
         let record = record(3, 15, |index, _| [4.0, 2.0, 4.0][index]);
-        let verdict = CellVerdict::of(&bench, &record, 0).expect("a verdict");
+        let verdict = CellVerdict::of(&bench, &record, 0).expect("the cell has no verdict");
         assert_eq!(verdict.winner.as_deref(), Some("b"));
         let part = "worse: a takes 0.50 × [0.50, 0.50] the operations/s of b";
         assert_eq!(verdict.verdict, Verdict::Worse);

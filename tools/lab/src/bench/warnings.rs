@@ -204,7 +204,7 @@ mod tests {
         assert!(short[0].starts_with("interrupted after 12 of 45 slices"), "{short:?}");
     }
 
-    /// A checked metric can invalidate a cell although it does not choose the winner.
+    /// A checked metric causes a warning although it does not choose the winner.
     #[test]
     fn a_control_deviating_by_a_checked_metric_is_a_warning() {
         let mut bench = bench(&["a", "b"]);

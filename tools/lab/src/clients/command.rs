@@ -121,13 +121,13 @@ mod tests {
     }
 
     fn sample(script: &str) -> Result<Sample, String> {
-        let parser = Parser::choose("wrk", &[]).expect("known");
+        let parser = Parser::choose("wrk", &[]).expect("wrk has no parser");
         shell(script, LONG_TIMEOUT)?.sample(&parser, None)
     }
 
     #[test]
     fn failed_requests_no_requests_and_other_output_are_refused() {
-        let good = sample("echo measured 10 1000 5 5 5 5 0 1").expect("a sample");
+        let good = sample("echo measured 10 1000 5 5 5 5 0 1").expect("no sample was read");
         assert!(good.get(CLIENT_CPU_SHARE) >= Some(0.0), "{good:?}");
         for (script, part) in [
             ("echo measured 65000 1003000 812.5 790 1600 2000 3 0", "3 requests failed"),
@@ -146,17 +146,18 @@ mod tests {
     fn a_client_that_does_not_end_is_killed_and_one_that_is_missing_is_named() {
         let error = shell("echo on and on; exec sleep 1000", Duration::from_millis(300))
             .err()
-            .expect("killed");
+            .expect("the client ended in time");
         assert!(error.starts_with("sh did not end within 300ms; "), "{error}");
         let words = ["/no/such/client".to_owned()];
-        let error = run(&words, None, LONG_TIMEOUT, &mut ()).err().expect("missing");
+        let error =
+            run(&words, None, LONG_TIMEOUT, &mut ()).err().expect("a missing client was started");
         assert!(error.starts_with("/no/such/client is not an executable file"), "{error}");
     }
 
     #[test]
     fn only_the_tail_of_a_long_output_is_kept() {
         let script = "yes line | head -c 4000000; echo; echo measured 10 1000 5 5 5 5 0 1";
-        let run = shell(script, LONG_TIMEOUT).expect("it ends");
+        let run = shell(script, LONG_TIMEOUT).expect("the client failed");
         assert!(run.printed.len() <= MAX_OUTPUT_BYTES && run.printed.ends_with("5 0 1\n"));
     }
 }

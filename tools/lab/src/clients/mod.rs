@@ -12,7 +12,8 @@ use crate::bench::{Sample, rate};
 use crate::describe::{Client, Load, Parser, filled, has};
 use crate::server::one_line;
 
-/// Requests per depth in the short run that determines the number of requests of a slice.
+/// Requests, multiplied by the depth, of the short run that determines the number of requests of a
+/// slice.
 const PROBE_REQUESTS: u64 = 1000;
 
 /// The highest plausible rate. A run that is too short to be timed would have an infinite one.
@@ -41,7 +42,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Returns the same with a short time, for clients whose time can be set.
+    /// Returns these settings with a short time, which applies to clients whose time can be set.
     pub(crate) fn for_trial(&self) -> Clients {
         Clients { time: self.time.min(TRIAL_TIME), max_time: TRIAL_TIME, ..self.clone() }
     }

@@ -170,7 +170,7 @@ fn names(bench: &Bench) -> Vec<String> {
     bench.contenders.specs.iter().map(|spec| spec.name.clone()).collect()
 }
 
-/// The values of a contender in a cell by a metric, of both runs.
+/// The values of a contender's metric in a cell, in both runs.
 struct Pair<'a> {
     contender: String,
     cell: &'a Cell,

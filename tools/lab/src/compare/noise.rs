@@ -27,8 +27,8 @@ fn control(run: &Run<'_>, cell: usize, metric: &Metric) -> f64 {
     })
 }
 
-/// Returns the median over the contenders of the difference between their halves. A slow phase
-/// affects all contenders.
+/// Returns the relative difference between the halves of the rounds, as the median over all
+/// contenders. A slow phase affects all contenders.
 fn drift(run: &Run<'_>, cell: usize, metric: &Metric) -> f64 {
     let halves = |contender: usize| {
         let values = run.record.values(metric, contender, cell);

@@ -22,7 +22,7 @@ fn found(costs: &[f64], machine: Machine, count: u64, reference: Option<&str>) -
             record,
             environment: &environment,
         });
-        let comparison = compare(old, new, &options, 0).expect("the same bench");
+        let comparison = compare(old, new, &options, 0).expect("the runs cannot be compared");
         let [is_worse, is_better] =
             [Verdict::Worse, Verdict::Better].map(|kind| comparison.of(kind).next().is_some());
         let is_different = is_worse || is_better;

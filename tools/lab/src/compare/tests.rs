@@ -20,7 +20,7 @@ fn compared(old: &[f64], new: &[f64], options: &Options) -> RunComparison {
     let records = [record(15, old), record(15, new)];
     let [old, new] =
         records.each_ref().map(|record| Run { bench: &bench, record, environment: &environment });
-    compare(old, new, options, 0).expect("the same bench")
+    compare(old, new, options, 0).expect("the runs cannot be compared")
 }
 
 fn kinds(comparison: &RunComparison, metric: &str) -> Vec<Verdict> {
@@ -34,7 +34,10 @@ fn a_regression_is_worse_in_the_direction_of_each_metric() {
     for metric in ["cpu_us", "rate", "p99_us"] {
         assert_eq!(kinds(&found, metric), [Verdict::Same, Verdict::Worse], "{metric}");
     }
-    let rate = found.of(Verdict::Worse).find(|change| change.metric == "rate").expect("a rate");
+    let rate = found
+        .of(Verdict::Worse)
+        .find(|change| change.metric == "rate")
+        .expect("the rate did not become worse");
     assert!(rate.new < rate.old && (rate.ratio.median - 2.0 / 3.0).abs() < 0.01, "{rate:?}");
     assert!(found.warnings.is_empty(), "{:?}", found.warnings);
     assert!(found.sentence().starts_with("Of 6 figures 3 are worse and 0 better"));
@@ -78,7 +81,7 @@ fn one_sided_contenders_are_listed_and_another_machine_warns() {
     let records = [record(5, &[2.0, 4.0, 2.0]), record(5, &[2.0, 4.0, 2.0])];
     let old = Run { bench: &old_bench, record: &records[0], environment: &environment };
     let new = Run { bench: &new_bench, record: &records[1], environment: &other };
-    let found = compare(old, new, &Options::default(), 0).expect("a is common");
+    let found = compare(old, new, &Options::default(), 0).expect("the runs cannot be compared");
     assert_eq!(
         found.differences,
         [
@@ -91,7 +94,7 @@ fn one_sided_contenders_are_listed_and_another_machine_warns() {
     assert!(found.warnings[0].contains("different machines (processor)"), "{:?}", found.warnings);
     // With five values per group there is an interval of 95 % and of 98.3 %, but not of 99.9 %.
     assert_eq!(kinds(&found, "cpu_us"), [Verdict::Same]);
-    let among = compare(old, new, &Options::default(), 100).expect("a is common");
+    let among = compare(old, new, &Options::default(), 100).expect("the runs cannot be compared");
     assert_eq!(kinds(&among, "cpu_us"), [Verdict::Undecided]);
     assert!(among.warnings[1].contains("too few rounds"), "{:?}", among.warnings);
 }
@@ -105,10 +108,10 @@ fn an_error_of_a_comparison_names_the_cause_and_the_remedy() {
     let reference = Options { reference: Some("z".into()), ..Options::default() };
     let empty = Record::new();
     let error = |old, new, options: &Options| {
-        compare(old, new, options, 0).expect_err("an error").to_string()
+        compare(old, new, options, 0).expect_err("the runs were compared").to_string()
     };
     let same = run(&one, &full);
-    let text = margin.check().expect_err("below 0").to_string();
+    let text = margin.check().expect_err("a negative margin was accepted").to_string();
     assert!(text.starts_with("the margin of -100 % is out of range: use 0 to 1000 %"), "{text}");
     let text = error(same, same, &reference);
     assert!(text.ends_with("has the contenders a, b") && text.contains("'z'"), "{text}");

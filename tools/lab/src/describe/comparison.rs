@@ -137,7 +137,7 @@ impl Description {
     /// Returns the file with this name that comes with the lab.
     pub fn find(name: &str) -> Option<Description> {
         let (name, text) = CATALOGUE.iter().find(|(known, _)| *known == name)?;
-        Some(Description::parse(name, text).expect("tests parse every catalogue file"))
+        Some(Description::parse(name, text).expect("a file of the catalogue is invalid"))
     }
 
     /// Returns the comparison, or `None` for published tables.
@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     fn small(text: &str) -> Result<Comparison> {
-        Ok(Description::parse("small", text)?.comparison().expect("no tables"))
+        Ok(Description::parse("small", text)?.comparison().expect("the file is a suite"))
     }
 
     const SMALL: &str = "title = \"t\"\n\
@@ -362,8 +362,8 @@ mod tests {
 
     #[test]
     fn every_catalogue_file_is_complete() {
-        let all =
-            Description::names().map(|name| (name, Description::find(name).expect("it exists")));
+        let all = Description::names()
+            .map(|name| (name, Description::find(name).expect("the catalogue lacks the name")));
         let counts: Vec<_> = all
             .filter_map(|(name, described)| match described {
                 Description::Comparison(one) => {
@@ -391,18 +391,18 @@ mod tests {
 
     #[test]
     fn a_file_has_servers_and_a_cell_for_each_number_of_connections() {
-        let comparison = small(SMALL).expect("a comparison");
+        let comparison = small(SMALL).expect("the comparison is invalid");
         let names: Vec<_> = comparison.contenders.iter().map(|one| one.name.as_str()).collect();
         assert_eq!((names, comparison.baseline.as_str()), (vec!["a", "b"], "a"));
         let cells: Vec<_> = comparison.loads.iter().map(|load| load.cell.to_string()).collect();
         assert_eq!(cells, ["http × 1 connection × depth 1", "http × 50 connections × depth 1"]);
     }
 
-    /// Measured once: a server that already ran, unpinned, took 1/22 of the time of the same
-    /// program on one core.
+    /// In one measurement, a running, unpinned server took 1/22 of the time of the same program
+    /// pinned to one core.
     #[test]
     fn nothing_is_pinned_if_only_one_server_already_runs() {
-        let comparison = small(SMALL).expect("a comparison");
+        let comparison = small(SMALL).expect("the comparison is invalid");
         let (placement, why) = comparison.placed();
         assert_eq!(placement, Placement::Shared);
         assert_eq!(why.as_deref(), Some("b runs already, so nothing is pinned to a core"));
@@ -450,7 +450,8 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = Description::read(Path::new("/no/such.toml")).expect_err("none");
+        let error =
+            Description::read(Path::new("/no/such.toml")).expect_err("a missing file was read");
         assert!(
             error.is::<UsageError>() && error.to_string().starts_with("/no/such.toml: No such"),
             "{error}"

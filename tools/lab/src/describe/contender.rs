@@ -55,7 +55,7 @@ pub struct Contender {
     #[serde(skip)]
     pub(super) directory: Option<PathBuf>,
     module: Option<Module>,
-    /// A text that one of its outputs contains before it is ready.
+    /// A text that one of its outputs must contain before it is ready.
     pub ready: Option<String>,
     /// The fixed port on which it listens.
     pub port: Option<u16>,
@@ -213,8 +213,8 @@ impl Contender {
         Ok(self)
     }
 
-    /// Returns the words of the command line, with `program` in place of a program whose path is
-    /// unknown until it is built.
+    /// Returns the words of the command line. `program` is the path of the program; a contender
+    /// that already runs has an address instead.
     pub(crate) fn words(&self, program: &str) -> Vec<String> {
         let program = match &self.program {
             Program::Running(address) => address.to_string(),
@@ -363,9 +363,11 @@ mod tests {
     /// A host name may have several addresses, and the server listens at only one of them.
     #[test]
     fn a_host_resolves_to_the_address_that_answers() {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let found = resolved(&format!("localhost:{}", address.port())).expect("an address");
+        let listener =
+            std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("no port is free");
+        let address = listener.local_addr().expect("the listener has no address");
+        let found =
+            resolved(&format!("localhost:{}", address.port())).expect("the name was not resolved");
         assert_eq!(found, address.into());
     }
     use crate::describe::Description;
@@ -398,8 +400,11 @@ mod tests {
 
     #[test]
     fn a_program_that_is_missing_is_left_out_by_name() {
-        let missing = Contender::of_text("no-such-program {port}").expect("a command");
-        let why = missing.prepare(None, None).expect("no failure").expect_err("missing");
+        let missing = Contender::of_text("no-such-program {port}").expect("the command is invalid");
+        let why = missing
+            .prepare(None, None)
+            .expect("preparing the contender failed")
+            .expect_err("a missing program was found");
         let expected = "server no-such-program is left out: no-such-program is not installed";
         assert!(why.starts_with(expected), "{why}");
     }
@@ -415,7 +420,8 @@ mod tests {
             let Contender { configuration: Some(file), arguments, .. } = &contender else {
                 continue;
             };
-            let text = fs::read_to_string(peers.join(file)).expect("a file beside the peers");
+            let text =
+                fs::read_to_string(peers.join(file)).expect("the configuration cannot be read");
             placeholders::check(std::slice::from_ref(&text), &CONTENDER_PLACEHOLDERS)
                 .unwrap_or_else(|why| panic!("{}: {why}", file.display()));
             assert!(has(&[text], "port") && has(arguments, "configuration"), "{}", contender.name);
@@ -424,10 +430,16 @@ mod tests {
 
     #[test]
     fn outside_the_repository_servers_are_missing() {
-        for contender in
-            Description::find("files").expect("it exists").comparison().expect("one").contenders
+        for contender in Description::find("files")
+            .expect("the catalogue lacks the name")
+            .comparison()
+            .expect("the file is a suite")
+            .contenders
         {
-            let missing = contender.prepare(None, None).expect("no failure").expect_err("missing");
+            let missing = contender
+                .prepare(None, None)
+                .expect("preparing the contender failed")
+                .expect_err("a missing program was found");
             assert!(missing.contains(" is left out: "), "{missing}");
         }
     }

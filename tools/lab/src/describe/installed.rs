@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_program_is_found_or_its_package_named() {
-        let shell = find("sh").expect("a shell");
+        let shell = find("sh").expect("the shell was not found");
         assert!(shell.ends_with("sh") && shell.is_absolute(), "{shell:?}");
         assert_eq!(find("/bin/sh"), Ok("/bin/sh".into()));
         for (program, part) in [
@@ -99,7 +99,8 @@ mod tests {
             package: "some".into(),
         };
         assert_eq!(module(&["/no/such", "/proc/self/exe"]).find(), Ok(Path::new("/proc/self/exe")));
-        let missing = module(&["/no/such"]).find().expect_err("none").to_owned();
+        let missing =
+            module(&["/no/such"]).find().expect_err("a missing module was found").to_owned();
         assert_eq!(missing, "/no/such does not exist: apt-get install some");
     }
 }

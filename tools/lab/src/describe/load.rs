@@ -12,7 +12,7 @@ use super::parser::Parser;
 use super::placeholders::{self, Placeholder, filled, has};
 use crate::bench::{Cell, PERCENT_PARAMETER, PERCENTS};
 
-/// The TCP address that fills the target of a load for a Unix socket.
+/// The TCP address that fills targets while a load is checked, or for a Unix socket.
 const EXAMPLE_ADDRESS: &str = "127.0.0.1:1";
 
 /// How long our load runs before it is measured, by default.
@@ -24,7 +24,7 @@ const COMMAND_PLACEHOLDERS: [&str; 4] = ["seconds", "requests", "script", "rate"
 /// Placeholders in every load.
 const LOAD_PLACEHOLDERS: [&str; 5] = ["port", "address", "path", "connections", "depth"];
 
-/// A load: one cell.
+/// A load, which is one cell of a comparison.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// The parameters, which reports show.
@@ -170,7 +170,7 @@ impl Loads {
     /// Returns the load for each number of connections.
     ///
     /// # Errors
-    /// Names the key with an invalid value, and the allowed values.
+    /// If a key has an invalid value; the error contains the key and the allowed values.
     pub fn split(self) -> Result<Vec<Load>> {
         let pace = match (self.rate, self.share) {
             (Some(_), Some(_)) => bail!("rate and share are both set: remove one"),
@@ -342,11 +342,11 @@ impl Load {
     /// loop for each share of it.
     ///
     /// # Errors
-    /// If the load sets its own rate, or the rate of a program would have to be set.
+    /// If the load sets its own rate, or is a program.
     pub fn sweep(&self) -> Result<Vec<Load>> {
         let Client::Own { options, words } = &self.client else {
             bail!(
-                "'{}': a sweep needs a load of annulus, because the peak is measured without a rate: write --load                  instead of --load-command",
+                "'{}': a sweep needs a load of annulus, because the peak is measured without a rate: write --load instead of --load-command",
                 self.client.words().join(" ")
             );
         };
@@ -375,7 +375,7 @@ impl Load {
 
     /// Returns the load if a plan can be created from it.
     pub(crate) fn checked(self) -> Result<Load> {
-        let example = EXAMPLE_ADDRESS.parse().expect("a constant");
+        let example = EXAMPLE_ADDRESS.parse().expect("the example address is invalid");
         let rate = (self.pace != Pace::Closed).then_some(1.0);
         if let Client::Own { options, .. } = &self.client {
             self.plan(options, &example, rate, Duration::from_secs(1))?;
@@ -465,13 +465,13 @@ mod tests {
         refused(Loads { depth: 2, ..command("wrk {port}") }, "has no {depth}");
         refused(Loads { rate: Some(1.0), ..command("wrk {port}") }, "has no {rate}");
         let loads = Loads { connections: vec![1, 2], ..command("wrk -c{connections} {port}") };
-        assert_eq!(loads.split().expect("two loads").len(), 2);
+        assert_eq!(loads.split().expect("the loads are invalid").len(), 2);
     }
 
     #[test]
     fn placeholders_come_from_the_server_and_the_cell() {
         let loads = Loads { url: Some("http://{address}/".into()), ..Loads::default() };
-        let load = loads.split().expect("a load").remove(0);
+        let load = loads.split().expect("the load is invalid").remove(0);
         let words = load.words("127.0.0.1:8080");
         assert_eq!(
             placeholders::filled("{port} {address} {connections}{path}", &words),

@@ -1,5 +1,5 @@
-//! Reads the output of a client by expressions, which are built in for known clients and given for
-//! other ones.
+//! Reads the output of a client with regular expressions. Known clients have built-in expressions,
+//! and others are given them.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -119,7 +119,7 @@ impl Parser {
     /// the requested number, if known; `took` is how long the client ran.
     ///
     /// # Errors
-    /// Quotes the last line of an output that cannot be read.
+    /// If the output cannot be read; the error quotes its last line.
     pub(crate) fn sample(
         &self,
         printed: &str,
@@ -282,7 +282,7 @@ impl Pattern {
 /// digits follow each comma, and decimals otherwise.
 fn split_number(text: &str) -> Option<(f64, &str)> {
     static LEADING_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"^\d[\d.,]*(?:[eE][+-]?\d+)?").expect("a valid constant expression")
+        Regex::new(r"^\d[\d.,]*(?:[eE][+-]?\d+)?").expect("the constant expression is invalid")
     });
     let found = LEADING_NUMBER.find(text)?.as_str();
     let whole = found.split('.').next().unwrap_or(found);
@@ -309,7 +309,9 @@ mod tests {
     const RUN_TIME: Duration = Duration::from_secs(2);
 
     fn read(program: &str, printed: &str) -> Result<Sample, String> {
-        Parser::choose(program, &[]).expect("known").sample(printed, None, RUN_TIME)
+        Parser::choose(program, &[])
+            .expect("the client has no parser")
+            .sample(printed, None, RUN_TIME)
     }
 
     #[track_caller]
@@ -332,8 +334,9 @@ mod tests {
             ("p99_9_us", 2400.0),
             ("errors", 0.0),
         ];
-        assert_numbers(&read("wrk", printed).expect("a sample"), &numbers);
-        let without = read("wrk", "measured 65000 1003000 812.5 790 0 0 3").expect("a sample");
+        assert_numbers(&read("wrk", printed).expect("no sample was read"), &numbers);
+        let without =
+            read("wrk", "measured 65000 1003000 812.5 790 0 0 3").expect("no sample was read");
         assert_eq!((without.get("p99_us"), without.get("errors")), (None, Some(3.0)));
     }
 
@@ -352,7 +355,7 @@ mod tests {
             ("errors", 6.0),
             ("refused", 4.0),
         ];
-        assert_numbers(&read("/usr/bin/wrk", printed).expect("a sample"), &numbers);
+        assert_numbers(&read("/usr/bin/wrk", printed).expect("no sample was read"), &numbers);
     }
 
     #[test]
@@ -368,7 +371,7 @@ mod tests {
             ("errors", 6.0),
             ("refused", 2.0),
         ];
-        assert_numbers(&read("h2load", h2load).expect("a sample"), &numbers);
+        assert_numbers(&read("h2load", h2load).expect("no sample was read"), &numbers);
         let hey = "Summary:\n  Total:\t2.0000 secs\n  Slowest:\t0.0100 secs\n  Average:\t0.0012 secs\n  Requests/sec:\t5000.0000\n\n\
             Latency distribution:\n  50% in 0.0011 secs\n  99% in 0.0030 secs\n\nStatus code distribution:\n  [200]\t9990 responses\n  \
             [503]\t10 responses\n\nError distribution:\n  [3]\tGet \"http://127.0.0.1:1/\": refused\n";
@@ -381,7 +384,7 @@ mod tests {
             ("errors", 3.0),
             ("refused", 10.0),
         ];
-        assert_numbers(&read("hey", hey).expect("a sample"), &numbers);
+        assert_numbers(&read("hey", hey).expect("no sample was read"), &numbers);
         let oha = "Summary:\n  Success rate:\t100.00%\n  Total:\t2000.0 ms\n  Average:\t1.2 ms\n  Requests/sec:\t5000.0\n\n\
             Response time distribution:\n  50.00% in 1.1 ms\n  99.00% in 3.0 ms\n  99.90% in 4.0 ms\n\nStatus code distribution:\n  [200] 9990 responses\n\n\
             Error distribution:\n  [10] aborted due to deadline\n  [2] connection refused\n";
@@ -392,7 +395,7 @@ mod tests {
             ("p99_9_us", 4000.0),
             ("errors", 2.0),
         ];
-        assert_numbers(&read("oha", oha).expect("a sample"), &numbers);
+        assert_numbers(&read("oha", oha).expect("no sample was read"), &numbers);
         let ab = "Time taken for tests:   2.000 seconds\nComplete requests:      10000\nFailed requests:        1\nNon-2xx responses:      2\n\
             Requests per second:    5000.00 [#/sec] (mean)\nTime per request:       10.000 [ms] (mean)\n\
             Time per request:       0.200 [ms] (mean, across all concurrent requests)\n\n  50%      9\n  99%     20\n 100%     30 (longest request)\n";
@@ -405,7 +408,7 @@ mod tests {
             ("errors", 1.0),
             ("refused", 2.0),
         ];
-        assert_numbers(&read("ab", ab).expect("a sample"), &numbers);
+        assert_numbers(&read("ab", ab).expect("no sample was read"), &numbers);
     }
 
     #[test]
@@ -416,9 +419,10 @@ mod tests {
             "mean_ms=mean ([0-9.]+)",
             "errors=bad: ([0-9]+)",
         ];
-        let parser = Parser::choose("some", &parse.map(str::to_owned)).expect("a parser");
+        let parser =
+            Parser::choose("some", &parse.map(str::to_owned)).expect("the expressions are invalid");
         let printed = "did 1,500 a second\np99 is 3 ms, mean 1.5\n";
-        let sample = parser.sample(printed, None, RUN_TIME).expect("a sample");
+        let sample = parser.sample(printed, None, RUN_TIME).expect("no sample was read");
         assert_numbers(
             &sample,
             &[
@@ -429,12 +433,13 @@ mod tests {
                 ("errors", 0.0),
             ],
         );
-        let error =
-            parser.sample("did 5 a second\nso it was\n", None, RUN_TIME).expect_err("no p99");
+        let error = parser
+            .sample("did 5 a second\nso it was\n", None, RUN_TIME)
+            .expect_err("an output without p99 was read");
         assert!(error.contains("p99 is not found") && error.contains("so it was"), "{error}");
         let error = parser
             .sample(&printed.replace("3 ms", "3 fortnights"), None, RUN_TIME)
-            .expect_err("a unit");
+            .expect_err("an unknown unit was accepted");
         assert!(error.contains("'3 fortnights' is not a number"), "{error}");
     }
 
@@ -480,9 +485,11 @@ mod tests {
             let error = Parser::choose("some", &[text.to_owned()]).expect_err(text).to_string();
             assert!(error.contains(part), "{error}");
         }
-        let parser =
-            Parser::choose("some", &["rate=(.*)".into(), "p99=p99 (.*)".into()]).expect("a parser");
-        let error = parser.sample("5\np99 3\n", None, RUN_TIME).expect_err("no unit");
+        let parser = Parser::choose("some", &["rate=(.*)".into(), "p99=p99 (.*)".into()])
+            .expect("the expressions are invalid");
+        let error = parser
+            .sample("5\np99 3\n", None, RUN_TIME)
+            .expect_err("a time without a unit was accepted");
         assert!(error.contains("such as p99_ms"), "{error}");
     }
 }

@@ -10,7 +10,8 @@ pub(crate) type Placeholder = (&'static str, String);
 
 /// A name in double braces or in single braces.
 static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\{\{([A-Za-z_]+)\}\}|\{([A-Za-z_]+)\}").expect("a valid constant expression")
+    Regex::new(r"\{\{([A-Za-z_]+)\}\}|\{([A-Za-z_]+)\}")
+        .expect("the constant expression is invalid")
 });
 
 /// Replaces every `{name}` and `{NAME}` of a known name by its value, and `{{name}}` by `{name}`.
@@ -39,7 +40,7 @@ pub(crate) fn has<S: AsRef<str>>(texts: &[S], name: &str) -> bool {
 /// Refuses unknown placeholders.
 ///
 /// # Errors
-/// Names the first unknown placeholder, and the known ones.
+/// If a placeholder is unknown; the error contains it and the known placeholders.
 pub(crate) fn check(texts: &[String], known: &[&str]) -> Result<()> {
     let is_unknown = |name: &&str| !known.iter().any(|known| known.eq_ignore_ascii_case(name));
     let Some(name) = texts.iter().flat_map(|text| names(text)).find(is_unknown) else {
@@ -100,8 +101,10 @@ mod tests {
     #[test]
     fn unknown_placeholders_are_refused() {
         let texts = |text: &str| vec!["x".to_owned(), text.to_owned()];
-        check(&texts("{port} {{prot}} {1}"), &["port"]).expect("known");
-        let error = check(&texts("{prot}"), &["port", "dir"]).expect_err("unknown").to_string();
+        check(&texts("{port} {{prot}} {1}"), &["port"]).expect("a known placeholder was refused");
+        let error = check(&texts("{prot}"), &["port", "dir"])
+            .expect_err("an unknown placeholder was accepted")
+            .to_string();
         assert!(
             error.starts_with("unknown placeholder {prot}: known placeholders are {port}, {dir};"),
             "{error}"
@@ -110,7 +113,10 @@ mod tests {
 
     #[test]
     fn a_line_is_split_as_a_shell_does() {
-        assert_eq!(split("a 'b c' \"d\"e\\ f").expect("words"), ["a", "b c", "de f"]);
+        assert_eq!(
+            split("a 'b c' \"d\"e\\ f").expect("the line was not split"),
+            ["a", "b c", "de f"]
+        );
         for line in ["a 'b", "  ", "''", "a \\"] {
             split(line).expect_err(line);
         }

@@ -11,8 +11,8 @@ pub enum Placement {
     /// Servers on one core, clients on another.
     #[default]
     Apart,
-    /// Servers and the target of proxies on one core, clients on another. The clients have more CPU
-    /// time than the servers need.
+    /// Servers and the target of proxies on one core, clients on another, so that the clients have
+    /// more CPU time than the servers need.
     Together,
     /// All cores are shared. Threads run where the system puts them, or where a program pins its
     /// own.

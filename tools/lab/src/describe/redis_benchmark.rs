@@ -44,12 +44,12 @@ mod tests {
 
     #[test]
     fn numbers_are_read_from_the_output() {
-        let sample = super::sample(PRINTED, 100_000).expect("a sample");
+        let sample = super::sample(PRINTED, 100_000).expect("no sample was read");
         let names = ["operations", "ns", "mean_us", "p50_us", "p99_us", "errors"];
         let numbers = names.map(|name| sample.get(name).expect(name));
         assert_eq!(numbers, [100_000.0, 2e9, 262.0, 255.0, 503.0, 0.0]);
         let failed = format!("Error from server: no\n{PRINTED}");
-        assert_eq!(super::sample(&failed, 1).expect("a sample").get("errors"), Some(1.0));
+        assert_eq!(super::sample(&failed, 1).expect("no sample was read").get("errors"), Some(1.0));
         assert_eq!(super::sample("\"test\",\"rps\"\n", 1), None);
     }
 }

@@ -54,7 +54,7 @@ pub struct Setup {
     pub(crate) rounds_per_process: usize,
     /// The number of open files that this process needs.
     pub(crate) files: u64,
-    /// The sweep over rates, if it is one.
+    /// The sweep over rates, if the comparison is one.
     pub sweep: Option<Sweep>,
     /// How long contenders idle before their memory is read again.
     pub idle: Option<Duration>,
@@ -71,7 +71,7 @@ pub enum MissingPolicy {
     Refuse,
     /// It is left out and reported.
     LeaveOut,
-    /// It is left out and reported, also when it does not build or start.
+    /// It is left out and reported, and so is a contender that does not build or start.
     LeaveOutBroken,
 }
 
@@ -174,7 +174,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Returns roughly how long it takes, without building peers, in the minimum number of rounds.
+    /// Returns roughly how long the minimum number of rounds takes, without building peers.
     pub fn cost(&self) -> Duration {
         let round: Duration = self.loads.iter().map(|load| load.cost).sum();
         // The control is an additional contender. System calls are counted by additional slices in
@@ -244,7 +244,8 @@ mod tests {
         let plan = Plan { name: "nop".into(), rounds: Rounds::fixed(10), seed: 1 };
         let cores = Cores { server: 0, load: 0 };
         let mut setup = nop::BENCH.setup(plan, Duration::from_millis(50), cores, None);
-        setup.contenders = nop::BENCH.contenders(&["ring", "task", "liburing"]).expect("known");
+        setup.contenders =
+            nop::BENCH.contenders(&["ring", "task", "liburing"]).expect("a contender is unknown");
         setup.loads = nop::BENCH.loads([64, 128, 1024].map(nop::cell), Duration::from_millis(50));
         setup
     }
@@ -265,7 +266,7 @@ mod tests {
     fn every_named_contender_is_measured_in_every_named_cell() {
         let left = |patterns: &[&str]| {
             let mut setup = setup();
-            setup.select(&Selection::new(patterns.iter().copied())).expect("some are left");
+            setup.select(&Selection::new(patterns.iter().copied())).expect("nothing is left");
             let cells = setup.loads.iter().map(|load| load.cell.job()).collect::<Vec<_>>();
             (setup.names().join(" "), cells.join(" "))
         };
@@ -277,7 +278,9 @@ mod tests {
     #[test]
     fn an_empty_selection_lists_the_choices() {
         let error = |pattern| {
-            let error = setup().select(&Selection::new([pattern])).expect_err("nothing is left");
+            let error = setup()
+                .select(&Selection::new([pattern]))
+                .expect_err("a pattern without a match was accepted");
             assert!(error.is::<UsageError>(), "{error}");
             error.to_string()
         };

@@ -34,7 +34,7 @@ const SMALL: &str = r#"
 
 /// Returns a suite of four cells.
 pub(crate) fn small() -> Suite {
-    parse(SMALL).expect("a suite")
+    parse(SMALL).expect("the suite is invalid")
 }
 
 #[test]
@@ -94,7 +94,8 @@ fn every_catalogue_suite_is_complete() {
 /// not the median in three rows, and one rate is off by 1.0.)
 #[test]
 fn op_modes_mid_is_one_of_three_and_rate_follows() {
-    let (_, suite) = suites().find(|(name, _)| *name == "op-modes").expect("it exists");
+    let (_, suite) =
+        suites().find(|(name, _)| *name == "op-modes").expect("the catalogue lacks the name");
     for table in suite.tables {
         let first = table.rows[0].published[3];
         for row in table.rows.iter().filter(|row| !row.published.is_empty()) {

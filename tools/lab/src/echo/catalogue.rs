@@ -145,10 +145,11 @@ mod tests {
         let scratch = directory();
         let root = scratch.path();
         for peer in ["threads", "go"] {
-            fs::create_dir_all(root.join("tools/peers").join(peer)).expect("a directory");
+            fs::create_dir_all(root.join("tools/peers").join(peer))
+                .expect("cannot create a directory");
         }
         let write = |path: &str, text| {
-            fs::write(root.join("tools/peers").join(path), text).expect("a file")
+            fs::write(root.join("tools/peers").join(path), text).expect("cannot write a file")
         };
         write("go/build", "echo no tool >&2; exit 3");
         write("threads/build", "echo /bin/true");
@@ -157,9 +158,12 @@ mod tests {
     }
 
     fn arguments(catalogue: &Catalogue, name: &str) -> Vec<std::ffi::OsString> {
-        let chosen = catalogue.choose(name, Transport::Tcp).expect("a server");
+        let chosen = catalogue.choose(name, Transport::Tcp).expect("the server is unknown");
         let peers = catalogue.peers.as_ref();
-        let prepared = chosen.prepare(peers, Some(1)).expect("it builds").expect("it is there");
+        let prepared = chosen
+            .prepare(peers, Some(1))
+            .expect("the peer did not build")
+            .expect("the contender is missing");
         assert_eq!((prepared.spec.name.as_str(), prepared.spec.pin), (name, Some(1)));
         prepared.spec.arguments
     }
@@ -180,23 +184,27 @@ mod tests {
     #[test]
     fn the_error_for_an_unknown_name_lists_all_names() {
         with_peers(|catalogue| {
-            let error = catalogue.choose("tokyo", Transport::Tcp).expect_err("no such server");
+            let error = catalogue
+                .choose("tokyo", Transport::Tcp)
+                .expect_err("an unknown server was accepted");
             let all =
                 "no server 'tokyo': known servers are uring, epoll, threads, go, peer:threads";
             assert_eq!(error, all);
         });
         let error = Catalogue::new(None, check_own)
             .choose("tokyo", Transport::Tcp)
-            .expect_err("no such server");
+            .expect_err("an unknown server was accepted");
         assert!(error.ends_with("threads (and peers, from within the repository)"), "{error}");
     }
 
     #[test]
     fn a_peer_without_its_tool_is_left_out() {
         with_peers(|catalogue| {
-            let chosen = catalogue.choose("go", Transport::Tcp).expect("a peer");
+            let chosen = catalogue.choose("go", Transport::Tcp).expect("the peer is unknown");
             let prepared = chosen.prepare(catalogue.peers.as_ref(), Some(0));
-            let missing = prepared.expect("no failure").expect_err("no tool");
+            let missing = prepared
+                .expect("preparing the contender failed")
+                .expect_err("a peer without its tool was built");
             assert_eq!(missing, "peer go is left out: no tool");
         });
     }
@@ -209,13 +217,15 @@ mod tests {
             own[2..],
             ["127.0.0.1:0", "--driver", "uring", "--locked-down", "--idle-timeout=30"]
         );
-        let unix = catalogue.choose("uring", Transport::Unix).expect("a server");
+        let unix = catalogue.choose("uring", Transport::Unix).expect("the server is unknown");
         assert!(unix.needs("dir"));
         let error = |name| catalogue.choose(name, Transport::Tcp).expect_err(name);
         let refused = "server 'uring+spin': no option '--spin' (see annulus echo --help)";
         assert_eq!(error("uring+spin"), refused);
         assert_eq!(error("uring+"), "server 'uring+': an option is missing after a +");
-        let error = catalogue.choose("threads", Transport::Udp).expect_err("TCP only");
+        let error = catalogue
+            .choose("threads", Transport::Udp)
+            .expect_err("a TCP server was accepted for UDP");
         assert_eq!(error, "server 'threads' serves TCP only: leave it out");
     }
 }

@@ -20,7 +20,7 @@ use crate::usage_error::{UsageError, find_own};
 
 pub use catalogue::Catalogue;
 
-/// A way to connect load and servers.
+/// The transport between load and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// TCP. Every server supports it.
@@ -42,7 +42,7 @@ impl Transport {
         }
     }
 
-    /// Returns the addresses to start our servers and peers at.
+    /// Returns the listen addresses of our servers and of peers, in this order.
     fn addresses(self) -> [&'static str; 2] {
         match self {
             Transport::Tcp => ["127.0.0.1:0", "0"],
@@ -123,7 +123,7 @@ pub fn cell(clients: usize, bytes: usize) -> Cell {
 /// A comparison of echo servers under a load.
 #[derive(Debug)]
 pub struct Echo {
-    /// The rounds of the comparison.
+    /// The name, the rounds and the seed.
     pub plan: Plan,
     /// The transport.
     pub transport: Transport,
@@ -143,7 +143,7 @@ impl Echo {
     /// Returns the comparison in these cells.
     ///
     /// # Errors
-    /// Names the invalid value, its limit, and the fix.
+    /// If a value is invalid; the error contains the value, its limit and a remedy.
     pub fn setup(self, cells: &[Cell]) -> Result<Setup> {
         let loads = cells.iter().map(|cell| self.in_cell(cell));
         let loads = loads.collect::<Result<Vec<_>, UsageError>>()?;
@@ -193,7 +193,7 @@ impl Echo {
             length: Some(number("bytes")),
             ..self.load.clone()
         };
-        // A connect takes roughly this long.
+        // Connecting takes roughly this long.
         let connects = Duration::from_micros(100) * clients as u32;
         let cost = self.load.warm_up.unwrap_or_default() + self.time + connects;
         let load = Load::own(cell.clone(), options, cost).checked();

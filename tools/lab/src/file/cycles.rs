@@ -76,7 +76,7 @@ impl Cycles {
 
     /// Returns roughly how long a slice takes.
     pub fn cost(self) -> Duration {
-        /// Typical values.
+        /// Typical values, for the estimate.
         const TIME_PER_CYCLE: Duration = Duration::from_micros(5);
         const BYTES_PER_SECOND: f64 = 2e9;
         let cycles = self.total() as f64;
@@ -112,7 +112,7 @@ fn in_threads(workers: Vec<Worker>) -> Result<Vec<Worker>> {
             |worker: Worker| thread::Builder::new().spawn_scoped(scope, || worker.run_plain());
         let threads = workers.into_iter().map(start).collect::<Result<Vec<_>, _>>();
         let threads = threads.context("cannot start the threads: use fewer workers")?;
-        threads.into_iter().map(|t| t.join().expect("a worker does not panic")).collect()
+        threads.into_iter().map(|t| t.join().expect("a worker panicked")).collect()
     })
 }
 

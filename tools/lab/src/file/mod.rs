@@ -47,7 +47,7 @@ pub static BENCH: Definition = Definition {
 /// Reserves the open files, and returns the name of the file system.
 ///
 /// # Errors
-/// Names the invalid value, its limit, and the fix.
+/// If a value is invalid; the error contains the value, its limit and a remedy.
 fn check(cells: &[Cell], directory: &Path) -> Result<String> {
     for cell in cells.iter().map(Cycles::of) {
         limits::reserve(cell.workers as usize)?;
@@ -134,6 +134,6 @@ mod tests {
 
     #[test]
     fn file_systems_have_names() {
-        assert_eq!(file_system(Path::new("/proc")).expect("a file system"), "0x9fa0");
+        assert_eq!(file_system(Path::new("/proc")).expect("the file system is unknown"), "0x9fa0");
     }
 }

@@ -191,17 +191,18 @@ mod tests {
 
     /// Starts a shell that reads jobs, in two cells.
     fn program(script: &str, timeout: Duration) -> Box<dyn Measure> {
-        let core = annulus_load::affinity::allowed().expect("the cores")[0];
+        let core = annulus_load::affinity::allowed().expect("the cores cannot be read")[0];
         let cores = Cores { server: core, load: core };
         let plan = Plan { name: "test".into(), rounds: Rounds::fixed(1), seed: 1 };
         let mut setup = nop::BENCH.setup(plan, Duration::ZERO, cores, None);
-        let shell = Contender::of_text(&format!("sh -c '{script}'")).expect("a command");
+        let shell =
+            Contender::of_text(&format!("sh -c '{script}'")).expect("the command is invalid");
         setup.contenders = vec![shell.answering_jobs()];
         let job = |line: &str| Job { line: line.into(), timeout, required: &["n"] };
         let cells = [1, 20].map(nop::cell).into_iter().zip(["1", "20"]);
         setup.loads =
             cells.map(|(cell, line)| Load::job(cell, job(line), Duration::ZERO)).collect();
-        setup.prepare().expect("a shell").measure
+        setup.prepare().expect("the shell did not start").measure
     }
 
     fn error(script: &str) -> String {
@@ -212,7 +213,8 @@ mod tests {
     fn jobs_are_answered_one_by_one() {
         let mut twice = program(r#"while read n; do echo "{\"n\":$((n * 2))}"; done"#, TIMEOUT);
         for (cell, number) in [(0, 2.0), (1, 40.0), (0, 2.0)] {
-            let sample = twice.measure(Slice { cell, ..FIRST_SLICE }).expect("an answer");
+            let sample =
+                twice.measure(Slice { cell, ..FIRST_SLICE }).expect("the job was not answered");
             assert_eq!(sample, Sample::from([("n", number)]));
         }
     }
@@ -243,7 +245,7 @@ mod tests {
         let mut twice = program(r#"read n; echo "{\"n\":1}"; read n; exit 3"#, TIMEOUT);
         for _ in 0..3 {
             assert!(twice.measure(FIRST_SLICE).is_ok());
-            let error = twice.measure(FIRST_SLICE).expect_err("it ends");
+            let error = twice.measure(FIRST_SLICE).expect_err("the process did not end");
             assert!(error.contains("exit status: 3"), "{error}");
         }
     }

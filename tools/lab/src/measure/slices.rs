@@ -14,7 +14,7 @@ use crate::process::ProcessError;
 use crate::server::{UsageObserver, one_line};
 use crate::start::{Fixture, Running, start};
 
-/// The contenders of a comparison, and what measuring them needs.
+/// The contenders of a comparison, and everything needed to measure them.
 #[derive(Debug)]
 pub(super) struct Slices {
     pub(super) setup: Setup,
@@ -75,7 +75,7 @@ impl Slices {
     /// round.
     ///
     /// # Errors
-    /// Names the server, the load and the error.
+    /// If a server cannot answer a load; the error names both and the cause.
     fn try_out(&mut self) -> Result<()> {
         for contender in 0..self.contenders.len() {
             for cell in 0..self.loads.len() {
@@ -130,7 +130,7 @@ impl Slices {
             let one = start(contender, &key.1, self.setup.start_timeout, &mut self.fixture)?;
             self.running.insert(key.clone(), (slice.round, one));
         }
-        Ok(&mut self.running.get_mut(&key).expect("inserted above").1)
+        Ok(&mut self.running.get_mut(&key).expect("the process was not inserted").1)
     }
 
     /// Returns the rate of an open loop, or `None` for a closed one.
@@ -146,8 +146,8 @@ impl Slices {
         }
     }
 
-    /// Returns the rate that shares refer to: the baseline's in a closed loop of the same kind. It
-    /// is measured on first use.
+    /// Returns the rate that shares refer to, which is measured on first use: the baseline's in a
+    /// closed loop with one request in flight on each connection.
     fn capacity(&mut self, slice: Slice) -> Result<f64, String> {
         if self.capacity.is_none() {
             let closed = self.loads[slice.cell].closed(1);

@@ -176,7 +176,7 @@ impl Meter {
     /// Returns the result, after the end.
     fn sample(&self) -> Sample {
         let window = self.opened.zip(self.closed);
-        let ((from, before), (to, after)) = window.expect("the window has closed");
+        let ((from, before), (to, after)) = window.expect("the window has not closed");
         (to - from).sample(after - before)
     }
 }

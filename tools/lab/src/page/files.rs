@@ -116,7 +116,7 @@ fn write_index(directory: &Path, mut runs: Vec<IndexEntry>, with_others: bool) -
         let files = files(directory).unwrap_or_default();
         let is_new = |path: &&PathBuf| runs.iter().all(|run| run.name != stem(path));
         let others: Vec<IndexEntry> = files.iter().filter(is_new).map(|path| list(path)).collect();
-        // Of the others, only runs that have a page are listed.
+        // Another run is listed only if it has a page.
         let has_page = |run: &IndexEntry| file(directory, &run.name, Form::Html).exists();
         runs.extend(others.into_iter().filter(has_page));
     }

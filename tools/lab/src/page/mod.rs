@@ -137,11 +137,11 @@ impl Document<'_> {
     /// Returns the report as JSON; for a suite, the suite's report. Slices would be most of the
     /// text, so they are only in the results file.
     pub fn json(&self) -> String {
-        let mut report = serde_json::to_value(self.report).expect("plain data");
-        report.as_object_mut().expect("a report has names").remove("samples");
+        let mut report = serde_json::to_value(self.report).expect("serialization failed");
+        report.as_object_mut().expect("the report is not a JSON object").remove("samples");
         let json = match self.suite {
             Some(suite) => {
-                let mut suite = serde_json::to_value(suite).expect("plain data");
+                let mut suite = serde_json::to_value(suite).expect("serialization failed");
                 suite["comparison"] = report;
                 suite
             }

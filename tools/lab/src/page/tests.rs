@@ -6,8 +6,8 @@ use crate::bench::{Bench, Cell, Record, Slice};
 use crate::environment::Environment;
 use crate::suite::small_report;
 
-/// Two contenders and the control, at 1, 50 and 200 clients with 1 and 128 bytes. `b` uses twice
-/// the CPU time of `a`.
+/// Returns a run of two contenders and the control, at 1, 50 and 200 clients with 1 and 128 bytes.
+/// The second contender uses twice the CPU time of the first.
 fn two() -> (Bench, Record) {
     let mut bench = bench(&["a", "b <c>"]);
     let cell = |clients: u64, bytes: u64| {
@@ -75,13 +75,17 @@ fn markdown_csv_and_json_have_the_same_figures() {
     assert_eq!(lines.next(), Some(head));
     // Three contenders in six cells by three metrics.
     assert_eq!(lines.clone().count(), 3 * 6 * 3);
-    let line = lines.find(|line| line.starts_with("b <c>,50,128,cpu_us,")).expect("a row");
+    let line =
+        lines.find(|line| line.starts_with("b <c>,50,128,cpu_us,")).expect("the row is missing");
     let fields: Vec<&str> = line.split(',').collect();
-    let numbers: Vec<f64> =
-        fields[4..8].iter().map(|field| field.parse().expect("a number")).collect();
+    let numbers: Vec<f64> = fields[4..8]
+        .iter()
+        .map(|field| field.parse().expect("the field is not a number"))
+        .collect();
     assert!(numbers[1] <= numbers[0] && numbers[0] <= numbers[2], "{line}");
     assert_eq!(&fields[11..], ["15", "0", "", "true"]);
-    let json: serde_json::Value = serde_json::from_str(&document.json()).expect("JSON");
+    let json: serde_json::Value =
+        serde_json::from_str(&document.json()).expect("the document is not JSON");
     assert_eq!(json["settings"]["bench"], "test");
 }
 
@@ -105,7 +109,8 @@ fn a_suite_has_its_tables_with_the_published_figures_above() {
     ] {
         assert!(html.contains(part), "{part} is not in {html}");
     }
-    let json: serde_json::Value = serde_json::from_str(&document.json()).expect("JSON");
+    let json: serde_json::Value =
+        serde_json::from_str(&document.json()).expect("the document is not JSON");
     assert_eq!(json["suite"], "small");
 }
 

@@ -49,8 +49,9 @@ impl Header {
         }
         let environment = Environment::read();
         let header = Header { format: FORMAT.into(), version: VERSION, bench, environment, suite };
-        let text = serde_json::to_string(&header).expect("it is plain data");
-        serde_json::from_str(&places.shortened(&text)).expect("it differs by texts only")
+        let text = serde_json::to_string(&header).expect("serialization failed");
+        serde_json::from_str(&places.shortened(&text))
+            .expect("placeholders have changed more than strings")
     }
 
     /// Returns the first difference from another header's definition or machine: its place and both
@@ -62,7 +63,7 @@ impl Header {
     /// Returns what must not differ when a run is resumed: everything except when and how it was
     /// started.
     fn definition(&self) -> Json {
-        let mut json = serde_json::to_value(self).expect("it is plain data");
+        let mut json = serde_json::to_value(self).expect("serialization failed");
         if let Some(Json::Object(environment)) = json.get_mut("environment") {
             for key in ["time", "load_average", "command_line"] {
                 environment.remove(key);
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(found.as_deref(), Some("a is [1] in the file and [1,2] now"));
         let found = of(json!({}), json!({ "c": "x" }));
         assert_eq!(found.as_deref(), Some(r#"c is null in the file and "x" now"#));
-        let long = of(json!("é".repeat(300)), json!(1)).expect("a difference");
+        let long = of(json!("é".repeat(300)), json!(1)).expect("no difference was found");
         assert!(long.ends_with("é… in the file and 1 now"), "{long}");
     }
 }

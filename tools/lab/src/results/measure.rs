@@ -61,7 +61,7 @@ impl Results {
     /// built or started.
     ///
     /// # Errors
-    /// Names the first difference with both values.
+    /// If they are not; the error contains the first difference with both values.
     pub fn check_same_run(&self, setup: &Setup) -> Result<(), UsageError> {
         let Bench { plan, contenders, cells, terms, parameters, sweep, .. } = &self.header.bench;
         // `specs` lacks the contenders that were missing when the run began.

@@ -1,10 +1,10 @@
 //! The results file of a run, from which everything about the run is computed.
 //!
 //! Each measured result is a line of JSON, written as soon as it is measured. The first line is the
-//! header: the name and version of the format, the [`Bench`], the machine, and for a
-//! suite the published tables. A line for each slice follows. At the end are the memory of the
-//! contenders, and a line that says that the run is finished. A run that was interrupted or killed
-//! is resumed from its file by [`measure`], and loses at most the current slice.
+//! header: the name and version of the format, the [`Bench`], the machine, and for a suite the
+//! published tables. A line for each slice follows. At the end are the memory of the contenders,
+//! and a line that says that the run is finished. A run that was interrupted or killed is resumed
+//! from its file by [`measure`], and loses at most the current slice.
 //!
 //! ```no_run
 //! use annulus_lab::results::Results;
@@ -75,7 +75,7 @@ impl Results {
     /// full disk, is ignored.
     ///
     /// # Errors
-    /// Names the file, the line, what is wrong, and how to fix it.
+    /// If the file cannot be read or is invalid; the error contains the file, the line, the fault and a remedy.
     pub fn read(path: &Path) -> Result<Results> {
         let shown = path.display();
         let bytes = fs::read(path).map_err(|why| anyhow!("cannot read {shown}: {why}"))?;

@@ -58,14 +58,14 @@ fn run(path: &Path, rounds: usize, until: usize) -> anyhow::Result<(Results, usi
 }
 
 fn json(report: &Report) -> serde_json::Value {
-    serde_json::to_value(report).expect("plain data")
+    serde_json::to_value(report).expect("serialization failed")
 }
 
 #[test]
 fn reading_a_file_returns_the_measured_results() {
     let directory = directory();
     let path = directory.path().join("run/test.jsonl");
-    let (results, measured) = run(&path, 8, usize::MAX).expect("a run");
+    let (results, measured) = run(&path, 8, usize::MAX).expect("the run failed");
     assert!(results.is_finished() && results.finished().is_some());
     assert_eq!((measured, results.record().slices().len(), results.resumed()), (24, 24, 0));
     let report = results.report();
@@ -77,28 +77,35 @@ fn reading_a_file_returns_the_measured_results() {
     same.memory.clone_from(&report.memory);
     same.settings.contenders.specs[0].arguments.push("--dir={dir}/x 127.0.0.1:{port}".into());
     assert_eq!(json(&report), json(&same));
-    assert_eq!(json(&Results::read(&path).expect("the same").report()), json(&report));
+    assert_eq!(
+        json(&Results::read(&path).expect("the results cannot be read").report()),
+        json(&report)
+    );
     assert!(results.suite().is_none());
 }
 
 #[test]
 fn an_interrupted_run_resumes_with_the_missing_slices() {
     let directory = directory();
-    let whole = run(&directory.path().join("whole.jsonl"), 8, usize::MAX).expect("a run").0;
+    let whole =
+        run(&directory.path().join("whole.jsonl"), 8, usize::MAX).expect("the run failed").0;
     let path = directory.path().join("parts.jsonl");
-    let (part, measured) = run(&path, 8, 10).expect("a part");
+    let (part, measured) = run(&path, 8, 10).expect("the run failed");
     assert_eq!((part.is_finished(), measured), (false, 10));
     assert!(part.report().warnings[0].starts_with("interrupted after 10 of 24 slices"));
     // As if the run was killed while writing a line.
-    let mut file = OpenOptions::new().append(true).open(&path).expect("the file");
-    file.write_all(b"{\"slice\":{\"round\":7,").expect("half a line");
-    assert_eq!(Results::read(&path).expect("the rest").record().slices().len(), 10);
-    let (results, measured) = run(&path, 8, usize::MAX).expect("the rest");
+    let mut file = OpenOptions::new().append(true).open(&path).expect("the file cannot be opened");
+    file.write_all(b"{\"slice\":{\"round\":7,").expect("the file cannot be written");
+    assert_eq!(
+        Results::read(&path).expect("the results cannot be read").record().slices().len(),
+        10
+    );
+    let (results, measured) = run(&path, 8, usize::MAX).expect("the run failed");
     assert_eq!((measured, results.resumed(), results.is_finished()), (14, 1, true));
     assert_eq!(json(&results.report())["samples"], json(&whole.report())["samples"]);
     assert_eq!(json(&results.report())["results"], json(&whole.report())["results"]);
     let warnings = results.report().warnings;
-    let warning = warnings.last().expect("a warning");
+    let warning = warnings.last().expect("there is no warning");
     assert!(warning.starts_with("interrupted once and resumed: "), "{warning}");
 }
 
@@ -106,8 +113,8 @@ fn an_interrupted_run_resumes_with_the_missing_slices() {
 fn a_run_killed_after_its_last_slice_measures_nothing_more() {
     let directory = directory();
     let path = directory.path().join("test.jsonl");
-    assert!(!run(&path, 8, 24).expect("all slices").0.is_finished());
-    let (results, measured) = run(&path, 8, usize::MAX).expect("the last line");
+    assert!(!run(&path, 8, 24).expect("the run failed").0.is_finished());
+    let (results, measured) = run(&path, 8, usize::MAX).expect("the run failed");
     assert_eq!((measured, results.is_finished()), (0, true));
 }
 
@@ -117,23 +124,26 @@ fn compressed_results_are_read_but_not_resumed() {
     let plain = directory.path().join("test.jsonl");
     let compressed = directory.path().join("test.jsonl.gz");
     let compress = || {
-        let file = fs::File::create(&compressed).expect("the compressed file");
+        let file = fs::File::create(&compressed).expect("the compressed file cannot be created");
         let mut writer = flate2::write::GzEncoder::new(file, flate2::Compression::best());
-        writer.write_all(&fs::read(&plain).expect("the plain file")).expect("compressed");
-        writer.finish().expect("a whole file");
+        writer
+            .write_all(&fs::read(&plain).expect("the plain file cannot be read"))
+            .expect("compression failed");
+        writer.finish().expect("compression failed");
     };
-    run(&plain, 8, 5).expect("a part");
+    run(&plain, 8, 5).expect("the run failed");
     compress();
-    let error = run(&compressed, 8, usize::MAX).expect_err("it cannot be appended to").to_string();
+    let error =
+        run(&compressed, 8, usize::MAX).expect_err("a compressed file was resumed").to_string();
     assert!(error.contains("test.jsonl.gz") && error.contains("decompress it"), "{error}");
-    let (whole, _) = run(&plain, 8, usize::MAX).expect("the rest");
+    let (whole, _) = run(&plain, 8, usize::MAX).expect("the run failed");
     compress();
-    let (read, measured) = run(&compressed, 8, usize::MAX).expect("a finished run");
+    let (read, measured) = run(&compressed, 8, usize::MAX).expect("the run failed");
     assert_eq!((measured, json(&read.report())), (0, json(&whole.report())));
     assert_eq!(run_name(&compressed), run_name(&plain));
-    let cut = fs::read(&compressed).expect("the compressed file");
-    fs::write(&compressed, &cut[..cut.len() / 2]).expect("half of it");
-    let error = Results::read(&compressed).expect_err("half of a file").to_string();
+    let cut = fs::read(&compressed).expect("the compressed file cannot be read");
+    fs::write(&compressed, &cut[..cut.len() / 2]).expect("the file cannot be written");
+    let error = Results::read(&compressed).expect_err("a truncated file was read").to_string();
     assert!(error.contains("cannot decompress") && error.contains("test.jsonl.gz"), "{error}");
 }
 
@@ -141,21 +151,24 @@ fn compressed_results_are_read_but_not_resumed() {
 fn another_definition_is_refused_even_for_a_finished_run() {
     let directory = directory();
     let path = directory.path().join("test.jsonl");
-    run(&path, 8, 5).expect("a part");
-    let error = run(&path, 9, usize::MAX).expect_err("other rounds");
+    run(&path, 8, 5).expect("the run failed");
+    let error = run(&path, 9, usize::MAX).expect_err("a run with other rounds was resumed");
     let text = error.to_string();
     assert!(
         error.is::<crate::UsageError>() && text.contains("bench.rounds is 8 in the file and 9 now"),
         "{text}"
     );
-    let text = fs::read_to_string(&path).expect("it is there");
-    fs::write(&path, text.replacen("\"kernel\":\"", "\"kernel\":\"1.", 1)).expect("another kernel");
-    let error = run(&path, 8, usize::MAX).expect_err("another machine").to_string();
+    let text = fs::read_to_string(&path).expect("the file cannot be read");
+    fs::write(&path, text.replacen("\"kernel\":\"", "\"kernel\":\"1.", 1))
+        .expect("the file cannot be written");
+    let error =
+        run(&path, 8, usize::MAX).expect_err("a run of another machine was resumed").to_string();
     assert!(error.contains("environment.kernel is \"1."), "{error}");
-    fs::write(&path, text).expect("as it was");
-    run(&path, 8, usize::MAX).expect("the rest");
-    assert_eq!(run(&path, 8, usize::MAX).expect("it is finished").1, 0, "nothing is measured");
-    let error = run(&path, 9, usize::MAX).expect_err("other rounds").to_string();
+    fs::write(&path, text).expect("the file cannot be written");
+    run(&path, 8, usize::MAX).expect("the run failed");
+    assert_eq!(run(&path, 8, usize::MAX).expect("the run failed").1, 0, "nothing is measured");
+    let error =
+        run(&path, 9, usize::MAX).expect_err("a run with other rounds was resumed").to_string();
     assert!(
         error.contains("test.jsonl") && error.contains("is 8 in the file and 9 now"),
         "{error}"
@@ -166,12 +179,12 @@ fn another_definition_is_refused_even_for_a_finished_run() {
 fn errors_name_the_file_the_line_and_what_to_do() {
     let directory = directory();
     let path = directory.path().join("test.jsonl");
-    run(&path, 8, 2).expect("a part");
-    let good = fs::read_to_string(&path).expect("it is there");
-    let header = good.lines().next().expect("a first line").to_owned();
-    let slice = good.lines().nth(1).expect("a slice").to_owned();
+    run(&path, 8, 2).expect("the run failed");
+    let good = fs::read_to_string(&path).expect("the file cannot be read");
+    let header = good.lines().next().expect("the file has no line").to_owned();
+    let slice = good.lines().nth(1).expect("the file has no slice").to_owned();
     let of = |text: &str| {
-        fs::write(&path, text).expect("a file");
+        fs::write(&path, text).expect("the file cannot be written");
         Results::read(&path).expect_err(text).to_string()
     };
     for (text, parts) in [
@@ -206,7 +219,9 @@ fn errors_name_the_file_the_line_and_what_to_do() {
         );
         assert_eq!(error.lines().count(), 1, "{error}");
     }
-    let missing = Results::read(&directory.path().join("none")).expect_err("no file").to_string();
+    let missing = Results::read(&directory.path().join("none"))
+        .expect_err("a missing file was read")
+        .to_string();
     assert!(missing.contains("none: No such file"), "{missing}");
 }
 
@@ -215,13 +230,13 @@ fn errors_name_the_file_the_line_and_what_to_do() {
 fn a_full_disk_ends_the_run_and_names_the_file() {
     let directory = directory();
     let path = directory.path().join("test.jsonl");
-    let (results, _) = run(&path, 8, 3).expect("a part");
-    fs::remove_file(&path).expect("moved away");
-    std::os::unix::fs::symlink("/dev/full", &path).expect("a link");
+    let (results, _) = run(&path, 8, 3).expect("the run failed");
+    fs::remove_file(&path).expect("the file cannot be removed");
+    std::os::unix::fs::symlink("/dev/full", &path).expect("the link cannot be created");
     let places = header::DirectoryPlaceholders::new(None);
-    let mut log = log::Log::at(&results.path, places).expect("it opens");
+    let mut log = log::Log::at(&results.path, places).expect("the file cannot be opened");
     let slice = Slice { round: 7, cell: 0, contender: 0 };
-    let error = log.slice(slice, &Ok(Sample::default())).expect_err("it is full");
+    let error = log.slice(slice, &Ok(Sample::default())).expect_err("a full disk accepted a line");
     let text = format!("{error:#}");
     assert!(text.contains("test.jsonl") && text.contains("No space left"), "{text}");
     assert!(text.contains("free space"), "{text}");

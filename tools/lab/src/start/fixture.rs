@@ -1,5 +1,5 @@
-//! What must exist before the servers of a comparison start: files to serve, a target for proxies,
-//! and directories.
+//! The files to serve, the target of proxies and the directories, which must exist before the
+//! servers of a comparison start.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -90,19 +90,22 @@ mod tests {
 
     #[test]
     fn site_files_have_the_described_lengths() {
-        let files =
-            Description::find("files").and_then(Description::comparison).expect("it exists").site;
+        let files = Description::find("files")
+            .and_then(Description::comparison)
+            .expect("the catalogue lacks the name")
+            .site;
         let scratch = directory();
-        let mut fixture = Fixture::new(scratch.path(), &files, (false, None)).expect("files");
+        let mut fixture = Fixture::new(scratch.path(), &files, (false, None))
+            .expect("the fixture was not created");
         let words = fixture.words("");
         let site = filled("{SITE}{service}{other}", &words);
         assert_eq!(site, format!("{}/site{{other}}", scratch.path().display()));
         assert_eq!(files.len(), 3);
         for (name, bytes) in files {
             let path = format!("{}/{name}", filled("{site}", &words));
-            assert_eq!(fs::metadata(path).expect("a file").len(), bytes);
+            assert_eq!(fs::metadata(path).expect("the file does not exist").len(), bytes);
         }
-        let directories = [0, 1].map(|_| fixture.directory().expect("a directory"));
+        let directories = [0, 1].map(|_| fixture.directory().expect("cannot create a directory"));
         assert_ne!(directories[0], directories[1]);
     }
 }

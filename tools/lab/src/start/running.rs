@@ -101,8 +101,8 @@ impl Running {
         pipes.ask(process, (&job.line, job.timeout, job.required)).map_err(|error| error.why)
     }
 
-    /// Returns the outcome of a slice, or the error that the process has ended, which explains a
-    /// failure.
+    /// Returns the outcome of a slice. If the process has ended, returns that as the error instead,
+    /// because it explains the failure.
     pub(crate) fn outcome(&mut self, measured: Outcome) -> Outcome {
         /// How long to wait for the end of a process after a failed slice.
         const END_WAIT: Duration = Duration::from_millis(200);

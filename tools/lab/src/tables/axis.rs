@@ -35,7 +35,8 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// Returns true if it is memory, a figure of a server's whole run.
+    /// Returns true if the figure is memory, which belongs to a server's whole run and not to a
+    /// cell.
     pub fn is_of_memory(self) -> bool {
         matches!(self, Figure::VirtualMb | Figure::ResidentMb | Figure::IdleMb)
     }

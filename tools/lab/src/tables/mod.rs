@@ -83,7 +83,7 @@ impl Suite {
 impl Table {
     /// Returns the question of a cell.
     pub fn ask(&self, row: usize, column: usize) -> Question {
-        self.gather(row, column).expect("the table was checked when it was read")
+        self.gather(row, column).expect("the table is incomplete")
     }
 
     /// Returns the published figure of a cell, if there is one.
