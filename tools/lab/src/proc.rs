@@ -178,9 +178,7 @@ mod tests {
         let mut child = Command::new("/bin/sh").args(["-c", work]).stdin(Stdio::piped()).spawn();
         let child = child.as_mut().expect("cannot start a shell");
         let mut lines = child.stdin.take().expect("the input is not a pipe");
-        let read = || {
-            Usage::at_rest(child.id(), Duration::from_secs(60)).expect("the usage cannot be read")
-        };
+        let read = || Usage::at_rest(child.id(), Duration::from_secs(60)).expect("no usage");
         let mut last = read();
         let mut costs: Vec<u64> = std::iter::repeat_with(|| {
             lines.write_all(b"go\n").expect("the shell does not read");

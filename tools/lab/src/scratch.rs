@@ -121,9 +121,7 @@ pub(crate) mod tests {
         // No process has this id (above 2^22), and process 1 always runs.
         let names = ["4194305-0", "1-0", "x-0", "4194305"].map(|end| format!("{PREFIX}{end}"));
         let paths = names.map(|name| parent.path().join(name));
-        paths.iter().for_each(|path| {
-            fs::create_dir_all(path.join("sub")).expect("cannot create a directory")
-        });
+        paths.iter().for_each(|path| fs::create_dir_all(path.join("sub")).expect("no directory"));
         let own = Scratch::within(parent.path()).expect("cannot create a directory");
         let another = Scratch::within(parent.path()).expect("cannot create a directory");
         assert_eq!(paths.each_ref().map(|path| path.exists()), [false, true, true, true]);

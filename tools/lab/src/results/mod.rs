@@ -75,7 +75,8 @@ impl Results {
     /// full disk, is ignored.
     ///
     /// # Errors
-    /// If the file cannot be read or is invalid; the error contains the file, the line, the fault and a remedy.
+    /// If the file cannot be read or is invalid; the error contains the file, the line, the fault
+    /// and a remedy.
     pub fn read(path: &Path) -> Result<Results> {
         let shown = path.display();
         let bytes = fs::read(path).map_err(|why| anyhow!("cannot read {shown}: {why}"))?;
