@@ -1,5 +1,4 @@
-//! How receives and accepts are armed: the states shared by streams, datagram sockets and
-//! listeners.
+//! The states of a receive or accept, which streams, datagram sockets and listeners share.
 
 use annulus_driver::Kind;
 use rustix::io::Errno;
@@ -7,27 +6,28 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
-/// Delay before a receive or a poll is armed again when the system is out of memory: `epoll_ctl`
-/// fails at once and would otherwise be retried in each turn.
+/// Delay before a receive or a poll is tried again after an out-of-memory error. Without it,
+/// `epoll_ctl` would fail again in each turn.
 pub(super) const SHORT_OF_MEMORY_PAUSE: Duration = Duration::from_millis(5);
 
-/// The state of a slot's receive, or a listener's accept.
+/// The state of a slot's receive or of a listener's accept.
 ///
-/// *Idle* → *listed* for the turn to arm, once a task waits or enough has been taken → *multishot*,
-/// which receives repeatedly into lent buffers, or *single*, which receives once → idle again at
-/// the terminal event. If the driver polls for readiness separately, a listed slot is *polling*
-/// first and is listed again once it is readable. If the system is out of memory, it is *paused*
-/// until a timer lists it again. A receive or poll that has to stop is *cancelling* until its own
-/// terminal event: nothing else is armed before that, and bytes from that event are queued.
+/// A terminal event makes it idle again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Arming {
     #[default]
     Idle,
+    /// The turn will arm the receive: a task waits, or tasks have taken enough of what is queued.
     Listed,
+    /// A poll waits for readiness. The receive or accept starts after it.
     Polling,
+    /// In flight until it is cancelled or the kernel ends it.
     Multishot,
+    /// In flight for one receive or accept.
     Single,
+    /// Cancelled. Nothing is armed before its terminal event, which may still bring bytes.
     Cancelling,
+    /// The system is out of memory. A timer will try again.
     Paused,
 }
 
@@ -38,14 +38,14 @@ impl Arming {
         matches!(self, Self::Idle | Self::Listed | Self::Paused)
     }
 
-    /// Records an event, which is the terminal one unless `more` is set. Returns true if it ends a
-    /// receive that was told to stop.
+    /// Records an event, which is terminal unless `more` is set. Returns true if it ends a
+    /// cancelled operation.
     #[inline]
     pub(super) fn on_event(&mut self, more: bool) -> bool {
         !more && mem::take(self) == Self::Cancelling
     }
 
-    /// Ends a pause. Returns false if it has already ended in another way.
+    /// Ends a pause. Returns false if the state is no longer `Paused`.
     pub(super) fn resume(&mut self) -> bool {
         let was_paused = *self == Self::Paused;
         if was_paused {
@@ -54,8 +54,8 @@ impl Arming {
         was_paused
     }
 
-    /// Stops the receive or accept. If a kind is returned, the operation of that kind has to be
-    /// cancelled, and its terminal event is still to come.
+    /// Stops the receive or accept. Returns the kind of the operation that the caller must cancel,
+    /// if any. Its terminal event still arrives.
     pub(super) fn stop(&mut self, armed: Kind, poll: Kind) -> Option<Kind> {
         let (next, to_cancel) = match *self {
             Self::Multishot | Self::Single => (Self::Cancelling, Some(armed)),
@@ -68,13 +68,13 @@ impl Arming {
     }
 }
 
-/// Returns true for errors that end the operation but are not errors of the socket or its peers: it
-/// is armed again, after a [pause](Arming::Paused) if the system is out of memory (`NOMEM`).
+/// Returns true for errors that end the operation but say nothing about the socket or its peers.
+/// The operation is armed again, after a [pause](Arming::Paused) if the error is `NOMEM`.
 pub(super) fn ends_operation_only(errno: Errno) -> bool {
     matches!(errno, Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN | Errno::NOMEM)
 }
 
-/// Slots that the turn will arm, first come first served. May contain slots that have been closed.
+/// Slots that the turn will arm, in the order in which they were added. May contain closed slots.
 #[derive(Default)]
 pub(super) struct ArmList(VecDeque<u32>);
 
@@ -93,9 +93,9 @@ impl ArmList {
         self.0.len()
     }
 
-    /// Arms at most as many slots as the kernel has buffers; the rest waits. If the kernel has
-    /// none, all slots are armed and receive into heap memory. `arm` returns false for a slot that
-    /// is no longer to be armed. Returns true if some slots are left.
+    /// Arms at most `buffers` slots, where `buffers` is the number that the kernel has. If it has
+    /// none, arms all slots, which then receive into heap memory. `arm` returns false for a slot
+    /// that it skips. Returns true if slots are left.
     #[inline]
     pub(super) fn arm(&mut self, buffers: usize, mut arm: impl FnMut(u32) -> bool) -> bool {
         let mut left = if buffers == 0 { usize::MAX } else { buffers };
@@ -121,8 +121,11 @@ mod tests {
         let mut arming = Arming::Multishot;
         assert!(!arming.on_event(true));
         assert_eq!(stop(&mut arming), Some(Kind::Recv));
-        assert_eq!(stop(&mut arming), None, "cancelled already");
-        assert!(!arming.on_event(true) && !arming.is_idle(), "not the terminal event");
+        assert_eq!(stop(&mut arming), None, "a receive is cancelled only once");
+        assert!(
+            !arming.on_event(true) && !arming.is_idle(),
+            "an event with `more` is not terminal"
+        );
         assert!(arming.on_event(false) && arming.is_idle());
     }
 

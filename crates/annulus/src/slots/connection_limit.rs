@@ -5,13 +5,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// A limit on the accepted connections that are open at once. Any number of listeners and threads
-/// can share it.
+/// A limit on the number of accepted connections that are open at once. Any number of listeners, on
+/// any threads, can share it.
 ///
 /// A listener with a limit accepts a connection only while a task waits for one and the limit is
-/// not reached. Other connections stay in the kernel's backlog. A connection counts from before it
-/// is accepted until its descriptor is closed, including while it is in transit to another shard.
-/// Such a listener accepts one connection at a time, which takes one more turn per connection.
+/// not reached. Other connections stay in the kernel's backlog. A connection counts from just
+/// before it is accepted until its descriptor is closed, including while it is in transit to
+/// another shard. Such a listener accepts one connection at a time, which costs one extra turn per
+/// connection.
 ///
 /// Clones share the limit.
 ///
@@ -47,8 +48,8 @@ struct OpenConnections {
     waiting: Vec<Waker>,
 }
 
-/// Counts one connection against a limit, until it is released or dropped. The default counts
-/// against no limit.
+/// Counts one connection against a limit until the permit is released or dropped. The default
+/// permit counts against no limit.
 #[derive(Default)]
 pub(crate) struct Permit(Option<Arc<SharedLimit>>);
 
@@ -68,9 +69,9 @@ impl ConnectionLimit {
         self.0.state().open
     }
 
-    /// Returns a permit. If the limit is reached, takes the waker instead, to wake it once a
-    /// connection has closed. A waker that is already waiting stays with the caller, who drops it
-    /// while no lock is held.
+    /// Returns a permit. If the limit is reached, takes the waker out of `task` instead, and wakes
+    /// it once a connection has closed. A waker that already waits stays in `task`, so that it is
+    /// not dropped under the lock.
     pub(crate) fn take(&self, task: &mut Option<Waker>) -> Option<Permit> {
         let mut state = self.0.state();
         if state.open < self.0.max {
@@ -100,7 +101,7 @@ impl SharedLimit {
 }
 
 impl Permit {
-    /// Returns `None` if this counts against no limit.
+    /// Returns `None` for a permit that counts against no limit.
     pub(crate) fn counted(self) -> Option<Self> {
         self.0.is_some().then_some(self)
     }

@@ -12,7 +12,6 @@ use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker};
 
-/// A connection attempt.
 struct Connect {
     fd: Fd,
     address: Box<Address>,
@@ -23,12 +22,12 @@ struct Connect {
     dropped: bool,
 }
 
-/// All connection attempts.
+/// Connection attempts that are in flight, or whose outcome no future has taken yet.
 #[derive(Default)]
 pub(crate) struct Connects(Slab<Connect>);
 
 impl Connects {
-    /// Starts connecting `fd`. The attempt is given up at the deadline.
+    /// Starts connecting `fd`, which the slot now owns. The attempt is cancelled at the deadline.
     pub(crate) fn start(
         &mut self,
         state: &mut LoopState,
@@ -50,12 +49,13 @@ impl Connects {
         attempt.timer = deadline.map(|at| state.timers.insert(at, TimerAction::Connect(id)));
         let bytes = attempt.address.as_bytes();
         let op = MemoryOp::Connect { fd, address: bytes.as_ptr(), len: bytes.len() as u32 };
-        // SAFETY: the boxed address stays in the slot, which is freed at the terminal event.
+        // SAFETY: the address is boxed, so it does not move, and its slot is freed only after the
+        // terminal event.
         unsafe { state.start_memory(id.token(Kind::Connect), op) };
         slot
     }
 
-    /// Returns the connected descriptor. The slot is free once this is ready.
+    /// Returns the connected descriptor. Frees the slot when it returns `Ready`.
     pub(crate) fn poll(
         &mut self,
         state: &mut LoopState,
@@ -100,8 +100,8 @@ impl Connects {
         }
     }
 
-    /// Handles a dropped future: the attempt is cancelled, and its descriptor is closed at the
-    /// terminal event.
+    /// Handles a dropped future: cancels the attempt, and closes its descriptor at the terminal
+    /// event.
     pub(crate) fn drop_connect(&mut self, state: &mut LoopState, slot: u32) {
         let (id, attempt) = self.0.get_with_id(slot);
         attempt.dropped = true;
@@ -114,19 +114,18 @@ impl Connects {
         }
     }
 
-    /// Ends all attempts. Futures that outlive the runtime return errors.
+    /// Cancels all attempts. Futures that outlive the runtime return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.0.indices() {
             self.drop_connect(state, slot);
         }
     }
 
-    /// Returns the number of attempts.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds the tasks that wait in these slots.
+    /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for attempt in self.0.values() {
             if let Some(waker) = &attempt.waker {

@@ -1,4 +1,4 @@
-//! File calls off the loop. Each has a slot, which the kernel or a worker thread may point into.
+//! File calls off the loop. Each has a slot until its outcome has been taken.
 #![allow(unsafe_code)]
 
 use crate::slots::Waits;
@@ -14,10 +14,9 @@ use std::mem::replace;
 use std::os::fd::RawFd;
 use std::task::{Context, Poll, Waker};
 
-/// The slot of a call.
 struct FileOp {
     call: FileCall,
-    /// The group of a call that may hang.
+    /// The group of an [isolated](FileStart::Isolated) call, which may hang.
     group: Option<u64>,
     state: FileOpState,
 }
@@ -25,9 +24,9 @@ struct FileOp {
 /// The states of a call off the loop.
 ///
 /// A call starts *in flight*, and its future waits. If the terminal event comes first, the call is
-/// *done*, and its slot is free once the future has taken the outcome. If the future is dropped
+/// *done*, and its slot is freed once the future has taken the outcome. If the future is dropped
 /// first, the call is cancelled unless it has begun, and becomes *abandoned*: the slot keeps its
-/// arguments, because the kernel may still use their memory, and is free at the terminal event.
+/// arguments, because the kernel may still use their memory, and is freed at the terminal event.
 ///
 /// At the end of the runtime all calls are cancelled. A future that outlives the runtime cannot
 /// take the outcome, so a descriptor opened by a *stopped* call is closed at the terminal event.
@@ -37,7 +36,6 @@ enum FileOpState {
     Done(Result<u32, Errno>),
 }
 
-/// All calls off the loop.
 #[derive(Default)]
 pub(crate) struct FileOps(Slab<FileOp>);
 
@@ -45,8 +43,9 @@ impl FileOps {
     /// Starts a call.
     ///
     /// # Safety
-    /// Memory and descriptors that the call refers to must stay valid, unmoved and unused until its
-    /// terminal event: until `poll` returns the outcome, or in the arguments given to `abandon`.
+    /// Until the terminal event, the memory and descriptors that the call refers to must stay
+    /// valid, and nothing else may move or use that memory. So the caller keeps them until `poll`
+    /// returns the outcome, or hands them to `abandon`.
     pub(crate) unsafe fn start(
         &mut self,
         state: &mut LoopState,
@@ -56,7 +55,7 @@ impl FileOps {
         let new = FileOpState::InFlight { waker: None, stopped: false };
         let slot = self.0.insert(FileOp { call, group: start.group(), state: new });
         let in_flight = self.0.len() as u32;
-        // SAFETY: the caller guarantees this function's contract, which is the same.
+        // SAFETY: the caller fulfils this function's contract, which includes that of `start_file`.
         unsafe { state.start_file(self.token(slot), call, start, in_flight) };
         slot
     }
@@ -155,12 +154,11 @@ impl FileOps {
         self.0.values().filter(may_hang).count()
     }
 
-    /// Returns the number of calls.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds the tasks that wait in these slots.
+    /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for FileOp { call, state, .. } in self.0.values() {
             if let FileOpState::InFlight { waker: Some(waker), .. } = state {
@@ -175,8 +173,8 @@ impl FileOps {
 }
 
 /// Closes a descriptor that a call has opened and no future will take. This does not use the ring:
-/// a file that is flushed when it is closed (on overlay, FUSE, NFS) would be left to a kernel
-/// worker, and would stay open if the ring were closed first.
+/// a kernel worker would close a file that is flushed when it is closed (on overlay, FUSE or NFS),
+/// and the file would stay open if the ring were closed first.
 fn close_opened(
     state: &mut LoopState,
     call: &FileCall,

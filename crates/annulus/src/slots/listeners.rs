@@ -3,13 +3,14 @@
 //! For the states, see [`Arming`]. Without a connection limit, an idle listener is armed with a
 //! multishot accept, which runs until the kernel ends it. If [`MAX_UNCLAIMED_CONNECTIONS`]
 //! connections wait to be claimed, the accept is cancelled, and the listener accepts one connection
-//! at a time until all have been claimed. A listener that runs out of descriptors is *paused*.
+//! at a time until all have been claimed. A listener that runs out of descriptors pauses before its
+//! next accept.
 //!
-//! With a limit on open connections, and while a task waits: *idle* → *polling*, until the backlog
-//! holds a connection → a permit is taken → *single*, one accept → idle. A permit is taken only
-//! when a connection is pending, so that a listener without clients takes none from other listeners
-//! that share the limit. If the limit is reached, the listener stays idle, and its tasks are woken
-//! when a connection closes.
+//! With a connection limit, a listener does nothing unless a task waits. Then it polls until the
+//! backlog holds a connection, takes a permit, and accepts that one connection. It takes the permit
+//! so late because a listener without clients would otherwise take it from other listeners that
+//! share the limit. If the limit is reached, the listener stays idle, and its tasks are woken when
+//! a connection closes.
 #![allow(unsafe_code)]
 
 use crate::bytes::chunk::DeferredDrops;
@@ -33,25 +34,24 @@ use std::{io, mem};
 /// Maximum unclaimed connections per listener; the rest stays in the kernel's backlog. One
 /// multishot accept takes the whole backlog, so a burst can exceed this once.
 const MAX_UNCLAIMED_CONNECTIONS: usize = 64;
-/// Number of consecutive failed accepts after which the listener pauses. If the process may not
-/// accept at all (a seccomp filter), immediate retries would never end.
+/// Number of consecutive failed accepts after which the listener pauses. If a seccomp filter
+/// forbids all accepts, immediate retries would never end.
 const MAX_FAILED_ACCEPTS: u32 = 16;
 /// Delay until a paused listener retries, unless this runtime closes a descriptor earlier.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// A listener's slot.
 struct Listener {
     id: SlotId,
     fd: Fd,
     arming: Arming,
-    /// Out of descriptors or unable to accept: retries when a descriptor is closed, or after
-    /// [`RETRY_DELAY`].
+    /// Whether accepts have failed for lack of descriptors or memory, or too often. The listener
+    /// retries once a descriptor has been closed, or after [`RETRY_DELAY`].
     is_paused: bool,
     unclaimed: VecDeque<Accepted>,
-    /// Accepts single connections because too many were unclaimed.
+    /// Whether to accept one connection at a time, because too many were unclaimed.
     one_at_a_time: bool,
     error: Option<Errno>,
-    /// Consecutive accepts that failed with an error of one connection.
+    /// Number of consecutive accepts that failed because of the connection that they took.
     failed: u32,
     waiters: Waiters,
     limited: Option<Box<LimitState>>,
@@ -64,11 +64,10 @@ pub(crate) struct Accepted {
     pub(crate) permit: Option<Permit>,
 }
 
-/// All listeners.
 #[derive(Default)]
 pub(crate) struct Listeners {
     slots: Slab<Listener>,
-    /// Number of paused listeners.
+    /// Number of listeners with `is_paused` set.
     paused: usize,
 }
 
@@ -89,12 +88,11 @@ impl Listeners {
         })
     }
 
-    /// Returns the number of listeners.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns the number of connections that wait to be claimed.
+    /// Returns the number of accepted connections that no task has claimed yet.
     pub(crate) fn unclaimed(&mut self) -> usize {
         self.slots.values().map(|listener| listener.unclaimed.len()).sum()
     }
@@ -103,7 +101,7 @@ impl Listeners {
         self.slots.get(slot).fd
     }
 
-    /// Returns the next connection.
+    /// Claims the next connection, or waits for one.
     pub(crate) fn poll_accept(
         &mut self,
         state: &mut LoopState,
@@ -170,8 +168,8 @@ impl Listeners {
         listener.go_on(state);
     }
 
-    /// Handles the end of a limited listener's poll: a connection is pending, or the poll failed
-    /// and the accept will return the reason.
+    /// Handles the end of a limited listener's poll. After a failure, the listener also tries to
+    /// accept, because the accept returns the reason.
     pub(crate) fn on_accept_ready(&mut self, state: &mut LoopState, event: Event) {
         let Some(listener) = find_or_late(&mut self.slots, state, &event) else { return };
         state.in_flight -= 1;
@@ -204,7 +202,7 @@ impl Listeners {
         }
     }
 
-    /// Handles a dropped handle: unclaimed connections are closed.
+    /// Handles a dropped handle: stops accepting, and closes unclaimed connections.
     pub(crate) fn drop_listener(&mut self, state: &mut LoopState, slot: u32) {
         let listener = self.slots.get(slot);
         listener.dropped = true;
@@ -213,14 +211,14 @@ impl Listeners {
         self.close_if_done(state, slot);
     }
 
-    /// Ends all listeners. Handles that outlive the runtime return errors.
+    /// Closes all listeners. Handles that outlive the runtime return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.slots.indices() {
             self.drop_listener(state, slot);
         }
     }
 
-    /// Adds the tasks that wait in these slots.
+    /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for listener in self.slots.values() {
             for waker in listener.waiters.wakers() {
@@ -238,8 +236,8 @@ impl Listeners {
         for Accepted { fd, permit } in listener.unclaimed {
             state.close_accepted(fd, permit);
         }
-        // Close at once: the address is free from here on, and no further connection is accepted
-        // only to be reset.
+        // Close at once, so that the address is free again, and the kernel accepts no further
+        // connection that it would then reset.
         state.close_now(listener.fd);
     }
 }
@@ -255,7 +253,7 @@ impl Listener {
         Some(Ok(accepted))
     }
 
-    /// Returns how many accepts would be ready.
+    /// Returns the number of accepts that could return now.
     fn available(&self) -> usize {
         self.unclaimed.len() + usize::from(self.error.is_some())
     }
@@ -268,8 +266,8 @@ impl Listener {
         }
     }
 
-    /// Arms an idle listener unless too many connections are unclaimed. `polled` is the context of
-    /// the polling task, if there is one.
+    /// Lets an idle listener accept, unless too many connections are unclaimed. `polled` is the
+    /// context of the task that polls an accept, if any.
     fn accept_more(&mut self, state: &mut LoopState, polled: Option<&Context<'_>>) {
         let is_at_rest = self.arming.is_idle() && !self.is_paused;
         if !is_at_rest || self.dropped || self.unclaimed.len() >= MAX_UNCLAIMED_CONNECTIONS {
@@ -287,7 +285,7 @@ impl Listener {
         state.start(self.id.token(Kind::Accept), op);
     }
 
-    /// Keeps a connection until it is claimed.
+    /// Keeps a connection until it is claimed, or closes it if the listener has been dropped.
     fn keep(&mut self, state: &mut LoopState, accepted: Accepted) {
         self.failed = 0;
         if self.dropped {
@@ -361,10 +359,9 @@ fn ends_one_connection(errno: Errno) -> bool {
     ONE_CONNECTION.contains(&errno)
 }
 
-/// State of a listener with a limit.
 struct LimitState {
     limit: ConnectionLimit,
-    /// The backlog holds a connection, or the poll for one has failed.
+    /// Whether the backlog holds a connection, or the poll for one has failed.
     is_ready: bool,
     /// The permit of the accept in flight.
     permit: Option<Permit>,
@@ -377,11 +374,11 @@ impl LimitState {
 }
 
 impl Listener {
-    /// Continues an idle listener with a limit, unless no task waits for a connection.
+    /// Lets an idle listener with a limit poll or accept, if a task waits for a connection.
     ///
-    /// If the limit is reached, the polling task is woken once a connection has closed. If no task
-    /// polls, all waiting tasks are woken now to poll: cloning a waker is foreign code, which must
-    /// not run while the runtime is borrowed.
+    /// If the limit is reached, the task that polls is woken once a connection has closed. If none
+    /// polls, all waiting tasks are woken now, so that each polls and registers its waker with the
+    /// limit.
     fn accept_within_limit(&mut self, state: &mut LoopState, polled: Option<&Context<'_>>) {
         let Some(limited) = &mut self.limited else { return };
         if self.waiters.is_empty() || !self.unclaimed.is_empty() {

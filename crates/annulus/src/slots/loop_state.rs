@@ -26,20 +26,19 @@ use std::time::Duration;
 /// Number of events ahead for which slots are prefetched.
 pub(crate) const PREFETCH_EVENTS: u32 = 6;
 
-/// The settings of a runtime's streams. All but the linger are in bytes.
+/// Settings of a runtime's streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Minimum bytes of a zero-copy send; `None` disables zero-copy sends.
+    /// Minimum size of a zero-copy send, in bytes. `None` disables zero-copy sends.
     pub(crate) zero_copy_threshold: Option<usize>,
-    /// Minimum bytes of a receive with which a copy between two sockets switches to a pipe.
+    /// Size of a receive, in bytes, from which a copy between two sockets switches to a pipe.
     pub(crate) splice_threshold: usize,
     /// How long a dropped stream may continue to send its queue.
     pub(crate) linger: Duration,
 }
 
-/// The state that all families of slots share.
 pub(crate) struct LoopState {
-    /// The driver, which is freed only once the kernel no longer uses its memory.
+    /// Freed only once the kernel no longer uses its memory.
     pub(crate) driver: KernelHeld<Driver>,
     /// Whether the driver performs sends as soon as they are submitted.
     pub(crate) sends_on_submit: bool,
@@ -55,23 +54,22 @@ pub(crate) struct LoopState {
     pub(crate) spares: Spares,
     /// Number of operations whose terminal event has not arrived yet.
     pub(crate) in_flight: usize,
-    /// Whether the last turn polled for events. The work that turns may do between two such polls
-    /// is bounded.
+    /// Whether the last turn checked for events. Limits on direct sends and inline file calls start
+    /// again only after such a turn.
     pub(crate) has_checked_events: bool,
-    /// The clock of a guest's host, unless that is the kernel's clock.
+    /// The host loop's clock, if this runtime is a guest and its host does not use the kernel's
+    /// clock.
     pub(crate) clock: Option<HostClock>,
-    /// Descriptors that handles have exposed to other code, and that stay open as long as the
-    /// handles.
+    /// Descriptors that handles have exposed to other code. They stay open as long as the handles.
     exposed: Exposed,
-    /// Whether a descriptor has been closed, so that listeners that had run out of descriptors may
-    /// try again.
+    /// Whether a descriptor has been closed since the last check, so that paused listeners may
+    /// retry.
     fd_closed: bool,
 }
 
 impl LoopState {
-    /// Returns `Ready` if a unit of the task's budget is left. Otherwise the task is woken, so that
-    /// it continues after the others. This happens after the borrow ends, since a waker is foreign
-    /// code.
+    /// Returns `Ready` if the task has budget left, without taking any. Otherwise wakes the task
+    /// after the borrow has ended, so that it continues after the other tasks.
     #[inline]
     pub(crate) fn poll_budget(&mut self, cx: &Context<'_>) -> Poll<()> {
         if !budget::is_spent() {
@@ -104,15 +102,15 @@ impl LoopState {
         Instant::since_origin(self.clock.map_or_else(kernel, HostClock::now))
     }
 
-    /// Starts the timer within which a dropped socket must have sent its queue, unless it has been
-    /// started.
+    /// Starts the timer that limits how long a dropped socket may send its queue, unless it has
+    /// been started already.
     pub(crate) fn start_linger(&mut self, timer: &mut Option<TimerKey>, action: TimerAction) {
         if timer.is_none() {
             *timer = Some(self.timers.insert(self.now() + self.bounds.linger, action));
         }
     }
 
-    /// Starts an operation whose terminal event will be waited for.
+    /// Starts an operation, which counts as in flight until its terminal event.
     #[inline]
     pub(crate) fn start(&mut self, token: Token, op: Op) {
         self.in_flight += 1;
@@ -127,7 +125,7 @@ impl LoopState {
     #[inline]
     pub(crate) unsafe fn start_memory(&mut self, token: Token, op: MemoryOp) {
         self.in_flight += 1;
-        // SAFETY: the caller guarantees this function's contract, which is the same.
+        // SAFETY: the caller fulfils the driver's contract, which is also this function's contract.
         unsafe { self.driver.submit_memory(token, op) };
     }
 
@@ -144,7 +142,7 @@ impl LoopState {
         in_flight: u32,
     ) {
         self.in_flight += 1;
-        // SAFETY: the caller guarantees this function's contract, which is the same.
+        // SAFETY: the caller fulfils the driver's contract, which is also this function's contract.
         unsafe { self.driver.submit_file(token, call, start, in_flight) };
     }
 
@@ -164,7 +162,7 @@ impl LoopState {
         self.exposed.keep = true;
     }
 
-    /// Returns true if other code may have the descriptor.
+    /// Returns true if other code may use the descriptor.
     pub(crate) fn is_exposed(&self, fd: Fd) -> bool {
         self.exposed.contains(fd)
     }
@@ -174,7 +172,7 @@ impl LoopState {
         mem::take(&mut self.exposed.kept)
     }
 
-    /// Releases a descriptor that has no operation in flight, to be used and closed elsewhere.
+    /// Gives a descriptor that has no operation in flight to other code, which closes it.
     pub(crate) fn release(&mut self, fd: Fd) {
         self.exposed.remove(fd);
         self.driver.release(fd);
@@ -190,8 +188,8 @@ impl LoopState {
         if !self.exposed.remove(fd) {
             return false;
         }
-        // A duplicate may outlive the descriptor and keep its registration. Its edges would then
-        // refer to the next descriptor with this number.
+        // A duplicate may outlive the descriptor and keep its epoll registration. The edges of that
+        // registration would then go to the next descriptor with this number.
         self.driver.release(fd);
         if !self.exposed.keep {
             return false;
@@ -282,7 +280,7 @@ impl LoopState {
         counters
     }
 
-    /// Returns the bound of a stream's unsent bytes, given the memory that is available.
+    /// Returns the current bound on a stream's unsent bytes, which shrinks while memory is short.
     #[inline]
     pub(crate) fn send_bound(&self) -> usize {
         self.memory.send_bound
@@ -346,8 +344,8 @@ impl Exposed {
     /// Takes over a descriptor that the runtime no longer uses.
     ///
     /// # Safety
-    /// `fd` must be a real descriptor that the caller would otherwise close, and no longer does. No
-    /// copy of `fd` may be used afterwards.
+    /// `fd` must be a real, open descriptor that the caller owns and no longer closes. No copy of
+    /// `fd` may be used afterwards.
     pub(crate) unsafe fn keep(&mut self, fd: Fd) {
         // SAFETY: the caller guarantees that the descriptor is open and has no other owner.
         self.kept.push(unsafe { OwnedFd::from_raw_fd(fd.raw()) });
@@ -408,10 +406,10 @@ impl<T> DerefMut for KernelHeld<T> {
     }
 }
 
-/// Queues to check once the tasks that were woken have run.
+/// Wait queues to check once the tasks that were woken have run.
 ///
-/// A task that is woken while tasks run, or by an event of this turn, runs before the next turn. So
-/// entries that were pushed before the end of a turn are due in the next turn.
+/// A task that is woken during a turn runs before the next turn. So entries that were pushed before
+/// the end of a turn are due in the next turn.
 #[derive(Debug)]
 pub(crate) struct Rechecks<T> {
     list: Vec<T>,
@@ -445,14 +443,14 @@ impl<T> Rechecks<T> {
         self.list.drain(..std::mem::take(&mut self.due)).collect()
     }
 
-    /// Makes all entries due, since a turn ends.
+    /// Makes all entries due. Called at the end of a turn.
     #[inline]
     pub(crate) fn age(&mut self) {
         self.due = self.list.len();
     }
 }
 
-/// A wait queue.
+/// A wait queue to check again.
 pub(crate) enum Recheck {
     /// The accepts of a listener.
     Accept(SlotId),
@@ -464,8 +462,8 @@ pub(crate) enum Recheck {
 
 /// An object with a wait queue of its own.
 pub(crate) trait RecheckQueue {
-    /// Notifies further waiters of the items that notified ones have not taken. Returns true if the
-    /// queue must be checked again.
+    /// Notifies further waiters of items that the notified waiters have not taken. Returns true if
+    /// the queue must be checked again.
     fn recheck(&self, wakes: &mut Vec<Waker>) -> bool;
 }
 

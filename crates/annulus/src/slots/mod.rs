@@ -39,7 +39,7 @@ pub(crate) struct Waits {
     tasks: HashMap<*const (), usize>,
     wakers: Vec<Waker>,
     found: Vec<Vec<String>>,
-    /// Keeps every waker, whatever it waits for.
+    /// Whether to collect every waker instead of what it waits for.
     keeps_all: bool,
 }
 
@@ -51,7 +51,8 @@ impl Waits {
         Self { tasks, wakers, found, keeps_all: false }
     }
 
-    /// Creates a collection for everything that waits, tasks of this runtime or not.
+    /// Creates a collection of the wakers of everything that waits, whether or not it is a task of
+    /// this runtime.
     pub(crate) fn of_all() -> Self {
         Self { keeps_all: true, ..Self::new(Vec::new()) }
     }

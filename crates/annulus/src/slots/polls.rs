@@ -1,10 +1,10 @@
 //! Polls: readiness of descriptors that other code reads and writes, namely the runtime's wake
 //! descriptor and those in an `AsyncFd`.
 //!
-//! A direction is *idle* until a task waits for it, then *armed*: the driver polls once, for the
-//! current state and not for changes. At the event it becomes *ready* or *failed*, and stays so
-//! until it is cleared. So nothing depends on edges: the next wait finds readiness that was cleared
-//! too early, or data that was only partly read.
+//! A direction is *idle* until a task waits for it, then *in flight*: the driver polls once, for
+//! the current state and not for changes. At the event it becomes *ready*, until it is cleared, or
+//! *failed*, until the error is returned. So nothing depends on edges: if readiness is cleared too
+//! early or data is only partly read, the next wait returns at once.
 #![allow(unsafe_code)]
 
 use crate::bytes::chunk::DeferredDrops;
@@ -65,10 +65,10 @@ struct PollDirection {
 /// A descriptor that can be waited for. Its owner closes it, after [`Polls::drop_poll`].
 struct PolledDescriptor {
     fd: Fd,
-    /// What this descriptor is waited for, in reports about waiting tasks.
+    /// What tasks wait for, in reports about waiting tasks. For example, "to be woken".
     what: &'static str,
-    /// The wake descriptor: always armed, so that every change ends the loop's wait. No task waits
-    /// for it.
+    /// Whether this is the runtime's wake descriptor. Its poll is always armed, so that each write
+    /// ends the loop's wait. No task waits for it.
     is_wake: bool,
     readable: PollDirection,
     writable: PollDirection,
@@ -88,15 +88,14 @@ impl PolledDescriptor {
     }
 }
 
-/// All polls.
 #[derive(Default)]
 pub(crate) struct Polls(Slab<PolledDescriptor>);
 
 impl Polls {
     /// Adds a descriptor that tasks can wait for.
     pub(crate) fn add(&mut self, fd: BorrowedFd<'_>, what: &'static str) -> u32 {
-        // SAFETY: the owner closes the descriptor after the poll has been dropped, or with the
-        // runtime.
+        // SAFETY: the descriptor stays open while it is polled: its owner closes it only after the
+        // poll has been dropped or the runtime has ended.
         let fd = unsafe { Fd::from_raw(fd.as_raw_fd()) };
         let [readable, writable] = [PollDirection::default(), PollDirection::default()];
         let (is_wake, dropped) = (false, false);
@@ -112,11 +111,11 @@ impl Polls {
         slot
     }
 
-    /// Ready once the descriptor is ready, until the readiness is [cleared](Self::clear). Every
-    /// task that polled is woken.
+    /// Returns `Ready` once the descriptor is ready, until the readiness is [cleared](Self::clear).
+    /// An event wakes every task that polled.
     ///
     /// # Errors
-    /// The reason why it cannot be polled, once.
+    /// The reason why the descriptor cannot be polled. Each failure is returned once.
     pub(crate) fn poll(
         &mut self,
         state: &mut LoopState,
@@ -141,7 +140,7 @@ impl Polls {
         Poll::Pending
     }
 
-    /// Clears readiness that turned out to be over: the next wait polls again.
+    /// Clears readiness that has ended, so that the next wait polls again.
     pub(crate) fn clear(&mut self, slot: u32, interest: Interest) {
         let direction = self.0.get(slot).direction(interest);
         if direction.state == PollState::Ready {
@@ -210,12 +209,11 @@ impl Polls {
         }
     }
 
-    /// Returns the number of polls.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds the tasks that wait in these slots.
+    /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for poll in self.0.values() {
             for direction in [&poll.readable, &poll.writable] {

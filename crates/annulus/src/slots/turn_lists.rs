@@ -1,5 +1,4 @@
-//! A turn's work for streams and datagram sockets, before the loop enters the kernel and after
-//! sends are assumed complete.
+//! Lists of the streams and datagram sockets that need a receive or a send in a turn.
 
 use super::arming::ArmList;
 
@@ -12,15 +11,15 @@ pub(crate) struct TurnLists {
     pub(super) sends: Vec<u32>,
     /// Slots whose sends of this turn are assumed complete unless an event says otherwise.
     pub(super) unconfirmed_sends: Vec<u32>,
-    /// A task waits for the outcome of one of these sends, or more bytes follow: this turn must not
-    /// sleep.
+    /// Whether this turn must not sleep, because a task waits for the outcome of an unconfirmed
+    /// send or more bytes follow.
     pub(super) must_not_sleep: bool,
-    /// Bytes sent directly in this turn.
+    /// Bytes sent by direct system calls since the last turn that checked for events.
     pub(super) sent_directly: usize,
 }
 
 impl TurnLists {
-    /// Adds the number of slots that wait for the next turn.
+    /// Adds the lengths of the lists to `queues`.
     pub(crate) fn add_to(&self, queues: &mut Queues) {
         queues.sends += self.sends.len();
         queues.unsettled += self.unconfirmed_sends.len();
@@ -33,7 +32,6 @@ impl TurnLists {
         !self.unconfirmed_sends.is_empty()
     }
 
-    /// Returns true if slots have something to send.
     #[inline]
     pub(crate) fn has_sends(&self) -> bool {
         !self.sends.is_empty()

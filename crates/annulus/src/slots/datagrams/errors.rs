@@ -11,7 +11,7 @@ use std::io;
 /// Maximum number of destinations whose last failure is kept until a call returns it.
 const MAX_DESTINATIONS: usize = 16;
 
-/// Why a datagram was not sent after its send had already returned.
+/// The reason why a datagram was not sent, although its send has already returned `Ok`.
 pub(super) struct SendFailure {
     errno: Errno,
     to: PeerAddress,
@@ -45,7 +45,7 @@ impl SendFailure {
 }
 
 /// Failures that no call has returned yet: the last one per destination, with a count of earlier
-/// ones. At the limit of destinations, the oldest failure is only counted.
+/// ones. At the limit of destinations, a new failure replaces the oldest one and counts it.
 #[derive(Default)]
 pub(super) struct SendFailures(Vec<SendFailure>);
 
@@ -91,7 +91,7 @@ fn may_be_of_an_earlier_one(errno: Errno) -> bool {
 }
 
 impl DatagramSocket {
-    /// Returns the error of a failed receive, with the peer of a connected socket.
+    /// Returns the error of a failed receive, with the peer's address if the socket is connected.
     #[cold]
     pub(super) fn recv_failed(&self, state: &LoopState, errno: Errno) -> io::Error {
         let peer = state.driver.kernel().peer_address(self.fd).ok();
@@ -115,13 +115,14 @@ impl DatagramSocket {
                 self.tx.no_space_event = true;
                 OutgoingState::NoSpace
             }
-            // The device cannot split datagrams.
+            // The network device cannot split datagrams.
             Errno::IO if has_segments => {
                 self.tx.splits_here = true;
                 OutgoingState::Retry
             }
             // The segments are larger than the route accepts. Sent alone, the datagrams may pass as
-            // fragments. (Older kernels report the same error for an unreachable address.)
+            // fragments. (Older kernels also report one of these errors for an unreachable
+            // address.)
             Errno::MSGSIZE | Errno::INVAL if has_segments => OutgoingState::Split,
             _ => self.fail(state, datagram, errno),
         }

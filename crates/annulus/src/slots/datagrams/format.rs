@@ -1,4 +1,4 @@
-//! The layout of a received datagram's buffer, for each family of sockets, and the addresses of
+//! The layout of a received datagram's buffer, for each domain of sockets, and the addresses of
 //! peers.
 
 use crate::bytes::lease::Lease;
@@ -12,7 +12,7 @@ use std::{fmt, ptr};
 
 /// Space in a buffer before the payload, for the sender's address and for control messages.
 ///
-/// It is fixed per family, whatever options a socket sets, because unused space costs nothing.
+/// It is fixed per domain, whatever options a socket sets, because unused space costs nothing.
 /// Space for descriptors is the exception: the kernel opens as many as fit, even if none were
 /// requested.
 #[derive(Debug)]
@@ -23,26 +23,27 @@ pub(crate) struct MessageFormat {
     header: MsgHeader,
 }
 
-/// Packet information and service class for IPv4 and IPv6, timestamp, and segment size.
+/// Space for packet information and service class (IPv4 and IPv6), a timestamp and the segment
+/// size.
 const INET_CONTROL_BYTES: usize = space(12) + space(20) + 2 * space(4) + space(16) + space(4);
-/// Credentials.
+/// Space for the sender's credentials (`struct ucred`).
 const UNIX_CONTROL_BYTES: usize = space(12);
 
 impl MessageFormat {
     const fn new(domain: Domain, name: usize, control: usize) -> Self {
-        // The payload starts on a cache line. The padding is added to the address: in the space for
-        // control messages the kernel could open descriptors.
+        // The payload starts on a cache line. The padding enlarges the space for the address,
+        // because the kernel could open descriptors into larger space for control messages.
         let name = (Layout::HEAD + name + control).next_multiple_of(64) - Layout::HEAD - control;
         let layout = Layout { name, control };
         let header = MsgHeader { name_len: name as u32, control_len: control, ..MsgHeader::EMPTY };
         Self { layout, domain, header }
     }
 
-    /// For IPv4 sockets. `struct sockaddr_in6` is the longest address here: 28 bytes.
+    /// For IPv4 sockets.
     pub(crate) const INET: &'static Self = &Self::new(Domain::Inet, 32, INET_CONTROL_BYTES);
-    /// For IPv6 sockets.
+    /// For IPv6 sockets. `struct sockaddr_in6` has 28 bytes.
     pub(crate) const INET6: &'static Self = &Self::new(Domain::Inet6, 32, INET_CONTROL_BYTES);
-    /// `struct sockaddr_un` has 110 bytes.
+    /// For Unix sockets. `struct sockaddr_un` has 110 bytes.
     pub(crate) const UNIX: &'static Self = &Self::new(Domain::Unix, 112, 0);
     /// Unix, with space for the sender's credentials only.
     pub(crate) const UNIX_CREDENTIALS: &'static Self =
@@ -62,7 +63,7 @@ impl MessageFormat {
     }
 }
 
-/// A heap buffer with the layout of lent buffers, and the header that points into it. It must not
+/// A heap buffer with the layout of pool buffers, and the header that points into it. It must not
 /// move or be freed until the receive's terminal event.
 pub(crate) struct RecvMsgBuf {
     header: MsgHeader,
@@ -100,7 +101,8 @@ impl RecvMsgBuf {
         (&raw mut buf.header).cast()
     }
 
-    /// Returns the datagram of `len` bytes that has arrived, with the same head as in lent buffers.
+    /// Returns the received datagram of `len` bytes, with the head that the kernel writes into pool
+    /// buffers.
     pub(crate) fn into_lease(self, format: &MessageFormat, len: usize) -> Lease {
         let Self { header, mut memory, .. } = self;
         let head = Message {
@@ -117,7 +119,7 @@ impl RecvMsgBuf {
 
 const MAX_INLINE_BYTES: usize = Address::INET_SPACE_BYTES;
 
-/// An address in the kernel's layout. An empty one means the peer of a connected socket.
+/// An address in the kernel's layout. An empty address means the peer of a connected socket.
 #[derive(Clone, PartialEq)]
 pub(crate) struct PeerAddress(Repr);
 
@@ -139,7 +141,7 @@ impl PeerAddress {
         Self(Repr::Short(short, bytes.len() as u8))
     }
 
-    /// Returns the kernel's bytes. They do not move unless the address does.
+    /// Returns the address in the kernel's layout. The bytes do not move unless `self` moves.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -190,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payloads_start_a_cache_line_and_the_largest_datagram_fits() {
+    fn payloads_start_on_a_cache_line_and_the_largest_datagram_fits() {
         let formats = [
             MessageFormat::INET,
             MessageFormat::UNIX,

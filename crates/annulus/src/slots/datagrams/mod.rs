@@ -1,11 +1,11 @@
-//! Datagram sockets, UDP and Unix: one slot each, with its receive and its sends. The policy is the
-//! same for all drivers.
+//! UDP and Unix datagram sockets. Each has one slot, with its receive and its sends. The policy is
+//! the same for all drivers.
 //!
 //! The life of a slot:
 //!
-//! 1. *Open*: a handle owns it. `recv` arms its receive, and datagrams that arrive queue in the
-//!    slot until a task takes them. `outgoing` queues datagrams to send, and `send` starts them at
-//!    the end of the turn.
+//! 1. *Open*: a handle owns it. `recv` arms its receive and queues received datagrams in the slot
+//!    until a task takes them. `outgoing` queues datagrams to send, and `send` starts them at the
+//!    end of the turn.
 //! 2. *Dropped*: the handle is gone. The receive is cancelled and received datagrams are dropped.
 //!    Queued datagrams are still sent until the linger ends.
 //! 3. *Closed*: nothing of the slot is in flight. The descriptor is closed and the slot is free.
@@ -36,11 +36,10 @@ use send::SendState;
 use std::io;
 use std::rc::Rc;
 
-/// A datagram socket's slot.
 pub(crate) struct DatagramSocket {
     id: SlotId,
     pub(crate) fd: Fd,
-    /// How its datagrams are laid out, which follows from its family.
+    /// The layout of received datagrams.
     format: &'static MessageFormat,
     rx: RecvState,
     tx: SendState,
@@ -60,12 +59,13 @@ impl DatagramSocket {
         }
     }
 
-    /// Marks the socket as connected, so that a writable event means that the peer has space.
+    /// Marks the socket as connected. The kernel may then return an error of an earlier datagram
+    /// from a later send.
     pub(crate) fn set_connected(&mut self) {
         self.tx.connected = true;
     }
 
-    /// Starts the linger timer of a dropped socket, within which its queued datagrams must be sent.
+    /// Starts the timer that limits how long a dropped socket may send its queued datagrams.
     fn start_linger(&mut self, state: &mut LoopState) {
         state.start_linger(&mut self.tx.linger, TimerAction::DatagramLinger(self.id));
     }
@@ -78,9 +78,10 @@ impl DatagramSocket {
     }
 }
 
-/// Maximum value of `max_datagram`, in bytes: for UDP the limit of its length field; for Unix
-/// sockets, which are limited only by the sender's buffer, the memory that one receive may take.
+/// Maximum `max_datagram` of a UDP socket, in bytes: the limit of the length field.
 const MAX_INET_BYTES: usize = 65_535;
+/// Maximum `max_datagram` of a Unix socket, in bytes. The kernel's limit is the sender's buffer, so
+/// this limits the memory that one receive may take.
 const MAX_UNIX_BYTES: usize = 64 << 20;
 
 /// Settings that are chosen when a socket is opened.
@@ -88,13 +89,14 @@ const MAX_UNIX_BYTES: usize = 64 << 20;
 pub(crate) struct DatagramSettings {
     /// Sends may overtake one another.
     pub(crate) unordered: bool,
-    /// The largest datagram that is received whole. `None` means what fits into the pool's buffers.
+    /// Size of the largest datagram that is received whole, in bytes. `None` means what fits into a
+    /// pool buffer.
     pub(crate) max_datagram: Option<usize>,
 }
 
 impl DatagramSettings {
     /// # Errors
-    /// `InvalidInput`, with the limit, if datagrams of this family never get this large.
+    /// `InvalidInput` if `max_datagram` is above the limit of the domain.
     pub(crate) fn check(&self, domain: Domain) -> io::Result<()> {
         let most = if domain == Domain::Unix { MAX_UNIX_BYTES } else { MAX_INET_BYTES };
         match self.max_datagram.filter(|wanted| *wanted > most) {
@@ -107,7 +109,6 @@ impl DatagramSettings {
     }
 }
 
-/// All datagram sockets of a runtime.
 pub(crate) struct Datagrams {
     slots: Slab<DatagramSocket>,
     shared: DatagramResources,
@@ -115,12 +116,12 @@ pub(crate) struct Datagrams {
     pool_size: PoolSize,
 }
 
-/// State that the sockets share: outgoing datagrams and the work of the turn.
+/// State that all datagram sockets share.
 #[derive(Default)]
 pub(crate) struct DatagramResources {
-    /// The receive buffers, once there is a socket.
+    /// The receive buffers, which are created with the first socket.
     pool: Option<Rc<Pool>>,
-    /// The driver can send bytes to an address without a header.
+    /// Whether the driver can send bytes to an address without a message header.
     supports_send_to_now: bool,
     outgoing: Slab<OutgoingDatagram>,
     turn_lists: TurnLists,
@@ -193,7 +194,7 @@ impl Datagrams {
         self.slots.values().all(|socket| socket.tx.is_idle())
     }
 
-    /// Ends all sockets. Handles that outlive the runtime return errors.
+    /// Closes all sockets. Handles that outlive the runtime return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.slots.indices() {
             self.slots.get(slot).stop_send(&mut self.shared, state);
@@ -207,18 +208,16 @@ impl Datagrams {
         (self.slots.get(slot), &mut self.shared)
     }
 
-    /// Returns the lists of this turn.
     #[inline]
     pub(crate) fn turn_lists(&self) -> &TurnLists {
         &self.shared.turn_lists
     }
 
-    /// Returns the number of sockets.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Adds the tasks that wait in these slots.
+    /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for socket in self.slots.values() {
             for waker in socket.rx.waiters.wakers() {
@@ -230,7 +229,7 @@ impl Datagrams {
         }
     }
 
-    /// Updates the counts of datagrams that the kernel dropped, as far as it reports them.
+    /// Updates the counts of datagrams that the kernel has dropped.
     pub(crate) fn count_all_drops(&mut self, state: &mut LoopState) {
         self.slots.values().for_each(|socket| _ = socket.count_drops(state));
     }

@@ -1,12 +1,12 @@
-//! Outgoing datagrams: a send waits for space in the queue; the datagram is then checked, split if
-//! needed, and queued in the form in which the kernel reads it.
+//! Outgoing datagrams. A send waits for space in the queue. Then it checks the datagram, splits it
+//! if needed, and queues it in the form in which the kernel reads it.
 //!
-//! Large borrowed bytes are sent at once by a system call, so that only the kernel copies them.
-//! That is allowed only while nothing of the socket is queued or in flight, so that datagrams stay
-//! in order. A datagram that the kernel refuses is queued as usual, and its error is handled there.
-//! As for streams, the bytes sent this way are bounded per turn, because a socket that takes
-//! everything at once would starve other tasks. Small datagrams are copied, because a turn sends
-//! many of them with one call.
+//! Large borrowed bytes are sent at once by a system call, so that only the kernel copies them. To
+//! keep datagrams in order, this happens only while the socket has nothing queued or in flight. A
+//! datagram that the kernel refuses is queued as usual, and its error is handled there. As for
+//! streams, the bytes sent this way are bounded per turn, because a socket that takes everything at
+//! once would starve other tasks. Small datagrams are copied, because a turn sends many of them
+//! with one call.
 
 use super::{DatagramResources, DatagramSocket, PeerAddress};
 use crate::bytes::chunk::Chunk;
@@ -27,7 +27,6 @@ pub(super) const MAX_SEGMENTS: usize = 64;
 /// Maximum payload bytes: 65,535 bytes of packet, less the headers.
 const MAX_V4_PAYLOAD_BYTES: usize = 65_507;
 const MAX_V6_PAYLOAD_BYTES: usize = 65_527;
-/// Panic message of a send without a datagram.
 const POLLED_AFTER_COMPLETION: &str = "polled after completion";
 /// Minimum borrowed bytes worth a system call of their own.
 const MIN_DIRECT_BYTES: usize = 4 * 1024;
@@ -37,7 +36,7 @@ const MAX_DIRECT_BYTES_PER_TURN: usize = 1024 * 1024;
 /// The destination of a datagram, and the options of its send.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SendMeta {
-    /// Empty for the peer of a connected socket.
+    /// The destination's address. Empty for the peer of a connected socket.
     pub(crate) to: PeerAddress,
     /// The payload is split into datagrams of this size.
     pub(crate) segment_size: Option<u16>,
@@ -52,11 +51,11 @@ pub(crate) struct SendMeta {
 /// and packet information.
 pub(super) const CONTROL_BYTES: usize = space(2) + space(4) + space(20);
 
-/// The known state of an outgoing datagram.
+/// What is known about an outgoing datagram.
 ///
-/// *Queued* → *submitted* → the state from its event, or still submitted, which means sent once its
-/// batch is assumed complete. Then sent and failed datagrams are freed, and the others are queued
-/// again.
+/// An event of a submitted datagram sets its next state. Without an event, the datagram counts as
+/// sent once its batch is assumed complete. Then sent and failed datagrams are freed, and the
+/// others are queued again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutgoingState {
     Queued,
@@ -68,7 +67,7 @@ pub(super) enum OutgoingState {
     NoSpace,
     /// The datagram will be sent again at once.
     Retry,
-    /// The payload will be split here into datagrams, which are sent at once.
+    /// The runtime will split the payload into datagrams and send them at once.
     Split,
     /// The send failed, and the failure was recorded.
     Failed,
@@ -87,9 +86,8 @@ pub(crate) struct OutgoingDatagram {
     pub(super) retried: bool,
     pub(super) chunk: Chunk,
     pub(super) meta: SendMeta,
-    /// The `sendmsg` arguments, once it is submitted, unless the operation takes bytes and address
-    /// directly. Stored inline: a datagram with control messages needs no allocation, and one
-    /// without leaves this untouched.
+    /// The `sendmsg` arguments of a submitted datagram, unless the operation takes bytes and
+    /// address directly. Stored inline to avoid an allocation.
     message: Option<SendMsgArgs>,
 }
 
@@ -115,14 +113,14 @@ impl OutgoingDatagram {
         }
     }
 
-    /// Returns the operation that sends the datagram and posts an event only on failure. The memory
-    /// that it refers to lies in `self`. If the driver has `addressed` sends, a datagram of only
-    /// bytes and an address needs no header.
+    /// Returns the operation that sends the datagram and posts an event only on failure. It refers
+    /// to memory that `self` owns. With `addressed`, the driver can send to an address, so a
+    /// datagram without control messages needs no header.
     #[inline]
     pub(super) fn send_now(&mut self, fd: Fd, addressed: bool) -> MemoryOp {
         let is_plain = addressed && self.meta.is_plain() && self.chunk.control().is_empty();
-        // A datagram too long for this operation's length field is left to the kernel to refuse:
-        // part of it would be a different datagram.
+        // A datagram that is too long for the length field of `SendToNow` is sent with a header, so
+        // that the kernel refuses it instead of sending a part of it.
         let Some(len) = u32::try_from(self.chunk.len()).ok().filter(|_| is_plain) else {
             return MemoryOp::SendMessageNow { fd, header: self.write_header() };
         };
@@ -160,7 +158,7 @@ fn start(to: &[u8]) -> *const u8 {
 }
 
 impl SendMeta {
-    /// Returns true if the datagram has no control messages.
+    /// Returns true if these options need no control messages.
     #[inline]
     fn is_plain(&self) -> bool {
         self.segment_size.is_none() && self.tos.is_none() && self.source.is_none()
@@ -207,7 +205,7 @@ impl DatagramSocket {
     /// Queues a datagram as soon as there is space for it.
     ///
     /// # Errors
-    /// See [`try_send`](Self::try_send), without `WouldBlock`.
+    /// Like [`try_send`](Self::try_send), except for `WouldBlock`.
     #[inline]
     pub(crate) fn poll_send(
         &mut self,
@@ -221,7 +219,7 @@ impl DatagramSocket {
         Poll::Ready(self.try_send(shared, state, datagram))
     }
 
-    /// Ready once a datagram would be queued.
+    /// Returns `Ready` once there is space for a datagram.
     #[inline]
     pub(crate) fn poll_send_ready(
         &mut self,
@@ -234,7 +232,7 @@ impl DatagramSocket {
         self.wait_until(has_space, &mut state.deferred, wait, cx)
     }
 
-    /// Ready if `is_there` is true. Otherwise registers the task.
+    /// Returns `Ready` if `is_there` is true. Otherwise registers the task.
     #[inline]
     fn wait_until(
         &mut self,
@@ -265,12 +263,12 @@ impl DatagramSocket {
         }
     }
 
-    /// Queues a datagram unless too much is queued. The datagram is moved once, to where the kernel
-    /// reads it.
+    /// Queues a datagram unless too much is queued. Moves the datagram only once, to the memory
+    /// from which the kernel reads it.
     ///
     /// # Errors
     /// `WouldBlock` if too much is queued; the reason why an earlier datagram to the same
-    /// destination was not sent; `InvalidInput` if this one is too large or its segments are empty.
+    /// destination was not sent; `InvalidInput` if this one is too large or its segment size is 0.
     #[inline]
     pub(crate) fn try_send(
         &mut self,
@@ -319,7 +317,8 @@ impl DatagramSocket {
         meta.segment_size.map_or(Ok(()), |size| check_segment(size, most))
     }
 
-    /// Queues datagrams of `size` bytes, in pieces that the kernel takes at once.
+    /// Queues a payload that consists of datagrams of `size` bytes, in pieces that the kernel takes
+    /// at once.
     fn queue_segments(
         &mut self,
         shared: &mut DatagramResources,
@@ -372,11 +371,11 @@ impl DatagramSocket {
         self.list_send(shared);
     }
 
-    /// Ready once the kernel has taken everything.
+    /// Returns `Ready` once the kernel has taken all datagrams, or they have failed.
     ///
     /// # Errors
-    /// The reason why the last failed datagram was not sent, with the number of other failures,
-    /// once.
+    /// The reason why the last failed datagram was not sent, with the number of other failures.
+    /// Failures are returned once.
     pub(crate) fn poll_drain(
         &mut self,
         state: &mut LoopState,
@@ -441,9 +440,9 @@ impl DatagramSocket {
         self.try_send(shared, state, &mut Some((Chunk::copied(buffer), meta)))
     }
 
-    /// Returns true if the kernel would take the datagram next, as it is. A socket with a peer may
-    /// have a pending error of an earlier datagram, which is meant for receiving tasks, so its
-    /// datagrams are queued.
+    /// Returns true if the datagram may go to the kernel next, without being split. A connected
+    /// socket may have a pending error of an earlier datagram, which is meant for receiving tasks,
+    /// so its datagrams are queued.
     fn may_send_directly(&self, shared: &DatagramResources, len: usize, meta: &SendMeta) -> bool {
         let unsplit = meta
             .segment_size
@@ -457,7 +456,7 @@ impl DatagramSocket {
             && shared.turn_lists.sent_directly < MAX_DIRECT_BYTES_PER_TURN
     }
 
-    /// Returns true if the kernel has taken the datagram.
+    /// Sends a datagram with one system call. Returns true if the kernel has taken it.
     fn send_directly(
         &mut self,
         shared: &mut DatagramResources,
@@ -466,7 +465,7 @@ impl DatagramSocket {
         meta: &SendMeta,
     ) -> bool {
         let mut control = [0; CONTROL_BYTES];
-        // A single segment is a plain datagram, which may exceed the interface's limit.
+        // A single segment is sent as a plain datagram, which may be larger than the route's MTU.
         let several = meta.segment_size.filter(|size| bytes.len() > usize::from(*size));
         let meta = &SendMeta { segment_size: several, ..meta.clone() };
         let control_len = meta.write_control(&mut control);

@@ -11,15 +11,15 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// The message of one `recvmsg`: a datagram, or several datagrams of one flow that the kernel
 /// coalesced into segments.
 ///
-/// It is only a few words around its buffer, because it is moved through every call up to the task.
+/// It is small, because each call on the way to the task moves it.
 #[derive(Debug)]
 pub(crate) struct ReceivedMessage {
     /// The buffer, up to the payload's end: head, sender, control messages, payload.
     buffer: Lease,
     format: &'static MessageFormat,
-    /// The start of the payload.
+    /// Offset of the payload in the buffer.
     start: u32,
-    /// Length as sent, which is more than the bytes received if the datagram was cut.
+    /// Length of the payload as sent, which is more than was received if the datagram was cut.
     whole_len: u32,
     /// The size of each datagram if the kernel coalesced several; the last one may be shorter.
     segment_size: Option<u16>,
@@ -27,8 +27,8 @@ pub(crate) struct ReceivedMessage {
 }
 
 impl ReceivedMessage {
-    /// Parses a whole buffer with the layout of `format`. The message owns the descriptors in it
-    /// from now on, so a buffer is parsed only once.
+    /// Parses a whole buffer with the layout of `format`. The message then owns the descriptors in
+    /// the buffer, so a buffer must be parsed only once.
     #[inline]
     pub(crate) fn parse(buffer: Lease, format: &'static MessageFormat) -> Self {
         let start = format.layout.payload_at() as u32;
@@ -60,7 +60,7 @@ impl ReceivedMessage {
         (self.segment_size, self.descriptors) = (size, owned);
     }
 
-    /// Returns the control messages. Descriptors in them are plain numbers.
+    /// Returns the control messages. Descriptors in them are plain numbers without ownership.
     pub(crate) fn controls(&self) -> Controls<'_> {
         let layout = self.format.layout;
         let len = (self.head().control_len as usize).min(layout.control);
@@ -73,7 +73,7 @@ impl ReceivedMessage {
         Message::read(self.buffer.part(0..Layout::HEAD)).unwrap_or_default()
     }
 
-    /// Returns the sender's address, in the kernel's bytes.
+    /// Returns the sender's address as the bytes that the kernel wrote.
     #[inline]
     fn name(&self) -> &[u8] {
         name(self.head(), self.buffer.part(0..self.format.layout.payload_at()), self.format.layout)
@@ -136,7 +136,7 @@ impl ReceivedMessage {
         Ok((self.into_bytes(), source))
     }
 
-    /// Returns true if descriptors were sent with it that could not be opened here.
+    /// Returns true if the sender passed descriptors that could not be opened here.
     pub(crate) fn lost_descriptors(&self) -> bool {
         self.format.has_descriptors() && self.head().flags & msg::CTRUNC != 0
     }
@@ -159,8 +159,8 @@ impl ReceivedMessage {
         let size =
             self.segment_size.filter(|size| (1..self.len()).contains(&usize::from(*size)))?;
         let end = self.start + u32::from(size);
-        // Both parts include the head and their own part of the payload: no byte of the payload is
-        // handed out twice.
+        // Both messages include the head, but each has its own part of the payload: no byte of the
+        // payload is handed out twice.
         let mut buffer = self.buffer.share();
         buffer.truncate(end as usize);
         let first = Self {
@@ -177,8 +177,8 @@ impl ReceivedMessage {
     }
 }
 
-/// Returns the sender of a plain datagram, which is whole, not coalesced, without control messages,
-/// and from an internet address.
+/// Returns the sender of a plain datagram: one that is whole, has no control messages, and comes
+/// from an internet address. A coalesced one has control messages.
 #[inline]
 pub(super) fn plain_source(buffer: &Lease, layout: Layout) -> Option<SocketAddr> {
     let front = buffer.part(0..layout.payload_at());
@@ -261,10 +261,10 @@ mod tests {
     #[test]
     fn splitting_reads_no_byte_of_a_part_handed_out() {
         let mut rest = received(b"onetwoth", 8, &[Control::SegmentSize(3)]);
-        let mut one = rest.split_first().expect("a first one").into_bytes();
+        let mut one = rest.split_first().expect("no first datagram").into_bytes();
         let held = &mut *one;
         held[0] = b'O';
-        let two = rest.split_first().expect("a second one");
+        let two = rest.split_first().expect("no second datagram");
         held[1] = b'N';
         assert_eq!((&*one, &*two.into_bytes()), (&b"ONe"[..], &b"two"[..]));
     }

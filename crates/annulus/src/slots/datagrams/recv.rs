@@ -3,8 +3,8 @@
 //!
 //! The number of undelivered datagrams is bounded: at the bound the receive is cancelled, and armed
 //! again once half of them have been taken. In the meantime the kernel queues datagrams; when its
-//! own queue is full, it drops and counts them. An empty datagram ends a multishot receive, and so
-//! does an error, which is returned once; neither ends the socket.
+//! own queue is full, it drops and counts them. An empty datagram or an error ends a multishot
+//! receive, but not the socket. The error is returned once.
 #![allow(unsafe_code)]
 
 use super::received::plain_source;
@@ -30,7 +30,7 @@ use std::task::{Context, Poll};
 /// receive returns up to 33, so the bound can be exceeded by that many.
 const MAX_QUEUED_DATAGRAMS: usize = 64;
 
-/// A received datagram that is not parsed yet: its buffer and the filled length.
+/// A received datagram that has not been parsed yet.
 enum RawDatagram {
     Lent {
         id: u16,
@@ -45,7 +45,7 @@ enum RawDatagram {
 pub(super) struct RecvState {
     arming: Arming,
     queue: VecDeque<RawDatagram>,
-    /// The rest of a partly taken message with several datagrams.
+    /// The remaining datagrams of a coalesced message.
     rest: Option<Box<ReceivedMessage>>,
     /// An error that the next receive returns, once.
     error: Option<Errno>,
@@ -69,8 +69,8 @@ impl RecvState {
         self.arming.is_idle()
     }
 
-    /// Keeps an error that a send got in place of a receive. Returns false if no task waits to
-    /// receive.
+    /// Keeps an error that a send got but a receive should return. Returns false, and keeps
+    /// nothing, if no task waits to receive.
     pub(super) fn report_error(&mut self, errno: Errno) -> bool {
         let has_waiters = !self.waiters.is_empty();
         if has_waiters {
@@ -85,7 +85,7 @@ impl RecvState {
         self.queue.len() + usize::from(self.rest.is_some()) + usize::from(self.error.is_some())
     }
 
-    /// Returns true if more should be received before a task asks.
+    /// Returns true if the slot should receive more before a task waits.
     #[inline]
     fn wants_more(&self) -> bool {
         self.arming == Arming::Idle
@@ -118,7 +118,7 @@ impl DatagramSocket {
         Poll::Ready(outcome)
     }
 
-    /// Ready once [`try_recv`](Self::try_recv) returns something.
+    /// Returns `Ready` once [`try_recv`](Self::try_recv) would return a datagram or an error.
     pub(crate) fn poll_readable(
         &mut self,
         shared: &mut DatagramResources,
@@ -170,9 +170,9 @@ impl DatagramSocket {
         self.poll_recv(shared, state, true, wait, cx)?.map(ReceivedMessage::into_inet)
     }
 
-    /// Returns the next datagram and its sender if it is [plain](plain_source) and lies in a lent
-    /// buffer, as nearly all do, without the steps that others need. `None` does not mean that the
-    /// queue is empty.
+    /// The fast path for nearly all datagrams: returns the next one and its sender if it is
+    /// [plain](plain_source) and lies in a pool buffer. `None` does not mean that the queue is
+    /// empty.
     #[inline]
     fn take_plain(&mut self, shared: &mut DatagramResources) -> Option<(Lease, SocketAddr)> {
         let Some(&RawDatagram::Lent { id, len }) = self.rx.queue.front() else { return None };
@@ -274,11 +274,11 @@ impl DatagramSocket {
         }
     }
 
-    /// Asks the kernel for the total number of datagrams dropped because its queue was full. Unix
-    /// sockets drop none: senders wait.
+    /// Returns the total number of datagrams that the kernel has dropped because its queue was
+    /// full. Unix sockets drop none, because their senders wait.
     ///
     /// # Errors
-    /// The error of the kernel.
+    /// The kernel's error if it does not report the number.
     pub(crate) fn count_drops(&mut self, state: &mut LoopState) -> io::Result<u64> {
         if self.format.domain == Domain::Unix {
             return Ok(0);
@@ -353,7 +353,7 @@ impl DatagramSocket {
         }
     }
 
-    /// Cancels the receive in flight, if any. Its terminal event is still to come.
+    /// Cancels the receive in flight, if any. Its terminal event still arrives.
     pub(super) fn stop_recv(&mut self, state: &mut LoopState) {
         if let Some(kind) = self.rx.arming.stop(Kind::RecvDatagram, Kind::RecvDatagram) {
             state.cancel(self.id.token(kind));
@@ -369,14 +369,14 @@ impl DatagramSocket {
     }
 }
 
-/// Returns the memory of a datagram. A datagram that is `kept` is copied out of the pool if the
-/// pool is short of buffers.
+/// Returns the memory of a datagram. With `kept`, a datagram is copied out of a pool that is short
+/// of buffers.
 #[inline]
 fn lease(shared: &DatagramResources, state: &mut LoopState, raw: RawDatagram, kept: bool) -> Lease {
     match raw {
         RawDatagram::Leased(lease) => *lease,
         RawDatagram::Lent { id, len } => {
-            let pool = shared.pool.as_ref().expect("the datagram lies in one of its buffers");
+            let pool = shared.pool.as_ref().expect("a lent datagram has no pool");
             let lease = Lease::lent(pool.clone(), id, len as usize);
             if kept && pool.is_short() { state.copied_out(lease) } else { lease }
         }
@@ -392,7 +392,7 @@ impl Datagrams {
         }
     }
 
-    /// Retries a receive after its pause, which began because the system was out of memory.
+    /// Lists a receive again after an out-of-memory pause.
     pub(crate) fn on_recv_retry(&mut self, id: SlotId) {
         if let Some(socket) = self.slots.find(id)
             && socket.rx.arming.resume()
@@ -410,7 +410,7 @@ impl Datagrams {
         }
     }
 
-    /// Arms the listed slots. Returned buffers have been published already.
+    /// Arms the listed slots. Called after returned buffers have been published.
     #[inline]
     pub(crate) fn arm_recvs(&mut self, state: &mut LoopState) {
         if !self.shared.turn_lists.arms.is_empty() {
@@ -419,7 +419,7 @@ impl Datagrams {
     }
 
     fn arm_listed(&mut self, state: &mut LoopState) {
-        // There is a pool as soon as there is a slot.
+        // The first socket creates the pool.
         let Some(pool) = &self.shared.pool else { return };
         let buffers = pool.with_kernel() as usize;
         let is_listed = |socket: &&mut DatagramSocket| socket.rx.arming == Arming::Listed;

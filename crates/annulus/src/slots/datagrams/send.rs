@@ -3,8 +3,8 @@
 //! The datagrams queued in a turn are submitted with its one `io_uring_enter`, each as a send that
 //! does not wait and posts an event only if it fails. Once the driver has consumed all entries and
 //! taken all completions, datagrams without an event have been sent. Datagrams that found no space
-//! stay queued, and the slot waits for space. None is left waiting in the kernel: when Linux
-//! retries a Unix datagram, it sends it empty.
+//! stay queued, and the slot waits for space. No send waits in the kernel, because Linux sends a
+//! Unix datagram empty when it retries it.
 //!
 //! An error belongs to its datagram and is returned by the next send to the same destination, or by
 //! a drain. An error that the kernel kept from an earlier datagram (an ICMP reply) goes to the
@@ -13,9 +13,9 @@
 //! A datagram that found no space at its destination returns to the front of the queue if order
 //! matters, and everything after it waits. Otherwise it is *deferred*: it is retried once there may
 //! be space, while other datagrams are sent. For a Unix socket, an event reports space only at the
-//! connected peer. So when the bound would reject further datagrams, the longest-deferred datagrams
-//! to other destinations are discarded: receivers that do not read, however many, do not block the
-//! others.
+//! connected peer. So when the bound would reject further datagrams, the datagrams to other
+//! destinations that have been deferred longest are discarded. Receivers that do not read therefore
+//! never block the others.
 #![allow(unsafe_code)]
 
 use super::errors::{SendFailure, SendFailures};
@@ -32,27 +32,27 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
-/// Delay before a retry when no event reports space. It doubles from the first to the last value.
+/// Delay before a retry when no event reports space. It doubles from the minimum to the maximum.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(2);
 const MAX_RETRY_DELAY: Duration = Duration::from_millis(64);
 
 /// The sending half of a slot.
 ///
-/// The lists hold indices of outgoing datagrams, each in one list. They are *queued* → the turn
-/// submits a batch, which is *in flight* → once its outcome is known, each is freed, queued again,
+/// The lists hold indices of outgoing datagrams, each in one list. A turn submits a batch of queued
+/// datagrams, which are then *in flight*. Once their outcome is known, each is freed, queued again,
 /// or *deferred*. The next batch starts when the outcome of the last one is known and no wait for
 /// space is active (`awaits_writable` or `awaits_retry`). If order does not matter, a wait does not
-/// hold up the next batch.
+/// delay the next batch.
 #[derive(Default)]
 pub(super) struct SendState {
-    /// Datagrams not started.
+    /// Datagrams that have not been submitted.
     pub(super) queue: VecDeque<u32>,
     /// Submitted datagrams whose outcome is not known.
     pub(super) in_flight: VecDeque<u32>,
     /// Datagrams that found no space and wait to be queued again. Used only if order does not
     /// matter.
     pub(super) deferred: VecDeque<u32>,
-    /// The weight of all datagrams in these lists.
+    /// The weight of all datagrams in these lists, in bytes.
     pub(super) weight: usize,
     /// Maximum datagrams in the next batch: the number that found space in the last partly refused
     /// batch, doubled after each batch that was sent completely. A refused datagram wastes its
@@ -62,18 +62,18 @@ pub(super) struct SendState {
     pub(super) unordered: bool,
     /// The socket has a peer.
     pub(super) connected: bool,
-    /// The device refused to split datagrams, so they are split here.
+    /// The network device refused to split datagrams, so the runtime splits them.
     pub(super) splits_here: bool,
     /// A datagram of the last batch was refused for lack of space that no event reports: at a
     /// destination other than the peer, or in the kernel.
     pub(super) no_space_event: bool,
-    /// Waiting for the socket to be writable: an operation is in flight.
+    /// Whether a poll for a writable socket is in flight.
     pub(super) awaits_writable: bool,
-    /// Waiting for a timer.
+    /// Whether a retry timer is running.
     pub(super) awaits_retry: bool,
     /// Delay of the next timer. It doubles after each wait without progress.
     retry: Duration,
-    /// On the list of slots with something to send.
+    /// Whether the slot is in `TurnLists::sends`.
     pub(super) listed: bool,
     pub(super) failures: SendFailures,
     pub(super) waiters: Waiters,
@@ -92,7 +92,7 @@ impl SendState {
         self.queue.is_empty() && self.in_flight.is_empty() && self.deferred.is_empty()
     }
 
-    /// Returns true if no operation in flight refers to the socket.
+    /// Returns true if no datagram is unsent and no poll for a writable socket is in flight.
     pub(super) fn is_quiet(&self) -> bool {
         self.is_idle() && !self.awaits_writable
     }
@@ -125,7 +125,7 @@ impl SendState {
         if self.unordered { self.in_flight.pop_front() } else { self.in_flight.pop_back() }
     }
 
-    /// Returns the delay of this wait, and doubles the delay of the next one.
+    /// Returns the delay of this wait, and doubles the delay of the next one, up to the maximum.
     pub(super) fn next_retry(&mut self) -> Duration {
         let longer = (2 * self.retry).min(MAX_RETRY_DELAY);
         std::mem::replace(&mut self.retry, longer)
@@ -157,7 +157,7 @@ impl SendState {
 }
 
 impl DatagramSocket {
-    /// Adds the slot to the list of those with something to send.
+    /// Adds the slot to the slots with something to send, if a batch may start.
     #[inline]
     pub(super) fn list_send(&mut self, shared: &mut DatagramResources) {
         if self.tx.may_start() && !self.tx.listed {
@@ -166,7 +166,7 @@ impl DatagramSocket {
         }
     }
 
-    /// Submits the queued datagrams.
+    /// Submits a batch of the queued datagrams.
     fn start_batch(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
         for _ in 0..self.tx.batch(self.format.domain) {
             let Some(id) = self.tx.queue.pop_front() else { break };
@@ -184,8 +184,8 @@ impl DatagramSocket {
         datagram.state = OutgoingState::Submitted;
         let op = datagram.send_now(self.fd, shared.supports_send_to_now);
         // SAFETY: the memory that the operation refers to lies in the datagram's slot or is kept
-        // alive by it. The slot does not move, and is freed at the event or once the send is
-        // assumed complete.
+        // alive by it. The slot does not move, and is freed only once the outcome of its batch is
+        // known.
         unsafe { state.driver.submit_memory(name.token(Kind::SendDatagram), op) };
     }
 
@@ -221,8 +221,8 @@ impl DatagramSocket {
         self.resume_send(shared, state);
     }
 
-    /// Returns a datagram to the front of the queue, split into its segments if no lower layer
-    /// would split it.
+    /// Returns a datagram to the front of the queue, split into its segments if the kernel cannot
+    /// split it.
     #[cold]
     fn requeue(&mut self, shared: &mut DatagramResources, state: &mut LoopState, id: u32) {
         let datagram = shared.outgoing.get(id);
@@ -281,7 +281,7 @@ impl DatagramSocket {
         }
     }
 
-    /// Retries when there may be space again.
+    /// Queues deferred datagrams again and resumes sending, because there may be space.
     fn retry(&mut self, shared: &mut DatagramResources, state: &mut LoopState) {
         self.tx.requeue_deferred();
         self.resume_send(shared, state);
@@ -326,7 +326,7 @@ impl Datagrams {
                 socket.start_batch(&mut self.shared, state);
             }
         }
-        // No slot was listed in the meantime: the list keeps its memory.
+        // No slot was listed in the meantime. Putting the list back keeps its memory.
         self.shared.turn_lists.sends = listed;
     }
 
@@ -398,7 +398,8 @@ impl DatagramSocket {
         self.format.domain == Domain::Unix && !datagram.meta.to.is_empty()
     }
 
-    /// Returns true if another datagram would be queued. Deferred ones may be discarded for it.
+    /// Returns true if there is space for another datagram. May discard deferred ones to make
+    /// space.
     #[inline]
     pub(super) fn has_space(
         &mut self,

@@ -63,8 +63,9 @@ impl ChunkQueue {
         usize::from(self.first.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
     }
 
-    /// Copies bytes to the end of the queue: into the last chunk if it is a buffer of the runtime's
-    /// own and not one of the `flying` chunks that the kernel reads. Returns the memory added.
+    /// Copies bytes to the end of the queue: into the last chunk, if the runtime owns its buffer
+    /// and it is not one of the first `flying` chunks, which the kernel reads. Returns the bytes of
+    /// memory added.
     pub(super) fn push_copy<'a>(
         &mut self,
         spares: &mut Spares,
@@ -86,7 +87,8 @@ impl ChunkQueue {
         weight
     }
 
-    /// Returns the bytes of each chunk, without the first `gone` bytes, which have been sent.
+    /// Returns the unsent bytes of each chunk. The first `gone` bytes of the first chunk have been
+    /// sent.
     pub(super) fn unsent(&self, mut gone: usize) -> impl Iterator<Item = &[u8]> {
         self.iter().map(move |chunk| &chunk.as_ref()[mem::take(&mut gone)..])
     }
@@ -99,8 +101,8 @@ impl ChunkQueue {
 /// Maximum number of chunks per send.
 pub(crate) const MAX_CHUNKS_PER_SEND: usize = 64;
 
-/// A `struct msghdr` with the vectors it points to, held on the heap by address: moving a `Box`
-/// while the kernel reads it would assert unique access.
+/// A `struct msghdr` with the vectors it points to, on the heap. It is held by a raw pointer,
+/// because moving a `Box` would assert unique access while the kernel reads the memory.
 pub(crate) struct SendVector(NonNull<HeaderAndVectors>);
 
 struct HeaderAndVectors {
@@ -108,8 +110,8 @@ struct HeaderAndVectors {
     vectors: [IoVec; MAX_CHUNKS_PER_SEND],
 }
 
-/// The vectors of this turn's sends. The kernel has read them once it has consumed the entries that
-/// refer to them; then all of them are free again.
+/// The vectors of this turn's sends. Once the kernel has consumed the entries that refer to them,
+/// it has read them, and all of them are free again.
 #[derive(Default)]
 pub(crate) struct SendVectors {
     free: Vec<SendVector>,
@@ -117,8 +119,8 @@ pub(crate) struct SendVectors {
 }
 
 impl SendVectors {
-    /// Describes a send's parts in a vector and returns the address of its header. A control
-    /// message must last as long as the send.
+    /// Writes a send's parts into a vector and returns the address of its header. The bytes of
+    /// `control` must stay valid as long as the send.
     pub(super) fn describe(
         &mut self,
         parts: impl Iterator<Item = IoVec>,
@@ -130,9 +132,10 @@ impl SendVectors {
         address
     }
 
-    /// Takes out the vector that was described last, because it must last longer than the turn.
+    /// Removes the vector that was described last, so that the caller can keep it longer than the
+    /// turn.
     pub(super) fn keep(&mut self) -> SendVector {
-        self.busy.pop().expect("a vector was described")
+        self.busy.pop().expect("no vector was described")
     }
 
     /// Frees a kept vector that the kernel no longer reads.
@@ -188,7 +191,7 @@ impl SendVector {
 
 impl Drop for SendVector {
     fn drop(&mut self) {
-        // SAFETY: `empty` leaked the memory from a box, and it is freed once.
+        // SAFETY: `empty` leaked the memory from a box, and only this destructor frees it.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

@@ -1,5 +1,5 @@
-//! How a stream ends: stop starting operations, cancel those in flight, wait for their terminal
-//! events, close.
+//! Closing a stream: nothing new starts, operations in flight are cancelled, and the descriptor is
+//! closed after their terminal events.
 
 use super::carriers::single;
 use super::recv::RecvEnd;
@@ -31,7 +31,7 @@ impl Stream {
         }
     }
 
-    /// Drops queued bytes that are not in flight.
+    /// Drops the queued bytes, unless a send is in flight.
     pub(super) fn discard_unsent(&mut self, state: &mut LoopState) {
         let tx = &mut self.tx;
         if tx.phase == SendPhase::Idle {
@@ -59,15 +59,15 @@ impl Stream {
         }
     }
 
-    /// Starts the linger timer of a dropped stream, within which its queued bytes must be sent.
+    /// Starts the timer that limits how long a dropped stream may send its queued bytes.
     pub(super) fn start_linger(&mut self, state: &mut LoopState) {
         if self.dropped {
             state.start_linger(&mut self.tx.linger, TimerAction::Linger(self.id));
         }
     }
 
-    /// Ends all operations in flight. From the first call on, nothing new starts, even for an
-    /// abandoned copy.
+    /// Cancels the receive and waits until no operation is in flight. From the first call on, no
+    /// new operation starts.
     ///
     /// # Errors
     /// The error of a send or of the receive.
@@ -80,7 +80,7 @@ impl Stream {
             return Poll::Ready(Err(self.failed(state, Operation::Recv, errno)));
         }
         if !self.rx.arming.is_idle() {
-            // Received bytes stay queued.
+            // Bytes that the cancelled receive still brings are queued.
             note_waker(&mut self.rx.waker, &mut state.deferred.drops, cx);
             return Poll::Pending;
         }
@@ -121,7 +121,7 @@ impl Streams {
         self.drop_stream(state, slot);
     }
 
-    /// Gives up when the linger is over.
+    /// Gives up the queued bytes when the linger is over.
     pub(crate) fn on_linger(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(stream) = self.slots.find(id) {
             stream.tx.linger = None;
@@ -138,8 +138,8 @@ impl Streams {
             return;
         }
         if !stream.tx.is_quiet() {
-            // The kernel still holds memory of ours: the peer sees the end, and a reset can free
-            // the memory.
+            // The kernel may still read memory of zero-copy sends. The peer sees the end now. If
+            // the memory is not free when the linger is over, a reset frees it.
             stream.end_when_sent(state);
             return stream.start_linger(state);
         }
@@ -165,8 +165,8 @@ impl Streams {
         stream
     }
 
-    /// Takes a stream off the runtime. Ready once none of its operations is in flight and the
-    /// kernel holds none of its memory.
+    /// Takes a stream off the runtime. Returns `Ready` once none of its operations is in flight and
+    /// the kernel holds none of its memory.
     ///
     /// # Errors
     /// The error of a send or of the receive.
@@ -189,8 +189,8 @@ impl Streams {
         Poll::Ready(Ok((stream.fd, received, stream.permit.counted())))
     }
 
-    /// Like [`poll_release`](Self::poll_release), but for a stream that will be closed: ready once
-    /// closing it loses no sent bytes.
+    /// Like [`poll_release`](Self::poll_release), but for a stream that will be closed: returns
+    /// `Ready` once a close loses no sent bytes.
     pub(crate) fn poll_close(
         &mut self,
         state: &mut LoopState,
@@ -217,8 +217,8 @@ impl Streams {
         self.slots.values().all(is_sent)
     }
 
-    /// Ends all streams; those with unsent bytes are reset. Handles that outlive the runtime return
-    /// errors.
+    /// Closes all streams, and resets those with unsent bytes. Handles that outlive the runtime
+    /// return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         self.shared.is_ending = true;
         for slot in self.slots.indices() {

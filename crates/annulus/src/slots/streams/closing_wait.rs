@@ -16,11 +16,12 @@ use rustix::io::Errno;
 use rustix::net::AddressFamily;
 use std::time::Duration;
 
-/// Bytes that are dropped before a peer that keeps sending gets a reset.
+/// Number of dropped bytes after which the stream is closed anyway. A peer that keeps sending then
+/// gets a reset.
 const MAX_DROPPED_BYTES: usize = 4 << 20;
 /// Bytes per read, into memory on the stack.
 const DRAIN_READ_BYTES: usize = 16 * 1024;
-/// How long to wait for the peer's end once it has acknowledged everything.
+/// Maximum time to wait for the peer's EOF once it has acknowledged everything.
 const MAX_WAIT_FOR_END: Duration = Duration::from_secs(1);
 /// Time until the first check for acknowledgements, which no event reports. It doubles up to
 /// `MAX_CHECK_DELAY`.
@@ -40,9 +41,8 @@ pub(super) struct ClosingWait {
     pub(super) timer: Option<TimerKey>,
 }
 
-/// What reading the socket returned.
 enum DrainOutcome {
-    /// The peer's end, or an error.
+    /// EOF or an error.
     End,
     /// The number of bytes read and dropped.
     Bytes(usize),
@@ -53,14 +53,14 @@ impl Stream {
     /// event or a timer checks again. Nothing of the stream may be in flight.
     pub(super) fn can_close(&mut self, shared: &StreamResources, state: &mut LoopState) -> bool {
         let is_open = self.tx.error.is_none() && self.rx.end.is_none();
-        // Another process may read from an exposed descriptor.
+        // Other code may still read from an exposed descriptor, so nothing is dropped.
         if !is_open || carriers::is_pipe(self) || state.is_exposed(self.fd) {
             return true;
         }
         if self.look_before_close(state) || shared.is_ending {
             return true;
         }
-        // The peer sees the end now instead of when the descriptor is closed.
+        // The peer should see the end now, not only when the descriptor is closed.
         if !self.tx.ended {
             self.tx.ended = true;
             // This fails if the peer has reset the connection in the meantime.
@@ -86,7 +86,7 @@ impl Stream {
             return true;
         }
         let is_unacknowledged = state.driver.kernel().unacknowledged(self.fd) > 0;
-        // Usually nothing is unread and the peer has everything.
+        // Usually nothing was unread and the peer has acknowledged everything.
         if dropped == 0 && !is_unacknowledged && !self.tx.ending {
             return true;
         }

@@ -1,5 +1,5 @@
-//! Streams that hold more than their allowance under the memory limit: they arm no receive, and
-//! their sends wait.
+//! Streams that are paused because they hold more than their allowance under the memory limit. They
+//! arm no receive, and their sends wait.
 
 use super::{Stream, StreamResources, Streams};
 use crate::slots::loop_state::LoopState;
@@ -8,20 +8,21 @@ use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
 
-/// Maximum paused streams that are checked per turn. Small in tests, so that a sweep takes several
-/// turns.
+/// Maximum number of paused streams that are checked per turn. Small in tests, so that a sweep
+/// takes several turns.
 const MAX_CHECKS_PER_TURN: usize = if cfg!(test) { 16 } else { 256 };
 /// Delay until the next check while streams are paused: other threads free memory without waking
 /// the loop.
 const RECHECK_DELAY: Duration = Duration::from_millis(20);
 
-/// Streams that hold more than their allowance, in order. The list may contain slots that have been
-/// reused.
+/// Streams that hold more than their allowance, in the order of their next check. The list may
+/// contain slots that have been reused.
 #[derive(Default)]
 pub(super) struct MemoryPaused {
     slots: VecDeque<u32>,
-    /// Slots that are still to be checked in this sweep, and the lowest allowance since it began.
+    /// Number of slots that this sweep has not checked yet.
     pub(super) sweep: usize,
+    /// The lowest allowance since the sweep began.
     swept_at: usize,
     has_timer: bool,
 }
@@ -56,7 +57,7 @@ impl Streams {
         paused.has_timer = false;
         if !paused.slots.is_empty() {
             if !state.memory.is_tight() {
-                // This removes slots whose streams have closed.
+                // A sweep removes slots whose streams have closed.
                 paused.sweep = paused.slots.len();
             }
             paused.look_again(state);

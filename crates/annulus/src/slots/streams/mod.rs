@@ -1,15 +1,18 @@
 //! Streams: each has a slot with its descriptor, its receive and its sends. The policy is the same
 //! for all drivers and kernels.
 //!
-//! `Streams` finds the slot of an event once. What happens to one stream is a method of [`Stream`],
-//! which also gets the state that all streams share. `Streams` closes a dropped stream at its last
-//! event.
+//! `Streams` finds the slot of an event and calls a method of [`Stream`], which acts on that stream
+//! and on the state that all streams share. `Streams` closes a dropped stream at its last event.
 //!
-//! The life of a slot: *open* while a handle owns it. Then *dropped*, while queued bytes are still
-//! being sent (limited by the linger), its receive is being cancelled, and the peer may lack bytes
-//! that a reset would discard (`closing_wait`). Or *closing*, with its handle, until it can be
-//! taken off the runtime. Then *closed*: nothing is in flight, the descriptor is closed and the
-//! slot is free. A slot is freed only then, so a token in flight always finds its own slot.
+//! The life of a slot:
+//!
+//! 1. *Open*: a handle owns it.
+//! 2. *Dropped*: the handle is gone. The receive is cancelled, queued bytes are still sent until
+//!    the linger ends, and the close may wait for bytes that a reset would discard
+//!    (`closing_wait`). Or *closing*: the handle waits until the stream can be taken off the
+//!    runtime.
+//! 3. *Closed*: nothing is in flight, and the descriptor is closed or handed over. A slot is freed
+//!    only then, so a token in flight always finds its own slot.
 
 pub(crate) mod carriers;
 mod chunk_queue;
@@ -46,7 +49,6 @@ const HEAP_TRIM_STREAMS: usize = 64;
 /// connection limit.
 pub(crate) type ReleasedStream = (Fd, Vec<u8>, Option<Permit>);
 
-/// A stream's slot.
 pub(crate) struct Stream {
     id: SlotId,
     pub(crate) fd: Fd,
@@ -62,9 +64,9 @@ pub(crate) struct Stream {
     /// The stream's place in its listener's connection limit. Not an `Option`, which would take 8
     /// bytes more.
     permit: Permit,
-    /// On the list of streams with something to send.
+    /// Whether the slot is in `TurnLists::sends`.
     listed: bool,
-    /// On the list of streams that hold more than their allowance.
+    /// Whether the slot is in `StreamResources::memory_paused`.
     memory_paused: bool,
     /// No handle owns the stream any longer.
     dropped: bool,
@@ -74,7 +76,6 @@ pub(crate) struct Stream {
 
 /// State that all streams share, in addition to `LoopState`.
 pub(crate) struct StreamResources {
-    /// Receive buffers.
     pool: Rc<Pool>,
     buffers: BufferTable,
     vectors: SendVectors,
@@ -120,7 +121,6 @@ impl Stream {
     }
 }
 
-/// All streams of a runtime.
 pub(crate) struct Streams {
     slots: Slab<Stream>,
     shared: StreamResources,
@@ -170,7 +170,6 @@ impl Streams {
         (self.slots.get(slot), &mut self.shared)
     }
 
-    /// Returns the number of streams.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
@@ -182,7 +181,6 @@ impl Streams {
         self.slots.prefetch(token.slot());
     }
 
-    /// Returns the lists of this turn.
     #[inline]
     pub(crate) fn turn_lists(&self) -> &TurnLists {
         &self.shared.turn_lists
@@ -202,8 +200,8 @@ impl Streams {
         }
     }
 
-    /// Frees memory and pipes that carriers do not need. The heap is trimmed only after many
-    /// connections have closed, because trimming scans all of it.
+    /// Closes unused pipes and returns free heap memory to the system. The heap is trimmed only
+    /// after many connections have closed, because trimming scans all of it.
     #[cold]
     pub(crate) fn trim(&mut self, state: &LoopState) {
         self.shared.carriers.trim();
@@ -214,7 +212,7 @@ impl Streams {
         self.most = streams;
     }
 
-    /// Adds the tasks that wait in these slots.
+    /// Adds to `waits` what the tasks of these slots wait for.
     pub(crate) fn add_waits(&mut self, waits: &mut Waits) {
         for Stream { fd, rx, tx, .. } in self.slots.values() {
             for (what, waker) in [("to receive", &rx.waker), ("for its sends", &tx.waker)] {
@@ -243,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_small() {
+    fn a_stream_slot_takes_at_most_240_bytes() {
         assert!(size_of::<Stream>() <= 240, "{} bytes", size_of::<Stream>());
     }
 }

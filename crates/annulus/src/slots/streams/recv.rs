@@ -1,11 +1,11 @@
 //! Receiving: each stream has at most one receive armed, and received bytes are queued until a task
 //! takes them.
 //!
-//! The bound on undelivered bytes is applied before bytes arrive: a receive is armed with the room
-//! that the bound leaves, and armed again once half of the bound has been taken. If the driver
-//! cannot limit a multishot receive (io_uring before Linux 6.17), every receive is a single one,
-//! because one run of a multishot receive drains the socket before its first completion is seen.
-//! For the states, see [`Arming`].
+//! The bound on undelivered bytes is applied before bytes arrive: a receive is limited to the room
+//! that the bound leaves, and the next one is armed once the unread bytes are at most half of the
+//! bound. If the driver cannot limit a multishot receive (io_uring before Linux 6.17), every
+//! receive is a single one, because one run of a multishot receive drains the socket before its
+//! first completion is seen. For the states, see [`Arming`].
 #![allow(unsafe_code)]
 
 use super::{Stream, StreamResources, Streams, carriers};
@@ -23,9 +23,9 @@ use rustix::io::Errno;
 use std::io;
 use std::task::{Context, Poll, Waker, ready};
 
-/// Receives that may fail for lack of a buffer before one goes to heap memory, although the pool
-/// believes that the kernel has buffers. Other receives may have taken them first, or may hold them
-/// while they wait, as reads on Linux 6.1 do.
+/// Number of consecutive receives that may fail for lack of a buffer before one goes to heap
+/// memory, although the pool counts buffers with the kernel. Other receives may have taken them
+/// first, or may hold them while they wait, as reads on Linux 6.1 do.
 const MAX_BUFFER_MISSES: u8 = 2;
 /// Received pieces up to this size, in bytes, are appended to the last queued buffer, so that many
 /// small pieces do not hold a buffer each.
@@ -35,7 +35,7 @@ const MIN_RECEIVE_BYTES: usize = 4 * 1024;
 /// Bytes of a task that are prefetched before it runs.
 const PREFETCHED_TASK_BYTES: usize = 256;
 
-/// How a stream ended. Sticky, and reported after all queued bytes.
+/// How the receiving direction ended. It stays set, and tasks get it after all queued bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecvEnd {
     Eof,
@@ -52,7 +52,7 @@ pub(super) struct RecvState {
     pub(super) last_outcome: RecvOutcome,
     /// Byte limit of the multishot receive.
     pub(super) limit: u32,
-    /// Lent buffers with bytes that have not been taken.
+    /// Pool buffers with bytes that have not been taken.
     pub(super) queue: BufferQueue,
     /// Bytes received and not yet taken, in the queue and in heap memory.
     pub(super) bytes: u32,
@@ -61,13 +61,13 @@ pub(super) struct RecvState {
     pub(super) waker: Option<Waker>,
 }
 
-/// Recent results of receives, in one value so that a receive into a lent buffer needs one
+/// Recent results of receives, in one value so that a receive into a pool buffer needs one
 /// comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecvOutcome {
-    /// Something was received in this period: see `silent`.
+    /// Whether bytes were received in this period of the check in `silent`.
     pub(super) received_recently: bool,
-    /// Consecutive receives that failed because there was no buffer.
+    /// Number of consecutive receives that failed because there was no buffer.
     pub(super) misses: u8,
 }
 
@@ -92,7 +92,7 @@ impl Stream {
         self.wait(shared, state, cx)
     }
 
-    /// Ready once there are bytes, the end or an error.
+    /// Returns `Ready` once there are bytes, EOF or an error.
     pub(crate) fn poll_readable(
         &mut self,
         shared: &mut StreamResources,
@@ -118,7 +118,7 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Lists the stream so that a receive is armed.
+    /// Ends forwarding to another stream, and lists this one for a receive.
     #[inline]
     fn ask(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         if self.carrier.is_some() {
@@ -140,7 +140,7 @@ impl Stream {
         if let Some(end) = self.rx.end {
             return self.end_result(state, end);
         }
-        // Heap memory is used only if a waker is registered.
+        // A receive into heap memory starts only if a waker is registered.
         self.rx.waker.get_or_insert_with(|| Waker::noop().clone());
         self.ask(shared, state);
         Err(io::ErrorKind::WouldBlock.into())
@@ -200,9 +200,9 @@ impl Stream {
         }
     }
 
-    /// Arms a receive for about `share` of the pool's buffers, or into heap memory if the pool has
-    /// none. `heap` is the number of heap receives that this turn may still start. Returns false if
-    /// it is used up; the stream then stays listed.
+    /// Arms a receive of at most `share` pool buffers, or into heap memory if the kernel has none.
+    /// `heap` is the number of heap receives that this turn may still start. Returns false if it is
+    /// used up; the stream then stays listed.
     #[inline]
     fn arm(&mut self, state: &mut LoopState, share: Option<u32>, heap: &mut usize) -> bool {
         if self.carrier.is_some()
@@ -295,7 +295,7 @@ impl Stream {
         }
     }
 
-    /// Continues after an event: wakes the reader, then arms again or stops.
+    /// Continues after an event: wakes the reader, then lists the next receive or cancels this one.
     #[inline]
     fn after_recv(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         let rx = &mut self.rx;
@@ -308,7 +308,8 @@ impl Stream {
         self.go_on(shared, state);
     }
 
-    /// Arms again, or stops if memory is short and the stream holds more than its allowance.
+    /// Lists the next receive, or cancels this one if memory is short and the stream holds more
+    /// than its allowance.
     #[inline(always)]
     pub(super) fn go_on(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         self.recv_more(shared, state);
@@ -337,8 +338,8 @@ impl Stream {
             && len <= SMALL_PIECE_BYTES
             && *filled + len <= pool.buffer_size()
         {
-            // SAFETY: both buffers are lent to this slot and distinct, and the lengths stay within
-            // the buffers' size.
+            // SAFETY: the kernel gave both buffers to this slot, so nothing else uses them. They
+            // are distinct, and the lengths stay within their size.
             unsafe {
                 let end = pool.address(last).add(*filled as usize);
                 std::ptr::copy_nonoverlapping(pool.address(id), end, len as usize);
@@ -350,7 +351,7 @@ impl Stream {
         rx.queue.push(&mut shared.buffers, id, len);
     }
 
-    /// Cancels the receive in flight, if any. Its terminal event is still to come.
+    /// Cancels the receive in flight, if any. Its terminal event still arrives.
     pub(super) fn stop_recv(&mut self, state: &mut LoopState) {
         if let Some(kind) = self.rx.arming.stop(Kind::Recv, Kind::RecvReady) {
             state.cancel(self.id.token(kind));
@@ -364,7 +365,7 @@ impl Stream {
             shared.pool.give_back(id);
         }
         rx.bytes = 0;
-        // Memory of a receive in flight is freed with the slot.
+        // Memory of a receive in flight stays until its terminal event.
         rx.heap.take_if(|heap| heap.len > 0);
     }
 }
@@ -377,7 +378,7 @@ fn take_of_budget(state: &mut LoopState, cx: &Context<'_>) -> Poll<()> {
 }
 
 impl Streams {
-    /// Arms the listed streams. Returned buffers have been published already.
+    /// Arms the listed streams. Called after returned buffers have been published.
     #[inline]
     pub(crate) fn arm_recvs(&mut self, state: &mut LoopState) {
         carriers::resume(self, state);
@@ -448,7 +449,7 @@ impl Streams {
         self.close_if_done(state, slot);
     }
 
-    /// Retries a receive after its pause, which began because the system was out of memory.
+    /// Lists a receive again after an out-of-memory pause.
     pub(crate) fn on_recv_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if let Some(stream) = self.slots.find(id)
             && stream.rx.arming.resume()
@@ -473,7 +474,7 @@ impl Streams {
 /// Marks the end of a queue.
 const NO_BUFFER: u16 = u16::MAX;
 
-/// Received bytes of one stream, as a linked list of lent buffers in order of arrival.
+/// Received bytes of one stream, as a linked list of pool buffers in order of arrival.
 pub(super) struct BufferQueue {
     first: u16,
     last: u16,
@@ -546,14 +547,14 @@ const MAX_HEAP_RECEIVE_BYTES: u32 = 16 * 1024;
 /// small for the data of thousands of streams, the rest waits in the sockets.
 pub(super) const MAX_HEAP_RECEIVES_PER_TURN: usize = 64;
 
-/// Heap memory of a receive: in flight while `len` is zero, then received.
+/// Heap memory of a receive, which is in flight while `len` is zero.
 pub(super) struct HeapReceive {
     pub(super) memory: Box<HeapMemory>,
     pub(super) len: u32,
 }
 
 impl RecvState {
-    /// Starts with bytes that were received earlier on another runtime; they come first.
+    /// Creates a state with bytes that another runtime has received. Tasks get them first.
     pub(super) fn with_bytes(bytes: Vec<u8>, meter: &Meter) -> Self {
         let mut rx = Self::default();
         let len = bytes.len() as u32;
@@ -579,8 +580,9 @@ impl RecvState {
 }
 
 impl Stream {
-    /// Arms without the pool. Memory is allocated only for bytes that have arrived: thousands of
-    /// streams may be waiting.
+    /// Receives into heap memory if a task waits and the socket is readable. Memory is allocated
+    /// only for bytes that have arrived, because thousands of streams may be waiting. Returns false
+    /// if `left` is 0.
     #[cold]
     pub(super) fn start_heap_receive(&mut self, state: &mut LoopState, left: &mut usize) -> bool {
         let rx = &mut self.rx;

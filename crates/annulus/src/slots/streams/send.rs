@@ -1,5 +1,5 @@
-//! Sending: chunks are queued, leave together at the end of the turn in one send, and stay until
-//! the kernel is done with them.
+//! Sending: chunks are queued, and one send at the end of the turn sends them together. They stay
+//! in the queue until the kernel is done with them.
 //!
 //! At most one send is in flight on a stream. The first attempt (*now*) does not wait for space in
 //! the socket and posts no event if all of its bytes were sent, so that the response to a request
@@ -28,7 +28,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use std::{io, iter, mem};
 
-/// Time until a send is retried when the system is out of memory.
+/// Delay before a send is retried after an out-of-memory error.
 const RETRY_DELAY: Duration = Duration::from_millis(5);
 /// Maximum size of a chunk that is copied to the end of the queue while the peer makes no room.
 /// Otherwise each chunk would keep a buffer or an allocation.
@@ -58,15 +58,15 @@ pub(super) struct SendState {
     pub(super) queue: ChunkQueue,
     /// Bytes of the first chunk that have been sent.
     pub(super) first_sent: usize,
-    /// Unsent bytes, including those in flight: first those held by a carrier, then the queue,
-    /// which contains no empty chunk.
+    /// Unsent bytes, including those in flight: the bytes that a carrier holds, then the bytes of
+    /// the queue. The queue contains no empty chunk.
     pub(super) bytes: usize,
     /// Unsent bytes that are in flight; `flying_chunks` counts their chunks.
     pub(super) flying: usize,
     pub(super) flying_chunks: u8,
     pub(super) phase: SendPhase,
     pub(super) single: SingleSends,
-    /// The write side ends once everything has been sent.
+    /// Whether the write side ends once everything has been sent.
     pub(super) ending: bool,
     pub(super) ended: bool,
     pub(super) error: Option<Errno>,
@@ -148,7 +148,7 @@ impl Stream {
         bytes > state.memory.waiting_bound && bytes > self.send_bound(state)
     }
 
-    /// Returns the bound on queued bytes.
+    /// Returns the bound on queued bytes, which is lower while a send waits.
     pub(super) fn send_bound(&self, state: &LoopState) -> usize {
         if self.tx.is_waiting() { state.memory.waiting_bound } else { state.memory.send_bound }
     }
@@ -206,7 +206,7 @@ impl Stream {
         self.list_send(shared);
     }
 
-    /// Adds the stream to the list of those with something to send.
+    /// Lists the stream for a send in this turn, unless a send is in flight.
     #[inline]
     pub(super) fn list_send(&mut self, shared: &mut StreamResources) {
         if self.tx.phase == SendPhase::Idle && !self.listed {
@@ -291,7 +291,7 @@ impl Stream {
         SendMemory::Vector { header }
     }
 
-    /// Handles the outcome of a send, now that its memory is free.
+    /// Handles the outcome of a send whose memory the kernel no longer reads.
     #[inline]
     pub(super) fn on_sent(
         &mut self,
@@ -321,7 +321,7 @@ impl Stream {
         let short = count < tx.flying;
         tx.bytes -= count;
         let mut gone = tx.first_sent + count;
-        // If nothing is left, which is the usual case, every chunk was sent and their lengths need
+        // If nothing is left, which is the usual case, every chunk was sent, so their lengths need
         // not be read.
         let all_went = tx.bytes == 0;
         while let Some(chunk) = tx.queue.pop_if(|first| all_went || first.len() <= gone) {
@@ -333,7 +333,7 @@ impl Stream {
         if tx.bytes <= bound {
             state.deferred.wakes.extend(tx.waker.take());
         }
-        // The usual case.
+        // Usually nothing is left to do.
         if tx.bytes == 0 && !tx.refuses() && !self.memory_paused {
             return;
         }
@@ -414,7 +414,7 @@ impl Streams {
                 }
             }
         }
-        // Nothing was listed in the meantime: the list keeps its memory.
+        // Nothing was listed in the meantime. Putting the list back keeps its memory.
         self.shared.turn_lists.sends = sends;
     }
 
@@ -423,7 +423,7 @@ impl Streams {
     #[inline]
     pub(crate) fn assume_sends_complete(&mut self, state: &mut LoopState) {
         self.shared.turn_lists.must_not_sleep = false;
-        // The kernel's copying has evicted the slots from the cache.
+        // The kernel's copying may have evicted the slots from the cache.
         (1..=PREFETCH_EVENTS as usize).for_each(|ahead| self.prefetch_unconfirmed(ahead));
         while let Some(slot) = self.shared.turn_lists.unconfirmed_sends.pop() {
             self.prefetch_unconfirmed(PREFETCH_EVENTS as usize);
@@ -475,7 +475,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// Ready once the queued bytes fit the bound.
+    /// Returns `Ready` once the queued bytes are within the bound.
     ///
     /// # Errors
     /// The error of an earlier send.
@@ -493,7 +493,7 @@ impl Stream {
         self.wait_for_room(shared, state, cx)
     }
 
-    /// Ready once the kernel has taken everything.
+    /// Returns `Ready` once the kernel has taken all queued bytes.
     ///
     /// # Errors
     /// The error of an earlier send.
@@ -505,7 +505,8 @@ impl Stream {
         self.poll_sent(state, cx, |tx| tx.bytes == 0)
     }
 
-    /// Ready once everything has been sent and the write side has ended.
+    /// Ends the write side. Returns `Ready` once everything has been sent and the write side has
+    /// ended.
     ///
     /// # Errors
     /// The error of an earlier send.
@@ -518,7 +519,7 @@ impl Stream {
         self.poll_sent(state, cx, |tx| tx.ended)
     }
 
-    /// Ready once `done` returns true for the sending half.
+    /// Returns `Ready` once `done` returns true for the sending half.
     ///
     /// # Errors
     /// The error of an earlier send.
@@ -537,8 +538,8 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Wakes the task once there is room. If the send waits for memory rather than for its peer,
-    /// there is room once memory is available.
+    /// Registers the task, which is woken once there is room. If the stream waits for memory rather
+    /// than for its peer, it is paused until memory is available.
     #[cold]
     pub(super) fn wait_for_room<T>(
         &mut self,
@@ -554,7 +555,7 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Returns the error of an earlier send, if there was one.
+    /// Checks that no earlier send has failed.
     ///
     /// # Errors
     /// The error of an earlier send.

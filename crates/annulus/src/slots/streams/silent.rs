@@ -23,7 +23,7 @@ const IDLE_CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// Maximum number of sockets per poll.
 const MAX_SOCKETS_PER_POLL: usize = 1024;
 
-/// Streams that have received data. A timer is set while there are any.
+/// Streams that received data in this period or the last one. A timer is set while there are any.
 #[derive(Default)]
 pub(super) struct RecentReceivers {
     this_period: Vec<SlotId>,
@@ -35,8 +35,8 @@ fn schedule_idle_check(state: &mut LoopState) {
 }
 
 impl Stream {
-    /// Records received data, for the first time in this period or after receives that found no
-    /// buffer.
+    /// Records that data was received. Called for the first data of a period, and after receives
+    /// that found no buffer.
     #[cold]
     pub(super) fn note_received(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         let before = mem::replace(&mut self.rx.last_outcome, USUAL_OUTCOME);

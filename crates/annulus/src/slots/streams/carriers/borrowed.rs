@@ -1,14 +1,14 @@
-//! Bytes that the caller keeps. They are copied to the end of the queue, within the bound, or sent
-//! by a system call when they are written, so that only the kernel copies them.
+//! Writes of borrowed bytes. They are copied to the end of the queue, within the bound, or sent
+//! directly by a system call, so that only the kernel copies them.
 //!
 //! A direct call is allowed only while nothing of the stream is in flight, so that bytes stay in
 //! order. Queued bytes go first in the same call. Bytes that do not fit into the socket are queued
 //! as usual. The bytes sent this way are bounded per turn, so that a task whose peer takes
 //! everything at once does not starve other tasks.
 //!
-//! One call per stream costs more than one call for all streams with copies of their bytes, which
-//! stay in the cache. So the first write of a turn is sent directly if it has a certain size, and
-//! further writes only if they are large.
+//! One call per stream costs more than copying the bytes of all streams and sending them with one
+//! call, because the copies stay in the cache. So the first write of a turn is sent directly from
+//! [`MIN_FIRST_DIRECT_BYTES`], and further writes only from [`MIN_NEXT_DIRECT_BYTES`].
 
 use super::Carrier;
 use crate::errors::Operation;
@@ -29,12 +29,12 @@ const MIN_NEXT_DIRECT_BYTES: usize = 64 * 1024;
 const MAX_DIRECT_BYTES_PER_TURN: usize = 1024 * 1024;
 /// Maximum chunks and slices per call.
 const MAX_PARTS: usize = 32;
-/// Minimum room in bytes of a stream with nothing queued, even beyond the memory limit. Every
-/// stream then keeps moving, at up to this many bytes each.
+/// Minimum room, in bytes, of a stream with nothing queued. It applies even beyond the memory
+/// limit, so that every stream keeps moving.
 const MIN_ROOM: usize = 4 * 1024;
 
 impl Stream {
-    /// Ready once [`try_copy`](Self::try_copy) can queue something.
+    /// Returns `Ready` once [`try_copy`](Self::try_copy) can queue something.
     ///
     /// # Errors
     /// See [`poll_enqueue`](Self::poll_enqueue).
@@ -53,8 +53,8 @@ impl Stream {
         self.wait_for_room(shared, state, cx)
     }
 
-    /// Returns the number of bytes that can be queued now. While nothing is queued this is never 0:
-    /// no send would end, so nothing would wake the caller.
+    /// Returns the number of bytes that can be queued now. It is never 0 while nothing is queued,
+    /// because then no completed send would wake the caller.
     fn room(&self, state: &LoopState) -> usize {
         let bound = self.send_bound(state);
         if self.tx.bytes == 0 {
@@ -134,8 +134,8 @@ impl Stream {
         self.send_parts(shared, state, slices, left, false)
     }
 
-    /// Sends the queued bytes, which pages of a file will follow at once. Returns false if that was
-    /// not possible.
+    /// Sends the queued bytes directly and tells the kernel that pages of a file follow. Returns
+    /// false if nothing is queued or a direct call is not allowed now.
     ///
     /// # Errors
     /// The error of the send.
@@ -176,7 +176,7 @@ impl Stream {
         Ok(sent.saturating_sub(queued))
     }
 
-    /// Returns true if bytes written now would be the next to leave.
+    /// Returns true if a direct call would send bytes in order.
     fn may_send_directly(&self) -> bool {
         let tx = &self.tx;
         let is_socket = match self.carrier.as_deref() {

@@ -3,11 +3,11 @@
 //!
 //! A task that copies from one stream to another *links* them while it waits for bytes. While a
 //! link is set, the source queues nothing: received bytes are queued at the target at once. The
-//! link ends, and the task is woken, when bytes arrive that the target cannot queue within its
-//! bound or that exceed the copy's limit, when that limit is reached, at the end of the source, and
-//! on errors. The task then does what it would have done without the link. Each poll of the
-//! source's receive ends the link too, so that bytes go to the task that asks for them. Large
-//! transfers go through a pipe: see `splice`.
+//! link ends, and wakes the task, when the target cannot queue received bytes within its bound,
+//! when they reach or exceed the copy's limit, at the end of the source, and on errors. The task
+//! then does what it would have done without the link. Each poll of the source's receive ends the
+//! link too, so that bytes go to the task that asks for them. Large transfers go through a pipe:
+//! see `splice`.
 
 use super::Carrier;
 use super::splice::Spliced;
@@ -17,7 +17,7 @@ use crate::slots::streams::{Stream, StreamResources, Streams};
 use annulus_driver::{Event, Kind, SlotId};
 use std::mem;
 
-/// Consecutive receives that decide how a link's bytes travel.
+/// Number of consecutive receives after which a link switches to a pipe or back.
 const RECEIVES_TO_SWITCH: u8 = 4;
 
 /// Additional state of a stream that is, or was, part of a link.
@@ -25,7 +25,7 @@ const RECEIVES_TO_SWITCH: u8 = 4;
 pub(crate) struct Link {
     /// The target, if the stream is a source.
     pub(super) forward: Option<Forward>,
-    /// If the stream is a target: unsent bytes in a pipe.
+    /// Unsent bytes in a pipe, if the stream is a target.
     pub(super) spliced: Option<Spliced>,
 }
 
@@ -33,20 +33,20 @@ pub(crate) struct Link {
 #[derive(Default)]
 pub(super) struct Forward {
     pub(super) to: SlotId,
-    /// Received bytes go to the target; otherwise the task takes them.
+    /// Whether received bytes go to the target. Otherwise the task takes them.
     is_on: bool,
     /// Number of bytes that may still go to the target.
     pub(super) left: u64,
-    /// Forwarded bytes that have not been reported yet.
+    /// Forwarded bytes that `take_forwarded` has not returned yet.
     pub(super) bytes: u64,
-    /// Bytes go through a pipe.
+    /// Whether bytes go through a pipe.
     splices: bool,
-    /// Consecutive receives whose size suggests the other way.
+    /// Number of consecutive receives whose size suggests a switch to a pipe or back.
     run: u8,
 }
 
 impl Forward {
-    /// Counts the bytes of one receive. Returns true if the next bytes should travel the other way.
+    /// Counts the bytes of one receive. Returns true if the link should switch to a pipe or back.
     pub(super) fn count(&mut self, len: usize, threshold: usize) -> bool {
         self.bytes += len as u64;
         self.left -= len as u64;
@@ -110,7 +110,7 @@ impl Stream {
         self.link()
     }
 
-    /// Returns the target of the first received bytes, if they may go there.
+    /// Returns the target, if the first received bytes are within the copy's limit.
     fn forwards_to(&mut self, shared: &StreamResources) -> Option<SlotId> {
         let on_heap = self.rx.heap.as_ref().map(|heap| heap.len).filter(|len| *len > 0);
         let first = on_heap.or_else(|| self.rx.queue.first_len(&shared.buffers))?;
@@ -138,7 +138,8 @@ impl Stream {
         Some(lease.into())
     }
 
-    /// Wakes the task if it has something to do, then arms again or stops.
+    /// Wakes the task and stops forwarding if the task has something to do. Then lists the next
+    /// receive or cancels this one.
     fn after_forward(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         let at_limit = self.forward().is_none_or(|forward| forward.left == 0);
         let rx = &mut self.rx;
@@ -231,12 +232,12 @@ mod tests {
     fn four_consecutive_receives_switch_how_the_next_bytes_travel() {
         let mut forward = Forward { left: 10_000, ..Forward::default() };
         for len in [100, 100, 100, 99, 100, 100, 100] {
-            assert!(!forward.count(len, 100), "fewer than four consecutive receives");
+            assert!(!forward.count(len, 100), "switched before four consecutive receives");
         }
         assert!(forward.count(100, 100));
         forward.set_splices(true);
         for len in [49, 49, 49, 50, 49, 49, 49] {
-            assert!(!forward.count(len, 100), "receives of half the threshold keep the pipe");
+            assert!(!forward.count(len, 100), "switched although a receive had half the threshold");
         }
         assert!(forward.count(49, 100));
         assert_eq!((forward.bytes, forward.left), (1_192, 8_808));

@@ -1,7 +1,7 @@
-//! Carriers: how a stream's bytes travel, if not by plain socket operations alone; and kinds of
-//! single sends.
+//! Carriers: how a stream's bytes travel, if not by plain socket operations alone. Also the kinds
+//! of single sends.
 //!
-//! The files next to this directory are the state machine of a stream and know no carrier. They
+//! The files next to this directory are the state machine of a stream, which knows no carrier. They
 //! call the functions here at the points where a carrier may act, and continue as for a plain
 //! socket if it does not. A new carrier needs a file, a variant, and an arm in each `match`.
 //! `borrowed` and `zero_copy`, and the pages of files in `single`, are ways in which a plain socket
@@ -49,14 +49,14 @@ pub(super) struct CarrierResources {
 }
 
 impl CarrierResources {
-    /// Frees unused memory and pipes.
+    /// Closes unused pipes.
     pub(super) fn trim(&mut self) {
         self.pipes.trim();
     }
 }
 
 impl Stream {
-    /// Waits until the descriptor is writable.
+    /// Starts a poll that waits until the descriptor is writable.
     fn await_writable(&mut self, state: &mut LoopState, phase: SendPhase) {
         self.tx.phase = phase;
         self.start_linger(state);
@@ -73,7 +73,7 @@ pub(super) fn on_ask(stream: &mut Stream) {
     }
 }
 
-/// Arms a listed stream, in place of a receive into lent buffers. Returns `None` if the carrier
+/// Arms a listed stream, in place of a receive into pool buffers. Returns `None` if the carrier
 /// does not arm the stream itself, and false if `heap`, the number of heap receives that this turn
 /// may still start, is used up.
 pub(super) fn arm(stream: &mut Stream, state: &mut LoopState, heap: &mut usize) -> Option<bool> {
@@ -97,8 +97,7 @@ pub(super) fn on_ready(streams: &mut Streams, state: &mut LoopState, event: &Eve
     }
 }
 
-/// Sends what a plain socket's send cannot. Returns false if a plain send should send the queued
-/// bytes.
+/// Lets the carrier send. Returns false if a plain send should send the queued bytes.
 pub(super) fn send(
     stream: &mut Stream,
     shared: &mut StreamResources,
@@ -148,7 +147,7 @@ pub(super) fn end(stream: &Stream, state: &mut LoopState) -> Result<(), Errno> {
     }
 }
 
-/// Lists sources again whose bytes have been sent.
+/// Lists linked sources again whose bytes have been sent from their pipe.
 #[inline]
 pub(super) fn resume(streams: &mut Streams, state: &mut LoopState) {
     while let Some(from) = streams.shared.carriers.resumed.pop() {

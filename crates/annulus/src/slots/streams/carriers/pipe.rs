@@ -1,6 +1,6 @@
 //! Pipes: streams that are read and written by system calls on the loop once the driver reports
-//! them ready. No ring operation receives from a pipe as from a socket, and a pipe usually holds
-//! only 64 KiB, so its calls are short.
+//! them ready. The ring cannot receive from a pipe as it does from a socket. A pipe usually holds
+//! only 64 KiB, so the calls are short.
 //!
 //! The states are the same as for other streams. A receive polls for readiness and then reads what
 //! is available into memory of that size. A send is tried at once; the rest waits until the
@@ -44,7 +44,7 @@ pub(super) fn on_ready(stream: &mut Stream, state: &mut LoopState) -> bool {
     match read_available(stream, state) {
         Ok(0) => stream.rx.end = Some(RecvEnd::Eof),
         Ok(_) => {}
-        // Another reader was faster.
+        // Another reader has taken the bytes.
         Err(Errno::AGAIN) => return false,
         Err(errno) => stream.rx.end = Some(RecvEnd::Failed(errno)),
     }

@@ -110,7 +110,7 @@ pub(super) fn send(
     phase: SendPhase,
 ) {
     let tx = &mut stream.tx;
-    let chunk = tx.queue.first.as_ref().expect("the queue is not empty");
+    let chunk = tx.queue.first.as_ref().expect("the queue is empty");
     let bytes = &chunk.as_ref()[tx.first_sent..];
     let control = if tx.first_sent == 0 { chunk.control() } else { &[] };
     let part = IoVec { base: bytes.as_ptr(), len: bytes.len() };

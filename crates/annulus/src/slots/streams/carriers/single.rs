@@ -79,12 +79,12 @@ pub(crate) fn stop(
         SingleSend::ZeroCopy => zero_copy::cancel(stream, shared, state),
         SingleSend::AwaitingMemory => zero_copy::leave_to_slot(stream, shared, state),
         SingleSend::Polling => stop_waiting(stream, state),
-        // Its outcome is on the way.
+        // The terminal event of the poll ends it.
         SingleSend::StoppingPoll => {}
     }
 }
 
-/// A socket that is ready for pages.
+/// A socket that has been prepared for pages of files.
 #[derive(Clone, Copy)]
 pub(crate) struct PageSink {
     pub(crate) fd: Fd,
@@ -106,8 +106,8 @@ impl Stream {
         Ok(Some(PageSink { fd: self.fd, signal }))
     }
 
-    /// Ready once the socket has had space since the first call, at which `has_started_poll` must
-    /// be false.
+    /// Returns `Ready` once the socket has had space since the first call. In that call,
+    /// `has_started_poll` must be false.
     ///
     /// # Errors
     /// The error of an earlier send.

@@ -35,7 +35,7 @@ const MAX_PIPES: usize = 64;
 struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
-    /// The number of references is the number of pipes.
+    /// Each pipe holds one reference, so that the pipes can be counted.
     _counted: Rc<()>,
 }
 
@@ -79,7 +79,7 @@ enum MoveOutcome {
 }
 
 impl Pipes {
-    /// Returns an empty pipe, or `None` if none is available and the limit has been reached.
+    /// Returns an empty pipe, or `None` if there is none and no other can be opened.
     fn take(&mut self) -> Option<Pipe> {
         if self.refused {
             return None;
