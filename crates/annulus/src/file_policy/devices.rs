@@ -1,4 +1,4 @@
-//! A cache of the places of directories.
+//! A cache of the places of directories: on which device each one is, or that it may hang.
 
 use super::places::Place;
 use std::collections::HashMap;
@@ -169,7 +169,11 @@ mod tests {
         {
             assert_eq!(devices.find(entry(unknown)), None, "{unknown}");
         }
-        assert_eq!(devices.find(PathEntry::new(5, Path::new("/a/one/x"))), None, "another start");
+        assert_eq!(
+            devices.find(PathEntry::new(5, Path::new("/a/one/x"))),
+            None,
+            "found from another start"
+        );
     }
 
     #[test]

@@ -36,9 +36,9 @@ const TIMED_CALLS_AFTER_STALL: u32 = CALLS_PER_FORGOTTEN_STALL / 4;
 /// At other times, one call in this many is timed, since reading the clock takes a large part of
 /// the time of a cached read.
 const CALLS_PER_SAMPLE: u32 = 64;
-/// The newest call contributes one part in this many to the average.
+/// The newest call contributes one part in this many to the moving average.
 const AVERAGE_WEIGHT: u64 = 8;
-/// Number of devices with an entry of their own; the rest share the last entry.
+/// Maximum number of entries. Once it is reached, further devices share the last entry.
 const MAX_DEVICES: usize = 64;
 
 /// Classes of calls, which differ in how long they take.
@@ -124,12 +124,11 @@ impl Latency {
     }
 }
 
-/// A device.
 #[derive(Clone, Copy, Debug, Default)]
 struct Device {
     number: u64,
     latencies: [[Latency; SIZE_COUNT]; CLASS_COUNT],
-    /// The file system does not support failing instead of waiting (`RWF_NOWAIT`,
+    /// The file system does not support calls that fail instead of waiting (`RWF_NOWAIT`,
     /// `RESOLVE_CACHED`).
     no_nowait: bool,
 }
@@ -288,7 +287,7 @@ mod tests {
         }
         stall(&mut policy, kind);
         (0..MIN_RECOVERY_CALLS).for_each(|_| policy.after_offload(&kind, ONE_MICROSECOND));
-        assert!(is_quick(&mut policy, kind), "many quick calls reset the recovery");
+        assert!(is_quick(&mut policy, kind), "many quick calls did not reset the recovery");
     }
 
     #[test]

@@ -36,8 +36,8 @@ const MIN_CALL_NS: u64 = 400;
 const BYTES_PER_NS: u64 = 8;
 /// The clock is read after this many calls that are not timed individually.
 const CALLS_PER_CLOCK_READ: u32 = 4;
-/// A gap between two readings that means that a call may have stalled. The coarse clock advances in
-/// steps of a few milliseconds.
+/// Minimum time between two readings that suggests that a call has stalled. The coarse clock
+/// advances in steps of a few milliseconds.
 const MIN_STALL_GAP: Duration = Duration::from_millis(8);
 
 /// Where file calls are made: inline, which is on the loop's thread, or off the loop.
@@ -89,8 +89,8 @@ named!(Policy, "policy", {
     "offload" => Offload,
 });
 
-/// A runtime's data about its file calls. It is kept next to the driver and the slots, because an
-/// inline call needs neither.
+/// A runtime's data about its file calls. It is kept apart from the driver and the slots, because
+/// an inline call needs neither.
 pub(crate) struct InlinePolicy {
     /// Where calls are made, unless the file has its own policy.
     pub(crate) default: Policy,
@@ -111,7 +111,7 @@ pub(crate) struct InlinePolicy {
     /// Number of times that a task has waited in this turn, because the budget was used up or
     /// because the task gave way.
     waited: Cell<u64>,
-    /// How often tasks give way to others before this turn's budget may be used.
+    /// Number of tasks that must still give way before this turn's budget may be used.
     giving_way: Cell<u64>,
     /// The state of the generator that chooses how many tasks give way. It starts the same in each
     /// runtime, so that simulations can be repeated.

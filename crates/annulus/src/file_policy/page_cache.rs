@@ -112,7 +112,10 @@ mod tests {
         let checked = (0..100 * READS_PER_CHECK).filter(|_| !cache.predicts(|| true)).count();
         assert_eq!(checked, 100);
         cache.check_next();
-        assert!(!cache.predicts(|| true) && cache.predicts(|| true), "the next one is checked");
+        assert!(
+            !cache.predicts(|| true) && cache.predicts(|| true),
+            "only the next read is checked"
+        );
         let mut required = MIN_REQUIRED_HITS;
         for _ in 0..30 {
             cache.miss();

@@ -72,7 +72,7 @@ pub(crate) struct Start {
 #[derive(Default)]
 pub(super) struct Places {
     pub(super) known: Devices,
-    /// `None` until it is needed, and if it cannot be read: then every place is unknown.
+    /// `None` until the list is needed, or if it cannot be read. Every place is then unknown.
     mounts: Option<Mounts>,
     /// The working directory when it was last read.
     working_dir: Vec<u8>,
@@ -308,7 +308,7 @@ fn is_of_this_process(path: &[u8]) -> bool {
 }
 
 /// Returns true if a file is on one of the kernel's own mounts: a pipe, a socket, an anonymous file
-/// or memory.
+/// or shared memory.
 fn is_of_kernel(file: Fd) -> bool {
     let in_memory: [&[u8]; 3] = [b"/memfd:", b"/dev/zero (deleted)", b"/SYSV"];
     mount::path_of(Linux::borrow(file)).is_ok_and(|path| {

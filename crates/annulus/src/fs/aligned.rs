@@ -58,7 +58,8 @@ impl AlignedBuf {
     }
 }
 
-/// Reports how much was requested, and the limit on this process's address space.
+/// Returns the error of a failed allocation, with its size and the limit on this process's address
+/// space.
 fn out_of_memory(layout: Layout) -> io::Error {
     let limit = match Limit::of(Resource::AddressSpace).soft {
         Some(bytes) => format!("{bytes} bytes"),

@@ -3,7 +3,7 @@
 //!
 //! When the cache is full, the clock algorithm evicts one entry: an index, the hand, moves around
 //! the entries, skips each one used since the hand last passed it, and evicts the first one that
-//! was not. Finding it usually takes a step or two, and a use costs one store.
+//! has not been used. Finding that one usually takes a step or two.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Number of entries whose age is checked when one is added.
 const ENTRIES_SWEPT_PER_INSERT: usize = 2;
 
-/// At most `capacity` values by path.
+/// A map from paths to at most `capacity` values.
 pub(super) struct Entries<T> {
     /// The index of each path's entry.
     indices: HashMap<Rc<[u8]>, usize>,
@@ -62,8 +62,8 @@ impl<T> Entries<T> {
         Some(&mut self.entries[*self.indices.get(path)?].value)
     }
 
-    /// Inserts a value, used now, and replaces any previous one. Entries last used before
-    /// `unused_since` may be removed.
+    /// Inserts a value that counts as used now, and replaces any previous one. May remove entries
+    /// that were last used before `unused_since`.
     pub(super) fn insert(&mut self, path: &[u8], value: T, now: Duration, unused_since: Duration) {
         self.remove(path);
         self.sweep(unused_since);
@@ -196,7 +196,7 @@ mod tests {
         #[test]
         fn entries_match_a_map_apart_from_evictions(all in prop::collection::vec(steps(), 1..200)) {
             let (mut entries, mut capacity, mut now) = (Entries::new(8), 8, Duration::ZERO);
-            // Value, time of the use.
+            // The value and the time of its last use.
             let mut model: BTreeMap<u8, (u16, Duration)> = BTreeMap::new();
             let mut has_evicted = false;
             for step in all {
@@ -208,7 +208,7 @@ mod tests {
                     }
                     Step::Find(name) => match entries.find(&[name], now) {
                         Some(value) => {
-                            let known = model.get_mut(&name).expect("it was put there");
+                            let known = model.get_mut(&name).expect("the model lacks the entry");
                             prop_assert_eq!(*value, known.0);
                             known.1 = now;
                         }
@@ -218,7 +218,7 @@ mod tests {
                     },
                     Step::Change(name, value) => if let Some(there) = entries.get_mut(&[name]) {
                         *there = value;
-                        model.get_mut(&name).expect("it was put there").0 = value;
+                        model.get_mut(&name).expect("the model lacks the entry").0 = value;
                     }
                     Step::Remove(name) => {
                         let (value, known) = (entries.remove(&[name]), model.remove(&name));

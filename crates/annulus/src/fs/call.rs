@@ -307,7 +307,7 @@ mod tests {
     use crate::runtime::current;
 
     #[test]
-    fn a_callers_mistake_is_not_held_against_the_device() {
+    fn an_invalid_argument_marks_neither_the_device_nor_the_class_as_unsupported() {
         Runtime::new().unwrap().block_on(async {
             let core = &current::get().unwrap();
             let how = OpenHow { resolve: 1 << 40, ..OpenHow::default() };
@@ -323,9 +323,12 @@ mod tests {
                 group: None,
             };
             let answer = site.call_checked(&kind, &mut OpenArgs { path: c"/".into(), how: &how });
-            assert!(matches!(answer, Checked::Plain(Some(Errno::INVAL))), "the call itself tells");
+            assert!(
+                matches!(answer, Checked::Plain(Some(Errno::INVAL))),
+                "the checked call gave another answer"
+            );
             let mut args = OpenArgs { path: c"/".into(), how: &how };
-            let answer = site.try_inline(&mut args).expect("the plain call is made");
+            let answer = site.try_inline(&mut args).expect("the plain call was not made inline");
             assert_eq!(errno_of(&answer), Some(Errno::INVAL));
             assert!(core.inline_policy.supports_nowait(kind.device));
             assert!(!core.inline_policy.is_refused(Class::Open));

@@ -20,7 +20,7 @@ const COPY_CALL_BYTES: u32 = 16 * 1024 * 1024;
 /// Number of bytes read and written at a time if the kernel cannot copy.
 const MAX_PIECE_BYTES: usize = 256 * 1024;
 
-/// A call on the file that is written.
+/// A `copy_file_range` call on the file that is written.
 struct CopyRange {
     from: Rc<OpenFile>,
     from_offset: u64,
@@ -79,9 +79,9 @@ impl File {
         copy.up_to(limit).await.map(drop)
     }
 
-    /// Reopens the file without direct I/O, with a separate cursor at the start. Returns `None` if
-    /// the file does not use direct I/O. Copied bytes are not aligned, and the last block is rarely
-    /// whole. See [`write_through`](Self::write_through).
+    /// Reopens the file without direct I/O, with a separate cursor at the start, because copied
+    /// bytes are not aligned, and the last block is rarely whole. Returns `None` if the file does
+    /// not use direct I/O. See [`write_through`](Self::write_through).
     pub(crate) async fn through_the_cache(&self) -> io::Result<Option<Self>> {
         if !self.direct {
             return Ok(None);
@@ -93,7 +93,7 @@ impl File {
     /// Opens the same file again, with a separate cursor.
     pub(super) async fn reopened(&self, options: &OpenOptions) -> io::Result<Self> {
         let again = options.open(format!("/proc/self/fd/{}", self.open.fd())).await?;
-        // Judged by its path, it would be on the device of `/proc`.
+        // By its path, the file would count as being on the device of `/proc`.
         Ok(Self { device: self.device, ..again })
     }
 
@@ -111,7 +111,7 @@ impl File {
     }
 }
 
-/// Returns true if a file takes less space than its length: it may have holes.
+/// Returns true if a file takes less space than its length, so that it may have holes.
 fn is_sparse(known: &Metadata) -> bool {
     known.is_file() && known.blocks().saturating_mul(512) < known.len()
 }
@@ -224,10 +224,10 @@ impl RangeCopy<'_> {
     }
 }
 
-/// `lseek(2)`.
+/// Origins for `lseek(2)`.
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
-/// `fallocate(2)`: punch a hole and keep the file's length (`FALLOC_FL_PUNCH_HOLE` with
+/// Mode for `fallocate(2)`: punch a hole and keep the file's length (`FALLOC_FL_PUNCH_HOLE` with
 /// `FALLOC_FL_KEEP_SIZE`).
 const PUNCH_HOLE: u32 = 0x02 | 0x01;
 
@@ -244,7 +244,7 @@ pub(super) enum NextData {
 }
 
 impl Holes {
-    /// Returns `None` if the file cannot be opened again, for example without `/proc`.
+    /// Opens the file again. Returns `None` if that fails, for example without `/proc`.
     pub(super) async fn of(file: &File) -> Option<Self> {
         let options = OpenOptions::new().read(true).policy(file.policy);
         file.reopened(&options).await.ok().map(Self)
@@ -277,8 +277,8 @@ pub(super) struct SparseTarget<'a> {
 }
 
 impl<'a> SparseTarget<'a> {
-    /// Returns `None` if nothing may be left out: a device has no holes, an append has no offsets,
-    /// and a file copied into itself would lose data that has not been read yet.
+    /// Returns the target, or `None` if nothing may be left out: a device has no holes, an append
+    /// has no offsets, and a file copied into itself would lose data that has not been read yet.
     pub(super) async fn of(file: &'a File, source: &Metadata) -> io::Result<Option<Self>> {
         let known = file.metadata().await?;
         let is_same = (known.dev(), known.ino()) == (source.dev(), source.ino());
@@ -293,7 +293,7 @@ impl<'a> SparseTarget<'a> {
         if len == 0 || from >= self.len {
             return Ok(true);
         }
-        // Punches to the end of the hole, so that the last block becomes a hole too.
+        // Punch up to the end of the source's hole, so that the last block becomes a hole too.
         let punch = move |fd| FileCall::Allocate { fd, mode: PUNCH_HOLE, offset: from, len };
         match self.file.plain(None, punch).await {
             Err(error) if error.raw_os_error().is_some() => Ok(false),

@@ -47,7 +47,7 @@ const PATH_MAX: usize = 4096;
 /// dir.create_dir_all("a/b").await?;
 /// let file = dir.open_file("a/b/new", &OpenOptions::new().write(true).create(true)).await?;
 /// file.write_all_at("content", 0).await.0?;
-/// dir.rename("a/b/new", "current").await?; // In one step: the old one, or the new one.
+/// dir.rename("a/b/new", "current").await?; // In one step: others see the old file or the new one.
 /// assert_eq!(dir.metadata("current").await?.len(), 7);
 /// fs::remove_dir_all(&root).await?;
 /// # std::io::Result::Ok(())
@@ -147,8 +147,8 @@ impl Dir {
     /// fails for trees deeper than the process's descriptor limit.
     ///
     /// # Errors
-    /// `NotFound` if nothing existed at the path; otherwise the first error, when part of the tree
-    /// may already have been removed.
+    /// `NotFound` if nothing existed at the path; otherwise the first error. Part of the tree may
+    /// then have been removed already.
     pub async fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         match self.open_with(path, OFlags::NOFOLLOW).await {
@@ -381,7 +381,7 @@ impl Dir {
         consume_budget().await;
         let args = Change { path: c_path(path)?, what };
         let mut site = self.site_at(Class::Modify, path).await;
-        // Only this call follows links, and a link may lead to a file system that hangs.
+        // Only `SetMode` follows links, and a link may lead to a file system that hangs.
         if matches!(what, PathChange::SetMode { .. }) && site.group.is_none() && self.is_real() {
             site.group = self.locate_behind(path).group();
         }
@@ -411,7 +411,7 @@ impl Dir {
     }
 }
 
-/// Treats an entry that another process has removed as removed.
+/// Counts an entry that another process has already removed as removed.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

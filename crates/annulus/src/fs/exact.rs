@@ -60,7 +60,7 @@ impl File {
         }
     }
 
-    /// Writes everything at the cursor, and moves it.
+    /// Writes everything at the cursor, and moves the cursor past it.
     ///
     /// # Errors
     /// The errors of [`write_all_at`](Self::write_all_at).

@@ -231,7 +231,7 @@ impl File {
     /// Waits until all written data and the file's attributes are on the device.
     ///
     /// # Errors
-    /// The error of the device. Written bytes may then be lost, even if another call succeeds.
+    /// The error of the device. Written bytes may then be lost, even if a later call succeeds.
     pub async fn sync_all(&self) -> io::Result<()> {
         drop(self.wait_for_cursor_calls().await?);
         self.plain(None, |fd| FileCall::Sync { fd, data_only: false }).await
@@ -290,7 +290,7 @@ impl File {
     /// Returns the metadata of the file.
     ///
     /// # Errors
-    /// The error of the system; or outside a runtime.
+    /// The system's error; or outside a runtime.
     pub async fn metadata(&self) -> io::Result<Metadata> {
         let args = Stat { path: c"".into(), flags: AT_EMPTY_PATH, stat: Box::default() };
         let (answer, Stat { stat, .. }) = self.site(Class::Query, 0, false).make(args).await;
@@ -376,7 +376,7 @@ impl File {
         Ok(*args.position)
     }
 
-    /// Lets other tasks run if this turn has made enough inline calls.
+    /// Lets other tasks run if this turn has used up its budget for inline calls.
     pub(crate) async fn wait_for_budget(&self) {
         self.site_of(None).wait_for_budget().await;
     }
@@ -412,7 +412,7 @@ struct Seek {
     _guard: Option<CursorGuard>,
 }
 
-// SAFETY: the call writes to the box's memory.
+// SAFETY: the call writes only to the box's memory, which does not move with the box.
 unsafe impl CallArgs for Seek {
     fn call(&mut self, fd: RawFd) -> FileCall {
         let Self { offset, origin, ref mut position, .. } = *self;
@@ -435,7 +435,7 @@ impl fmt::Debug for File {
 /// # let path = std::env::temp_dir().join(format!("annulus-lock-{}", std::process::id()));
 /// let held = File::create(&path).await?;
 /// held.lock(Lock::Exclusive).await?;
-/// let other = File::open(&path).await?; // Another open of the file: as another process.
+/// let other = File::open(&path).await?; // Opened separately, as by another process.
 /// assert!(!other.try_lock(Lock::Shared).await?);
 /// held.unlock().await?;
 /// assert!(other.try_lock(Lock::Shared).await?);

@@ -26,11 +26,11 @@ const DEFAULT_UNUSED_FOR: Duration = Duration::from_secs(60);
 /// Paths are resolved [beneath](OpenOptions::beneath) the directory: neither `..` nor a symbolic
 /// link leads out of it. A path may also refer to a directory.
 ///
-/// An open file is looked up again at its first use after [`valid_for`](Self::set_valid_for), by
-/// default one second, has passed since the last check. If its path now leads to another file, or
-/// its length, or its modification or change time, differs, the cache opens the new file. So within
-/// this time
-/// - a file that has been replaced or removed is still the old one;
+/// A file stays valid for [`valid_for`](Self::set_valid_for) after a check, by default one second.
+/// Its next use after that looks it up again. If the path now leads to another file, or if the
+/// length, modification time or change time differs, the cache opens the new file. So while a file
+/// is valid:
+/// - a path whose file has been replaced or removed still leads to the old file;
 /// - a file that has been written in place shows its new content with its old
 ///   [`metadata`](CachedFile::metadata), and reads and copies end early if it has become shorter.
 ///   Replace files by renaming, as for any server.
@@ -101,7 +101,7 @@ struct FileLookup {
 /// ```
 /// use annulus::fs::{CachedFile, FileCache};
 ///
-/// /// What a client compares to learn whether its copy is still good.
+/// /// The tag that a client compares to learn whether its copy is still good.
 /// async fn tag(files: &FileCache, path: &str) -> std::io::Result<String> {
 ///     let file = files.open(path).await?;
 ///     let known = file.metadata();
@@ -151,8 +151,9 @@ impl FileCache {
         Self { shared: Rc::new(shared) }
     }
 
-    /// Sets the maximum number of files that it keeps open. The default is 256. Each takes a
-    /// descriptor, and connections need descriptors too: see `ulimit -n`. With 0, it keeps none.
+    /// Sets the maximum number of files that the cache keeps open. The default is 256. Each takes a
+    /// descriptor, and connections need descriptors too: see `ulimit -n`. With 0, the cache keeps
+    /// none.
     pub fn set_capacity(&self, files: usize) {
         self.shared.entries.borrow_mut().set_capacity(files);
     }
@@ -199,12 +200,12 @@ impl FileCache {
         self.shared.entries.borrow_mut().clear();
     }
 
-    /// Returns the number of files that it keeps open.
+    /// Returns the number of files that the cache keeps open.
     pub fn len(&self) -> usize {
         self.shared.entries.borrow().len()
     }
 
-    /// Returns true if it keeps no files open.
+    /// Returns true if the cache keeps no files open.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -248,14 +249,14 @@ impl FileCache {
     }
 
     /// Returns true if the path still leads to the same unchanged file. This needs no descriptor.
-    /// Whether the path stays beneath the directory was checked when the file was opened, and is
-    /// not checked again, since it is the same file.
+    /// That the path stays beneath the directory was checked when the file was opened. It need not
+    /// be checked again, because it is the same file.
     async fn is_unchanged(&self, path: &Path, known: &CachedFile) -> bool {
         let found = self.shared.dir.metadata(path).await;
         found.is_ok_and(|found| found.is_as(&known.metadata))
     }
 
-    /// Opens a path. If no descriptor is free, the cache gives one up.
+    /// Opens a path. If no descriptor is free, closes one of the cached files first.
     async fn open_new(&self, path: &Path, lookup: FileLookup) -> io::Result<CachedFile> {
         let opened = match self.try_open(path).await {
             Err(error) if self.may_succeed_next(&error) => self.try_open(path).await,

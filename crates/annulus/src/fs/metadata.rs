@@ -95,12 +95,12 @@ impl Metadata {
         (self.0.mask & STATX_BTIME != 0).then(|| system_time(self.0.born))
     }
 
-    /// Returns the file's number on its device.
+    /// Returns the inode number, which identifies the file on its device.
     pub fn ino(&self) -> u64 {
         self.0.inode
     }
 
-    /// Returns the device, with its major number in the upper half.
+    /// Returns the number of the device, with the major number in the upper 32 bits.
     pub fn dev(&self) -> u64 {
         u64::from(self.0.dev_major) << 32 | u64::from(self.0.dev_minor)
     }
@@ -166,7 +166,8 @@ pub(super) struct Stat<'a> {
     pub(super) stat: Box<FileStat>,
 }
 
-// SAFETY: the path is borrowed or on the heap, and the call writes to the box's memory.
+// SAFETY: the path is borrowed or on the heap, and the call writes only to the box's memory.
+// Neither moves with `self`.
 unsafe impl CallArgs for Stat<'_> {
     fn call(&mut self, dir: RawFd) -> FileCall {
         let at = PathAt { dir, path: self.path.as_ptr() };

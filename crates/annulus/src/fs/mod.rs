@@ -1,4 +1,5 @@
-//! Files: inline calls while the data is in memory, and calls off the loop while a device is busy.
+//! Files: calls are made inline if the data is in memory, and off the loop if they would wait for a
+//! device.
 //!
 //! io_uring hands most file operations to kernel workers, and that round trip costs more than
 //! reading or writing cached data. So a call is first tried inline, on the loop's thread, if it is

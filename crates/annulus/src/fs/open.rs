@@ -25,7 +25,8 @@ const NAMED_FLAGS: OFlags = OFlags::ACCMODE
     .union(OFlags::CREATE)
     .union(OFlags::DIRECT);
 
-/// How to open a file. Like [`std::fs::OpenOptions`], but also with direct I/O and a policy.
+/// Options for opening a file, like [`std::fs::OpenOptions`], but also with direct I/O and a
+/// policy.
 ///
 /// ```
 /// use annulus::fs::OpenOptions;
@@ -304,14 +305,16 @@ impl<H: Borrow<OpenHow>> OpenArgs<'_, H> {
     }
 }
 
-// SAFETY: the path is borrowed or on the heap, and the options are borrowed.
+// SAFETY: the path is borrowed or on the heap, and the options are borrowed, so neither moves with
+// `self`.
 unsafe impl CallArgs for OpenArgs<'_, &OpenHow> {
     fn call(&mut self, dir: RawFd) -> FileCall {
         self.open(dir)
     }
 }
 
-// SAFETY: the path is borrowed or on the heap, and the options are in a box.
+// SAFETY: the path is borrowed or on the heap, and the options are in a box, so neither moves with
+// `self`.
 unsafe impl CallArgs for OpenArgs<'_, Box<OpenHow>> {
     fn call(&mut self, dir: RawFd) -> FileCall {
         self.open(dir)
@@ -344,8 +347,8 @@ fn is_leased(error: &io::Error, how: OpenHow) -> bool {
 }
 
 /// Opens a path on the loop or off it, without waiting for the other end of a named pipe. If a path
-/// is not in memory, the ring opens it on a kernel thread, which could wait there forever. So the
-/// file is opened with `O_NONBLOCK`, and the caller clears that flag afterwards.
+/// is not in memory, the ring opens it on a kernel thread, which could wait for the other end
+/// forever. So the file is opened with `O_NONBLOCK`, and the caller clears that flag afterwards.
 async fn open_at(site: CallSite<'_>, path: &Path, how: OpenHow) -> io::Result<Fd> {
     let how = how.without_waiting();
     let tried =

@@ -40,7 +40,7 @@ pub(crate) struct OpenFile {
     pub(super) fd: Fd,
     /// A number that no other open file of the runtime has.
     pub(super) serial: u64,
-    /// The group of the calls on it, if they may hang.
+    /// The group of the calls on this file, if they may hang.
     pub(super) group: Option<u64>,
     /// The metadata, as of the first time that it was needed. Boxed because it is large and rarely
     /// used.
@@ -106,13 +106,13 @@ impl OpenFile {
         self.fd.raw()
     }
 
-    /// Returns the number of its device, or zero if it has none.
+    /// Returns the number of the file's device, or zero if it is not known.
     pub(super) fn device_number(&self) -> u64 {
         self.metadata().map_or(0, Metadata::dev)
     }
 
-    /// Returns true if it has a cursor and its calls wait only for devices. Calls on a pipe or a
-    /// terminal wait for the other end.
+    /// Returns true if the file has a cursor and calls on it wait only for devices. Calls on a pipe
+    /// or a terminal wait for the other end.
     pub(super) fn is_ordinary(&self) -> bool {
         if self.group.is_some() {
             return self.can_seek();
@@ -120,7 +120,7 @@ impl OpenFile {
         self.metadata().is_some_and(|metadata| metadata.is_file() || metadata.is_block_device())
     }
 
-    /// Returns true if it has a position. Finding out does not involve the file system.
+    /// Returns true if the file has a position. The check does not involve the file system.
     fn can_seek(&self) -> bool {
         let mut position = 0;
         let call = FileCall::Seek { fd: self.fd(), offset: 0, origin: 1, position: &mut position };
@@ -155,7 +155,8 @@ impl OpenFile {
         let mut stat = FileStat::default();
         let at = PathAt { dir: self.fd(), path: c"".as_ptr() };
         let call = FileCall::Stat { at, flags, stat: &mut stat };
-        // SAFETY: path and answer outlive the call, and the descriptor is open.
+        // SAFETY: the path and the memory for the answer outlive the call, and the descriptor is
+        // open.
         let answer = unsafe { self.core.kernel.file(&call) };
         answer.ok().map(|_| Metadata::new(stat))
     }
@@ -399,8 +400,9 @@ impl File {
         if chunk.is_empty() { Ok(()) } else { self.write_in_task(chunk, None, done).await }
     }
 
-    /// First queues for the cursor, so that the next call at the cursor comes after these bytes. A
-    /// file without a cursor, such as a pipe, is written in order only if each write is awaited.
+    /// Writes a chunk in a task. First queues for the cursor, so that the next call at the cursor
+    /// comes after these bytes. A file without a cursor, such as a pipe, is written in order only
+    /// if each write is awaited.
     async fn write_in_task(
         &self,
         chunk: Chunk,

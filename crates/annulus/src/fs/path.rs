@@ -86,7 +86,7 @@ pub(super) enum PathChange {
     SetMode { mode: u32 },
 }
 
-// SAFETY: the path is on the heap.
+// SAFETY: the path is on the heap, so it does not move with `self`.
 unsafe impl CallArgs for Change {
     fn call(&mut self, dir: RawFd) -> FileCall {
         let at = PathAt { dir, path: self.path.as_ptr() };
@@ -98,7 +98,7 @@ unsafe impl CallArgs for Change {
     }
 }
 
-/// A change between two paths. The second path starts from a separate directory.
+/// A change with two paths. The second path starts from `dir`.
 pub(super) struct ChangeTwo {
     pub(super) from: CString,
     pub(super) dir: Option<Rc<OpenFile>>,
@@ -124,7 +124,8 @@ impl TwoPathChange {
     }
 }
 
-// SAFETY: the paths are on the heap, and the second directory is kept open here.
+// SAFETY: the paths are on the heap, so they do not move with `self`, which keeps the second
+// directory open.
 unsafe impl CallArgs for ChangeTwo {
     fn call(&mut self, dir: RawFd) -> FileCall {
         let from = PathAt { dir, path: self.from.as_ptr() };

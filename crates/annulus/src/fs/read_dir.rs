@@ -16,7 +16,7 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// Number of bytes of entries that a call reads.
+/// Size of the memory that one call fills with entries, in bytes.
 const CALL_BYTES: usize = 32 * 1024;
 
 /// The entries of a directory; see [`Dir::read_dir`]. The directory stays open until this is
@@ -138,7 +138,7 @@ impl ReadDir {
     /// Cancel-safe, except that entries of a call in flight are lost.
     ///
     /// # Errors
-    /// The error of the system.
+    /// The system's error.
     pub async fn next_entry(&mut self) -> io::Result<Option<DirEntry>> {
         // One call reads many entries, so each entry uses the task's budget rather than the budget
         // of file calls.
@@ -214,7 +214,7 @@ impl DirEntry {
         }
     }
 
-    /// Returns the file's number on its device.
+    /// Returns the inode number, which identifies the file on its device.
     pub fn ino(&self) -> u64 {
         self.inode
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// The largest alignment that direct I/O needs on existing devices.
 const MAX_DIRECT_ALIGNMENT: usize = 4096;
 /// A send that takes longer than this, including the peer's part, was stalled by the device: even
-/// on a busy machine, the scheduler delays a thread less.
+/// on a busy machine, the scheduler delays a thread for less time.
 const STALLED_SEND: Duration = Duration::from_millis(50);
 /// Maximum number of bytes in a send that relies on a prediction. Above this, checking the page
 /// cache costs next to nothing.
@@ -47,7 +47,7 @@ struct PageProbe {
     offset: u64,
 }
 
-// SAFETY: the call writes to the box's memory.
+// SAFETY: the call writes only to the box's memory, which does not move with the box.
 unsafe impl CallArgs for PageProbe {
     fn call(&mut self, fd: RawFd) -> FileCall {
         let offset = self.offset;
@@ -174,8 +174,8 @@ impl File {
         CallKind { device: self.device, class: Class::Send, bytes: 0 }
     }
 
-    /// Reads a piece to be sent. It is empty only at the end of the file. If reads return soon,
-    /// pages are sent again.
+    /// Reads a piece to be sent. It is empty only at the end of the file. If such reads return
+    /// soon, the latency policy allows sending pages again.
     pub(crate) async fn read_piece(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let core = &self.open.core;
         let began = core.kernel.now();
@@ -226,22 +226,22 @@ mod tests {
             let core = &file.open.core;
             let send = || file.send_pages(0, 4, sink_of(&remote));
             core.inline_policy.note_no_nowait(file.device);
-            assert_eq!(send().expect("it is tried").unwrap(), 4);
+            assert_eq!(send().expect("the first send was not tried").unwrap(), 4);
             for _ in 0..3 {
                 let sent = file.send_if_quick(|| {
                     std::thread::sleep(STALLED_SEND);
                     Ok(0)
                 });
-                assert!(sent.is_some(), "one or two stalls may be the scheduler's");
+                assert!(sent.is_some(), "a send was not tried before the third stall");
             }
-            assert!(send().is_none(), "after the third it is not tried");
+            assert!(send().is_none(), "a send was tried after the third stall");
             assert_eq!(file.read_piece(0, 5000).await.unwrap().len(), 5000);
             // Durations are reported instead of measured, since real reads take different times on
             // each machine.
             for _ in 0..100 {
                 core.inline_policy.after_offload(&file.send_kind(), Duration::ZERO);
             }
-            assert!(send().is_some(), "after quick reads it is tried again");
+            assert!(send().is_some(), "a send was not tried after quick reads");
         });
         let mut magic = [0; 8];
         ours.read_exact(&mut magic).unwrap();

@@ -304,7 +304,8 @@ impl FileStream {
         self.next = read;
     }
 
-    /// Ready once earlier writes are done and the next write will begin after the consumed bytes.
+    /// Returns `Ready` once earlier writes are done and the next write will begin after the
+    /// consumed bytes.
     pub(crate) fn poll_write_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_sought(cx))?;
         ready!(self.poll_written(cx))?;
@@ -371,7 +372,7 @@ impl fmt::Debug for FileStream {
     }
 }
 
-/// Wakes every task that has polled with it since the last wake, since the halves of a stream may
+/// Wakes every task that has polled with it since the last wake, because the halves of a stream may
 /// be in different tasks.
 #[derive(Default)]
 pub(super) struct SharedWaker(Mutex<Vec<Waker>>);
@@ -383,7 +384,7 @@ impl SharedWaker {
         future: &mut F,
         cx: &Context<'_>,
     ) -> Poll<F::Output> {
-        // Before the poll, which may wake at once.
+        // Add the waker before the poll, which may wake at once.
         self.add(cx.waker().clone());
         let waker = Waker::from(self.clone());
         Pin::new(future).poll(&mut Context::from_waker(&waker))

@@ -123,7 +123,7 @@ impl File {
         self.read_once(buf).await
     }
 
-    /// Like [`read`](Self::read).
+    /// Like [`read`](Self::read), but through a shared reference.
     pub(crate) async fn read_once<B: IoBufMut>(&self, buf: B) -> (io::Result<usize>, B) {
         let mut args = Read { buf, done: 0, offset: CURSOR, guard: None };
         match self.try_read(&mut args) {

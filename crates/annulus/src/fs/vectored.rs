@@ -166,8 +166,10 @@ impl File {
     }
 }
 
+/// Checks that one call takes this many vectors.
+///
 /// # Errors
-/// `InvalidInput` for too many vectors.
+/// `InvalidInput` for too many.
 fn check(vectors: &[IoVec]) -> io::Result<()> {
     if vectors.len() <= MAX_VECTORS {
         return Ok(());

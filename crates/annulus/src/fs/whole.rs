@@ -36,7 +36,8 @@ async fn read_all(mut file: File) -> io::Result<Vec<u8>> {
     bytes.try_reserve_exact(len.saturating_add(SPARE_BYTES)).map_err(|_| too_large())?;
     loop {
         if bytes.len() == bytes.capacity() {
-            // Grows by a factor, even if the file has been reported to be short.
+            // The file is longer than reported. `try_reserve` grows the memory by a factor, which
+            // avoids many copies.
             bytes.try_reserve(UNKNOWN_LENGTH_STEP_BYTES).map_err(|_| too_large())?;
         }
         let end = bytes.len();

@@ -19,7 +19,7 @@ use std::task::{Context, Poll, ready};
 ///
 /// This type reads and writes nothing, so dropping one of its futures loses nothing. The descriptor
 /// should be non-blocking (`O_NONBLOCK`): readiness is a hint, and another process that shares the
-/// descriptor may be faster.
+/// descriptor may take the data first.
 ///
 /// When a task waits, the runtime polls a duplicate of the descriptor for its readiness at that
 /// moment. The descriptor therefore need not be read until it is empty, several `AsyncFd`s may
@@ -51,7 +51,7 @@ use std::task::{Context, Poll, ready};
 /// # }).unwrap();
 /// ```
 pub struct AsyncFd<T: AsFd> {
-    /// Dropped first.
+    /// Dropped first, so that the poll ends before its descriptor can be closed.
     polled: Polled,
     inner: T,
 }
@@ -100,8 +100,9 @@ impl<T: AsFd> AsyncFd<T> {
         Ok(Self { polled: Polled { core, slot, _duplicate: None }, inner })
     }
 
-    /// Waits until the descriptor has bytes, the end or an error to read. Ready at once if it was
-    /// ready before and the readiness has not been [cleared](ReadyGuard::clear_ready).
+    /// Waits until a read would return bytes, the end or an error. Returns at once if the
+    /// descriptor was ready before and the readiness has not been
+    /// [cleared](ReadyGuard::clear_ready).
     ///
     /// Cancel-safe.
     ///
@@ -111,8 +112,8 @@ impl<T: AsFd> AsyncFd<T> {
         poll_fn(|cx| self.poll_read_ready(cx)).await
     }
 
-    /// Waits until bytes can be written or there is an error. Otherwise like
-    /// [`readable`](Self::readable).
+    /// Like [`readable`](Self::readable), but waits until bytes can be written or an error is
+    /// pending.
     ///
     /// # Errors
     /// The errors of [`readable`](Self::readable).
@@ -247,6 +248,8 @@ impl<T: AsFd> AsyncFd<T> {
     }
 }
 
+/// Checks that epoll can wait for a descriptor.
+///
 /// # Errors
 /// `InvalidInput` for a descriptor that epoll refuses because it is always ready.
 fn check(fd: BorrowedFd<'_>) -> io::Result<()> {

@@ -45,7 +45,7 @@ use std::{fmt, io};
 ///
 /// # Errors
 /// The first error of either direction, with the same kind, or `TimedOut` after an
-/// [`idle_timeout`](CopyBidirectional::idle_timeout). It wraps a [`CopyError`], which has the
+/// [`idle_timeout`](CopyBidirectional::idle_timeout). It wraps a [`CopyError`], which contains the
 /// direction that failed and the numbers of bytes copied. Bytes that were accepted in the other
 /// direction are sent.
 pub fn copy_bidirectional<'a, A: AsyncStream, B: AsyncStream>(
@@ -84,8 +84,9 @@ pub fn copy_bidirectional<'a, A: AsyncStream, B: AsyncStream>(
 pub struct CopyBidirectional<'a, A, B> {
     a: &'a mut A,
     b: &'a mut B,
-    /// From `a` to `b`, and the other way.
+    /// From `a` to `b`.
     forth: OneDirection,
+    /// From `b` to `a`.
     back: OneDirection,
     /// Whether `back` was polled first last time. The directions alternate.
     back_first: bool,
@@ -130,8 +131,8 @@ impl<A: AsyncStream, B: AsyncStream> CopyBidirectional<'_, A, B> {
     /// Returns true once both directions have ended.
     fn poll_both(&mut self, cx: &mut Context<'_>) -> Result<bool, (Option<Direction>, io::Error)> {
         let in_direction = |direction| move |error| (Some(direction), error);
-        // The directions alternate in being first, because a direction that always has bytes may
-        // use up the whole budget.
+        // The directions alternate, because the first one may use up the whole budget if it always
+        // has bytes.
         let mut ended = true;
         self.back_first = !self.back_first;
         for back in [self.back_first, !self.back_first] {
@@ -335,7 +336,7 @@ impl IdleTimeout {
         (limit / CHECKS_PER_LIMIT).max(Duration::from_nanos(1))
     }
 
-    /// Ready once there has been no progress for the limit, or up to a quarter longer.
+    /// Returns the error once there has been no progress for the limit, or up to a quarter longer.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,

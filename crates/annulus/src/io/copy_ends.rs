@@ -62,14 +62,14 @@ pub trait CopySink: sealed::Sealed<Sink<'static>> {
     fn sink(&mut self) -> Sink<'_>;
 }
 
-/// The kinds of sources.
+/// A source of a copy: a file or a stream.
 #[expect(missing_debug_implementations, reason = "not nameable")]
 pub enum Source<'a> {
     File(&'a File),
     Recv(&'a mut dyn AsyncRecv),
 }
 
-/// The kinds of sinks.
+/// A sink of a copy: a file or a stream.
 #[expect(missing_debug_implementations, reason = "not nameable")]
 pub enum Sink<'a> {
     File(&'a File),

@@ -63,8 +63,8 @@ impl AsyncSend for FileStream {
 
     /// Queues the whole chunk without copying it, once the previous writes are done.
     fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<()>> {
-        // Also for an empty chunk: a copy takes bytes from its source only once they would be
-        // queued at once.
+        // Wait even for an empty chunk, because a copy takes bytes from its source only once they
+        // would be queued at once.
         ready!(self.poll_write_next(cx))?;
         let total = chunk.len();
         if total == 0 {
@@ -87,9 +87,9 @@ impl AsyncSend for FileStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready once everything has been written to the page cache. To wait for the device, call
-    /// [`File::sync_data`](crate::fs::File::sync_data). After an error the bytes stay queued, and
-    /// each call tries to write them again.
+    /// Returns `Ready` once everything has been written to the page cache. To wait for the device,
+    /// call [`File::sync_data`](crate::fs::File::sync_data). After an error the bytes stay queued,
+    /// and each call tries to write them again.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_written(cx)
     }

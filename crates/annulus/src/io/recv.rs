@@ -54,8 +54,8 @@ use std::task::{Context, Poll, ready};
 ///
 /// Methods that return leases or show bytes lose nothing if their future is dropped: the next call
 /// shows or returns the bytes that have arrived. Methods that fill the caller's memory
-/// ([`read_exact`](Self::read_exact), [`read_to_end`](Self::read_to_end)) leave there what they
-/// have read.
+/// ([`read_exact`](Self::read_exact), [`read_to_end`](Self::read_to_end)) leave the bytes that they
+/// have read there.
 #[expect(async_fn_in_trait, reason = "futures stay on the thread of their runtime")]
 #[diagnostic::on_unimplemented(
     note = "wrap a tokio stream in `io::FromTokio::new` (feature `tokio-io`), and a `futures-io` stream in `tokio_util::compat` first"
@@ -420,7 +420,7 @@ impl<R: AsyncRecv + ?Sized> AsyncRecv for Box<R> {
     }
 }
 
-/// For tests: everything has arrived, followed by the end.
+/// For tests: all bytes have already arrived, and the end of the stream follows them.
 impl AsyncRecv for &[u8] {
     fn poll_peek(&mut self, _: &mut Context<'_>, _: usize) -> Poll<io::Result<&[u8]>> {
         Poll::Ready(Ok(self))

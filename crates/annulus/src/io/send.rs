@@ -44,8 +44,9 @@ pub trait AsyncSend {
     /// The errors of sending, including errors from sending bytes that were accepted earlier.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 
-    /// Ready once the accepted bytes will be sent without further calls: at once for streams of
-    /// this crate, and after the bytes have been passed on for streams that buffer or encrypt them.
+    /// Returns `Ready` once the accepted bytes will be sent without further calls: at once for
+    /// streams of this crate, and after the bytes have been passed on for streams that buffer or
+    /// encrypt them.
     ///
     /// # Errors
     /// The errors of [`poll_write`](Self::poll_write).
@@ -100,9 +101,9 @@ pub trait AsyncSend {
     /// Sends a whole chunk: a [`Lease`](crate::Lease) or any owned bytes. Streams of this crate do
     /// not copy it.
     ///
-    /// Ready once the chunk has been accepted. If the future is dropped first, a stream of this
-    /// crate sends none of it, whereas the provided [`poll_send`](Self::poll_send) may have sent a
-    /// part.
+    /// The future is ready once the chunk has been accepted. If it is dropped first, a stream of
+    /// this crate sends none of it, whereas the provided [`poll_send`](Self::poll_send) may have
+    /// sent a part.
     ///
     /// # Errors
     /// The errors of [`poll_write`](Self::poll_write).
@@ -209,7 +210,7 @@ pub trait AsyncStream: AsyncRecv + AsyncSend {}
 
 impl<S: AsyncRecv + AsyncSend + ?Sized> AsyncStream for S {}
 
-/// Ready once a stream of this crate would queue a chunk at once, whatever its length.
+/// Returns `Ready` once a stream of this crate would queue a chunk at once, whatever its length.
 pub(super) fn poll_room(
     cx: &mut Context<'_>,
     to: &mut (impl AsyncSend + ?Sized),

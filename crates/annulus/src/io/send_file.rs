@@ -104,8 +104,8 @@ fn stride(file: &File, offset: u64, most: u64) -> u32 {
     most.min(there).min(u64::from(MAX_SENDFILE_BYTES)) as u32
 }
 
-/// Returns how many bytes to read and queue if the part is expected to be small: one more than up
-/// to the end of the file, so that a short read shows that the file has ended.
+/// Returns how many bytes to read and queue: all of a small part or, if the file ends soon, one
+/// byte more than it has left, so that a short read shows its end. Returns 0 if the part is larger.
 fn small_part(file: &File, start: u64, len: u64) -> u64 {
     if !file.is_read_when_small() {
         return 0;
@@ -158,7 +158,6 @@ pub(super) async fn send_pieces(
     Ok(sent)
 }
 
-/// The outcome of sending pages.
 enum PagesOutcome {
     Sent(u64),
     /// The socket has no space.

@@ -287,13 +287,13 @@ mod tests {
         assert_eq!(
             ahead.free().len(),
             INITIAL_BYTES,
-            "the memory grows only if all of it is unread"
+            "memory that is wholly unread did not double"
         );
         assert_eq!(ahead.shown()[..3], [1, 2, 3]);
         ahead.consume(INITIAL_BYTES);
         assert_eq!(ahead.free().len(), 2 * INITIAL_BYTES);
         fill(&mut ahead, &[4, 5, 6]);
         ahead.consume(1);
-        assert_eq!(ahead.into_vec(), [5, 6], "the owned memory has only the unread bytes");
+        assert_eq!(ahead.into_vec(), [5, 6], "the owned memory is not the unread bytes");
     }
 }

@@ -92,7 +92,8 @@ impl Transfer {
         *self.copied.get_mut() += count as u64;
     }
 
-    /// Ready at the end of the source or at the limit, once the sink has accepted everything.
+    /// Returns `Ready` at the end of the source or at the limit, once the sink has accepted
+    /// everything.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -131,8 +132,8 @@ impl Transfer {
         }
     }
 
-    /// Ready once received bytes would be queued at once. If they are spliced through a pipe, ready
-    /// only once nothing else is unsent.
+    /// Returns `Ready` once received bytes would be queued at once. If they are spliced through a
+    /// pipe, also waits until nothing else is unsent.
     fn poll_room(&self, cx: &mut Context<'_>, to: &mut dyn AsyncSend) -> Poll<io::Result<()>> {
         match (&self.link, to.own_stream()) {
             (Some(link), Some(stream)) if link.is_splicing() => stream.handle.poll_drain(cx),

@@ -86,9 +86,9 @@ impl ConnectOptions {
     }
 
     /// Sets the local address and port. For port 0, the system chooses one. The connect fails with
-    /// `AddrInUse` if the port is in use for the same peer, even by a connection in TIME_WAIT
-    /// unless [`reuse_address`](Self::reuse_address) is on. Connecting to an address of the other
-    /// IP version then fails.
+    /// `AddrInUse` if the port is in use for the same peer, even by a connection in TIME_WAIT,
+    /// unless [`reuse_address`](Self::reuse_address) is on. It also fails for an address of the
+    /// other IP version.
     pub fn bind(mut self, local: SocketAddr) -> Self {
         self.local = Some(local);
         self
@@ -96,7 +96,7 @@ impl ConnectOptions {
 
     options!(setters: buffer tcp ip bind share device keepalive);
 
-    /// Connects: see [`TcpStream::connect`].
+    /// Connects with these options, like [`TcpStream::connect`].
     ///
     /// # Errors
     /// The errors of [`TcpStream::connect`], and `InvalidInput` for an option value that the system
@@ -299,7 +299,7 @@ where
     }
 }
 
-/// Returns the addresses with their families alternating, starting with the family of the first.
+/// Returns the addresses with IPv4 and IPv6 alternating, starting with the IP version of the first.
 fn in_turns(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     let first_is_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
     let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =

@@ -41,8 +41,8 @@ pub struct Datagram {
     pub interface: Option<u32>,
     /// Service class and congestion notification (eight bits), if requested by `set_recv_tos`.
     pub tos: Option<u8>,
-    /// The size of each of several coalesced datagrams; the last one may be shorter. Only with
-    /// `set_coalescing`.
+    /// The size of each datagram if the kernel coalesced several; the last one may be shorter. Only
+    /// with `set_coalescing`.
     pub segment_size: Option<usize>,
     /// When the kernel received it, if requested by `set_timestamps`.
     pub timestamp: Option<SystemTime>,

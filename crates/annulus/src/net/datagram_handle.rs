@@ -80,7 +80,7 @@ impl DatagramHandle {
         wait: Wait<'_>,
         cx: &Context<'_>,
     ) -> Poll<io::Result<(Lease, SocketAddr)>> {
-        // Does not use `with`, which would move the result once again.
+        // Does not use `with`, which would move the result an additional time.
         let inner = &mut *self.core.borrow_running()?;
         let (socket, shared) = inner.datagrams.get(self.slot);
         socket.poll_recv_from(shared, &mut inner.state, wait, cx)
@@ -114,7 +114,7 @@ impl DatagramHandle {
         })
     }
 
-    /// Waits until every datagram has left.
+    /// Waits until the kernel has taken every datagram.
     pub(super) fn drain(&self) -> impl Future<Output = io::Result<()>> {
         Waiting {
             handle: self,
@@ -204,8 +204,8 @@ impl<P> Drop for Waiting<'_, P> {
     }
 }
 
-/// The future of a datagram send. It is ready once the datagram is queued, to leave at the end of
-/// the turn. If it is dropped before that, nothing is sent.
+/// The future of a datagram send. It is ready once the datagram is queued, and the datagram leaves
+/// at the end of the turn. If the future is dropped before it is ready, nothing is sent.
 #[must_use = "a send does nothing unless awaited"]
 pub struct SendDatagram<'a> {
     handle: &'a DatagramHandle,

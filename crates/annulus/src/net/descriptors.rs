@@ -48,9 +48,9 @@ macro_rules! as_fd {
 }
 
 as_fd!(TcpStream UdpSocket UnixStream UnixDatagram
-    TcpListener "A duplicate, such as `try_clone_to_owned` creates for a process that takes over, continues to listen after the runtime's
+    TcpListener "A duplicate, such as one that `try_clone_to_owned` creates for a process that takes over, continues to listen after the runtime's
 end. So does an exposed descriptor, until the last handle of the runtime is gone."
-    UnixListener "A duplicate, such as `try_clone_to_owned` creates for a process that takes over, continues to listen after the runtime's
+    UnixListener "A duplicate, such as one that `try_clone_to_owned` creates for a process that takes over, continues to listen after the runtime's
 end. So does an exposed descriptor, until the last handle of the runtime is gone.");
 
 const INET_FAMILIES: &[AddressFamily] = &[AddressFamily::INET, AddressFamily::INET6];

@@ -71,7 +71,7 @@ impl ListenOptions {
 
     options!(setters: bind device);
 
-    /// Allows several listeners to share the port. The kernel distributes connections over them
+    /// Allows several listeners to share the port. The kernel distributes connections among them
     /// (`SO_REUSEPORT`). Off by default.
     pub fn reuse_port(mut self, on: bool) -> Self {
         self.reuse_port = on;
@@ -109,7 +109,7 @@ impl ListenOptions {
 }
 
 impl ListenOptions {
-    /// Listens on the first of the addresses that works. Looking up a host name blocks the thread;
+    /// Listens on the first address that works. Looking up a host name blocks the thread;
     /// [`lookup_host`](super::lookup_host) does not, and a numeric address needs no look-up.
     ///
     /// # Errors
@@ -294,7 +294,7 @@ impl TcpListener {
     options!(getters: bind share);
     options!(methods: ip error device);
 
-    /// Returns the address that it listens on.
+    /// Returns the address that the listener is bound to.
     ///
     /// # Errors
     /// If the runtime has ended.

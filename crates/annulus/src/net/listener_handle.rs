@@ -117,14 +117,14 @@ impl Drop for ListenerHandle {
 /// Number of turns that it takes to close a socket dropped in this turn: one for the cancel, one
 /// for its event, one for the close.
 const TURNS_TO_CLOSE: u32 = 3;
-/// A killed process is gone before the kernel has torn down its ring, which holds its sockets. That
-/// takes 5 to 84 ms on Linux 6.18.
+/// Maximum number of pauses. The sockets of a killed process stay open until the kernel has torn
+/// down its ring, which takes 5 to 84 ms on Linux 6.18.
 const MAX_PAUSES: u32 = 50;
 const PAUSE_TIME: Duration = Duration::from_millis(2);
 
-/// Binds, and retries while the address is in use: first after dropped sockets of this runtime are
-/// closed, then for a tenth of a second. The thread sleeps between the attempts and no task runs,
-/// which the docs of `bind` mention.
+/// Binds, and retries while the address is in use: first for a few turns, in which this runtime
+/// closes its dropped sockets, then for a tenth of a second. Between the later attempts the thread
+/// sleeps and no task runs, which the docs of `bind` mention.
 pub(super) fn retry_while_in_use<T>(
     core: Option<&Core>,
     bind: impl Fn() -> io::Result<T>,

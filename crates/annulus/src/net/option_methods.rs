@@ -36,9 +36,9 @@ macro_rules! options {
             /// acknowledgement.
             nodelay / set_nodelay: bool = SocketOption::NoDelay, u32::from, is_on;
             /// How long sent bytes may stay unacknowledged before the connection fails with
-            /// `TimedOut` (`TCP_USER_TIMEOUT`), rounded up to at least one millisecond and capped
-            /// at 24 days. `None`, the default, leaves it to the system, which waits for about 15
-            /// minutes.
+            /// `TimedOut` (`TCP_USER_TIMEOUT`). It is rounded up to whole milliseconds, at least
+            /// one, and capped at 24 days. `None`, the default, leaves it to the system, which
+            /// waits for about 15 minutes.
             user_timeout / set_user_timeout: Option<Duration> = SocketOption::UserTimeout, of_time, time;
         }
     };
@@ -79,7 +79,7 @@ macro_rules! options {
     (@share $how:ident) => {
         option_rows! { plain $how
             /// Whether several sockets may share the port. The kernel distributes connections or
-            /// peers over them (`SO_REUSEPORT`). Off by default.
+            /// peers among them (`SO_REUSEPORT`). Off by default.
             reuse_port / set_reuse_port: bool = SocketOption::ReusePort, u32::from, is_on;
         }
     };

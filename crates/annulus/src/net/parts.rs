@@ -75,6 +75,8 @@ pub(super) unsafe fn new_descriptor(number: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
+/// Checks that the kernel knows these real descriptors.
+///
 /// # Errors
 /// `Unsupported` for real descriptors on a simulated kernel, where their numbers refer to nothing
 /// or to something else.
@@ -105,6 +107,8 @@ impl Parts {
         Self { socket, received, permit: None }
     }
 
+    /// Creates the parts of a connection from a real descriptor.
+    ///
     /// # Safety
     /// The same conditions as for [`owned`].
     pub(super) unsafe fn of_fd(fd: Fd, received: Vec<u8>, permit: Option<Permit>) -> Self {

@@ -21,7 +21,7 @@ struct Unread {
     first: Option<Lease>,
     /// State that few streams need. Present only together with `first`.
     more: Option<Box<GatheredLeases>>,
-    /// Consecutive polls that returned bytes already shown.
+    /// Number of consecutive polls that returned bytes already shown.
     repeat_polls: u16,
     /// Whether the last receive returned the end of the stream or an error. The next one will too,
     /// so it uses no budget.
@@ -111,7 +111,8 @@ impl RecvBuffer {
         polled.map_ok(|lease| lease.map(|lease| (lease, descriptors)))
     }
 
-    /// Ready once [`try_read`](Self::try_read) would return something.
+    /// Returns `Ready` once [`try_read`](Self::try_read) would return bytes, 0 at the end, or an
+    /// error.
     pub(crate) fn poll_readable(
         &self,
         stream: &StreamHandle,
@@ -157,7 +158,7 @@ impl RecvBuffer {
         self.0.as_ref().and_then(|unread| unread.first.as_deref()).unwrap_or_default()
     }
 
-    /// Returns all bytes, followed by those that were received after them.
+    /// Returns all bytes, followed by `received`.
     pub(crate) fn in_front_of(mut self, received: Vec<u8>) -> Vec<u8> {
         let Some(first) = self.take() else { return received };
         let next = self.take();
@@ -280,8 +281,8 @@ impl Unread {
         polled
     }
 
-    /// Counts a poll that receives nothing. It is always ready, unless the task has polled very
-    /// often and used up its budget.
+    /// Counts a poll that receives nothing. Returns `Ready`, unless the task has polled very often
+    /// and used up its budget.
     #[inline]
     fn poll_repeat(&mut self, cx: &Context<'_>) -> Poll<()> {
         if self.repeat_polls == MAX_FREE_REPEAT_POLLS {
@@ -312,7 +313,7 @@ impl Unread {
         }
     }
 
-    /// Ready once `n` bytes and at least one are shown, or the stream has ended.
+    /// Returns `Ready` once `n` bytes and at least one are shown, or the stream has ended.
     #[inline]
     fn poll_fill(
         &mut self,
@@ -331,13 +332,14 @@ impl Unread {
         self.poll_gather(stream, cx, n, gather)
     }
 
-    /// Called when nothing is shown. Ready once something is, or the stream has ended.
+    /// Called when nothing is shown. Returns `Ready` once bytes are shown or the stream has ended.
     fn poll_first(&mut self, stream: &StreamHandle, cx: &Context<'_>) -> Poll<io::Result<()>> {
         self.first = ready!(self.poll_more(stream, cx))?;
         Poll::Ready(Ok(()))
     }
 
-    /// Called when too little is shown. Ready once enough is, or the stream has ended.
+    /// Called when fewer than `n` bytes are shown. Returns `Ready` once `n` are shown or the stream
+    /// has ended.
     #[cold]
     fn poll_gather(
         &mut self,
@@ -377,7 +379,7 @@ impl Unread {
             Gather::Ahead => (missing.max(first.len()).max(MIN_COPY_AHEAD_BYTES), usize::MAX),
         };
         let count = count.min(next.len());
-        // Stored first, so that it is kept if the runtime has ended.
+        // Store `first` again now, so that it is kept if the runtime has ended.
         let first = self.first.insert(first);
         let meter = match stream.core.borrow() {
             Ok(inner) => inner.state.memory.meter.clone(),

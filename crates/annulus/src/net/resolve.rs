@@ -37,7 +37,7 @@ pub async fn lookup_host(
     Ok(resolve(address, None).await?.into_iter())
 }
 
-/// Returns at least one address, within `limit`.
+/// Returns at least one address. A look-up may take at most `limit`.
 pub(super) async fn resolve(
     address: impl ToSocketAddrs,
     limit: Option<Duration>,
@@ -70,7 +70,8 @@ pub(super) async fn resolve_target(
 async fn look_up(core: &Core, host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
     let resolver = core.blocking.resolver.clone();
     let answered = offload(core, move || resolver.look_up(&host, port)).await;
-    // Under a simulated kernel, the answer is available at once.
+    // Under a simulated kernel, the answer is available at once, so a loop of look-ups must use
+    // budget.
     consume_budget().await;
     at_least_one(answered?.unwrap_or_else(|panic| {
         let text = format!("the resolver panicked: {}", panic_message(&panic));
@@ -180,7 +181,7 @@ fn unanswered(limit: Duration) -> io::Error {
 /// a name up without blocking the loop. `bind` accepts the same targets, but looks a name up on the
 /// calling thread.
 ///
-/// The trait is sealed. The standard library's trait would block the thread.
+/// The trait is sealed. The standard library's trait of the same name would block the thread.
 ///
 /// ```
 /// use annulus::net::ToSocketAddrs;

@@ -135,7 +135,7 @@ impl NewFd {
         Self { kernel: kernel.clone(), fd, taken: false }
     }
 
-    /// Creates a TCP socket of the address's family.
+    /// Creates a TCP socket for the address's IP version.
     pub(super) fn tcp_for(kernel: &Rc<dyn Kernel>, address: SocketAddr) -> io::Result<Self> {
         let domain = if address.is_ipv4() { Domain::Inet } else { Domain::Inet6 };
         Self::new(kernel, domain, SocketType::Stream)
@@ -207,6 +207,8 @@ impl SocketSettings {
         self.keepalive = Some(keepalive);
     }
 
+    /// Sets the options on a new socket.
+    ///
     /// # Errors
     /// `InvalidInput` for values that the system does not support; or if it refuses an option.
     pub(super) fn apply(&self, socket: &NewFd) -> io::Result<()> {

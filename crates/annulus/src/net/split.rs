@@ -389,8 +389,10 @@ pub(super) fn reunite(
     Ok((handle, unread))
 }
 
+/// Checks that two halves belong to one stream of this address family.
+///
 /// # Errors
-/// The reason the halves do not form a stream of this address family.
+/// The reason why they do not.
 fn check_halves(receiving: &RecvHalf, sending: &SendHalf, family: Family) -> Result<(), String> {
     if !Rc::ptr_eq(&receiving.handle, &sending.handle) {
         return Err("the halves belong to different streams".into());

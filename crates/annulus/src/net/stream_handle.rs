@@ -170,7 +170,7 @@ impl StreamHandle {
         })
     }
 
-    /// Ready once [`try_write`](Self::try_write) queues something.
+    /// Returns `Ready` once [`try_write`](Self::try_write) can queue something.
     pub(crate) fn poll_space(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         budget::poll_with(cx, || {
             self.poll_with(|stream, shared, state| stream.poll_space(shared, state, cx))
@@ -225,20 +225,20 @@ impl StreamHandle {
         stream.send_queued(shared, &mut inner.state)
     }
 
-    /// Returns an empty buffer of the runtime, which [`Chunk::copied`] gives back once it has been
+    /// Returns an empty buffer of the runtime. A chunk made by [`Chunk::copied`] gives it back once
     /// sent.
     pub(crate) fn take_spare(&self) -> io::Result<Vec<u8>> {
         Ok(self.core.borrow_running()?.state.spares.take())
     }
 
-    /// Returns the socket as a sink for pages of files, or `None` if it does not accept them.
+    /// Returns the socket as a sink for pages of files, or `None` under a simulated kernel.
     pub(crate) fn page_sink(&self) -> io::Result<Option<PageSink>> {
         let inner = &mut *self.core.borrow_running()?;
         inner.streams.get(self.slot).0.page_sink(&inner.state)
     }
 
-    /// Ready once the socket has had space since the first call, for which `has_started_poll` is
-    /// false. The stream's queue must be empty.
+    /// Returns `Ready` once the socket has had space since the first call. In that call,
+    /// `has_started_poll` must be false. The stream's queue must be empty.
     pub(crate) fn poll_writable(
         &self,
         has_started_poll: &mut bool,
@@ -328,8 +328,8 @@ impl StreamHandle {
     }
 }
 
-/// The future of a [`send`](super::TcpStream::send). If it is dropped after its first poll, the
-/// chunk is still sent.
+/// The future of a [`send`](super::TcpStream::send). If it is dropped after the chunk has been
+/// queued, usually by its first poll, the chunk is still sent.
 #[must_use = "a send does nothing unless awaited"]
 pub struct SendFuture<'a> {
     handle: &'a StreamHandle,
@@ -361,8 +361,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Returns true if the next bytes go through a pipe, which the target reads once it has sent
-    /// everything else.
+    /// Returns true if the next bytes go through a pipe, which is filled only while the target has
+    /// nothing unsent.
     pub(crate) fn is_splicing(&self) -> bool {
         self.core.borrow().is_ok_and(|mut inner| inner.streams.is_splicing(self.from))
     }

@@ -247,9 +247,10 @@ impl TcpStream {
         self.unread.poll_exact(&self.handle, cx, n)
     }
 
-    /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of
-    /// it. The chunks of a turn are sent in one operation. They are not copied, except chunks of up
-    /// to 1 KiB behind two others, which are copied together because that costs less.
+    /// Queues a chunk, which is a [`Lease`](crate::Lease) or any owned bytes, and sends all of it.
+    /// The chunks of a turn are sent in one operation. They are not copied, except where a copy
+    /// costs less: chunks of up to 1 KiB behind two others, and chunks of up to 8 KiB while the
+    /// peer makes no room.
     ///
     /// Resolves once the queue is within the runtime's [send
     /// bound](crate::Builder::send_bound). The first poll queues the chunk, which is then sent

@@ -31,9 +31,10 @@ use std::{fmt, io};
 /// a bounded number of datagrams that no task has taken. The kernel queues the rest. When its queue
 /// is full, it drops datagrams and counts them: see [`dropped`](Self::dropped).
 ///
-/// A send is ready once the datagram is queued. It leaves at the end of the turn, in order, in one
-/// system call with everything else. If it fails later, the next send to the same address returns
-/// the error, or [`drain`](Self::drain) does. The socket remains usable after any error.
+/// A send is ready once the datagram is queued. The datagram leaves at the end of the turn, in
+/// order, in one system call with everything else. If it fails then, the next send to the same
+/// address returns the error, or [`drain`](Self::drain) does. The socket remains usable after any
+/// error.
 ///
 /// ```
 /// use annulus::net::UdpSocket;
@@ -161,7 +162,7 @@ impl UdpSocket {
     /// not find it. Every waiting task is woken. Cancel-safe.
     ///
     /// # Errors
-    /// Outside its runtime.
+    /// If the loop of its runtime is not running.
     pub async fn readable(&self) -> io::Result<()> {
         poll_fn(|cx| self.handle.poll_readable(cx)).await
     }
@@ -241,7 +242,7 @@ impl UdpSocket {
     /// woken. Cancel-safe.
     ///
     /// # Errors
-    /// Outside its runtime.
+    /// If the loop of its runtime is not running.
     pub async fn writable(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_send_ready(cx)).await
     }
@@ -249,7 +250,7 @@ impl UdpSocket {
     /// Polls like [`writable`](Self::writable). Every task that polled is woken.
     ///
     /// # Errors
-    /// Outside its runtime.
+    /// If the loop of its runtime is not running.
     pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.handle.poll_send_ready(cx)
     }
@@ -298,7 +299,7 @@ impl UdpSocket {
     }
 }
 
-/// Options. Each of these methods fails if the runtime has ended or the system refuses the option.
+/// Options.
 impl UdpSocket {
     options!(methods: buffer ip broadcast multicast error device);
     options!(getters: bind share);
@@ -307,7 +308,7 @@ impl UdpSocket {
     /// [`Datagram::tos`].
     ///
     /// # Errors
-    /// See above.
+    /// If the system refuses the change, or if the runtime has ended.
     pub fn set_recv_tos(&self, on: bool) -> io::Result<()> {
         self.handle.set_ip(SocketOption::RecvTos, on.into())
     }
@@ -316,7 +317,7 @@ impl UdpSocket {
     /// arrived: [`Datagram::local`].
     ///
     /// # Errors
-    /// See above.
+    /// If the system refuses the change, or if the runtime has ended.
     pub fn set_packet_info(&self, on: bool) -> io::Result<()> {
         self.handle.set_ip(SocketOption::PacketInfo, on.into())
     }
@@ -325,7 +326,7 @@ impl UdpSocket {
     /// [`Datagram::timestamp`].
     ///
     /// # Errors
-    /// See above.
+    /// If the system refuses the change, or if the runtime has ended.
     pub fn set_timestamps(&self, on: bool) -> io::Result<()> {
         self.handle.set(SocketOption::Timestamps, on.into())
     }
@@ -335,7 +336,7 @@ impl UdpSocket {
     /// [`Datagram::segment_size`].
     ///
     /// # Errors
-    /// See above.
+    /// If the system refuses the change, or if the runtime has ended.
     pub fn set_coalescing(&self, on: bool) -> io::Result<()> {
         self.handle.set(SocketOption::Coalesce, on.into())
     }
@@ -344,7 +345,7 @@ impl UdpSocket {
     /// Datagrams larger than the interface allows are then refused.
     ///
     /// # Errors
-    /// See above.
+    /// If the system refuses the change, or if the runtime has ended.
     pub fn set_dont_fragment(&self, on: bool) -> io::Result<()> {
         self.handle.set_ip(SocketOption::DontFragment, on.into())
     }
@@ -353,7 +354,7 @@ impl UdpSocket {
     /// the system chooses an interface.
     ///
     /// # Errors
-    /// See above.
+    /// If the system refuses the change, or if the runtime has ended.
     pub fn join_multicast_v4(&self, group: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
         self.handle.set_multicast(Multicast::V4 { joins: true, group, interface })
     }
@@ -361,7 +362,7 @@ impl UdpSocket {
     /// Leaves a multicast group.
     ///
     /// # Errors
-    /// See above.
+    /// If the system refuses the change, or if the runtime has ended.
     pub fn leave_multicast_v4(&self, group: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
         self.handle.set_multicast(Multicast::V4 { joins: false, group, interface })
     }
@@ -370,7 +371,7 @@ impl UdpSocket {
     /// chooses an interface.
     ///
     /// # Errors
-    /// See above.
+    /// If the system refuses the change, or if the runtime has ended.
     pub fn join_multicast_v6(&self, group: Ipv6Addr, interface: u32) -> io::Result<()> {
         self.handle.set_multicast(Multicast::V6 { joins: true, group, interface })
     }
@@ -378,7 +379,7 @@ impl UdpSocket {
     /// Leaves a multicast group.
     ///
     /// # Errors
-    /// See above.
+    /// If the system refuses the change, or if the runtime has ended.
     pub fn leave_multicast_v6(&self, group: Ipv6Addr, interface: u32) -> io::Result<()> {
         self.handle.set_multicast(Multicast::V6 { joins: false, group, interface })
     }
@@ -386,7 +387,7 @@ impl UdpSocket {
     /// Sets the interface through which multicast datagrams leave, by one of its addresses.
     ///
     /// # Errors
-    /// See above.
+    /// If the system refuses the change, or if the runtime has ended.
     pub fn set_multicast_interface_v4(&self, interface: Ipv4Addr) -> io::Result<()> {
         self.handle.set_multicast(Multicast::InterfaceV4(interface))
     }
@@ -394,7 +395,7 @@ impl UdpSocket {
     /// Sets the interface through which multicast datagrams leave, by its index.
     ///
     /// # Errors
-    /// See above.
+    /// If the system refuses the change, or if the runtime has ended.
     pub fn set_multicast_interface_v6(&self, interface: u32) -> io::Result<()> {
         self.handle.set(SocketOption::MulticastInterfaceV6, interface)
     }
@@ -413,7 +414,7 @@ fn goes_over_v4(ip: IpAddr) -> bool {
     }
 }
 
-/// How to open a UDP socket.
+/// Options for opening a UDP socket.
 ///
 /// ```
 /// use annulus::net::UdpOptions;
@@ -458,9 +459,9 @@ impl UdpOptions {
         self
     }
 
-    /// Opens a socket at the first of the addresses that works. For port 0, the system chooses a
-    /// port. Looking up a name blocks the thread; [`lookup_host`](crate::net::lookup_host) does
-    /// not, and a numeric address needs no look-up.
+    /// Opens a socket at the first address that works. For port 0, the system chooses a port.
+    /// Looking up a name blocks the thread; [`lookup_host`](crate::net::lookup_host) does not, and
+    /// a numeric address needs no look-up.
     ///
     /// # Errors
     /// `AddrInUse` (after retrying for a tenth of a second, as a

@@ -237,8 +237,8 @@ impl UnixDatagram {
     }
 
     /// Sends a datagram to a path. The future is ready once the datagram is queued within the
-    /// runtime's [send bound](crate::Builder::send_bound). If it is dropped before that, nothing is
-    /// sent.
+    /// runtime's [send bound](crate::Builder::send_bound). If the future is dropped before it is
+    /// ready, nothing is sent.
     ///
     /// # Errors
     /// The error of an earlier datagram to the same path (`NotFound`, `ConnectionRefused`, …), in

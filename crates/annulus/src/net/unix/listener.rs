@@ -108,7 +108,7 @@ impl UnixListener {
         Ok(Some((stream, peer)))
     }
 
-    /// Returns the address that it listens on.
+    /// Returns the address that the listener is bound to.
     ///
     /// # Errors
     /// If the runtime has ended.

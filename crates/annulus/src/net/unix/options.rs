@@ -34,7 +34,7 @@ use std::time::Duration;
 const FIRST_RETRY: Duration = Duration::from_millis(1);
 const LAST_RETRY: Duration = Duration::from_millis(50);
 
-/// Options of a Unix socket to open.
+/// Options for opening Unix sockets.
 ///
 /// ```
 /// use annulus::net::UnixOptions;
@@ -88,7 +88,7 @@ impl UnixOptions {
     /// Allows descriptors to be sent with bytes and datagrams (`SCM_RIGHTS`). If off, which is the
     /// default, the kernel closes descriptors that a peer sends, before they count against this
     /// process's limit. A stream that passes descriptors receives one message at a time into heap
-    /// memory, so that it knows which bytes they arrived with.
+    /// memory, so that it knows which bytes the descriptors arrived with.
     pub fn descriptors(mut self, on: bool) -> Self {
         self.descriptors = on;
         self
@@ -314,7 +314,7 @@ async fn connect_once(
     if !may_hang {
         return core.kernel.connect(socket.fd(), address);
     }
-    // The thread may outlive this socket.
+    // The thread may outlive this socket, so it gets a duplicate.
     let (shared, address) = (core.kernel.duplicate(socket.fd())?, *address);
     let connect = move || Linux::connect_borrowed(shared.as_fd(), &address);
     offload(core, connect).await?.unwrap_or_else(|panic| resume_unwind(panic))

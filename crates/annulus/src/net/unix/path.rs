@@ -23,7 +23,7 @@ pub(super) struct BoundPath {
 /// Where the socket was bound.
 enum BoundPlace {
     /// In a directory that stays open, because the working directory may change. The inode is the
-    /// socket's; no other file can get its number while the socket is open.
+    /// socket's; no other file can get the same number while the socket is open.
     Held { path: HeldPath, inode: (u64, u64) },
     /// On a simulated kernel, which has no directories.
     Simulated(Address),
@@ -105,7 +105,7 @@ enum StartLock {
     /// Held until this is dropped.
     Held(#[expect(dead_code, reason = "held for its name")] NewFd),
     Busy,
-    /// No lock name could be derived from the path or bound.
+    /// No lock name could be derived from the path, or it could not be bound.
     Unknown,
 }
 
