@@ -72,7 +72,7 @@ struct Latency {
     /// While slow: the number of calls that must still return soon. While quick: the number of
     /// calls made.
     count: u32,
-    /// Number of calls that must return soon the next time it is slow.
+    /// Number of calls that must return soon the next time these calls are slow.
     recovery: u32,
 }
 

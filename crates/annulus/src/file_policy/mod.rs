@@ -96,7 +96,6 @@ pub(crate) struct InlinePolicy {
     pub(crate) default: Policy,
     /// How long each kind of call has recently taken on each device.
     latency: RefCell<LatencyPolicy>,
-    /// The places of paths.
     places: RefCell<Places>,
     /// Number of files and directories opened so far.
     serials: Cell<u64>,

@@ -243,7 +243,7 @@ impl Future for TakeCursor {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CursorGuard> {
         let Self { cursor, id } = &mut *self;
-        // Cloned and dropped while nothing is borrowed, because both may run foreign code.
+        // Clone and drop the waker while nothing is borrowed, because both may run foreign code.
         let mut waker = Some(cx.waker().clone());
         let taken = cursor.update(|line| line.poll(id, &mut waker));
         dispose_each(waker);
@@ -297,7 +297,7 @@ impl<A: CallArgs + 'static> PendingCall<A> {
     ) -> Result<Self, (io::Error, A)> {
         // From here on the arguments may move, with this future and to the slot if it is dropped.
         let mut args = Parked::new(args);
-        // Before the borrow, because it calls methods of the caller's buffers.
+        // Build the call before the borrow, because this calls methods of the caller's buffers.
         let call = args.call(open.as_ref().map_or(CWD, |open| open.fd()));
         match core.borrow_running() {
             Ok(mut inner) => {

@@ -65,6 +65,8 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// Checks that a socket has these properties. Returns its address family.
+    ///
     /// # Errors
     /// `InvalidInput`, with the actual and the required kind in the message.
     fn check(&self, socket: &OwnedFd) -> io::Result<AddressFamily> {

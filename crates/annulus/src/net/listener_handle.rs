@@ -37,7 +37,7 @@ pub(super) struct ListenerHandle {
     slot: u32,
 }
 
-/// An accept that may wait; leaves the wait queue when it is dropped.
+/// A waiting accept, which leaves the wait queue when it is dropped.
 struct Waiting<'a> {
     handle: &'a ListenerHandle,
     id: Option<WaiterId>,

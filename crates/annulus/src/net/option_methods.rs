@@ -83,7 +83,6 @@ macro_rules! options {
             reuse_port / set_reuse_port: bool = SocketOption::ReusePort, u32::from, is_on;
         }
     };
-    // Broadcast.
     (@broadcast $how:ident) => {
         option_rows! { plain $how
             /// Whether sends to broadcast addresses are allowed (`SO_BROADCAST`). Off by default.

@@ -112,7 +112,7 @@ impl StreamHandle {
         }
     }
 
-    /// Returns bytes that have been received, or an error if no bytes have arrived.
+    /// Returns bytes that earlier turns have received, or `WouldBlock` if there are none.
     pub(crate) fn try_recv(&self) -> io::Result<Option<Lease>> {
         let inner = &mut *self.core.borrow_running()?;
         let (stream, shared) = inner.streams.get(self.slot);

@@ -507,7 +507,7 @@ impl TcpStream {
     }
 }
 
-/// Options.
+/// Options of the socket.
 impl TcpStream {
     options!(methods: buffer tcp ip quickack error device);
 

@@ -299,7 +299,7 @@ impl UdpSocket {
     }
 }
 
-/// Options.
+/// Options of the socket.
 impl UdpSocket {
     options!(methods: buffer ip broadcast multicast error device);
     options!(getters: bind share);

@@ -140,7 +140,7 @@ impl FileOps {
         }
     }
 
-    /// Ends all calls. Futures that outlive the runtime return errors.
+    /// Cancels all calls. Futures that outlive the runtime return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.0.indices() {
             self.stop(state, slot);

@@ -39,7 +39,7 @@ pub(crate) struct Waits {
     tasks: HashMap<*const (), usize>,
     wakers: Vec<Waker>,
     found: Vec<Vec<String>>,
-    /// Whether to collect every waker instead of what it waits for.
+    /// Whether to collect every waker, instead of what a set of tasks waits for.
     keeps_all: bool,
 }
 

@@ -179,14 +179,14 @@ impl Polls {
         }
     }
 
-    /// Polls the wake descriptor again, after a pause because the system was out of memory.
+    /// Polls the wake descriptor again after an out-of-memory pause.
     pub(crate) fn on_retry(&mut self, state: &mut LoopState, id: SlotId) {
         if self.0.find(id).is_some_and(|poll| !poll.dropped && !poll.is_armed()) {
             self.arm(state, id.index, Interest::Readable);
         }
     }
 
-    /// Handles a dropped handle, whose owner closes the descriptor.
+    /// Handles a dropped handle: cancels its polls. The owner of the descriptor closes it.
     pub(crate) fn drop_poll(&mut self, state: &mut LoopState, slot: u32) {
         if mem::replace(&mut self.0.get(slot).dropped, true) {
             return;
@@ -222,7 +222,7 @@ impl Polls {
         }
     }
 
-    /// Ends all polls. Handles that outlive the runtime return errors.
+    /// Cancels all polls. Handles that outlive the runtime return errors.
     pub(crate) fn stop_all(&mut self, state: &mut LoopState) {
         for slot in self.0.indices() {
             self.drop_poll(state, slot);

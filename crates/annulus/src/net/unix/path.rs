@@ -105,7 +105,7 @@ enum StartLock {
     /// Held until this is dropped.
     Held(#[expect(dead_code, reason = "held for its name")] NewFd),
     Busy,
-    /// No lock name could be derived from the path, or it could not be bound.
+    /// No lock name could be derived from the path, or the name could not be bound.
     Unknown,
 }
 

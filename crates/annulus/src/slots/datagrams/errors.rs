@@ -1,4 +1,4 @@
-//! What happens to datagrams that the kernel refused, and which call returns the error.
+//! Handles datagrams that the kernel has refused, and decides which call returns the error.
 
 use super::outgoing::{OutgoingDatagram, OutgoingState};
 use super::{DatagramSocket, PeerAddress};
@@ -58,14 +58,14 @@ impl SendFailures {
         self.0.push(SendFailure { others, ..failure });
     }
 
-    /// Takes the failure of a destination, as an error.
+    /// Removes the failure of a destination and returns it as an error.
     #[inline]
     pub(super) fn take_of(&mut self, to: &PeerAddress) -> Option<io::Error> {
         let at = self.0.iter().position(|known| known.to == *to)?;
         Some(self.0.remove(at).into_error())
     }
 
-    /// Takes all failures, as one error.
+    /// Removes all failures and returns them as one error.
     pub(super) fn take_all(&mut self) -> Option<io::Error> {
         let all = std::mem::take(&mut self.0);
         let last = all.into_iter().reduce(|earlier, failure| {

@@ -43,7 +43,7 @@ pub(crate) struct DatagramSocket {
     format: &'static MessageFormat,
     rx: RecvState,
     tx: SendState,
-    /// No handle owns the socket any longer.
+    /// Whether the handle has been dropped.
     dropped: bool,
 }
 
@@ -87,7 +87,7 @@ const MAX_UNIX_BYTES: usize = 64 << 20;
 /// Settings that are chosen when a socket is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DatagramSettings {
-    /// Sends may overtake one another.
+    /// Whether sends may overtake one another.
     pub(crate) unordered: bool,
     /// Size of the largest datagram that is received whole, in bytes. `None` means what fits into a
     /// pool buffer.
@@ -95,6 +95,8 @@ pub(crate) struct DatagramSettings {
 }
 
 impl DatagramSettings {
+    /// Checks these settings for a socket of this domain.
+    ///
     /// # Errors
     /// `InvalidInput` if `max_datagram` is above the limit of the domain.
     pub(crate) fn check(&self, domain: Domain) -> io::Result<()> {

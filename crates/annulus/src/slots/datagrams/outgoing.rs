@@ -61,7 +61,7 @@ pub(super) enum OutgoingState {
     Queued,
     /// In flight.
     Submitted,
-    /// An event reported that it was sent.
+    /// An event reported that the datagram was sent.
     Sent,
     /// The datagram found no space.
     NoSpace,

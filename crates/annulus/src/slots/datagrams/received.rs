@@ -113,6 +113,8 @@ impl ReceivedMessage {
         self.whole_len() > self.len()
     }
 
+    /// Checks that the datagram was not cut.
+    ///
     /// # Errors
     /// `InvalidData` if some of the bytes are missing.
     pub(crate) fn check_whole(&self) -> io::Result<()> {

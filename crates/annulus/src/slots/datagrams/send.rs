@@ -58,11 +58,11 @@ pub(super) struct SendState {
     /// batch, doubled after each batch that was sent completely. A refused datagram wastes its
     /// submission.
     pub(super) window: usize,
-    /// Sends may overtake one another.
+    /// Whether sends may overtake one another.
     pub(super) unordered: bool,
-    /// The socket has a peer.
+    /// Whether the socket has a peer.
     pub(super) connected: bool,
-    /// The network device refused to split datagrams, so the runtime splits them.
+    /// Whether the runtime splits datagrams, because the network device has refused to.
     pub(super) splits_here: bool,
     /// A datagram of the last batch was refused for lack of space that no event reports: at a
     /// destination other than the peer, or in the kernel.
@@ -157,7 +157,7 @@ impl SendState {
 }
 
 impl DatagramSocket {
-    /// Adds the slot to the slots with something to send, if a batch may start.
+    /// Lists the slot for a send, if a batch may start.
     #[inline]
     pub(super) fn list_send(&mut self, shared: &mut DatagramResources) {
         if self.tx.may_start() && !self.tx.listed {

@@ -33,9 +33,9 @@ pub(super) struct ClosingWait {
     began: Instant,
     /// Bytes dropped so far.
     dropped: usize,
-    /// The peer has not acknowledged all sent bytes.
+    /// Whether the peer has not acknowledged all sent bytes yet.
     is_unacknowledged: bool,
-    /// The wait has ended: the descriptor may be closed once nothing is in flight.
+    /// Whether the wait has ended, so that the descriptor may be closed once nothing is in flight.
     is_over: bool,
     pause: Duration,
     pub(super) timer: Option<TimerKey>,

@@ -39,7 +39,7 @@ impl MemoryPaused {
 }
 
 impl Stream {
-    /// Adds the stream to the list of those that hold more than their allowance.
+    /// Pauses a stream that holds more than its allowance.
     #[cold]
     pub(super) fn pause_for_memory(&mut self, shared: &mut StreamResources, state: &mut LoopState) {
         if !mem::replace(&mut self.memory_paused, true) {

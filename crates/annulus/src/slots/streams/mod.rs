@@ -68,9 +68,10 @@ pub(crate) struct Stream {
     listed: bool,
     /// Whether the slot is in `StreamResources::memory_paused`.
     memory_paused: bool,
-    /// No handle owns the stream any longer.
+    /// Whether the handle has been dropped.
     dropped: bool,
-    /// No new operation starts: the stream was dropped, or is about to be taken off the runtime.
+    /// Whether no new operation may start, because the stream was dropped or is about to be taken
+    /// off the runtime.
     closing: bool,
 }
 
@@ -83,7 +84,7 @@ pub(crate) struct StreamResources {
     turn_lists: TurnLists,
     memory_paused: MemoryPaused,
     recent_receivers: RecentReceivers,
-    /// The runtime is ending, so no close waits.
+    /// Whether the runtime is ending, so that no close waits.
     is_ending: bool,
 }
 

@@ -105,7 +105,7 @@ impl Stream {
         self.wait(shared, state, cx)
     }
 
-    /// Registers the task and arms the receive.
+    /// Registers the task and lists the stream for a receive.
     #[inline]
     fn wait<T>(
         &mut self,

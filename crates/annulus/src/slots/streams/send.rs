@@ -206,7 +206,7 @@ impl Stream {
         self.list_send(shared);
     }
 
-    /// Lists the stream for a send in this turn, unless a send is in flight.
+    /// Lists the stream for a send, unless one is in flight.
     #[inline]
     pub(super) fn list_send(&mut self, shared: &mut StreamResources) {
         if self.tx.phase == SendPhase::Idle && !self.listed {
@@ -321,8 +321,7 @@ impl Stream {
         let short = count < tx.flying;
         tx.bytes -= count;
         let mut gone = tx.first_sent + count;
-        // If nothing is left, which is the usual case, every chunk was sent, so their lengths need
-        // not be read.
+        // Usually nothing is left. Then every chunk was sent, and their lengths need not be read.
         let all_went = tx.bytes == 0;
         while let Some(chunk) = tx.queue.pop_if(|first| all_went || first.len() <= gone) {
             gone = if all_went { 0 } else { gone - chunk.len() };

@@ -18,7 +18,7 @@ use rustix::event::PollFlags;
 use std::mem;
 use std::time::Duration;
 
-/// A stream is checked between one and two periods after it last received data.
+/// Length of a period. A stream is checked between one and two periods after it last received data.
 const IDLE_CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// Maximum number of sockets per poll.
 const MAX_SOCKETS_PER_POLL: usize = 1024;

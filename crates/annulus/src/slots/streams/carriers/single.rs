@@ -27,7 +27,7 @@ pub(crate) enum SingleSend {
     ZeroCopy,
     /// A zero-copy send with a short count: it is handled once its memory is free.
     AwaitingMemory,
-    /// Only a poll for space, for pages of a file: see [`PageSink`].
+    /// A poll for space, after which pages of a file can be sent: see [`PageSink`].
     Polling,
     /// Like `Polling`, but the poll was cancelled.
     StoppingPoll,
@@ -79,7 +79,7 @@ pub(crate) fn stop(
         SingleSend::ZeroCopy => zero_copy::cancel(stream, shared, state),
         SingleSend::AwaitingMemory => zero_copy::leave_to_slot(stream, shared, state),
         SingleSend::Polling => stop_waiting(stream, state),
-        // The terminal event of the poll ends it.
+        // The poll's terminal event ends this phase.
         SingleSend::StoppingPoll => {}
     }
 }

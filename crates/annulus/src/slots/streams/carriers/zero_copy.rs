@@ -24,7 +24,7 @@ use rustix::io::Errno;
 
 const AWAITING_MEMORY: SendPhase = SendPhase::Single(SingleSend::AwaitingMemory);
 
-/// A zero-copy send that has not had its notification.
+/// A zero-copy send whose notification has not arrived yet.
 pub(super) struct ZeroCopySend {
     stream: SlotId,
     /// Sent chunks that the kernel may still read.
