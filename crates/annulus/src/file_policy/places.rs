@@ -24,7 +24,7 @@ const OTHER_NAMESPACE_BIT: u64 = 1 << 62;
 /// Maximum number of components that are followed, including those of symbolic links.
 const MAX_PATH_STEPS: usize = 256;
 
-/// Where a call is made.
+/// Where a call on a file goes: to a device, or to a mount that may hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// On a device of this machine, or in memory.
