@@ -6,7 +6,8 @@ use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 
-/// A pinned thread. Dropping it restores the thread's former CPUs.
+/// A guard that keeps a thread pinned. Dropping it restores the CPUs that the thread could use
+/// before.
 ///
 /// Not `Send`, because dropping it on another thread would set that thread's CPUs:
 ///

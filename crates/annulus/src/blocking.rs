@@ -1,4 +1,4 @@
-//! Threads for calls that block: calls of `spawn_blocking`, and name lookups.
+//! Threads for calls that block, such as those of `spawn_blocking`, and name lookups.
 //!
 //! A pool belongs to a runtime. Threads start only when calls need them, and a thread that has had
 //! nothing to do for a while ends. Calls above the limit wait for a thread in the order in which
@@ -18,12 +18,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use std::{fmt, io, thread};
 
-/// A call, as the threads see it.
+/// A queued call, without the types of its function and its result.
 trait Job: Send + Sync {
     /// Makes the call, unless it was given up. Never panics.
     fn run(&self);
 
-    /// Fails the call, because the pool has ended.
+    /// Fails the call, because the pool has been closed.
     fn refuse(&self);
 }
 
@@ -65,7 +65,7 @@ struct PoolState {
     threads: usize,
     /// Number of threads that look for a call, or are about to.
     idle: usize,
-    /// The runtime has ended: calls are refused, and threads end.
+    /// Whether the runtime has ended. Then calls are refused, and threads end.
     closed: bool,
 }
 
@@ -194,11 +194,11 @@ fn no_thread(error: &io::Error) -> io::Error {
     ))
 }
 
-/// A call in a pool. It returns the call's result or its panic. If it is dropped before the call
-/// has begun, the call is not made. If it is dropped while the call runs, the thread drops the
-/// result.
+/// The future of a blocking call. It returns the call's result or its panic. If it is dropped
+/// before the call has begun, the call is not made. If it is dropped while the call runs, the
+/// thread drops the result.
 ///
-/// It returns an error if no thread can be started, or if the pool has ended.
+/// It returns an error if no thread can be started, or if the pool has been closed.
 pub(crate) struct BlockingCall<F, T>(CallRoute<F, T>);
 
 enum CallRoute<F, T> {
@@ -349,7 +349,7 @@ pub(crate) enum Resolver {
     #[default]
     System,
     Given(Arc<Lookup>),
-    /// For a simulated network, where the machine's answers would differ between runs.
+    /// For a simulated network, because the machine's answers could differ between runs.
     Simulated,
 }
 
@@ -388,7 +388,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// Signals that it is running, then waits for permission to end.
+    /// A job that reports that it is running, and then waits for permission to end.
     struct HeldJob(Mutex<(Sender<()>, Receiver<()>)>);
 
     impl Job for HeldJob {

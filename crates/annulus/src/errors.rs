@@ -65,7 +65,7 @@ impl fmt::Display for Operation {
 ///
 /// # annulus::run(async {
 /// let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-/// // The listener closes with the turn.
+/// // The listener is closed at the end of the turn.
 /// annulus::yield_now().await;
 /// let error = TcpStream::connect(address).await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
@@ -152,13 +152,13 @@ impl From<OpError> for io::Error {
     }
 }
 
-/// Returns the operating system's number of an error. This includes errors with an operation and an
-/// address, a system call, a path or a program, for which [`io::Error::raw_os_error`] returns
-/// `None`.
+/// Returns an error's number from the operating system (`errno`). This includes errors with an
+/// operation and an address, a system call, a path or a program, for which
+/// [`io::Error::raw_os_error`] returns `None`.
 ///
 /// ```
 /// # annulus::run(async {
-/// // Nothing may listen on this address.
+/// // This machine does not have this address.
 /// let error = annulus::net::TcpListener::bind("192.0.2.1:0").unwrap_err();
 /// assert_eq!(annulus::io::os_error(&error), Some(99));
 /// # })

@@ -32,8 +32,8 @@
 //! - **Receiving takes no buffer.** [`recv`](net::TcpStream::recv) returns a [`Lease`] on one of
 //!   the runtime's buffers, which the kernel has filled. Dropping the lease returns the buffer. An
 //!   idle connection holds no buffer.
-//! - **Sending takes the bytes**: a lease, or any owned buffer. They are not copied, except
-//!   many small ones, and are sent at the end of the turn in one operation.
+//! - **Sending takes the bytes**: a lease, or any owned buffer. They are sent at the end of the
+//!   turn in one operation. Only many small chunks are copied, to send them together.
 //! - **Operations belong to the socket, not to the future.** A `recv` or `accept` that loses a
 //!   `select!` can be dropped: the next call gets the bytes or the connection. A `send` that has
 //!   been polled completes.
@@ -130,7 +130,7 @@ pub use annulus_driver::Counter;
 /// ```
 /// use annulus::{Counters, net::UnixStream};
 ///
-/// /// Average number of messages per call into the kernel.
+/// /// Returns the average number of messages per `io_uring_enter` or `epoll_pwait`.
 /// fn batch(before: &Counters, after: &Counters, messages: u64) -> f64 {
 ///     messages as f64 / (after.enters - before.enters).max(1) as f64
 /// }
@@ -208,7 +208,7 @@ pub use annulus_macros::test;
 /// ```
 /// use annulus::{Feature, Features, Runtime};
 ///
-/// /// The newest kernel version (major, minor) whose features are all present.
+/// /// Returns the newest kernel version (major, minor) whose features are all present.
 /// fn level(features: &Features) -> Option<(u16, u16)> {
 ///     let missing = features.iter().filter(|feature| !feature.present).map(|feature| feature.since);
 ///     let first_missing = missing.min().unwrap_or((u16::MAX, 0));
@@ -236,7 +236,7 @@ pub use stats::DriverKind;
 pub use task::{
     AbortHandle, JoinError, JoinHandle, JoinSet, consume_budget, spawn, spawn_blocking, yield_now,
 };
-/// A macro of tokio that works without a tokio runtime:
+/// A tokio macro that works without a tokio runtime:
 #[cfg(feature = "macros")]
 pub use tokio::{join, try_join};
 

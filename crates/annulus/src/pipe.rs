@@ -1,4 +1,4 @@
-//! Pipes: byte streams from one process or thread to another, with the leases and rules of streams.
+//! Pipes: byte streams from one process or thread to another. They are used like other streams.
 //!
 //! [`pipe()`] creates a [`Sender`] and a [`Receiver`], [`OpenOptions`] opens a named pipe, and
 //! `try_from` adopts descriptors.
@@ -424,7 +424,7 @@ impl TryFrom<OwnedFd> for Receiver {
     }
 }
 
-/// Conversions from ends of the standard library.
+/// Conversions from the pipe ends of the standard library.
 macro_rules! from_std {
     ($($end:ident: $std:ty;)+) => {$(
         impl TryFrom<$std> for $end {
@@ -445,8 +445,8 @@ from_std! {
     Receiver: ChildStderr;
 }
 
-/// How to open a named pipe, such as one created by `mkfifo`. Opening does not wait for the other
-/// end.
+/// Options for opening a named pipe, such as one created by `mkfifo`. Opening does not wait for the
+/// other end.
 ///
 /// ```
 /// use annulus::pipe::OpenOptions;
@@ -468,7 +468,7 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Returns the default options: the receiver opens for reading, the sender for writing.
+    /// Returns the default options: a receiver is opened for reading, a sender for writing.
     pub fn new() -> Self {
         Self::default()
     }

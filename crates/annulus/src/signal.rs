@@ -1,14 +1,15 @@
 //! Waiting for signals.
 //!
 //! A signal that is caught here no longer has its default effect, such as ending the process, even
-//! after the value that caught it has been dropped. All catchers of a signal receive it.
+//! after the value that caught it has been dropped. If several values catch a signal, each of them
+//! receives it.
 //!
 //! # Ignored signals
 //!
 //! A signal that the process ignores stays ignored and never arrives here: `nohup` starts a program
 //! with SIGHUP ignored, and a shell without job control starts `program &` with SIGINT and SIGQUIT
 //! ignored, so that the programs keep running. [`signals_even_if_ignored`] catches such a signal.
-//! Two are always caught: SIGPIPE, which the standard library ignores in every program, and
+//! Two signals are always caught: SIGPIPE, which the standard library ignores in every program, and
 //! SIGCHLD.
 //!
 //! # A second signal
@@ -61,7 +62,7 @@ use std::task::{Context, Poll, ready};
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Signal(i32);
 
-/// The highest number that a signal has on Linux.
+/// The highest signal number on Linux.
 const MAX_SIGNAL: i32 = 64;
 
 impl Signal {
@@ -75,7 +76,8 @@ impl Signal {
     pub const SIGTRAP: Self = Self(consts::SIGTRAP);
     /// An abort that another process requested.
     pub const SIGABRT: Self = Self(consts::SIGABRT);
-    /// An access to memory of a truncated file; caught only if another process sends it.
+    /// An access to mapped memory beyond the end of its file; caught only if another process sends
+    /// it.
     pub const SIGBUS: Self = Self(consts::SIGBUS);
     /// The meaning is the program's choice.
     pub const SIGUSR1: Self = Self(consts::SIGUSR1);
@@ -160,7 +162,7 @@ impl fmt::Debug for Signal {
 
 /// Waits for SIGINT (Ctrl-C). The signal is caught from this call on, not only once the future is
 /// polled. After the future has been ready, [another SIGINT ends the process](self#a-second-signal)
-/// unless something is waiting for it. A program for which each SIGINT is a command, such as an
+/// unless the program is waiting for it. A program for which each SIGINT is a command, such as an
 /// interpreter, uses [`signals`] instead. An [ignored](self#ignored-signals) SIGINT never arrives.
 ///
 /// # Errors
@@ -211,7 +213,7 @@ pub fn ctrl_c() -> impl Future<Output = io::Result<()>> {
 /// The errors of the future and of [`signals`].
 ///
 /// # Cancel safety
-/// The same as that future's.
+/// The same as for `future`.
 pub async fn until_terminated(future: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     let core = current::get()?;
     END_SIGNALS.into_iter().try_for_each(ends)?;
@@ -238,7 +240,7 @@ const END_SIGNALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 /// Whether this process has been asked to end.
 static END_REQUEST: EndRequest = EndRequest::new();
 
-/// Returns the request to end of this process or of the simulated host.
+/// Returns the end request of this process, or of the simulated host.
 fn ending(core: &Core) -> &EndRequest {
     if core.kernel.real_descriptors() { &END_REQUEST } else { &core.simulated_signals.ending }
 }
@@ -292,12 +294,12 @@ pub fn signals(which: &[Signal]) -> io::Result<Signals> {
 /// ```
 ///
 /// # Errors
-/// See [`signals`].
+/// The errors of [`signals`].
 pub fn signals_even_if_ignored(which: &[Signal]) -> io::Result<Signals> {
     Signals::of(which, |core, signal| CaughtSignal::with(core, signal, true, true))
 }
 
-/// Signals that are being caught.
+/// Signals that the program catches, for [`recv`](Self::recv).
 ///
 /// ```
 /// use annulus::signal::{Signal, signals};
@@ -333,9 +335,9 @@ impl Signals {
         Ok(Self { catches, first: 0 })
     }
 
-    /// Returns the next signal. If several kinds have arrived, they are returned in turn, in the
-    /// order of the list. Several signals of one kind that arrive close together may be returned as
-    /// one. Cancel-safe.
+    /// Returns the next signal. If several kinds have arrived, they are returned one after another,
+    /// in the order of the list. Several signals of one kind that arrive close together may be
+    /// returned as one. Cancel-safe.
     ///
     /// # Errors
     /// After the runtime's end, or if the signal cannot be read.
@@ -363,7 +365,7 @@ impl Signals {
 struct CaughtSignal {
     signal: Signal,
     source: SignalSource,
-    /// Set if this prevents a further signal from ending the process.
+    /// The runtime, if this value prevents a further signal from ending the process.
     core: Option<Rc<Core>>,
 }
 
@@ -427,8 +429,8 @@ impl SignalSource {
             return Ok(Self::Simulated(core.clone(), seen));
         }
         let (read, write) = descriptor::pair()?;
-        // Still empty. A process that may not read it fails here instead of waiting in vain for a
-        // signal.
+        // The pair is still empty. If the process may not read from it, this fails now, instead of
+        // waiting in vain for a signal.
         descriptor::drain(&read)?;
         let pair = AsyncFd::of_own(core.clone(), read, "for a signal")?;
         if !even_ignored && signal.stays_ignored() {

@@ -100,8 +100,8 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let is_due = Instant::now() >= self.deadline;
-        // A sleep that has already waited completes even without budget. Otherwise a time-out would
-        // never fire next to a future that uses up the budget.
+        // A sleep that has already waited completes even without budget. Otherwise a timeout would
+        // never expire next to a future that uses up the budget.
         if is_due && (budget::poll_take(cx).is_ready() || self.timer.is_some()) {
             self.cancel();
             return Poll::Ready(());
@@ -160,8 +160,9 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-/// The error for a time limit that expired first. The message states the limit: `not ready within
-/// 700ms`. Converted to [`io::Error`], the kind is `TimedOut` and the message is the same.
+/// The error of a future that was not ready within its time limit. The message states the limit:
+/// `not ready within 700ms`. Converted to [`io::Error`], the kind is `TimedOut` and the message is
+/// the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed {
     /// `None` for a deadline.
@@ -204,7 +205,7 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
     Interval { period, sleep: sleep_until(start), missed: MissedTicks::default() }
 }
 
-/// When the next tick is due after ticks were missed because nothing awaited them.
+/// Determines when the next tick is due after ticks were missed, because nothing awaited them.
 ///
 /// ```
 /// # annulus::run(async {
@@ -299,7 +300,7 @@ impl Interval {
                 due + (late - remainder(late, self.period)) + self.period
             }
             MissedTicks::Burst => due + self.period,
-            // Late by less than a period, no tick was missed.
+            // If the tick is late by less than a period, no tick was missed.
             MissedTicks::Delay if due.elapsed() < self.period => due + self.period,
             MissedTicks::Delay => Instant::now() + self.period,
         }

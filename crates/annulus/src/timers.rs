@@ -54,13 +54,14 @@ pub(crate) struct Timers {
     sequence: u64,
 }
 
-/// The deadline of a timer that does not fire.
+/// The deadline of a timer that never fires.
 const NEVER_NANOS: u64 = u64::MAX;
 
-/// A timer's node in the heap. It is small, because each connection with a time-out has one.
+/// A timer's node in the heap. It is small, because each connection with a timeout has one.
 #[derive(Clone, Copy)]
 struct Node {
-    /// The deadline in nanoseconds. A deadline more than about 500 years away is [`NEVER_NANOS`].
+    /// The deadline in nanoseconds. A deadline more than 584 years after the clock's origin is
+    /// [`NEVER_NANOS`].
     deadline: u64,
     /// The timer's number in the order in which timers were set. It decides between equal
     /// deadlines.
@@ -121,7 +122,7 @@ impl Timers {
         self.heap.first().filter(|node| node.deadline < NEVER_NANOS).map(Node::deadline)
     }
 
-    /// Removes one timer whose deadline has passed.
+    /// Removes the first timer whose deadline has passed, if any, and returns its action.
     pub(crate) fn expired(&mut self, now: Instant) -> Option<TimerAction> {
         let node = *self.heap.first()?;
         (node.deadline <= nanos(now)).then(|| self.take(node.index))

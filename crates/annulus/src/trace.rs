@@ -53,8 +53,8 @@ pub(crate) fn in_span<F: Future + 'static>(
 }
 
 impl TaskSpan {
-    /// Emits an event for a waker of the task. Wakers of any crate may be cloned while the runtime
-    /// is borrowed.
+    /// Emits an event for a waker of the task. The runtime may be borrowed, because wakers are
+    /// cloned under the borrow.
     #[inline]
     pub(crate) fn waker(&self, op: &str) {
         #[cfg(feature = "tracing")]

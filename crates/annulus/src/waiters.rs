@@ -1,9 +1,9 @@
 //! Wait queues: tasks that wait for the same thing.
 //!
 //! A notification is a hint, not a reservation. A notified waiter *answers* when it is polled again
-//! or dropped. What it was notified about stays available until a poll takes it. A future can also
-//! be forgotten (`mem::forget`), and then it never answers. So that its notification is not lost
-//! with it, every queue here keeps two rules:
+//! or dropped. The item that it was notified about stays available until a poll takes it. A future
+//! can also be forgotten (`mem::forget`), and then it never answers. So that its notification is
+//! not lost with it, every queue follows two rules:
 //!
 //! - **After each change, [`notify`](Waiters::notify) is called with the number of items that are
 //!   available.** It ensures that this many waiters at the front of the line are notified. So an
@@ -36,8 +36,8 @@ struct Waiter {
 pub(crate) enum Wait<'a> {
     /// With a future, which holds the number and leaves the line when it is dropped.
     InLine(&'a mut Option<WaiterId>),
-    /// By calling a poll function, so that nothing shows when it stops waiting. Every notification
-    /// goes to all such tasks, in addition to the waiters in line.
+    /// By calling a poll function. The queue cannot tell when the task stops waiting. Every
+    /// notification goes to all such tasks, in addition to the waiters in line.
     Polling,
 }
 
@@ -55,7 +55,7 @@ impl Wait<'_> {
 pub(crate) struct Waiters {
     /// Sorted by number.
     line: VecDeque<Waiter>,
-    /// At least this many waiters at the front are notified.
+    /// At least this many waiters at the front have been notified.
     notified: usize,
     next: u64,
     /// Tasks that wait without a future.
@@ -282,11 +282,11 @@ pub(crate) fn renew(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
 
 /// The initial limit on the number of wakers.
 const INITIAL_MAX_WAKERS: usize = 64;
-/// A task that polls again is usually among the last this many.
+/// Number of latest wakers among which the waker of a task that polls again is looked for.
 const RECENT_WAKERS: usize = 8;
 
-/// The wakers of tasks that have polled since the last notification. Nothing shows when a task
-/// stops waiting, so a notification wakes all of them, once.
+/// The wakers of tasks that have polled since the last notification. The list cannot tell when a
+/// task stops waiting, so a notification wakes all of them, once.
 #[derive(Debug)]
 pub(super) struct Pollers {
     wakers: Vec<Waker>,
@@ -342,7 +342,7 @@ pub(crate) fn note_waker(place: &mut Option<Waker>, drops: &mut Vec<Waker>, cx: 
     drops.extend(place.replace(cx.waker().clone()));
 }
 
-/// A single permit, such as the use of a file's cursor, and the tasks that wait for it. A free
+/// A single permit, such as for the use of a file's cursor, and the tasks that wait for it. A free
 /// permit is reserved for the first task in line.
 #[derive(Default)]
 pub(crate) struct PermitQueue {
@@ -356,8 +356,8 @@ impl PermitQueue {
         self.taken || self.waiters.ahead(None) > 0
     }
 
-    /// Takes the permit, or joins the line. Returns true if the permit was taken. The caller drops
-    /// the waker that remains.
+    /// Takes the permit, or joins the line. Returns true if the permit was taken. The caller then
+    /// drops the waker in `waker`, if there is one.
     pub(crate) fn poll(&mut self, id: &mut Option<WaiterId>, waker: &mut Option<Waker>) -> bool {
         if !self.taken && self.waiters.ahead(*id) == 0 {
             *waker = self.waiters.remove(id);

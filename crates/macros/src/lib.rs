@@ -1,6 +1,6 @@
 //! The attribute macros of annulus. Programs use them as `annulus::main` and `annulus::test`, with
-//! the feature `macros`. They are documented there, because this crate cannot depend on `annulus`:
-//! that would build it a second time, for the host.
+//! the feature `macros`. They are documented in `annulus`, because this crate cannot depend on it:
+//! that would build `annulus` a second time, for the host.
 //!
 //! Both leave the function unchanged and wrap it in one that is not `async` and runs it. Types are
 //! therefore inferred, and errors reported, as in any other `async fn`, and only the tokens before
@@ -72,18 +72,21 @@ fn running(
     let Some((TokenTree::Group(body), returned)) = rest.split_last() else {
         return refused(tokens.last(), "runs a function with a body");
     };
-    let run: TokenStream = format!("::annulus::run({called}())").parse().expect("an expression");
+    let run: TokenStream = format!("::annulus::run({called}())")
+        .parse()
+        .expect("the call of `annulus::run` does not parse");
     let mut block = Group::new(Delimiter::Brace, inner.iter().cloned().chain(run).collect());
     block.set_span(body.span());
-    let attribute: TokenStream = attribute.parse().expect("an attribute");
+    let attribute: TokenStream = attribute.parse().expect("the attribute does not parse");
     let head = tokens[..start].iter().chain(&inner[1..4]).chain(returned).cloned();
     Ok(attribute.into_iter().chain(head).chain([TokenTree::Group(block)]).collect())
 }
 
 /// Returns a `compile_error!` with this text, reported at this span.
 fn error(span: Span, text: &str) -> TokenStream {
-    let call: TokenStream =
-        format!("::core::compile_error!({text:?});").parse().expect("a macro call");
+    let call: TokenStream = format!("::core::compile_error!({text:?});")
+        .parse()
+        .expect("the `compile_error!` does not parse");
     let placed = call.into_iter().map(|mut token| {
         token.set_span(span);
         token

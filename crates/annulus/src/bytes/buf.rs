@@ -118,7 +118,8 @@ unsafe impl IoBufMut for Vec<u8> {
 
 macro_rules! fixed_mut {
     ($($type:ty),*) => {$(
-        // SAFETY: only the value owns these bytes, which are on the heap and initialised.
+        // SAFETY: only the value may use these bytes, which are initialised and do not move with
+        // it.
         unsafe impl IoBufMut for $type {
             fn as_mut_ptr(&mut self) -> *mut u8 {
                 let bytes: &mut [u8] = self;
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_slices() {
+    fn slice_of_a_slice_has_the_right_bytes() {
         let part = b"0123456789".slice(2..8).slice(1..=2);
         // SAFETY: `bytes_init` bytes are initialised.
         let bytes = unsafe { std::slice::from_raw_parts(part.as_ptr(), part.bytes_init()) };

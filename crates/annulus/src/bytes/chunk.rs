@@ -86,7 +86,7 @@ pub(crate) enum ChunkRepr {
     Foreign(bytes::Bytes),
     /// Bytes whose owner may run foreign code in its destructor.
     Owned(OwnedPart),
-    /// Bytes that `poll_write` has copied into a buffer of the runtime.
+    /// Bytes that were copied into a buffer of the runtime.
     Copied(Vec<u8>),
     /// Bytes with descriptors.
     Passing(Box<Passing>),
@@ -168,7 +168,10 @@ impl Chunk {
             descriptors.iter().flat_map(|fd| fd.as_raw_fd().to_ne_bytes()).collect();
         let mut control = vec![0; space(numbers.len())];
         let mut writer = ControlWriter::new(&mut control, Direction::Sent);
-        assert!(writer.push(Control::Descriptors(&numbers)), "the space was computed for them");
+        assert!(
+            writer.push(Control::Descriptors(&numbers)),
+            "the descriptors do not fit into the control message"
+        );
         Ok(Self(ChunkRepr::Passing(Box::new(Passing { bytes: self, control, descriptors }))))
     }
 
@@ -349,7 +352,7 @@ impl fmt::Debug for Chunk {
     }
 }
 
-/// Wakers to wake and values to drop.
+/// Wakers to wake and values to drop once the runtime is no longer borrowed.
 #[derive(Default)]
 pub(crate) struct DeferredDrops {
     pub(crate) wakes: Vec<Waker>,

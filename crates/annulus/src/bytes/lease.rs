@@ -16,8 +16,8 @@ const MIN_GATHER_BYTES: usize = 4 * 1024;
 /// Received bytes in a buffer lent by the runtime. They can be read, changed in place, sent, and
 /// kept.
 ///
-/// A lease belongs to the thread of its runtime. Dropping it returns the memory with the next turn.
-/// A lease keeps its memory alive, even after its stream or its runtime has ended. If the pool is
+/// A lease belongs to the thread of its runtime. Dropping it returns the memory in the next turn. A
+/// lease keeps its memory alive, even after its stream or its runtime has ended. If the pool is
 /// short of buffers, a lease owns heap memory instead, and nothing else changes. To move bytes to
 /// another thread, use [`into_shared`](Self::into_shared). Sending a lease there does not compile,
 /// and the error suggests that method.

@@ -12,8 +12,8 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// `TYPE: how to get its bytes, how to convert it into a chunk`, for types whose bytes are on the
-/// heap or static.
+/// `TYPE: how to get its bytes, how to convert it into a chunk`, for types whose bytes do not move
+/// with the value.
 macro_rules! owned_bytes {
     ($($type:ty: |$seen:ident| $bytes:expr, |$given:ident| $chunk:expr;)*) => {$(
         impl From<$type> for $crate::Chunk {
@@ -23,9 +23,9 @@ macro_rules! owned_bytes {
             }
         }
 
-        // SAFETY: the bytes are on the heap or static, so they do not move with the handle. No safe
-        // code changes them while the handle is not used, not even through another handle: they
-        // have no interior mutability, and shared bytes are never changed.
+        // SAFETY: the bytes are on the heap, in a pool or static, so they do not move with the
+        // handle. No safe code changes them while the handle is not used, not even through another
+        // handle: they have no interior mutability, and shared bytes are never changed.
         unsafe impl $crate::bytes::buf::IoBuf for $type {
             #[inline]
             fn as_ptr(&self) -> *const u8 {
@@ -92,9 +92,9 @@ unsafe impl<const N: usize> IoBuf for &'static [u8; N] {
     }
 }
 
-// SAFETY: the bytes of a chunk are on the heap or static, do not move with the chunk, and do not
-// change while the chunk is not used. Everything that becomes a chunk is either an `IoBuf`, or its
-// `as_ref` was called once and it is not used again.
+// SAFETY: the bytes of a chunk are on the heap, in a pool or static. They do not move with the
+// chunk, and do not change while the chunk is not used. Each type that becomes a chunk is an
+// `IoBuf`, or its `as_ref` is called once and the value is then only dropped.
 unsafe impl IoBuf for Chunk {
     fn as_ptr(&self) -> *const u8 {
         self.as_ref().as_ptr()

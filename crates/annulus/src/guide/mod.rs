@@ -36,10 +36,10 @@
 // The attribute macros exist only with the feature `macros`.
 #![cfg_attr(not(feature = "macros"), allow(rustdoc::broken_intra_doc_links))]
 
-// Each page is a link to the file in docs/guide, which a code host shows and mdBook renders. There,
-// the definitions at the end of a page lead to other pages and to source files. Here, links.txt
-// comes first and defines the same labels as items: the first definition of a label counts.
-// `cargo xtask style links` checks both.
+// Each page is a symbolic link to a file in docs/guide, which code hosts and mdBook also show. The
+// link definitions at the end of a file refer to other pages and to source files. For rustdoc,
+// links.txt comes first and defines the same labels as items: the first definition of a label
+// counts. `cargo xtask style links` checks both.
 macro_rules! pages {
     ($($page:ident)*) => {$(
         #[doc = include_str!("links.txt")]

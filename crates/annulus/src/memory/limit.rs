@@ -6,8 +6,8 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// How far the amount that a runtime has reported may differ from the amount it holds, so that
-/// runtimes rarely write to shared memory.
+/// Maximum difference between the bytes that a runtime holds and those that it has reported, so
+/// that runtimes rarely write to shared memory.
 const REPORT_STEP_BYTES: usize = 64 * 1024;
 
 /// A limit on the bytes that runtimes hold for their streams and datagram sockets. Any number of
@@ -40,7 +40,7 @@ const REPORT_STEP_BYTES: usize = 64 * 1024;
 /// # std::io::Result::Ok(())
 /// ```
 ///
-/// # How it is reached
+/// # Near the limit
 /// As memory use approaches the limit, each stream may hold less: an eighth of the memory that is
 /// still free below three quarters of the limit. Undelivered and unsent bytes count together. A
 /// stream that holds more receives nothing until it holds less, and its sends wait. So the streams
@@ -49,8 +49,8 @@ const REPORT_STEP_BYTES: usize = 64 * 1024;
 /// at a time. Nothing is lost.
 ///
 /// So the memory held exceeds the limit by at most 4 KiB of received bytes and one chunk of the
-/// program per stream, plus the 16 buffers of 4 KiB (for datagrams, 4 buffers of full size) that
-/// the kernel always has.
+/// program per stream, plus the buffers that the kernel always has: 16 of 4 KiB, and for datagrams
+/// 4 of full size.
 #[derive(Clone)]
 pub struct MemoryLimit(Arc<LimitState>);
 

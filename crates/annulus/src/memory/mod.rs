@@ -10,10 +10,10 @@
 //! Long before streams are paused, the bounds of each stream are lowered. Large bounds make fast
 //! streams faster. But if many streams are fast, or if peers do not read, the process holds the sum
 //! of these bounds. So above a mark the bounds are [`LOWERED_BOUNDS`]. For undelivered bytes this
-//! applies to every stream, and for unsent bytes only to streams whose peer makes no room, since
-//! other streams pass on what they queue. A stream at a lowered bound waits for its own task or
-//! peer, as at any other bound, so nothing has to be done when the bounds rise again. Receives that
-//! were armed before the bounds fell could still deliver more, so they are armed again (see
+//! applies to every stream, and for unsent bytes only to streams whose peer makes no room, because
+//! other streams soon send their queued bytes. A stream at a lowered bound waits for its own task
+//! or peer, as at any other bound, so nothing has to be done when the bounds rise again. Receives
+//! that were armed before the bounds fell could still deliver more, so they are armed again (see
 //! `Streams::shorten_receives`).
 #![allow(unsafe_code)]
 
@@ -75,13 +75,13 @@ pub(crate) struct Memory {
     pub(crate) recv_bound: u32,
     /// The current bound of a stream's unsent bytes.
     pub(crate) send_bound: usize,
-    /// The same for streams whose peer makes no room.
+    /// The current bound of a stream's unsent bytes if its peer makes no room.
     pub(crate) waiting_bound: usize,
     /// Half of the limit.
     half: usize,
     /// Bytes in use above which the bounds are lowered.
     mark: usize,
-    /// The number of held bytes from which on the allowance or the bounds must be set.
+    /// The number of held bytes at which the allowance and the bounds must be computed again.
     much: usize,
     /// Whether the bounds of each stream are lowered.
     is_lowered: bool,
@@ -158,7 +158,7 @@ impl Memory {
     }
 
     /// Reports that this runtime holds `held` bytes. Returns the bytes that all runtimes of the
-    /// limit hold, or `None` if nothing has to be set for that sum.
+    /// limit hold, or `None` if that sum changes neither the allowance nor the bounds.
     #[inline]
     pub(crate) fn update_held(&mut self, held: usize) -> Option<usize> {
         let total =
@@ -227,7 +227,7 @@ fn allowance(limit: usize, total: usize) -> usize {
 }
 
 /// Returns the bytes that receives may deliver until the next measurement: half of the free bytes,
-/// since other things take memory, too.
+/// because queued sends take memory, too.
 fn budget(limit: usize, total: usize) -> ReceiveBudget {
     let bytes = (limit.saturating_sub(total) / 2).max(MIN_RECEIVE_BUDGET_BYTES);
     ReceiveBudget { bytes, is_tight: total > limit / 2 }
@@ -257,8 +257,8 @@ impl Meter {
     }
 }
 
-/// A boxed slice, held by address. Moving a `Box` would assert that no other pointer to its bytes
-/// exists.
+/// A boxed slice, held by a raw pointer, because moving a `Box` asserts that no other pointer to
+/// its bytes is in use.
 pub(crate) struct HeapMemory {
     bytes: NonNull<[u8]>,
     meter: Option<Meter>,

@@ -53,7 +53,10 @@ async fn ping(mut stream: TcpStream, answered: Rc<Cell<u64>>) -> io::Result<()> 
         let mut left = 4;
         while left > 0 {
             let answer = timeout(Duration::from_secs(60), stream.recv()).await;
-            left -= answer.expect("a ping is answered")?.expect("no end yet").len();
+            left -= answer
+                .expect("a ping was not answered in time")?
+                .expect("the stream ended too early")
+                .len();
         }
         answered.set(answered.get() + 1);
         sleep(Duration::from_millis(10)).await;
@@ -123,7 +126,7 @@ fn holds_at_most(bytes: usize, seed: u64) {
     assert_eq!(left, (0, 0), "seed {seed}: the runtime has ended");
 }
 
-/// With this limit, most streams may hold more than the floor.
+/// With this limit, most streams may hold more than `MIN_STREAM_BYTES`.
 #[test]
 fn a_large_limit_holds_and_every_reader_makes_progress() {
     holds_at_most(LIMIT_BYTES, 0);
@@ -136,7 +139,7 @@ fn a_medium_limit_holds_and_every_reader_makes_progress() {
     holds_at_most(4 << 20, 3);
 }
 
-/// With this limit, no stream may hold more than the floor.
+/// With this limit, no stream may hold more than `MIN_STREAM_BYTES`.
 #[test]
 fn a_small_limit_holds_and_every_reader_makes_progress() {
     holds_at_most(1 << 20, 2);
@@ -176,15 +179,20 @@ fn streams_that_hold_most_are_paused_first_and_resume_with_free_memory() {
         // No complete transfer is larger than one that was paused.
         let (whole, part): (Vec<_>, Vec<_>) =
             readers.iter().partition(|(_, writer, _)| writer.is_finished());
-        let most = whole.iter().map(|(_, _, bytes)| *bytes).max().expect("some came whole");
-        let least = part.iter().map(|(_, _, bytes)| *bytes).min().expect("some are paused");
+        let most =
+            whole.iter().map(|(_, _, bytes)| *bytes).max().expect("no transfer was complete");
+        let least =
+            part.iter().map(|(_, _, bytes)| *bytes).min().expect("every transfer was complete");
         assert!(most <= least, "{most} bytes arrived whole, but {least} did not");
         assert!(counters().unwrap_or_default().memory_pauses > 0);
         // Everything arrives once it is read.
         for (mut server, writer, mut left) in readers {
             while left > 0 {
                 let lease = timeout(Duration::from_secs(60), server.recv()).await;
-                left -= lease.expect("it goes on")?.expect("no end yet").len();
+                left -= lease
+                    .expect("the stream did not resume")?
+                    .expect("the stream ended too early")
+                    .len();
             }
             writer.await.expect("no panic")?;
         }
@@ -194,7 +202,7 @@ fn streams_that_hold_most_are_paused_first_and_resume_with_free_memory() {
 }
 
 #[test]
-fn the_allowance_falls_with_free_memory_but_not_below_the_floor() {
+fn the_allowance_falls_with_free_memory_but_not_below_the_minimum() {
     let mut last = usize::MAX;
     for total in (0..=LIMIT_BYTES).step_by(LIMIT_BYTES / 64) {
         let now = allowance(LIMIT_BYTES, total);
@@ -248,7 +256,7 @@ fn memory_of_a_flood_is_returned_within_a_minute_of_light_load() {
         });
         let (mut held, mut left) = (Vec::new(), 4 << 20);
         while left > 0 {
-            let lease = server.recv().await?.expect("no end yet");
+            let lease = server.recv().await?.expect("the stream ended too early");
             left -= lease.len();
             held.push(lease);
         }
@@ -294,7 +302,7 @@ fn receives(held: usize, hoarded: usize) {
             let received = timeout(Duration::from_secs(1), receiving.recv()).await;
             let lease = received
                 .unwrap_or_else(|_| panic!("{held} bytes held: {left} bytes did not arrive"))?;
-            left -= lease.expect("no end yet").len();
+            left -= lease.expect("the stream ended too early").len();
         }
         let now = counters().unwrap_or_default();
         assert_eq!(limit.streams_paused() as u64, now.streams_paused);
@@ -373,7 +381,7 @@ fn a_resumed_sender_runs_before_the_loop_sleeps() {
         });
         let (mut leases, mut left) = (Vec::new(), 700 << 10);
         while left > 0 {
-            let lease = server.recv().await?.expect("no end yet");
+            let lease = server.recv().await?.expect("the stream ended too early");
             left -= lease.len();
             leases.push(lease);
         }
@@ -420,10 +428,10 @@ fn a_stream_with_nothing_queued_can_write_beyond_the_limit() {
         assert!(held() > 1 << 20);
         let (mut writer, mut reader) = pair(&listener).await?;
         let written = timeout(Duration::from_secs(60), writer.write(&[7; 100_000])).await;
-        let count = written.expect("the write ends")?;
+        let count = written.expect("the write did not end")?;
         let mut received = 0;
         while received < count {
-            received += reader.recv().await?.expect("no end yet").len();
+            received += reader.recv().await?.expect("the stream ended too early").len();
         }
         io::Result::Ok(())
     });

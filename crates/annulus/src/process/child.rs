@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
 use std::task::{Context, Poll, ready};
 
-/// A process that this process has started. See what [dropping
-/// it](crate::process#children-that-are-dropped) does.
+/// A process that this process has started. [Dropping it](crate::process#children-that-are-dropped)
+/// does not end the process by default.
 ///
 /// The child's output can be read while it runs:
 ///
@@ -86,10 +86,11 @@ impl Child {
         self.running().id()
     }
 
-    /// Returns the child's exit status if it has ended. Does not need a running runtime.
+    /// Returns the child's exit status, or `None` if it is still running. Does not need a running
+    /// runtime.
     ///
     /// # Errors
-    /// See [`wait`](Self::wait).
+    /// The errors of [`wait`](Self::wait).
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.running_mut().try_wait()
     }
@@ -104,9 +105,9 @@ impl Child {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// If the status is lost because [SIGCHLD was ignored](crate::process#sigchld) when the process
-    /// ended, or because other code has waited for it. The child's output can still be read. If the
-    /// runtime has ended.
+    /// If the runtime has ended, or if the status is lost, because [SIGCHLD was
+    /// ignored](crate::process#sigchld) when the process ended or because other code has waited for
+    /// it. The child's output can still be read.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         poll_fn(|cx| budget::poll_with(cx, || self.running_mut().poll_exit(cx))).await
@@ -162,11 +163,11 @@ impl Child {
     }
 
     fn running(&self) -> &Running {
-        self.running.as_ref().expect("taken only by drop")
+        self.running.as_ref().expect("the child is being dropped")
     }
 
     fn running_mut(&mut self) -> &mut Running {
-        self.running.as_mut().expect("taken only by drop")
+        self.running.as_mut().expect("the child is being dropped")
     }
 }
 
@@ -215,7 +216,7 @@ impl Collected {
         Self { stream, bytes: Vec::new() }
     }
 
-    /// Ready at the end of the stream.
+    /// Returns `Ready` at the end of the stream.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(stream) = &mut self.stream {
             match ready!(stream.poll_recv(cx))? {

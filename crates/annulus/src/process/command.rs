@@ -37,7 +37,7 @@ pub struct Command {
     /// Whether each standard stream was chosen: input, output, errors.
     chosen: [bool; 3],
     settings: Settings,
-    /// Whether a thread has the command and uses it for a start.
+    /// Whether a thread is starting a child and has the command, so that `inner` is a placeholder.
     is_starting: bool,
 }
 
@@ -94,7 +94,7 @@ impl Command {
         self
     }
 
-    /// Sets the child's standard input. The default is inherited, or empty with
+    /// Sets the child's standard input. By default the child inherits it, or gets empty input with
     /// [`output`](Self::output).
     pub fn stdin(&mut self, input: impl Into<Stdio>) -> &mut Self {
         self.chosen[0] = true;
@@ -102,7 +102,7 @@ impl Command {
         self
     }
 
-    /// Sets the child's standard output. The default is inherited, or a pipe with
+    /// Sets the child's standard output. By default the child inherits it, or gets a pipe with
     /// [`output`](Self::output).
     pub fn stdout(&mut self, output: impl Into<Stdio>) -> &mut Self {
         self.chosen[1] = true;
@@ -110,7 +110,7 @@ impl Command {
         self
     }
 
-    /// Sets the child's standard error. The default is inherited, or a pipe with
+    /// Sets the child's standard error. By default the child inherits it, or gets a pipe with
     /// [`output`](Self::output).
     pub fn stderr(&mut self, errors: impl Into<Stdio>) -> &mut Self {
         self.chosen[2] = true;
@@ -160,14 +160,14 @@ impl Command {
     /// Like [`spawn`](Self::spawn), but starts the child on a thread if the program may be on a
     /// file system that hangs.
     async fn start(&mut self) -> io::Result<Child> {
-        // Fails before anything is looked up.
+        // Checked first, so that it fails before any path is looked up.
         let watch = self.prepare()?;
         if !may_hang(&self.inner).await? {
             let child = start(&mut self.inner, self.settings).map_err(|error| self.named(error))?;
             return self.watched(watch, child);
         }
         let (core, settings) = (current::get()?, self.settings);
-        // The start may outlive this future.
+        // The start may outlive this future, so the thread gets the command itself.
         let unused = std::process::Command::new(self.inner.get_program());
         let mut command = replace(&mut self.inner, unused);
         self.is_starting = true;

@@ -1,4 +1,4 @@
-//! Finds the value of a command that made its start fail. The system's error is only a number,
+//! Finds out which part of a command made its start fail. The system's error is only a number,
 //! which is the same for a missing program, a missing interpreter and a missing working directory.
 
 use crate::io::os_error;
@@ -183,7 +183,7 @@ fn too_big(command: &Command, is_cleared: bool) -> Option<String> {
             "{name} takes {longest} bytes; at most {MAX_STRING_BYTES} are allowed for each argument and variable"
         ));
     }
-    // Each string also has a pointer.
+    // The kernel also counts a pointer for each string.
     let total: usize = strings.iter().map(|(_, len)| len + size_of::<usize>()).sum();
     let [least, most] = STRINGS_BYTES;
     let quarter = getrlimit(Resource::Stack).current.map_or(most, |stack| stack / 4);

@@ -153,7 +153,7 @@ impl Running {
         with_text(Errno::CHILD.into(), text)
     }
 
-    /// Ready once the process has ended.
+    /// Returns `Ready` once the process has ended.
     pub(super) fn poll_exit(&mut self, cx: &Context<'_>) -> Poll<io::Result<ExitStatus>> {
         loop {
             if let Some(status) = self.try_wait()? {
@@ -173,7 +173,7 @@ impl Running {
             false => Err(Errno::NOSYS),
         };
         let sent = match by_descriptor {
-            // A filter may deny the call.
+            // A seccomp filter may deny the call, so try `kill` instead.
             Err(Errno::NOSYS | Errno::PERM) => {
                 process::signal_child(self.id, signal).map_err(named("kill"))
             }
@@ -211,7 +211,7 @@ impl Drop for Running {
     }
 }
 
-/// Keeps a child until it has ended.
+/// Keeps a child, so that it can be reaped once it has ended.
 pub(super) fn adopt(mut child: Child) {
     if matches!(child.try_wait(), Ok(None)) {
         ORPHANS.lock().unwrap_or_else(PoisonError::into_inner).push(child);

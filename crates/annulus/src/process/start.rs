@@ -12,7 +12,7 @@ use std::process::{Child, Command};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settings {
     pub(super) kill_on_drop: bool,
-    /// The process group.
+    /// The process group to start in, if it was set.
     pub(super) group: Option<i32>,
     /// Whether the environment was cleared.
     pub(super) is_cleared: bool,
@@ -70,7 +70,7 @@ impl Started {
     }
 
     pub(super) fn take(mut self) -> Child {
-        self.child.take().expect("it is taken once")
+        self.child.take().expect("the child has already been taken")
     }
 }
 
@@ -78,7 +78,7 @@ impl Drop for Started {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             if self.kill_on_drop {
-                // This fails only if the child has ended.
+                // This fails only if the child has ended or now belongs to another user.
                 _ = child.kill();
             }
             adopt(child);

@@ -1,4 +1,4 @@
-//! Why io_uring does not work here, and how to fix it.
+//! Explains why io_uring cannot be used on this machine, and how to fix that.
 
 use annulus_kernel::process::has_capability;
 use annulus_kernel::{Limit, Resource};
@@ -42,7 +42,7 @@ impl SetupObstacle {
         if addresses.soft.is_some() { Self::Addresses } else { Self::Memlock }
     }
 
-    /// Returns the cause of a denial: the sysctl if it denies io_uring, otherwise a filter.
+    /// Returns the cause of a denial: the sysctl if it denies io_uring, otherwise a seccomp filter.
     fn of_ban(sysctl: Option<&str>, privileged: bool) -> Self {
         match sysctl.map(str::trim) {
             Some("2") => Self::OffForAll,
@@ -70,7 +70,7 @@ impl SetupObstacle {
                 ("this kernel has no io_uring, or a sandbox hides it", "run Linux 6.0 or newer")
             }
             Self::Memlock => (
-                "the limit of locked memory is too low (memlock; a ring counts before Linux 5.12)",
+                "the limit on locked memory is too low (memlock; before Linux 5.12, rings count towards it)",
                 "raise `ulimit -l`, or use fewer entries",
             ),
             Self::Addresses => (
@@ -129,7 +129,7 @@ impl std::error::Error for Blocked {}
 impl From<Blocked> for io::Error {
     fn from(blocked: Blocked) -> Self {
         let kind = match blocked.0 {
-            // A setting that is wrong with any driver. The error's own text explains it.
+            // This setting is invalid with either driver, and the error's own text says why.
             SetupError::Step(_, cause) if cause.raw_os_error().is_none() => return cause,
             SetupError::Refused(ref cause)
             | SetupError::SqPoll(_, ref cause)

@@ -1,4 +1,4 @@
-//! Building a runtime.
+//! The settings of a runtime.
 
 use super::Runtime;
 use super::choice::DriverChoice;
@@ -35,7 +35,7 @@ pub struct Builder {
     stream_bounds: StreamBounds,
     bounds: Bounds,
     shutdown_timeout: Duration,
-    /// Where file calls are made, unless a file overrides it.
+    /// Whether file calls are made inline or off the loop, unless a file has its own policy.
     file_policy: Policy,
     /// The pool of buffers that datagrams are received into.
     datagrams: PoolSize,
@@ -43,15 +43,15 @@ pub struct Builder {
     task_budget: u32,
     event_interval: u32,
     blocking: Limits,
-    /// Whether histograms of turns and polls are recorded. If `slow_poll` is set, all turns are
-    /// timed, and polls that take at least this long are recorded separately.
+    /// Whether histograms of turns and polls are recorded.
     measures: bool,
+    /// If set, every turn is timed, and polls that take at least this long are recorded separately.
     slow_poll: Option<Duration>,
-    /// Resolves names instead of the system.
+    /// Resolves host names in place of the system's resolver.
     resolver: Option<Arc<Lookup>>,
 }
 
-/// The memory limit to use.
+/// The source of the memory limit.
 #[derive(Clone)]
 enum LimitChoice {
     OfProcess,
@@ -99,8 +99,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Sets the driver. [`DriverChoice::Auto`] by default. A simulated kernel has both drivers, and
-    /// ignores the environment variable.
+    /// Sets the driver. [`DriverChoice::Auto`] by default. Under a simulated kernel both drivers
+    /// work, and the environment variable `ANNULUS_DRIVER` is ignored.
     pub fn driver(mut self, choice: DriverChoice) -> Self {
         self.choice = choice;
         self
@@ -120,9 +120,9 @@ impl Builder {
         self
     }
 
-    /// Sets the buffers that streams receive into: the bytes of each (a multiple of 4096) and their
-    /// maximum number (a power of two up to 32,768). 256 KiB × 1024 by default. Only their address
-    /// space is reserved; they take memory page by page, as recent traffic needs it.
+    /// Sets the size in bytes of the buffers that streams receive into (a multiple of 4096), and
+    /// their maximum number (a power of two up to 32,768). 256 KiB × 1024 by default. Only their
+    /// address space is reserved; they take memory page by page, as recent traffic needs it.
     pub fn recv_buffers(mut self, size: u32, count: u32) -> Self {
         self.config.pool = PoolSize { buffer: size, count };
         self
@@ -162,10 +162,10 @@ impl Builder {
     /// consecutive receives of at least this many bytes, and back after four consecutive receives
     /// of less than half of that. 128 KiB by default; `None` disables pipes.
     ///
-    /// A pipe takes two descriptors while it is in use, and until the runtime frees unneeded
-    /// resources, ten seconds after the last receive. A runtime has at most 64 pipes; further
-    /// copies go through the process. A pipe may hold up to 1 MiB of its connection in kernel
-    /// memory, regardless of [`send_bound`](Self::send_bound). The sockets become non-blocking.
+    /// A pipe takes two descriptors, until the runtime frees unneeded resources: ten seconds after
+    /// the last receive. A runtime has at most 64 pipes; further copies go through the process. A
+    /// pipe may hold up to 1 MiB of its connection in kernel memory, regardless of
+    /// [`send_bound`](Self::send_bound). The sockets become non-blocking.
     /// [`Counters::spliced_bytes`](crate::Counters::spliced_bytes) counts the bytes moved this way.
     /// A simulated kernel does not use pipes.
     pub fn splice_threshold(mut self, bytes: Option<usize>) -> Self {
@@ -175,18 +175,18 @@ impl Builder {
 
     /// Sets the buffers that datagrams are received into, one per datagram: size and count as for
     /// [`recv_buffers`](Self::recv_buffers). 68 KiB × 1024 by default, so that the largest UDP
-    /// datagram fits together with its address and control messages. They are reserved with the
-    /// first datagram socket.
+    /// datagram fits together with its address and control messages. They are reserved when the
+    /// first datagram socket is created.
     pub fn datagram_buffers(mut self, size: u32, count: u32) -> Self {
         self.datagrams = PoolSize { buffer: size, count };
         self
     }
 
-    /// Sets the maximum number of received bytes per stream that wait for the task. Beyond that,
-    /// the stream stops receiving, but up to the same number of bytes again may still arrive. 256
-    /// KiB by default. Receive buffers are no larger than this. While the streams of the runtime
-    /// together hold more than 6 MiB, the bound is at most 16 KiB, so that many peers whose data is
-    /// not read use little memory.
+    /// Sets the number of received bytes waiting for the task at which a stream stops receiving.
+    /// 256 KiB by default. The last receive may exceed it, so a stream holds at most twice this
+    /// number. Receive buffers are no larger than this. While the streams of the runtime together
+    /// hold more than 6 MiB, the bound is at most 16 KiB, so that many peers whose data is not read
+    /// use little memory.
     pub fn recv_bound(mut self, bytes: u32) -> Self {
         self.stream_bounds.receive = bytes;
         self
@@ -214,8 +214,8 @@ impl Builder {
     /// This is also how long its descriptor may stay open until a TCP peer has acknowledged
     /// everything: if it were closed earlier, arriving bytes would reset the connection, and the
     /// peer would lose the bytes in transit. Arriving bytes are dropped, up to 4 MiB. Once the peer
-    /// has acknowledged everything, its end of stream is awaited for at most a second, and only if
-    /// the peer continues to send or the stream was shut down.
+    /// has acknowledged everything, the stream waits for the peer's end of stream for at most a
+    /// second, and only if the peer continues to send or the stream was shut down.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.bounds.linger = linger;
         self
@@ -325,7 +325,7 @@ impl Builder {
     ///
     /// `None`, the default, means no limit. Otherwise all turns are [measured](Self::measure), the
     /// clock is read once per poll, and all turns are in the [trace](crate::stats::Trace), which
-    /// then covers a shorter time. A poll that never returns is not found, because nothing else
+    /// then covers a shorter time. A poll that never returns is not detected, because nothing else
     /// runs then, and [`Handle::stats`](crate::Handle::stats) is not answered.
     pub fn slow_poll(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.slow_poll = limit.into();
@@ -389,8 +389,8 @@ impl Builder {
         })
     }
 
-    /// Returns the driver's configuration. Small bounds need small buffers, because the kernel does
-    /// not cut the last buffer of a limited receive.
+    /// Returns the driver's configuration. Buffers are no larger than the receive bound, because a
+    /// limited receive may still fill its last buffer.
     fn driver_config(&self) -> UringConfig {
         let mut config = self.config.clone();
         config.pool.buffer =

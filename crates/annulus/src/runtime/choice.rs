@@ -27,7 +27,7 @@ const BASE_FEATURES: [&str; 10] = [
     "deferred task work",
 ];
 
-/// Features of zero-copy sends.
+/// Additional features that the driver uses for zero-copy sends.
 const ZERO_COPY_FEATURES: [&str; 3] = ["zero-copy send", "zero-copy sendmsg", "zero-copy report"];
 
 /// Returns the features that a driver with these settings uses.
@@ -59,7 +59,7 @@ pub enum DriverChoice {
     /// otherwise.
     #[default]
     Auto,
-    /// Only io_uring.
+    /// io_uring. Building the runtime fails if io_uring cannot be used.
     Uring,
     /// epoll. io_uring is not tried.
     Epoll,
@@ -72,7 +72,7 @@ named!(DriverChoice, "driver", {
 });
 
 impl DriverChoice {
-    /// Applies the environment variable. Returns the choice and what decided it.
+    /// Applies the environment variable. Returns the choice and the reason for it.
     fn decided(self) -> io::Result<(Self, &'static str)> {
         let (Self::Auto, Some(value)) = (self, env::var_os(DRIVER_VARIABLE)) else {
             return Ok((self, "as requested"));
@@ -83,7 +83,6 @@ impl DriverChoice {
         Ok((choice, "as set by ANNULUS_DRIVER"))
     }
 
-    /// Opens the driver.
     pub(super) fn open(self, config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
         match self.on(&config)? {
             (Self::Uring, by) => {
@@ -95,14 +94,15 @@ impl DriverChoice {
         }
     }
 
-    /// Returns the choice for a kernel. The environment variable applies to this machine, not to a
-    /// simulated one.
+    /// Like [`decided`](Self::decided), but ignores the environment variable under a simulated
+    /// kernel.
     fn on(self, config: &UringConfig) -> io::Result<(Self, &'static str)> {
         if config.kernel.real_descriptors() { self.decided() } else { Ok((self, "as requested")) }
     }
 }
 
-/// Returns why io_uring cannot be set up; on this machine also the cause and a remedy.
+/// Returns the error for an io_uring that cannot be set up. On a real kernel, its text includes the
+/// cause and a remedy.
 fn refusal(error: SetupError, is_real: bool) -> io::Error {
     if is_real { Blocked::new(error).into() } else { error.into() }
 }
@@ -120,13 +120,13 @@ fn refusal(error: SetupError, is_real: bool) -> io::Error {
 /// ```
 #[derive(Clone, Debug)]
 pub struct DriverInfo {
-    /// The driver.
+    /// The driver that the runtime uses.
     pub kind: DriverKind,
     /// The reason for the choice, in a few words.
     pub reason: String,
     /// The features of the kernel's io_uring. Empty if io_uring cannot be set up, or was not tried.
     pub features: Features,
-    /// Features that the settings need.
+    /// The names of the features that a driver with these settings uses.
     used: Vec<&'static str>,
 }
 
@@ -153,7 +153,7 @@ impl fmt::Display for DriverInfo {
     }
 }
 
-/// Opens io_uring or, whatever the error, epoll.
+/// Opens io_uring, or epoll if io_uring cannot be set up.
 fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
     match uring(config.clone(), "io_uring works here") {
         Ok(opened) => Ok(opened),
@@ -171,7 +171,7 @@ fn open_best(config: UringConfig) -> io::Result<(Driver, DriverInfo)> {
     }
 }
 
-/// Logs once per process that io_uring is not in use, if there is a log.
+/// Logs once per process that io_uring is not in use. Does nothing without the feature `tracing`.
 fn log_once(reason: &str) {
     #[cfg(feature = "tracing")]
     {
@@ -181,7 +181,7 @@ fn log_once(reason: &str) {
     _ = reason;
 }
 
-/// Returns the setting that needs io_uring, if one was given.
+/// Returns a setting that only io_uring supports, if one was given.
 fn uring_only_setting(config: &UringConfig) -> Option<String> {
     let busy =
         (!config.busy_poll.is_zero()).then(|| format!("busy_poll of {:?}", config.busy_poll));
@@ -203,7 +203,7 @@ fn epoll(
 ) -> io::Result<(Driver, DriverInfo)> {
     if let Some(setting) = uring_only_setting(&config) {
         let text = format!(
-            "{setting}: only io_uring has that, and the driver is epoll ({reason}); leave it out"
+            "{setting} needs io_uring, but the driver is epoll ({reason}); remove this setting"
         );
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }

@@ -31,7 +31,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{io, mem, thread};
 
-/// State that is borrowed as a whole, briefly, and never while user code runs.
+/// State that is borrowed as a whole, briefly. No user code runs while it is borrowed, except that
+/// wakers are cloned.
 pub(crate) struct Inner {
     /// Driver, timers and memory, which every family uses. The families below own the slots of
     /// their operations.
@@ -63,18 +64,19 @@ impl Inner {
     }
 }
 
-/// The part of a runtime that its streams, timers and tasks hold.
+/// The part of a runtime that its streams, timers and tasks share.
 pub(crate) struct Core {
     /// `None` once the runtime has ended.
     inner: RefCell<Option<KernelHeld<Inner>>>,
-    /// The tasks of the runtime. Outside `inner`, because tasks are woken and spawned while `inner`
-    /// is borrowed.
+    /// The tasks of the runtime. Kept outside `inner`, because tasks are woken and spawned while
+    /// `inner` is borrowed.
     pub(crate) run_queue: Rc<RunQueue>,
     /// The part shared with other threads: their inbox and the wake-up of the loop.
     pub(crate) remote: Arc<Remote>,
     /// The driver's kernel, for calls that need no slot, and for the clock.
     pub(crate) kernel: Rc<dyn Kernel>,
-    /// Decides where file calls are made. Outside `inner`, which an inline call does not borrow.
+    /// Decides where file calls are made. Kept outside `inner`, because an inline call does not
+    /// borrow `inner`.
     pub(crate) inline_policy: InlinePolicy,
     /// Descriptors that were exposed when the runtime ended, kept until the last handle is gone.
     pub(super) kept: RefCell<Vec<OwnedFd>>,
@@ -91,12 +93,12 @@ pub(crate) struct Core {
     pub(crate) began: Duration,
     /// The host loop, if this runtime is a guest.
     pub(crate) host: Host,
-    /// The branches that `select!` polls first.
+    /// Chooses the branch that a `select!` polls first.
     #[cfg(feature = "macros")]
     pub(super) choices: Choices,
-    /// Signals under a simulated kernel.
+    /// The signals that a test sends to a simulated host.
     pub(crate) simulated_signals: SimulatedSignals,
-    /// The runtime's clock, if it is not the kernel's. [`LoopState`] has a copy.
+    /// The host's clock, if it replaces the kernel's. [`LoopState`] has a copy.
     pub(super) host_clock: Cell<Option<HostClock>>,
     /// Whether the loop is running on this thread.
     running: Cell<bool>,
@@ -150,8 +152,8 @@ impl Core {
     /// Borrows the runtime's state.
     ///
     /// # Errors
-    /// After the runtime's end, in a forked child, or while it is already borrowed: cloning a waker
-    /// is foreign code that runs under the borrow.
+    /// After the runtime's end, in a forked child, or while the state is already borrowed. The last
+    /// happens if cloning a waker, which runs foreign code under the borrow, uses the runtime.
     #[inline]
     pub(crate) fn borrow(&self) -> io::Result<RefMut<'_, Inner>> {
         if !self.guard.is_unwatched_owner() {
@@ -161,8 +163,7 @@ impl Core {
         RefMut::filter_map(inner, Option::as_deref_mut).map_err(|_| ended())
     }
 
-    /// Handles the first use since the host's last turn: tells the host that a turn has something
-    /// to do.
+    /// Handles the first use since the guest's last turn: tells the host that a turn is needed.
     ///
     /// # Errors
     /// In a forked child.
@@ -176,7 +177,7 @@ impl Core {
         Ok(())
     }
 
-    /// Requests a turn, because the next one has something to do.
+    /// Asks the host, if there is one, for another turn.
     #[inline]
     pub(crate) fn request_turn(&self) {
         if !self.guard.is_unwatched_owner() {
@@ -193,7 +194,7 @@ impl Core {
     /// runs, because a pending poll would never be woken.
     ///
     /// # Errors
-    /// See [`borrow`](Self::borrow); and if this runtime is not the one that is running.
+    /// The errors of [`borrow`](Self::borrow), and if this runtime's loop is not running.
     #[inline]
     pub(crate) fn borrow_running(&self) -> io::Result<RefMut<'_, Inner>> {
         let inner = self.borrow()?;
@@ -231,7 +232,7 @@ impl Core {
         self.guard.in_owner_process()
     }
 
-    /// Takes the state out. Handles then find that the runtime has ended.
+    /// Takes the state out. From then on, handles get the error that the runtime has ended.
     pub(crate) fn take_inner(&self) -> Option<KernelHeld<Inner>> {
         self.set_running(false);
         self.inner.try_borrow_mut().ok()?.take()
@@ -322,13 +323,12 @@ fn ended() -> io::Error {
 
 /// A forked child: the page reads as zero because fork has wiped it.
 const FORKED_CHILD: u8 = 0;
-/// The owner process.
 const OWNER_PROCESS: u8 = 1;
 /// The owner process, in which the next use has to notify the host.
 const WATCHED_OWNER: u8 = 2;
 
-/// Detects a forked child and, with the same memory load, whether the next use of the runtime has
-/// to notify a host: a page that children see as zeroes, so that a check is one load instead of a
+/// Detects a forked child, and whether the next use of the runtime has to notify a host. Both are
+/// read from one page, which the kernel zeroes in children, so a check is one load instead of a
 /// system call such as `getpid`.
 pub(crate) struct ForkGuard {
     page: Mapping,

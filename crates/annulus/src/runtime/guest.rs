@@ -21,7 +21,7 @@ use std::time::Duration;
 ///
 /// The host calls [`turn`](Self::turn)
 /// - at the start, and when the previous [`turn`](Self::turn) asked for it: once the host's own
-///   tasks have run, or when the time is up;
+///   tasks have run, or when the timeout has expired;
 /// - when the descriptor becomes readable. Watch it edge-triggered (`EPOLLET`); a level-triggered
 ///   host calls [`clear`](Self::clear) before the turn;
 /// - when the waker that it passed is woken: code outside a turn has used the runtime, and has
@@ -47,7 +47,7 @@ use std::time::Duration;
 /// # Ok(())
 /// # }
 ///
-/// /// Waits until the descriptor is readable or the time is up; here with `poll`.
+/// /// Waits until the descriptor is readable or the timeout has expired; here with `poll`.
 /// fn wait(guest: &impl std::os::fd::AsFd, timeout: Option<Duration>) {
 ///     let timeout = timeout.map(|left| rustix::time::Timespec::try_from(left).unwrap());
 ///     let mut polled = [rustix::event::PollFd::new(guest, rustix::event::PollFlags::IN)];
@@ -91,15 +91,15 @@ pub struct Guest {
 pub enum GuestNext {
     /// Run the tasks that were woken, and take another turn without waiting.
     Turn,
-    /// Take a turn once the descriptor is readable, the waker is woken, or this time is up; `None`
-    /// means no limit.
+    /// Take a turn once the descriptor is readable, the waker is woken, or this timeout has
+    /// expired; `None` means no timeout.
     Wait(Option<Duration>),
 }
 
 /// Ready operations that the host's tasks together may complete between two turns.
 const HOST_BUDGET: u32 = 1024;
 
-/// Wakes the host of this thread's guest, because a turn has something to do.
+/// Asks the host of this thread's guest for another turn.
 fn request_turn() {
     current::with(|core| core.request_turn());
 }
@@ -117,8 +117,8 @@ impl Runtime {
         };
         let notifier = self.core.borrow()?.watch_from_outside(wake_fd)?;
         let current_guard = current::set_current(&self.core)?;
-        // Between turns, wake-ups of its tasks take the same path as those from other threads,
-        // which ends the host's wait.
+        // Between turns, wake-ups of the runtime's tasks take the same path as those from other
+        // threads, because that path ends the host's wait.
         run_queue::clear_owner_thread();
         budget::renew_for_host(HOST_BUDGET, request_turn);
         Ok(Guest { notifier: notifier.into(), current_guard: Some(current_guard), runtime: self })
@@ -167,7 +167,7 @@ impl Guest {
         self.notifier.clear();
     }
 
-    /// Returns the runtime.
+    /// Returns the guest's runtime, for its handle, statistics and driver.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -197,7 +197,7 @@ impl fmt::Debug for Guest {
 pub(crate) struct Host(RefCell<Option<Waker>>);
 
 impl Host {
-    /// Stores the waker that tells the host that the runtime was used.
+    /// Stores the waker that [`wake`](Self::wake) wakes.
     pub(super) fn set(&self, waker: &Waker) {
         let is_same = self.0.borrow().as_ref().is_some_and(|host| host.will_wake(waker));
         if !is_same {
@@ -206,7 +206,7 @@ impl Host {
         }
     }
 
-    /// Wakes the host, because a turn has something to do.
+    /// Wakes the host, so that it runs a turn.
     pub(crate) fn wake(&self) {
         let host = self.0.borrow().clone();
         if let Some(waker) = host {
@@ -216,7 +216,7 @@ impl Host {
 }
 
 impl Inner {
-    /// Returns a descriptor that tells another event loop that there is something to do.
+    /// Returns a descriptor that becomes readable when the runtime needs a turn.
     fn watch_from_outside(&mut self, wake_fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         let notifier = self.state.driver.notifier(wake_fd)?;
         if matches!(*self.state.driver, Driver::Uring(_))

@@ -69,7 +69,7 @@ impl Handle {
 
     /// Spawns a task whose future `make` creates on the runtime's thread, so that it need not be
     /// `Send`. Aborting the task drops the future on that thread. The values that `make` captures
-    /// move to another thread, so this does not compile:
+    /// move to another thread, so they must be `Send`. A stream is not, so this does not compile:
     ///
     /// ```compile_fail,E0277
     /// fn elsewhere(handle: &annulus::Handle, stream: annulus::net::TcpStream) {
@@ -130,9 +130,9 @@ impl Handle {
     }
 
     /// Returns the state and counters of the runtime. The snapshot is taken on the runtime's
-    /// thread: at once if that is this thread, otherwise by a task in its next turn, so this waits
-    /// while another task holds the loop. The future may be polled on any runtime; a thread without
-    /// a runtime uses [`block_on`](Self::block_on).
+    /// thread: at once if that is this thread, otherwise by a task in the runtime's next turn, so
+    /// it waits while another task blocks the loop. The future may be polled on any runtime; a
+    /// thread without a runtime uses [`block_on`](Self::block_on).
     ///
     /// If the future is dropped, the answer is discarded.
     ///
@@ -161,7 +161,7 @@ impl Handle {
         self.ask(Core::tasks).await
     }
 
-    /// Wakes the runtime's loop for a turn, as a woken task does.
+    /// Makes the runtime's loop run a turn, even if it is asleep.
     pub fn wake(&self) {
         self.remote.wake();
     }
@@ -193,7 +193,8 @@ fn wait_for<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// The task of `spawn_with`. The remotely spawned task awaits it, and aborts it when dropped.
+/// The task of `spawn_with` on the runtime's thread. The remotely spawned task awaits it, and
+/// aborts it when dropped.
 struct Spawned<T>(JoinHandle<T>);
 
 impl<T> Future for Spawned<T> {

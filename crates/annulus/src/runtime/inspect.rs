@@ -17,7 +17,8 @@ use std::io;
 use std::panic::resume_unwind;
 use std::task::{Poll, Waker};
 
-/// Reads something from a runtime, on its thread. Returns `None` after the runtime's end.
+/// A function that reads a value from a runtime, on the runtime's thread. It returns `None` after
+/// the runtime's end.
 pub(super) type Question<T> = fn(&Core) -> Option<T>;
 
 impl Handle {
@@ -78,7 +79,7 @@ impl Core {
 }
 
 impl Inner {
-    /// Returns the wakers of everything that waits for an event of this runtime.
+    /// Returns all wakers that wait for an event of this runtime, also those of a host's tasks.
     pub(super) fn all_waiting(&mut self) -> Vec<Waker> {
         let mut waits = Waits::of_all();
         self.add_waits(&mut waits);

@@ -111,7 +111,7 @@ impl<T> JoinSet<T> {
         poll_fn(|cx| self.poll_join_next(cx)).await
     }
 
-    /// Polls like [`join_next`](Self::join_next).
+    /// Polls for the next result, like [`join_next`](Self::join_next).
     ///
     /// # Errors
     /// The errors of [`join_next`](Self::join_next).
@@ -198,7 +198,7 @@ impl<T> Default for JoinSet<T> {
 impl<T> Drop for JoinSet<T> {
     fn drop(&mut self) {
         self.abort_all();
-        // Drops the results one by one, because they are foreign values.
+        // Drops the results one by one, because each drop may panic.
         self.detach_all();
     }
 }
@@ -245,7 +245,7 @@ impl Finished {
     }
 }
 
-/// Reports to the set when it is dropped.
+/// A guard of a task. Dropping it tells the set that the task's future has ended.
 struct Report {
     number: u64,
     finished: Rc<Finished>,
@@ -258,8 +258,8 @@ impl Drop for Report {
 }
 
 pin_project! {
-    /// A task's future with a guard that is dropped after it, and so learns when the future has
-    /// ended.
+    /// A task's future and a guard. The guard is dropped after the future, so its drop shows that
+    /// the future has ended.
     struct Guarded<F, G> {
         #[pin]
         future: F,

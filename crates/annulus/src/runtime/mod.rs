@@ -74,7 +74,7 @@ impl Runtime {
         Self::builder().build()
     }
 
-    /// Returns the settings of a runtime to build.
+    /// Returns a builder with default settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -133,8 +133,7 @@ impl Runtime {
         self.core.waiting()
     }
 
-    /// Returns true if other threads can reach the runtime, which is false under a simulated
-    /// kernel.
+    /// Returns true if other threads can wake the runtime. They cannot under a simulated kernel.
     pub(crate) fn is_reachable(&self) -> bool {
         self.core.remote.wake_fd().is_some()
     }
@@ -180,7 +179,7 @@ pub fn counters() -> Option<Counters> {
 }
 
 /// Returns the number of turns that the loop of the current runtime has made, or `None` outside a
-/// runtime. What tasks send within one turn leaves together at its end.
+/// runtime. Everything that tasks send within one turn is submitted together at its end.
 #[inline]
 pub fn turns() -> Option<u64> {
     current::with(|core| core.turns())

@@ -17,8 +17,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 /// Submits an operation that does nothing and waits for its completion. Like every operation, it
-/// takes a slot, an entry, a completion and a wake-up, so it measures the runtime, as in `annulus
-/// bench nop`. On epoll the driver completes it in the next turn.
+/// takes a slot, an entry, a completion and a wake-up, so it measures the runtime's cost per
+/// operation, as in `annulus bench nop`. On epoll the driver completes it in the next turn.
 ///
 /// If the future is dropped, the operation still completes and its result is discarded.
 ///
@@ -103,7 +103,7 @@ enum NopSlot {
     Dropped,
 }
 
-/// All nops.
+/// The slots of all nops.
 #[derive(Default)]
 pub(crate) struct Nops(Slab<NopSlot>);
 
@@ -133,7 +133,7 @@ impl Nops {
                 note_waker(waker, &mut state.deferred.drops, cx);
                 Poll::Pending
             }
-            NopSlot::Dropped => unreachable!("only its future polls it"),
+            NopSlot::Dropped => unreachable!("a dropped nop was polled"),
         }
     }
 
@@ -144,7 +144,7 @@ impl Nops {
         match mem::replace(nop, NopSlot::Done(event.result.map(drop))) {
             NopSlot::InFlight(waker) => state.deferred.wakes.extend(waker),
             NopSlot::Dropped => drop(self.0.remove(event.token.slot())),
-            NopSlot::Done(_) => unreachable!("a nop has one event"),
+            NopSlot::Done(_) => unreachable!("a nop received a second event"),
         }
     }
 
@@ -153,7 +153,7 @@ impl Nops {
         match mem::replace(self.0.get(slot), NopSlot::Dropped) {
             NopSlot::InFlight(waker) => state.deferred.drops.extend(waker),
             NopSlot::Done(_) => drop(self.0.remove(slot)),
-            NopSlot::Dropped => unreachable!("a future is dropped once"),
+            NopSlot::Dropped => unreachable!("a nop was dropped twice"),
         }
     }
 

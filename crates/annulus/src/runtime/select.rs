@@ -38,8 +38,8 @@ macro_rules! select {
     (else $($rest:tt)*) => {
         $crate::macro_support::tokio::select!(else $($rest)*)
     };
-    // The rule through which tokio's macro calls itself, with the branch to poll first. `BRANCHES`,
-    // a constant in its expansion, is the number of branches.
+    // Enters tokio's macro at its internal rule, with our choice of the branch to poll first.
+    // `BRANCHES` is a constant in tokio's expansion: the number of branches.
     ($($branches:tt)*) => {
         $crate::macro_support::tokio::select!(@{
             start={ $crate::macro_support::first_branch(BRANCHES) };
@@ -64,7 +64,8 @@ pub fn first_branch(branches: u32) -> u32 {
 pub(super) struct Choices(Cell<u64>);
 
 impl Choices {
-    /// Choices derived from the seed of a simulated kernel, or random on a real one.
+    /// Returns choices derived from the seed of a simulated kernel, or random ones on a real
+    /// kernel.
     pub(super) fn of(kernel: &dyn Kernel) -> Self {
         kernel.runtime_seed().map_or_else(Self::random, |seed| Self(Cell::new(seed)))
     }

@@ -44,9 +44,9 @@ impl Core {
         drop(current_guard);
         self.blocking.pool.wait(deadline.duration_since(self.now()));
         match ended {
-            // This is a bug, because no foreign code runs there. Resume the panic, unless an
-            // earlier one was reported or the thread is already unwinding, when a second panic
-            // would abort the process.
+            // This is a bug, because no foreign code runs there, so resume the panic. Do not if an
+            // earlier one was reported, or if the thread is already unwinding: a second panic would
+            // abort the process.
             Err(panic) if whole && !panicking() => resume_unwind(panic),
             Err(panic) => dispose(panic),
             Ok(()) => {}
@@ -90,9 +90,9 @@ impl Core {
         }
     }
 
-    /// Runs turns until nothing is in flight. Returns false if that takes too long. File calls that
-    /// may hang have until the shutdown timeout, because they may never end. Handles no longer
-    /// reach the state.
+    /// Runs turns until nothing is in flight. Returns false if that takes too long. Once only file
+    /// calls that may hang are left, the shutdown timeout applies as well, because they may never
+    /// end. Handles no longer reach the state.
     fn reap(&self, inside: &mut Inner, shutdown: Instant) -> bool {
         let end = inside.state.now() + CANCEL_TIMEOUT;
         loop {

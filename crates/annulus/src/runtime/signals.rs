@@ -1,5 +1,5 @@
-//! Signals of a simulated host, sent by a test, and whether SIGINT or SIGTERM ends a process or a
-//! simulated host. Signals of a process arrive through a pair of sockets: see `signal.rs`.
+//! Signals that a test sends to a simulated host, and the decision whether SIGINT or SIGTERM ends a
+//! process or a simulated host. Real signals arrive through a pair of sockets: see `signal.rs`.
 
 use crate::unwind::wake_each;
 use crate::waiters::{Wait, Waiters};
@@ -28,7 +28,7 @@ pub(crate) struct EndRequest {
     terminate: EndSignal,
 }
 
-/// One of the two signals.
+/// The state of SIGINT or SIGTERM.
 #[derive(Debug)]
 struct EndSignal {
     /// Number of `Signals` that catch it now.
@@ -68,7 +68,7 @@ impl EndRequest {
         self.is_enabled.store(true, SeqCst);
     }
 
-    /// Returns true once `until_terminated` has been asked to end.
+    /// Returns true once a signal has arrived that `until_terminated` treats as the request to end.
     pub(crate) fn is_requested(&self) -> bool {
         self.is_requested.load(SeqCst)
     }
@@ -135,7 +135,7 @@ impl SimulatedSignals {
         *self.counts.borrow_mut().entry(signal).or_default()
     }
 
-    /// Ready once the signal has arrived more often than `seen`, which is then updated.
+    /// Returns `Ready` once the signal has arrived more often than `seen`, and updates `seen`.
     pub(crate) fn poll(&self, signal: i32, seen: &mut u64, cx: &Context<'_>) -> Poll<()> {
         let count = self.catch(signal);
         if count > *seen {

@@ -56,9 +56,9 @@ where
 /// ```
 ///
 /// If the call panics, the handle returns an error, as for a task. A call that is
-/// [aborted](JoinHandle::abort) before it has begun is not made; later, it continues, and its
-/// result is dropped on its thread. If no thread can be started, the handle returns a panic that
-/// says so.
+/// [aborted](JoinHandle::abort) before it has begun is not made. One that has begun continues, and
+/// its result is dropped on its thread. If no thread can be started, the handle returns a panic
+/// that says so.
 ///
 /// The end of the runtime drops calls that have not begun, and waits for the others within its
 /// [`shutdown_timeout`](crate::Builder::shutdown_timeout). After that, a remaining call continues

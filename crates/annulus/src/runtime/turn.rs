@@ -61,7 +61,7 @@ impl Core {
         }
     }
 
-    /// Returns the recorder in a turn in which the clock is read.
+    /// Returns the recorder if this turn is timed.
     #[inline]
     fn timing(&self) -> Option<&Recorder> {
         Some(&self.recorder).filter(|recorder| recorder.is_timed())
@@ -76,7 +76,8 @@ impl Core {
     #[inline]
     pub(super) fn run_tasks(&self) -> io::Result<()> {
         self.run_queue.extend(self.remote.take());
-        // After the inbox, because a stop wakes the loop just as a task in the inbox does.
+        // Checked after the inbox is taken, because that also consumes the wake-up that `stop`
+        // caused. A stop that comes later wakes the loop again.
         if self.remote.take_stop() {
             return Err(stopped());
         }
@@ -106,7 +107,7 @@ impl Core {
         let (mut inner, drops_done) = self.run_deferred_drops_of(self.borrow()?)?;
         let closed = self.inline_policy.begin_turn(inner.state.has_checked_events);
         if closed {
-            // A listener may be paused for lack of descriptors.
+            // A listener that is paused for lack of descriptors may resume.
             inner.state.note_closed();
         }
         self.remote.publish_streams(inner.streams.len());
@@ -268,7 +269,7 @@ impl Inner {
     /// Dispatches all available events, then assumes sends without an event complete.
     #[inline]
     fn take_events(&mut self) {
-        // Before any event is handled, because handling may submit more.
+        // Before any event is handled, because handling one may lend more vectors to the kernel.
         self.streams.free_vectors(&self.state);
         // Number of upcoming events whose slots have been prefetched. Only slots of streams are
         // prefetched, and only if there are many streams, because a few stay in the cache anyway.
@@ -445,7 +446,7 @@ mod tests {
         let flood = std::thread::spawn(move || while writer.write_all(&[1; 65_536]).is_ok() {});
         let mut most = 0;
         for round in 0..200 {
-            // Reads now and then, so that the receive is armed again and again.
+            // Reads in every third round, so that the receive is armed again and again.
             if round % 3 == 0 {
                 runtime.block_on(stream.recv()).unwrap();
             }
@@ -455,7 +456,7 @@ mod tests {
             most = most.max(inner.streams.get(slot).0.undelivered());
         }
         assert!(most > bound / 2, "only {most} unread bytes: the bound was not tested");
-        // The kernel does not cut the last buffer of a limited receive.
+        // A limited receive may fill its last buffer beyond the limit.
         assert!(most <= bound + buffer, "{most} bytes unread");
         flooder.shutdown(std::net::Shutdown::Both).unwrap();
         flood.join().unwrap();

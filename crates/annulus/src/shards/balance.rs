@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A connection is busy in a period of this length if it was served within it.
+/// Length of a period. A connection is busy in a period if it answered a request in it.
 const BUSY_PERIOD: Duration = Duration::from_millis(100);
 /// Number of requests of a connection per read of the clock.
 const REQUESTS_PER_CLOCK_READ: u32 = 16;
 
-/// Counts the busy connections of each shard, and decides which should move to another shard with
-/// [`Shard::move_stream`](super::Shard::move_stream). All shards share it. A program that does not
-/// use it pays nothing.
+/// Counts the busy connections of each shard, and decides which of them
+/// [`Shard::move_stream`](super::Shard::move_stream) should move to another shard. All shards share
+/// one balance. A program that does not use it pays nothing.
 ///
 /// Connections are distributed when they are accepted, before it is known how busy they will be. If
 /// one shard's connections are busy and another's are idle, a core is idle too. A connection is
-/// busy if it was served within the last 100 ms. While a shard has at least two more busy
-/// connections than another, and the difference is at least a quarter of its own, a connection that
-/// has just been served moves there.
+/// busy if it answered a request in the last period of 100 ms. While a shard has at least two more
+/// busy connections than the least busy shard, and the difference is at least a quarter of its own
+/// number, a connection that has just been served moves to that shard.
 ///
 /// ```
 /// use annulus::net::TcpStream;
@@ -58,12 +58,12 @@ struct BalanceState {
     shards: Box<[Load]>,
 }
 
-/// The load of a shard, in separate cache lines.
+/// The load of a shard, in cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Load {
-    /// The number of connections that were busy here in this period, and the number in the previous
-    /// one.
+    /// Connections that were busy here, in this period and in the previous one. The index is the
+    /// period modulo 2.
     busy: [Count; 2],
     /// Connections that have arrived from another shard in this period, and those that have left
     /// for one.
@@ -71,7 +71,7 @@ struct Load {
     left: Count,
 }
 
-/// A count for one period. The number of the period is in the upper half.
+/// A count for one period. The upper half of the word is the number of the period.
 #[derive(Debug, Default)]
 struct Count(AtomicU64);
 
@@ -157,9 +157,9 @@ impl Balance {
 pub struct Balanced {
     balance: Balance,
     shard: usize,
-    /// The last period in which it was counted.
+    /// The last period in which the connection was counted or moved.
     period: u64,
-    /// Number of requests so far. The clock is read only after some of them.
+    /// Number of requests so far. The clock is read once per `REQUESTS_PER_CLOCK_READ`.
     requests: u32,
 }
 

@@ -104,7 +104,7 @@ impl ShardedListener {
         Ok(Self { spread, limit, address, count, sources })
     }
 
-    /// Returns the address that it listens on.
+    /// Returns the address that the listener is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -239,7 +239,7 @@ impl ShardListener {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
 
-    /// Polls like [`accept`](Self::accept).
+    /// Polls for the next connection, like [`accept`](Self::accept).
     ///
     /// # Errors
     /// The errors of [`accept`](Self::accept).
@@ -266,7 +266,7 @@ impl ShardListener {
         }
     }
 
-    /// Returns the address that it listens on.
+    /// Returns the address that the listener is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }

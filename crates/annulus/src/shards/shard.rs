@@ -133,11 +133,11 @@ impl fmt::Debug for Shard {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pinning {
-    /// One CPU per shard, in order, of those that the calling thread may use. Starts over if there
-    /// are more shards.
+    /// One CPU per shard, in order, of those that the calling thread may use. Starts over at the
+    /// first one if there are more shards than CPUs.
     #[default]
     Each,
-    /// These CPUs, in order. Starts over if there are more shards.
+    /// These CPUs, in order. Starts over at the first one if there are more shards than CPUs.
     On(Vec<usize>),
     /// No pinning: the system schedules the shards on any CPU.
     None,
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpus_are_reused_if_there_are_more_shards() {
+    fn cpus_are_reused_if_there_are_more_shards_than_cpus() {
         let cpus = Pinning::On(vec![4, 2]).cpus(3).unwrap();
         assert_eq!(cpus, [Some(4), Some(2), Some(4)]);
         assert_eq!(Pinning::None.cpus(2).unwrap(), [None, None]);

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io, iter, thread};
 
-/// Creates the builder of each shard's runtime.
+/// Returns the builder of a shard's runtime, given the shard's index.
 type Make = Box<dyn Fn(usize) -> Builder + Send + Sync>;
 
 /// Settings of several runtimes, one per thread.
@@ -38,9 +38,9 @@ impl Shards {
         self
     }
 
-    /// Sets the settings of each shard's runtime, by index. `make` is called on the shard's thread.
-    /// If one is [locked down](Builder::locked_down), further rings are denied to the process once
-    /// all shards have their rings.
+    /// Sets the settings of the shards' runtimes: `make` returns those of a shard, given its index,
+    /// and is called on the shard's thread. If one is [locked down](Builder::locked_down), further
+    /// rings are denied to the process once all shards have their rings.
     pub fn runtime(mut self, make: impl Fn(usize) -> Builder + Send + Sync + 'static) -> Self {
         self.make = Box::new(make);
         self
@@ -275,7 +275,7 @@ impl<E> StartBarrier<E> {
         }
         self.changed.notify_all();
         drop(state);
-        // Dropping the error or panic payload of the program may run its code, so this happens
+        // Dropping the program's error or panic payload runs the program's code, so this happens
         // after unlocking.
         dispose_each(error);
     }
@@ -307,16 +307,16 @@ impl<E> StartState<E> {
     }
 }
 
-/// The failure of a shard, which stopped all shards.
+/// The first failure of a shard. It stopped all shards.
 #[derive(Debug)]
 pub struct ShardError<E> {
     /// The index of the shard that failed first.
     pub shard: usize,
-    /// The failure of that shard.
+    /// The reason why it failed.
     pub cause: Cause<E>,
 }
 
-/// The failure of a shard.
+/// The reason why a shard failed.
 ///
 /// ```
 /// use annulus::shards::{Cause, Pinning, Shards};

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-/// A kind of disturbance of a pair of hosts.
+/// A kind of disturbance of one host or of the network between two hosts.
 ///
 /// ```
 /// use annulus::sim::{Disturbance, Disturbances};
@@ -21,7 +21,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disturbance {
-    /// Nothing arrives for some time.
+    /// Nothing arrives at either host from the other for some time.
     Partition,
     /// All connections between the two hosts are reset.
     Reset,
@@ -29,8 +29,8 @@ pub enum Disturbance {
     Delay,
     /// The bandwidth is limited to between 100 and 10,000 bytes per second for some time.
     Slow,
-    /// One of the hosts, unless it is a client, loses its power and starts again after some time.
-    /// Its connections are left half-open at its peers.
+    /// One of the hosts, unless it is a client, loses power and starts again after some time. Its
+    /// connections are left half-open at its peers.
     Crash,
 }
 
@@ -40,7 +40,8 @@ impl Disturbance {
         &[Self::Partition, Self::Reset, Self::Delay, Self::Slow, Self::Crash];
 }
 
-/// The kinds of a network's disturbances, and how often they begin, for [`Network::disturb`].
+/// The kinds of disturbances, how often they begin and how long they last, for
+/// [`Network::disturb`].
 ///
 /// ```
 /// use annulus::sim::{Disturbance, Disturbances, Network};
@@ -84,7 +85,7 @@ impl Default for Disturbances {
 pub(super) struct Chaos {
     plan: Disturbances,
     next: Duration,
-    /// Number of disturbances that have begun, which is the number of the next one.
+    /// Number of disturbances that have begun. The next one gets this number.
     begun: u64,
     /// The disturbances that have not ended yet: when each ends, its number and its effect.
     active: Vec<(Duration, u64, Effect)>,
@@ -95,7 +96,7 @@ pub(super) struct Chaos {
 enum Effect {
     Pair(IpAddr, IpAddr, Overlay),
     Reset(IpAddr, IpAddr),
-    /// The number of a host.
+    /// Contains the host's index.
     Crash(usize),
 }
 
@@ -222,7 +223,7 @@ impl Network {
         Some(effect)
     }
 
-    /// Prints what happens if this run is a replay.
+    /// Prints a description of a disturbance if this run is a replay.
     fn report(&self, what: impl FnOnce() -> String) {
         if seeds::is_replay() {
             eprintln!("{:?}: {}", self.elapsed(), what());

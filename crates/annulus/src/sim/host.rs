@@ -70,7 +70,6 @@ pub(super) fn failed(host: &str, error: Failure) -> io::Error {
     io::Error::new(kind, HostFailed { host: host.to_owned(), error })
 }
 
-/// A host.
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) ip: IpAddr,
@@ -133,7 +132,7 @@ impl Running {
         Ok(Self { main: Some(main), runtime, deadline: None })
     }
 
-    /// Takes a turn. Returns true if there is nothing left to do.
+    /// Runs one turn. Returns true if there is nothing left to do.
     pub(super) fn turn(&mut self) -> io::Result<bool> {
         let core = self.runtime.core();
         let _entered = current::set_current(core)?;
@@ -167,7 +166,7 @@ impl Running {
         }
     }
 
-    /// Returns the panic of a task that the program can no longer take.
+    /// Returns the first task's panic that the program can no longer take, if any.
     pub(super) fn lost_panic(&self) -> Option<&LostPanic> {
         self.runtime.core().remote.lost_panic()
     }

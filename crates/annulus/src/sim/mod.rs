@@ -1,4 +1,5 @@
-//! Runs client and server in one process, on a simulated kernel: virtual time, one seed, faults.
+//! Runs client and server in one process, on a simulated kernel with virtual time, faults and one
+//! seed.
 //!
 //! The runtime, its driver and the ring are the real ones; only the kernel under them is simulated.
 //! The driver is io_uring, or epoll if [`Builder::driver`] selects it or the kernel's [`Profile`]
@@ -112,8 +113,8 @@ pub use annulus_sim::Profile;
 pub use annulus_sim::{Counts, Sim};
 /// A simulated disk, and its device.
 ///
-/// A server that has synced its journal finds it again after a power cut, on any of the possible
-/// outcomes:
+/// A server that has synced its journal finds it again after a power cut, whatever part of the
+/// unsynced data survives:
 ///
 /// ```
 /// use annulus::fs::{self, File};
@@ -181,8 +182,8 @@ pub use annulus_sim::{Random, SimBuilder};
 /// Runs a future on a simulated kernel whose network and faults are drawn from the seed.
 ///
 /// # Errors
-/// Returns the error of the future, a deadlock with a list of what every task waits for, or any
-/// other error that ends a runtime.
+/// Returns the error of the future, a deadlock with a list of the events that every task waits for,
+/// or any other error that ends a runtime.
 ///
 /// # Panics
 /// If a task panics and the program does not take the panic, as on a

@@ -1,4 +1,4 @@
-//! Several hosts in one simulation, and the changes of the network between them.
+//! Several hosts in one simulation, and changes to the network between them.
 
 use super::disturb::{Chaos, Disturbances};
 use super::host::{Host, Program};
@@ -31,10 +31,10 @@ const LOCALHOST: &str = "localhost";
 /// disturb it while it runs.
 ///
 /// A *host* runs a service, which can be [crashed](Self::crash) and [restarted](Self::bounce). A
-/// *client* runs once; the run ends when all clients have. Both call each other by name:
+/// *client* runs once; the run ends when all clients have. Both connect to hosts by name:
 /// `TcpStream::connect("server:80")`. A host binds to its own address: the wildcard and the
-/// loopback address mean that address. Hosts have IPv4 only. All hosts share the disk and the paths
-/// of Unix sockets.
+/// loopback address mean that address. Hosts have only IPv4 addresses. All hosts share the disk and
+/// the paths of Unix sockets.
 ///
 /// A program may hold the network. The network is still freed, because its [run](Self::run) drops
 /// all programs at the end. A network that never runs is freed only if no program holds it.
@@ -207,7 +207,7 @@ impl Network {
     fn add(&self, name: &str, program: Program) -> io::Result<IpAddr> {
         if self.shared.stage.get() == RunStage::Ended {
             return Err(refused(format!(
-                "'{name}' is too late: the network has run; create another one"
+                "'{name}' cannot be added, because the network has run; create another network"
             )));
         }
         let is_address = name.contains(':') || name.parse::<IpAddr>().is_ok();
@@ -397,7 +397,9 @@ impl Network {
         let hosts = self.shared.hosts.borrow();
         let found = hosts.iter().position(|host| host.name == name && host.is_service);
         found.ok_or_else(|| {
-            refused(format!("'{name}' is a client, which runs once; crash and signal hosts"))
+            refused(format!(
+                "'{name}' is a client, and only hosts can be crashed, restarted or signalled"
+            ))
         })
     }
 
@@ -453,14 +455,14 @@ impl fmt::Debug for Network {
     }
 }
 
-/// A change of the network that a program has requested.
+/// A change to the network that a program has requested.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Partition(IpAddr, IpAddr),
     Repair(IpAddr, IpAddr),
     Reset(IpAddr, IpAddr),
     Link(IpAddr, IpAddr, Option<Link>),
-    /// The number of a host.
+    /// Contains the host's index.
     Crash(usize),
     Bounce(usize),
     Signal(usize, Signal),
@@ -520,7 +522,7 @@ impl Network {
     fn signal_now(&self, index: usize, signal: Signal) {
         const IGNORED_BY_DEFAULT: [Signal; 4] =
             [Signal::SIGCHLD, Signal::SIGCONT, Signal::SIGURG, Signal::SIGWINCH];
-        // Wakers may use the network.
+        // Moved out of the host, because wakers may use the network, which borrows the hosts.
         let Some(running) = self.shared.hosts.borrow_mut()[index].running.take() else { return };
         let continues = running.signal(signal) || IGNORED_BY_DEFAULT.contains(&signal);
         {

@@ -13,9 +13,9 @@ const MAX_SLOW_SEGMENT_BYTES: u32 = 512;
 #[derive(Default)]
 pub(super) struct Pairs(Vec<Pair>);
 
-/// Two hosts.
+/// Two hosts and the state of the network between them.
 struct Pair {
-    /// The addresses, in order.
+    /// The addresses, the lower one first.
     ends: (IpAddr, IpAddr),
     /// Whether a program has separated them.
     is_cut: bool,

@@ -47,9 +47,9 @@ impl Network {
     /// Returns the error of the first program that fails, prefixed with its host's name. It keeps
     /// the kind of that error, if that is an [`io::Error`], and has it as its
     /// [source](std::error::Error::source). A host that [stops](crate::Handle::stop) its runtime
-    /// has failed, too. Other errors are a deadlock, with a list of what every task waits for
-    /// (`Deadlock`); a run that takes longer than its [limit](Self::time_limit) (`TimedOut`); and a
-    /// network that has no client or has run before (`InvalidInput`).
+    /// has failed, too. Other errors are a deadlock, with a list of the events that every task
+    /// waits for (`Deadlock`); a run that takes longer than its [limit](Self::time_limit)
+    /// (`TimedOut`); and a network that has no client or has run before (`InvalidInput`).
     ///
     /// # Panics
     /// If a program panics, or if a task panics and no [`JoinHandle`](crate::JoinHandle) or
@@ -65,7 +65,8 @@ impl Network {
         let ending = EndRunOnDrop(self);
         let outcome = self.run_to_end();
         drop(ending);
-        // No closure here: a panic in it would be reported at the closure instead of at our caller.
+        // No closure here: a panic in it would be reported at the closure instead of at the caller
+        // of `run`.
         match outcome {
             Ok(()) => Ok(()),
             Err(error) => error.fail(),
@@ -228,7 +229,7 @@ impl Network {
         hosts.iter().filter_map(|host| host.running.as_ref()).any(Running::is_woken)
     }
 
-    /// Returns the virtual time at which the run has taken too long.
+    /// Returns the virtual time at which the time limit expires.
     fn latest(&self) -> Duration {
         self.shared.start.get().saturating_add(self.shared.time_limit.get())
     }
@@ -243,7 +244,7 @@ impl Network {
         Err(io::Error::new(ErrorKind::TimedOut, self.with_waits(text)))
     }
 
-    /// Lets time pass until something happens.
+    /// Lets virtual time pass until the next event, timer or disturbance.
     fn wait(&self) -> io::Result<()> {
         let disturbance = self.shared.chaos.borrow().as_ref().map(Chaos::next);
         let deadline = self.next_timer().into_iter().chain(disturbance).min();
@@ -259,7 +260,8 @@ impl Network {
         hosts.iter().filter_map(|host| host.running.as_ref()?.deadline).min()
     }
 
-    /// Returns the text, followed by a line per task of any host that says what it waits for.
+    /// Returns the text, followed by one line per task of each host with the events that it waits
+    /// for.
     fn with_waits(&self, text: String) -> String {
         let mut lines = vec![text];
         for host in &*self.shared.hosts.borrow() {
@@ -270,10 +272,10 @@ impl Network {
     }
 }
 
-/// The cause that ends a run.
+/// The reason why a run has failed.
 pub(super) enum RunError {
     Error(io::Error),
-    /// A panic, as its report.
+    /// A panic, with the text to report.
     Panic(String),
     /// A panic whose payload is not text.
     Payload(Panic),
@@ -299,7 +301,7 @@ impl RunError {
         }
     }
 
-    /// Fails the run, with a panic that is reported at the caller's location.
+    /// Returns the error, or panics at the caller's location.
     ///
     /// # Errors
     /// Returns the error if it is not a panic.

@@ -8,9 +8,9 @@ use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The one seed to run.
+/// The environment variable with the only seed to run.
 const SEED_VARIABLE: &str = "ANNULUS_SIM_SEED";
-/// The number of seeds to run.
+/// The environment variable with the number of seeds to run.
 const SEED_COUNT_VARIABLE: &str = "ANNULUS_SIM_SEEDS";
 
 /// Runs a test once for each seed. Panics at the first seed that fails, with the seed and the
@@ -117,7 +117,7 @@ fn failure<E: fmt::Display>(
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailedSeed {
-    /// The seed.
+    /// The seed with which the test failed.
     pub seed: u64,
     /// The error, or the message of the panic.
     pub message: String,

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 /// Bits below a duration's highest bit that select its bucket: the width of a bucket is at most an
-/// eighth of its durations.
+/// eighth of its shortest duration.
 const BUCKET_BITS: u32 = 3;
 const BUCKETS_PER_OCTAVE: usize = 1 << BUCKET_BITS;
 /// Exponent of two at which the buckets end: 2⁴⁰ ns are 18 minutes. Longer durations are in the

@@ -47,7 +47,7 @@ pub struct Stats {
     pub uptime: Duration,
     /// Number of turns of the loop so far.
     pub turns: u64,
-    /// Tasks.
+    /// Counts of tasks.
     pub tasks: Tasks,
     /// The runtime's sockets, files and timers.
     pub resources: Resources,
@@ -72,7 +72,7 @@ pub struct Stats {
 pub struct Resources {
     /// Streams, including dropped ones that are still sending queued bytes.
     pub streams: usize,
-    /// Listeners.
+    /// Open listeners.
     pub listeners: usize,
     /// Accepted connections that no call of `accept` has taken yet.
     pub unclaimed: usize,
@@ -100,7 +100,7 @@ pub struct Buffers {
     pub count: u32,
     /// Bytes per buffer.
     pub size: u32,
-    /// Buffers that are held by leases or that wait in sockets to be received.
+    /// Buffers that leases hold, and filled buffers that no task has received yet.
     pub lent: u32,
     /// Buffers that the kernel may fill. If the driver chooses the buffers itself, these are the
     /// free buffers.
@@ -245,7 +245,7 @@ impl fmt::Display for SlowPoll {
     }
 }
 
-/// A driver.
+/// The kernel interface that a runtime's driver uses.
 ///
 /// ```
 /// use annulus::{DriverKind, Runtime};

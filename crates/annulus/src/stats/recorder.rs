@@ -103,7 +103,7 @@ impl Recorder {
         self.flight.borrow().trace()
     }
 
-    /// Begins the next turn, after the loop has polled for events.
+    /// Begins the next turn, after the loop has checked for events.
     #[inline]
     pub(crate) fn turn_begins(&self) {
         let now = self.kernel.tick();
@@ -113,8 +113,8 @@ impl Recorder {
         }
     }
 
-    /// Called when tasks continue before the loop polls for events. In timed turns, this begins the
-    /// next turn.
+    /// Called when tasks run again although the loop has not checked for events. In timed turns,
+    /// this begins the next turn.
     #[inline]
     pub(crate) fn turn_skips_kernel(&self, driver: &mut Driver) {
         if self.is_timed() {
@@ -123,7 +123,7 @@ impl Recorder {
         }
     }
 
-    /// Resumes the turn after its thread has done other work, such as the host loop of a guest.
+    /// Resumes the turn after its thread has done other work, such as running a guest's host loop.
     pub(crate) fn turn_resumes(&self) {
         if self.is_timed() { self.begin(self.kernel.now()) } else { self.turn_begins() }
     }
@@ -163,7 +163,7 @@ impl Recorder {
         self.begin(now);
     }
 
-    /// Ends the turn: the loop is about to poll for events.
+    /// Ends the turn: the loop is about to check for events.
     #[inline]
     pub(crate) fn turn_ends(&self, driver: &mut Driver) {
         self.turns.set(self.turns.get().wrapping_add(1));
@@ -319,8 +319,8 @@ impl WakeMarks {
         }
     }
 
-    /// Records that the first task was taken from the queue. Returns the last reading before it was
-    /// woken, or `None` if the clock was not read then.
+    /// Records that the task at the front was taken from the queue. Returns the last reading before
+    /// it was woken, or `None` if the clock was not read then.
     pub(super) fn take(&mut self) -> Option<Duration> {
         let number = self.taken;
         self.taken += 1;

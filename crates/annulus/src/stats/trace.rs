@@ -27,8 +27,8 @@ const _: () = assert!(MAX_TRACE_RECORDS * size_of::<Record>() == 224 * 1024);
 /// - *turn*, with *polled* events at its beginning: an untimed turn that took at least 12 ms, and
 ///   the places that spawned the last 256 tasks it polled. It begins up to one tick of the coarse
 ///   clock (1 to 10 ms) too early, and its polls are counted in the *turns* before it.
-/// - *completions*: the number of completions so far, and how many of them were late: for something
-///   that had been dropped.
+/// - *completions*: the number of completions so far, and how many of them were late: for an
+///   operation that had been dropped.
 ///
 /// Recording makes no system call and reads the coarse clock twice per turn, which is less than 1 %
 /// of the CPU time of a small message. The records take up to 224 KiB per runtime, as far as they
@@ -50,7 +50,8 @@ const _: () = assert!(MAX_TRACE_RECORDS * size_of::<Record>() == 224 * 1024);
 #[derive(Clone, Debug)]
 pub struct Trace(Vec<Record>);
 
-/// What happened, when it began by the kernel's clock, and how long it took.
+/// An entry of the trace: its kind, the time at which it began by the kernel's clock, and its
+/// duration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) what: RecordKind,
@@ -68,13 +69,13 @@ pub(super) enum RecordKind {
     Poll(Option<&'static Location<'static>>),
     /// The number of polls of tasks spawned at this place, at unknown times in the preceding turn.
     Polls(Option<&'static Location<'static>>, u32),
-    /// Several turns, including the waits between them. If `waited`, it ends with a wait.
+    /// Several turns, including the waits between them. If `waited`, the last one ends with a wait.
     Turns { turns: u32, polls: u32, waited: bool },
     /// The number of completions so far, and of late ones among them.
     Completions { all: u64, late: u64 },
 }
 
-/// The last records.
+/// The last records, at most [`MAX_TRACE_RECORDS`].
 pub(super) struct FlightRecorder(VecDeque<Record>);
 
 impl FlightRecorder {

@@ -37,8 +37,8 @@ fn set(units: u64) {
     _ = UNITS_LEFT.try_with(|left| left.set(units));
 }
 
-/// Renews the budget for tasks of the host loop, which it polls until the next turn. `spent` is
-/// called when the budget is used up.
+/// Sets the budget that the host loop's tasks share until the next turn. `spent` is called when an
+/// operation finds it used up.
 pub(crate) fn renew_for_host(budget: u32, spent: fn()) {
     renew(budget);
     _ = ON_SPENT.try_with(|call| call.set(Some(spent)));

@@ -242,8 +242,8 @@ impl From<JoinError> for io::Error {
     }
 }
 
-/// The result of a task, for its join handle. It is locked once when the task is done and once when
-/// it is joined, but not for wakes.
+/// The result of a task, for its join handle. It is locked when the task is done and when the
+/// handle is used, but not for wakes.
 pub(crate) struct JoinState<T>(Mutex<JoinPhase<T>>);
 
 enum JoinPhase<T> {
@@ -311,10 +311,9 @@ impl<T> JoinState<T> {
     }
 }
 
-/// Identifies a task. As long as the task, or a [`JoinHandle`] or
-/// [`AbortHandle`] of it, exists, no other task in the process has the same id.
-/// Afterwards the id may be reused. The id is the task's address in memory, so it costs nothing,
-/// and it differs between runs.
+/// Identifies a task. No other task in the process has the same id while the task, its
+/// [`JoinHandle`] or an [`AbortHandle`] of it exists. Afterwards the id may be reused. The id is
+/// the task's address in memory, so it costs nothing, and it differs between runs.
 ///
 /// ```
 /// annulus::run(async {
@@ -355,7 +354,7 @@ pub(crate) fn panic_message(panic: &Panic) -> &str {
     text.unwrap_or("with a payload that is not text")
 }
 
-/// A task's result. If it is not taken, a panic while it is dropped is caught too.
+/// A task's result, or the payload of its panic. If dropping it panics, that panic is caught.
 pub(crate) struct Outcome<T>(Option<Result<T, Panic>>);
 
 impl<T> Outcome<T> {

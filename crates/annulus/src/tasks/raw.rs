@@ -52,8 +52,8 @@ struct Head {
     state: Cell<TaskState>,
     /// The index in the list of live tasks. Used only by the owner.
     index: Cell<u32>,
-    /// The number of polls, and the time of the last one in nanoseconds, or 0 if the runtime does
-    /// not record times. Used only by the owner.
+    /// The number of polls. The next field is the time of the last one in nanoseconds, or 0 if
+    /// there was none. Used only by the owner.
     polls: Cell<u64>,
     polled_at: Cell<u64>,
     /// The runtime's inbox, through which other threads wake the task.
@@ -208,7 +208,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    // SAFETY: the future is `Send`, and the next line pushes the task.
+    // SAFETY: the future is `Send`, and the next lines push the task or cancel it.
     let (task, link) = unsafe { make(future, remote.clone(), spawned_at) };
     if let Err(task) = remote.push(task) {
         // SAFETY: the owner has not taken the task and never will, so this thread counts as the
@@ -221,11 +221,12 @@ where
 /// A counted reference to a task, usable on any thread.
 pub(crate) struct TaskRef(NonNull<Head>);
 
-// SAFETY: safe methods use only what all threads share (see the module). The owner's parts are used
-// only by unsafe methods, and by the reference count, which takes a flag for the owner's thread.
+// SAFETY: safe methods use only the parts that all threads share (see the module). The owner's
+// parts are reached only through `owned`, which must be called on the owner's thread. The reference
+// count uses its owner's cell only if `is_owner` returned true.
 unsafe impl Send for TaskRef {}
-// SAFETY: through a shared reference, safe methods use only what all threads share, or the
-// reference count, which takes a flag for the owner's thread.
+// SAFETY: through a shared reference, safe methods use only the parts that all threads share, and
+// the reference count as described above.
 unsafe impl Sync for TaskRef {}
 
 // A panic leaves no state broken: panics of the future are caught, and no other part of a task runs
@@ -319,7 +320,7 @@ impl Owned<'_> {
         self.head().index.get()
     }
 
-    /// Records a poll at this time.
+    /// Counts a poll and records its time in nanoseconds.
     #[inline]
     pub(crate) fn note_poll(&self, time: u64) {
         let head = self.head();
@@ -393,7 +394,7 @@ impl Owned<'_> {
         if matches!(head.state.get(), TaskState::Running | TaskState::Notified | TaskState::Done) {
             return false;
         }
-        // The drop of the future may wake the task.
+        // So that a wake during the drop of the future does not queue the task.
         head.state.set(TaskState::Running);
         // SAFETY: the task is live and not running, and this is the owner's thread, or the owner
         // does not know the task.
@@ -431,8 +432,8 @@ impl Drop for TaskRef {
     }
 }
 
-/// A reference to a task with a result of this type. It is `Send` and `Sync` when a boxed mutex of
-/// the result is.
+/// A reference to a task with a result of this type. It is `Send` and `Sync` if the result is
+/// `Send`, because it locks the result.
 pub(crate) struct JoinRef<T> {
     task: TaskRef,
     _result: PhantomData<Box<Mutex<T>>>,

@@ -1,11 +1,11 @@
-//! What other threads may change of a task: its reference count and its flags.
+//! The parts of a task that other threads may change: its reference count and its flags.
 //!
 //! `tests/task_refs.rs` replaces the atomics of the parent module with loom's, and tries every
 //! order.
 
 use super::atomic::{AtomicI64, AtomicU8, Cell, Ordering, fence};
 
-/// More references than can exist, and equally far from overflow.
+/// More references than can exist. The value is as far from zero as from overflow.
 const RESERVED_REFS: i64 = 1 << 62;
 
 /// A reference count that the task's owner changes without a locked operation. The whole protocol:
@@ -13,9 +13,9 @@ const RESERVED_REFS: i64 = 1 << 62;
 /// The shared count starts with a reserve far above the number of references that can exist. The
 /// owner draws its references from that reserve, and records in a plain cell how many it has drawn.
 /// Other threads add and subtract one at a time. While the reserve is in the count, the count
-/// cannot reach zero, and nobody checks for zero. When the task is done, the owner returns the part
-/// of the reserve that it has not drawn. From then on the count is the number of references held by
-/// all threads, and the release that takes it to zero is the last.
+/// cannot reach zero, and the owner need not check for it. When the task is done, the owner returns
+/// the part of the reserve that it has not drawn. From then on the count is the number of
+/// references held by all threads, and the release that takes it to zero is the last.
 ///
 /// The cell makes it `!Sync`. Code that shares it nevertheless must pass `owner` as true only on
 /// the owner's thread.
@@ -23,7 +23,8 @@ pub(crate) struct Refs {
     shared: AtomicI64,
     /// The number of references that the owner has drawn. Negative if the owner has dropped
     /// references that other threads created, and `None` once the reserve has been returned. Only
-    /// the owner uses it. It is a cell because the memory may be freed while `self` is borrowed.
+    /// the owner uses it. It is a cell because another thread may free the memory while `self` is
+    /// still borrowed, and for a cell the compiler does not assume that it stays allocated.
     drawn: Cell<Option<i64>>,
 }
 

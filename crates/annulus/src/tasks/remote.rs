@@ -22,7 +22,7 @@ use wake_state::WakeState;
 /// Tasks woken by other threads, and the means to wake a sleeping loop. A task is put into the
 /// inbox, and then the loop is woken.
 pub(crate) struct Remote {
-    /// Tasks that the loop takes in on its next turn.
+    /// Tasks that the loop takes in its next turn.
     inbox: Mutex<Inbox>,
     /// Whether a wake must end the loop's sleep.
     wake_state: WakeState,
@@ -91,7 +91,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Makes the loop process its inbox. Called by other threads.
+    /// Makes the loop process its inbox, and counts this as a wake by another thread.
     pub(crate) fn wake(&self) {
         self.remote_wakes.fetch_add(1, Ordering::Relaxed);
         self.wake_loop();
@@ -130,13 +130,14 @@ impl Remote {
         dispose(panic);
     }
 
-    /// Keeps the first panic that is lost from now on, and then ends the loop.
+    /// From now on, the first panic of a task without a join handle is kept, and each one ends the
+    /// loop.
     #[cfg(feature = "sim")]
     pub(crate) fn keep_lost_panics(&self) {
         self.lost_panics.keep();
     }
 
-    /// Returns the first lost panic.
+    /// Returns the panic that was kept, if any.
     #[cfg(feature = "sim")]
     pub(crate) fn lost_panic(&self) -> Option<&LostPanic> {
         self.lost_panics.first()
@@ -227,8 +228,7 @@ pub(crate) struct LostPanic {
     pub(crate) spawned_at: &'static Location<'static>,
 }
 
-/// The panics of tasks without a join handle. The first one is kept for a simulation, which it
-/// fails.
+/// The panics of tasks without a join handle. A simulation keeps the first one, and fails with it.
 #[cfg(feature = "sim")]
 #[derive(Default)]
 pub(crate) struct LostPanics {

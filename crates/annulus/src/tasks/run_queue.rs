@@ -23,7 +23,7 @@ use std::time::Duration;
 /// two checks for events.
 pub(crate) const EVENT_INTERVAL: u32 = 61;
 
-/// Number of polls whose spawn locations are kept.
+/// Number of recent polls for which the spawn location of the polled task is kept.
 const RECENT_POLLS: usize = 256;
 
 /// Maximum number of futures dropped within the drop of a refused future, which may spawn more.
@@ -165,8 +165,8 @@ impl RunQueue {
         self.closed.set(true);
     }
 
-    /// Spawns a task on this runtime, which has this inbox. Returns `None`, and drops the future,
-    /// if the runtime is ending.
+    /// Spawns a task on this runtime, whose inbox is `remote`. Returns `None`, and drops the
+    /// future, if the runtime is ending.
     pub(crate) fn spawn<F>(
         &self,
         remote: &Arc<Remote>,
@@ -180,7 +180,7 @@ impl RunQueue {
             refuse(future);
             return None;
         }
-        // SAFETY: this thread owns the remote.
+        // SAFETY: the queue stays on its runtime's thread, which owns `remote`.
         let (task, join) = unsafe { raw::make(future, remote.clone(), spawned_at) };
         self.link(task);
         Some(join)
@@ -252,7 +252,7 @@ impl RunQueue {
         while self.pop().is_some() {}
     }
 
-    /// Returns the counts of tasks, without the inbox, which is not known here.
+    /// Returns the counts of tasks, except the inbox, which the caller adds.
     pub(crate) fn stats(&self) -> Tasks {
         let (alive, ready) = (self.live.borrow().len(), self.len());
         Tasks { alive, ready, inbox: 0, spawned: self.spawned.get() }
@@ -372,8 +372,8 @@ pub(crate) fn push_on_this_thread(task: TaskRef) {
     });
 }
 
-/// Is notified of each poll. The polling code is generic over it, so it costs nothing in turns that
-/// are not timed.
+/// An observer of task polls. The polling code is generic over it, so turns that are not timed pay
+/// nothing for it.
 pub(crate) trait Probe {
     /// Called before the root future or the first ready task is polled.
     #[inline]

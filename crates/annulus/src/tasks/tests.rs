@@ -64,7 +64,7 @@ impl Owner {
         panic!("the condition was never met");
     }
 
-    /// Ends like a runtime. Other threads may still hold memory of its tasks.
+    /// Drops all tasks, as the end of a runtime does. Other threads may still hold their memory.
     fn end(&self) {
         self.remote.close();
         self.run_queue.drop_all(|| self.remote.take());
@@ -212,8 +212,7 @@ fn share_wakers(fate: Fate, is_joined_remotely: bool) {
         if owner.run_queue.tasks().is_empty() {
             break;
         }
-        // Waits so that other threads run, also on a busy machine, where a thread that only yields
-        // would run last.
+        // Blocks instead of yielding, so that the other threads also run on a busy machine.
         drop(returned.recv_timeout(Duration::from_micros(100)));
     }
     if matches!(fate, Completes | Panics) {

@@ -191,7 +191,7 @@ impl<T> Receiver<T> {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// Polls like [`recv`](Self::recv).
+    /// Polls for the next value, like [`recv`](Self::recv).
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
         budget::poll_with(cx, || self.queue.poll_pop(cx))
     }
@@ -270,7 +270,7 @@ impl<T: Clone> SenderToAll<T> {
         if got == 0 { Err(SendError(value)) } else { Ok(got) }
     }
 
-    /// Returns the sender to one receiver, by index.
+    /// Returns the sender to the receiver with this index, or `None` if the index is out of range.
     pub fn to(&self, receiver: usize) -> Option<&Sender<T>> {
         self.0.get(receiver)
     }

@@ -67,8 +67,9 @@ impl<T> ChannelQueue<T> {
         true
     }
 
-    /// Takes the value, or leaves it in place if the receiver has been dropped. `id` identifies the
-    /// caller's waiter, which [`leave`](Self::leave) removes.
+    /// Takes the value once there is room. If the receiver has been dropped, returns `Ready` and
+    /// leaves the value in place. `id` identifies the caller's waiter, which [`leave`](Self::leave)
+    /// removes.
     pub(crate) fn poll_push(
         &self,
         value: &mut Option<T>,
@@ -98,7 +99,7 @@ impl<T> ChannelQueue<T> {
         self.unlock_and_wake(state, receiver);
     }
 
-    /// Removes a waiter.
+    /// Removes a waiter whose send was dropped, and wakes the senders that there is now room for.
     pub(crate) fn leave(&self, id: &mut Option<WaiterId>) {
         let mut state = self.lock();
         let waker = state.waiting.remove(id);

@@ -18,7 +18,7 @@ const PARKED: u8 = 1;
 /// change ends its sleep.
 const WOKEN: u8 = 2;
 
-/// Set by many threads, read by the loop.
+/// One of the three states above.
 pub(crate) struct WakeState(AtomicU8);
 
 impl WakeState {
@@ -29,7 +29,7 @@ impl WakeState {
     /// Records a wake. Returns true if the loop sleeps. The caller must then end its sleep; no
     /// other waker will.
     pub(crate) fn wake(&self) -> bool {
-        // Releases what the loop must see.
+        // Release: the loop must see everything that this thread did before the wake.
         self.0.swap(WOKEN, Ordering::Release) == PARKED
     }
 
