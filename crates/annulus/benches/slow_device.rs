@@ -1,4 +1,4 @@
-//! The latency of pings to a server that also writes to a slow device, by policy, in microseconds.
+//! The latency of pings to a server that also writes to a slow device, for each file policy.
 //!
 //! It needs root, a loop device, `mkfs.ext4`, and a control group that limits block devices.
 
@@ -27,7 +27,7 @@ fn serve(policy: Option<Policy>, file: PathBuf, ready: mpsc::Sender<SocketAddr>)
     let builder = Runtime::builder().file_policy(policy.unwrap_or_default());
     let served: io::Result<()> = builder.build().unwrap().block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        ready.send(listener.local_addr()?).expect("the client waits for it");
+        ready.send(listener.local_addr()?).expect("the client has ended");
         let (mut stream, _) = listener.accept().await?;
         if policy.is_some() {
             spawn(async move {
@@ -52,7 +52,7 @@ fn serve(policy: Option<Policy>, file: PathBuf, ready: mpsc::Sender<SocketAddr>)
     served.unwrap();
 }
 
-/// Returns the 99th percentile of pings, in microseconds.
+/// Returns the 99th percentile of the ping times, in microseconds.
 #[allow(clippy::disallowed_methods, reason = "the client of a measurement has a clock of its own")]
 fn p99_beside(policy: Option<Policy>, file: PathBuf) -> f64 {
     let (ready, address) = mpsc::channel();

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 const SHARDS: usize = 3;
-/// Number of messages that may wait for a slow client, and how long sending one of them may take.
+/// How many messages may wait for a slow client, and how long sending one of them may take.
 const QUEUE: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A vanished client is detected after 25 seconds without a byte.
@@ -49,8 +49,8 @@ fn main() -> io::Result<()> {
             }
             io::Result::Ok(())
         };
-        // The first shard accepts for all shards. When it ends, the rest end too, so they need no
-        // signals.
+        // The first shard accepts for all shards. When it ends, the others end too, so they need
+        // not wait for signals.
         if shard.index() > 0 { serves.await } else { until_terminated(serves).await }
     })?;
     Ok(())
@@ -83,7 +83,8 @@ async fn chat(
     if ended.is_err()
         && let Ok(stream) = TcpStream::reunite(from, to)
     {
-        // Discards messages for a client that does not read. A close would wait for them.
+        // Discards queued messages for a client that does not read. Closing the stream would wait
+        // until they are sent.
         stream.abort();
     }
     ended

@@ -39,10 +39,11 @@ fn main() -> io::Result<()> {
         let mut cut_off: Option<(u64, SocketAddr)> = None;
         for _ in 0..10 {
             sleep(Duration::from_secs(5)).await;
-            let (term, leader) = leaders.borrow().clone().pop_last().expect("time enough to elect");
+            let (term, leader) =
+                leaders.borrow().clone().pop_last().expect("no leader was elected");
             println!("{leader} leads term {term}, and is cut off");
             if let Some((last, former)) = cut_off.replace((term, leader)) {
-                assert!(term > last && leader != former, "the rest elect another leader");
+                assert!(term > last && leader != former, "the nodes did not elect another leader");
                 nodes.iter().for_each(|node| sim.repair(former.ip(), node.ip()));
             }
             nodes.iter().for_each(|node| sim.partition(leader.ip(), node.ip()));
@@ -59,7 +60,7 @@ enum Role {
     Leader,
 }
 
-/// A node. It votes once per term, for the first candidate that asks, and leads once it has a
+/// Runs a node. It votes once per term, for the first candidate that asks, and leads once it has a
 /// majority of the votes. After some time without a leader, it becomes a candidate itself.
 async fn run(
     own: SocketAddr,

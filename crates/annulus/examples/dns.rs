@@ -1,8 +1,8 @@
 //! A DNS forwarder over UDP. Run `cargo run --release -p annulus --example dns -- 127.0.0.1:5353
 //! 9.9.9.9:53 1.1.1.1:53`, then `dig @127.0.0.1 -p 5353 example.org`.
 //!
-//! Each query goes to an upstream from its own port and with its own identifier, which a forger
-//! would have to guess. Replies that do not match the question are dropped. If an upstream does not
+//! Each query goes to an upstream from its own port and with its own identifier. A forger would
+//! have to guess both. Replies that do not match the question are dropped. If an upstream does not
 //! answer in time, or answers that it cannot or will not resolve the name, the next one is asked.
 //! After four attempts the client gets such an answer, or SERVFAIL. An upstream that has been
 //! silent three times in a row is asked last for five seconds; then one query tries it again.
@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// How long an upstream may take, how often a query is sent, and how many are forwarded at once,
-/// each with its own socket.
+/// How long an upstream may take, how many attempts a query gets, and how many queries may be in
+/// progress, each with its own socket.
 const PATIENCE: Duration = Duration::from_millis(800);
 const ATTEMPTS: usize = 4;
 const AT_ONCE: usize = 800;
@@ -57,7 +57,7 @@ fn main() -> io::Result<()> {
             // any excess.
             let permit = limit.clone().acquire_owned().await;
             let query = clients.recv_datagram().await?;
-            // Answers from the address that was asked: a socket on 0.0.0.0 has several.
+            // Sends the answer from the address that was asked: a socket on 0.0.0.0 has several.
             let to = Transmit::to(query.source);
             let (query, to) = (query.bytes, query.local.map_or(to, |asked| to.source(asked)));
             let (clients, upstreams) = (clients.clone(), upstreams.clone());
@@ -122,7 +122,7 @@ async fn forward(
             timeout(PATIENCE, ask(upstream.address, &query)).await.ok().and_then(Result::ok);
         upstream.note(answer.is_some());
         let Some(mut answer) = answer else {
-            // Asks it again after the rest, unless another upstream has refused.
+            // Asks this upstream again after the others, unless one of them has refused.
             order.extend(refusal.is_none().then_some(upstream));
             continue;
         };

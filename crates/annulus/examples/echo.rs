@@ -1,7 +1,7 @@
 //! A minimal echo server. Run `cargo run --release -p annulus --example echo -- 127.0.0.1:7000`
 //! Limits: one client per available descriptor, and further clients wait; 256 KiB per direction,
 //! and a quarter of the machine's memory in total; no timeouts. SIGINT and SIGTERM end the server
-//! once its queues have been sent.
+//! once queued bytes have been sent.
 
 use annulus::net::{KeepAlive, ListenOptions, TcpStream};
 use annulus::signal::until_terminated;

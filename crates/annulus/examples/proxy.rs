@@ -38,8 +38,8 @@ fn main() -> io::Result<()> {
             while let Some((client, mut peer)) = listener.accept().await? {
                 // A dual-stack socket reports IPv4 addresses in their IPv6 form.
                 peer.set_ip(peer.ip().to_canonical());
-                // Each connection holds the target's address, whatever its shard, so the count is
-                // of all connections.
+                // Each connection of any shard holds a reference to the target's address, so the
+                // references count the connections.
                 let target = target.clone();
                 if Arc::strong_count(&target) > most.saturating_add(1) {
                     eprintln!("{peer}: refused, since {most} connections are open");
@@ -54,14 +54,14 @@ fn main() -> io::Result<()> {
             }
             io::Result::Ok(())
         };
-        // The first shard accepts for all shards. When it ends, the rest end too, so they need no
-        // signals.
+        // The first shard accepts for all shards. When it ends, the others end too, so they need
+        // not wait for signals.
         if shard.index() > 0 { serves.await } else { until_terminated(serves).await }
     })?;
     Ok(())
 }
 
-/// Numbers of bytes copied up and down.
+/// Numbers of bytes copied to the target and to the client.
 type Copied = (u64, u64);
 
 async fn proxy(mut client: TcpStream, to: &str, idle: u64, copied: &mut Copied) -> io::Result<()> {
@@ -85,7 +85,7 @@ async fn proxy(mut client: TcpStream, to: &str, idle: u64, copied: &mut Copied) 
     let end = (&mut copy).await.map(drop);
     *copied = copy.copied();
     if end.is_err() {
-        // Something is missing, and an orderly end would look like the whole.
+        // Bytes are missing, and an orderly end would hide that.
         client.abort();
         target.abort();
     }

@@ -19,17 +19,18 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Maximum number of bytes of a command, of an inline command, and of answers sent together.
+/// Maximum number of bytes of a command and of an inline command. Answers are sent together until
+/// they reach `BATCH` bytes.
 const LIMIT: usize = 64 << 20;
 const LINE_LIMIT: usize = 64 << 10;
 const BATCH: usize = 64 << 10;
 /// A vanished client is detected after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
-/// Maximum number of keys removed before other tasks run. The loop checks for input from clients
-/// after 61 polls of tasks.
+/// Maximum number of expired keys removed per poll. It is small, because the loop only checks for
+/// input from clients after 61 polls.
 const EXPIRED_AT_ONCE: usize = 4;
-/// How long a refused client may take to end.
+/// How long a refused client may take to close its connection.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 fn main() -> io::Result<()> {
@@ -67,7 +68,7 @@ async fn serve(mut stream: TcpStream, store: Rc<RefCell<Store>>) -> io::Result<(
     let (mut wanted, mut out, mut command) = (1, Vec::new(), Command::default());
     loop {
         // Borrows the bytes where they were received. A command that spans several buffers is
-        // gathered.
+        // copied into one.
         let mut input = stream.peek(wanted).await?;
         let shown = input.len();
         if shown < wanted {
@@ -176,7 +177,7 @@ impl Command {
     }
 
     /// Appends the first word to the line without its quotes, and returns the rest. Returns `None`
-    /// if the quotes do not end before a space.
+    /// if a quote is not closed, or no space follows the closing one.
     fn unquote<'a>(&mut self, mut rest: &'a [u8]) -> Option<&'a [u8]> {
         let mut quote = None;
         while let Some((&byte, mut next)) = rest.split_first() {
@@ -282,7 +283,8 @@ impl Store {
             (b"TTL", 2) => number(out, b':', self.time_to_live(word(1))),
             (b"PING", 1) => out.extend_from_slice(b"+PONG\r\n"),
             (b"PING" | b"ECHO", 2) => bulk(out, Some(word(1))),
-            // Clients first ask for the list of commands and for settings; both are empty.
+            // Clients first ask for the list of commands and for settings. The answers to both are
+            // empty.
             (b"COMMAND", _) => number(out, b'*', 0),
             (b"CONFIG", 3) => {
                 number(out, b'*', 2);
@@ -416,7 +418,7 @@ fn deadline(unit: &[u8], amount: &[u8]) -> Option<End> {
 
 /// Parses a number in canonical form: no plus sign, no leading zeros.
 fn integer(text: &[u8]) -> Option<i64> {
-    // Fast path for nearly all counts and lengths of commands.
+    // Fast path for a single digit, as in nearly all counts and lengths.
     if let [digit @ b'0'..=b'9'] = text {
         return Some(i64::from(digit - b'0'));
     }

@@ -2,10 +2,9 @@
 //! the fewest.
 //!
 //! Run `cargo run --release -p annulus --example shards -- 127.0.0.1:7000`, then `nc 127.0.0.1
-//! 7000`.
-//! Limits: one client per available descriptor, and further clients wait; 256 KiB per direction,
-//! and a quarter of the machine's memory in total; no timeouts. SIGINT and SIGTERM end the server
-//! once its queues have been sent.
+//! 7000`. Limits: one client per available descriptor, and further clients wait; 256 KiB per
+//! direction, and a quarter of the machine's memory in total; no timeouts. SIGINT and SIGTERM end
+//! the server once queued bytes have been sent.
 
 use annulus::net::{KeepAlive, ListenOptions, TcpStream};
 use annulus::shards::{ShardedListener, Spread};
@@ -32,8 +31,8 @@ fn main() -> io::Result<()> {
             }
             io::Result::Ok(())
         };
-        // The first shard accepts for all shards. When it ends, the rest end too, so they need no
-        // signals.
+        // The first shard accepts for all shards. When it ends, the others end too, so they need
+        // not wait for signals.
         if shard.index() > 0 { serves.await } else { until_terminated(serves).await }
     })?;
     Ok(())

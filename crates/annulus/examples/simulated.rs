@@ -47,7 +47,7 @@ fn run(seed: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// An echo server. At first, its listener may fail to get a descriptor.
+/// An echo server. It retries, because a fault may keep its listener from getting a descriptor.
 async fn serve() -> io::Result<()> {
     let listener = loop {
         match TcpListener::bind(ADDRESS) {
@@ -66,8 +66,8 @@ async fn serve() -> io::Result<()> {
     }
 }
 
-/// Connects, retrying until it succeeds, then sends 10,000 bytes and receives them back, in pieces
-/// of any size.
+/// Connects, retrying until it succeeds, then sends 10,000 bytes and receives them back. Returns
+/// how many connects failed, and how long the answer took.
 async fn talk() -> io::Result<(u32, Duration)> {
     let mut failed = 0;
     let mut stream = loop {

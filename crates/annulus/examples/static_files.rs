@@ -31,13 +31,13 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A client that takes longer for a part of a file is not reading.
+/// Time limit for each part of a reply. A client that takes longer is not reading.
 const SLOWEST: Duration = Duration::from_secs(60);
 /// A vanished client is detected after 25 seconds without a byte.
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { time: Duration::from_secs(10), interval: Duration::from_secs(5), retries: 3 };
-/// Nix, container images and archives date all files to 1970 or to 1 January 1980. Dates up to this
-/// one carry no information.
+/// Nix, container images and archives date all files to 1970 or to 1 January 1980. Dates before
+/// this one, 2 January 1980, carry no information.
 const FIRST_DATE: Duration = Duration::from_secs(315_619_200);
 /// Maximum number of bytes of a request.
 const LIMIT: usize = 16 << 10;
@@ -71,7 +71,7 @@ pub(crate) async fn server(address: String, root: String, most: usize) -> io::Re
     }
 }
 
-/// Serves a connection. Without a place among the served connections, it is refused.
+/// Serves a connection. Without a place among the served connections, its request gets a 503.
 #[expect(clippy::manual_async_fn, reason = "an `async fn` keeps its arguments twice")]
 fn serve(
     mut stream: TcpStream,
@@ -89,7 +89,7 @@ fn serve(
                     Err(error) if error.kind() == InvalidData => Err(TOO_LARGE),
                     Err(error) => return Err(error),
                 };
-            // Boxed, so that a connection that waits for its next request holds no state of this
+            // Boxed, so that a connection that waits for a request holds no memory for answering
             // one.
             if !Box::pin(respond(&mut stream, &files, place.is_some(), head)).await? {
                 stream.shutdown().await?;
@@ -146,7 +146,7 @@ async fn respond(
 #[derive(Default)]
 struct Request<'a> {
     method: &'a str,
-    /// As requested, but without the query.
+    /// The requested path, not decoded, and without the query.
     target: &'a str,
     path: PathBuf,
     keep_alive: bool,
@@ -161,8 +161,8 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Returns an error status if the request is invalid, and the bytes after it cannot be parsed
-    /// either.
+    /// Returns an error status if the request is invalid. The connection is then closed, since the
+    /// bytes after the request cannot be parsed either.
     fn parse(head: &'a [u8]) -> Result<Self, &'static str> {
         let mut lines = [httparse::EMPTY_HEADER; 100];
         let mut parsed = httparse::Request::new(&mut lines);
@@ -291,9 +291,9 @@ impl<'a> Request<'a> {
 fn status_of(error: io::Error) -> &'static str {
     match os_error(&error) {
         Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP) => NOT_FOUND,
-        // A socket.
+        // The path names a socket.
         Some(libc::ENXIO) => NOT_FOUND,
-        // A zero byte, or a path that leads out of the directory.
+        // The path contains a zero byte or leads out of the directory.
         None if matches!(error.kind(), InvalidInput | PermissionDenied) => NOT_FOUND,
         Some(libc::EACCES | libc::EPERM) => DENIED,
         Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN) => FULL,
@@ -322,13 +322,13 @@ fn date_of(modified: SystemTime, now: SystemTime) -> Option<SystemTime> {
 struct Answer {
     status: &'static str,
     headers: String,
-    /// The file to send, and the range of its bytes. Without a file, the status is the text.
+    /// The file to send, and the range of its bytes. Without a file, the body is the status.
     file: Option<(Rc<CachedFile>, Range<u64>)>,
 }
 
 impl Answer {
     /// Redirects to the same path with a slash at the end. Leading slashes are reduced to one,
-    /// since several would name a host.
+    /// since a location that starts with two would name a host.
     fn moved(target: &str) -> Self {
         let mut answer = Self::error("301 Moved Permanently");
         _ = write!(answer.headers, "location: /{}/\r\n", target.trim_start_matches('/'));
@@ -350,9 +350,9 @@ fn head_length(shown: &[u8]) -> Option<usize> {
     lines.find_map(|(at, _)| ends(at).then_some(at + 1))
 }
 
-/// Returns the bytes that a `Range` refers to. Returns `None`, so that all bytes are sent, if it
-/// makes no sense, refers to several parts, or the file is empty. The range is empty if all of it
-/// is beyond the end.
+/// Returns the part of a file that a `Range` header asks for. Returns `None`, so that all bytes are
+/// sent, if the header is invalid or asks for several parts, or if the file is empty. The range is
+/// empty if it begins beyond the end.
 fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
     let (unit, range) = value.split_once('=')?;
     let (first, last) = range.trim().split_once('-')?;
@@ -360,7 +360,7 @@ fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
     if length == 0 || !is_number || !unit.eq_ignore_ascii_case("bytes") {
         return None;
     }
-    // A number that is too large is beyond every end.
+    // A number that is too large is beyond the end of any file.
     let number = |digits: &str| digits.parse().unwrap_or(u64::MAX);
     match (first, last) {
         ("", "") => None,
@@ -382,7 +382,7 @@ fn path_of(target: &str) -> Option<&str> {
     path.split('?').next().filter(|path| path.starts_with('/'))
 }
 
-/// Decodes a path from the root: `%20` becomes a space. Names need not be valid UTF-8.
+/// Decodes a path and makes it relative: `/a%20b` becomes `./a b`. Names need not be valid UTF-8.
 fn decode(path: &str) -> Option<PathBuf> {
     let mut parts = path.strip_prefix('/')?.split('%');
     let mut path = b"./".to_vec();

@@ -14,8 +14,8 @@ fn main() -> std::io::Result<()> {
         eprintln!("listening on udp://{}", socket.local_addr()?);
         loop {
             let datagram = socket.recv_datagram().await?;
-            // Answers from the address that was asked: a socket on 0.0.0.0 has several. An error
-            // concerns an earlier datagram, whose receiver is gone.
+            // Sends from the address that was asked: a socket on 0.0.0.0 has several. Errors are
+            // ignored: they may concern an earlier datagram, whose receiver is gone.
             let to = Transmit::to(datagram.source);
             let to = datagram.local.map_or(to, |asked| to.source(asked));
             _ = socket.send_with(datagram.bytes, &to).await;

@@ -137,12 +137,12 @@ pub use annulus_driver::Counter;
 ///
 /// # annulus::run(async {
 /// let (mut one, mut two) = UnixStream::pair()?;
-/// let before = annulus::counters().expect("in a runtime");
+/// let before = annulus::counters().expect("not in a runtime");
 /// for _ in 0..100 {
 ///     one.send("a").await?;
 /// }
 /// two.recv_exact(100).await?;
-/// let after = annulus::counters().expect("in a runtime");
+/// let after = annulus::counters().expect("not in a runtime");
 /// assert!(batch(&before, &after, 100) > 1.0);
 /// # std::io::Result::Ok(())
 /// # }).unwrap();

@@ -80,7 +80,7 @@ pub struct Sender {
 /// # annulus::run(async {
 /// let (mut sender, mut receiver) = annulus::pipe::pipe()?;
 /// annulus::spawn(async move { sender.send("a line\n").await });
-/// let line = receiver.recv().await?.expect("not the end yet");
+/// let line = receiver.recv().await?.expect("the stream ended too early");
 /// assert_eq!(&*line, b"a line\n");
 /// # std::io::Result::Ok(())
 /// # }).unwrap();

@@ -1,8 +1,9 @@
 //! An echo over a bad network: two network namespaces joined by a veth pair with 20 ms of delay, 1
-//! % loss and short queues. Needs root, `ip` and `tc`; if something is missing, the test says what.
+//! % loss and short queues. Needs root, `ip` and `tc`. If one of them is missing, the test is
+//! skipped and prints which.
 //!
-//! Where the kernel has no netem, it uses a token bucket with a short queue that is 20 ms long when
-//! full, and that drops packets.
+//! On a kernel without netem, a token bucket limits the rate. Its short queue delays packets by up
+//! to 20 ms and drops any excess.
 
 mod common;
 
@@ -21,7 +22,7 @@ const CLIENT: &str = "10.251.77.2";
 const PORT: u16 = 7000;
 const CONNECTIONS: usize = 8;
 const BYTES: usize = 192 * 1024;
-/// Far longer than the test takes, so that a stall shows as a failure and not as a hang.
+/// Far longer than the test takes. A stall thus fails the test instead of hanging it.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Queueing disciplines that make the network bad, best first.
@@ -42,7 +43,7 @@ fn run(line: &str) -> Result<String, String> {
     Err(format!("`{line}`: {said}"))
 }
 
-/// Two namespaces with a bad line between them, removed on drop.
+/// Two namespaces joined by a bad line. They are deleted on drop.
 struct Network {
     names: [String; 2],
 }
@@ -56,7 +57,7 @@ impl Network {
         run(&format!("ip netns add {client}"))?;
         run(&format!("ip link add veth0 netns {server} type veth peer name veth0 netns {client}"))?;
         for (name, address) in network.names.iter().zip([SERVER, CLIENT]) {
-            // Packets as on a wire: a loss is one packet, not 64 KiB.
+            // Keeps packets as small as on a wire, so that a loss is one packet and not 64 KiB.
             run(&format!("ip -n {name} link set veth0 gso_max_segs 1 up"))?;
             run(&format!("ip -n {name} address add {address}/24 dev veth0"))?;
             spoil(name)?;
@@ -74,7 +75,7 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         for name in &self.names {
-            // If it was never created, there is nothing to delete.
+            // Fails if the namespace was never created.
             _ = run(&format!("ip netns delete {name}"));
         }
     }
@@ -87,7 +88,7 @@ fn spoil(name: &str) -> Result<(), String> {
     for queue in QDISCS {
         match add(queue) {
             Ok(_) => {
-                // The first one is the preferred queue.
+                // Reports which queue replaces the preferred one.
                 if !last.is_empty() {
                     eprintln!("{last}; instead: {queue}");
                 }
@@ -174,15 +175,15 @@ fn client() {
     let all = async {
         let clients: Vec<_> = (0..CONNECTIONS).map(|n| spawn(one_client(n))).collect();
         for client in clients {
-            client.await.expect("no panic")?;
+            client.await.expect("the task panicked")?;
         }
         io::Result::Ok(())
     };
     let in_time = runtime.block_on(async { annulus::time::timeout(LIMIT, all).await });
-    in_time.expect("no stall").expect("no error");
+    in_time.expect("the transfers stalled").expect("a transfer failed");
 }
 
-/// Sends its own bytes and half-closes, while it reads them back to the end.
+/// Sends bytes that differ between clients and half-closes, while it reads them back to the end.
 async fn one_client(number: usize) -> io::Result<()> {
     let stream = connect().await?;
     let sent = pattern(BYTES + number);
@@ -198,7 +199,7 @@ async fn one_client(number: usize) -> io::Result<()> {
     while let Some(lease) = receiving.recv().await? {
         got.extend_from_slice(&lease);
     }
-    sender.await.expect("no panic")?;
+    sender.await.expect("the task panicked")?;
     assert!(
         got == sent,
         "connection {number}: {} of {} bytes, or different ones",

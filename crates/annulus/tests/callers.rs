@@ -33,7 +33,7 @@ fn panics_report_the_line_of_the_call() {
         panics(|| drop(interval_at(Instant::now(), Duration::ZERO))),
         panics(|| annulus::run(async { annulus::run(async {}) })),
     ];
-    let first = lines[0].expect("spawn");
+    let first = lines[0].expect("spawn did not panic");
     assert_eq!(lines, std::array::from_fn(|number| Some(first + number as u32)));
     let cancelled = Runtime::new().unwrap().block_on(async {
         let task = annulus::spawn(std::future::pending::<()>());

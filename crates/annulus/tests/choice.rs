@@ -1,5 +1,5 @@
-//! Invariant 16: which driver runs where io_uring is blocked, and that it reports why. Each case
-//! runs in a separate child process, because a filter cannot be removed.
+//! Invariant 16: which driver a runtime uses where io_uring is blocked, and that it reports why.
+//! Each case runs in a separate child process, because a seccomp filter cannot be removed.
 #![allow(unsafe_code)]
 
 mod common;
@@ -14,7 +14,7 @@ use std::io;
 use std::process::Command;
 use std::time::Duration;
 
-/// Tells a child what `io_uring_setup` should return.
+/// The environment variable with the errno that `io_uring_setup` returns in a child.
 const ERRNO: &str = "ANNULUS_TEST_ERRNO";
 
 /// Errors that block io_uring, as errno, with the cause and the remedy that the message must
@@ -38,9 +38,9 @@ fn assert_passes(mut test: Command, set: &[(&str, &str)]) {
 }
 
 fn block_from_env() -> (i32, &'static str, &'static str) {
-    let errno: i32 = std::env::var(ERRNO).expect("run by its parent only").parse().unwrap();
+    let errno: i32 = std::env::var(ERRNO).expect("not run by its parent").parse().unwrap();
     block_io_uring(errno);
-    BLOCKS.into_iter().find(|(known, ..)| *known == errno).expect("an errno of the list")
+    BLOCKS.into_iter().find(|(known, ..)| *known == errno).expect("the errno is not on the list")
 }
 
 /// Checks an echo on the driver that the builder chooses.
@@ -199,11 +199,11 @@ fn child_without_accept() {
         // The runtime falls back to this call if accept4 is refused.
         deny(libc::SYS_accept, libc::EPERM);
         let accepted = annulus::spawn(async move { listener.accept().await });
-        let mut counters = annulus::counters().expect("in a runtime");
+        let mut counters = annulus::counters().expect("not in a runtime");
         while counters.accept_pauses < 2 {
             assert!(counters.enters < 100, "{counters:?}");
             annulus::time::sleep(Duration::from_millis(20)).await;
-            counters = annulus::counters().expect("in a runtime");
+            counters = annulus::counters().expect("not in a runtime");
         }
         assert!(!accepted.is_finished());
         Ok(())

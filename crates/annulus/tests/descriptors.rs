@@ -87,11 +87,12 @@ async fn with_few_left<T>(free: u64, future: impl Future<Output = T>) -> T {
     use rustix::process::{Resource, getrlimit, setrlimit};
 
     let before = getrlimit(Resource::Nofile);
-    let lowest_free = File::open("/dev/null").expect("a file").as_raw_fd() as u64;
+    let lowest_free =
+        File::open("/dev/null").expect("the file cannot be opened").as_raw_fd() as u64;
     let few = rustix::process::Rlimit { current: Some(lowest_free + free), ..before };
-    setrlimit(Resource::Nofile, few).expect("a lower limit");
+    setrlimit(Resource::Nofile, few).expect("the limit cannot be lowered");
     let done = future.await;
-    setrlimit(Resource::Nofile, before).expect("the limit before");
+    setrlimit(Resource::Nofile, before).expect("the limit cannot be restored");
     done
 }
 
@@ -101,7 +102,9 @@ fn received_descriptors_that_cannot_be_opened_are_reported() {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
         common::run_on(Runtime::builder().driver(driver), async {
             let three = || -> Vec<OwnedFd> {
-                (0..3).map(|_| File::open("/dev/null").expect("a file").into()).collect()
+                (0..3)
+                    .map(|_| File::open("/dev/null").expect("the file cannot be opened").into())
+                    .collect()
             };
             let (mut one, mut other) = UnixOptions::new().descriptors(true).pair()?;
             let open = open_descriptors();
@@ -110,11 +113,13 @@ fn received_descriptors_that_cannot_be_opened_are_reported() {
             until_closed(open).await;
             let error = with_few_left(1, other.recv_with_descriptors()).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
-            let (bytes, left) = other.recv_with_descriptors().await?.expect("the bytes");
+            let (bytes, left) =
+                other.recv_with_descriptors().await?.expect("the stream ended too early");
             assert!(&*bytes == b"bytes" && left.len() < 3);
 
             one.send_with_descriptors("more", three()).await?;
-            let (bytes, all) = other.recv_with_descriptors().await?.expect("more bytes");
+            let (bytes, all) =
+                other.recv_with_descriptors().await?.expect("the stream ended too early");
             assert!(&*bytes == b"more" && all.len() == 3);
 
             let (one, other) = UnixOptions::new().descriptors(true).datagram_pair()?;

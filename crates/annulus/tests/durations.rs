@@ -28,7 +28,8 @@ const ZERO: Duration = Duration::ZERO;
 
 #[test]
 fn no_duration_is_forgotten() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crates");
+    let crates =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("no directory of the crates");
     durations::assert_all_known(
         &crates.join("annulus/src"),
         &[
@@ -88,7 +89,7 @@ fn on_each<F: Future<Output = io::Result<()>>>(builder: Builder, body: impl Fn()
 }
 
 async fn within<T>(body: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(60), body).await.expect("no hang")
+    timeout(Duration::from_secs(60), body).await.expect("the test hangs")
 }
 
 /// Checks an answer over a connection with options on both ends, and a blocking call.
@@ -100,7 +101,7 @@ async fn answers(connect: ConnectOptions, listen: ListenOptions) -> io::Result<(
     let mut client = connect.connect(&[address, address][..]).await?;
     client.send("there and back").await?;
     assert_eq!(&*client.recv_exact(14).await?, b"there and back");
-    assert_eq!(spawn_blocking(|| 7).await.expect("no panic"), 7);
+    assert_eq!(spawn_blocking(|| 7).await.expect("the call panicked"), 7);
     client.send("queued when it is dropped").await
 }
 
@@ -225,7 +226,7 @@ fn timers_accept_max_and_zero() {
             ticks.reset_at(now + MAX);
             assert!(touch(ticks.tick()).is_none());
         }
-        // As documented.
+        // The documentation says that these panic.
         for ticks in [|| interval(ZERO), || interval_at(Instant::now(), ZERO)] {
             assert!(catch_unwind(AssertUnwindSafe(|| drop(ticks()))).is_err());
         }
@@ -255,7 +256,7 @@ fn simulated_link_and_disk_accept_max_and_zero() {
                 let (one, two) =
                     (UdpSocket::bind("127.0.0.1:9000")?, UdpSocket::bind("127.0.0.1:0")?);
                 for n in 0..10 {
-                    two.send_to(vec![n], "127.0.0.1:9000".parse().expect("an address")).await?;
+                    two.send_to(vec![n], "127.0.0.1:9000".parse().expect("not an address")).await?;
                 }
                 _ = timeout(one_second, one.recv_from()).await;
                 Ok(())
@@ -305,7 +306,7 @@ fn simulated_network_accepts_max_and_zero() {
                 #[expect(unreachable_code, reason = "the type of the result")]
                 io::Result::Ok(())
             })
-            .expect("a new name");
+            .expect("the host cannot be added");
         let sends = network.clone();
         let client = async move {
             sends.disturb(Disturbances { pause, length, ..Disturbances::default() });
@@ -315,8 +316,8 @@ fn simulated_network_accepts_max_and_zero() {
             }
             io::Result::Ok(())
         };
-        network.client("client", client).expect("a new name");
-        network.run().expect("the client ends");
+        network.client("client", client).expect("the client cannot be added");
+        network.run().expect("the client failed");
     }
     let network = Network::new(1);
     network.time_limit(ZERO);
@@ -324,7 +325,7 @@ fn simulated_network_accepts_max_and_zero() {
         .client("client", async {
             timeout(MAX, sleep(Duration::from_secs(1))).await.map_err(io::Error::from)
         })
-        .expect("a new name");
+        .expect("the host cannot be added");
     assert_eq!(network.run().unwrap_err().kind(), ErrorKind::TimedOut);
     // An empty range is refused.
     let network = Network::new(1);
@@ -334,6 +335,6 @@ fn simulated_network_accepts_max_and_zero() {
         sleep(Duration::from_secs(1)).await;
         io::Result::Ok(())
     };
-    network.client("client", client).expect("a new name");
+    network.client("client", client).expect("the client cannot be added");
     assert_eq!(network.run().unwrap_err().kind(), ErrorKind::InvalidInput);
 }

@@ -1,5 +1,5 @@
-//! Invariant 10 in a forked child. Alone in its process: the child shares the descriptors of all
-//! tests, and would wait forever for a lock that another test held.
+//! Invariant 10 in a forked child. The test is alone in its program: the child shares the
+//! descriptors of all tests, and would wait forever for a lock that another test held.
 #![allow(unsafe_code)]
 
 mod common;
@@ -12,8 +12,8 @@ fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
         let (mut client, mut server) = pair().await?;
         server.send("for the parent").await?;
         let lease = client.recv().await?.unwrap();
-        // SAFETY: the child calls only what the child of a process with one relevant thread may
-        // call, and exits at once.
+        // SAFETY: the process's other thread only waits for this one and holds no lock, so the
+        // child may call anything. It exits at once.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let refused = touch(client.recv()).is_some_and(|answer| answer.is_err());
@@ -21,11 +21,12 @@ fn a_forked_child_gets_errors_and_can_build_its_own_runtime() {
             drop(server);
             drop(lease);
             let own = annulus::run(async { pair().await.map(drop) }).is_ok();
-            // SAFETY: ends the child without running the parent's destructors.
+            // SAFETY: `_exit` takes no pointers. It ends the child without running the parent's
+            // destructors.
             unsafe { libc::_exit(if refused && own { 0 } else { 1 }) };
         }
         let mut status = 0;
-        // SAFETY: waits for the child forked above.
+        // SAFETY: `status` is valid for writes.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0, "a check in the child failed");
         // The parent's connection is not affected.

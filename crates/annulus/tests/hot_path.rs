@@ -30,7 +30,7 @@ async fn ping(client: &mut TcpStream, rounds: usize) -> io::Result<()> {
 
 async fn receive_exactly(client: &mut TcpStream, mut len: usize) -> io::Result<()> {
     while len > 0 {
-        len -= client.recv().await?.expect("an answer").len();
+        len -= client.recv().await?.expect("the stream ended too early").len();
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ fn reads_fill_every_kind_of_memory() {
         assert_eq!(*file.read_at(AlignedBuf::new(64, 64)?, 0).await.1, [7; 64]);
         let (mut one, mut other) = UnixStream::pair()?;
         one.send(vec![1; 50]).await?;
-        let lease = other.recv().await?.expect("not the end");
+        let lease = other.recv().await?.expect("the stream ended too early");
         assert_eq!(*file.read_at(lease, 0).await.1, [7; 50]);
         Ok(())
     });
@@ -129,7 +129,7 @@ fn paths_are_read() {
         root.rename("file", "directory/file").await?;
         assert_eq!(root.metadata("directory/file").await?.len(), LEN as u64);
         let mut entries = root.read_dir("directory").await?;
-        let entry = entries.next_entry().await?.expect("one entry");
+        let entry = entries.next_entry().await?.expect("the directory is empty");
         assert_eq!(entry.file_name(), "file");
         root.remove_file("directory/file").await?;
         assert!(fs::metadata("/directory/file").await.is_err());
@@ -219,7 +219,7 @@ fn sends_that_wait_for_space() {
             count += lease.len();
         }
         assert_eq!(count, 2 * 10_003);
-        task.await.expect("no panic")
+        task.await.expect("the task panicked")
     });
 }
 

@@ -1,6 +1,6 @@
-//! A locked-down runtime: its ring accepts nothing else, no other ring can be created, and its own
-//! work is unaffected. Each case runs in a separate child process, because the filter cannot be
-//! removed.
+//! A locked-down runtime: its ring accepts only the operations that annulus uses, no other ring can
+//! be created, and annulus works as usual. Each case runs in a separate child process, because the
+//! filter cannot be removed.
 #![allow(unsafe_code)]
 
 mod common;
@@ -35,7 +35,7 @@ fn locked(choice: DriverChoice) -> Builder {
     Runtime::builder().driver(choice).locked_down(true)
 }
 
-/// Makes an echo, with vectors, a half-close, a cancelled connect and a timer that fires.
+/// Echoes vectored sends, cancels a connect, lets a timer fire and half-closes.
 async fn everything() -> io::Result<()> {
     let (mut client, server) = pair().await?;
     spawn(echo(server));
@@ -51,7 +51,7 @@ async fn everything() -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a file. The ring may not, so threads do.
+/// Reads a file, on a thread: the ring accepts no file operations.
 async fn reads_a_file() -> io::Result<()> {
     let file = File::open("/proc/self/exe").await?;
     let (read, buf) = file.read_exact_at(AlignedBuf::new(4096, 4096)?, 0).await;
@@ -60,8 +60,8 @@ async fn reads_a_file() -> io::Result<()> {
     Ok(())
 }
 
-/// Reads more pipes than there are file threads, with futures that are dropped. Files can still be
-/// read.
+/// Starts reads of more empty pipes than there are file threads, and drops them. Other file calls
+/// still work.
 async fn waits_for_pipes() -> io::Result<()> {
     let file = File::open("/proc/self/exe").await?;
     let pipes = (0..6).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>()?;
@@ -70,7 +70,7 @@ async fn waits_for_pipes() -> io::Result<()> {
         let read = timeout(Duration::from_millis(2), reader.read(vec![0; 8]));
         assert!(read.await.is_err(), "a read of the empty pipe returned");
     }
-    timeout(Duration::from_secs(20), file.sync_all()).await.expect("no pipe is in the way")
+    timeout(Duration::from_secs(20), file.sync_all()).await.expect("the sync hangs")
 }
 
 /// Returns the descriptors of this process's rings.

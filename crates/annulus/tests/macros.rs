@@ -13,7 +13,7 @@ pub(crate) async fn program() -> io::Result<usize> {
     let (mut one, mut two) = UnixStream::pair()?;
     let (sent, lease) = annulus::join!(one.send("four"), two.recv());
     sent?;
-    Ok(lease?.expect("bytes").len())
+    Ok(lease?.expect("the stream ended too early").len())
 }
 
 #[annulus::main]

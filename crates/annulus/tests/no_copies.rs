@@ -63,7 +63,7 @@ fn shown_bytes_are_in_the_buffer_that_the_kernel_filled() {
         server.consume(5);
         client.write_all(b"whole").await?;
         let address = shown(&mut server, b"whole").await?;
-        let lease = server.recv().await?.expect("what was shown");
+        let lease = server.recv().await?.expect("the stream ended too early");
         assert_eq!(lease.as_ptr(), address);
         // Only a lease on a pool buffer is shared without a copy.
         assert_eq!(lease.into_shared().as_ptr(), address, "the lease is not on a pool buffer");
@@ -92,7 +92,7 @@ fn both_foreign_traits_show_the_buffer_of_the_kernel() {
     });
 }
 
-/// From the buffer that the kernel filled straight into the caller's memory.
+/// The one copy is from the buffer that the kernel filled into the caller's memory.
 #[test]
 fn a_read_copies_once() {
     on_all(|mut client, mut server| async move {
@@ -188,7 +188,7 @@ async fn receive_without_buffers(streams: usize) -> io::Result<()> {
     most_held();
     writers.iter_mut().try_for_each(|writer| writer.write_all(b"0123456789"))?;
     for task in tasks {
-        assert_eq!(task.await.expect("no panic")?, 10);
+        assert_eq!(task.await.expect("the task panicked")?, 10);
     }
     let most = most_held() - before;
     assert!(most < streams as isize * RECEIVE / 2, "{most} bytes when everything arrives at once");

@@ -29,7 +29,7 @@ fn shell(script: &str) -> Command {
 fn on_each<F: Future<Output = io::Result<()>>>(body: impl Fn() -> F) {
     for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
         run_on(Runtime::builder().driver(choice), async {
-            annulus::time::timeout(Duration::from_secs(60), body()).await.expect("no hang")
+            annulus::time::timeout(Duration::from_secs(60), body()).await.expect("the test hangs")
         });
     }
 }
@@ -54,7 +54,7 @@ async fn every_use() -> io::Result<()> {
         .map(|n| spawn(async move { shell(&format!("echo {n}; exit {n}")).output().await }))
         .collect();
     for (n, child) in children.into_iter().enumerate() {
-        let output = child.await.expect("no panic")?;
+        let output = child.await.expect("the task panicked")?;
         assert_eq!(output.status.code(), Some(n as i32));
         assert_eq!(output.stdout, format!("{n}\n").into_bytes());
     }
@@ -99,7 +99,7 @@ fn child_that_ignores_sigchld_later() {
     on_each(|| async {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         set_sigchld(libc::SIG_IGN, 0);
-        let mut stdin = child.stdin.take().expect("piped");
+        let mut stdin = child.stdin.take().expect("not piped");
         stdin.send("the output is kept").await?;
         drop(stdin);
         let error = child.wait().await.unwrap_err();
@@ -107,7 +107,7 @@ fn child_that_ignores_sigchld_later() {
         assert_eq!(os_error(&error), Some(libc::ECHILD));
         assert!(child.try_wait().unwrap_err().to_string().contains("SIGCHLD"));
         child.start_kill()?;
-        let mut stdout = child.stdout.take().expect("piped");
+        let mut stdout = child.stdout.take().expect("not piped");
         assert_eq!(stdout.recv().await?.as_deref(), Some(&b"the output is kept"[..]));
         assert!(stdout.recv().await?.is_none());
         Ok(())
@@ -124,7 +124,8 @@ fn children_run_where_process_descriptors_are_refused() {
 #[test]
 #[ignore = "a child of the test above"]
 fn child_without_descriptors() {
-    let errno = std::env::var("ERRNO").expect("run by its parent").parse().expect("a number");
+    let errno =
+        std::env::var("ERRNO").expect("not run by its parent").parse().expect("not a number");
     deny(libc::SYS_pidfd_open, errno);
     on_each(every_use);
 }
@@ -187,7 +188,7 @@ fn child_out_of_descriptors() {
                 fs::read_dir("/proc/self/fd")?.map(|entry| entry.map(|entry| entry.file_name()));
             let open = open.collect::<io::Result<Vec<_>>>()?;
             let last = open.iter().filter_map(|name| name.to_str()?.parse::<u64>().ok()).max();
-            let limit = last.expect("standard streams") + 2 + spare;
+            let limit = last.expect("no descriptor is open") + 2 + spare;
             setrlimit(Resource::Nofile, Rlimit { current: Some(limit), ..before })?;
             let mut held = Vec::new();
             while let Ok(file) = fs::File::open("/dev/null") {
@@ -260,10 +261,10 @@ fn errors_explain_why_a_program_cannot_be_executed() {
     }
     let file = temporary("program");
     let write = |text: &str, mode| {
-        fs::write(&file, text).expect("a temporary file");
-        chmod(&file, Mode::from_raw_mode(mode)).expect("a file of this user");
+        fs::write(&file, text).expect("the file cannot be written");
+        chmod(&file, Mode::from_raw_mode(mode)).expect("the mode cannot be changed");
     };
-    let path = file.to_str().expect("text").to_owned();
+    let path = file.to_str().expect("not UTF-8").to_owned();
     on_each(|| async {
         let text = refused(Command::new("no-such-program"), ErrorKind::NotFound).await;
         assert_names(&text, &["starting no-such-program", "PATH", "bin"]);
@@ -301,7 +302,7 @@ fn errors_explain_why_a_program_cannot_be_executed() {
             &[&path, "'/etc/passwd'"],
         );
         write("\u{7f}ELF", 0o755);
-        let error = Command::new(&path).output().await.expect_err("no program");
+        let error = Command::new(&path).output().await.expect_err("the program started");
         assert_eq!(os_error(&error), Some(libc::ENOEXEC), "{error}");
         assert_names(&error.to_string(), &["'#!'"]);
         Ok(())

@@ -30,7 +30,7 @@ impl Remote {
         }
     }
 
-    /// What a waker does: pushes a task, and wakes the loop if it sleeps.
+    /// Does what a waker does: pushes a task, and wakes the loop if it sleeps.
     fn push(&self) {
         self.inbox.fetch_add(1, Ordering::Relaxed);
         if self.state.wake() {

@@ -20,12 +20,12 @@ use std::time::Duration;
 
 const PREFIX: &str = "trace: ";
 
-/// Returns what a separate process does with a seed.
+/// Returns the trace of a separate process that simulates with a seed.
 fn in_a_process(seed: u64) -> Vec<String> {
     let output = rerun!(child_with_a_seed).env("SEED", seed.to_string()).output();
-    let output = output.expect("the test program starts");
+    let output = output.expect("the test program does not start");
     assert_passed(&output);
-    let text = String::from_utf8(output.stdout).expect("text");
+    let text = String::from_utf8(output.stdout).expect("not UTF-8");
     text.lines().filter_map(|line| line.strip_prefix(PREFIX)).map(String::from).collect()
 }
 
@@ -40,7 +40,7 @@ fn a_seed_does_the_same_in_two_processes() {
     assert_ne!(one, other);
     // Both branches are taken, in an order that the seed determines.
     let branches = |trace: &[String]| {
-        trace.iter().find(|line| line.starts_with("select")).cloned().expect("a line")
+        trace.iter().find(|line| line.starts_with("select")).cloned().expect("select is missing")
     };
     assert!(branches(&one).contains('a') && branches(&one).contains('b'), "{one:#?}");
     assert_ne!(branches(&one), branches(&other));
@@ -49,7 +49,7 @@ fn a_seed_does_the_same_in_two_processes() {
 #[test]
 #[ignore = "a child of the test above"]
 fn child_with_a_seed() {
-    let seed = std::env::var("SEED").expect("run by its parent").parse().expect("a number");
+    let seed = std::env::var("SEED").expect("not run by its parent").parse().expect("not a number");
     for choice in [DriverChoice::Uring, DriverChoice::Epoll] {
         let sim = Sim::builder(seed).chaos().build();
         let trace = Trace::default();
@@ -60,7 +60,7 @@ fn child_with_a_seed() {
     network(seed).print();
 }
 
-/// Lines that are equal if the runs are.
+/// The events of a run, one per line.
 #[derive(Clone, Default)]
 struct Trace(Rc<RefCell<Vec<String>>>);
 
@@ -83,7 +83,7 @@ async fn single_host(trace: Trace) -> io::Result<()> {
     trace.note(files().await);
     trace.note(format!("{:?}", streams().await));
     trace.note(format!("{:?}", datagrams().await));
-    trace.note(format!("{:?} {:?}", Instant::now(), counters().expect("in a runtime")));
+    trace.note(format!("{:?} {:?}", Instant::now(), counters().expect("not in a runtime")));
     Ok(())
 }
 
@@ -111,16 +111,16 @@ async fn tasks() -> String {
             for _ in 0..n % 4 {
                 yield_now().await;
             }
-            sender.send(n).await.expect("a receiver");
-            spawn_blocking(move || n).await.expect("no panic")
+            sender.send(n).await.expect("the receiver was dropped");
+            spawn_blocking(move || n).await.expect("the call panicked")
         });
     }
     let mut text = String::new();
     while let Some(ended) = set.join_next().await {
-        write!(text, "{} ", ended.expect("no panic")).expect("memory");
+        write!(text, "{} ", ended.expect("the task panicked")).expect("the text cannot be written");
     }
     for _ in 0..20 {
-        write!(text, "{:?} ", receiver.recv().await).expect("memory");
+        write!(text, "{:?} ", receiver.recv().await).expect("the text cannot be written");
     }
     let (one, two) = annulus::join!(async { 1 }, async {
         yield_now().await;
@@ -145,7 +145,7 @@ async fn timers() -> Vec<(u32, Instant)> {
         ticks.tick().await;
     }
     for sleeper in sleepers {
-        sleeper.await.expect("no panic");
+        sleeper.await.expect("the task panicked");
     }
     late.take()
 }
@@ -163,11 +163,12 @@ async fn files() -> String {
         for n in (0..40).map(|n| n * 7 % 16) {
             let opened = cache.open(n.to_string()).await;
             let opened = opened.map(drop).map_err(|error| error.to_string());
-            write!(text, "{n} {opened:?} {:?}, ", cache.stats()).expect("memory");
+            write!(text, "{n} {opened:?} {:?}, ", cache.stats())
+                .expect("the text cannot be written");
         }
         let mut entries = fs::read_dir("/d").await?;
         while let Some(entry) = entries.next_entry().await? {
-            write!(text, "{:?} ", entry.file_name()).expect("memory");
+            write!(text, "{:?} ", entry.file_name()).expect("the text cannot be written");
         }
         io::Result::Ok(())
     };
@@ -209,7 +210,7 @@ async fn streams() -> io::Result<Vec<String>> {
     }
     let mut ended = Vec::new();
     while let Some(result) = set.join_next().await {
-        let text = match result.expect("no panic") {
+        let text = match result.expect("the task panicked") {
             Ok(talked) => talked.unwrap_or_else(|error| error.to_string()),
             Err(late) => late.to_string(),
         };
@@ -221,7 +222,7 @@ async fn streams() -> io::Result<Vec<String>> {
 async fn datagrams() -> io::Result<Vec<u8>> {
     let (one, two) = (UdpSocket::bind("127.0.0.1:9000")?, UdpSocket::bind("127.0.0.1:0")?);
     for n in 0..30 {
-        _ = two.send_to(vec![n], "127.0.0.1:9000".parse().expect("an address")).await;
+        _ = two.send_to(vec![n], "127.0.0.1:9000".parse().expect("not an address")).await;
     }
     let mut order = Vec::new();
     while let Ok(Ok((lease, _))) = timeout(Duration::from_secs(1), one.recv_from()).await {
@@ -254,7 +255,7 @@ fn network(seed: u64) -> Trace {
                 io::Result::Ok(())
             }
         };
-        network.host(name, program).expect("a new name");
+        network.host(name, program).expect("the host cannot be added");
     }
     for name in ["client", "other"] {
         let (sends, noted) = (network.clone(), trace.clone());
@@ -277,9 +278,9 @@ fn network(seed: u64) -> Trace {
             sends.calm();
             io::Result::Ok(())
         };
-        network.client(name, program).expect("a new name");
+        network.client(name, program).expect("the client cannot be added");
     }
-    network.run().expect("the clients end");
+    network.run().expect("a client failed");
     trace
 }
 
@@ -294,7 +295,7 @@ fn choices_of_select_do_not_affect_other_random_numbers() {
             }
             streams().await
         })
-        .expect("no faults");
+        .expect("the streams failed without faults");
         sim.trace_hash()
     };
     assert_eq!(hash(0), hash(100));

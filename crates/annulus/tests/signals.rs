@@ -20,7 +20,7 @@ use std::time::Duration;
 fn on_each<F: Future<Output = io::Result<()>>>(body: fn() -> F) {
     for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
         run_on(Runtime::builder().driver(choice), async {
-            annulus::time::timeout(Duration::from_secs(60), body()).await.expect("no hang")
+            annulus::time::timeout(Duration::from_secs(60), body()).await.expect("the test hangs")
         });
     }
 }
@@ -40,8 +40,11 @@ fn ignore(signal: Number) {
 fn is_ignored(signal: Number) -> bool {
     let status =
         std::fs::read_to_string("/proc/self/status").expect("/proc/self/status cannot be read");
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
-    u64::from_str_radix(mask.trim(), 16).expect("a number") & 1 << (signal.as_raw() - 1) != 0
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .expect("no mask of ignored signals");
+    u64::from_str_radix(mask.trim(), 16).expect("not a number") & 1 << (signal.as_raw() - 1) != 0
 }
 
 #[test]
@@ -127,10 +130,10 @@ fn a_second_signal_ends_a_process_that_is_shutting_down() {
             }
             let mut command = rerun!(child_that_never_ends);
             let child = command.env("MODE", mode).stdout(Stdio::piped()).spawn();
-            let mut child = child.expect("the test program starts");
-            let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+            let mut child = child.expect("the test program does not start");
+            let mut lines = BufReader::new(child.stdout.take().expect("not piped")).lines();
             let mut until = |text: &str| {
-                let found = lines.any(|line| line.expect("text").contains(text));
+                let found = lines.any(|line| line.expect("not UTF-8").contains(text));
                 assert!(found, "{mode}: the child ended before it printed {text:?}");
             };
             until("ready");
@@ -147,14 +150,14 @@ fn a_second_signal_ends_a_process_that_is_shutting_down() {
 fn ended_by(child: &mut Child, pid: Pid, signal: Number) -> Option<i32> {
     let start = Instant::now();
     loop {
-        if let Some(status) = child.try_wait().expect("a child of this process") {
+        if let Some(status) = child.try_wait().expect("not a child of this process") {
             return status.signal();
         }
         if start.elapsed() > Duration::from_secs(60) {
             child.kill().expect("the child is not running");
             panic!("the child does not react to signals");
         }
-        kill_process(pid, signal).expect("not waited for yet");
+        kill_process(pid, signal).expect("the child has been waited for");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -168,7 +171,7 @@ fn never() -> ! {
 #[test]
 #[ignore = "a child of the test above"]
 fn child_that_never_ends() {
-    let mode = std::env::var("MODE").expect("run by its parent");
+    let mode = std::env::var("MODE").expect("not run by its parent");
     let ready = async {
         println!("\nready");
         pending().await
@@ -206,8 +209,9 @@ fn child_that_never_ends() {
 struct SignalPipe(std::os::unix::net::UnixStream);
 
 fn signal_pipe() -> SignalPipe {
-    let (reading, writing) = std::os::unix::net::UnixStream::pair().expect("a pair");
-    signal_hook::low_level::pipe::register(libc::SIGINT, writing).expect("a handler");
+    let (reading, writing) = std::os::unix::net::UnixStream::pair().expect("no pair of sockets");
+    signal_hook::low_level::pipe::register(libc::SIGINT, writing)
+        .expect("the handler cannot be registered");
     SignalPipe(reading)
 }
 

@@ -18,7 +18,7 @@ mod refs;
 use atomic::{AtomicUsize, Ordering};
 use refs::{Refs, RemoteFlags};
 
-/// A task's reference count, and something that loom watches instead of the task's memory.
+/// A task's reference count, and a cell that represents the task's memory to loom.
 struct Task {
     refs: Refs,
     memory: UnsafeCell<u32>,
@@ -29,7 +29,7 @@ struct Task {
 
 // SAFETY: only the thread that passes `owner` uses the cell in the count, which loom checks here.
 unsafe impl Sync for Task {}
-// SAFETY: no part of it belongs to the thread that created it.
+// SAFETY: its fields do not depend on the thread that created it.
 unsafe impl Send for Task {}
 
 impl Task {
@@ -55,21 +55,21 @@ impl Task {
         }
     }
 
-    /// Another thread, which has a reference.
+    /// Acts as another thread that has a reference.
     fn use_remotely(&self) {
         self.add(false);
         self.release(false);
         self.release(false);
     }
 
-    /// Another thread, which sends a copy of its reference to the owner.
+    /// Acts as another thread that sends a copy of its reference to the owner.
     fn send_to_owner(&self) {
         self.add(false);
         *self.sent.lock().unwrap() = true;
         self.release(false);
     }
 
-    /// The owner, which drops the reference that was sent, if any.
+    /// Acts as the owner, which drops the reference that was sent, if any.
     fn receive(&self) {
         let sent = std::mem::take(&mut *self.sent.lock().unwrap());
         if sent {
@@ -77,7 +77,7 @@ impl Task {
         }
     }
 
-    /// The owner, which holds one reference.
+    /// Acts as the owner, which holds one reference.
     fn own(&self) {
         self.add(true);
         self.release(true);

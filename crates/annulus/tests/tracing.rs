@@ -91,7 +91,7 @@ fn each_poll_and_the_drop_of_a_task_are_in_its_span() {
             let task = spawn(async {
                 yield_now().await;
             });
-            task.await.expect("no panic");
+            task.await.expect("the task panicked");
             Ok(())
         });
     });
@@ -136,7 +136,7 @@ fn a_poll_that_blocks_the_loop_is_a_warning() {
                 let began = Instant::now();
                 while began.elapsed() < limit {}
             });
-            task.await.expect("no panic");
+            task.await.expect("the task panicked");
             Ok(())
         });
     });
@@ -179,7 +179,7 @@ fn a_panicking_subscriber_ends_nothing() {
                 client.send("hello").await?;
                 server.recv().await.map(|lease| lease.map(|lease| lease.len()))
             });
-            assert_eq!(task.await.expect("no panic of the task")?, Some(5));
+            assert_eq!(task.await.expect("the task panicked")?, Some(5));
             Ok(())
         });
     });

@@ -14,7 +14,7 @@ mod sync {
     pub(crate) use std::sync::{Mutex, MutexGuard};
 }
 
-/// No waker panics here.
+/// Stands in for the handling of panics, since no waker panics here.
 mod unwind {
     use std::task::Waker;
 
@@ -279,7 +279,7 @@ impl Queue for Channel {
         self.receive();
     }
 
-    /// The receiver is alive, and receives again only after it has been woken.
+    /// Receives, unless the receiver waits and has not been woken.
     fn recheck(&mut self) {
         if self.receiver.take() || !self.waits {
             self.receive();
@@ -287,7 +287,8 @@ impl Queue for Channel {
     }
 
     fn available(&self) -> usize {
-        // While the receiver does not wait, it keeps receiving. While it waits, no sender may wait.
+        // Until the channel is empty, the receiver keeps receiving. Once it is empty, no sender may
+        // wait.
         usize::from(self.full == 0)
     }
 }
@@ -462,7 +463,7 @@ fn every_poller_is_woken_and_stale_pollers_do_not_accumulate() {
     let flags: Vec<Arc<Flag>> = (0..1000).map(|_| Arc::default()).collect();
     let mut wakes = Vec::new();
     let mut polls = 0;
-    // Each one polls until no more wakes arrive.
+    // Each task polls after each of its wakes, until no wakes are left.
     let mut eager: Vec<&Arc<Flag>> = flags.iter().collect();
     while !eager.is_empty() {
         for flag in eager {

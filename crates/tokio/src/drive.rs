@@ -12,15 +12,15 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The resolution of tokio's timers. A smaller change of a deadline has no effect.
+/// The resolution of tokio's timers. A deadline that moves by at most this keeps its timer.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Thirty years, which tokio treats as forever. A deadline this far away needs no timer, and
-/// tokio's instants overflow beyond it.
+/// Thirty years. A deadline this far away needs no timer, and adding a much longer time to an
+/// instant would overflow.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// Takes turns until annulus cannot continue, and returns why. The future is `Send`, which tokio
-/// requires: the guest itself stays in the thread's state.
+/// Takes turns until annulus cannot continue, and returns why. The future is `Send`, as tokio
+/// requires, because the guest stays in a thread-local variable.
 pub(crate) async fn drive(notifier: AsyncFd<OwnedFd>, thread: ThreadId) -> io::Error {
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| match thread::current().id() == thread {
@@ -42,7 +42,8 @@ fn poll_turn(
     timer: &mut Option<Pin<Box<Sleep>>>,
     cx: &mut Context<'_>,
 ) -> Poll<io::Error> {
-    // Cleared before the turn, which sees every wake so far. A later wake is a new edge.
+    // The readiness is cleared before the turn, which handles all wakes so far. A later wake sets
+    // it again.
     while let Poll::Ready(Ok(mut ready)) = notifier.poll_read_ready(cx) {
         ready.clear_ready();
     }

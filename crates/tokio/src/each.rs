@@ -8,9 +8,9 @@ use std::panic::resume_unwind;
 use std::thread;
 use tokio_util::sync::CancellationToken;
 
-/// Runs a future like [`run`] on each of `count` threads, each pinned to its own CPU, and returns
-/// their results in order. Each thread calls `main` with its number, starting at 0, and the future
-/// need not be `Send`.
+/// Starts `count` threads, each pinned to its own CPU, and runs a future on each as [`run`] does.
+/// Each thread calls `main` with its number, starting at 0; the future need not be `Send`. Returns
+/// the outputs in the order of the numbers.
 ///
 /// ```
 /// let squares = annulus_tokio::run_each(2, async |index| index * index)?;
@@ -20,11 +20,11 @@ use tokio_util::sync::CancellationToken;
 ///
 /// # Errors
 /// `InvalidInput` if `count` is 0 or greater than the number of CPUs that this process may use.
-/// Also if a thread cannot be started, its runtimes cannot be built, or annulus cannot continue on
-/// it. Then the futures of the other threads are dropped when they next wait.
+/// Also fails if a thread cannot be started, its runtimes cannot be built, or annulus cannot
+/// continue on it. Then the futures of the other threads are dropped when they next wait.
 ///
 /// # Panics
-/// If a thread panics, with its panic. The other threads end as after an error.
+/// Propagates the panic of a thread, after the other threads have ended as after an error.
 pub fn run_each<T, F, Fut>(count: usize, main: F) -> io::Result<Vec<T>>
 where
     T: Send,
@@ -60,8 +60,8 @@ where
     })
 }
 
-/// Returns the outputs of the threads, or the first error. A thread without an output was stopped,
-/// which happens only if another has failed.
+/// Returns the outputs of the threads, or the first error. A thread has no output only if it was
+/// stopped because another has failed.
 fn outputs<T>(threads: impl Iterator<Item = io::Result<Option<T>>>) -> io::Result<Vec<T>> {
     let joined: Vec<_> = threads.collect();
     let outputs: io::Result<Vec<_>> = joined.into_iter().collect();

@@ -1,4 +1,4 @@
-//! The guest of this thread.
+//! Makes annulus the guest of this thread's tokio runtime.
 
 use crate::drive::drive;
 use crate::state::{STATE, State};
@@ -30,10 +30,10 @@ fn elapsed() -> Duration {
     CLOCK_ORIGIN.get().map_or(Duration::ZERO, |origin| Instant::now() - origin)
 }
 
-/// Makes an annulus runtime with default settings the guest of the current-thread tokio runtime
-/// on this thread, until the returned value is dropped. Call it on the thread that calls
-/// `block_on`, not in `spawn_blocking`: on any other thread, nothing would take its turns, and
-/// [`Entered::failed`] reports that.
+/// Makes an annulus runtime with default settings the guest of the current-thread tokio runtime on
+/// this thread, until the returned value is dropped. Call it on the thread that calls `block_on`,
+/// not in `spawn_blocking`: on any other thread, annulus would make no progress, and
+/// [`Entered::failed`] would report that.
 ///
 /// # Errors
 /// See [`enter_with`].
@@ -58,14 +58,14 @@ pub fn enter_with(builder: Builder) -> io::Result<Entered> {
     let host = host()?;
     let guest = builder.build()?.into_guest()?;
     let notifier = guest.as_fd().try_clone_to_owned()?;
-    // The replacement was added in 1.51.6 and 1.53.3. It requires a promise that the descriptor
-    // stays open, which an `OwnedFd` guarantees.
+    // `with_interest` is deprecated, but the function that replaces it is unsafe and exists only
+    // since tokio 1.51.6 and 1.53.3.
     #[allow(deprecated)]
     let notifier = AsyncFd::with_interest(notifier, Interest::READABLE)?;
     CLOCK_ORIGIN.set(Some(Instant::now()));
     guest.set_clock(elapsed)?;
     STATE.with(|state| *state.borrow_mut() = State::Idle(guest));
-    // Turns run other tasks, whose operations must not count against this task's budget.
+    // A turn runs annulus tasks, whose tokio operations must not use up the budget of this task.
     let task = host.spawn(unconstrained(drive(notifier, thread::current().id())));
     Ok(Entered { task, _stays_here: PhantomData })
 }
@@ -90,7 +90,8 @@ fn host() -> io::Result<Handle> {
     })?;
     match host.runtime_flavor() {
         RuntimeFlavor::CurrentThread => {
-            // tokio has no way to check for a time driver without panicking.
+            // The only way to check for a time driver is to create a timer, which panics without
+            // one.
             drop(tokio::time::sleep(Duration::ZERO));
             Ok(host)
         }
@@ -103,8 +104,8 @@ fn host() -> io::Result<Handle> {
     }
 }
 
-/// Keeps annulus part of this thread's tokio runtime; see [`enter`]. Dropping it ends annulus like
-/// dropping a [`Runtime`]: streams send their queued bytes, within the [shutdown
+/// Keeps annulus part of this thread's tokio runtime; see [`enter`]. Dropping it ends annulus as
+/// dropping a [`Runtime`] does: streams send their queued bytes, within the [shutdown
 /// timeout](annulus::Builder::shutdown_timeout).
 ///
 /// ```
@@ -127,7 +128,7 @@ impl Entered {
     /// Waits until annulus cannot continue, and returns why: its driver has failed, or
     /// [`annulus::Handle::stop`] was called. Code that waits for annulus would then wait forever,
     /// so a program that does not use [`run`](crate::run) should end or drop this value.
-    /// Cancel-safe. Must not be called again once it has returned.
+    /// Cancel-safe. Panics if called again after it has returned.
     pub async fn failed(&mut self) -> io::Error {
         poll_fn(|cx| self.poll_failed(cx)).await
     }
@@ -147,7 +148,7 @@ impl Drop for Entered {
                 _ => std::mem::replace(&mut *state, State::None),
             }
         });
-        // Nothing is borrowed here, because dropping the runtime drops tasks.
+        // The state is no longer borrowed here: dropping the runtime drops tasks, which may use it.
         drop(left);
     }
 }

@@ -47,14 +47,14 @@
 //! `AsyncRead`, `AsyncBufRead` and `AsyncWrite`.
 //!
 //! # What it costs
-//! The thread waits in tokio, on its epoll instance, and then takes an annulus turn. For the same
-//! wait, that is two system calls more than annulus makes on its own. Under load, one turn
-//! serves many connections. With a single connection that sends a request and waits for the answer,
-//! a request costs three system calls: the wait, a turn that receives the request, and one that
-//! sends the answer. annulus makes one on its own, and tokio with its own sockets makes
-//! three. In a [`LocalSet`] run by `block_on`, tokio polls its epoll instance one more time for
-//! each wake of a local task: prefer [`run`] or a [`LocalRuntime`] (`build_local` of tokio's
-//! builder, `#[tokio::main(flavor = "local")]`).
+//! The thread waits in tokio, on its epoll instance, and then takes an annulus turn. annulus alone
+//! makes two system calls fewer for the same wait. Under load, one turn serves many connections.
+//! With a single connection that sends a request and waits for the answer, a request costs three
+//! system calls: the wait, a turn that receives the request, and one that sends the answer. annulus
+//! alone makes one, and tokio with its own sockets makes three. In a [`LocalSet`] run by
+//! `block_on`, tokio polls its epoll instance one more time for each wake of a local task: prefer
+//! [`run`] or a [`LocalRuntime`] (`build_local` of tokio's builder, `#[tokio::main(flavor =
+//! "local")]`).
 //!
 //! # What to know
 //! - annulus timers have tokio's resolution of one millisecond here.
@@ -89,9 +89,9 @@ use std::pin::pin;
 use std::task::Poll;
 use tokio::runtime::{Handle, LocalOptions};
 
-/// Runs a future on a tokio runtime with annulus in it, and so replaces `#[tokio::main]`.
+/// Runs a future on a new tokio runtime with annulus in it, instead of `#[tokio::main]`.
 /// [`tokio::spawn`], [`tokio::task::spawn_local`], [`annulus::spawn`] and everything else in both
-/// crates that needs a runtime work in it. When the future is ready, tasks that are still running
+/// crates that needs a runtime work there. When the future is ready, tasks that are still running
 /// are dropped; then streams send their queued bytes, within the [shutdown
 /// timeout](annulus::Builder::shutdown_timeout).
 ///
@@ -99,7 +99,7 @@ use tokio::runtime::{Handle, LocalOptions};
 /// let answer = annulus_tokio::run(async {
 ///     let (mut one, mut other) = annulus::net::UnixStream::pair()?;
 ///     let task = tokio::task::spawn_local(async move { one.send("hello").await });
-///     let lease = other.recv().await?.expect("a greeting");
+///     let lease = other.recv().await?.expect("the stream has ended");
 ///     task.await??;
 ///     std::io::Result::Ok(lease.to_vec())
 /// })?;
@@ -109,7 +109,7 @@ use tokio::runtime::{Handle, LocalOptions};
 ///
 /// # Errors
 /// If one of the two runtimes cannot be built, if this thread already has an annulus runtime, or if
-/// annulus cannot continue (see [`Entered::failed`]). Also inside another tokio runtime: use
+/// annulus cannot continue (see [`Entered::failed`]). Also fails inside another tokio runtime: use
 /// [`enter`] there.
 pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
     run_with(Runtime::builder(), future)
@@ -135,7 +135,8 @@ pub fn run_with<F: Future>(settings: Builder, future: F) -> io::Result<F::Output
              there instead",
         ));
     }
-    // In a local runtime, tasks need not be `Send`. A `LocalSet` would poll epoll for each wake.
+    // In a local runtime, tasks need not be `Send`. With a `LocalSet`, tokio would also poll epoll
+    // for each wake of such a task.
     let host = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())?;

@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::io;
 use std::task::Waker;
 
-/// The state of annulus on this thread.
 pub(crate) enum State {
     None,
     Idle(Guest),

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 const ROUNDS: u32 = 100;
 
-/// Sends datagrams to itself, each after the previous one has arrived.
+/// Sends datagrams from one socket to another, each after the previous one has arrived.
 async fn send_datagrams() -> io::Result<()> {
     let server = UdpSocket::bind("127.0.0.1:0")?;
     let address = server.local_addr()?;
@@ -37,7 +37,7 @@ async fn send_datagrams() -> io::Result<()> {
 #[test]
 fn datagrams_arrive_while_a_tokio_task_yields_forever() {
     on_both(async || {
-        // Always ready: tokio never sleeps in its own poll.
+        // This task is always ready, so tokio never waits for events.
         let busy = spawn_local(async {
             loop {
                 tokio::task::yield_now().await;
@@ -103,7 +103,7 @@ fn a_loop_over_ready_operations_lets_other_tasks_run() {
                 drop(semaphore.acquire().await.unwrap());
             }
         });
-        // Needs turns of annulus and polls of tokio.
+        // Each round needs both annulus turns and polls of tokio tasks.
         let (mut one, mut other) = UnixStream::pair()?;
         for _ in 0..10 {
             one.send("x").await?;
@@ -141,8 +141,7 @@ async fn until_idle(parks: &AtomicU32) {
     }
 }
 
-/// While only a receive, an accept and a timer are pending, the thread parks instead of polling: it
-/// parks and takes turns only a few times in 300 ms.
+/// While only a receive, an accept and a timer are pending, the thread parks instead of polling.
 #[test]
 fn an_idle_thread_sleeps() {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
@@ -158,20 +157,20 @@ fn an_idle_thread_sleeps() {
             annulus::spawn(echo(stream));
             annulus::spawn(async move { listener.accept().await.map(drop) });
             annulus::spawn(annulus::time::sleep(Duration::from_secs(3600)));
-            timeout(LONG, until_idle(&parks)).await.expect("it never sleeps");
+            timeout(LONG, until_idle(&parks)).await.expect("the thread never sleeps");
             io::Result::Ok(())
         };
         host.build().unwrap().block_on(idle).unwrap();
     }
 }
 
-/// Runs a body if io_uring works here, because its system calls are counted.
+/// Runs a body if io_uring works here: the expected numbers of system calls hold only for it.
 fn on_uring(body: impl Future<Output = io::Result<()>>) {
     let is_uring = Runtime::new().unwrap().driver().kind == DriverKind::Uring;
     if !is_uring {
         return skip!("io_uring does not work here");
     }
-    let within = async { timeout(LONG, body).await.expect("a hang") };
+    let within = async { timeout(LONG, body).await.expect("the test hangs") };
     annulus_tokio::run(within).unwrap().unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! A guest in a forked child.
+//! A forked child cannot use its parent's guest.
 #![allow(unsafe_code)]
 
 mod common;
@@ -15,11 +15,12 @@ fn a_forked_child_gets_errors_and_the_parent_continues() {
         if child == 0 {
             let sends = poll_once(one.send("from the child")).is_some_and(|sent| sent.is_err());
             let receives = poll_once(other.recv()).is_some_and(|received| received.is_err());
-            // SAFETY: ends the child without running the parent's destructors.
+            // SAFETY: `_exit` takes no pointers. It ends the child without running the parent's
+            // destructors.
             unsafe { libc::_exit(if sends && receives { 0 } else { 1 }) };
         }
         let mut status = 0;
-        // SAFETY: waits for the child forked above.
+        // SAFETY: `status` is valid for writes.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0, "a check in the child failed");
         one.send("from the parent").await?;

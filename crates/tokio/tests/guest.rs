@@ -1,4 +1,4 @@
-//! annulus inside tokio.
+//! Sockets, files, timers, tasks and signals of annulus and tokio work together on one thread.
 
 mod common;
 
@@ -89,7 +89,7 @@ fn a_wake_from_another_thread_arrives() {
     on_both(async || {
         let handle = annulus::handle()?;
         let spawned = std::thread::spawn(move || handle.spawn(async { 7 }).unwrap());
-        // Runs only once tokio waits, because nothing else is left to do.
+        // The spawned task runs only once its wake from the other thread ends tokio's wait.
         let task = tokio::task::spawn_blocking(move || spawned.join().unwrap()).await.unwrap();
         assert_eq!(task.await.unwrap(), 7);
         Ok(())
@@ -129,11 +129,11 @@ fn a_stop_is_reported() {
     assert_eq!(stopped.unwrap_err().kind(), io::ErrorKind::Interrupted);
 }
 
-/// Returns true if two threads can each have a CPU. Otherwise prints what is skipped.
+/// Returns true if two threads can each have a CPU. Otherwise reports that the test is skipped.
 fn has_two_cpus() -> bool {
     let cpus = annulus::affinity::allowed().unwrap().len();
     if cpus < 2 {
-        skip!("two threads, on one CPU");
+        skip!("two threads need two CPUs");
     }
     cpus >= 2
 }
@@ -176,7 +176,7 @@ fn signals_reach_both_runtimes() {
         let mut ours = annulus::signal::signals(&[annulus::signal::Signal::SIGUSR2])?;
         for _ in 0..5 {
             kill_process(getpid(), Signal::USR1)?;
-            tokios.recv().await.expect("a signal");
+            tokios.recv().await.expect("the stream of signals ended");
             kill_process(getpid(), Signal::USR2)?;
             ours.recv().await?;
         }
@@ -214,7 +214,7 @@ fn all_of_tokio_keeps_working() {
     });
 }
 
-/// A program that builds its own runtime, without a `LocalSet`.
+/// The program builds its own runtime, without a `LocalSet`.
 #[test]
 fn a_local_runtime_spawns_tasks_that_are_not_send() {
     let host =
@@ -233,7 +233,7 @@ fn a_local_runtime_spawns_tasks_that_are_not_send() {
     ran.unwrap();
 }
 
-/// Timers of annulus follow tokio's clock, which only jumps to the next timer of either runtime.
+/// Timers of annulus follow tokio's paused clock, which jumps to the next timer of either runtime.
 /// The time limit of these tests uses the same clock.
 #[test]
 fn a_paused_clock_is_followed() {
@@ -241,7 +241,9 @@ fn a_paused_clock_is_followed() {
         tokio::time::pause();
         let (began, ours) = (tokio::time::Instant::now(), annulus::time::Instant::now());
         let slept = annulus::time::sleep(Duration::from_millis(100));
-        tokio::time::timeout(Duration::from_secs(60), slept).await.expect("100 ms are less");
+        tokio::time::timeout(Duration::from_secs(60), slept)
+            .await
+            .expect("the timer of annulus did not fire first");
         let late = annulus::time::timeout(
             Duration::from_secs(5),
             tokio::time::sleep(Duration::from_secs(60)),

@@ -47,7 +47,7 @@ fn two_hosts_on_a_thread_cannot_share_a_guest() {
 fn enter_outside_tokio_is_refused() {
     let outside = annulus_tokio::enter().unwrap_err().to_string();
     assert!(outside.contains("use annulus_tokio::run"), "{outside}");
-    // Nothing is left behind.
+    // The thread can still run annulus.
     Runtime::new().unwrap().block_on(async {});
 }
 
@@ -118,7 +118,7 @@ fn tokio_without_drivers_panics_with_its_message() {
         let host = host.unwrap();
         let text = panic_of(|| host.block_on(async { annulus_tokio::enter().map(drop) }));
         assert!(text.contains(named), "{text}");
-        // Nothing is left behind.
+        // The thread can still be entered.
         self::host().block_on(async { drop(annulus_tokio::enter().unwrap()) });
     }
 }
@@ -130,13 +130,12 @@ fn enter_on_a_thread_that_runs_no_tasks_is_reported() {
             let mut entered = annulus_tokio::enter().unwrap();
             tokio::runtime::Handle::current().block_on(entered.failed()).to_string()
         });
-        let failed = timeout(LONG, failed).await.expect("a hang").unwrap();
+        let failed = timeout(LONG, failed).await.expect("the test hangs").unwrap();
         assert!(failed.contains("a thread other than"), "{failed}");
     });
 }
 
-/// The tasks of a current-thread runtime continue on the thread that calls `block_on`, but the
-/// guest does not.
+/// tokio's tasks continue on whichever thread calls `block_on`, but the guest does not.
 #[test]
 fn a_guest_fails_if_another_thread_runs_its_host() {
     let host = host();
@@ -150,7 +149,8 @@ fn a_guest_fails_if_another_thread_runs_its_host() {
             host.block_on(async { tokio::task::yield_now().await });
         });
     });
-    let failed = host.block_on(async { timeout(LONG, entered.failed()).await.expect("a hang") });
+    let failed =
+        host.block_on(async { timeout(LONG, entered.failed()).await.expect("the test hangs") });
     assert!(failed.to_string().contains("run that runtime on no other"), "{failed}");
     drop(entered);
     host.block_on(async { drop(annulus_tokio::enter().unwrap()) });
@@ -166,17 +166,19 @@ fn tokio_may_end_first() {
     let mut pair = UnixStream::pair().unwrap();
     host.block_on(async { pair.0.send("x").await.unwrap() });
     drop(host);
-    // Without a loop, nothing would wake the task: both an error and a pending poll are correct.
-    let Some(sent) = poll_once(pair.0.send("y")) else { panic!("a queue has room") };
+    // A send that fits into the queue needs no loop.
+    let Some(sent) = poll_once(pair.0.send("y")) else {
+        panic!("a send is pending although the queue has room")
+    };
     sent.unwrap();
     drop(entered);
-    let ended = poll_once(pair.0.send("z")).expect("at once").unwrap_err().to_string();
+    let ended = poll_once(pair.0.send("z")).expect("the send is pending").unwrap_err().to_string();
     assert!(ended.contains("ended"), "{ended}");
     Runtime::new().unwrap().block_on(async {});
 }
 
-/// Tasks of tokio that wait for something of annulus when it ends get an error, whatever they wait
-/// for.
+/// When annulus ends, tokio tasks that wait for its I/O get an error, and one that waits for its
+/// timer panics.
 #[test]
 fn tokio_continues_after_its_guest_ends() {
     host().block_on(LocalSet::new().run_until(async {
@@ -191,16 +193,16 @@ fn tokio_continues_after_its_guest_ends() {
         ];
         let timer = spawn_local(annulus::time::sleep(Duration::from_secs(3600)));
         let task = annulus::spawn(std::future::pending::<()>());
-        // All of them wait when annulus ends.
+        // Lets all tasks start to wait.
         tokio::task::yield_now().await;
         drop(entered);
         for waiting in waiting {
-            let ended = timeout(LONG, waiting).await.expect("a hang").unwrap().unwrap_err();
+            let ended = timeout(LONG, waiting).await.expect("the test hangs").unwrap().unwrap_err();
             assert!(ended.to_string().contains("ended"), "{ended}");
         }
-        let panicked = timeout(LONG, timer).await.expect("a hang").unwrap_err();
+        let panicked = timeout(LONG, timer).await.expect("the test hangs").unwrap_err();
         assert!(panicked.is_panic(), "the task with a timer did not panic");
-        assert!(timeout(LONG, task).await.expect("a hang").unwrap_err().is_cancelled());
+        assert!(timeout(LONG, task).await.expect("the test hangs").unwrap_err().is_cancelled());
         assert!(one.send("x").await.is_err());
         assert!(annulus::handle().is_err());
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -217,7 +219,7 @@ fn a_guest_may_end_in_one_of_its_own_tasks() {
             drop(entered);
             notify.notify_one();
         });
-        timeout(LONG, ended.notified()).await.expect("the task runs");
+        timeout(LONG, ended.notified()).await.expect("the task did not run");
         tokio::task::yield_now().await;
         assert!(annulus::handle().is_err());
     }));
@@ -267,7 +269,7 @@ fn invalid_settings_are_errors() {
     assert_eq!(annulus_tokio::run(async { 7 }).unwrap(), 7);
 }
 
-/// `run` returns an error if its future waits for annulus, which was stopped.
+/// The future waits for annulus, which has been stopped.
 #[test]
 fn stop_ends_run_with_an_error() {
     let stopped = annulus_tokio::run(async {
@@ -281,7 +283,7 @@ fn stop_ends_run_with_an_error() {
 #[test]
 fn run_each_gives_each_thread_a_tokio_runtime() {
     let flavors = annulus_tokio::run_each(1, async |_| {
-        // Without `Send`, and without a `LocalSet`.
+        // The task is not `Send`, and there is no `LocalSet`.
         let shared = Rc::new(7);
         let seven = spawn_local(async move { *shared }).await.unwrap();
         assert_eq!(seven, 7);
@@ -310,7 +312,7 @@ fn a_timer_that_never_fires_does_not_overflow() {
         for far in [Duration::MAX, Duration::from_secs(i64::MAX as u64), 100 * 365 * day, 365 * day]
         {
             let sleeper = annulus::spawn(annulus::time::sleep(far));
-            // The other one is set while the far one waits.
+            // Other timers are set and fire while the far one waits.
             annulus::time::sleep(Duration::from_millis(2)).await;
             tokio::time::sleep(Duration::from_millis(2)).await;
             assert!(!sleeper.is_finished(), "{far:?}");

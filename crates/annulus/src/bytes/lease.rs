@@ -34,7 +34,7 @@ const MIN_GATHER_BYTES: usize = 4 * 1024;
 /// # annulus::run(async {
 /// # let (mut stream, mut peer) = UnixStream::pair()?;
 /// # peer.send("key=value").await?;
-/// let mut key = stream.recv().await?.expect("not the end");
+/// let mut key = stream.recv().await?.expect("the stream ended too early");
 /// let at = key.iter().position(|byte| *byte == b'=').unwrap();
 /// let mut value = key.split_off(at + 1); // Both parts share the memory.
 /// key.truncate(at);
@@ -86,7 +86,7 @@ impl Lease {
         debug_assert!(len <= pool.buffer_size() as usize);
         // SAFETY: the buffer was taken from the pool, so `id` is one of its buffers.
         let start =
-            NonNull::new(unsafe { pool.address(id) }).expect("a mapping is not at address zero");
+            NonNull::new(unsafe { pool.address(id) }).expect("a mapping is at address zero");
         Self { start, len, hold: LeaseOwner::Lent(Lent { pool, id }) }
     }
 

@@ -268,7 +268,7 @@ impl HeapMemory {
     /// Takes over memory, which counts on the meter until it is dropped.
     pub(crate) fn new(bytes: Box<[u8]>, meter: Option<&Meter>) -> Box<Self> {
         meter.inspect(|meter| meter.add(bytes.len()));
-        let bytes = NonNull::new(Box::into_raw(bytes)).expect("a box is not at address zero");
+        let bytes = NonNull::new(Box::into_raw(bytes)).expect("a box is at address zero");
         Box::new(Self { bytes, meter: meter.cloned() })
     }
 

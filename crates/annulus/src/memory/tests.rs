@@ -22,7 +22,7 @@ const READING_PEERS: usize = 5;
 
 /// Returns the bytes that the runtime holds.
 fn held() -> usize {
-    counters().expect("in a runtime").memory_held as usize
+    counters().expect("not in a runtime").memory_held as usize
 }
 
 async fn pair(listener: &TcpListener) -> io::Result<(TcpStream, TcpStream)> {
@@ -194,7 +194,7 @@ fn streams_that_hold_most_are_paused_first_and_resume_with_free_memory() {
                     .expect("the stream ended too early")
                     .len();
             }
-            writer.await.expect("no panic")?;
+            writer.await.expect("the task panicked")?;
         }
         io::Result::Ok(())
     });
@@ -234,7 +234,7 @@ fn an_unacceptable_limit_is_reported_with_the_bound() {
         let given = limit.map(|limit| limit.bytes());
         assert_eq!(runtime.handle().memory_limit().map(|limit| limit.bytes()), given);
     }
-    let default = Runtime::new().unwrap().handle().memory_limit().expect("there is a default");
+    let default = Runtime::new().unwrap().handle().memory_limit().expect("there is no default");
     assert_eq!(default.bytes(), MemoryLimit::of_process().bytes());
 }
 
@@ -260,7 +260,7 @@ fn memory_of_a_flood_is_returned_within_a_minute_of_light_load() {
             left -= lease.len();
             held.push(lease);
         }
-        io::Result::Ok((writer.await.expect("no panic")?, server))
+        io::Result::Ok((writer.await.expect("the task panicked")?, server))
     };
     let (mut client, mut server) = runtime.block_on(flood).unwrap();
     let flooded = resident(&runtime);
@@ -385,7 +385,7 @@ fn a_resumed_sender_runs_before_the_loop_sleeps() {
             left -= lease.len();
             leases.push(lease);
         }
-        writer.await.expect("no panic")?;
+        writer.await.expect("the task panicked")?;
         let (mut sender, _silent) = pair(&listener).await?;
         let went = Rc::new(tokio::sync::Notify::new());
         let _flood = spawn({

@@ -29,7 +29,7 @@
 //!             Err(_) => annulus::time::sleep(std::time::Duration::from_secs(1)).await,
 //!         }
 //!     };
-//!     let greeting = client.recv().await?.expect("a greeting");
+//!     let greeting = client.recv().await?.expect("the stream has ended");
 //!     assert!(b"hello".starts_with(&*greeting));
 //!     std::io::Result::Ok(())
 //! })

@@ -193,7 +193,7 @@ impl fmt::Display for TaskInfo {
 /// let mut runtime = Runtime::builder().slow_poll(Duration::from_millis(10)).build()?;
 /// runtime.block_on(async {
 ///     let blocking = annulus::spawn(async { std::thread::sleep(Duration::from_millis(20)) });
-///     blocking.await.expect("no panic");
+///     blocking.await.expect("the task panicked");
 /// });
 /// let timings: Timings = runtime.stats().and_then(|stats| stats.timings).expect("it is measured");
 /// for slow in &timings.last_slow_polls {

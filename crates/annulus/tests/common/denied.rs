@@ -1,11 +1,11 @@
-//! System calls that are denied.
+//! Denies system calls with seccomp filters.
 #![allow(dead_code, unsafe_code, reason = "each test uses only some of it")]
 
 use std::io;
 
 /// Makes a system call fail, permanently, on this thread and on threads that it starts. With errno
-/// 0, the call does nothing and returns 0. If several filters apply to a call, the last one
-/// decides.
+/// 0, the call does nothing and returns 0. If several calls of this function deny the same system
+/// call, the last one decides.
 pub(crate) fn deny(call: libc::c_long, errno: i32) {
     deny_if(call, errno, |_| Vec::new());
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Panics unless these are all functions and fields in a directory that take a duration, as
-/// `file.rs name`.
+/// Panics unless the list has exactly the public functions and fields in a directory that take a
+/// duration, each as `file.rs name`.
 pub(crate) fn assert_all_known(directory: &Path, known: &[&str]) {
     let mut found = BTreeSet::new();
     collect(directory, directory, &mut found);
@@ -23,15 +23,15 @@ pub(crate) fn assert_all_known(directory: &Path, known: &[&str]) {
 
 fn collect(root: &Path, directory: &Path, found: &mut BTreeSet<String>) {
     for entry in
-        fs::read_dir(directory).expect("a directory of sources").map(|entry| entry.unwrap())
+        fs::read_dir(directory).expect("the directory cannot be read").map(|entry| entry.unwrap())
     {
         let path = entry.path();
-        let name = path.file_stem().expect("a name");
+        let name = path.file_stem().expect("no name");
         if path.is_dir() {
             collect(root, &path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests" {
-            let text = fs::read_to_string(&path).expect("text");
-            let file = path.strip_prefix(root).expect("inside").display().to_string();
+            let text = fs::read_to_string(&path).expect("the file cannot be read");
+            let file = path.strip_prefix(root).expect("not in the directory").display().to_string();
             found.extend(in_source(&text).into_iter().map(|name| format!("{file} {name}")));
         }
     }

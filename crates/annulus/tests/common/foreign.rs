@@ -12,11 +12,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
-/// A panic payload that panics when dropped. What it then leaves behind has no size, so forgetting
-/// it leaks nothing.
+/// A panic payload that panics when dropped. The payload of that second panic has no size, so a
+/// runtime that forgets it leaks nothing.
 pub(crate) struct Bomb;
 
-/// The panic payload of the drop of a [`Bomb`].
+/// The payload of the panic in the drop of a [`Bomb`].
 struct Splinter;
 
 impl Drop for Bomb {
@@ -65,7 +65,7 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// A value that stays on its thread, whatever its type says.
+/// Makes a value `Send` and `Sync`, although it stays on its thread.
 pub(crate) struct Here<T>(pub(crate) T);
 
 // SAFETY: the tests move none of these values to another thread.
@@ -120,6 +120,6 @@ pub(crate) fn waker_whose_clone_panics(panics: bool) -> Waker {
         |_| {},
     );
     CLONE_PANICS.set(panics);
-    // SAFETY: its functions accept any pointer.
+    // SAFETY: the functions of the table ignore the pointer.
     unsafe { Waker::from_raw(RawWaker::new(null(), TABLE)) }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Request numbers.
+/// Numbers of FUSE requests.
 const LOOKUP: u32 = 1;
 const GETATTR: u32 = 3;
 const OPEN: u32 = 14;
@@ -34,9 +34,9 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts it on a new directory. Returns `None` if this process may not.
+    /// Mounts it on a new directory. Returns `None` if this process may not mount it.
     pub(crate) fn at(path: PathBuf) -> Option<Self> {
-        std::fs::create_dir(&path).expect("a new directory");
+        std::fs::create_dir(&path).expect("the directory cannot be created");
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let Ok(device) = device else {
             skip!("/dev/fuse cannot be opened here");

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 /// Runs a test's future on a runtime with the given settings.
 pub(crate) fn run_on<T>(builder: Builder, future: impl Future<Output = io::Result<T>>) -> T {
-    let mut runtime = builder.build().expect("a runtime");
-    runtime.block_on(future).expect("the test's own steps succeed")
+    let mut runtime = builder.build().expect("no runtime can be built");
+    runtime.block_on(future).expect("a step of the test failed")
 }
 
 /// Runs a test's future on a runtime with default settings.
@@ -36,7 +36,7 @@ pub(crate) fn run<T>(future: impl Future<Output = io::Result<T>>) -> T {
 /// Returns true if one armed receive delivers many messages. Before Linux 6.17, io_uring cannot
 /// limit such a receive, so each receive is armed separately.
 pub(crate) fn receives_are_armed_once() -> bool {
-    let runtime = Runtime::new().expect("a runtime");
+    let runtime = Runtime::new().expect("no runtime can be built");
     let driver = runtime.driver();
     driver.kind == DriverKind::Epoll || driver.features.has("receive limit")
 }
@@ -69,12 +69,12 @@ pub(crate) async fn error_of(socket: &std::net::TcpStream) -> io::Result<io::Err
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(Duration::from_secs(20), seen).await.expect("an error arrives in time")
+    timeout(Duration::from_secs(20), seen).await.expect("no error arrived in time")
 }
 
-/// Returns bytes that reveal shifts, swaps and losses: a sequence with a prime period, and its page
-/// number in each page but the first. Pages are copied, since computing each byte would take most
-/// of the time of an unoptimized test.
+/// Returns bytes in which every shift, swap or loss is visible: a sequence with a prime period.
+/// Each page but the first begins with its number. Pages are copied, since computing each byte
+/// would dominate the time of an unoptimized test.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     const PERIOD: usize = 251;
     const PAGE: usize = 4096;

@@ -17,16 +17,16 @@ pub(crate) use rerun;
 /// Creates the command that runs the test at this path, which starts with the name of the program.
 /// Prefer [`rerun!`].
 pub(crate) fn command(path: &str) -> Command {
-    let (_program, name) = path.split_once("::").expect("a path of two names or more");
-    let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
+    let (_program, name) = path.split_once("::").expect("the path has only one name");
+    let mut command = Command::new(std::env::current_exe().expect("the program has no path"));
     command.args([name, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"]);
     command
 }
 
-/// Runs such a command, and panics with its output unless exactly one test ran and passed. A filter
-/// that matches nothing would succeed too.
+/// Runs such a command, and panics with its output unless exactly one test ran and passed. With a
+/// filter that matches no test, the command would succeed too.
 pub(crate) fn assert_passes(command: &mut Command) {
-    assert_passed(&command.output().expect("the test program starts"));
+    assert_passed(&command.output().expect("the test program does not start"));
 }
 
 /// Like [`assert_passes`], but for a command that has ended.

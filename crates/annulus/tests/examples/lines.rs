@@ -16,9 +16,9 @@ fn no_example_is_longer_than_its_twin() {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let twins = crate_root.join("../../tools/peers/tokio-examples/src/bin");
     let mut compared = 0;
-    for twin in fs::read_dir(twins).expect("the twins") {
-        let twin = twin.expect("an entry").path();
-        let name = twin.file_name().expect("a name");
+    for twin in fs::read_dir(twins).expect("the directory cannot be read") {
+        let twin = twin.expect("the entry cannot be read").path();
+        let name = twin.file_name().expect("no name");
         let (ours, twin) =
             (lines_of_code(&crate_root.join("examples").join(name)), lines_of_code(&twin));
         println!("{}: {ours} lines, its twin {twin}", name.display());

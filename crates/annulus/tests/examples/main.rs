@@ -20,19 +20,22 @@ fn examples() -> &'static PathBuf {
         // signal ignored.
         // SAFETY: the default disposition runs no code of this process.
         unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
-        let test = std::env::current_exe().expect("its path");
-        let profile = test.ancestors().nth(2).expect("deps lies in the directory of the profile");
-        // Without Cargo, on another kernel, they have been built before.
+        let test = std::env::current_exe().expect("the program has no path");
+        let profile = test.ancestors().nth(2).expect("no directory of the profile");
+        // On another kernel, the test runs without Cargo, and the examples have been built before.
         if let Ok(cargo) = std::env::var("CARGO") {
             // Builds the whole workspace, like `cargo test --workspace`: alone, its crates have
             // other features and would be built again.
             let words = ["build", "--quiet", "--workspace", "--examples", "--target-dir"];
             let mut build = Command::new(cargo);
-            build.args(words).arg(profile.parent().expect("the target directory"));
+            build.args(words).arg(profile.parent().expect("no target directory"));
             if !cfg!(debug_assertions) {
                 build.arg("--release");
             }
-            assert!(build.status().expect("cargo runs").success(), "the examples are not built");
+            assert!(
+                build.status().expect("cargo does not start").success(),
+                "the examples are not built"
+            );
         }
         profile.join("examples")
     })

@@ -14,9 +14,9 @@ fn serve(name: &str, arguments: &[&str], driver: &str) -> (Child, String) {
     let mut command = Command::new(examples().join(name));
     command.args(arguments).env("ANNULUS_DRIVER", driver).stderr(Stdio::piped());
     let mut server = command.spawn().expect("the example does not start");
-    let mut lines = BufReader::new(server.stderr.take().expect("piped")).lines();
+    let mut lines = BufReader::new(server.stderr.take().expect("not piped")).lines();
     let address = lines.find_map(|line| {
-        let line = line.expect("text");
+        let line = line.expect("not UTF-8");
         line.strip_prefix("listening on ").map(str::to_owned)
     });
     // Reads the rest of the output to the end, so that the server does not wait for a reader.
@@ -30,7 +30,8 @@ fn catches(process: &Child, signal: Signal) {
     let is_caught = || {
         let text = std::fs::read_to_string(&status).expect("the server is not running");
         let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-        let caught = u64::from_str_radix(caught.expect("a set").trim(), 16).expect("in hex");
+        let caught = u64::from_str_radix(caught.expect("no set of caught signals").trim(), 16)
+            .expect("not in hexadecimal");
         caught & 1 << (signal.as_raw() - 1) != 0
     };
     while !is_caught() {
@@ -55,9 +56,9 @@ fn ends(name: &str, arguments: &[&str]) {
             None => tcp = Some(TcpStream::connect(number).expect("the server does not listen")),
         }
         catches(&server, signal);
-        let pid = Pid::from_raw(server.id() as i32).expect("not zero");
+        let pid = Pid::from_raw(server.id() as i32).expect("the process number is zero");
         kill_process(pid, signal).expect("the server is not running");
-        let status = server.wait().expect("a child");
+        let status = server.wait().expect("not a child of this process");
         assert_eq!(status.code(), Some(0), "{name} on {driver}: {signal:?}: {status}");
         drop((tcp.take(), unix.take()));
         match path {
@@ -67,8 +68,8 @@ fn ends(name: &str, arguments: &[&str]) {
                     "{path} was not removed"
                 )
             }
-            None if is_udp => drop(UdpSocket::bind(number).expect("the port is free")),
-            None => drop(TcpListener::bind(number).expect("the port is free")),
+            None if is_udp => drop(UdpSocket::bind(number).expect("the port is still in use")),
+            None => drop(TcpListener::bind(number).expect("the port is still in use")),
         }
     }
 }
@@ -82,7 +83,7 @@ fn every_server_ends_cleanly() {
     ends("proxy", &[any, "127.0.0.1:9"]);
     ends("dns", &[any, "127.0.0.1:9"]);
     let path = std::env::temp_dir().join(format!("annulus-ends-{}", std::process::id()));
-    ends("unix_echo", &[path.to_str().expect("text")]);
+    ends("unix_echo", &[path.to_str().expect("not UTF-8")]);
 }
 
 /// Returns true if the kernel will probe the server's end of a connection, which is the second kind
@@ -94,7 +95,8 @@ fn is_probed(server: SocketAddr, client: SocketAddr) -> bool {
         }
         IpAddr::V6(_) => unreachable!("an address of IPv4"),
     };
-    let connections = std::fs::read_to_string("/proc/net/tcp").expect("proc is mounted");
+    let connections =
+        std::fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp cannot be read");
     let ends = [hex(server), hex(client)];
     connections.lines().any(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -105,14 +107,14 @@ fn is_probed(server: SocketAddr, client: SocketAddr) -> bool {
 /// Otherwise, a client that vanishes silently would hold its place forever.
 #[test]
 fn every_server_probes_silent_clients() {
-    let target = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = TcpListener::bind("127.0.0.1:0").expect("no port is free");
     let to = target.local_addr().expect("the listener has no address");
     for name in ["echo", "redis", "static_files", "chat", "shards", "shutdown", "proxy"] {
         for driver in ["auto", "epoll"] {
             let arguments = ["127.0.0.1:0", &to.to_string()];
             let arguments = if name == "proxy" { &arguments[..] } else { &arguments[..1] };
             let (mut server, address) = serve(name, arguments, driver);
-            let address = address.parse().expect("an address");
+            let address = address.parse().expect("not an address");
             let client = TcpStream::connect(address).expect("the server does not listen");
             let from = client.local_addr().expect("the client has no address");
             // A server that enables probes does so at the accept; otherwise, the test would wait
@@ -123,7 +125,7 @@ fn every_server_probes_silent_clients() {
             });
             assert!(is_on, "{name} on {driver} does not probe its clients");
             if name == "proxy" {
-                let (_connection, from) = target.accept().expect("the proxy connects");
+                let (_connection, from) = target.accept().expect("the proxy does not connect");
                 assert!(is_probed(from, to), "the proxy does not probe its target");
             }
             server.kill().and_then(|()| server.wait()).expect("the server is not running");
@@ -140,13 +142,16 @@ fn datagrams_are_answered_from_the_address_that_received_them() {
         for driver in ["auto", "epoll"] {
             let (mut server, address) = serve(name, arguments, driver);
             let port = address.rsplit(':').next().and_then(|port| port.parse().ok());
-            let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
-            client.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
-            let asked = SocketAddr::from(([127, 0, 0, 2], port.expect("a port")));
+            let client = UdpSocket::bind("127.0.0.1:0").expect("no port is free");
+            client
+                .set_read_timeout(Some(Duration::from_secs(30)))
+                .expect("the timeout cannot be set");
+            let asked =
+                SocketAddr::from(([127, 0, 0, 2], port.expect("the server printed no port")));
             client.send_to(query, asked).expect("the query was not sent");
             let from = client.recv_from(&mut [0; 64]).map(|(_, from)| from);
             server.kill().and_then(|()| server.wait()).expect("the server is not running");
-            assert_eq!(from.expect("an answer"), asked, "{name} on {driver}");
+            assert_eq!(from.expect("no answer arrived"), asked, "{name} on {driver}");
         }
     }
 }

@@ -81,7 +81,7 @@ impl Limits {
     fn find() -> Result<Self, String> {
         let legacy = Path::new("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device");
         if legacy.exists() {
-            return Ok(Self::Legacy(legacy.parent().expect("a directory above the file").into()));
+            return Ok(Self::Legacy(legacy.parent().expect("no directory above the file").into()));
         }
         let root = Path::new("/sys/fs/cgroup");
         let group = root.join(format!("annulus-slow-{}", std::process::id()));
@@ -121,7 +121,7 @@ impl Limits {
 }
 
 fn text(path: &Path) -> &str {
-    path.to_str().expect("the directory for temporary files has a plain name")
+    path.to_str().expect("the path is not UTF-8")
 }
 
 /// Returns the output of a command, or why it could not be run or failed.

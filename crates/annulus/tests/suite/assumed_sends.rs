@@ -1,6 +1,6 @@
 //! Data queued after a send that is assumed complete without a completion must leave even if no
-//! other event arrives. The peers are threads with sockets of the standard library, since the
-//! events of a peer in the runtime would make the loop turn.
+//! other event arrives. The peers are threads with sockets of the standard library, since a peer in
+//! the runtime would itself cause events.
 
 use crate::common;
 use crate::conformance::mode::{Case, Mode};
@@ -60,7 +60,10 @@ async fn brought(
     yield_now().await;
     queue.await?;
     // The deadline's timer is the only other event.
-    timeout(Duration::from_secs(20), reads).await.expect("a part was never sent").expect("no panic")
+    timeout(Duration::from_secs(20), reads)
+        .await
+        .expect("a part was never sent")
+        .expect("the task panicked")
 }
 
 /// Polls a send once, which must queue it.

@@ -209,7 +209,7 @@ fn a_std_unix_listener_is_adopted() {
         let accepted = spawn(async move { listener.accept().await.map(|(stream, _)| stream) });
         let mut client = UnixStream::connect(&path).await?;
         std::fs::remove_file(&path)?;
-        accepted.await.expect("no panic")?.send("hello").await?;
+        accepted.await.expect("the task panicked")?.send("hello").await?;
         assert_eq!(client.recv().await?.as_deref(), Some(&b"hello"[..]));
         Ok(())
     });

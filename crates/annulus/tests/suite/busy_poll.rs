@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const LOOK: Duration = Duration::from_micros(50);
 
-/// A network with this latency.
+/// Returns a simulated network with this latency.
 fn network(latency: Duration) -> Rc<Sim> {
     let link = Link { latency, ..Link::default() };
     Sim::builder(1).link(link).build()

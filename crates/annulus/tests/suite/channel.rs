@@ -42,7 +42,7 @@ async fn in_order(
 ) -> io::Result<()> {
     let mut next = [0; 2];
     while next != [each; 2] {
-        let (sender, value) = receiver.recv().await.expect("there are more to come");
+        let (sender, value) = receiver.recv().await.expect("the channel ended too early");
         let place = senders.iter().position(|one| *one == sender).unwrap();
         assert_eq!(value, next[place]);
         next[place] += 1;

@@ -47,7 +47,7 @@ struct Way {
 impl Way {
     fn new(rng: &mut Rng, most: usize, all: usize, window: Option<usize>) -> Self {
         let (mut left, mut lens) = (rng.usize(..all), Vec::new());
-        let of_some = *rng.choice(&[1, 50, 3000, most]).expect("some");
+        let of_some = *rng.choice(&[1, 50, 3000, most]).expect("nothing to choose from");
         while left > 0 && lens.len() < 60 {
             let most = if rng.bool() { of_some } else { most };
             let len = rng.usize(0..=most.min(left));

@@ -103,7 +103,7 @@ fn coalesced_datagrams_wake_one_task_each() {
         for receives in receivers {
             let got =
                 timeout(Duration::from_secs(20), receives).await.expect("a receiver was not woken");
-            assert_eq!(got.expect("no panic")?.len(), 100);
+            assert_eq!(got.expect("the task panicked")?.len(), 100);
         }
         Ok(())
     });
@@ -173,7 +173,7 @@ fn datagrams_that_a_slow_receiver_loses_are_counted() {
         // buffer holds fewer.
         assert!(got < 2 * (64 + 33), "{got} datagrams were held");
         assert_eq!(u64::from(got) + dropped, u64::from(sent));
-        assert_eq!(counters().expect("a runtime").dropped_datagrams, dropped);
+        assert_eq!(counters().expect("not in a runtime").dropped_datagrams, dropped);
         Ok(())
     });
 }
@@ -205,7 +205,7 @@ fn an_unreachable_destination_fails_only_its_own_sends() {
     on_each_driver(|| async {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         let here = socket.local_addr()?;
-        let broadcast = "255.255.255.255:9".parse().expect("an address");
+        let broadcast = "255.255.255.255:9".parse().expect("not an address");
         socket.send_to("not allowed", broadcast).await?;
         socket.send_to("myself", here).await?;
         assert_eq!(&*socket.recv().await?, b"myself");
@@ -236,9 +236,9 @@ fn full_reader() -> io::Result<(std::os::unix::net::UnixDatagram, SocketAddr)> {
 
 /// Returns how often the loop enters the kernel while nothing can be sent.
 async fn enters_of(pause: Duration) -> u64 {
-    let before = counters().expect("a runtime").enters;
+    let before = counters().expect("not in a runtime").enters;
     sleep(pause).await;
-    counters().expect("a runtime").enters - before
+    counters().expect("not in a runtime").enters - before
 }
 
 /// A writable event reports space at the connected peer only.

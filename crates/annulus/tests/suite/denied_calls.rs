@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The newer calls, by name and number.
+/// The newer system calls, by name and number.
 const CALLS: [(&str, libc::c_long); 14] = [
     ("accept4", libc::SYS_accept4),
     ("close_range", libc::SYS_close_range),
@@ -32,7 +32,7 @@ const CALLS: [(&str, libc::c_long); 14] = [
     ("renameat2", libc::SYS_renameat2),
     ("statx", libc::SYS_statx),
 ];
-/// Carries the call and the error to the process with the filter.
+/// The environment variable with the call and the error, for the process with the filter.
 const DENIED: &str = "ANNULUS_TEST_DENIED";
 
 #[test]
@@ -47,7 +47,7 @@ fn a_newer_call_that_is_denied_is_replaced_by_an_older_one() {
             let denied = format!("{number} {}", errno.raw_os_error());
             let mut child = rerun!(child_that_uses_older_calls);
             if name == "io_uring_setup" {
-                // It is blocked on purpose, so this is not a skipped test.
+                // io_uring is blocked on purpose here, so the test is not skipped.
                 child.env_remove(annulus_skip::FILE_VARIABLE);
             }
             assert_passes(child.env(DENIED, denied));
@@ -58,7 +58,7 @@ fn a_newer_call_that_is_denied_is_replaced_by_an_older_one() {
 #[test]
 #[ignore = "run by the test above, with a call to deny"]
 fn child_that_uses_older_calls() {
-    let denied = std::env::var(DENIED).expect("the call and the error");
+    let denied = std::env::var(DENIED).expect("no call and no error are given");
     let (call, errno) = denied.split_once(' ').unwrap();
     let (call, errno) = (call.parse().unwrap(), errno.parse().unwrap());
     deny(call, errno);
@@ -71,7 +71,7 @@ fn child_that_uses_older_calls() {
         (-1, Some(Errno::from_raw_os_error(errno))),
         "the call was not denied"
     );
-    // Makes each call twice: the second time, the denial is known.
+    // Makes each call twice: the second time, the crate already knows that the call is denied.
     everywhere(|place| async move {
         use_files(&place, "first").await?;
         use_files(&place, "second").await?;

@@ -24,13 +24,13 @@ fn dropped_receives_lose_no_byte() {
                 0 => drop(stream.recv()),
                 1 => {
                     if let Some(lease) = touch(stream.recv()) {
-                        got.extend_from_slice(&lease?.expect("no end before the last byte"));
+                        got.extend_from_slice(&lease?.expect("the stream ended too early"));
                     }
                     yield_now().await;
                 }
                 _ => match timeout(Duration::from_micros(50), stream.recv()).await {
                     Ok(lease) => {
-                        got.extend_from_slice(&lease?.expect("no end before the last byte"))
+                        got.extend_from_slice(&lease?.expect("the stream ended too early"))
                     }
                     Err(_elapsed) => {}
                 },

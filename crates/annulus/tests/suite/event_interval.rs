@@ -24,15 +24,15 @@ fn calls_of_an_exchange(builder: Builder) -> u64 {
         let (back, mut home) = mpsc::channel(1);
         spawn(async move {
             while let Some(value) = at.recv().await {
-                back.send(value).await.expect("the other task waits for it");
+                back.send(value).await.expect("the other task has ended");
             }
         });
-        let before = counters().expect("in a runtime").enters;
+        let before = counters().expect("not in a runtime").enters;
         for round in 0..ROUNDS {
-            to.send(round).await.expect("the other task waits for it");
+            to.send(round).await.expect("the other task has ended");
             assert_eq!(home.recv().await, Some(round));
         }
-        Ok(counters().expect("in a runtime").enters - before)
+        Ok(counters().expect("not in a runtime").enters - before)
     })
 }
 

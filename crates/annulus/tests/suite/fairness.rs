@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Creates a future that makes a call this many times.
 type Body = fn(u32) -> Pin<Box<dyn Future<Output = io::Result<()>>>>;
 
-/// Loops, each named by the file and name of the function that it calls, with the code that
+/// The loops, each named by the file and the name of the function that it calls, with the code that
 /// prepares it.
 macro_rules! loops {
     ($($name:literal: { $($prepare:tt)* } $call:expr;)*) => {
@@ -151,7 +151,7 @@ loops! {
     "runtime/join_set.rs shutdown": { let mut set = JoinSet::<()>::new(); } set.shutdown().await;
     "time.rs sleep": {} annulus::time::sleep(Duration::ZERO).await;
     "time.rs tick": {
-        let long_ago = annulus::time::Instant::now().checked_sub(Duration::from_secs(1)).expect("no underflow");
+        let long_ago = annulus::time::Instant::now().checked_sub(Duration::from_secs(1)).expect("no instant one second ago");
         let mut ticks = annulus::time::interval_at(long_ago, Duration::from_nanos(1));
         ticks = ticks.missed_ticks(annulus::time::MissedTicks::Burst);
     } ticks.tick().await;
@@ -231,8 +231,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("fs/whole.rs", "an open or another call on a path"),
 ];
 
-/// Files whose types have the methods of the type in the second file, on the same kind of handle: a
-/// loop over one covers the others.
+/// Pairs of files. The type in the first has the methods of the type in the second, on the same
+/// kind of handle, so a loop over one covers both.
 const SAME_METHODS: &[(&str, &str)] = &[
     ("net/unix/stream.rs", "net/tcp.rs"),
     ("net/split.rs", "net/tcp.rs"),
@@ -244,7 +244,7 @@ const SAME_METHODS: &[(&str, &str)] = &[
 fn run(driver: DriverChoice, name: &str, body: Body) -> io::Result<()> {
     Runtime::builder().driver(driver).build()?.block_on(async {
         let task = spawn(body(u32::MAX));
-        // Enough pauses that even a loop whose first calls wait has started.
+        // Pauses often enough that even a loop whose first calls wait has started.
         for _ in 0..50 {
             annulus::time::sleep(Duration::from_micros(20)).await;
         }
@@ -266,7 +266,7 @@ fn other_tasks_run_during_a_loop_over_any_call() {
             // A body that never returns keeps its thread.
             std::thread::spawn(move || done.send(run(driver, name, *body)));
             match is_done.recv_timeout(Duration::from_secs(60)) {
-                Ok(outcome) => outcome.expect("a runtime"),
+                Ok(outcome) => outcome.expect("no runtime can be built"),
                 Err(RecvTimeoutError::Disconnected) => panic!("the loop panicked"),
                 Err(RecvTimeoutError::Timeout) => alone.push(name),
             }
@@ -303,10 +303,12 @@ fn tasks_in_loops_over_file_calls_take_turns() {
                     });
                 }
                 while let Some(ended) = set.join_next().await {
-                    ended.expect("no task panics").expect("the root exists");
+                    ended
+                        .expect("a task panicked")
+                        .expect("the metadata of the root cannot be read");
                 }
             });
-            let least = calls[..tasks].iter().min().expect("there are tasks").get();
+            let least = calls[..tasks].iter().min().expect("there are no tasks").get();
             assert!(least > 50, "{driver}, {tasks} tasks: one made {least} calls of {calls:?}");
         }
     }
@@ -329,14 +331,14 @@ pub(crate) fn async_functions(root: &Path) -> BTreeSet<String> {
 }
 
 fn find_async_functions(dir: &Path, root: &Path, found: &mut BTreeSet<String>) {
-    for entry in std::fs::read_dir(dir).expect("the sources") {
-        let path = entry.expect("an entry").path();
+    for entry in std::fs::read_dir(dir).expect("the directory cannot be read") {
+        let path = entry.expect("the entry cannot be read").path();
         if path.is_dir() {
             find_async_functions(&path, root, found);
             continue;
         }
-        let text = std::fs::read_to_string(&path).expect("text");
-        let file = path.strip_prefix(root).expect("below it").display().to_string();
+        let text = std::fs::read_to_string(&path).expect("the file cannot be read");
+        let file = path.strip_prefix(root).expect("not in the directory").display().to_string();
         for rest in text.split("pub async fn ").skip(1) {
             let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next();
             found.insert(format!("{file} {}", name.unwrap_or_default()));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Queries the runtime when it is dropped.
+/// An owner of bytes that queries the runtime when it is dropped.
 struct Asking(Vec<u8>, Arc<AtomicUsize>);
 
 impl AsRef<[u8]> for Asking {

@@ -109,7 +109,7 @@ fn a_forgotten_send_blocks_neither_try_send_nor_receives() {
         assert_eq!(got, Some(1));
         live.await.unwrap().unwrap();
         (0..5).for_each(|_| assert_eq!(receiver.try_recv(), None));
-        sender.try_send(2).expect("there is room, and no live sender waits");
+        sender.try_send(2).expect("the channel has no room");
         assert_eq!(sender.try_send(3), Err(TrySendError::Full(3)));
         Ok(())
     });

@@ -76,7 +76,7 @@ proptest! {
             let (client, mut server) = UnixStream::pair()?;
             let sender = spawn(send(client, sent, pieces));
             let got = receive(&mut server, waits).await?;
-            sender.await.expect("no panic")?;
+            sender.await.expect("the task panicked")?;
             io::Result::Ok(got)
         });
         prop_assert!(got.unwrap() == frames);

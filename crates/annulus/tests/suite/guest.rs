@@ -52,7 +52,7 @@ fn tasks_of_guest_and_host_run_together() {
                 stream.send("from a task").await?;
                 stream.drain().await
             });
-            let lease = client.recv().await?.expect("an answer");
+            let lease = client.recv().await?.expect("the stream ended too early");
             server.await.unwrap()?;
             io::Result::Ok(lease.to_vec())
         });
@@ -136,7 +136,7 @@ fn the_wait_ends_with_the_next_timer() {
         let mut guest = guest(driver);
         assert_eq!(settle(&mut guest, Waker::noop()), None);
         let task = annulus::spawn(sleep(Duration::from_secs(100)));
-        let timeout = settle(&mut guest, Waker::noop()).expect("a timer");
+        let timeout = settle(&mut guest, Waker::noop()).expect("the wait has no time limit");
         assert!(timeout > Duration::from_secs(50) && timeout <= Duration::from_secs(100));
         task.abort();
         assert_eq!(settle(&mut guest, Waker::noop()), None);
@@ -162,7 +162,7 @@ fn queued_bytes_are_sent_when_the_guest_is_dropped() {
         let mut guest = guest(driver);
         let host = Host::of(&guest);
         let (mut stream, peer) =
-            host.run(&mut guest, common::half_pair()).unwrap().expect("a connection");
+            host.run(&mut guest, common::half_pair()).unwrap().expect("no connection");
         host.run(&mut guest, stream.send(vec![7; 100_000])).unwrap().unwrap();
         let reader = std::thread::spawn(move || {
             let mut received = Vec::new();

@@ -43,7 +43,7 @@ async fn open(path: impl AsRef<Path>) -> io::Result<File> {
     OpenOptions::new().read(true).policy(Policy::Inline).open(path).await
 }
 
-/// Longer than any body takes.
+/// Time limit of a body, longer than any takes.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Runs a body on each driver that works on this machine.
@@ -67,7 +67,7 @@ fn unsent(stream: &TcpStream) -> i32 {
     count
 }
 
-/// `SIOCOUTQNSD`
+/// The number of the ioctl `SIOCOUTQNSD`.
 const SIOCOUTQNSD: libc::Ioctl = 0x894B;
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
@@ -81,9 +81,9 @@ fn a_head_leaves_with_the_pages() {
         let (mut client, mut server) = pair().await?;
         for _ in 0..10 {
             touch(client.send(HEAD)).expect("the send waited")?;
-            let before = counters().expect("a runtime");
+            let before = counters().expect("not in a runtime");
             assert_eq!(copy_range(&file, .., &mut client).await?, 40_000);
-            let after = counters().expect("a runtime");
+            let after = counters().expect("not in a runtime");
             assert_eq!(
                 after.direct_sends - before.direct_sends,
                 1,
@@ -106,7 +106,7 @@ fn a_head_leaves_with_a_few_bytes_in_one_send() {
         let file = open(&scratch.0).await?;
         let (mut client, mut server) = pair().await?;
         for round in 0..10 {
-            let before = counters().expect("a runtime");
+            let before = counters().expect("not in a runtime");
             touch(client.send(HEAD)).expect("the send waited")?;
             let copied = match round % 3 {
                 0 => touch(copy_range(&file, .., &mut client)),
@@ -115,9 +115,9 @@ fn a_head_leaves_with_a_few_bytes_in_one_send() {
             };
             assert_eq!(copied.expect("the copy waited although the file is in memory")?, 12_000);
             client.drain().await?;
-            let after = counters().expect("a runtime");
+            let after = counters().expect("not in a runtime");
             assert_eq!(after.direct_sends, before.direct_sends);
-            // The first rounds also start receives. With single receives, every round does.
+            // The first rounds also start receives. If receives are single, every round starts one.
             let sent = after.sqes - before.sqes;
             assert!(round < 2 || (1..=most).contains(&sent), "{sent} entries instead of one send");
             assert!(receive(&mut server, HEAD.len() + 12_000).await? == [HEAD, &text].concat());
@@ -146,7 +146,7 @@ fn a_file_that_has_grown_or_shrunk_is_sent_as_it_is() {
     });
 }
 
-/// More than the socket buffers of both ends hold.
+/// Number of bytes: more than the socket buffers of both ends hold.
 const MUCH: usize = 12_000_000;
 
 /// Returns a client whose copy of a long file was dropped while its socket was full.
@@ -196,7 +196,7 @@ fn a_stream_ends_and_moves_after_a_dropped_copy_that_waited_for_space() {
         let mut client = TcpStream::from_parts(client.into_parts().await?)?;
         let more = spawn(async move { client.send(" and more").await });
         check(server, b" and more").await?;
-        more.await.expect("no panic")
+        more.await.expect("the task panicked")
     });
 }
 
@@ -210,7 +210,7 @@ fn a_drain_after_a_dropped_copy_does_not_wait_for_space() {
         let checked = spawn(check(server, b" and more"));
         client.drain().await?;
         drop(client);
-        checked.await.expect("no panic")
+        checked.await.expect("the task panicked")
     });
 }
 
@@ -220,7 +220,7 @@ fn a_poll_for_space_is_cancelled_once() {
         let (client, _server) = dropped_when_full().await?;
         let mut parts = pin!(client.into_parts());
         yield_now().await;
-        let before = counters().expect("a runtime");
+        let before = counters().expect("not in a runtime");
         for _ in 0..10 {
             assert!(
                 touch(parts.as_mut()).is_none(),
@@ -228,7 +228,7 @@ fn a_poll_for_space_is_cancelled_once() {
             );
         }
         yield_now().await;
-        let after = counters().expect("a runtime");
+        let after = counters().expect("not in a runtime");
         assert!(after.sqes - before.sqes <= 5, "{}", after.sqes - before.sqes);
         parts.await.map(drop)
     });
@@ -245,7 +245,7 @@ fn a_copy_that_waits_for_space_ends_with_its_peer() {
             yield_now().await;
         }
         server.abort();
-        let error = copied.await.expect("no panic").unwrap_err();
+        let error = copied.await.expect("the task panicked").unwrap_err();
         let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
         assert!(gone.contains(&error.kind()), "{error}");
         Ok(())
@@ -289,7 +289,7 @@ fn a_head_leaves_if_the_copy_is_dropped() {
         let scratch = Scratch::new(&pattern(40_000))?;
         let file = open(&scratch.0).await?;
         let (mut client, mut server) = pair().await?;
-        // Until the next call has to wait for another turn.
+        // Reads until the next file call has to wait for another turn.
         while let Some((read, _)) = touch(file.read_at(vec![0; 40_000], 0)) {
             read?;
         }

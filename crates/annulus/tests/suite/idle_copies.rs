@@ -71,7 +71,7 @@ fn assert_timed_out((end, at): End, copied: (u64, u64), last: Instant) {
     let error = end.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     let copy_error = error.get_ref().and_then(|inner| inner.downcast_ref::<CopyError>());
-    let copy_error = copy_error.expect("an error of a copy");
+    let copy_error = copy_error.expect("not a CopyError");
     assert_eq!((copy_error.direction(), copy_error.copied()), (None, copied));
     let idle = at - last;
     assert!(idle >= LIMIT && idle <= LIMIT + LIMIT / 4 + SECOND / 100, "{idle:?}");
@@ -90,7 +90,7 @@ async fn messages_then_silence<S: AsyncRecv + AsyncSend + 'static>(
             assert_eq!(receive(&mut client, 3).await?, [number; 3]);
         }
         let last = Instant::now();
-        let (end, _near, _far) = copied.await.expect("no panic");
+        let (end, _near, _far) = copied.await.expect("the task panicked");
         // The last message arrived slightly after its send.
         assert_timed_out(end, (0, 60), last - SECOND / 100);
     }
@@ -116,7 +116,7 @@ fn a_timeout_leaves_both_streams_usable() {
         client.send("not answered").await?;
         client.shutdown().await?;
         assert_eq!(receive(&mut server, 99).await?, b"not answered");
-        let (end, mut near, mut far) = copied.await.expect("no panic");
+        let (end, mut near, mut far) = copied.await.expect("the task panicked");
         assert_timed_out(end, (12, 0), begun);
         server.send("late").await?;
         assert_eq!(receive(&mut far, 4).await?, b"late");
@@ -130,7 +130,7 @@ fn a_timeout_leaves_both_streams_usable() {
 fn the_error_contains_the_limit() {
     simulate(async || {
         let ((_client, near), (far, _server)) = (pair().await?, pair().await?);
-        let ((end, _), _near, _far) = proxy(near, far).await.expect("no panic");
+        let ((end, _), _near, _far) = proxy(near, far).await.expect("the task panicked");
         let text = "copying between two streams, after 0 bytes (0 the other way): no bytes were transferred for 10s, the limit \
                     of idle_timeout";
         assert_eq!(end.unwrap_err().to_string(), text);
@@ -139,7 +139,7 @@ fn the_error_contains_the_limit() {
 }
 
 #[test]
-fn limits_of_zero_and_forever() {
+fn idle_timeouts_of_zero_and_forever_are_valid() {
     simulate(async || {
         let ((mut client, mut near), (mut far, mut server)) = (pair().await?, pair().await?);
         let copy = copy_bidirectional(&mut near, &mut far).idle_timeout(Duration::ZERO);
@@ -162,11 +162,11 @@ fn a_reader_that_stops_is_silent() {
             let text = pattern(64_000);
             while client.send(text.clone()).await.is_ok() {}
         });
-        let ((end, _), near, far) = copied.await.expect("no panic");
+        let ((end, _), near, far) = copied.await.expect("the task panicked");
         assert_eq!(end.unwrap_err().kind(), io::ErrorKind::TimedOut);
         near.abort();
         far.abort();
-        sent.await.expect("no panic");
+        sent.await.expect("the task panicked");
         drop(server);
         Ok(())
     });
@@ -190,7 +190,7 @@ fn a_reader_that_takes_queued_bytes_is_not_silent() {
         assert!(got == text);
         assert!(server.recv().await?.is_none());
         server.shutdown().await?;
-        let ((end, _), _near, _far) = copied.await.expect("no panic");
+        let ((end, _), _near, _far) = copied.await.expect("the task panicked");
         assert_eq!(end?, (8000, 0));
         Ok(())
     });

@@ -105,7 +105,7 @@ async fn exchange(random: Random, sim: Rc<Sim>, faults: Faults) -> io::Result<(V
         }
     }
     drop(sender);
-    receiver.await.expect("no panic");
+    receiver.await.expect("the task panicked");
     Ok((sent.take(), received.take()))
 }
 

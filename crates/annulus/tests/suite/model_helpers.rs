@@ -28,25 +28,28 @@ pub(crate) fn bytes(from: usize, len: usize) -> Vec<u8> {
 pub(crate) fn settings(rng: &mut Rng) -> (Builder, usize) {
     let (mut builder, mut most) = (Runtime::builder(), 400_000);
     if rng.bool() {
-        let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("some");
+        let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("nothing to choose from");
         (builder, most) = (builder.recv_bound(bound), most.min(bound as usize * 1000));
     }
     if rng.bool() {
-        let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("some");
+        let bound = *rng.choice(&[1, 100, 5000, 70_000]).expect("nothing to choose from");
         (builder, most) = (builder.send_bound(bound), most.min(bound * 1000));
     }
     if rng.bool() {
-        builder = builder.task_budget(*rng.choice(&[1, 2, 7]).expect("some"));
+        builder = builder.task_budget(*rng.choice(&[1, 2, 7]).expect("nothing to choose from"));
     }
     if rng.bool() {
-        builder = builder.recv_buffers(4096, *rng.choice(&[1, 4, 64]).expect("some"));
+        builder =
+            builder.recv_buffers(4096, *rng.choice(&[1, 4, 64]).expect("nothing to choose from"));
     }
     if rng.bool() {
-        builder = builder.datagram_buffers(68 * 1024, *rng.choice(&[1, 4, 64]).expect("some"));
+        builder = builder
+            .datagram_buffers(68 * 1024, *rng.choice(&[1, 4, 64]).expect("nothing to choose from"));
     }
     if rng.u8(..4) == 0 {
-        builder =
-            builder.memory_limit(MemoryLimit::new(*rng.choice(&[1 << 20, 8 << 20]).expect("some")));
+        builder = builder.memory_limit(MemoryLimit::new(
+            *rng.choice(&[1 << 20, 8 << 20]).expect("nothing to choose from"),
+        ));
     }
     (builder, most)
 }
@@ -54,8 +57,8 @@ pub(crate) fn settings(rng: &mut Rng) -> (Builder, usize) {
 /// Returns settings with a ring of 1, 2 or 4 entries and a memory limit that many connections reach.
 pub(crate) fn small_ring_settings(rng: &mut Rng) -> (Builder, usize) {
     let (builder, most) = settings(rng);
-    let entries = *rng.choice(&[1, 2, 4]).expect("some");
-    let limit = *rng.choice(&[1 << 20, 2 << 20]).expect("some");
+    let entries = *rng.choice(&[1, 2, 4]).expect("nothing to choose from");
+    let limit = *rng.choice(&[1 << 20, 2 << 20]).expect("nothing to choose from");
     let builder = builder.sq_entries(entries).cq_entries(entries);
     (builder.memory_limit(MemoryLimit::new(limit)), most)
 }
@@ -67,14 +70,14 @@ pub(crate) async fn end(
 ) -> io::Result<()> {
     let all = async {
         while let Some(ended) = tasks.join_next().await {
-            ended.expect("no panic")?;
+            ended.expect("the task panicked")?;
         }
         io::Result::Ok(())
     };
     let ended = timeout(PATIENCE, all).await;
     ended
         .unwrap_or_else(|_| Err(io::Error::other(format!("{} tasks wait forever", tasks.len()))))?;
-    threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    threads.into_iter().try_for_each(|thread| thread.join().expect("the thread panicked"))
 }
 
 /// Runs traffic with this many seeds on a driver, each with its own settings. `traffic` gets its

@@ -1,4 +1,4 @@
-//! Host names, looked up beside the loop by the test's own resolver.
+//! Host names, which the test's own resolver looks up off the loop.
 
 use crate::common;
 
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_millis(5);
 /// The addresses of a name that has two. No other test listens on them.
 const TWO: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 9), Ipv4Addr::new(127, 0, 0, 10)];
 
-/// Knows some names, and records which names it was asked for and on which thread.
+/// A resolver that knows some names, and records which names it was asked for and on which thread.
 #[derive(Clone, Default)]
 struct Hosts {
     asked: Arc<Mutex<Vec<(String, ThreadId)>>>,
@@ -32,7 +32,7 @@ impl Hosts {
             asked.lock().unwrap().push((name.into(), thread::current().id()));
             match name {
                 "here" => Ok(vec![Ipv4Addr::LOCALHOST.into()]),
-                // The first address refuses what only the second accepts.
+                // The first address refuses the connection. The second accepts it.
                 "two" => Ok(TWO.map(IpAddr::from).into()),
                 "none" => Ok(Vec::new()),
                 "panics" => std::panic::resume_unwind(Box::new("on purpose")),
@@ -162,7 +162,7 @@ fn a_resolver_that_never_answers_times_out() {
         assert_eq!(error.to_string(), format!("looking up \"silent\": no answer within {SOON:?}"));
         let options = ConnectOptions::new().timeout(SOON);
         assert!(options.connect("silent:1").await.is_err());
-        // A lookup's own future can be dropped.
+        // The future of a lookup can be dropped too.
         assert!(timeout(SOON, lookup_host("silent:1")).await.is_err());
         Ok(())
     });

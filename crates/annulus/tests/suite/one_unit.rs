@@ -163,7 +163,7 @@ async fn receive_every_way() -> io::Result<()> {
     std::fs::write(scratch.join("a"), SENT)?;
     receive_from(File::open(scratch.join("a")).await?.into_stream()).await?;
     let mut child = Command::new("printf").arg("a\nb\n").stdout(Stdio::piped()).spawn()?;
-    let mut lines = child.stdout.take().expect("piped").lines(99);
+    let mut lines = child.stdout.take().expect("not piped").lines(99);
     assert_eq!(lines.next_line().await?.as_deref(), Some("a"));
     assert_eq!(lines.next_line().await?.as_deref(), Some("b"));
     assert_eq!(lines.next_line().await?, None);
@@ -360,7 +360,7 @@ fn shards_complete_all_operations() {
             _ = accepting.await;
             let (mut near, far) = pair().await?;
             let serve = async |mut stream: TcpStream| stream.send("moved").await;
-            shard.move_stream(far, 1, serve).await?.await.expect("no panic")?;
+            shard.move_stream(far, 1, serve).await?.await.expect("the task panicked")?;
             assert_eq!(&*near.recv_exact(5).await?, b"moved");
             to_all.send(7).await.expect("a shard has no receiver");
             io::Result::Ok(inbox.recv().await)
@@ -372,7 +372,7 @@ fn shards_complete_all_operations() {
 /// Finds functions of traits, which `async_functions` does not.
 fn trait_functions(file: &str, found: &mut BTreeSet<String>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
-    let text = std::fs::read_to_string(path).expect("the source");
+    let text = std::fs::read_to_string(path).expect("the source cannot be read");
     for rest in text.split("\n    async fn ").skip(1) {
         found.insert(format!("{file} {}", rest.split('(').next().unwrap_or_default()));
     }
@@ -386,7 +386,7 @@ fn every_async_function_runs_with_a_budget_of_one() {
     let lists = BODIES.iter().map(|(covers, _)| *covers).chain([OF_SIGNALS, OF_SHARDS]);
     let mut covered: BTreeSet<String> = LOOPS.iter().map(|(name, _)| loop_name(name)).collect();
     for part in lists.flat_map(|list| list.split("; ")) {
-        let (file, names) = part.split_once(": ").expect("a file and its functions");
+        let (file, names) = part.split_once(": ").expect("no file and functions");
         covered.extend(names.split_whitespace().map(|name| format!("{file} {name}")));
     }
     let missing: Vec<_> = found.difference(&covered).collect();

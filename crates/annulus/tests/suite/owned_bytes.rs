@@ -27,7 +27,7 @@ fn on_each_driver(body: impl AsyncFn() -> io::Result<()>) {
 }
 
 fn counted() -> Counters {
-    counters().expect("a runtime")
+    counters().expect("not in a runtime")
 }
 
 /// A file for one test, removed at its end.
@@ -138,7 +138,7 @@ fn reference_counted_kinds_are_shared_and_not_copied() {
 fn file_buffers_are_sent() {
     on_each_driver(async || {
         let aligned = || {
-            let mut buf = AlignedBuf::new(4096, 512).expect("memory");
+            let mut buf = AlignedBuf::new(4096, 512).expect("no memory");
             buf[..TEXT.len()].copy_from_slice(TEXT.as_bytes());
             buf.slice(..TEXT.len())
         };
@@ -164,7 +164,7 @@ fn values_without_bytes_send_none() {
 async fn leases(stream: &mut TcpStream, len: usize) -> io::Result<Vec<Lease>> {
     let (mut leases, mut count) = (Vec::new(), 0);
     while count < len {
-        let lease = stream.recv().await?.expect("more bytes");
+        let lease = stream.recv().await?.expect("the stream ended too early");
         count += lease.len();
         leases.push(lease);
     }

@@ -44,7 +44,7 @@ fn on_each_with<F: Future<Output = io::Result<()>>>(
     let _alone = alone();
     for builder in builders() {
         run_on(settings(builder), async {
-            timeout(Duration::from_secs(60), body()).await.expect("no hang")
+            timeout(Duration::from_secs(60), body()).await.expect("the test hangs")
         });
     }
 }
@@ -74,7 +74,7 @@ fn four_mebibytes_pass_a_pipe_in_order() {
             sender.write_all(rest).await
         });
         assert!(receive_all(&mut receiver).await? == text);
-        writer.await.expect("no panic")
+        writer.await.expect("the task panicked")
     });
 }
 
@@ -126,12 +126,12 @@ fn dropped_receives_lose_no_byte() {
         let mut got = Vec::new();
         while got.len() < text.len() {
             if let Some(lease) = touch(receiver.recv()) {
-                got.extend_from_slice(&lease?.expect("not the end"));
+                got.extend_from_slice(&lease?.expect("the stream ended too early"));
             }
             yield_now().await;
         }
         assert!(got == text);
-        writer.await.expect("no panic")
+        writer.await.expect("the task panicked")
     });
 }
 
@@ -149,7 +149,7 @@ fn a_shutdown_and_a_drop_end_the_pipe() {
         let reader = spawn(async move { receiver.recv().await.map(|lease| lease.is_none()) });
         yield_now().await;
         drop(sender);
-        assert!(reader.await.expect("no panic")?);
+        assert!(reader.await.expect("the task panicked")?);
         Ok(())
     });
 }
@@ -165,7 +165,10 @@ fn a_pipe_without_a_reader_is_broken() {
         });
         yield_now().await;
         drop(receiver);
-        assert_eq!(full.await.expect("no panic").unwrap_err().kind(), ErrorKind::BrokenPipe);
+        assert_eq!(
+            full.await.expect("the task panicked").unwrap_err().kind(),
+            ErrorKind::BrokenPipe
+        );
         Ok(())
     });
 }
@@ -184,7 +187,7 @@ fn pipe_ends_of_other_code_are_adopted() {
         while !reader.is_finished() {
             yield_now().await;
         }
-        assert_eq!(reader.join().expect("no panic")?, "to a blocking reader");
+        assert_eq!(reader.join().expect("the thread panicked")?, "to a blocking reader");
         let (reading, mut foreign) = io::pipe()?;
         let mut receiver = Receiver::try_from(reading)?;
         foreign.write_all(b"from a blocking writer")?;
@@ -218,7 +221,7 @@ impl Named {
         let path = std::env::temp_dir().join(format!("annulus-{name}-{}", std::process::id()));
         _ = std::fs::remove_file(&path);
         let made = std::process::Command::new("mkfifo").arg(&path).status();
-        assert!(made.expect("mkfifo runs").success());
+        assert!(made.expect("mkfifo does not start").success());
         Self(path)
     }
 }

@@ -29,7 +29,9 @@ fn on_each<F: Future<Output = io::Result<()>>>(body: fn() -> F) {
     let _alone = alone();
     for choice in [DriverChoice::Auto, DriverChoice::Epoll] {
         let builder = Runtime::builder().driver(choice);
-        run_on(builder, async { timeout(Duration::from_secs(60), body()).await.expect("no hang") });
+        run_on(builder, async {
+            timeout(Duration::from_secs(60), body()).await.expect("the test hangs")
+        });
     }
 }
 
@@ -69,7 +71,7 @@ fn output_is_collected_from_both_streams_at_once() {
 fn streams_run_in_both_directions_at_once() {
     on_each(|| async {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let mut stdin = child.stdin.take().expect("piped");
+        let mut stdin = child.stdin.take().expect("not piped");
         let text = pattern(1 << 20);
         let sent = text.clone();
         let writer = spawn(async move {
@@ -78,7 +80,7 @@ fn streams_run_in_both_directions_at_once() {
         });
         let output = child.wait_with_output().await?;
         assert!(output.status.success() && output.stdout == text);
-        writer.await.expect("no panic")
+        writer.await.expect("the task panicked")
     });
 }
 
@@ -133,7 +135,7 @@ fn a_child_that_does_not_end_can_be_killed() {
         let mut command = shell("trap '' TERM; echo ready; read line");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdin = child.stdin.take();
-        let mut stdout = child.stdout.take().expect("piped");
+        let mut stdout = child.stdout.take().expect("not piped");
         assert_eq!(stdout.recv().await?.as_deref(), Some(&b"ready\n"[..]));
         child.signal(Signal::SIGTERM)?;
         assert!(timeout(Duration::from_millis(2), child.wait()).await.is_err());
@@ -172,7 +174,7 @@ fn a_dropped_child_continues_and_leaves_no_zombie() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (id, stdin, stdout) = (child.id(), child.stdin.take(), child.stdout.take());
         drop(child);
-        let (mut stdin, mut stdout) = (stdin.expect("piped"), stdout.expect("piped"));
+        let (mut stdin, mut stdout) = (stdin.expect("not piped"), stdout.expect("not piped"));
         stdin.send("still here").await?;
         assert_eq!(stdout.recv().await?.as_deref(), Some(&b"still here"[..]));
         drop(stdin);
@@ -250,7 +252,7 @@ fn fifty_children_end_at_once_and_leave_nothing_open() {
             })
             .collect();
         for child in children {
-            let (n, output) = child.await.expect("no panic")?;
+            let (n, output) = child.await.expect("the task panicked")?;
             assert_eq!(output.status.code(), Some(n));
         }
         while open_descriptors() > before {

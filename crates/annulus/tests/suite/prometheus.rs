@@ -24,27 +24,28 @@ fn parse(text: &str) -> BTreeMap<String, Metric> {
     let (mut metrics, mut current) = (BTreeMap::<String, Metric>::new(), String::new());
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
-            let (name, help) = rest.split_once(' ').expect("a help text");
+            let (name, help) = rest.split_once(' ').expect("no help text");
             assert!(!help.is_empty() && !metrics.contains_key(name), "{line}");
             current = name.into();
             metrics.insert(current.clone(), Metric::default());
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = rest.split_once(' ').expect("a type");
+            let (name, kind) = rest.split_once(' ').expect("no type");
             assert!(name == current && ["gauge", "counter", "histogram"].contains(&kind), "{line}");
-            metrics.get_mut(name).expect("the help text precedes the metric").kind = kind.into();
+            metrics.get_mut(name).expect("the metric has no help text before it").kind =
+                kind.into();
         } else {
-            let (sample, value) = line.rsplit_once(' ').expect("a value");
-            let (name, labels) = sample.split_once('{').expect("labels");
+            let (sample, value) = line.rsplit_once(' ').expect("the sample has no value");
+            let (name, labels) = sample.split_once('{').expect("no labels");
             let suffix = name
                 .strip_prefix(&*current)
                 .expect("a sample does not belong to the metric above it");
-            let metric = metrics.get_mut(&current).expect("the help text precedes the metric");
+            let metric = metrics.get_mut(&current).expect("the metric has no help text before it");
             let suffixes: &[&str] =
                 if metric.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
             assert!(suffixes.contains(&suffix), "{line}");
             assert_eq!(metric.kind == "counter", current.ends_with("_total"), "{line}");
-            let value = value.parse().expect("a number");
-            let labels = labels.strip_suffix('}').expect("the end of the labels");
+            let value = value.parse().expect("not a number");
+            let labels = labels.strip_suffix('}').expect("the labels do not end");
             let before = metric.samples.insert(format!("{suffix}{{{labels}"), value);
             assert!(before.is_none(), "the sample occurs twice: {line}");
         }
@@ -58,7 +59,7 @@ fn busy(measures: bool) -> Stats {
         let _socket = UdpSocket::bind("127.0.0.1:0")?;
         let tasks: Vec<_> = (0..5).map(|_| spawn(yield_now())).collect();
         for task in tasks {
-            task.await.expect("no panic");
+            task.await.expect("the task panicked");
         }
         let _idle = spawn(std::future::pending::<()>());
         annulus::handle()?.stats().await

@@ -69,7 +69,7 @@ fn nothing_is_left_on(driver: DriverChoice) {
         let address = listener.local_addr()?;
         let clients = thread::spawn(move || annulus::run(send_and_reset(address)));
         serve(listener, || clients.is_finished()).await?;
-        clients.join().expect("no panic")
+        clients.join().expect("the thread panicked")
     });
     served.unwrap();
 }
@@ -96,7 +96,7 @@ fn nothing_is_left_under_simulation() {
             sent
         });
         serve(listener, || have_ended.get()).await?;
-        clients.await.expect("no panic")
+        clients.await.expect("the task panicked")
     });
     served.unwrap();
 }

@@ -105,7 +105,7 @@ fn runtimes_do_not_nest() {
             ("annulus::run", catch_unwind(|| annulus::run(async {}))),
             ("Runtime::block_on", catch_unwind(|| Runtime::new().unwrap().block_on(async {}))),
         ] {
-            let message = panic.unwrap_err().downcast::<String>().expect("a message");
+            let message = panic.unwrap_err().downcast::<String>().expect("the panic has no text");
             for part in [call, "already", "try_block_on"] {
                 assert!(message.contains(part), "no {part} in: {message}");
             }

@@ -25,14 +25,17 @@ async fn transfer(size: usize) -> io::Result<()> {
         sender.send_segments(text.clone(), size as u16, receiver.local_addr()?).await?;
         for piece in text.chunks(size) {
             let came = timeout(PATIENCE, receiver.recv()).await;
-            assert!(*came.expect("a datagram in time")? == *piece, "round {round}");
+            assert!(*came.expect("no datagram arrived in time")? == *piece, "round {round}");
         }
         // Borrowed bytes, sent by an immediate system call.
         let how = Transmit::to(receiver.local_addr()?).segment_size(size as u16);
         sender.try_send(&text, &how)?;
         for piece in text.chunks(size) {
             let came = timeout(PATIENCE, receiver.recv()).await;
-            assert!(*came.expect("a datagram in time")? == *piece, "borrowed, round {round}");
+            assert!(
+                *came.expect("no datagram arrived in time")? == *piece,
+                "borrowed, round {round}"
+            );
         }
     }
     sender.drain().await
@@ -60,7 +63,7 @@ fn a_refused_direct_send_is_not_counted() {
             for piece in text.chunks(1200) {
                 assert!(*receiver.recv().await? == *piece);
             }
-            io::Result::Ok(annulus::counters().expect("a runtime").direct_sends)
+            io::Result::Ok(annulus::counters().expect("not in a runtime").direct_sends)
         };
         let counted = annulus::sim::run_on(&sim, Runtime::builder(), transfer).unwrap();
         assert_eq!(counted, direct, "{refused} of 1000 refused");
@@ -81,7 +84,7 @@ fn a_turn_sends_a_mebibyte_directly_and_the_rest_at_its_end() {
                 sender.try_send(&[7; 60_000], &how)?;
             }
             // The 18th send starts below the limit.
-            assert_eq!(annulus::counters().expect("a runtime").direct_sends, turn * 18);
+            assert_eq!(annulus::counters().expect("not in a runtime").direct_sends, turn * 18);
             for sender in &senders {
                 sender.drain().await?;
             }

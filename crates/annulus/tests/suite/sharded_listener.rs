@@ -211,7 +211,7 @@ fn a_shard_that_dropped_its_listener_is_skipped() {
     }
 }
 
-/// Six clients. None of them may get shard 1.
+/// Connects six clients, none of which may get shard 1.
 async fn spawn_clients(address: SocketAddr) {
     let (sender, mut done) = annulus::shards::channel(1);
     let thread = thread::spawn(move || {

@@ -29,7 +29,7 @@ fn each_runs_main_on_its_own_cpu() {
     on_each_driver(|shards| {
         let done: Outcome<_> = shards(3).run(async |shard: Shard| {
             assert_eq!(shard.count(), 3);
-            assert_eq!(affinity::allowed()?, [shard.cpu().expect("pinned")]);
+            assert_eq!(affinity::allowed()?, [shard.cpu().expect("the shard is not pinned")]);
             Ok((shard.index(), thread::current().id()))
         });
         let done = done.unwrap();

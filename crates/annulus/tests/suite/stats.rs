@@ -137,7 +137,7 @@ fn another_thread_lists_the_tasks_of_the_runtime() {
 fn a_task_that_lists_its_own_runtime_is_omitted() {
     run(async {
         let asking = spawn(async { annulus::handle()?.tasks().await });
-        assert_eq!(asking.await.expect("no panic")?, []);
+        assert_eq!(asking.await.expect("the task panicked")?, []);
         Ok(())
     });
 }
@@ -147,7 +147,7 @@ fn ten_thousand_tasks_with_as_many_timers_are_listed() {
     run(async {
         let tasks: Vec<_> = (0..10_000).map(|_| spawn(sleep(Duration::from_secs(3600)))).collect();
         yield_now().await;
-        while annulus::stats().expect("a runtime runs").tasks.ready > 0 {
+        while annulus::stats().expect("not in a runtime").tasks.ready > 0 {
             yield_now().await;
         }
         let listed = annulus::handle()?.tasks().await?;

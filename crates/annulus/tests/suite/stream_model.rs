@@ -29,7 +29,7 @@ fn seeds(together: u64) -> u64 {
 async fn send(mut to: impl AsyncSend, total: usize, mut rng: Rng) -> io::Result<()> {
     let mut sent = 0;
     while sent < total {
-        let most = *rng.choice(&[1, 50, 3000, 40_000, 200_000]).expect("some");
+        let most = *rng.choice(&[1, 50, 3000, 40_000, 200_000]).expect("nothing to choose from");
         let len = rng.usize(1..=most).min(total - sent);
         match rng.u8(..12) {
             0 => yield_now().await,
@@ -59,7 +59,7 @@ async fn receive(mut from: impl AsyncRecv, total: usize, mut rng: Rng) -> io::Re
     };
     loop {
         let left = total - at;
-        let most = *rng.choice(&[1, 50, 3000, 60_000]).expect("some");
+        let most = *rng.choice(&[1, 50, 3000, 60_000]).expect("nothing to choose from");
         let len = rng.usize(1..=most).min(left);
         match rng.u8(..12) {
             0 => yield_now().await,
@@ -110,7 +110,7 @@ fn exchange<S: AsyncStreamHalves>(
     rng: &mut Rng,
 ) {
     let totals = [0, 1].map(|_| {
-        let most = (*rng.choice(&[2, 5000, 400_000]).expect("some")).min(most);
+        let most = (*rng.choice(&[2, 5000, 400_000]).expect("nothing to choose from")).min(most);
         rng.usize(..most)
     });
     let [(one_from, one_to), (other_from, other_to)] = ends.map(S::halves);

@@ -108,7 +108,7 @@ fn futures_select_works_over_streams_futures_and_a_token() {
             loop {
                 select_biased! {
                     value = values.select_next_some() => sum += value,
-                    () = once => report.take().expect("once").send("slept").unwrap(),
+                    () = once => report.take().expect("the report was sent twice").send("slept").unwrap(),
                     () = cancelled => return sum,
                 }
             }

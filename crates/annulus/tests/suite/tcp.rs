@@ -124,12 +124,12 @@ fn a_lease_becomes_bytes_and_is_sent_without_a_copy() {
         let mut ours = TcpStream::connect(listener.local_addr()?).await?;
         let (mut remote, _) = listener.accept().await?;
         ours.send(bytes::Bytes::from_static(b"some bytes")).await?;
-        let lease = remote.recv().await?.expect("some bytes");
+        let lease = remote.recv().await?.expect("the stream ended too early");
         let start = lease.as_ptr();
         let shared = bytes::Bytes::from(lease.into_shared());
         assert_eq!(shared.as_ptr(), start);
         remote.send(shared.slice(5..)).await?;
-        Ok::<_, std::io::Error>(ours.recv().await?.expect("the rest").to_vec())
+        Ok::<_, std::io::Error>(ours.recv().await?.expect("the stream ended too early").to_vec())
     });
     assert_eq!(received.unwrap(), b"bytes");
 }

@@ -199,7 +199,7 @@ fn a_connection_whose_peer_is_silent_moves_too() {
         // A receive is armed, and no bytes arrive.
         assert!(timeout(Duration::from_millis(1), stream.recv()).await.is_err());
         let parts =
-            timeout(Duration::from_secs(60), stream.into_parts()).await.expect("no hang")?;
+            timeout(Duration::from_secs(60), stream.into_parts()).await.expect("the test hangs")?;
         let mut stream = TcpStream::from_parts(parts)?;
         peer.write_all(b"after the move")?;
         assert_eq!(&*stream.recv().await?.unwrap(), b"after the move");
@@ -234,15 +234,15 @@ fn a_thread_without_a_runtime_blocks_on_the_runtime_of_another() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let thread = std::thread::spawn(move || {
         run(async {
-            ready.send(annulus::handle()?).expect("a receiver");
-            stopped.await.expect("a sender");
+            ready.send(annulus::handle()?).expect("the receiver was dropped");
+            stopped.await.expect("the sender was dropped");
             // A blocking call is refused if it would hold up a loop.
             let error = annulus::handle()?.block_on(|| async {}).unwrap_err();
             assert!(error.to_string().contains("would block the loop"), "{error}");
             Ok(())
         });
     });
-    let handle: Handle = handles.recv().expect("a handle");
+    let handle: Handle = handles.recv().expect("no handle arrived");
     let echoed = handle.block_on(|| async {
         let (mut one, mut other) = pair().await?;
         one.send("over there").await?;
@@ -257,9 +257,9 @@ fn a_thread_without_a_runtime_blocks_on_the_runtime_of_another() {
     let waits = handle.clone();
     let waits = std::thread::spawn(move || waits.block_on(std::future::pending::<()>));
     stop.send(()).expect("the runtime has ended");
-    thread.join().expect("no panic");
+    thread.join().expect("the thread panicked");
     assert!(
-        waits.join().expect("no panic").is_err(),
+        waits.join().expect("the thread panicked").is_err(),
         "block_on returned a value after the end of the runtime"
     );
     assert!(handle.block_on(|| async {}).is_err());

@@ -91,7 +91,7 @@ fn a_task_that_blocks_the_loop_is_reported_with_its_spawn_place() {
         run_on(builder.slow_poll(LIMIT), async {
             let line = line!() + 1;
             let slow = spawn(async { hold(LIMIT) });
-            slow.await.expect("no panic");
+            slow.await.expect("the task panicked");
             let timings = timings().await?;
             assert!(timings.slow_polls >= 1);
             let place = |line| {
@@ -131,7 +131,7 @@ fn the_wait_of_a_task_includes_the_poll_that_woke_it() {
                 notify.notify_one();
                 hold(LIMIT);
             });
-            woken.await.expect("no panic");
+            woken.await.expect("the task panicked");
             let after = timings().await?.wake_to_poll;
             assert!(after.max() >= LIMIT && after.count() > before.count(), "{after:?}");
             Ok(())
@@ -176,9 +176,12 @@ fn events(trace: &annulus::stats::Trace) -> Vec<(String, String, u64, u64)> {
     let event = |line: &str| {
         let field = |name: &str| {
             let (_, rest) = line.split_once(&format!("\"{name}\":")).unwrap_or(("", "0}"));
-            rest[..rest.find([',', '}']).expect("an end")].trim_matches('"').to_owned()
+            rest[..rest.find([',', '}']).expect("the field does not end")]
+                .trim_matches('"')
+                .to_owned()
         };
-        let nanos = |name: &str| (field(name).parse::<f64>().expect("a number") * 1000.0).round();
+        let nanos =
+            |name: &str| (field(name).parse::<f64>().expect("not a number") * 1000.0).round();
         (field("name"), field("ph"), nanos("ts") as u64, nanos("dur") as u64)
     };
     lines.map(event).collect()
@@ -190,7 +193,7 @@ fn a_trace_has_each_poll_within_its_turn_and_the_waits_between() {
         run_on(builder.slow_poll(LIMIT), async {
             let line = line!() + 1;
             let holding = spawn(async { hold(2 * LIMIT) });
-            holding.await.expect("no panic");
+            holding.await.expect("the task panicked");
             let least = LIMIT.as_nanos() as u64;
             let is_long =
                 |event: &(String, String, u64, u64)| event.0 == "wait" && event.3 >= least;
@@ -206,7 +209,10 @@ fn a_trace_has_each_poll_within_its_turn_and_the_waits_between() {
             }
             assert!(events.iter().any(is_long), "{events:?}");
             let place = format!("{}:{line}", file!());
-            let poll = events.iter().find(|event| event.0 == place).expect("the task was polled");
+            let poll = events
+                .iter()
+                .find(|event| event.0 == place)
+                .expect("no poll of the task is in the trace");
             assert!(poll.3 >= 2 * least, "{poll:?}");
             let holds = |(name, _, began, took): &&(String, String, u64, u64)| {
                 name == "turn" && *began <= poll.2 && poll.2 + poll.3 <= began + took
@@ -234,7 +240,7 @@ fn a_stall_is_traced_with_the_polled_tasks_even_without_measuring() {
             // Two turns in each tenth of a second are timed, and record the poll itself.
             let events = loop {
                 annulus::time::sleep(LIMIT).await;
-                holding().await.expect("no panic");
+                holding().await.expect("the task panicked");
                 annulus::time::sleep(LIMIT).await;
                 let trace = annulus::handle()?.trace().await?;
                 let stall = trace.last_stall(4 * LIMIT);
@@ -249,7 +255,10 @@ fn a_stall_is_traced_with_the_polled_tasks_even_without_measuring() {
                 .iter()
                 .position(|event| event.0 == polled)
                 .expect("the poll is not in the trace");
-            let turn = events[..at].iter().rfind(|event| event.0 == "turn").expect("its turn");
+            let turn = events[..at]
+                .iter()
+                .rfind(|event| event.0 == "turn")
+                .expect("the turn is not in the trace");
             assert!(u128::from(turn.3) >= (4 * LIMIT).as_nanos(), "{events:?}");
             assert_eq!(turn.2, events[at].2, "{events:?}");
             let trace = annulus::handle()?.trace().await?;

@@ -230,7 +230,7 @@ fn bytes_are_copied_if_the_socket_cannot_send_without_a_copy() {
 async fn receive_unix(stream: &mut UnixStream, count: usize) -> io::Result<Vec<u8>> {
     let mut got = Vec::new();
     while got.len() < count {
-        got.extend_from_slice(&stream.recv().await?.expect("more to come"));
+        got.extend_from_slice(&stream.recv().await?.expect("the stream ended too early"));
     }
     Ok(got)
 }
@@ -244,7 +244,7 @@ fn a_connection_moves_only_once_its_memory_has_been_returned() {
         let moved = async { parts.await.and_then(TcpStream::from_parts) };
         let moved = spawn(moved);
         assert!(receive(&mut server, 50_000).await? == pattern(50_000));
-        let mut moved = moved.await.expect("no panic")?;
+        let mut moved = moved.await.expect("the task panicked")?;
         let Counters { zero_copy_sends, zero_copy_copied, .. } = counted();
         assert_eq!(
             zero_copy_sends, zero_copy_copied,

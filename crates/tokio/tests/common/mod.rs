@@ -13,12 +13,12 @@ use tokio::time::timeout;
 /// How long a test may hang before it fails.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Runs a body on both drivers in a current-thread tokio runtime, with both ways of spawning tasks
-/// that are not `Send`.
+/// Runs a body on both drivers, each in a current-thread runtime with a `LocalSet` and in a local
+/// runtime.
 pub(crate) fn on_both<F: Future<Output = io::Result<()>>>(body: impl Fn() -> F) {
     for driver in [DriverChoice::Auto, DriverChoice::Epoll] {
         on(Runtime::builder().driver(driver), body());
-        let within = async { timeout(LONG, body()).await.expect("a hang") };
+        let within = async { timeout(LONG, body()).await.expect("the test hangs") };
         annulus_tokio::run_with(Runtime::builder().driver(driver), within).unwrap().unwrap();
     }
 }
@@ -28,7 +28,7 @@ fn on(builder: Builder, body: impl Future<Output = io::Result<()>>) {
     let local = LocalSet::new();
     let body = async {
         let entered = annulus_tokio::enter_with(builder)?;
-        timeout(LONG, body).await.expect("a hang")?;
+        timeout(LONG, body).await.expect("the test hangs")?;
         drop(entered);
         io::Result::Ok(())
     };

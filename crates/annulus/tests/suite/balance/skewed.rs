@@ -126,7 +126,7 @@ pub(crate) fn skewed(
         });
         let accepted: Option<io::Result<()>> = stop.run_until_cancelled(accept).await;
         assert!(accepted.is_none(), "{accepted:?}");
-        Ok(all.join().expect("no panic").expect("no client panics").concat())
+        Ok(all.join().expect("the thread panicked").expect("a client panicked").concat())
     });
     (moves.load(Ordering::Relaxed), done.unwrap().concat())
 }

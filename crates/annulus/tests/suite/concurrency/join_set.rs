@@ -132,7 +132,7 @@ fn a_dropped_join_next_loses_nothing() {
     });
 }
 
-/// Wakes the task that polled last, although another one polled before.
+/// The set wakes the task that polled it last, although another one polled it before.
 #[test]
 fn a_set_can_move_to_another_task() {
     run(async {

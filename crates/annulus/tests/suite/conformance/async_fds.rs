@@ -20,7 +20,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// An event counter that each read lowers by one.
+/// Returns an event counter that each read lowers by one.
 fn counter() -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE)?)
 }
@@ -77,7 +77,7 @@ pub(crate) async fn inotify_under_a_select_loses_no_event() -> io::Result<()> {
             count = read => seen += count?,
         }
     }
-    maker.await.expect("no panic")?;
+    maker.await.expect("the task panicked")?;
     assert_eq!(seen, FILES);
     assert!(dropped > 0);
     assert!(would_block(events.try_io(Interest::Readable, |watch| {
@@ -91,7 +91,7 @@ pub(crate) async fn a_partly_read_descriptor_is_still_ready() -> io::Result<()> 
     add(&counter, 3)?;
     for _ in 0..3 {
         let mut guard = counter.readable().await?;
-        guard.try_io(take).expect("a count is left")?;
+        guard.try_io(take).expect("no count is left")?;
         // The first two times the counter is still above zero, which the next wait must find.
         guard.clear_ready();
     }
@@ -161,7 +161,7 @@ pub(crate) async fn every_task_that_waits_is_woken() -> io::Result<()> {
     sleep(Duration::from_millis(1)).await;
     add(&*counter, 30)?;
     for task in tasks {
-        task.await.expect("no panic")?;
+        task.await.expect("the task panicked")?;
     }
     Ok(())
 }
@@ -217,7 +217,7 @@ pub(crate) async fn a_replaced_descriptor_is_closed_and_affects_no_other() -> io
 }
 
 pub(crate) async fn dropped_waits_leave_nothing() -> io::Result<()> {
-    let before = stats().expect("in a runtime").resources.polls;
+    let before = stats().expect("not in a runtime").resources.polls;
     let (one, mut other) = real_pair()?;
     let watch = AsyncFd::new(one)?;
     for interest in [Interest::Readable, Interest::Writable] {
@@ -240,7 +240,7 @@ pub(crate) async fn dropped_waits_leave_nothing() -> io::Result<()> {
         while other.read(&mut [0; 9]).is_err() {
             yield_now().await;
         }
-        while stats().expect("in a runtime").resources.polls > before {
+        while stats().expect("not in a runtime").resources.polls > before {
             yield_now().await;
         }
     };
@@ -337,7 +337,7 @@ pub(crate) async fn packets_of_a_connection_keep_their_ends() -> io::Result<()> 
         assert_eq!(one.async_io(Interest::Writable, send).await?, len);
     }
     drop(one);
-    assert_eq!(receiver.await.expect("no panic")?, (1..1500).collect::<Vec<_>>());
+    assert_eq!(receiver.await.expect("the task panicked")?, (1..1500).collect::<Vec<_>>());
     Ok(())
 }
 
@@ -354,7 +354,7 @@ pub(crate) async fn the_end_of_a_runtime_ends_a_wait() -> io::Result<()> {
             io::Result::Ok(watch)
         })?;
         drop(runtime);
-        let wait = crate::common::touch(watch.readable()).expect("an error, at once");
+        let wait = crate::common::touch(watch.readable()).expect("the wait is pending");
         let text = wait.map(drop).unwrap_err().to_string();
         assert!(text.contains("has ended"), "{text}");
         assert!(would_block(watch.try_io(Interest::Readable, |fd| take(fd))));
@@ -364,7 +364,7 @@ pub(crate) async fn the_end_of_a_runtime_ends_a_wait() -> io::Result<()> {
         assert_ne!(read(&*watch, &mut [0; 1]), Err(Errno::BADF));
         io::Result::Ok(())
     });
-    ended.await.expect("no panic")
+    ended.await.expect("the task panicked")
 }
 
 #[test]

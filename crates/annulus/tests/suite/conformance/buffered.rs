@@ -28,7 +28,7 @@ pub(crate) async fn shown_bytes_stay_until_they_are_consumed() -> io::Result<()>
     let rest = server.fill_buf().await?;
     let address = rest.as_ptr();
     assert_eq!(rest, b"d");
-    let lease = server.recv().await?.expect("the rest");
+    let lease = server.recv().await?.expect("the stream ended too early");
     assert_eq!((&*lease, lease.as_ptr()), (&b"d"[..], address), "the unread bytes were copied");
     client.send("!").await?;
     assert_eq!(server.fill_buf().await?, b"!");
@@ -120,7 +120,7 @@ pub(crate) async fn bytes_of_several_leases_are_shown_in_one_piece() -> io::Resu
     assert_eq!((error.kind(), error.to_string()), (ErrorKind::UnexpectedEof, expected));
     assert!(receive(&mut server, usize::MAX).await? == text[at..], "received bytes were lost");
     assert_eq!(*server.recv_exact(0).await?, []);
-    sender.await.expect("no panic")
+    sender.await.expect("the task panicked")
 }
 
 pub(crate) async fn an_error_comes_after_shown_bytes() -> io::Result<()> {
@@ -171,7 +171,7 @@ pub(crate) async fn dropped_peeks_lose_no_byte() -> io::Result<()> {
         }
     }
     assert!(got == text);
-    sender.await.expect("no panic")
+    sender.await.expect("the task panicked")
 }
 
 /// Takes the received bytes, trying again every 100 µs.
@@ -214,12 +214,15 @@ pub(crate) async fn taking_nothing_leaves_a_waiting_task_its_wake() -> io::Resul
     let server = std::rc::Rc::new(std::cell::RefCell::new(server));
     let reader = server.clone();
     let task = spawn(std::future::poll_fn(move |cx| {
-        reader.borrow_mut().poll_recv(cx).map_ok(|lease| lease.expect("a byte").len())
+        reader
+            .borrow_mut()
+            .poll_recv(cx)
+            .map_ok(|lease| lease.expect("the stream ended too early").len())
     }));
     yield_now().await;
     assert_eq!(server.borrow_mut().try_recv().unwrap_err().kind(), ErrorKind::WouldBlock);
     client.send("x").await?;
-    assert_eq!(task.await.expect("no panic")?, 1);
+    assert_eq!(task.await.expect("the task panicked")?, 1);
     Ok(())
 }
 
@@ -261,7 +264,8 @@ pub(crate) async fn descriptors_of_shown_bytes_stay() -> io::Result<()> {
     assert_eq!(other.fill_buf().await?, b"ab");
     assert_eq!(other.peek(4).await?, b"abcd");
     other.consume(1);
-    let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("the rest");
+    let (bytes, descriptors) =
+        other.recv_with_descriptors().await?.expect("the stream ended too early");
     assert_eq!((&*bytes, descriptors.len()), (&b"bcd"[..], 2));
     for text in ["ef", "gh"] {
         one.send_with_descriptors(text, vec![null()?]).await?;
@@ -269,7 +273,8 @@ pub(crate) async fn descriptors_of_shown_bytes_stay() -> io::Result<()> {
     }
     assert_eq!(other.fill_buf().await?, b"ef");
     other.consume(2);
-    let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("the second");
+    let (bytes, descriptors) =
+        other.recv_with_descriptors().await?.expect("the stream ended too early");
     assert_eq!((&*bytes, descriptors.len()), (&b"gh"[..], 1));
     Ok(())
 }
@@ -285,7 +290,8 @@ pub(crate) async fn descriptors_stay_with_their_bytes_if_a_peek_is_dropped() -> 
     assert_eq!(other.recv().await?.as_deref(), Some(&b"taken"[..]));
     let null = || std::fs::File::open("/dev/null").map(OwnedFd::from);
     one.send_with_descriptors("second", vec![null()?]).await?;
-    let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("the second");
+    let (bytes, descriptors) =
+        other.recv_with_descriptors().await?.expect("the stream ended too early");
     assert_eq!((&*bytes, descriptors.len()), (&b"second"[..], 1));
     assert_eq!(reader.read(&mut [0])?, 0, "the first message's descriptor was closed");
 
@@ -300,7 +306,8 @@ pub(crate) async fn descriptors_stay_with_their_bytes_if_a_peek_is_dropped() -> 
     }
     drop(waiting);
     for (wanted, count) in [(&b"third"[..], 2), (b"fourth", 1)] {
-        let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("not the end");
+        let (bytes, descriptors) =
+            other.recv_with_descriptors().await?.expect("the stream ended too early");
         assert_eq!((&*bytes, descriptors.len()), (wanted, count));
     }
     Ok(())

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Bytes to send: many times the bounds and the buffers of the smallest network.
 const LEN: usize = 300_000;
 
-/// Waits from zero to longer than any operation takes.
+/// Returns waits from zero to longer than any operation takes.
 fn waits() -> impl Iterator<Item = Duration> + Clone {
     [0, 1, 5, 20, 50, 100, 300, 1000, 5000].into_iter().map(Duration::from_micros)
 }
@@ -42,7 +42,7 @@ pub(crate) async fn accepts_lose_no_connection() -> io::Result<()> {
         accepted.extend(timeout(wait, listener.accept()).await.ok().transpose()?);
     }
     let mut seen: Vec<_> = accepted.iter().map(|(_, from)| *from).collect();
-    let clients = connecting.await.expect("no panic")?;
+    let clients = connecting.await.expect("the task panicked")?;
     let mut expected = clients.iter().map(TcpStream::local_addr).collect::<io::Result<Vec<_>>>()?;
     seen.sort();
     expected.sort();
@@ -77,7 +77,7 @@ pub(crate) async fn receives_lose_no_byte() -> io::Result<()> {
         }
     }
     assert!(got == expected);
-    sender.await.expect("no panic")
+    sender.await.expect("the task panicked")
 }
 
 /// The listener accepts a dropped connect as a connection that ends or is reset without sending a
@@ -128,7 +128,7 @@ pub(crate) async fn dropped_sends_are_sent_once_polled() -> io::Result<()> {
     // The next send waits behind the large one.
     client.send("the end").await?;
     client.shutdown().await?;
-    let got = received.await.expect("no panic")?;
+    let got = received.await.expect("the task panicked")?;
     assert!(got == [&text[..], &text, b"the end"].concat());
     Ok(())
 }
@@ -145,7 +145,7 @@ pub(crate) async fn drains_lose_nothing() -> io::Result<()> {
     }
     client.drain().await?;
     client.shutdown().await?;
-    assert!(received.await.expect("no panic")? == text);
+    assert!(received.await.expect("the task panicked")? == text);
     Ok(())
 }
 
@@ -162,7 +162,7 @@ pub(crate) async fn shutdowns_happen_once_polled() -> io::Result<()> {
         } else {
             timeout(wait, client.shutdown()).await.unwrap_or(Ok(()))?;
         }
-        assert!(received.await.expect("no panic")? == text);
+        assert!(received.await.expect("the task panicked")? == text);
         assert_eq!(client.send("late").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         client.shutdown().await?;
     }

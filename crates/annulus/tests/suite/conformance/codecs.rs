@@ -34,8 +34,8 @@ pub(crate) async fn messages_are_echoed() -> io::Result<()> {
     let receiving = FramedRead::new(receiving, LengthDelimitedCodec::new());
     let got: Vec<Bytes> = receiving.map_ok(BytesMut::freeze).try_collect().await?;
     assert!(got == messages());
-    sender.await.expect("no panic")?;
-    server.await.expect("no panic")
+    sender.await.expect("the task panicked")?;
+    server.await.expect("the task panicked")
 }
 
 pub(crate) async fn dropped_reads_of_messages_lose_none() -> io::Result<()> {
@@ -59,7 +59,7 @@ pub(crate) async fn dropped_reads_of_messages_lose_none() -> io::Result<()> {
         }
     }
     assert!(got == messages());
-    sender.await.expect("no panic")
+    sender.await.expect("the task panicked")
 }
 
 pub(crate) async fn a_message_above_its_limit_is_an_error() -> io::Result<()> {
@@ -67,11 +67,11 @@ pub(crate) async fn a_message_above_its_limit_is_an_error() -> io::Result<()> {
     client.send("y".repeat(50) + "\nz").await?;
     client.shutdown().await?;
     let mut lines = Framed::new(server, LinesCodec::new_with_max_length(10));
-    let error = lines.next().await.expect("an error").unwrap_err();
+    let error = lines.next().await.expect("the stream ended too early").unwrap_err();
     assert!(matches!(error, LinesCodecError::MaxLineLengthExceeded), "{error}");
     assert!(lines.next().await.is_none());
     assert_eq!(
-        lines.next().await.expect("a line").unwrap(),
+        lines.next().await.expect("the stream ended too early").unwrap(),
         "z",
         "reading did not continue after the refused line"
     );
@@ -84,7 +84,7 @@ pub(crate) async fn an_end_within_a_message_is_an_error() -> io::Result<()> {
     client.send(b"\0\0\0\x05hell").await?;
     client.shutdown().await?;
     let mut messages = Framed::new(server, LengthDelimitedCodec::new());
-    let error = messages.next().await.expect("an error").unwrap_err();
+    let error = messages.next().await.expect("the stream ended too early").unwrap_err();
     assert_eq!(error.to_string(), "bytes remaining on stream");
     assert!(messages.next().await.is_none());
     Ok(())
@@ -99,8 +99,8 @@ pub(crate) async fn framed_of_tokio_serves() -> io::Result<()> {
     let mut client = Framed::new(client, LengthDelimitedCodec::new());
     for message in messages() {
         client.send(message.clone()).await?;
-        assert!(client.next().await.expect("an answer")? == message);
+        assert!(client.next().await.expect("the stream ended too early")? == message);
     }
     SinkExt::<Bytes>::close(&mut client).await?;
-    server.await.expect("no panic")
+    server.await.expect("the task panicked")
 }

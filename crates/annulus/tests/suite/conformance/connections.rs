@@ -123,7 +123,7 @@ pub(crate) async fn a_thousand_connections_echo() -> io::Result<()> {
     let clients: Vec<_> = (1..=1000).map(|number| spawn(client(number))).collect();
     let mut open = Vec::new();
     for client in clients {
-        open.push(client.await.expect("no panic")?);
+        open.push(client.await.expect("the task panicked")?);
     }
     assert_eq!(open.len(), 1000, "not all connections are open at once");
     Ok(())
@@ -153,7 +153,7 @@ pub(crate) async fn a_limit_applies_across_several_listeners() -> io::Result<()>
         }
     }
     for client in clients {
-        client.await.expect("no panic")?;
+        client.await.expect("the task panicked")?;
     }
     // The servers receive the end of the last connections.
     while limit.open() > 0 {
@@ -228,8 +228,8 @@ pub(crate) async fn an_address_is_free_at_once_for_another_socket() -> io::Resul
     let client = TcpStream::connect(address).await?;
     drop((client, listener.accept().await?));
     drop(listener);
-    // It closes at the end of this turn or, with a polling kernel thread, once that thread has
-    // taken the cancel.
+    // The stream closes at the end of this turn or, with a polling kernel thread, once that thread
+    // has taken the cancel.
     while TcpStream::connect(address).await.is_ok() {
         sleep(Duration::from_millis(1)).await;
     }
@@ -248,7 +248,8 @@ pub(crate) async fn sockets_are_blocking_as_standard_streams_of_a_child() -> io:
     }
     sockets.push((one.into_parts().await?.socket, "a pair"));
     let halves = other.split();
-    let whole = UnixStream::reunite(halves.0, halves.1).expect("two halves");
+    let whole =
+        UnixStream::reunite(halves.0, halves.1).expect("the halves belong to different streams");
     sockets.push((whole.into_parts().await?.socket, "two halves"));
     for (socket, what) in &sockets {
         let flags = rustix::fs::fcntl_getfl(socket)?;
@@ -291,7 +292,7 @@ pub(crate) async fn a_connection_moves_with_its_received_bytes() -> io::Result<(
     Ok(())
 }
 
-/// Bytes received before the reset would look like a complete message.
+/// A move without an error would make the bytes before the reset look like a complete message.
 pub(crate) async fn a_connection_that_was_reset_does_not_move() -> io::Result<()> {
     // Only the move itself shows that the reset has arrived. That takes long on a slow machine, so
     // the wait grows.
@@ -330,7 +331,7 @@ pub(crate) async fn a_connection_converts_to_the_standard_library() -> io::Resul
 
 /// A close is ready once the descriptor is closed and the kernel has everything that was accepted.
 pub(crate) async fn a_close_waits_for_sent_bytes() -> io::Result<()> {
-    let streams = || annulus::stats().expect("in a runtime").resources.streams;
+    let streams = || annulus::stats().expect("not in a runtime").resources.streams;
     let (mut one, mut other) = pair().await?;
     let before = streams();
     let bytes = pattern(1_000_000);
@@ -340,7 +341,7 @@ pub(crate) async fn a_close_waits_for_sent_bytes() -> io::Result<()> {
     yield_now().await;
     assert!(!close.is_finished(), "the close ended before the peer had read");
     assert!(receive(&mut other, bytes.len()).await? == bytes);
-    close.await.expect("no panic")?;
+    close.await.expect("the task panicked")?;
     assert_eq!(streams(), before - 1);
     assert!(other.recv().await?.is_none());
     let (one, other) = pair().await?;

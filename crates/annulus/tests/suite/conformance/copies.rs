@@ -10,13 +10,13 @@ use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// A stream to each end of a proxy, and the proxy's two streams.
+/// A proxy's two streams, and the client's and the server's stream to it.
 async fn proxied() -> io::Result<((TcpStream, TcpStream), (TcpStream, TcpStream))> {
     let ((client, near), (far, server)) = (pair().await?, pair().await?);
     Ok(((client, server), (near, far)))
 }
 
-/// Holds back accepted bytes until it is flushed, as a gathering writer does.
+/// Holds back accepted bytes until it is flushed, as a buffered writer does.
 struct Gathers<'a> {
     held: Vec<u8>,
     to: &'a mut TcpStream,
@@ -55,7 +55,7 @@ pub(crate) async fn a_quiet_source_does_not_hold_back_copied_bytes() -> io::Resu
         assert_eq!(receive(&mut server, ping.len()).await?, ping.as_bytes());
     }
     client.shutdown().await?;
-    assert_eq!(copied.await.expect("no panic")?, 13);
+    assert_eq!(copied.await.expect("the task panicked")?, 13);
     Ok(())
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn bytes_copied_after_a_small_send_leave_without_further_events
     });
     client.send("b").await?;
     // The copy's first bytes have arrived and the server's receive is armed, so none of its events
-    // makes the loop turn.
+    // wakes the loop.
     near.readable().await?;
     let copied = spawn(async move {
         far.write(b"a").await?;
@@ -79,10 +79,10 @@ pub(crate) async fn bytes_copied_after_a_small_send_leave_without_further_events
     yield_now().await;
     yield_now().await;
     client.send("c").await?;
-    let (first, second, _server) = waits.await.expect("no panic")?;
+    let (first, second, _server) = waits.await.expect("the task panicked")?;
     assert_eq!((&*first, &*second), (&b"ab"[..], &b"c"[..]));
     client.shutdown().await?;
-    assert_eq!(copied.await.expect("no panic")?, 2);
+    assert_eq!(copied.await.expect("the task panicked")?, 2);
     Ok(())
 }
 
@@ -117,7 +117,7 @@ pub(crate) async fn more_copies_than_the_task_budget_all_progress() -> io::Resul
     for (client, server) in ends {
         drop((client, server));
     }
-    all.await.expect("no panic");
+    all.await.expect("the task panicked");
     Ok(())
 }
 
@@ -133,10 +133,10 @@ pub(crate) async fn a_direction_that_was_shut_down_does_not_end_the_other() -> i
         assert_eq!(receive(&mut server, 9).await?, b" goes on");
         if reads {
             server.shutdown().await?;
-            assert_eq!(copied.await.expect("no panic")?, (17, 0));
+            assert_eq!(copied.await.expect("the task panicked")?, (17, 0));
         } else {
             server.send("a reply that has no way").await?;
-            let error = copied.await.expect("no panic").unwrap_err();
+            let error = copied.await.expect("the task panicked").unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BrokenPipe);
         }
     }
@@ -159,7 +159,7 @@ async fn exchange(stream: TcpStream, text: Vec<u8>) -> io::Result<Vec<u8>> {
     });
     let mut all = Vec::new();
     copy(&mut receiving, &mut all).await?;
-    sends.await.expect("no panic")?;
+    sends.await.expect("the task panicked")?;
     Ok(all)
 }
 
@@ -171,10 +171,10 @@ pub(crate) async fn halves_are_copied() -> io::Result<()> {
     let sent = spawn(exchange(client, text.clone()));
     let copied = spawn(async move { copy(&mut from, &mut to).await });
     assert!(receive(&mut server, text.len()).await? == text);
-    assert_eq!(copied.await.expect("no panic")?, text.len() as u64);
+    assert_eq!(copied.await.expect("the task panicked")?, text.len() as u64);
     assert!(server.recv().await?.is_none(), "the dropped half did not end the stream");
     drop((_to_client, _from_server));
-    assert!(sent.await.expect("no panic")?.is_empty());
+    assert!(sent.await.expect("the task panicked")?.is_empty());
     Ok(())
 }
 
@@ -188,7 +188,7 @@ pub(crate) async fn a_limit_leaves_the_rest() -> io::Result<()> {
         done += part as usize;
         assert!(receive(&mut server, part as usize).await? == text[done - part as usize..done]);
     }
-    let lease = near.recv().await?.expect("the rest");
+    let lease = near.recv().await?.expect("the stream ended too early");
     assert!(*lease == text[done..done + lease.len()]);
     done += lease.len();
     let left = (text.len() - done) as u64;
@@ -196,7 +196,7 @@ pub(crate) async fn a_limit_leaves_the_rest() -> io::Result<()> {
     drop(far);
     assert!(receive(&mut server, usize::MAX).await? == text[done..]);
     drop(near);
-    assert!(sent.await.expect("no panic")?.is_empty());
+    assert!(sent.await.expect("the task panicked")?.is_empty());
     Ok(())
 }
 
@@ -212,7 +212,7 @@ pub(crate) async fn each_end_is_passed_on_separately() -> io::Result<()> {
     assert!(!copied.is_finished());
     drop(server);
     assert!(client.recv().await?.is_none());
-    assert_eq!(copied.await.expect("no panic")?, (9, 24));
+    assert_eq!(copied.await.expect("the task panicked")?, (9, 24));
     Ok(())
 }
 
@@ -222,8 +222,8 @@ pub(crate) async fn large_transfers_go_both_ways() -> io::Result<()> {
     let (up, down) = (pattern(300_000), pattern(500_000));
     let sent = spawn(exchange(client, up.clone()));
     assert!(exchange(server, down.clone()).await? == up);
-    assert!(sent.await.expect("no panic")? == down);
-    assert_eq!(copied.await.expect("no panic")?, (300_000, 500_000));
+    assert!(sent.await.expect("the task panicked")? == down);
+    assert_eq!(copied.await.expect("the task panicked")?, (300_000, 500_000));
     Ok(())
 }
 
@@ -237,10 +237,10 @@ pub(crate) async fn an_error_contains_its_direction() -> io::Result<()> {
         client.send("some").await?;
         assert_eq!(receive(&mut server, 4).await?, b"some");
         client.abort();
-        let error = copied.await.expect("no panic").unwrap_err();
+        let error = copied.await.expect("the task panicked").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
         let copy_error = error.get_ref().and_then(|inner| inner.downcast_ref::<CopyError>());
-        let copy_error = copy_error.expect("an error of a copy");
+        let copy_error = copy_error.expect("not a CopyError");
         assert_eq!(copy_error.direction(), Some(expected));
         let (there, back) = copy_error.copied();
         assert_eq!((there.max(back), there.min(back)), (4, 0));
@@ -263,6 +263,6 @@ pub(crate) async fn dropped_copies_lose_nothing() -> io::Result<()> {
     let (up, down) = (pattern(200_000), pattern(100_000));
     let sent = spawn(exchange(client, up.clone()));
     assert!(exchange(server, down.clone()).await? == up);
-    assert!(sent.await.expect("no panic")? == down);
-    copied.await.expect("no panic")
+    assert!(sent.await.expect("the task panicked")? == down);
+    copied.await.expect("the task panicked")
 }

@@ -67,7 +67,7 @@ pub(crate) async fn many_clients_get_their_own_answers() -> io::Result<()> {
     };
     let clients: Vec<_> = (0..50).map(|n| spawn(client(n))).collect();
     for client in clients {
-        client.await.expect("no panic")?;
+        client.await.expect("the task panicked")?;
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ pub(crate) async fn several_tasks_wait_for_one_socket() -> io::Result<()> {
     }
     let mut got = Vec::new();
     for task in tasks {
-        got.push(task.await.expect("no panic")?);
+        got.push(task.await.expect("the task panicked")?);
     }
     got.sort_unstable();
     assert_eq!(got, (0..8).collect::<Vec<_>>());
@@ -276,7 +276,7 @@ pub(crate) async fn datagrams_queued_after_another_leave_without_further_events(
                 Way::Copied => 3,
                 Way::Direct => 5000,
             });
-            assert_eq!(waits.await.expect("no panic")?, lens, "{first:?}, {second:?}");
+            assert_eq!(waits.await.expect("the task panicked")?, lens, "{first:?}, {second:?}");
         }
     }
     Ok(())
@@ -343,7 +343,7 @@ pub(crate) async fn datagrams_dropped_in_a_flood_are_counted() -> io::Result<()>
         let Ok(datagram) = timeout(Duration::from_millis(10), receiver.recv()).await else {
             continue;
         };
-        let n = u64::from_ne_bytes(datagram?[..].try_into().expect("eight bytes"));
+        let n = u64::from_ne_bytes(datagram?[..].try_into().expect("not eight bytes"));
         assert!(!std::mem::replace(&mut seen[n as usize], true), "{n} arrived twice");
         got += 1;
     }
@@ -386,7 +386,7 @@ pub(crate) async fn a_task_that_polled_once_consumes_no_wake() -> io::Result<()>
     one.send("for the waiting task").await?;
     let got =
         timeout(Duration::from_secs(20), waiting).await.expect("the waiting task was not woken");
-    assert_eq!(&*got.expect("no panic")?, b"for the waiting task");
+    assert_eq!(&*got.expect("the task panicked")?, b"for the waiting task");
     // A task that polls and still waits is woken like one that awaits.
     let (polls, awaits) = (other.clone(), other.clone());
     let tasks = [
@@ -397,7 +397,7 @@ pub(crate) async fn a_task_that_polled_once_consumes_no_wake() -> io::Result<()>
     one.send("x").await?;
     one.send("x").await?;
     for task in tasks {
-        assert_eq!(&*task.await.expect("no panic")?, b"x");
+        assert_eq!(&*task.await.expect("the task panicked")?, b"x");
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ pub(crate) async fn halves_may_be_dropped_in_any_order() -> io::Result<()> {
             drop(sending);
             assert_eq!(receive(&mut server, 100).await?, b"all of it");
             server.send("an answer").await?;
-            let lease = receiving.recv().await?.expect("an answer");
+            let lease = receiving.recv().await?.expect("the stream ended too early");
             assert!(b"an answer".starts_with(&lease));
             continue;
         }
@@ -81,10 +81,10 @@ pub(crate) async fn a_dropped_listener_closes_unclaimed_connections() -> io::Res
 pub(crate) async fn a_lease_outlives_its_stream() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     client.send("kept").await?;
-    let lease = server.recv().await?.expect("bytes");
+    let lease = server.recv().await?.expect("the stream ended too early");
     let shared = lease.into_shared();
     client.send("kept, too").await?;
-    let lease = server.recv().await?.expect("bytes");
+    let lease = server.recv().await?.expect("the stream ended too early");
     drop((client, server));
     for _ in 0..20 {
         let (mut client, mut server) = pair().await?;

@@ -61,7 +61,7 @@ pub(crate) async fn errors_contain_operation_and_path() -> io::Result<()> {
 }
 
 pub(crate) async fn the_error_of_a_refused_datagram_contains_the_peer() -> io::Result<()> {
-    let closed: SocketAddr = "127.0.0.1:1".parse().expect("an address");
+    let closed: SocketAddr = "127.0.0.1:1".parse().expect("not an address");
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(closed).await?;
     socket.send("to no socket").await?;

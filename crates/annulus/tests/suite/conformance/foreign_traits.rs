@@ -38,7 +38,7 @@ pub(crate) mod futures {
         });
         let lines: Vec<String> = AsyncBufReadExt::lines(server).try_collect().await?;
         assert_eq!(lines, ["first", "second", &long, "last"]);
-        sender.await.expect("no panic")
+        sender.await.expect("the task panicked")
     }
 
     /// Echoes received bytes, with either kind of copy.
@@ -68,8 +68,8 @@ pub(crate) mod futures {
             AsyncWriteExt::write_all(&mut sending, &sent).await?;
             AsyncWriteExt::flush(&mut sending).await?;
             AsyncWriteExt::close(&mut sending).await?;
-            assert!(receiver.await.expect("no panic")? == sent);
-            assert_eq!(server.await.expect("no panic")?, LEN as u64);
+            assert!(receiver.await.expect("the task panicked")? == sent);
+            assert_eq!(server.await.expect("the task panicked")?, LEN as u64);
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ pub(crate) mod futures {
         );
         AsyncWriteExt::close(&mut client).await?;
         assert_eq!(AsyncReadExt::read_to_end(&mut client, &mut got).await?, 0);
-        assert_eq!(server.await.expect("no panic")?, 5);
+        assert_eq!(server.await.expect("the task panicked")?, 5);
         Ok(())
     }
 }
@@ -123,9 +123,9 @@ pub(crate) mod tokio {
         let receiver = receive_all(receiving);
         AsyncWriteExt::write_all(&mut sending, &sent).await?;
         AsyncWriteExt::shutdown(&mut sending).await?;
-        assert!(receiver.await.expect("no panic")? == sent);
-        assert_eq!(server.await.expect("no panic")?, LEN as u64);
-        assert_eq!(proxy.await.expect("no panic")?, (LEN as u64, LEN as u64));
+        assert!(receiver.await.expect("the task panicked")? == sent);
+        assert_eq!(server.await.expect("the task panicked")?, LEN as u64);
+        assert_eq!(proxy.await.expect("the task panicked")?, (LEN as u64, LEN as u64));
         Ok(())
     }
 
@@ -155,7 +155,7 @@ pub(crate) mod tokio {
         let (receiving, sending) = unix_client.split();
         ask(join(receiving, sending)).await?;
         for server in servers {
-            server.await.expect("no panic")?;
+            server.await.expect("the task panicked")?;
         }
         Ok(())
     }
@@ -198,7 +198,7 @@ pub(crate) mod tokio {
             }
         }
         assert!(got == sent);
-        sender.await.expect("no panic")
+        sender.await.expect("the task panicked")
     }
 
     async fn send_slowly(mut sending: SendHalf, text: Vec<u8>) -> io::Result<()> {
@@ -222,7 +222,7 @@ pub(crate) mod tokio {
         }
         let mut got = 0;
         while got < accepted {
-            got += server.recv().await?.expect("all accepted bytes").len();
+            got += server.recv().await?.expect("the stream ended too early").len();
         }
         let copied = copy_buf(&mut &b"goes on"[..], &mut client).await?;
         assert_eq!(copied, 7);

@@ -47,7 +47,7 @@ pub(crate) async fn messages_pass_without_the_task() -> io::Result<()> {
     });
     talk(&mut client, &mut server).await?;
     stop.send(()).expect("the copy has ended");
-    let (polls, copied) = copied.await.expect("no panic")?;
+    let (polls, copied) = copied.await.expect("the task panicked")?;
     assert!(polls < FEW, "{polls} polls for {MESSAGES} messages");
     assert_eq!(copied, (8 * MESSAGES, MESSAGES));
     Ok(())
@@ -70,7 +70,7 @@ pub(crate) async fn a_copy_of_halves_passes_messages_without_the_task() -> io::R
     }
     client.shutdown().await?;
     assert!(client.recv().await?.is_none());
-    let (copied, polls) = echo.await.expect("no panic")?;
+    let (copied, polls) = echo.await.expect("the task panicked")?;
     assert_eq!(copied, 8 * MESSAGES);
     assert!(polls < FEW, "{polls} polls for {MESSAGES} messages");
     Ok(())
@@ -179,7 +179,7 @@ pub(crate) async fn a_limit_ends_a_copy_that_waits() -> io::Result<()> {
     }
     client.send("ij").await?;
     assert_eq!(receive(&mut server, 1).await?, b"i");
-    let (mut near, _far) = copied.await.expect("no panic")?;
+    let (mut near, _far) = copied.await.expect("the task panicked")?;
     assert_eq!(receive(&mut near, 1).await?, b"j");
     assert!(touch(server.recv()).is_none(), "bytes were copied");
     Ok(())
@@ -201,7 +201,7 @@ pub(crate) async fn a_limit_ends_one_direction() -> io::Result<()> {
     }
     server.shutdown().await?;
     assert!(client.recv().await?.is_none());
-    let (copied, mut near) = copied.await.expect("no panic")?;
+    let (copied, mut near) = copied.await.expect("the task panicked")?;
     assert_eq!(copied, (3, MESSAGES));
     assert_eq!(receive(&mut near, 1).await?, b"d");
     Ok(())
@@ -234,7 +234,9 @@ pub(crate) async fn a_copy_repeated_at_its_limit_continues_the_other_way() -> io
         let mut received = pin!(received);
         let received = poll_fn(|cx| {
             if let Poll::Ready(ended) = Pin::new(&mut copy).poll(cx) {
-                return Poll::Ready(Err(ended.expect_err("the other direction continues")));
+                return Poll::Ready(Err(
+                    ended.expect_err("the copy ended although the other direction continues")
+                ));
             }
             received.as_mut().poll(cx)
         });
@@ -266,13 +268,13 @@ pub(crate) async fn a_chain_passes_bytes_and_ends() -> io::Result<()> {
     });
     assert!(receive(&mut last, expected.len()).await? == expected);
     assert!(last.recv().await?.is_none());
-    sent.await.expect("no panic")?;
+    sent.await.expect("the task panicked")?;
     // The other direction is open, and ends with an error. Each proxy passes it on as an end or as
     // an error of its own.
     drop(from_client);
     last.abort();
     for proxy in proxies {
-        if let Ok(copied) = proxy.await.expect("no panic") {
+        if let Ok(copied) = proxy.await.expect("the task panicked") {
             assert_eq!(copied, (8 * MESSAGES + 300_000, MESSAGES));
         }
     }
@@ -290,9 +292,9 @@ pub(crate) async fn a_ring_of_copies_passes_a_message_around() -> io::Result<()>
         (copied, one, three)
     });
     let back = spawn(async move { copy_bidirectional(&mut four, &mut two).await });
-    let (copied, _one, _three) = there.await.expect("no panic");
+    let (copied, _one, _three) = there.await.expect("the task panicked");
     assert_eq!(copied?, (5000, 0));
-    assert_eq!(back.await.expect("no panic")?, (5000, 0));
+    assert_eq!(back.await.expect("the task panicked")?, (5000, 0));
     Ok(())
 }
 
@@ -313,9 +315,9 @@ pub(crate) async fn a_target_that_does_not_read_stops_its_source() -> io::Result
     assert_eq!(&*from_near.recv_exact(13).await?, b"the other way");
     sleep(Duration::from_millis(20)).await;
     assert!(receive(&mut server, expected.len()).await? == expected);
-    sent.await.expect("no panic")?;
+    sent.await.expect("the task panicked")?;
     server.shutdown().await?;
     assert!(from_near.recv().await?.is_none());
-    assert_eq!(copied.await.expect("no panic")?, (expected.len() as u64, 13));
+    assert_eq!(copied.await.expect("the task panicked")?, (expected.len() as u64, 13));
     Ok(())
 }

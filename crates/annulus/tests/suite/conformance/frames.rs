@@ -14,7 +14,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, BufStream, ReadBuf};
 use tokio_util::compat::{FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
 
-/// Each read gets the next piece. An empty piece is a temporary end of the stream.
+/// A reader that returns the next piece at each read. An empty piece is a temporary end of the
+/// stream.
 struct Pieces(std::vec::IntoIter<&'static [u8]>);
 
 impl AsyncRead for Pieces {
@@ -62,11 +63,11 @@ pub(crate) async fn frames_arrive_whole() -> io::Result<()> {
     let lens = [0, 1, 255, 256, 3, 4097, 60_000, 0, 12, 8191];
     let sender = send_in_pieces(client, lens.into_iter().flat_map(frame).collect());
     for len in lens {
-        let got = server.read_frame(65_537, length).await?.expect("a frame");
+        let got = server.read_frame(65_537, length).await?.expect("the stream ended too early");
         assert!(*got == frame(len), "a frame of {len}");
     }
     assert!(server.read_frame(65_537, length).await?.is_none());
-    sender.await.expect("no panic")
+    sender.await.expect("the task panicked")
 }
 
 pub(crate) async fn dropped_reads_of_frames_lose_none() -> io::Result<()> {
@@ -84,9 +85,9 @@ pub(crate) async fn dropped_reads_of_frames_lose_none() -> io::Result<()> {
                 break got;
             }
         };
-        assert!(*got?.expect("a frame") == frame(len), "a frame of {len}");
+        assert!(*got?.expect("the stream ended too early") == frame(len), "a frame of {len}");
     }
-    sender.await.expect("no panic")
+    sender.await.expect("the task panicked")
 }
 
 /// Every connection holds part of a frame, and together they exceed the pool's buffers. The rest is
@@ -105,12 +106,15 @@ pub(crate) async fn incomplete_frames_block_no_stream() -> io::Result<()> {
         client.send(frame(*len)[1000..].to_vec()).await?;
     }
     for (server, (_client, len)) in servers.into_iter().zip(&clients) {
-        assert!(*server.await.expect("no panic")?.expect("a frame") == frame(*len));
+        assert!(
+            *server.await.expect("the task panicked")?.expect("the stream ended too early")
+                == frame(*len)
+        );
     }
     Ok(())
 }
 
-/// A refused frame stays in the stream, so that the program can see what it was.
+/// A refused frame stays in the stream, so that the program can inspect it.
 pub(crate) async fn bad_frames_are_refused() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     client.send(frame(500)).await?;
@@ -126,7 +130,9 @@ pub(crate) async fn bad_frames_are_refused() -> io::Result<()> {
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     let refused = |_: &[u8]| Err(io::Error::other("no such command"));
     assert_eq!(server.read_frame(100, refused).await.unwrap_err().to_string(), "no such command");
-    assert!(*server.read_frame(502, length).await?.expect("the frame") == frame(500));
+    assert!(
+        *server.read_frame(502, length).await?.expect("the stream ended too early") == frame(500)
+    );
     client.send(frame(500)[..300].to_vec()).await?;
     client.shutdown().await?;
     let error = server.read_frame(502, length).await.unwrap_err();
@@ -151,7 +157,7 @@ pub(crate) async fn lines_arrive_whole() -> io::Result<()> {
     assert_eq!(server.read_line(&mut rest, 100).await?, 23);
     assert_eq!(rest, "an end without a line's");
     assert_eq!(server.read_line(&mut rest, 100).await?, 0);
-    sender.await.expect("no panic")
+    sender.await.expect("the task panicked")
 }
 
 pub(crate) async fn bad_lines_are_refused() -> io::Result<()> {
@@ -197,10 +203,10 @@ pub(crate) async fn memory_of_the_caller_is_filled() -> io::Result<()> {
     assert_eq!((server.read_to_end(&mut end, 1).await?, &*end), (1, &b"rest"[..]));
     let error = server.read_exact(&mut byte).await.unwrap_err();
     assert_eq!(error.to_string(), "the stream ended after 0 of 1 bytes");
-    sender.await.expect("no panic")
+    sender.await.expect("the task panicked")
 }
 
-/// Echoes frames as they arrive.
+/// Echoes each frame as it arrives.
 async fn echo_frames(mut stream: impl AsyncStream) -> io::Result<()> {
     while let Some(frame) = stream.read_frame(10_000, length).await? {
         stream.send(frame).await?;
@@ -232,7 +238,7 @@ pub(crate) async fn one_function_serves_all_streams() -> io::Result<()> {
         assert!(got == frames);
     }
     for server in servers {
-        server.await.expect("no panic")?;
+        server.await.expect("the task panicked")?;
     }
     // Code that uses the foreign traits does not skip bytes that were read ahead.
     let mut ahead = FromTokio::new(&b"a line\nand more"[..]);
@@ -266,7 +272,7 @@ async fn read_a_part(mut from: impl AsyncRecv, end: impl FnOnce()) -> io::Result
             assert!(polls < 1000, "the read is polled forever");
             reading.as_mut().poll(cx)
         });
-        let error = read.await.expect_err("the frame is not complete");
+        let error = read.await.expect_err("an incomplete frame was read");
         if first == 19 {
             return Ok(error.kind());
         }

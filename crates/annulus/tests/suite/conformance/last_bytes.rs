@@ -39,7 +39,7 @@ pub(crate) async fn bytes_before_a_shutdown_arrive_after_the_drop() -> io::Resul
             client.shutdown().await?;
             drop(client);
         }
-        assert!(reading.await.expect("no panic")? == pattern(LEN));
+        assert!(reading.await.expect("the task panicked")? == pattern(LEN));
     }
     Ok(())
 }
@@ -49,7 +49,7 @@ pub(crate) async fn queued_bytes_arrive_after_the_drop() -> io::Result<()> {
     let reading = read_and_disturb(server);
     client.send(pattern(LEN)).await?;
     drop(client);
-    assert!(reading.await.expect("no panic")? == pattern(LEN));
+    assert!(reading.await.expect("the task panicked")? == pattern(LEN));
     Ok(())
 }
 
@@ -58,7 +58,7 @@ pub(crate) async fn bytes_before_a_close_arrive() -> io::Result<()> {
     let reading = read_and_disturb(server);
     client.send(pattern(LEN)).await?;
     client.close().await?;
-    assert!(reading.await.expect("no panic")? == pattern(LEN));
+    assert!(reading.await.expect("the task panicked")? == pattern(LEN));
     Ok(())
 }
 
@@ -81,7 +81,7 @@ pub(crate) async fn a_silent_peer_keeps_no_descriptor() -> io::Result<()> {
     client.send("unread").await?;
     client.drain().await?;
     drop(server);
-    while stats().expect("a runtime").resources.streams > 1 {
+    while stats().expect("not in a runtime").resources.streams > 1 {
         sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(&*client.recv_exact(4).await?, b"last");
@@ -105,7 +105,7 @@ pub(crate) async fn a_close_that_waits_keeps_its_place_in_a_limit() -> io::Resul
     server.send(pattern(LEN)).await?;
     drop(server);
     listener.accept().await?;
-    assert!(reading.await.expect("no panic")?.is_none());
-    drop(second.await.expect("no panic")?);
+    assert!(reading.await.expect("the task panicked")?.is_none());
+    drop(second.await.expect("the task panicked")?);
     Ok(())
 }

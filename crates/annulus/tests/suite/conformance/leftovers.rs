@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// Far more than bounds and sockets hold.
+/// Far more than the stream's queues and the sockets hold.
 const MUCH: usize = 200_000;
 /// Bytes that the stream sends itself.
 const OWN: u8 = b'o';
@@ -33,7 +33,7 @@ enum Begun {
     CopyFromIt,
 }
 
-/// What happened to the future.
+/// How the future was abandoned.
 #[derive(Clone, Copy, Debug)]
 enum Left {
     Forgotten,
@@ -77,7 +77,7 @@ impl Left {
     }
 }
 
-/// Gives the loop turns to process incoming events.
+/// Lets the loop take turns, in which it processes incoming events.
 async fn a_few_turns() {
     for _ in 0..8 {
         yield_now().await;
@@ -169,18 +169,18 @@ async fn one_way(begun: Begun, left: Left, freed: Freed, before: bool) -> io::Re
         }
         got
     });
-    freeing.await.expect("no panic");
+    freeing.await.expect("the task panicked");
     others_work().await?;
     drop(near);
-    let got = reading.await.expect("no panic");
+    let got = reading.await.expect("the task panicked");
     let all: usize = got.iter().sum();
     let of = |byte: u8| got[usize::from(byte)];
     assert_eq!(of(FOREIGN), 0, "bytes of another connection arrived");
     assert_eq!(of(OWN) + of(COPIED), all, "bytes arrived that were not sent");
     assert!(of(OWN) == 0 || matches!(begun, Begun::Send | Begun::Drain));
     assert!(of(COPIED) == 0 || matches!(begun, Begun::CopyToIt | Begun::CopyFromIt));
-    // This test ignores the sender's error, which occurs if the connection was reset.
-    _ = sending.await.expect("no panic");
+    // Ignores the sender's error, which occurs if the connection was reset.
+    _ = sending.await.expect("the task panicked");
     Ok(())
 }
 
@@ -246,7 +246,7 @@ pub(crate) async fn abandoned_descriptors_and_pipes_leak_nothing() -> io::Result
             a_few_turns().await;
             others_work().await?;
             drop(other);
-            task.await.expect("no panic");
+            task.await.expect("the task panicked");
             others_work().await?;
         }
         let (mut sender, mut receiver) = pipe::pipe()?;

@@ -56,10 +56,10 @@ pub(crate) async fn paused_streams_resume() -> io::Result<()> {
         let (client, mut server) = pair().await?;
         let writer = spawn(write(client, number));
         // The first byte arms the receive; then nothing is read.
-        let first = server.recv().await?.expect("no end yet");
+        let first = server.recv().await?.expect("the stream ended too early");
         streams.push((number, server, writer, first.to_vec()));
     }
-    while counters().expect("in a runtime").streams_paused == 0 {
+    while counters().expect("not in a runtime").streams_paused == 0 {
         sleep(Duration::from_millis(1)).await;
     }
     ping().await?;
@@ -68,9 +68,9 @@ pub(crate) async fn paused_streams_resume() -> io::Result<()> {
             heard.extend_from_slice(&lease);
         }
         assert!(heard == text(number), "stream {number}: {} bytes of {BYTES}", heard.len());
-        drop(writer.await.expect("no panic")?);
+        drop(writer.await.expect("the task panicked")?);
     }
-    while counters().expect("in a runtime").streams_paused > 0 {
+    while counters().expect("not in a runtime").streams_paused > 0 {
         sleep(Duration::from_millis(1)).await;
     }
     Ok(())
@@ -100,7 +100,7 @@ pub(crate) async fn ends_that_both_send_and_read_progress() -> io::Result<()> {
             }
         }
         for reader in readers {
-            assert_eq!(reader.await.expect("no panic")?.len(), PIECES * piece);
+            assert_eq!(reader.await.expect("the task panicked")?.len(), PIECES * piece);
         }
     }
     Ok(())
@@ -126,7 +126,7 @@ pub(crate) async fn pieces_above_the_allowance_arrive() -> io::Result<()> {
         assert!(other.peek(len).await?[..len] == text[..len]);
         assert!(*other.recv_exact(len).await? == text[..len]);
         assert!(receive(&mut other, len).await? == text[len..]);
-        sending.await.expect("no panic")?;
+        sending.await.expect("the task panicked")?;
     }
     Ok(())
 }

@@ -26,13 +26,13 @@ pub(crate) enum Mode {
     SimulatedBusyPolling,
     UringWithoutCopies,
     SimulatedWithoutCopies,
-    /// As the guest of another event loop.
+    /// The runtime is the guest of another event loop.
     GuestOnUring,
     GuestOnUringWithoutNewerFlags,
     GuestOnEpoll,
 }
 
-/// How often a body runs in a simulated mode, each time with another network.
+/// How often a body runs in a simulated mode, each time on another network.
 const SEEDS: u64 = 4;
 
 /// A body, to be run once per seed.
@@ -111,7 +111,7 @@ impl Mode {
         )
     }
 
-    /// Returns true if sends are not copied.
+    /// Returns true if the kernel sends from the program's memory without a copy.
     pub(crate) fn is_zero_copy(self) -> bool {
         matches!(self, Self::UringWithoutCopies | Self::SimulatedWithoutCopies)
     }
@@ -126,7 +126,7 @@ impl Mode {
             Self::UringBusyPolling | Self::SimulatedBusyPolling => {
                 builder.busy_poll(Duration::from_micros(50))
             }
-            // Every send.
+            // Every send is long enough for this threshold.
             Self::UringWithoutCopies | Self::SimulatedWithoutCopies => {
                 builder.zero_copy_threshold(Some(1))
             }
@@ -167,14 +167,15 @@ impl Mode {
             Some(sim) => self.on_simulated(sim),
             None => self.builder(),
         };
-        (builder.build().expect("a runtime"), sim)
+        (builder.build().expect("no runtime can be built"), sim)
     }
 
     fn run_on(self, case: &Case, builder: Builder) {
-        let mut runtime = (case.settings)(builder).build().expect("a runtime");
+        let mut runtime = (case.settings)(builder).build().expect("no runtime can be built");
         assert_eq!(runtime.driver().kind == DriverKind::Epoll, self.is_epoll());
         if self.is_guest() {
-            return self.run_as_guest(case, runtime.into_guest().expect("a guest"));
+            return self
+                .run_as_guest(case, runtime.into_guest().expect("the runtime cannot be a guest"));
         }
         let outcome = runtime.try_block_on(timeout(self.deadline(), (case.body)()));
         self.check(case, &runtime, outcome);
@@ -194,7 +195,7 @@ impl Mode {
     ) {
         let waiting = runtime.waiting().join("\n");
         match outcome {
-            Ok(Ok(done)) => done.expect("the steps of the body succeed"),
+            Ok(Ok(done)) => done.expect("a step of the body failed"),
             Ok(Err(_elapsed)) => panic!("nothing happens anymore:\n{waiting}"),
             Err(error) => panic!("the runtime ended: {error}\n{waiting}"),
         }

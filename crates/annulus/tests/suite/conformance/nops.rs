@@ -20,7 +20,7 @@ pub(crate) async fn a_thousand_tasks_do_nops_at_once() -> io::Result<()> {
         })
         .collect();
     for (n, task) in tasks.into_iter().enumerate() {
-        assert_eq!(task.await.expect("no panic")?, n);
+        assert_eq!(task.await.expect("the task panicked")?, n);
     }
     Ok(())
 }
@@ -46,5 +46,5 @@ pub(crate) async fn a_nop_follows_its_future() -> io::Result<()> {
     assert!(moved.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let task = spawn(moved);
     let answer = timeout(Duration::from_secs(60), pin!(task)).await;
-    answer.expect("its new task is woken").expect("no panic")
+    answer.expect("the task was not woken").expect("the task panicked")
 }

@@ -64,7 +64,7 @@ pub(crate) async fn unread_bytes_are_bounded() -> io::Result<()> {
     fill(&mut sending, &pattern(PLENTY)).await?;
     let mut unread = 0;
     while let Some(lease) = touch(server.recv()) {
-        unread += lease?.expect("no end yet").len();
+        unread += lease?.expect("the stream ended too early").len();
     }
     let most = 2 * PAGE as usize;
     assert!(
@@ -95,7 +95,7 @@ async fn run_clients(clients: usize, len: usize, rounds: usize) -> io::Result<()
     };
     let tasks: Vec<_> = (0..clients).map(|number| spawn(client(number))).collect();
     for task in tasks {
-        task.await.expect("no panic")?;
+        task.await.expect("the task panicked")?;
     }
     Ok(())
 }
@@ -141,7 +141,7 @@ pub(crate) async fn held_leases_block_no_stream() -> io::Result<()> {
             client.send(vec![round; 100]).await?;
             let mut left = 100;
             while left > 0 {
-                let lease = server.recv().await?.expect("no end yet");
+                let lease = server.recv().await?.expect("the stream ended too early");
                 left -= lease.len();
                 held.push((round, lease));
             }

@@ -56,11 +56,11 @@ pub(crate) async fn bytes_go_both_ways_by_readiness() -> io::Result<()> {
     let back: Vec<_> = there.iter().rev().copied().collect();
     let other = spawn(exchange_tcp(other, back.clone()));
     assert_eq!(exchange_tcp(one, there.clone()).await?, back);
-    assert_eq!(other.await.expect("no panic")?, there);
+    assert_eq!(other.await.expect("the task panicked")?, there);
     let (one, other) = UnixStream::pair()?;
     let other = spawn(exchange_unix(other, back.clone()));
     assert_eq!(exchange_unix(one, there.clone()).await?, back);
-    assert_eq!(other.await.expect("no panic")?, there);
+    assert_eq!(other.await.expect("the task panicked")?, there);
     Ok(())
 }
 
@@ -139,13 +139,13 @@ pub(crate) async fn trying_leaves_a_waiting_task_its_wake() -> io::Result<()> {
     poll_fn(|cx| match one.poll_drain(cx) {
         Poll::Pending if !tried => {
             tried = true;
-            assert_eq!(one.try_write(b"x").expect("space"), 1);
+            assert_eq!(one.try_write(b"x").expect("no space"), 1);
             Poll::Pending
         }
         polled => polled,
     })
     .await?;
-    assert_eq!(&*receiver.await.expect("no panic")?, b"firstx");
+    assert_eq!(&*receiver.await.expect("the task panicked")?, b"firstx");
     Ok(())
 }
 
@@ -174,14 +174,14 @@ pub(crate) async fn datagrams_are_taken_by_readiness() -> io::Result<()> {
             server.readable().await?;
             let (lease, source) = server.try_recv_from()?;
             assert_eq!(source, from);
-            let n = usize::from_ne_bytes(lease[..].try_into().expect("eight bytes"));
+            let n = usize::from_ne_bytes(lease[..].try_into().expect("not eight bytes"));
             assert!(!std::mem::replace(&mut seen[n], true), "datagram {n} arrived twice");
         }
     }
     // A datagram that nobody takes wakes all waiting tasks.
     client.try_send(b"stays", &Transmit::to(to))?;
     for task in waiting {
-        task.await.expect("no panic")?;
+        task.await.expect("the task panicked")?;
     }
     assert_eq!(&*server.try_recv_from()?.0, b"stays");
     assert!(would_block(server.try_recv_from()));
@@ -209,7 +209,7 @@ pub(crate) async fn pipes_are_read_and_written_by_readiness() -> io::Result<()> 
             count => got.extend_from_slice(&memory[..count]),
         }
     }
-    sending.await.expect("no panic")?;
+    sending.await.expect("the task panicked")?;
     assert!(got == bytes, "{} bytes", got.len());
     Ok(())
 }

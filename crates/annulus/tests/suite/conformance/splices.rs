@@ -60,7 +60,7 @@ pub(crate) async fn long_transfers_and_messages_take_turns() -> io::Result<()> {
     drop(server);
     assert!(client.recv().await?.is_none());
     let bytes = LONG as u64 + 16;
-    assert_eq!(copied.await.expect("no panic")?, (bytes, bytes + LONG as u64));
+    assert_eq!(copied.await.expect("the task panicked")?, (bytes, bytes + LONG as u64));
     Ok(())
 }
 
@@ -73,7 +73,7 @@ pub(crate) async fn unix_streams_go_through_pipes() -> io::Result<()> {
     drop(server);
     assert!(client.recv().await?.is_none());
     drop(client);
-    assert_eq!(copied.await.expect("no panic")?, (LONG as u64, LONG as u64));
+    assert_eq!(copied.await.expect("the task panicked")?, (LONG as u64, LONG as u64));
     Ok(())
 }
 
@@ -87,7 +87,7 @@ pub(crate) async fn a_stream_is_copied_to_itself() -> io::Result<()> {
     pass(&mut to_echo, &mut from_echo, &pattern(LONG)).await?;
     drop(to_echo);
     assert!(from_echo.recv().await?.is_none());
-    assert_eq!(echo.await.expect("no panic")?, LONG as u64);
+    assert_eq!(echo.await.expect("the task panicked")?, LONG as u64);
     Ok(())
 }
 
@@ -145,7 +145,7 @@ pub(crate) async fn copied_bytes_are_sent_by_a_dropped_stream() -> io::Result<()
     assert!(got[..copied] == bytes[..copied]);
     assert_eq!(&got[copied..], b"the last words");
     // The send has failed, unless this system's buffers hold all the rest.
-    _ = sent.await.expect("no panic");
+    _ = sent.await.expect("the task panicked");
     Ok(())
 }
 
@@ -173,7 +173,7 @@ pub(crate) async fn a_copy_continues_after_a_dropped_one() -> io::Result<()> {
         }
     };
     let got = async {
-        is_full.await.expect("a value");
+        is_full.await.expect("the sender was dropped");
         let got = receive(&mut server, usize::MAX).await;
         drop(server);
         got
@@ -189,7 +189,7 @@ pub(crate) async fn a_reset_of_the_source_is_an_error_and_not_an_end() -> io::Re
     let copied = spawn(async move { copy(&mut near, &mut far).await });
     pass(&mut client, &mut server, &pattern(LONG)).await?;
     client.abort();
-    let error = copied.await.expect("no panic").unwrap_err();
+    let error = copied.await.expect("the task panicked").unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
     Ok(())
 }
@@ -203,11 +203,11 @@ pub(crate) async fn a_reset_of_the_target_ends_the_copy() -> io::Result<()> {
     // More is on its way, most of it in the pipe.
     receive(&mut server, 100_000).await?;
     server.abort();
-    let error = copied.await.expect("no panic").unwrap_err();
+    let error = copied.await.expect("the task panicked").unwrap_err();
     let kinds = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
     assert!(kinds.contains(&error.kind()), "{error}");
     // The send has failed, unless this system's buffers hold all the rest.
-    _ = sent.await.expect("no panic");
+    _ = sent.await.expect("the task panicked");
     Ok(())
 }
 
@@ -227,7 +227,7 @@ pub(crate) async fn a_connection_moves_after_the_bytes_in_its_pipe() -> io::Resu
     assert!(got[..copied] == bytes[..copied]);
     assert_eq!(&got[copied..], b"moved");
     // The send has failed, unless this system's buffers hold all the rest.
-    _ = sent.await.expect("no panic");
+    _ = sent.await.expect("the task panicked");
     Ok(())
 }
 
@@ -251,7 +251,7 @@ async fn talk(stream: TcpStream, bytes: Vec<u8>, seed: u64) -> io::Result<Vec<u8
         got.extend_from_slice(&lease);
         pause(&mut random).await;
     }
-    sent.await.expect("no panic")?;
+    sent.await.expect("the task panicked")?;
     Ok(got)
 }
 
@@ -267,7 +267,7 @@ async fn cut(most: Option<u64>, random: &mut Random) {
     if let Some(most) = most {
         return sleep(Duration::from_micros(random.below(most))).await;
     }
-    let spliced = || annulus::counters().expect("a runtime").spliced_bytes;
+    let spliced = || annulus::counters().expect("not in a runtime").spliced_bytes;
     let before = spliced();
     while spliced() == before {
         sleep(Duration::from_micros(100)).await;
@@ -293,8 +293,8 @@ pub(crate) async fn bytes_are_equal_wherever_copies_are_dropped() -> io::Result<
             copied = (copied.0 + copy.copied().0, copied.1 + copy.copied().1);
         }
         assert_eq!(copied, (up.len() as u64, down.len() as u64), "seed {seed}");
-        assert!(server.await.expect("no panic")? == up, "seed {seed}");
-        assert!(client.await.expect("no panic")? == down, "seed {seed}");
+        assert!(server.await.expect("the task panicked")? == up, "seed {seed}");
+        assert!(client.await.expect("the task panicked")? == down, "seed {seed}");
     }
     Ok(())
 }

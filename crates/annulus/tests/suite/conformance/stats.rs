@@ -22,7 +22,7 @@ pub(crate) async fn stats_count_open_resources() -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     let sockets = stats().await?;
     assert_eq!(sockets.resources.datagram_sockets, 1);
-    let buffers = sockets.datagram_buffers.expect("the first socket creates the pool");
+    let buffers = sockets.datagram_buffers.expect("no pool of datagram buffers");
     assert!(buffers.count > 0 && buffers.size > 0 && buffers.lent == 0);
     drop((client, server, socket));
     // Operations in flight are cancelled first. The pair's listener was dropped too.
@@ -44,7 +44,7 @@ pub(crate) async fn stats_count_tasks_and_timers() -> io::Result<()> {
     assert_eq!(spawned.tasks.spawned, before.tasks.spawned + 10);
     // The tasks run and wait: nothing is ready except this test's deadline.
     let slept = timeout(Duration::from_secs(3600), sleep(Duration::from_millis(1))).await;
-    slept.expect("a millisecond passes within an hour");
+    slept.expect("the sleep timed out");
     let idling = stats().await?;
     assert_eq!((idling.tasks.alive, idling.tasks.ready), (spawned.tasks.alive, 0));
     let timer = spawn(sleep(Duration::from_secs(3600)));
@@ -65,26 +65,26 @@ pub(crate) async fn polls_are_measured() -> io::Result<()> {
     });
     for _ in 0..20 {
         client.send("7").await?;
-        assert_eq!(client.recv().await?.expect("a byte").len(), 1);
+        assert_eq!(client.recv().await?.expect("the stream ended too early").len(), 1);
     }
     let measured = stats().await?;
     let timings = measured.timings.expect("the runtime does not measure");
-    // The answering task's polls. The loop polls this test's own future, or the host loop does if
-    // the runtime is a guest.
+    // The polls counted here are those of the answering task. This test's own future is polled by
+    // the loop, or by the host loop if the runtime is a guest.
     assert!(timings.poll.count() >= 20, "{timings:?}");
     assert!(timings.wake_to_poll.count() >= 20, "{timings:?}");
     assert_eq!(timings.turn.count(), measured.turns, "not all turns were timed");
     assert!(timings.turn.max() <= measured.uptime && timings.slow_polls == 0);
     client.shutdown().await?;
-    echo.await.expect("no panic")
+    echo.await.expect("the task panicked")
 }
 
 pub(crate) async fn stats_count_lent_buffers_and_bytes() -> io::Result<()> {
     let (mut client, mut server) = pair().await?;
     let rest = stats().await?;
-    // A single byte cannot be split.
+    // The client sends single bytes, which cannot be split.
     server.send("7").await?;
-    let lease = client.recv().await?.expect("a byte");
+    let lease = client.recv().await?.expect("the stream ended too early");
     let lent = stats().await?;
     // If the pool is short, a lease is copied to the heap.
     let is_on_heap = lent.memory.heap > rest.memory.heap;

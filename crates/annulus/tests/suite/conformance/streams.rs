@@ -92,7 +92,7 @@ pub(crate) async fn four_mebibytes_are_echoed() -> io::Result<()> {
         got.extend_from_slice(&lease);
     }
     assert!(got == sent);
-    sender.await.expect("no panic")
+    sender.await.expect("the task panicked")
 }
 
 pub(crate) async fn two_thousand_single_bytes_are_echoed() -> io::Result<()> {
@@ -135,7 +135,7 @@ pub(crate) async fn halves_work_independently() -> io::Result<()> {
         }));
     }
     for task in tasks {
-        task.await.expect("no panic")?;
+        task.await.expect("the task panicked")?;
     }
     Ok(())
 }
@@ -153,7 +153,8 @@ pub(crate) async fn halves_become_one_stream_again() -> io::Result<()> {
     let error = TcpStream::reunite(other_receiving, other_sending).unwrap_err();
     assert!(error.to_string().contains("to a Unix stream, not to a Tcp stream"), "{error}");
     assert!(UnixStream::reunite(error.receiving, error.sending).is_ok());
-    let mut server = TcpStream::reunite(receiving, sending).expect("halves of one stream");
+    let mut server =
+        TcpStream::reunite(receiving, sending).expect("the halves belong to different streams");
     assert_eq!(receive(&mut server, 12).await?, b"shown before");
     server.send(", and by the stream").await?;
     drop(server);
@@ -170,7 +171,7 @@ pub(crate) async fn several_chunks_are_sent_as_one() -> io::Result<()> {
     for _ in 0..2 {
         client.send_vectored(text.chunks(1000).map(<[u8]>::to_vec)).await?;
     }
-    assert!(reader.await.expect("no panic")?);
+    assert!(reader.await.expect("the task panicked")?);
     Ok(())
 }
 

@@ -33,7 +33,7 @@ async fn sleepers_end_in_order() -> bool {
     yield_now().await;
     let in_time = start.elapsed() < MS;
     for sleeper in sleepers {
-        sleeper.await.expect("no panic");
+        sleeper.await.expect("the task panicked");
     }
     assert!(!in_time || *order.borrow() == [1, 3, 5, 7, 9], "{order:?}");
     assert!(start.elapsed() >= MS * 9);
@@ -64,7 +64,7 @@ pub(crate) async fn a_thousand_timers_are_set_and_removed() -> io::Result<()> {
         })
         .collect();
     for task in tasks {
-        assert!(task.await.expect("no panic"));
+        assert!(task.await.expect("the task panicked"));
     }
     Ok(())
 }

@@ -65,7 +65,7 @@ async fn exchange(mut client: UnixStream) -> io::Result<()> {
         got.extend_from_slice(&lease);
     }
     assert!(got == text);
-    sender.await.expect("no panic")
+    sender.await.expect("the task panicked")
 }
 
 fn client_halves(
@@ -167,7 +167,7 @@ pub(crate) async fn datagrams_at_paths_are_echoed() -> io::Result<()> {
         assert!(*got == *pattern(len), "{len}");
         assert_eq!(from.as_pathname(), Some(there.as_ref()));
     }
-    answers.await.expect("no panic")
+    answers.await.expect("the task panicked")
 }
 
 pub(crate) async fn a_slow_receiver_loses_no_datagram() -> io::Result<()> {
@@ -196,13 +196,13 @@ pub(crate) async fn a_slow_receiver_loses_no_datagram() -> io::Result<()> {
     for _ in 0..2 * count {
         annulus::yield_now().await;
         let datagram = receiver.recv().await?;
-        let n = u32::from_ne_bytes(datagram[..].try_into().expect("four bytes"));
+        let n = u32::from_ne_bytes(datagram[..].try_into().expect("not four bytes"));
         let sender = usize::from(n >= count);
         assert_eq!(n, next[sender], "the datagrams of a sender were reordered");
         next[sender] += 1;
     }
     for sender in senders {
-        sender.await.expect("no panic")?;
+        sender.await.expect("the task panicked")?;
     }
     Ok(())
 }
@@ -225,7 +225,7 @@ pub(crate) async fn several_tasks_drain_one_socket() -> io::Result<()> {
         assert_eq!(*reader.recv().await?, [n]);
     }
     for drain in drains {
-        drain.await.expect("no panic")?;
+        drain.await.expect("the task panicked")?;
     }
     Ok(())
 }
@@ -282,13 +282,13 @@ pub(crate) async fn receivers_that_do_not_read_do_not_block_others() -> io::Resu
     for n in 0..ROUNDS {
         for path in &paths {
             // The next send to a path returns the error of a discarded datagram.
-            match timeout(DEADLINE, sender.send_to("x", path)).await.expect("no send is blocked") {
+            match timeout(DEADLINE, sender.send_to("x", path)).await.expect("a send is blocked") {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => discarded += 1,
                 other => other?,
             }
         }
         sender.send_to(n.to_ne_bytes().to_vec(), &path).await?;
-        let got = timeout(DEADLINE, reader.recv()).await.expect("no send is blocked");
+        let got = timeout(DEADLINE, reader.recv()).await.expect("no datagram arrived in time");
         assert_eq!(*got?, n.to_ne_bytes());
     }
     let queue = std::fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").unwrap_or_default();
@@ -373,7 +373,8 @@ pub(crate) async fn streams_pass_descriptors() -> io::Result<()> {
         one.send_with_descriptors(format!("{count} of them"), descriptors).await?;
     }
     for count in [1, 3, 0] {
-        let (bytes, descriptors) = other.recv_with_descriptors().await?.expect("not the end");
+        let (bytes, descriptors) =
+            other.recv_with_descriptors().await?.expect("the stream ended too early");
         assert_eq!(*bytes, *format!("{count} of them").as_bytes());
         assert_eq!(descriptors.len(), count);
         for passed in descriptors {
@@ -436,7 +437,7 @@ pub(crate) async fn descriptors_that_are_not_taken_are_closed() -> io::Result<()
     // sockets without the option.
     let (mut one, mut other) = options.pair()?;
     one.send_with_descriptors("a", writer()?).await?;
-    assert_eq!(&*other.recv().await?.expect("a byte"), b"a");
+    assert_eq!(&*other.recv().await?.expect("the stream ended too early"), b"a");
     let (datagrams, reader) = options.datagram_pair()?;
     datagrams.send_with_descriptors("b", writer()?).await?;
     datagrams.drain().await?;
@@ -452,7 +453,7 @@ pub(crate) async fn descriptors_that_are_not_taken_are_closed() -> io::Result<()
     passing.0.send_with_descriptors("f", writer()?).await?;
     assert_eq!(&*passing.1.recv().await?, b"f");
     plain.send("g").await?;
-    assert_eq!(&*plain_peer.recv().await?.expect("a byte"), b"g");
+    assert_eq!(&*plain_peer.recv().await?.expect("the stream ended too early"), b"g");
     drop((one, other, datagrams, reader, passing, simple));
     for (n, reader) in readers.iter().enumerate() {
         assert!(closes(reader).await, "descriptor {n} was leaked");

@@ -32,7 +32,7 @@ pub(crate) async fn a_drain_waits_for_written_bytes() -> io::Result<()> {
     assert!(touch(client.drain()).is_none(), "the drain ended before the peer had read");
     let reader = spawn(async move { receive(&mut server, written).await });
     client.drain().await?;
-    assert!(reader.await.expect("no panic")? == text[..written]);
+    assert!(reader.await.expect("the task panicked")? == text[..written]);
     Ok(())
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn slices_arrive_in_order_with_chunks() -> io::Result<()> {
         assert!((1..=piece.len()).contains(&count));
         rest = &rest[count..];
     }
-    assert!(reader.await.expect("no panic")? == text);
+    assert!(reader.await.expect("the task panicked")? == text);
     Ok(())
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn halves_write_all() -> io::Result<()> {
         sending.flush().await
     });
     assert!(receive(&mut server, usize::MAX).await? == expected);
-    writer.await.expect("no panic")
+    writer.await.expect("the task panicked")
 }
 
 pub(crate) async fn a_flush_returns_the_error_of_a_send() -> io::Result<()> {
@@ -189,7 +189,7 @@ pub(crate) async fn bytes_queued_after_a_small_send_leave_without_further_events
                 queue(&mut client, way, b'l', lease)?;
             }
             let bytes;
-            (bytes, server) = waits.await.expect("no panic");
+            (bytes, server) = waits.await.expect("the task panicked");
             assert_eq!(bytes?, b"lll", "{first:?}, {second:?}, {third:?}");
         }
     }

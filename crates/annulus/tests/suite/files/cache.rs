@@ -26,7 +26,7 @@ async fn cache(place: &Place, valid_for: Duration) -> io::Result<FileCache> {
 async fn content(file: &CachedFile) -> io::Result<String> {
     let mut bytes = Vec::new();
     copy_range(file.file(), .., &mut bytes).await?;
-    Ok(String::from_utf8(bytes).expect("text"))
+    Ok(String::from_utf8(bytes).expect("not UTF-8"))
 }
 
 async fn read(files: &FileCache, path: &str) -> io::Result<String> {
@@ -142,7 +142,7 @@ fn no_path_leads_out_of_the_directory() {
         }
         assert!(files.open("sub").await?.metadata().is_dir() && files.open(".").await.is_ok());
         let absolute = place.join("public/page");
-        let absolute = absolute.to_str().expect("text");
+        let absolute = absolute.to_str().expect("not UTF-8");
         for outside in
             ["../secret", "sub/../../secret", "out", "..", "/", "/proc/self/exe", absolute]
         {

@@ -51,10 +51,10 @@ fn records_of_clones_are_neither_lost_nor_torn() {
         let file = File::create(&path).await?;
         let tasks: Vec<_> = (0..4u8)
             .map(|writer| {
-                let mut file = file.try_clone().expect("a clone");
+                let mut file = file.try_clone().expect("the file cannot be cloned");
                 spawn(async move {
                     for number in 0..RECORDS {
-                        // Some writes are large enough to leave the loop under any policy.
+                        // Some writes are so large that they run off the loop under any policy.
                         let len = if number % 10 == 0 { 300_000 } else { 100 };
                         file.write_all(vec![b'a' + writer; len]).await.0?;
                     }
@@ -66,7 +66,7 @@ fn records_of_clones_are_neither_lost_nor_torn() {
             file.sync_data().await?;
         }
         for task in tasks {
-            task.await.expect("no panic")?;
+            task.await.expect("the task panicked")?;
         }
         let written = std::fs::read(&path)?;
         let each = 300_000 * RECORDS / 10 + 100 * (RECORDS - RECORDS / 10);
@@ -108,7 +108,8 @@ pub(crate) fn with_short_files(test: std::process::Command) -> bool {
         return false;
     }
     // Without a handler, the signal would end the process before the call could fail.
-    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Default::default()).expect("known");
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Default::default())
+        .expect("the signal is unknown");
     let maximum = getrlimit(Resource::Fsize).maximum;
     setrlimit(Resource::Fsize, Rlimit { current: Some(LIMIT), maximum })
         .expect("the limit could not be lowered");
@@ -268,8 +269,7 @@ fn pieces_are_read_and_written_at_the_cursor() {
         let total = 300_008;
         let (written, pieces) = file.write_vectored(pieces).await;
         assert_eq!((written?, pieces[3].as_slice()), (total, &b" two"[..]));
-        // A call that starts after it and is dropped: the next call at the cursor takes effect
-        // after that one.
+        // Starts and drops another call. The next call at the cursor takes effect after it.
         begin(file.write_vectored(vec![large.clone()])).await;
         assert_eq!(file.write_vectored(vec!["end"]).await.0?, 3);
         let len = file.metadata().await?.len();

@@ -20,7 +20,7 @@ fn every_entry_is_returned_once() {
     }
     std::fs::create_dir(full.join("directory")).unwrap();
     std::os::unix::fs::symlink("nowhere", full.join("link")).unwrap();
-    FULL.set(full.path().to_owned()).expect("once");
+    FULL.set(full.path().to_owned()).expect("the directory was set twice");
     everywhere(|_| async {
         let path = FULL.get().expect("the directory was not created");
         let mut entries = fs::read_dir(path).await?;

@@ -57,7 +57,7 @@ fn nothing_keeps_a_dropped_file_open() {
         return;
     }
     everywhere(|place| async move {
-        // The copy must be called `true`, since Busybox runs the program that its name says.
+        // The copy must be called `true`, since Busybox chooses the program by its own name.
         let path = place.join("true");
         std::fs::copy("/bin/true", &path)?;
         let bytes = std::fs::read(&path)?;
@@ -71,7 +71,7 @@ fn nothing_keeps_a_dropped_file_open() {
                 _ => file.advise(0, 0, Advice::Normal).await?,
             }
             drop(file);
-            std::fs::File::open(&path)?.try_lock().expect("no lock is left");
+            std::fs::File::open(&path)?.try_lock().expect("the file is still locked");
             if round % 16 == 0 {
                 assert!(Command::new(&path).status()?.success());
             }
@@ -228,7 +228,7 @@ fn shutdown_waits_for_calls_in_flight() {
     }
 }
 
-/// A loop of calls made inline does not keep other tasks from running.
+/// A loop of calls that run on the loop does not keep other tasks from running.
 #[test]
 fn quick_calls_let_other_tasks_run() {
     let mode = Mode { driver: annulus::DriverChoice::Auto, policy: Policy::Inline };

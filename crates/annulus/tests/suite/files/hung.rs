@@ -132,9 +132,9 @@ fn a_hung_mount_blocks_neither_the_loop_nor_other_files() {
         let Some((_mounted, _hung)) = hung_calls(&place).await else { return Ok(()) };
         let elsewhere = Place::new();
         let used = timeout(PATIENCE, use_local_files(elsewhere.path())).await;
-        used.expect("local files can be used")?;
+        used.expect("local files hang")?;
         let used = timeout(PATIENCE, use_local_files(place.path())).await;
-        used.expect("files next to the mount can be used too")
+        used.expect("files next to the mount hang")
     });
 }
 
@@ -167,7 +167,7 @@ fn a_file_whose_server_stops_answering_blocks_nothing_else() {
         // The kernel reports the close to the server, which does not answer.
         drop(kept);
         let used = timeout(PATIENCE, use_local_files(place.path())).await;
-        used.expect("local files can be used")?;
+        used.expect("local files hang")?;
         assert!(hung.iter().all(|task| !task.is_finished()));
         drop(server);
         Ok(())

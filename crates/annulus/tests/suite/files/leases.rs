@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Sets the signal that reports a conflict. The default, SIGIO, ends the process.
+/// The `fcntl` command that sets the signal for a conflict. The default, SIGIO, ends the process.
 const F_SETSIG: i32 = 10;
 
 /// A read lease on a file. A conflict raises a signal that is ignored by default.
@@ -32,7 +32,7 @@ impl Leased {
 
     /// Returns true if an open waits for the lease.
     fn is_asked_back(&self) -> bool {
-        // SAFETY: as above.
+        // SAFETY: the descriptor is open, and the command takes no pointer.
         let held = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_GETLEASE) };
         held == libc::F_UNLCK
     }
@@ -56,7 +56,7 @@ async fn open_against_a_lease(place: &Place) -> io::Result<()> {
 
 #[test]
 fn an_open_waits_for_a_lease_off_the_loop() {
-    // On the loop, it would wait for this very thread.
+    // An open on the loop would wait for the lease, which only this thread gives back.
     for mode in Mode::all() {
         mode.run(|place| async move { open_against_a_lease(&place).await });
     }

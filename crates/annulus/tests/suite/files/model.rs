@@ -14,7 +14,7 @@ use std::io::{self, ErrorKind, SeekFrom};
 use std::path::{Path, PathBuf};
 
 const BLOCK: usize = 4096;
-/// Bytes of the file to copy from.
+/// Number of bytes in the file to copy from.
 const SOURCE_LEN: usize = 500_000;
 /// Random sequences per mode, unless `ANNULUS_FILE_SEQUENCES` sets another number.
 const SEQUENCES: u64 = 6;
@@ -99,7 +99,8 @@ impl Sequence {
         if self.rng.bool() {
             std::mem::swap(&mut self.file, &mut self.clone);
         }
-        let len = *self.rng.choice(&[0, 1, 100, 5000, 70_000, 300_000]).expect("some");
+        let len =
+            *self.rng.choice(&[0, 1, 100, 5000, 70_000, 300_000]).expect("nothing to choose from");
         let (len, at) = (self.kind.rounded(len), self.kind.rounded(self.rng.usize(..100_000)));
         match self.rng.u32(..13) {
             0 | 1 => self.write(len).await,
@@ -147,7 +148,7 @@ impl Sequence {
         let (bytes, expected) = self.filled(len)?;
         match self.file.write_all_at(bytes, at as u64).await.0 {
             Err(error) if is_full(&error) => {
-                // Only the file itself can tell how much of it fitted.
+                // Only the file itself shows how much of the write fitted.
                 let (read, got) = self.file.read_at(self.buffer(len)?, at as u64).await;
                 let got = &got.into_inner()[..read?];
                 let fitted = got.iter().zip(&expected).take_while(|(got, it)| got == it).count();
@@ -247,16 +248,18 @@ impl Sequence {
         let count = match written {
             Err(error) if is_full(&error) => match self.position().await? {
                 position if position == self.cursor => 0,
-                position => position.checked_sub(end).expect("after the written bytes"),
+                position => {
+                    position.checked_sub(end).expect("the position is within the written bytes")
+                }
             },
             written => written?,
         };
-        self.put(end, expected.get(..count).expect("at most the given bytes"));
+        self.put(end, expected.get(..count).expect("more bytes were written than given"));
         self.cursor = if count == 0 { self.cursor } else { end + count };
         Ok(())
     }
 
-    /// The position of the next write at the cursor.
+    /// Returns the position of the next write at the cursor.
     fn end(&self) -> usize {
         if self.kind == Kind::Append { self.bytes.len() } else { self.cursor }
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 #[test]
-fn names_links_and_removal() {
+fn files_can_be_renamed_linked_and_removed() {
     everywhere(|place| async move {
         let (a, b, c) = (place.join("a"), place.join("b"), place.join("c"));
         fs::write(&a, b"x").await?;

@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::Duration;
 use tokio_util::compat::TokioAsyncReadCompatExt;
 
-/// Several times the read-ahead.
+/// Number of bytes: several times the read-ahead.
 const LEN: usize = 300_000;
 
 async fn both_ways(place: &Place, name: &str) -> io::Result<FileStream> {
@@ -59,7 +59,7 @@ async fn write_and_read(place: Place) -> io::Result<()> {
         "the seek was not relative to the consumed bytes"
     );
     assert!(*file.recv_exact(5).await? == text[25..30]);
-    // After the last byte that was consumed, not after the read-ahead.
+    // The cursor is after the last consumed byte, not after the read-ahead.
     file.write_all(b"here").await?;
     assert!(*file.recv_exact(6).await? == text[34..40]);
     let error = file.seek(SeekFrom::Current(-41)).await.unwrap_err();
@@ -116,7 +116,7 @@ async fn fail(place: Place) -> io::Result<()> {
     assert_eq!(file.peek(2).await?, b"text");
     let mut outcome = file.write_all(b"x").await;
     if outcome.is_ok() {
-        // Accepted, and refused off the loop.
+        // The bytes are accepted at once. The write that fails comes later, off the loop.
         outcome = file.flush().await;
     }
     assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::EBADF));
@@ -140,9 +140,9 @@ fn outside_a_runtime_calls_fail() {
     let place = Place::new();
     let mut runtime = Mode::all()[0].runtime().unwrap();
     let mut file = runtime.block_on(both_ways(&place, "a")).unwrap();
-    assert!(touch(file.write(b"text")).expect("at once").is_err());
-    assert!(touch(file.recv()).expect("at once").is_err());
-    assert!(touch(file.seek(SeekFrom::Start(1))).expect("at once").is_err());
+    assert!(touch(file.write(b"text")).expect("the call waited").is_err());
+    assert!(touch(file.recv()).expect("the call waited").is_err());
+    assert!(touch(file.seek(SeekFrom::Start(1))).expect("the call waited").is_err());
     runtime
         .block_on(async {
             file.write_all(b"text").await?;
@@ -248,7 +248,7 @@ fn shutdown_does_not_wait_forever() {
         let mut runtime = builder.shutdown_timeout(Duration::from_millis(10)).build().unwrap();
         let reader = runtime.block_on(async {
             let mut pipe = OpenOptions::new().read(true).write(true).open(&path).await?;
-            // More than the pipe holds, and nobody reads it.
+            // The write is longer than the pipe's space, and nobody reads the pipe.
             let reader = pipe.try_clone()?;
             pipe.write(vec![0; 65_536]).await.0?;
             assert_eq!(pipe.into_stream().write(b"waits").await?, 5);
@@ -335,8 +335,8 @@ async fn split(place: Place) -> io::Result<()> {
         io::Result::Ok(())
     });
     let limit = Duration::from_secs(20);
-    timeout(limit, writer).await.expect("the writer is woken").expect("no panic")?;
-    timeout(limit, reader).await.expect("the reader is woken").expect("no panic")
+    timeout(limit, writer).await.expect("the writer was not woken").expect("the task panicked")?;
+    timeout(limit, reader).await.expect("the reader was not woken").expect("the task panicked")
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn the_halves_of_a_stream_may_be_in_two_tasks() {
     everywhere(split);
 }
 
-/// A block device backed by a file, until it is dropped.
+/// A block device backed by a file. It is removed on drop.
 struct Device(String);
 
 impl Device {

@@ -18,7 +18,7 @@ fn written_bytes_are_read_back() {
 }
 
 #[test]
-fn offsets_cursors_and_ends() {
+fn files_have_offsets_cursors_and_ends() {
     everywhere(|place| async move {
         let options = OpenOptions::new().read(true).write(true).create_new(true);
         let mut file = options.open(place.join("file")).await?;
@@ -93,7 +93,7 @@ fn slices_move_only_their_part() {
 }
 
 #[test]
-fn lengths_room_and_syncs() {
+fn files_can_be_resized_allocated_and_synced() {
     everywhere(|place| async move {
         let file = File::create(place.join("file")).await?;
         file.set_len(5000).await?;

@@ -39,7 +39,7 @@ fn a_link_setting_survives_disturbances() -> io::Result<()> {
         network.link("client", "server", Link { latency: SECOND / 2, ..Link::default() })?;
         network.disturb(often(&[Disturbance::Delay, Disturbance::Slow], SECOND / 50, SECOND / 10));
         sleep(5 * SECOND).await;
-        let disturbed = asked().await.expect("only a delay");
+        let disturbed = asked().await.expect("no answer on the disturbed network");
         assert!(disturbed > SECOND, "{disturbed:?}");
         network.calm();
         sleep(SECOND).await;

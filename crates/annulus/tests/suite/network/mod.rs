@@ -61,7 +61,8 @@ fn with_echo<F: Future<Output = io::Result<()>> + 'static>(
 /// host, and no other host's address.
 async fn greet(name: &str) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:80")?;
-    let elsewhere = TcpListener::bind("10.0.0.3:80").expect_err("another host's");
+    let elsewhere =
+        TcpListener::bind("10.0.0.3:80").expect_err("an address of another host was bound");
     assert_eq!(elsewhere.kind(), ErrorKind::AddrNotAvailable);
     loop {
         let (mut stream, peer) = listener.accept().await?;
@@ -91,7 +92,7 @@ fn each_host_has_its_own_address() -> io::Result<()> {
         let socket = UdpSocket::bind("0.0.0.0:1000")?;
         socket.send_to(vec![0; 5], (udp, 9).into()).await?;
         assert_eq!(&*socket.recv_from().await?.0, b"10.0.0.4:1000 5");
-        let unknown = TcpStream::connect("three:80").await.expect_err("no such host");
+        let unknown = TcpStream::connect("three:80").await.expect_err("an unknown host was found");
         assert!(unknown.to_string().contains("known hosts: one, two, udp, client"), "{unknown}");
         io::Result::Ok(())
     })?;
@@ -112,7 +113,7 @@ fn a_partition_stalls_and_a_reset_ends_connections() -> io::Result<()> {
         network.repair("client", "server")?;
         assert_eq!(&*stream.recv_exact(4).await?, b"held");
         network.reset("client", "server")?;
-        let reset = stream.recv().await.expect_err("a reset");
+        let reset = stream.recv().await.expect_err("the stream was not reset");
         assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
         ping(&mut TcpStream::connect("server:7").await?).await?;
         Ok(())
@@ -160,7 +161,7 @@ fn a_crash_leaves_connections_half_open_until_the_host_answers_again() -> io::Re
         let unanswered = timeout(SECOND, TcpStream::connect("server:7")).await;
         assert!(unanswered.is_err(), "a host without power answered");
         network.bounce("server")?;
-        let reset = stream.recv().await.expect_err("the host knows no such connection");
+        let reset = stream.recv().await.expect_err("the stream was not reset after the crash");
         assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
         assert!(
             timeout(100 * SECOND, silent.recv()).await.is_err(),
@@ -303,26 +304,36 @@ fn a_run_that_cannot_end_is_an_error() {
 #[test]
 fn failures_contain_their_host_and_bad_names_are_errors() -> io::Result<()> {
     let network = Network::new(1);
-    assert_eq!(network.run().expect_err("no client").kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        network.run().expect_err("a network without clients ran").kind(),
+        ErrorKind::InvalidInput
+    );
     network.host("server", async || Err::<(), _>("no licence"))?;
     network.client("client", async {
         sleep(SECOND).await;
         io::Result::Ok(())
     })?;
-    assert_eq!(network.run().expect_err("the host's").to_string(), "server: no licence");
+    assert_eq!(network.run().expect_err("the host did not fail").to_string(), "server: no licence");
 
     let network = Network::new(1);
     network.client("client", async { io::Result::Ok(()) })?;
     for bad in ["", "10.0.0.1", "a:b", "localhost", "client"] {
-        let error = network.host(bad, echo).expect_err("an empty name, or one in use");
+        let error = network.host(bad, echo).expect_err("the name was accepted");
         assert!(error.to_string().contains(bad), "{error}");
     }
-    let unknown = network.partition("client", "sever").expect_err("no such host");
+    let unknown =
+        network.partition("client", "sever").expect_err("an unknown host was partitioned");
     assert_eq!(unknown.kind(), ErrorKind::NotFound);
-    assert_eq!(network.crash("client").expect_err("a client").kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        network.crash("client").expect_err("a client crashed").kind(),
+        ErrorKind::InvalidInput
+    );
     let kinds = Disturbances { kinds: &[], ..Disturbances::default() };
     network.disturb(kinds);
-    assert_eq!(network.run().expect_err("no kinds").kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        network.run().expect_err("a network with no kinds of disturbance ran").kind(),
+        ErrorKind::InvalidInput
+    );
     Ok(())
 }
 
@@ -419,7 +430,7 @@ async fn echoed_in_order(len: usize) -> io::Result<usize> {
         );
         came += lease.len();
     }
-    sent.await.expect("no panic")?;
+    sent.await.expect("the task panicked")?;
     // A proxy that has lost its server ends the connection.
     if came < len { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(came) }
 }

@@ -56,7 +56,7 @@ async fn overload(most: usize) -> io::Result<(usize, Duration, Duration)> {
     }
     let (mut count, mut served, mut refused) = (0, Duration::ZERO, Duration::ZERO);
     while let Some(answer) = clients.join_next().await {
-        let (is_served, took) = answer.expect("no panic")?;
+        let (is_served, took) = answer.expect("the task panicked")?;
         let longest = if is_served { &mut served } else { &mut refused };
         *longest = took.max(*longest);
         count += usize::from(is_served);
@@ -67,7 +67,7 @@ async fn overload(most: usize) -> io::Result<(usize, Duration, Duration)> {
 
 fn overloaded(most: usize) -> (usize, Duration, Duration) {
     run_on(&Sim::builder(1).link(Link::default()).build(), Runtime::builder(), overload(most))
-        .expect("a run")
+        .expect("the run failed")
 }
 
 #[test]

@@ -20,8 +20,8 @@ async fn fails() {
 /// Returns the message of a run that panics.
 fn panic_of<T>(run: impl FnOnce() -> io::Result<T>) -> String {
     let run = AssertUnwindSafe(|| run().map(drop));
-    let panic = catch_unwind(run).expect_err("a panic");
-    panic.downcast_ref::<String>().expect("a message").clone()
+    let panic = catch_unwind(run).expect_err("the run did not panic");
+    panic.downcast_ref::<String>().expect("the panic has no text").clone()
 }
 
 /// Runs a server, and a client that waits for two seconds.
@@ -75,7 +75,8 @@ fn a_panic_taken_by_the_program_does_not_fail_the_run() -> io::Result<()> {
         assert!(spawn(fails()).await.expect_err("the task did not panic").is_panic());
         let mut set = JoinSet::new();
         set.spawn(async { panic!("of a set") });
-        let taken = set.join_next().await.expect("a result").expect_err("the task did not panic");
+        let taken =
+            set.join_next().await.expect("the set is empty").expect_err("the task did not panic");
         assert_eq!(taken.to_string(), "the task panicked: of a set");
         Ok(())
     })

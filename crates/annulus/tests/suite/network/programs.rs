@@ -41,7 +41,7 @@ fn a_program_may_use_its_network_when_it_is_called() -> io::Result<()> {
     network.host("restarter", move || {
         assert!(format!("{held:?}").contains("counted"));
         assert!(held.crash("client").is_err());
-        held.bounce("counted").expect("a host");
+        held.bounce("counted").expect("the host cannot be restarted");
         pending::<io::Result<()>>()
     })?;
     network.client("client", async {
@@ -63,11 +63,11 @@ fn an_ended_run_holds_no_program_and_cannot_be_repeated() -> io::Result<()> {
     })?;
     network.client("client", async { io::Result::Ok(()) })?;
     network.run()?;
-    assert_eq!(network.run().expect_err("a second").kind(), ErrorKind::InvalidInput);
+    assert_eq!(network.run().expect_err("the network ran twice").kind(), ErrorKind::InvalidInput);
     let late = network
         .client("late", async { io::Result::Ok(()) })
         .expect_err("a client was added after the run");
-    assert!(late.to_string().contains("'late' is too late"), "{late}");
+    assert!(late.to_string().contains("'late' cannot be added"), "{late}");
     let sim = Rc::downgrade(network.sim());
     drop(network);
     assert!(sim.upgrade().is_none(), "the network is leaked");
@@ -79,7 +79,7 @@ fn the_error_of_a_run_contains_the_program_error() {
     let network = Network::new(1);
     RUNNING.set(Some(network.clone()));
     network.client("client", async { Err::<(), _>(Curious) }).unwrap();
-    let error = network.run().expect_err("the client's");
+    let error = network.run().expect_err("the client did not fail");
     assert!(error.to_string().starts_with("client: Some(Network"), "{error}");
     assert_eq!(error.kind(), ErrorKind::Other);
     assert!(error.get_ref().and_then(Error::source).is_some_and(|source| source.is::<Curious>()));
@@ -89,14 +89,15 @@ fn the_error_of_a_run_contains_the_program_error() {
     network
         .client("client", async { Err::<(), _>(io::Error::from(ErrorKind::BrokenPipe)) })
         .unwrap();
-    assert_eq!(network.run().expect_err("the client's").kind(), ErrorKind::BrokenPipe);
+    assert_eq!(network.run().expect_err("the client did not fail").kind(), ErrorKind::BrokenPipe);
 }
 
 /// Returns the message of a run that panics, after checking that all its hosts were stopped.
 fn panic_of(network: &Network) -> String {
-    let panic = catch_unwind(AssertUnwindSafe(|| network.run())).expect_err("a panic");
+    let panic =
+        catch_unwind(AssertUnwindSafe(|| network.run())).expect_err("the run did not panic");
     assert_eq!((network.sim().open_descriptors(), network.sim().pending_operations()), (0, 0));
-    panic.downcast_ref::<String>().expect("a message").clone()
+    panic.downcast_ref::<String>().expect("the panic has no text").clone()
 }
 
 #[test]

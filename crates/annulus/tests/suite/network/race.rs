@@ -31,7 +31,7 @@ fn run<F: Future<Output = io::Result<()>> + 'static>(
 }
 
 async fn no_attempt_is_left() {
-    while stats().expect("a runtime").resources.connects > 0 {
+    while stats().expect("not in a runtime").resources.connects > 0 {
         yield_now().await;
     }
 }

@@ -76,18 +76,18 @@ fn variables_choose_a_seed_or_the_number_of_seeds() {
 fn the_printed_command_runs_only_the_failed_seed() {
     for test in [|| rerun!(child_that_checks), || rerun!(child_that_finds)] {
         let failed = with(test(), "ANNULUS_SIM_OTHER", "1");
-        let test = test().get_args().next().expect("its name").to_owned();
+        let test = test().get_args().next().expect("the command names no test").to_owned();
         assert_eq!(ran(&failed), [3, 4], "{test:?}");
         let text = text(&failed);
-        let (_, command) = text.split_once("replay: ").expect("a command");
+        let (_, command) = text.split_once("replay: ").expect("no command to replay");
         let words: Vec<_> = command.lines().next().unwrap().split(' ').collect();
         let [variable, "cargo", "test", named, "--", "--exact", "--nocapture"] = words[..] else {
             panic!("{words:?}")
         };
-        let (variable, value) = variable.split_once('=').expect("a variable");
+        let (variable, value) = variable.split_once('=').expect("no variable");
         assert_eq!(test, named);
-        let (_, module) = module_path!().split_once("::").expect("the program's name");
-        let function = named.strip_prefix(module).expect("a test of this module");
+        let (_, module) = module_path!().split_once("::").expect("the path has no program");
+        let function = named.strip_prefix(module).expect("not a test of this module");
         let again = with(rerun::command(&format!("{}{function}", module_path!())), variable, value);
         assert_eq!(ran(&again), [4], "{named}");
         assert_eq!(again.status, failed.status, "{named}");
@@ -112,7 +112,7 @@ fn empty_ranges_and_invalid_numbers_are_refused_with_the_remedy() {
 
 /// Returns the message of a panic.
 fn message(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic.downcast_ref::<String>().expect("a message")
+    panic.downcast_ref::<String>().expect("the panic has no text")
 }
 
 /// Runs two clients, the longer of which takes this long, with disturbances of a kind after 100 ms.

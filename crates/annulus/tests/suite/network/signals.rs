@@ -87,7 +87,7 @@ fn until_terminated_also_ends_later_calls() -> io::Result<()> {
         spawn(until_terminated(pending()));
         until_terminated(pending()).await?;
         until_terminated(pending()).await?;
-        spawn(until_terminated(pending())).await.expect("no panic")
+        spawn(until_terminated(pending())).await.expect("the task panicked")
     })?;
     let sends = network.clone();
     network.client("client", async move {
@@ -100,7 +100,7 @@ fn until_terminated_also_ends_later_calls() -> io::Result<()> {
     // Without a network, no signal arrives, and the error names the task that waits for one.
     let sim = annulus::sim::Sim::builder(1).build();
     let waits = run_on(&sim, Runtime::builder(), async {
-        spawn(until_terminated(pending())).await.expect("no panic")
+        spawn(until_terminated(pending())).await.expect("the task panicked")
     });
     let error = waits.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Deadlock);

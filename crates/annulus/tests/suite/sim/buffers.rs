@@ -23,7 +23,7 @@ async fn there_and_back() -> io::Result<u64> {
     client.send(vec![7; LEN]).await?;
     let mut received = 0;
     while received < LEN {
-        received += client.recv().await?.expect("no end before the last byte").len();
+        received += client.recv().await?.expect("the stream ended too early").len();
     }
     drop(client);
     echo.await.unwrap()?;

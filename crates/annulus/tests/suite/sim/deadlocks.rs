@@ -86,7 +86,7 @@ async fn connect_all(clients: u32) -> io::Result<u64> {
     });
     let tasks: Vec<_> = (0..clients).map(|_| spawn(connect_and_stay())).collect();
     for task in tasks {
-        task.await.expect("no panic")?;
+        task.await.expect("the task panicked")?;
     }
     assert_eq!(answered.get(), clients);
     Ok(counters().unwrap_or_default().accept_pauses)

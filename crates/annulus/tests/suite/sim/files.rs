@@ -84,7 +84,7 @@ fn removers_of_the_same_tree_all_succeed_under_simulation() {
                 (0..3).map(|_| spawn(async { fs::remove_dir_all("/tree").await })).collect();
             let mut removed = 0;
             for remover in removers {
-                match remover.await.expect("no panic") {
+                match remover.await.expect("the task panicked") {
                     Ok(()) => removed += 1,
                     Err(error) => assert!(error.to_string().contains("`/tree`"), "{error}"),
                 }
@@ -225,7 +225,7 @@ fn slowest_echo(policy: Policy) -> Duration {
             client.recv().await?;
             slowest = slowest.max(start.elapsed());
         }
-        writer.await.expect("no panic")?;
+        writer.await.expect("the task panicked")?;
         Ok(slowest)
     });
     slowest.unwrap()
@@ -261,9 +261,9 @@ fn a_file_that_leaves_the_page_cache_stalls_the_loop_a_few_times() {
             read_pages(&file, 10_000).await?;
             file.sync_all().await?;
             sim.drop_page_cache();
-            let before = annulus::counters().expect("in a runtime");
+            let before = annulus::counters().expect("not in a runtime");
             read_pages(&file, 64).await?;
-            let after = annulus::counters().expect("in a runtime");
+            let after = annulus::counters().expect("not in a runtime");
             let missed = after.file_misses - before.file_misses;
             assert!(missed >= 60, "only {missed} of 64 reads went off the loop in round {round}");
         }
@@ -321,7 +321,7 @@ fn files_opened_in_a_directory_stay_in_it() {
         drop(file);
         assert_eq!(fs::read_to_string("/home/note").await?, "here");
         let mut entries = fs::read_dir("/home").await?;
-        let first = entries.next_entry().await?.expect("one entry");
+        let first = entries.next_entry().await?.expect("the directory is empty");
         assert_eq!(first.file_name(), "note");
         assert!(entries.next_entry().await?.is_none());
         Ok(())

@@ -20,7 +20,8 @@ impl Latch {
 
     /// Lowers the count by one.
     pub(crate) fn count_down(&self) {
-        self.left.set(self.left.get().checked_sub(1).expect("no part is counted twice"));
+        self.left
+            .set(self.left.get().checked_sub(1).expect("more parts arrived than were expected"));
         self.wake();
     }
 

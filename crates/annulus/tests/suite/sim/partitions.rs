@@ -24,7 +24,7 @@ fn at(ip: IpAddr) -> SocketAddr {
 fn simulated<F: Future<Output = io::Result<()>>>(future: impl FnOnce(Rc<Sim>) -> F) {
     let link = Link { latency: Duration::from_millis(10), ..Link::default() };
     let sim = Sim::builder(3).link(link).build();
-    run_on(&sim, Runtime::builder(), future(sim.clone())).expect("the test's steps succeed");
+    run_on(&sim, Runtime::builder(), future(sim.clone())).expect("a step of the test failed");
 }
 
 /// Returns both ends of a connection between two addresses.
@@ -40,7 +40,7 @@ async fn connected(from: IpAddr, to: IpAddr) -> io::Result<(TcpStream, TcpStream
 async fn all(stream: &mut TcpStream, expected: &[u8]) -> io::Result<Duration> {
     let (start, mut got) = (Instant::now(), Vec::new());
     while got.len() < expected.len() {
-        got.extend_from_slice(&stream.recv().await?.expect("no end yet"));
+        got.extend_from_slice(&stream.recv().await?.expect("the stream ended too early"));
     }
     assert_eq!(got, expected);
     Ok(start.elapsed())
@@ -49,7 +49,8 @@ async fn all(stream: &mut TcpStream, expected: &[u8]) -> io::Result<Duration> {
 #[test]
 fn a_partition_loses_datagrams_only_between_its_hosts() {
     simulated(async |sim| {
-        let [a, b, c] = [A, B, C].map(|ip| UdpSocket::bind(at(ip)).expect("a socket"));
+        let [a, b, c] =
+            [A, B, C].map(|ip| UdpSocket::bind(at(ip)).expect("the socket cannot be bound"));
         sim.partition(B, A);
         for (from, to) in [(&a, B), (&b, A), (&a, C), (&c, B)] {
             from.send_to(vec![7], at(to)).await?;
@@ -96,7 +97,7 @@ fn a_connection_stalls_and_loses_nothing() {
         assert!(all(&mut server, &expected).await? < SECOND);
         assert!(server.recv().await?.is_none(), "bytes arrived after the end");
         server.send("back").await?;
-        let mut client = sent.await.expect("no panic")?;
+        let mut client = sent.await.expect("the task panicked")?;
         assert!(all(&mut client, b"back").await? < SECOND);
         // A closed end remains until the other end learns of it, which is only after the partition.
         sim.partition(A, B);
@@ -119,13 +120,13 @@ fn connecting_waits_for_the_end_of_a_partition_or_times_out() {
         async fn connect() -> io::Result<TcpStream> {
             ConnectOptions::new().source(A).connect(at(B)).await
         }
-        let error = connect().await.expect_err("no answer");
+        let error = connect().await.expect_err("the connect succeeded");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert!(start.elapsed() > 30 * SECOND);
         let waiting = spawn(connect());
         sleep(2 * SECOND).await;
         sim.repair(A, B);
-        waiting.await.expect("no panic")?;
+        waiting.await.expect("the task panicked")?;
         listener.accept().await?;
         Ok(())
     });

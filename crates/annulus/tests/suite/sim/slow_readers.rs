@@ -26,7 +26,7 @@ async fn ask(target: &str) -> io::Result<TcpStream> {
 
 /// Returns the first line of a reply.
 async fn status(client: &mut TcpStream) -> io::Result<String> {
-    let line = client.recv_until(b'\n', 1000).await?.expect("a reply");
+    let line = client.recv_until(b'\n', 1000).await?.expect("the stream ended too early");
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
@@ -57,7 +57,7 @@ fn a_client_that_does_not_read_is_cut_off_and_a_slow_reader_is_not() -> io::Resu
         assert!(status(&mut slow).await?.contains("200"));
         let (mut read, began) = (0, Instant::now());
         while read < LENGTH {
-            read += slow.recv().await?.expect("all of it").len();
+            read += slow.recv().await?.expect("the stream ended too early").len();
             sleep(2 * SECOND).await;
         }
         assert!(began.elapsed() > 60 * SECOND, "the reader was not slow: {:?}", began.elapsed());

@@ -12,7 +12,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// Uses a stream when it is dropped, and counts whether the runtime allowed that.
+/// An owner of bytes that uses a stream when it is dropped, and counts the drops at which the
+/// runtime allowed that.
 struct Owner {
     bytes: Vec<u8>,
     stream: Option<TcpStream>,
@@ -27,7 +28,7 @@ struct Drops {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let stream = self.stream.take().expect("a value is dropped only once");
+        let stream = self.stream.take().expect("the value was dropped twice");
         let used = catch_unwind(AssertUnwindSafe(|| stream.local_addr().map(drop)));
         let free = match used {
             Ok(Err(error)) => error.to_string().contains("has ended"),
@@ -61,7 +62,7 @@ fn dropped_freely(mut stage: Stage, test: impl FnOnce(&mut Stage, &Drops) -> u32
     assert_eq!((drops.badly.get(), drops.well.get()), (0, made));
 }
 
-/// Runs a body that ends at once by a panic or `Handle::stop`. Returns the value that outlives it.
+/// Runs a body, and then ends the run by a panic or by `Handle::stop`. Returns the body's value.
 fn left_behind<T>(stage: &mut Stage, panics: bool, run: impl AsyncFnOnce() -> io::Result<T>) -> T {
     let left = RefCell::new(None);
     let handle = stage.runtime.handle();
@@ -76,7 +77,7 @@ fn left_behind<T>(stage: &mut Stage, panics: bool, run: impl AsyncFnOnce() -> io
         })
     }));
     assert!(!ran.is_ok_and(|ran| ran.is_ok()), "the run ended without a panic or a stop");
-    left.take().expect("the test got this far")
+    left.take().expect("the test ended too early")
 }
 
 #[test]

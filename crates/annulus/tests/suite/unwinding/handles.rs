@@ -19,7 +19,7 @@ fn doing(act: impl FnOnce() -> Result<(), String> + 'static) -> (std::task::Wake
     let outcome = Outcome::default();
     let (result, mut act) = (outcome.clone(), Some(act));
     let waker = waker_of(OnDrop(move || {
-        let act = act.take().expect("a value is dropped only once");
+        let act = act.take().expect("the value was dropped twice");
         let ended = catch_unwind(AssertUnwindSafe(act));
         *result.borrow_mut() = Some(ended.unwrap_or_else(|_| Err("it panicked".into())));
     }));
@@ -39,7 +39,7 @@ where
     });
     let (runtime, sim) = stage.into_parts();
     drop(runtime);
-    let ended = outcome.take().expect("the waker was dropped");
+    let ended = outcome.take().expect("the waker was not dropped");
     assert_eq!(ended, Ok(()));
     drop(kept);
     nothing_left(sim.as_deref());

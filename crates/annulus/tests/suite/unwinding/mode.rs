@@ -18,7 +18,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// Runs a part of the test.
     pub(crate) fn play<T>(&mut self, future: impl Future<Output = io::Result<T>>) -> T {
-        self.runtime.block_on(future).expect("the test's own steps")
+        self.runtime.block_on(future).expect("a step of the test failed")
     }
 
     /// Ends the runtime, and checks that everything was given back.
@@ -63,5 +63,5 @@ pub(crate) fn on_rings(settings: impl Fn() -> Builder, test: impl Fn(Stage)) {
 
 fn build(builder: Builder) -> Runtime {
     let short = Duration::from_millis(50);
-    builder.shutdown_timeout(short).linger(short).build().expect("a runtime")
+    builder.shutdown_timeout(short).linger(short).build().expect("no runtime can be built")
 }

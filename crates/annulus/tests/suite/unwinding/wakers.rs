@@ -56,7 +56,7 @@ fn panicking_wakes_in_one_turn_all_happen_and_are_contained() {
                 })
             });
             for reader in readers {
-                assert!(reader.await.expect("no panic of the task's own")?);
+                assert!(reader.await.expect("the task panicked")?);
             }
             Ok(())
         });

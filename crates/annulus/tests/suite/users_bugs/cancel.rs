@@ -113,8 +113,11 @@ fn compio_948_a_lost_wake_strands_a_task() {
     run(async {
         for _ in 0..100 {
             let limit = Duration::from_secs(60);
-            timeout(limit, woken_while_polled()).await.expect("not stranded");
-            timeout(limit, spawn(woken_while_polled())).await.expect("not stranded").unwrap();
+            timeout(limit, woken_while_polled()).await.expect("the task is stranded");
+            timeout(limit, spawn(woken_while_polled()))
+                .await
+                .expect("the task is stranded")
+                .unwrap();
         }
         Ok(())
     });

@@ -78,7 +78,7 @@ fn end_before(sim: &Rc<Sim>) -> Rest {
         assert!(touch(listener.accept()).is_none());
         let (mut stream, mut peer) = pair().await?;
         peer.send("still here").await?;
-        let lease = stream.recv().await?.expect("bytes");
+        let lease = stream.recv().await?.expect("the stream ended too early");
         assert!(touch(stream.recv()).is_none());
         drop(touch(peer.send(vec![1; 4 << 20])));
         std::io::Result::Ok((stream, lease, listener, peer))
@@ -93,7 +93,7 @@ fn kimojio_rs_40_teardown_order_on_linux() {
     let (stream, lease) = run(async {
         let (mut stream, mut peer) = pair().await?;
         peer.send("still here").await?;
-        let lease = stream.recv().await?.expect("bytes");
+        let lease = stream.recv().await?.expect("the stream ended too early");
         assert!(touch(stream.recv()).is_none());
         Ok((stream, lease))
     });

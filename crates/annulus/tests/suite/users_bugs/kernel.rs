@@ -1,4 +1,5 @@
-//! Linux, except for one answer that a test cannot get from the machine.
+//! A kernel that passes calls to Linux, but differs from it in one answer that a test cannot get
+//! from the machine.
 
 use annulus_kernel::epoll::{Edge, Registration};
 use annulus_kernel::file::FileCall;
@@ -21,7 +22,7 @@ pub(crate) enum Bent {
     WaitsLoudly,
 }
 
-// SAFETY: every call is passed to Linux unless it is refused.
+// SAFETY: every call is passed to Linux, which fulfils the contract, or fails without any effect.
 unsafe impl Kernel for Bent {
     unsafe fn setup(&self, entries: u32, params: &mut Params) -> io::Result<RawFd> {
         match self {

@@ -43,7 +43,7 @@ fn glommio_118_borrowed_read_unsound() {
     run_on(Runtime::builder().recv_buffers(4096, 4), async {
         let (mut stream, mut peer) = pair().await?;
         peer.send("kept").await?;
-        let kept: Lease = owns(stream.recv().await?.expect("bytes"));
+        let kept: Lease = owns(stream.recv().await?.expect("the stream ended too early"));
         // Far more than the pool holds: every other buffer is reused many times.
         let rest = pattern(1 << 20);
         let sender = spawn({

@@ -25,7 +25,7 @@ use std::time::Duration;
 fn simulate<T>(sim: &Rc<Sim>, future: impl Future<Output = io::Result<T>>) -> T {
     let builder = Runtime::builder().shutdown_timeout(Duration::from_millis(100));
     let timed = async { future.await.map(|value| (value, sim.now())) };
-    let (value, end) = run_on(sim, builder, timed).expect("the test's own steps succeed");
+    let (value, end) = run_on(sim, builder, timed).expect("a step of the test failed");
     assert!(
         sim.now() - end < Duration::from_secs(1),
         "the runtime waited for an operation at its end: {:?}",

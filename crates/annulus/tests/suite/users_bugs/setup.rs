@@ -52,7 +52,7 @@ async fn echo_3000() -> io::Result<u64> {
     });
     let clients: Vec<_> = (0..3000).map(|_| spawn(three_rounds(address))).collect();
     for client in clients {
-        client.await.expect("no panic")?;
+        client.await.expect("the task panicked")?;
     }
     server.abort();
     Ok(counters().unwrap().overflows)
@@ -117,7 +117,8 @@ fn iggy_3589_an_opaque_panic_on_a_missing_opcode() {
             Err(error) if works => panic!("{name} is replaced: {error}"),
             Err(error) => assert_names(&error, name),
         }
-        simulate_on(&sim, Runtime::builder(), everything()).expect("epoll needs none of them");
+        simulate_on(&sim, Runtime::builder(), everything())
+            .expect("epoll fails without the operation");
         assert_eq!(sim.open_descriptors(), 0, "without {name}: {:?}", sim.leftovers());
     }
 }
