@@ -180,7 +180,7 @@ impl Figure {
 /// Returns a percentile.
 ///
 /// # Errors
-/// Explains that there are too few latencies.
+/// If there are too few latencies; the error contains the required and the actual number.
 fn percentile(latencies: &Latencies, share: f64) -> Result<u64, String> {
     let needed = (MIN_SAMPLES_BEYOND / (1.0 - share)).round() as u64;
     if latencies.len() < needed {

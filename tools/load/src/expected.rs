@@ -102,8 +102,8 @@ pub(crate) struct BodyCheck {
 enum CheckState {
     /// Only the length matters.
     Counting,
-    /// Whether all bytes so far are the expected ones, and the bytes before the first piece with a
-    /// different one, followed by that piece.
+    /// `Ok` while all bytes are the expected ones. `Err` has the bytes before the first different
+    /// piece, followed by that piece.
     Comparing(Result<(), Vec<u8>>),
     /// All bytes so far, until there are too many.
     Collecting(Vec<u8>),

@@ -34,7 +34,7 @@ impl FaultKind {
     pub(crate) const FAILED: FaultKind = FaultKind("input/output error");
 }
 
-/// What it means that the stream of a TLS session ends without a message that ends the session.
+/// The text for a TLS stream that ends without the message that ends the session.
 const NO_CLOSE_NOTIFY: &str = "TLS ended without close_notify";
 
 /// One failure of one client.
@@ -137,7 +137,7 @@ impl Fault {
         Fault::new(kind, error.to_string())
     }
 
-    /// The stream ended after `received` bytes of a reply.
+    /// Creates the fault for a stream that ended after `received` bytes of a reply.
     pub(crate) fn closed_early(received: usize, length: usize) -> Fault {
         Fault::new(
             FaultKind::CLOSED_EARLY,
@@ -145,7 +145,7 @@ impl Fault {
         )
     }
 
-    /// A byte differs from the one that was sent.
+    /// Creates the fault for a byte that differs from the one that was sent.
     pub(crate) fn wrong_byte(at: usize, length: usize) -> Fault {
         Fault::new(
             FaultKind::WRONG_BYTES,
@@ -153,7 +153,7 @@ impl Fault {
         )
     }
 
-    /// More bytes arrived than were sent.
+    /// Creates the fault for more bytes than were sent.
     pub(crate) fn too_many_bytes(bytes: usize) -> Fault {
         Fault::new(
             FaultKind::TOO_MANY_BYTES,
@@ -161,12 +161,13 @@ impl Fault {
         )
     }
 
-    /// A reply arrived while no request was in flight.
+    /// Creates the fault for a reply that arrived while no request was in flight.
     pub(crate) fn unrequested_reply() -> Fault {
         Fault::new(FaultKind::TOO_MANY_BYTES, "a reply arrived without a request")
     }
 
-    /// The stream ended with this many requests in flight, before any byte of a reply.
+    /// Creates the fault for a stream that ended with this many requests in flight, before any byte
+    /// of a reply.
     pub(crate) fn unanswered(requests: usize) -> Fault {
         Fault::new(
             FaultKind::CLOSED_EARLY,
@@ -174,7 +175,7 @@ impl Fault {
         )
     }
 
-    /// The connection failed within a body that ends with the connection.
+    /// Creates the fault for a connection that failed within a body that ends with the connection.
     pub(crate) fn cut_off(error: &io::Error) -> Fault {
         let Fault { kind, detail } = Fault::transfer(error);
         let text = "the reply has neither content-length nor chunks, so its body ends with the \
@@ -182,12 +183,14 @@ impl Fault {
         Fault { kind, detail: format!("{text} ({detail})") }
     }
 
-    /// Adds that TLS ended without `close_notify`, so that the end of the stream may be forged.
+    /// Adds to the text that TLS ended without `close_notify`, so that the end of the stream may be
+    /// forged.
     pub(crate) fn without_notify(self) -> Fault {
         Fault { detail: format!("{} ({NO_CLOSE_NOTIFY})", self.detail), ..self }
     }
 
-    /// The server has not closed a connection with whose end a body ends.
+    /// Creates the fault for a server that does not close the connection, although that is the end
+    /// of the body.
     pub(crate) fn not_closed(limit: Duration) -> Fault {
         let text = format!(
             "the reply has neither content-length nor chunks, so its body ends with the \
@@ -196,13 +199,13 @@ impl Fault {
         Fault::new(FaultKind::REPLY_TIMEOUT, text)
     }
 
-    /// The server has received no byte of a long request in time.
+    /// Creates the fault for a server that has received no byte of a long request in time.
     pub(crate) fn upload_timeout(limit: Duration) -> Fault {
         let text = format!("the server received no byte of a request for {limit:?}");
         Fault::new(FaultKind::REPLY_TIMEOUT, text)
     }
 
-    /// No byte of a reply arrived in time.
+    /// Creates the fault for a reply that did not begin or continue in time.
     pub(crate) fn reply_timeout(limit: Duration) -> Fault {
         Fault::new(FaultKind::REPLY_TIMEOUT, format!("no byte of a reply arrived for {limit:?}"))
     }
@@ -312,7 +315,8 @@ impl FaultLog {
         Faults { refusal, ..std::mem::take(&mut *self.lock()) }
     }
 
-    /// The data is consistent at any time, even if a thread panicked while it held the lock.
+    /// Locks the faults and ignores poisoning, because they are consistent even if a thread has
+    /// panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -45,8 +45,8 @@ pub fn recording(bytes: &[u8]) {
         }
     };
     let mut text = Vec::new();
-    recording.write(&mut text).expect("writing to memory does not fail");
-    let again = Recording::read(&text[..]).expect("a written recording can be read");
+    recording.write(&mut text).expect("writing to memory failed");
+    let again = Recording::read(&text[..]).expect("the written recording cannot be read");
     assert_eq!(again, recording, "reading a written recording gives a different one");
 }
 
@@ -59,9 +59,9 @@ pub fn http(bytes: &[u8]) {
     let Some((&first, bytes)) = bytes.split_first() else { return };
     let method = if first & 128 == 0 { "GET" } else { "HEAD" };
     let requests =
-        Mix::new([(1.0, HttpRequest::new(method, "/"))]).expect("a constant weight is valid");
+        Mix::new([(1.0, HttpRequest::new(method, "/"))]).expect("the constant weight is invalid");
     let http = Http { requests, ..Http::new("a:1", "/") };
-    let requests = Rc::new(Requests::new(&http).expect("a constant request is valid"));
+    let requests = Rc::new(Requests::new(&http).expect("the constant request is invalid"));
     let exchange =
         || HttpExchange::new(&requests, FieldValues::new(1, 0, 1), &FirstRefusal::default());
     assert_same_in_pieces(exchange, OUTSTANDING_REQUESTS, bytes, piece(first));
@@ -82,7 +82,7 @@ pub fn script(bytes: &[u8]) {
     };
     let expected = (first & 64 != 0).then(|| Template::constant(expected));
     let request = ScriptRequest { request: Template::constant("x"), expected, check: None };
-    let requests = Mix::new([(1.0, request)]).expect("a constant weight is valid");
+    let requests = Mix::new([(1.0, request)]).expect("the constant weight is invalid");
     let script = Script { requests, framing, data: None };
     if let Err(error) = script.validate() {
         return assert!(!error.to_string().is_empty());

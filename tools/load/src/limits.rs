@@ -16,7 +16,7 @@ const SPARE_DESCRIPTORS: u64 = 16;
 pub struct OpenFileShortage {
     /// Connections requested.
     pub connections: u64,
-    /// Open files needed for them and for what is already open.
+    /// Open files needed for them and for those already open.
     pub needed: u64,
     /// The soft limit before it was raised.
     pub soft: u64,
@@ -59,7 +59,7 @@ pub fn available_connections() -> usize {
     usize::try_from(hard.saturating_sub(overhead())).unwrap_or(usize::MAX)
 }
 
-/// Returns the number of open files and reserved descriptors.
+/// Returns the number of open files plus the reserved descriptors.
 fn overhead() -> u64 {
     let open = std::fs::read_dir("/proc/self/fd")
         .map_or(SPARE_DESCRIPTORS, |entries| entries.count() as u64);

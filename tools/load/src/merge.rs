@@ -20,7 +20,7 @@ pub struct PartResult {
 }
 
 impl PartResult {
-    /// Returns the part as messages name it: `part 2 of 4 (host)`.
+    /// Formats the part for messages: `part 2 of 4 (host)`.
     pub fn name(&self) -> String {
         let (number, count) = (self.part.index() + 1, self.part.count());
         match self.host.as_str() {
@@ -113,7 +113,7 @@ fn add(merged: &mut Recording, name: &str, part: &Recording) {
     }
 }
 
-/// Adds intervals to those at the same time.
+/// Adds intervals to the sums of the intervals at the same time.
 fn add_intervals(sums: &mut BTreeMap<u64, Interval>, length: Duration, parts: &[Interval]) {
     for interval in parts {
         // Starts are multiples of the length, to the precision of a float.
@@ -138,7 +138,7 @@ pub struct LiveSum {
 }
 
 impl LiveSum {
-    /// Starts the sums of this many parts.
+    /// Creates empty sums for all parts of the plan.
     pub fn new(plan: &Plan) -> LiveSum {
         let next = (0..plan.part.count()).map(|part| (part, 0)).collect();
         LiveSum { length: plan.interval, next, sums: BTreeMap::new() }

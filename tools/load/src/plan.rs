@@ -69,8 +69,8 @@ pub struct Plan {
     pub seed: u64,
     /// The length of recorded intervals: one second, unless the plan says otherwise.
     pub interval: Duration,
-    /// The part of this machine in a run of several. `clients`, `requests` and the rate are those of
-    /// all parts together.
+    /// The part of this machine in a run of several machines. `clients`, `requests` and the rate
+    /// apply to all parts together.
     pub part: Part,
 }
 
@@ -108,7 +108,7 @@ impl Plan {
     /// Checks that every value is within its limits.
     ///
     /// # Errors
-    /// Names the first invalid value, its limit and a remedy.
+    /// If a value is invalid; the error contains the first one, its limit and a remedy.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         self.address.validate()?;
         self.more_addresses.iter().try_for_each(|more| ServerAddress::from(*more).validate())?;
@@ -304,15 +304,15 @@ pub struct Streams {
     pub threads: usize,
     /// The driver of the event loops.
     pub driver: DriverChoice,
-    /// Whether a client makes a new connection after its connection has failed; otherwise the
+    /// Whether a client opens a new connection after its connection has failed; otherwise the
     /// client ends. It pauses first: 5 to 10 ms, which doubles with each failure until a reply
     /// arrives, up to 0.5 to 1 s. Failures count either way.
     pub reconnect: bool,
-    /// Requests per connection; the client then closes it and makes a new one. It is 1 if the
-    /// requests have a header `Connection: close`. The time for that is
-    /// not part of any service time, but it is part of the next request's response time: with 1,
-    /// each response time includes a connect. For a server on an IPv4 loopback address, connections
-    /// come from [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES) different addresses.
+    /// Requests per connection; the client then closes it and opens a new one. It is 1 if the
+    /// requests have a header `Connection: close`. The time to reconnect is not part of any service
+    /// time, but it is part of the next request's response time: with 1, each response time
+    /// includes a connect. For a server on an IPv4 loopback address, connections come from
+    /// [`SOURCE_ADDRESSES`](crate::SOURCE_ADDRESSES) different addresses.
     pub requests_per_connection: Option<u64>,
 }
 

@@ -13,7 +13,7 @@ use std::str::FromStr;
 /// The prefix of a Unix socket address.
 const UNIX_PREFIX: &str = "unix:";
 
-/// The prefix of an abstract name. A path that starts with it is written `./@…`.
+/// The prefix of an abstract name. A path that begins with `@` is written `./@…`.
 const ABSTRACT_PREFIX: u8 = b'@';
 
 /// The maximum number of bytes in the path of a Unix socket, and in an abstract name.
@@ -49,7 +49,7 @@ pub enum ServerAddress {
 }
 
 impl ServerAddress {
-    /// Checks that a server can listen at this address.
+    /// Checks that a server can have this address.
     ///
     /// # Errors
     /// Fails for port 0, and for paths that are empty or longer than [`MAX_UNIX_PATH_BYTES`].

@@ -1,9 +1,9 @@
 //! The statistics of all comparisons: medians, and ratios with intervals that hold for any
 //! distribution of the values.
 //!
-//! Rounds are pairs of values, and their ratios are compared by the sign test ([`interval`]).
-//! Values of two separate runs form no rounds, so their ratio is computed from two groups
-//! ([`GroupRatios`]). In both cases a [`Verdict`] says what the interval supports.
+//! Paired values form rounds, and their ratios are compared by the sign test ([`interval`]). Values
+//! of two separate runs form no rounds, so their ratio is computed from two groups
+//! ([`GroupRatios`]). In both cases the conclusion from the interval is a [`Verdict`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,14 +56,14 @@ fn sign_depth(count: usize, miss: f64) -> usize {
     depth
 }
 
-/// Returns the probability with which each of several intervals may miss, so that all of them hold
-/// jointly with 95 % (Bonferroni).
+/// Returns the probability with which each of several intervals may miss, so that together they all
+/// hold with a probability of 95 % (Bonferroni).
 pub fn shared_miss(intervals: usize) -> f64 {
     MISS_PROBABILITY / intervals.max(1) as f64
 }
 
-/// Returns the minimum number of rounds for an interval that misses with this probability: 2 × ½ⁿ
-/// must not exceed it.
+/// Returns the minimum number of rounds for an interval that misses with this probability: the
+/// smallest n for which 2 × ½ⁿ does not exceed it.
 pub fn rounds_for(miss: f64) -> usize {
     (1..1000).find(|&rounds| sign_depth(rounds, miss) > 0).unwrap_or(usize::MAX)
 }
@@ -103,8 +103,8 @@ impl Ratio {
         self.interval.map_or(0.0, |i| (i.low - 1.0).max(1.0 - i.high).max(0.0))
     }
 
-    /// Returns the largest distance of any point of the interval from 1, or 0 if there is no
-    /// interval.
+    /// Returns the distance of the point of the interval that is farthest from 1, or 0 if there is
+    /// no interval.
     pub fn reach(self) -> f64 {
         self.interval.map_or(0.0, |i| (i.high - 1.0).max(1.0 - i.low))
     }
@@ -199,10 +199,10 @@ const MAX_GROUP_VALUES: usize = 60;
 /// Computes ratios of two groups of values that do not form rounds, with intervals that all miss
 /// with the same probability.
 ///
-/// The interval is by Hodges and Lehmann (1963), with the rank test of Mann and Whitney (1947). Of
-/// the ratios of every value in one group to every value in the other, it leaves out as many at
-/// either end as the rank distribution of equal groups allows. It assumes only that the values are
-/// independent and that the groups differ by a factor.
+/// The interval is by Hodges and Lehmann (1963), with the rank test of Mann and Whitney (1947):
+/// from the ratios of every value in one group to every value in the other, it leaves out as many
+/// at either end as the rank distribution of equal groups allows. It assumes only that the values
+/// are independent and that the distributions of the groups differ by a factor.
 #[derive(Debug)]
 pub struct GroupRatios {
     miss: f64,
@@ -237,7 +237,7 @@ fn combine_neighbours(values: &[f64]) -> Vec<f64> {
 }
 
 /// Returns the largest k with 2 · P(U < k) ≤ miss, where U is the statistic of Mann and Whitney for
-/// groups that do not differ. The k-th ratio from either end is an end of the interval.
+/// groups with the same distribution. The k-th ratio from either end is an end of the interval.
 fn rank_depth([old, new]: [usize; 2], miss: f64) -> usize {
     let mut below = 0.0;
     let mut is_rare = |probability: &f64| {
@@ -286,9 +286,9 @@ mod tests {
 
     #[test]
     fn interval_needs_six_rounds() {
-        let five = Ratio::of(&[0.5; 5], MISS_PROBABILITY).expect("five rounds have a median");
+        let five = Ratio::of(&[0.5; 5], MISS_PROBABILITY).expect("five rounds have no median");
         assert_eq!(five, Ratio { median: 0.5, interval: None });
-        let six = Ratio::of(&[0.5; 6], MISS_PROBABILITY).expect("six rounds have a median");
+        let six = Ratio::of(&[0.5; 6], MISS_PROBABILITY).expect("six rounds have no median");
         assert_eq!(six.interval, Some(Interval { low: 0.5, high: 0.5 }));
         assert_eq!(Ratio::of(&[], MISS_PROBABILITY), None);
         assert_eq!(rounds_for(MISS_PROBABILITY), 6);
@@ -394,9 +394,9 @@ mod tests {
     fn group_ratio_finds_a_factor_and_needs_enough_values() {
         let old: Vec<f64> = (0..15).map(|n| 100.0 + f64::from(n)).collect();
         let new: Vec<f64> = old.iter().map(|value| value * 2.0).collect();
-        let found = ratio(&old, &new, MISS_PROBABILITY).expect("there are values");
+        let found = ratio(&old, &new, MISS_PROBABILITY).expect("there are no values");
         assert_eq!(found.median, 2.0);
-        let interval = found.interval.expect("there are enough values");
+        let interval = found.interval.expect("there are too few values");
         assert!(interval.low > 1.9 && interval.high < 2.1, "{found}");
         let wider = ratio(&old, &new, MISS_PROBABILITY / 100.0).and_then(|found| found.interval);
         assert!(wider.is_some_and(|wider| wider.low < interval.low));
@@ -411,7 +411,7 @@ mod tests {
     fn large_groups_are_reduced_to_medians_of_neighbours() {
         let many: Vec<f64> = (0..1000).map(|n| 1.0 + f64::from(n % 7) / 100.0).collect();
         assert_eq!(combine_neighbours(&many).len(), 59);
-        let found = ratio(&many, &many, MISS_PROBABILITY).expect("there are values");
+        let found = ratio(&many, &many, MISS_PROBABILITY).expect("there are no values");
         assert_eq!(found.median, 1.0);
     }
 

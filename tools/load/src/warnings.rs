@@ -11,8 +11,8 @@ use std::time::Duration;
 /// A load that uses more than this share of its cores may be the bottleneck.
 const MAX_CPU_SHARE: f64 = 0.9;
 
-/// The load's own delay causes a warning above this share of the response times, at p99 of both,
-/// and above the minimum below.
+/// The load's own delay causes a warning above this share of the response times, at p99 of both, if
+/// it is also above the minimum below.
 const MAX_DELAY_SHARE: f64 = 0.2;
 const MIN_DELAY_MICROS: f64 = 100.0;
 /// Late starts cause a warning above this share of the requests.
@@ -41,7 +41,7 @@ pub(crate) fn all(
             warnings.extend(stream_failures(plan, streams, total.answered, failed));
             let connects = plan.requests_per_connection(streams).is_some();
             warnings.extend(unsent(&total).or_else(|| late_starts(connects, &total)));
-            // The responses of a part say little: those of all parts count.
+            // The responses of a single part say little: only the responses of all parts count.
             if plan.part == Part::WHOLE {
                 warnings.extend(too_few_responses(plan, measured.length, total.answered));
             }
@@ -110,7 +110,7 @@ fn stream_failures(
     failed: u64,
 ) -> impl Iterator<Item = String> {
     let failed = (failed > 0).then(|| match streams.reconnect {
-        true => format!("connections failed, or could not be made again, {failed} times"),
+        true => format!("connections failed, or could not be opened again, {failed} times"),
         false => format!("{failed} of {} clients failed and did not continue", plan.own_clients()),
     });
     let silent =
@@ -144,7 +144,7 @@ fn unsent(total: &Interval) -> Option<String> {
     })
 }
 
-/// Reports the addresses of the server that got no load.
+/// Warns about addresses of the server that got no load.
 fn skipped_addresses(plan: &Plan) -> Option<String> {
     let skipped: Vec<_> = plan.skipped_addresses.iter().map(ToString::to_string).collect();
     let why = match plan.workload {
@@ -172,7 +172,7 @@ fn late_starts(connects: bool, total: &Interval) -> Option<String> {
         )
     });
     let share = *late as f64 / (*sent).max(1) as f64;
-    // A client that makes a new connection for each request always waits for the connect.
+    // A client that opens a new connection for each request always waits for the connect.
     let blocked = (share > MAX_LATE_SHARE && !own && !connects).then(|| {
         format!(
             "{late} of {sent} requests were sent more than 1 ms late, because their connections \
@@ -260,7 +260,7 @@ mod tests {
         let none = Interval::default();
         assert!(
             warnings(&plan, measured, none, 3)
-                .starts_with("connections failed, or could not be made again, 3 times")
+                .starts_with("connections failed, or could not be opened again, 3 times")
         );
     }
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn late_starts_warning_names_the_cause() {
+    fn late_starts_warning_gives_the_reason() {
         let found = |delay_us: u64, late| {
             let times = |nanos| [(nanos, 50_000)].into_iter().collect();
             let (response, delay) = (times(1_000_000), times(delay_us * 1000));
@@ -312,7 +312,7 @@ mod tests {
         assert!(found(400, 0).starts_with("the load itself sent requests late, by 4"));
         assert!(
             !found(5000, 600).contains("waited for replies"),
-            "the warning blames replies, but the load itself was late"
+            "the warning gives replies as the reason, but the load itself was late"
         );
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The maximum memory of a client with its connection: its task, exchange and due times, the
 /// stream's slot, and its share of the thread's lists.
 const MAX_BYTES_PER_CONNECTION: isize = 1100;
-/// The client counts of two runs, whose difference excludes what both runs have in common. Both
+/// The client counts of two runs, whose difference excludes the memory that both runs need. Both
 /// exceed the count up to which the runtime's default buffers are used. They are far enough apart
 /// that memory that grows with the length of a run, which is longer on a busy machine, adds little
 /// per connection.
@@ -42,7 +42,7 @@ fn count(bytes: isize) {
     }
 }
 
-// SAFETY: passes everything to the system's allocator; counting allocates nothing.
+// SAFETY: every call is passed to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);

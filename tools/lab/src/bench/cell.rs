@@ -109,7 +109,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// Returns the singular of a plural without its last letter: `entrie` becomes `entry`.
+/// Turns a plural without its final `s` into the singular: `entrie` becomes `entry`.
 fn singular(stem: &str) -> String {
     stem.strip_suffix("ie").map_or_else(|| stem.to_owned(), |stem| format!("{stem}y"))
 }

@@ -2,8 +2,8 @@
 //!
 //! Two sides, A and B, consist of one or more runs each. For each [`Metric`], the comparison gives
 //! the ratio B ÷ A with the interval of [`GroupRatios`]. All intervals hold jointly in at least 95
-//! % of comparisons, so two sides that do not differ are called different in at most 5 %, whichever
-//! metric it is.
+//! % of comparisons, so two sides that do not differ are called different, by any metric, in at
+//! most 5 %.
 //!
 //! Only several runs show the variation from run to run. A side of several runs is therefore a
 //! group of whole runs. A side of one run is a group of blocks of its time, and

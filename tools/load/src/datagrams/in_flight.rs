@@ -235,7 +235,10 @@ mod tests {
             while in_flight.has_room() {
                 in_flight.send(round * 100, true);
             }
-            assert!(!in_flight.expire(round * 100 + 50, Duration::from_nanos(50)), "not yet");
+            assert!(
+                !in_flight.expire(round * 100 + 50, Duration::from_nanos(50)),
+                "datagrams expired too early"
+            );
             assert!(in_flight.expire(round * 100 + 51, Duration::from_nanos(50)));
         }
         assert_eq!((in_flight.next, in_flight.counts.lost), (2000, 2000));
@@ -310,7 +313,7 @@ mod tests {
         proptest::collection::vec(step, 1..400)
     }
 
-    /// A table that keeps every datagram.
+    /// A model of the table, which keeps every datagram.
     #[derive(Default)]
     struct Model {
         states: BTreeMap<u64, (DatagramState, u64)>,

@@ -25,7 +25,7 @@ impl EchoExchange {
         EchoExchange { length, to_send: payload, expected: payload, outstanding: 0, partial: 0 }
     }
 
-    /// Reports the byte that is `at` bytes after those received so far.
+    /// Returns the fault for a wrong byte, which is `at` bytes after those received so far.
     #[cold]
     fn wrong_byte(&self, at: usize) -> Fault {
         Fault::wrong_byte((self.partial + at) % self.length, self.length)

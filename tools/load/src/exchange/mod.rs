@@ -127,7 +127,7 @@ pub(crate) trait Exchange {
         false
     }
 
-    /// Forgets the state of the last connection, because a new one has been made.
+    /// Forgets the state of the last connection, because a new one has been opened.
     fn on_reconnect(&mut self);
 
     /// Returns the number of reply bytes still expected, if it is known. After a fault the client
@@ -171,11 +171,12 @@ pub(crate) trait OutgoingBuffer: Default {
 /// Bytes to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SendBytes<'a> {
-    /// Copied, unless there are many.
+    /// Copied.
     Borrowed(&'a [u8]),
-    /// Never copied.
+    /// Copied only if the connection is encrypted.
     Static(&'static [u8]),
-    /// Never copied: the connection holds a reference until they are sent.
+    /// Copied only if there are many or the connection is encrypted; otherwise the connection holds
+    /// a reference until they are sent.
     Shared(&'a Rc<[u8]>),
 }
 

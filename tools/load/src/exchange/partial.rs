@@ -75,12 +75,13 @@ impl PartialInput {
             return false;
         }
         let had = self.0.len();
-        // Parsing after each sixteenth to eighth of the bytes takes linear time.
+        // Parsing whenever the length has grown by a sixteenth to an eighth takes linear time in
+        // total.
         let step = had.next_power_of_two() / 16;
         if had < MAX_PARSED_BYTES || had / step != (had + input.len()) / step {
             return true;
         }
-        // Does an empty line end within the input?
+        // Look for an empty line that ends within the input.
         let before = self.0[had.saturating_sub(2)..].iter();
         let mut is_line_start = false;
         before.chain(input).any(|&byte| {

@@ -65,7 +65,7 @@ impl OutgoingBuffer for RequestBuffer {
         }
     }
 
-    /// Several requests are copied into the connection's queue, and so are sent together.
+    /// Several requests are copied into the connection's queue, so that they are sent together.
     fn bytes_from(&self, at: usize) -> SendBytes<'_> {
         match self {
             RequestBuffer::Bytes(bytes) => bytes.bytes_from(at),

@@ -28,7 +28,7 @@ impl DataRows {
     /// Parses comma-separated values. Values with commas, quotes or line ends are quoted.
     ///
     /// # Errors
-    /// Names the line and what is wrong with it.
+    /// If a line is invalid; the error contains its number and the reason.
     pub fn parse(bytes: &[u8]) -> Result<DataRows, InvalidValue> {
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes);
         let not_text = |error: csv::Error| invalid(format!("line 1: {error}"));

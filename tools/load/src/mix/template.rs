@@ -146,7 +146,7 @@ impl Template {
                 Part::Number => write_number(values.number(), out),
                 Part::Client => write_number(values.client(), out),
                 Part::Column(column) => {
-                    let data = values.data.as_ref().expect("a column is a column of the data");
+                    let data = values.data.as_ref().expect("a column exists without data");
                     out.extend_from_slice(data.value(values.row, column));
                 }
                 Part::Cookies => values.cookies.write_header(out),

@@ -111,7 +111,7 @@ fn probe(addresses: &[SocketAddr]) -> Vec<bool> {
         let sender = sender.clone();
         let connect = move || {
             let is_answering = TcpStream::connect_timeout(&address, PROBE_TIMEOUT).is_ok();
-            // Nobody waits for an address that answers too late.
+            // No one receives the result of an address that answers too late.
             _ = sender.send((index, is_answering));
         };
         // Without a thread, the address counts as one that does not answer.

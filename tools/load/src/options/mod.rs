@@ -216,10 +216,10 @@ pub struct Options {
     pub key: Option<PathBuf>,
 
     // Keys that only files can have.
-    /// Requests per connection. After that many, the client makes a new connection.
+    /// Requests per connection. After that many, the client opens a new connection.
     #[arg(skip)]
     pub requests_per_connection: Option<u64>,
-    /// Whether a client whose connection fails makes another one.
+    /// Whether a client whose connection fails opens another one.
     #[arg(skip = true)]
     pub reconnect: bool,
     /// How long a connect may take.
@@ -286,7 +286,7 @@ enum LoadKind {
 impl FromStr for Options {
     type Err = OptionsError;
 
-    /// Parses a command line, which is split like a shell does.
+    /// Parses a command line, which is split as a shell does.
     fn from_str(line: &str) -> Result<Options, OptionsError> {
         let words = shlex::split(line);
         let words = words.ok_or_else(|| usage("the line ends within a quotation or an escape"))?;
@@ -331,7 +331,7 @@ impl Options {
     /// Returns the plan of the load.
     ///
     /// # Errors
-    /// Names the value, its limit and a remedy.
+    /// If a value is invalid; the error contains the value, its limit and a remedy.
     pub fn plan(&self) -> Result<Plan, OptionsError> {
         self.plan_with(|target| match &self.unix_socket {
             Some(path) => Ok((ServerAddress::Unix(path.clone()), None)),

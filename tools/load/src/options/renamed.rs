@@ -5,7 +5,7 @@ use clap::builder::TypedValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use serde::de::{Deserialize, Deserializer, Error as _};
 
-/// Refuses options and keys that have been renamed, and says what they are called now.
+/// Rejects options and keys that have been renamed, with their new names.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenamedOptions;

@@ -338,7 +338,7 @@ fn parse_request(text: &str, data: Option<&DataRows>) -> Result<HttpRequest, Str
     Ok(HttpRequest { body, ..HttpRequest::new(method, path) })
 }
 
-/// Splits off the path, which ends at the first space outside a field, from the body.
+/// Splits the text into the path, which ends at the first space outside a field, and the body.
 fn split_path(text: &str) -> (&str, Option<&str>) {
     let mut in_field = false;
     let end = text.find(|character: char| {

@@ -68,7 +68,7 @@ impl Target {
     /// Parses a target.
     ///
     /// # Errors
-    /// Names the invalid part.
+    /// If a part is invalid; the error contains it.
     pub(super) fn parse(text: &str) -> Result<Target, String> {
         match text.split_once("://") {
             Some((scheme, rest)) if scheme != "udp" => Target::parse_url(scheme, rest),

@@ -30,7 +30,7 @@ struct JsonTarget {
     header: BTreeMap<String, Vec<String>>,
 }
 
-/// A request as it is read.
+/// A request whose parts have not been checked yet.
 struct RawRequest {
     method: String,
     url: String,
@@ -41,7 +41,8 @@ struct RawRequest {
 /// Reads a target file.
 ///
 /// # Errors
-/// Names the file, the line, and what is wrong with it.
+/// If the file cannot be read or a line is invalid; the error contains the file, the line and the
+/// reason.
 pub(super) fn read_targets(path: &Path) -> Result<TargetFile, OptionsError> {
     let bytes = read(path)?;
     let text = std::str::from_utf8(&bytes)
@@ -50,7 +51,7 @@ pub(super) fn read_targets(path: &Path) -> Result<TargetFile, OptionsError> {
 }
 
 /// # Errors
-/// Returns the number of the line, and what is wrong with it.
+/// If a line is invalid: its number, and the reason.
 fn parse(text: &str) -> Result<TargetFile, (usize, String)> {
     let mut lines = (1..).zip(text.lines()).peekable();
     let (mut file, mut last) = (None::<TargetFile>, 1);

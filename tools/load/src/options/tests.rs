@@ -103,7 +103,7 @@ fn options_without_effect_are_rejected() {
     }
 }
 
-/// The command line of wrk means the same here.
+/// The options of wrk's command line have the same meaning here.
 #[test]
 fn short_options_are_those_of_other_load_generators() {
     let words = "-t4 -c40 -d30s -H a:b -m PUT -b {} -k https://127.0.0.1:8080/x";
@@ -215,7 +215,7 @@ fn toml_file_accepts_options_and_extra_keys() {
 }
 
 #[test]
-fn option_line_is_split_like_a_shell_does() {
+fn option_line_is_split_as_a_shell_does() {
     let options: Options = "http://127.0.0.1:1/ -H 'a: b c'".parse().unwrap();
     let Protocol::Http(http) = options.plan().unwrap().protocol else { panic!("no HTTP") };
     assert_eq!(http.headers, [("a".to_owned(), "b c".to_owned())]);

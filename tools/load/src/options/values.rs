@@ -36,12 +36,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses the argument of `-d`, which was the body once.
+/// Parses the argument of `-d`, an option that used to set the body.
 pub(super) fn measured_time(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| format!("{error}; -d is the duration, and -b the body"))
 }
 
-/// Parses the argument of `-t`, which was the duration once.
+/// Parses the argument of `-t`, an option that used to set the duration.
 pub(super) fn threads(text: &str) -> Result<u16, String> {
     let count = text.parse().ok().filter(|count| (1..=MAX_EVENT_LOOPS as u16).contains(count));
     count.ok_or_else(|| {
@@ -66,7 +66,7 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
 /// The largest number of requests that a float holds exactly.
 const MAX_REQUESTS: f64 = (1_u64 << 53) as f64;
 
-/// Parses a number of requests in TOML. The key was a list of requests once.
+/// Parses a number of requests in TOML. The key used to have a list of requests.
 pub(super) fn request_count<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<u64>, D::Error> {

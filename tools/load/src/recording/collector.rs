@@ -144,7 +144,8 @@ impl Collector {
         Interval::new(seconds(number * self.interval), seconds(self.interval))
     }
 
-    /// The data is consistent at any time, even if a thread panicked while it held the lock.
+    /// Locks the state, even if a thread has panicked while it held the lock: the state is
+    /// consistent at any time.
     fn lock(&self) -> MutexGuard<'_, CollectorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

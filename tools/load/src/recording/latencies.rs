@@ -182,7 +182,7 @@ impl<'de> Deserialize<'de> for Latencies {
 /// Creates an empty histogram.
 pub(crate) fn empty_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, MAX_LATENCY, SIGNIFICANT_DIGITS)
-        .expect("constant bounds are valid")
+        .expect("the constant bounds are invalid")
 }
 
 /// Returns the width of a value's bucket, minus one.

@@ -84,8 +84,8 @@ pub struct Recording {
     pub intervals: Vec<Interval>,
 }
 
-/// What the server used in the measured time, according to an agent on its machine. The figures are
-/// those of the server's processes together.
+/// What the server used in the measured time, according to an agent on its machine. The figures
+/// apply to all processes of the server together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerUsage {

@@ -144,7 +144,7 @@ impl Recorder {
         }
     }
 
-    /// Returns when the last reply within the window was completed, or 0 if there was none.
+    /// Returns when the last reply within the window was completed, or 0 before the first reply.
     pub(crate) fn last_reply(&self) -> u64 {
         self.last_reply
     }

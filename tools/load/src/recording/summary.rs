@@ -266,7 +266,7 @@ mod tests {
         assert_eq!((figures.samples, figures.min), (1_000_000, 1.0));
         let wanted = [500_000.0, 900_000.0, 990_000.0, 999_000.0, 999_900.0, 999_990.0];
         for (found, wanted) in figures.values().into_iter().zip(wanted) {
-            let found = found.expect("there are enough samples");
+            let found = found.expect("there are too few samples");
             assert!((found / wanted - 1.0).abs() < 0.001, "{found} is not near {wanted}");
         }
         assert!((figures.mean / 500_000.5 - 1.0).abs() < 0.001, "{}", figures.mean);

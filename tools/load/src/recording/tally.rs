@@ -44,10 +44,10 @@ impl Tally {
             // Delays need less precision: they are only compared with other times, and shown with
             // one or two digits.
             delay: Histogram::new_with_bounds(1, MAX_LATENCY, 1)
-                .expect("constant bounds are valid"),
+                .expect("the constant bounds are invalid"),
             // Exact up to 200.
             together: Histogram::new_with_bounds(1, MAX_TOGETHER, 2)
-                .expect("constant bounds are valid"),
+                .expect("the constant bounds are invalid"),
             outcomes: Outcomes::default(),
             classes: (0..classes).map(class).collect(),
         }

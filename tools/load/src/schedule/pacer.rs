@@ -156,7 +156,7 @@ impl Pacer {
             return due;
         }
         match &self.pace {
-            Pace::Closed { free, .. } => *free.first().expect("each free slot has a due time"),
+            Pace::Closed { free, .. } => *free.first().expect("a free slot has no due time"),
             Pace::Open(due) => due.next(),
         }
     }
@@ -194,7 +194,7 @@ impl Pacer {
         Some(times)
     }
 
-    /// Notes that a connection was made: requests that were due earlier could not be sent.
+    /// Records that a connection was opened: requests that were due earlier could not be sent.
     pub(crate) fn connected(&mut self, now: u64) {
         self.room_since = now;
     }
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(pacer.claim(usize::MAX, || 100), Claim::Send(2));
         assert_eq!(pacer.claim(usize::MAX, || unreachable!("nothing fits")), Claim::Full);
         assert_eq!(pacer.answer(150), times(100, 100, 100));
-        // It was sent later, because its connection was made again.
+        // It was sent later, because its connection was opened again.
         assert_eq!(pacer.claim(usize::MAX, || 155), Claim::Send(1));
         assert_eq!(pacer.answer(160), times(100, 100, 100));
         assert_eq!(pacer.answer(170), times(150, 150, 155));
@@ -397,7 +397,7 @@ mod tests {
         assert_eq!(
             pacer.claim(usize::MAX, || 1450),
             Claim::Send(1),
-            "four are due, one slot is free"
+            "four are due, but one slot is free"
         );
         assert_eq!(pacer.claim(usize::MAX, || 1450), Claim::Full);
         assert_eq!(pacer.answer(1500), times(1000, 1000, 1000));

@@ -27,7 +27,7 @@ pub fn parse_number(text: &str) -> Result<f64, InvalidValue> {
         _ => (number, 1.0),
     };
     let value = digits.parse::<f64>().ok().filter(|value| value.is_finite());
-    // The standard library also accepts "inf", "nan" and "1e5" as numbers; only the last one is
+    // The standard library also accepts "inf", "nan" and "1e5" as numbers; of these, only "1e5" is
     // accepted here.
     value
         .map(|value| value * factor)
@@ -50,7 +50,7 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, InvalidValue> {
     let seconds = number.parse::<f64>().ok().map(|number| number * factor);
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.ok_or_else(|| {
-        error(text, "is not a time: write seconds, such as 10 or 0.5, or a unit: 250ms, 30s, 2m")
+        error(text, "is not a time: write seconds, such as 10 or 0.5, or add a unit: 250ms, 30s, 2m")
     })
 }
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn parse_error_names_the_text_and_what_to_write() {
+    fn parse_error_contains_the_text_and_a_remedy() {
         for (text, parts) in [
             ("", ["''", "write 500"]),
             ("fast", ["'fast'", "10k"]),

@@ -24,9 +24,9 @@ pub enum ThinkTime {
     None,
     /// Always this time.
     Fixed(Duration),
-    /// Every time from the first to the second is equally likely.
+    /// Uniformly distributed from the first to the second.
     Uniform(Duration, Duration),
-    /// Exponentially distributed with this mean, which is how pauses of people are modelled.
+    /// Exponentially distributed with this mean, as pauses of people are often modelled.
     Exponential(Duration),
 }
 

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// The full pause after the first failure, and the longest full pause. A client waits half of it,
-/// plus its own part of the other half.
+/// The maximum pause after the first failure, and after any number of failures. A client waits half
+/// of it, plus a share of the other half that differs between clients.
 const PAUSE_LIMITS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
-/// A pause that doubles with each failure until a reply arrives. Clients that fail together wait
-/// for different times.
+/// A pause that doubles with each failure until a reply arrives. Clients that fail at the same time
+/// wait for different times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
     /// Failures and reconnection attempts since the last reply, at most 8.
     failures: u8,
-    /// This client's part of the second half of a pause, in 255ths.
+    /// This client's share of the second half of a pause, in 255ths.
     share: u8,
 }
 
@@ -22,7 +22,7 @@ impl Backoff {
         Backoff { failures: 0, share: (client as u8).wrapping_mul(159) }
     }
 
-    /// Returns how long to wait now: nothing without a failure.
+    /// Returns how long to wait now, which is zero without a failure.
     pub(super) fn pause(self) -> Duration {
         let Some(doublings) = self.failures.checked_sub(1) else { return Duration::ZERO };
         let pause = (PAUSE_LIMITS[0] * 2_u32.pow(doublings.into())).min(PAUSE_LIMITS[1]);

@@ -1,8 +1,8 @@
 //! A client on the runtime: sends requests over successive connections, and receives the replies.
 //!
-//! One poll takes all received bytes and then writes the due requests, so a slot that a reply frees
-//! is used again in the same turn. Both directions proceed at the same time, because a server may
-//! start its reply before it has received all of a long request.
+//! One poll first takes all received bytes and then writes the due requests, so a slot that a reply
+//! frees is used again in the same turn. Both directions proceed at the same time, because a server
+//! may start its reply before it has received all of a long request.
 
 use super::StreamClientKind;
 use super::backoff::Backoff;
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// How long to wait for more bytes after a wrong one.
 pub(super) const MISMATCH_WAIT: Duration = Duration::from_millis(100);
 
-/// Requests of at least this many bytes may take so long to send that their progress is watched.
+/// The progress of sending a request is watched if it has at least this many bytes.
 const MIN_UPLOAD_BYTES: usize = 64 << 10;
 
 /// Returns true if the stream of a TLS session ended without `close_notify`.
@@ -88,7 +88,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
     }
 
     /// Exchanges messages until the run is over. After a failure, which is recorded, the client
-    /// makes a new connection or ends.
+    /// opens a new connection or ends.
     pub(super) fn run(self, transport: Connection) -> impl Future<Output = ()> {
         // Move the client only once, so that the task has room for only one copy.
         let mut client = self;
@@ -102,8 +102,8 @@ impl<X: Exchange + 'static> StreamClient<X> {
                     Err(fault) if client.on_failure(&fault) => drop(transport),
                     Err(_) => break,
                 }
-                // Few connections are replaced at the same time, so the memory for it is not part
-                // of the task.
+                // Few clients reconnect at the same time, so the memory for it is not part of the
+                // task.
                 match Box::pin(client.reconnect()).await {
                     Some(next) => transport = next,
                     None => break,
@@ -189,11 +189,11 @@ impl<X: Exchange + 'static> StreamClient<X> {
         if was_requested { taken } else { Err(Fault::unrequested_reply()) }
     }
 
-    /// Handles the end of the connection, which an error may have caused.
+    /// Handles the end of the connection, possibly with an error.
     ///
     /// # Errors
-    /// Fails if the connection owes a reply. The end of an idle connection is not a failure,
-    /// unless the protocol makes it one.
+    /// If a reply is missing. The end of an idle connection is not a failure, unless it is one in
+    /// the protocol.
     #[cold]
     fn on_end(&mut self, error: Option<io::Error>) -> Result<CloseReason, Fault> {
         let error = error.or_else(|| self.send_error.take());
@@ -248,7 +248,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
     }
 
     /// Checks whether the server's system has received more of a long request, which counts as
-    /// activity. Returns true if the server has rejected the request and the rest of it must not be
+    /// activity. Returns true if the server has rejected the request, so that the rest must not be
     /// sent.
     #[cold]
     fn check_upload(&mut self, transport: &Connection) -> bool {
@@ -257,7 +257,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         left > 0 && self.pacer.in_flight() == 0 && self.exchange.stops_upload()
     }
 
-    /// Describes what the server has not done in time.
+    /// Returns the fault for what the server has not done in time.
     #[cold]
     fn timeout(&mut self) -> Fault {
         let limit = self.context.run.plan.reply_timeout;
@@ -376,8 +376,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         }
         let Some((_, sleep)) = &mut self.sleep else { return Poll::Ready(()) };
         ready!(Pin::new(sleep).poll(cx));
-        // The timer's clock may be behind this one, in which case the caller waits again for the
-        // rest.
+        // The timer's clock may lag behind this one; then the caller waits for the rest.
         self.sleep = None;
         Poll::Ready(())
     }
@@ -417,7 +416,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
     }
 
     /// Distinguishes wrong bytes from too many, if the exchange can: a reply that is sent twice
-    /// first looks wrong, but then more bytes arrive than expected.
+    /// looks wrong at first, but then more bytes arrive than expected.
     async fn classify(&mut self, transport: &mut Connection, fault: Fault) -> Fault {
         let Some(mut outstanding) = self.exchange.outstanding() else { return fault };
         if fault.kind != FaultKind::WRONG_BYTES {
@@ -433,7 +432,7 @@ impl<X: Exchange + 'static> StreamClient<X> {
         }
     }
 
-    /// Handles the failure of the connection. Returns true if the client makes a new one.
+    /// Handles the failure of the connection. Returns true if the client opens a new one.
     fn on_failure(&mut self, fault: &Fault) -> bool {
         let now = clock::nanos();
         // The requests of an interrupted run are cut off, whatever ends their connections.
@@ -448,8 +447,9 @@ impl<X: Exchange + 'static> StreamClient<X> {
         self.context.kind.streams.reconnect && !self.context.is_over()
     }
 
-    /// Makes a new connection. Returns `None` if the run is over, or if connecting failed and the
-    /// plan does not reconnect. Requests that the last connection did not process are sent again.
+    /// Opens a new connection. Returns `None` if the run is over, or if connecting failed and the
+    /// plan does not reconnect. Requests that the server has not processed on the last connection
+    /// are sent again.
     async fn reconnect(&mut self) -> Option<Connection> {
         self.activity.set_stage(Stage::Connecting);
         let retried = self.pacer.requeue_all();
@@ -507,8 +507,7 @@ pub(super) enum Stage {
     Closing,
 }
 
-/// The activity of a client: what the sweep of its thread needs to see, and how the sweep reaches
-/// the client.
+/// The activity of a client, by which the sweep of its thread sees and controls it.
 #[derive(Default)]
 pub(super) struct Activity {
     changes: Cell<u64>,
@@ -554,7 +553,7 @@ impl Activity {
         self.upload.get() > 0
     }
 
-    /// Notes that a long request is being sent.
+    /// Records that a long request is being sent.
     fn set_uploading(&self) {
         if !self.is_uploading() {
             self.upload.set(u32::MAX);

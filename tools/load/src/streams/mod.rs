@@ -32,7 +32,7 @@ use client::{Activity, Stage, StreamClient};
 use std::rc::Rc;
 use std::time::Duration;
 
-const PLAN_IS_VALID: &str = "the plan has been validated";
+const PLAN_IS_VALID: &str = "a validated plan is invalid";
 
 /// Runs the protocol of a plan.
 pub(crate) fn run(
@@ -140,7 +140,7 @@ impl ClientHandle for StreamClientHandle {
     fn sweep(&mut self, task: &mut JoinHandle<()>, limit: Duration) {
         let idle = self.idle.idle_for(self.activity.changes(), clock::now());
         if !idle.is_zero() && self.activity.is_uploading() {
-            // Wake the client's task: only it can check whether the server's kernel has
+            // Wake the client's task: only the task can check whether the server's kernel has
             // acknowledged more bytes.
             self.activity.wake();
         }

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 const SEEDS: std::ops::Range<u64> = 0..40;
 
-/// Echoes in pieces of any length, and breaks each connection after a random number of bytes from
-/// the range.
+/// Echoes in pieces of random lengths, and breaks each connection after a random number of bytes
+/// from the range.
 async fn serve(listener: TcpListener, seed: u64, bytes: std::ops::Range<u64>) -> io::Result<()> {
     let mut random = Random::new(seed);
     loop {

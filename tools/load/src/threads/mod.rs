@@ -1,11 +1,11 @@
 //! The threads of a load. Each worker thread has a runtime with its share of the clients, and the
 //! calling thread observes.
 //!
-//! The calling thread sends [`Command`]s to the worker threads, and they report [`Event`]s. All of
-//! them connect their clients, and start them together once every client is connected. After the
-//! warm-up they pause for as long as the observer takes to open the window, so that the server is
-//! idle then, and they pause again when the window closes. Each thread closes the window by its own
-//! clock. Threads share nothing on the path of a message, so each one costs as much as it would
+//! The calling thread sends [`Command`]s to the worker threads, and they report [`Event`]s. All
+//! worker threads connect their clients, and start them together once every client is connected.
+//! After the warm-up they pause while the observer opens the window, so that the server is idle
+//! then, and they pause again when the window closes. Each thread closes the window by its own
+//! clock. Threads share nothing while they exchange messages, so each one costs as much as it would
 //! alone.
 //!
 //! A [`ClientKind`] determines what the clients are: connections that exchange messages
@@ -40,7 +40,7 @@ pub(crate) struct Measurement {
     pub(crate) started: Duration,
     pub(crate) length: Duration,
     pub(crate) cpu: Duration,
-    /// The total time for which threads were ready to run but did not run, if it is known.
+    /// The total time for which threads were ready to run but did not run, if known.
     pub(crate) core_wait: Option<Duration>,
     /// Whether the observer ended the run early.
     pub(crate) interrupted: bool,
@@ -164,7 +164,7 @@ impl<K: ClientKind> ThreadContext<K> {
 
     /// Waits for a permit, and connects.
     pub(crate) async fn connect(&self) -> Result<K::Opened, Fault> {
-        let _permit = self.connecting.acquire().await.expect("the semaphore is never closed");
+        let _permit = self.connecting.acquire().await.expect("the semaphore is closed");
         let number = self.run.connections.fetch_add(1, Relaxed);
         self.kind.connect(&self.run.plan, number).await
     }

@@ -17,13 +17,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How often to report progress to the observer, and to check whether it interrupts.
+/// How often to report progress to the observer, and to check whether it interrupts the run.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many commands a worker may have left unread.
+/// The maximum number of commands that a worker has not received yet.
 const COMMAND_CAPACITY: usize = 8;
 
-/// What the worker threads have measured, and the driver they used.
+/// The results of the worker threads, and the driver that they used.
 pub(crate) struct ThreadResults {
     pub(crate) driver: String,
     pub(crate) measured: Measurement,
@@ -66,7 +66,7 @@ pub(crate) fn run<K: ClientKind>(
             run.faults.interrupt();
         }
         let WorkerStates { driver, .. } = std::mem::take(&mut threads.states);
-        // Dropping the channels makes workers abandon the clients that they still have.
+        // Dropping the channels ends the workers and the clients that they still have.
         drop(threads);
         handles.into_iter().for_each(join);
         measured.map(|measured| ThreadResults { driver, measured })
@@ -90,7 +90,7 @@ struct WorkerStates {
     error: Option<io::Error>,
     ready: usize,
     connected: usize,
-    /// Whether some client could not connect.
+    /// Whether a client could not connect.
     is_incomplete: bool,
     paused: usize,
     finished: usize,
@@ -171,7 +171,7 @@ impl Workers<'_> {
         let count = self.workers.len();
         self.send_command(Command::Open);
         self.await_event(|states| states.paused == count);
-        // Workers that finished during the warm-up report it again.
+        // Workers that have finished during the warm-up report it again.
         self.states.finished = 0;
         let core_wait = run_queue::core_wait();
         self.observer.window_opened();
@@ -194,8 +194,8 @@ impl Workers<'_> {
         Measurement { started, length, cpu, core_wait, interrupted: ended.is_break() }
     }
 
-    /// Waits until `done` returns true, at most for `limit`. Breaks if the observer interrupts or a
-    /// worker has panicked.
+    /// Waits until `done` returns true, for at most `limit`. Breaks if the observer interrupts the
+    /// run or a worker has panicked.
     fn wait(
         &mut self,
         limit: Option<Duration>,
@@ -234,7 +234,7 @@ impl Workers<'_> {
         }
     }
 
-    /// Waits until `done` returns true, which is expected soon, or a worker has ended.
+    /// Waits until `done` returns true or a worker has ended, both of which happen soon.
     fn await_event(&mut self, done: impl Fn(&WorkerStates) -> bool) {
         while !done(&self.states) && self.states.ended == 0 {
             if self.receive(PROGRESS_INTERVAL).is_break() {
@@ -266,7 +266,7 @@ impl Workers<'_> {
         });
     }
 
-    /// A worker that does not take the command has ended.
+    /// Sends a command to all workers. One that does not take it has ended.
     fn send_command(&self, command: Command) {
         self.workers.iter().for_each(|thread| _ = thread.commands.try_send(command));
     }

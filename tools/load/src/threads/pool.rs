@@ -1,5 +1,4 @@
-//! The clients of a worker thread, whatever they exchange, and the sweep that finds those without a
-//! reply.
+//! The clients of a worker thread, of any kind, and the sweep that finds those without a reply.
 
 use super::{RunContext, ThreadContext};
 use crate::clock;
@@ -12,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of connects in progress at once, divided among all threads. More would overflow a
+/// The maximum number of connects in progress, divided among all threads. More would overflow a
 /// server's backlog, and a dropped SYN is repeated only after a second.
 pub(super) const MAX_CONNECTS: usize = 64;
 
@@ -21,7 +20,7 @@ pub(super) const MAX_CONNECTS: usize = 64;
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How often to check whether the planned number of requests is reached.
 const QUOTA_CHECK_INTERVAL: Duration = Duration::from_millis(10);
-/// How long an interrupted run waits for what is in flight.
+/// How long an interrupted run waits for its clients to end.
 const INTERRUPTED_WAIT: Duration = Duration::from_millis(200);
 
 /// A kind of client: how it connects, and what its task does.
@@ -49,7 +48,7 @@ pub(crate) trait ClientKind: Sized + 'static {
 
 /// A client as its thread's sweep sees it.
 pub(crate) trait ClientHandle {
-    /// Ends a client, or gives up datagrams, that have waited longer than the limit.
+    /// Ends a client that has waited longer than the limit, or gives up datagrams that have.
     fn sweep(&mut self, task: &mut JoinHandle<()>, limit: Duration);
 
     /// Handles the end of the window: the client sends nothing more.
@@ -61,7 +60,7 @@ pub(crate) trait ClientHandle {
         0
     }
 
-    /// Returns how many requests of a client that has ended were due by `end`, and not sent.
+    /// Returns how many requests of a client that has ended were due by `end` and not sent.
     fn take_unsent(&self, _end: u64) -> u64 {
         0
     }
@@ -190,7 +189,7 @@ impl<K: ClientKind> ClientPool<K> {
         }
     }
 
-    /// Waits until every client has ended, and sweeps meanwhile.
+    /// Waits until every client has ended, and sweeps in the meantime.
     pub(crate) async fn finish(&mut self) {
         let interval = self.sweep_interval().min(CLOSE_TIMEOUT / 8);
         for number in 0..self.clients.len() {
@@ -208,8 +207,8 @@ impl<K: ClientKind> ClientPool<K> {
         }
     }
 
-    /// Ends the remaining clients and hands over the figures. If the run was abandoned, some
-    /// clients may remain, which end with the runtime.
+    /// Ends the remaining clients and finishes recording. If the run was abandoned, some clients
+    /// may remain; they end with the runtime.
     pub(crate) async fn end(mut self) {
         if !self.is_finished() {
             self.close();
@@ -221,7 +220,7 @@ impl<K: ClientKind> ClientPool<K> {
     }
 }
 
-/// Connects clients one after another. Stops at the first failure of the run, which is recorded.
+/// Connects clients one after another. Stops at the first failure in the run, which is recorded.
 async fn connect_share<K: ClientKind>(
     context: Rc<ThreadContext<K>>,
     numbers: impl Iterator<Item = usize>,

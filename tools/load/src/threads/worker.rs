@@ -78,7 +78,7 @@ impl WorkerChannels {
         self.unless_abandoned(pool.finish()).await.map(drop)
     }
 
-    /// Lets the clients work until the window is to be opened.
+    /// Runs the clients until the window is to be opened.
     async fn warm_up(
         &mut self,
         pool: &mut ClientPool<impl ClientKind>,
@@ -92,7 +92,7 @@ impl WorkerChannels {
         }
     }
 
-    /// Measures one window, from one pause to the other.
+    /// Measures one window, from one pause to the next.
     async fn run_window(
         &mut self,
         pool: &mut ClientPool<impl ClientKind>,
@@ -119,7 +119,7 @@ impl WorkerChannels {
         self.pause()
     }
 
-    /// Lets the clients work until `end`, or until the window is to be closed.
+    /// Runs the clients until `end`, or until the window is to be closed.
     async fn measure(
         &mut self,
         pool: &mut ClientPool<impl ClientKind>,
@@ -149,7 +149,7 @@ impl WorkerChannels {
     }
 
     fn report(&self, event: Event) {
-        // If the receiver is gone, waiting for the next command reports that.
+        // If the receiver is gone, this is noticed when waiting for the next command.
         let _ = self.events.send(event);
     }
 
@@ -184,7 +184,7 @@ impl WorkerChannels {
             }
             match self.commands.poll_recv(cx) {
                 Poll::Ready(None) => return Poll::Ready(Err(RunAbandoned)),
-                // This is a command to close that arrived after the window was closed.
+                // This is a command to close that arrived after the window had closed.
                 Poll::Ready(Some(_)) => cx.waker().wake_by_ref(),
                 Poll::Pending => {}
             }

@@ -2,8 +2,8 @@
 //!
 //! rustls does no I/O; [`TlsTransport`](crate::transport::TlsTransport) passes received bytes to
 //! the session, and queues the encrypted bytes on the stream. Each connection performs a full
-//! handshake: session tickets would make the connections of a load cheaper than the connections of
-//! the independent users that its clients represent.
+//! handshake: with session tickets, a load's connections would cost less than connections of the
+//! independent users that its clients represent.
 
 use crate::invalid::{InvalidValue, invalid};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -57,9 +57,9 @@ pub enum Trust {
     /// Certificates whose chain ends at a root certificate of this system.
     System,
     /// Only certificates whose chain ends at a certificate in this file (PEM), and self-signed
-    /// certificates that are in this file, even if they are those of authorities.
+    /// certificates in this file, even if they are certificates of authorities.
     Roots(PathBuf),
-    /// Any certificate: neither chain, nor name, nor dates are checked. The connection is
+    /// Any certificate: neither its chain nor its name nor its dates are checked. The connection is
     /// encrypted, but possibly to a different server.
     Unchecked,
 }
@@ -105,9 +105,9 @@ impl Tls {
     /// Checks the name, and reads the certificates and the key.
     ///
     /// # Errors
-    /// Fails if the name is neither a DNS name nor an address, if a file cannot be read or does not
-    /// contain what it should, if the key does not belong to the certificate, or if the system has
-    /// no root certificates.
+    /// If the name is neither a DNS name nor an address, if a file cannot be read or has the wrong
+    /// contents, if the key does not belong to the certificate, or if the system has no root
+    /// certificates.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         connector(self, &[]).map(drop)
     }
@@ -137,7 +137,7 @@ pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<TlsConnector, I
     })?;
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .expect("ring supports TLS 1.2 and 1.3");
+        .expect("ring does not support TLS 1.2 and 1.3");
     let builder = match &tls.trust {
         Trust::System => builder.with_root_certificates(system_roots()?),
         Trust::Roots(path) => {
@@ -171,8 +171,8 @@ pub(crate) fn connector(tls: &Tls, protocols: &[&str]) -> Result<TlsConnector, I
     Ok(TlsConnector { config: Arc::new(config), name })
 }
 
-/// Loads the root certificates of this system. Damaged files are ignored as long as one certificate
-/// is valid.
+/// Loads the root certificates of this system. Invalid files are ignored if at least one
+/// certificate is valid.
 fn system_roots() -> Result<RootCertStore, InvalidValue> {
     let loaded = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
@@ -203,7 +203,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Invali
 
 /// Reads the private key of the clients.
 fn read_key(identity: &ClientIdentity) -> Result<PrivateKeyDer<'static>, InvalidValue> {
-    /// The label of keys that cannot be used without a passphrase.
+    /// The label of keys that need a passphrase.
     const ENCRYPTED: &[u8] = b"ENCRYPTED";
     let shown = identity.key.display();
     let failed =
@@ -221,9 +221,9 @@ fn read_key(identity: &ClientIdentity) -> Result<PrivateKeyDer<'static>, Invalid
     }
 }
 
-/// Accepts the certificates that rustls accepts with the roots of a file. It also accepts a
-/// certificate of the file that is an authority's, as OpenSSL does, because that is what
-/// `openssl req -x509` creates.
+/// Accepts the certificates that rustls accepts with the roots of a file. Like OpenSSL, it also
+/// accepts a certificate of the file that is an authority's, because `openssl req -x509` creates
+/// such certificates.
 #[derive(Debug)]
 struct TrustedFile {
     usual: Arc<WebPkiServerVerifier>,

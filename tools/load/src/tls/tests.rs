@@ -18,7 +18,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The function with which a server handles a connection.
+/// A function with which a server handles a connection.
 type Talk = fn(std::net::TcpStream, Arc<ServerConfig>);
 
 /// Creates a self-signed certificate for a name.
@@ -48,7 +48,7 @@ fn serve(made: &CertifiedKey<KeyPair>, talk: Talk) -> SocketAddr {
     serve_clients(made, talk, None, rustls::DEFAULT_VERSIONS)
 }
 
-/// Like [`serve`], but with some versions of TLS. If there is a certificate, the clients must have
+/// Like [`serve`], but with these versions of TLS. If there is a certificate, the clients must have
 /// one that it has signed.
 fn serve_clients(
     made: &CertifiedKey<KeyPair>,
@@ -225,7 +225,7 @@ fn expired_certificate_is_not_reported_as_a_wrong_name() {
     assert!(fault.detail.contains("is not valid yet: check the clocks"), "{}", fault.detail);
 }
 
-/// `openssl req -x509` creates such a certificate.
+/// `openssl req -x509` creates such certificates.
 #[test]
 fn trusted_authority_certificate_is_accepted_for_its_name() {
     let authority = |name: &str| {

@@ -66,7 +66,7 @@ impl Transport for Connection {
     }
 }
 
-/// Makes the connections of a run.
+/// Opens the connections of a run.
 #[derive(Clone)]
 pub(crate) struct Connector {
     /// Whether connections come from several source addresses. When the client closes a connection,
@@ -81,8 +81,8 @@ impl Connector {
         Connector { has_many_sources: streams.requests_per_connection.is_some(), tls }
     }
 
-    /// Connects within the plan's time limit; the handshake has the same limit again. `number`
-    /// counts the connections of the run.
+    /// Connects within the plan's time limit; the handshake may take as long again. `number` counts
+    /// the connections of the run.
     pub(crate) async fn connect(&self, plan: &Plan, number: usize) -> Result<Connection, Fault> {
         let connected = PlainTransport::connect(plan, number, self.has_many_sources).await;
         let connected = connected.map_err(|error| Fault::connect(&error))?;

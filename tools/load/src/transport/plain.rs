@@ -47,7 +47,7 @@ impl PlainTransport {
         if let ServerAddress::Unix(path) = &plan.address {
             return connect_unix(path, plan.connect_timeout).await;
         }
-        let address = plan.inet_address(number).expect("the address is not a path");
+        let address = plan.inet_address(number).expect("the address is a path");
         let mut options = ConnectOptions::new().timeout(plan.connect_timeout);
         let source = has_many_sources.then(|| loopback_source(address.ip(), number)).flatten();
         if let Some(source) = source {

@@ -29,7 +29,7 @@ impl TlsTransport {
     /// stream.
     ///
     /// # Errors
-    /// Returns errors of the stream, `UnexpectedEof` if it ends, or `InvalidData` with a
+    /// An error of the stream, `UnexpectedEof` if it ends, or `InvalidData` with a
     /// [`rustls::Error`] inside.
     pub(crate) async fn connect(
         session: &TlsConnector,

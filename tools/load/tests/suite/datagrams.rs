@@ -30,7 +30,7 @@ fn echo() -> SocketAddr {
     serve(|_, bytes| vec![bytes.to_vec()])
 }
 
-/// Returns a plan that loses nothing, however slow the machine is.
+/// Returns a plan with which no datagram is lost, however slow the machine is.
 fn plan(address: SocketAddr, clients: usize, length: usize, window: usize) -> Plan {
     Plan {
         clients,
@@ -46,14 +46,14 @@ fn run(plan: &Plan) -> (Recording, DatagramCounts) {
     let report = annulus_load::run(plan, &mut ()).unwrap();
     assert_eq!(report.run.workload, WorkloadKind::Datagrams);
     let total = report.total();
-    let counts = total.datagrams.expect("a run with datagrams has their counts");
+    let counts = total.datagrams.expect("a run with datagrams has no counts");
     assert_eq!(total.sent, counts.received + counts.lost, "{report:?}");
     assert!(total.answered <= counts.received, "more were answered than received: {report:?}");
     (report, counts)
 }
 
-/// Runs a plan against a new server for longer and longer until `enough` returns true: a busy
-/// machine may need more time than planned.
+/// Runs a plan against a new server, with longer and longer windows, until `enough` returns true: a
+/// busy machine may need more time than planned.
 fn run_until(
     server: impl Fn() -> SocketAddr,
     plan: impl Fn(SocketAddr) -> Plan,
@@ -176,7 +176,7 @@ fn changed_bytes_lengths_and_numbers_count_as_corrupt() {
         let (report, figures) = run_until(server, plan, enough);
         let counted = (figures.corrupt, report.errors.get("corrupt"));
         assert_eq!(counted, (1, Some(&1)), "{case}: {report:?}");
-        // The corrupt datagram counts as lost; on a slow machine others may be lost, too.
+        // The corrupt datagram counts as lost; on a slow machine others may be lost as well.
         assert!(figures.lost >= 1, "{case}: {report:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! `Duration::MAX` and `Duration::ZERO` in every option that takes a duration: each is accepted and works, or is refused with an error that
-//! names it.
+//! `Duration::MAX` and `Duration::ZERO` in every option that takes a duration: each is accepted and
+//! works, or is rejected with an error that contains its name.
 
 #[path = "../../../../crates/annulus/tests/common/durations.rs"]
 mod sources;
@@ -17,16 +17,16 @@ const MAX: Duration = Duration::MAX;
 const ZERO: Duration = Duration::ZERO;
 
 #[test]
-fn no_duration_is_forgotten() {
+fn every_duration_is_on_the_list() {
     sources::assert_all_known(
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
         &[
-            // Given by this crate: a limit that was parsed.
+            // Set by this crate: a limit that was parsed.
             "condition.rs limit",
             "idle.rs idle_for",
             "idle.rs new",
             "idle.rs sweep_interval",
-            // Each is the field of the plan of this name.
+            // Each of these sets the field of this name in the plan.
             "options/mod.rs connect_timeout",
             "options/mod.rs duration",
             "options/mod.rs interval",
@@ -41,7 +41,7 @@ fn no_duration_is_forgotten() {
             "schedule/think.rs Exponential",
             "schedule/think.rs Fixed",
             "schedule/think.rs Uniform",
-            // Given by this crate.
+            // Set by this crate.
             "observer.rs elapsed",
             "observer.rs total",
         ],
@@ -54,7 +54,7 @@ fn echo_streams() -> SocketAddr {
     thread::spawn(move || {
         annulus::run(async {
             let listener = TcpListener::bind("127.0.0.1:0")?;
-            sender.send(listener.local_addr()?).expect("it is awaited");
+            sender.send(listener.local_addr()?).expect("the address is not awaited");
             while let Ok((mut stream, _)) = listener.accept().await {
                 annulus::spawn(async move {
                     while let Ok(Some(lease)) = stream.recv().await {
@@ -67,13 +67,13 @@ fn echo_streams() -> SocketAddr {
             std::io::Result::Ok(())
         })
     });
-    address.recv().expect("it listens")
+    address.recv().expect("the server does not listen")
 }
 
 /// Echoes datagrams until the process ends.
 fn echo_datagrams() -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let address = socket.local_addr().expect("bound");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("no port is free");
+    let address = socket.local_addr().expect("the socket has no address");
     thread::spawn(move || {
         let mut buffer = vec![0; 65_536];
         while let Ok((len, peer)) = socket.recv_from(&mut buffer) {
@@ -85,7 +85,8 @@ fn echo_datagrams() -> SocketAddr {
 
 type SetTime = fn(&mut Plan, Duration);
 
-/// The fields of a plan: its name in errors, how it is set, and whether zero is refused and the longest is.
+/// The fields of a plan: the name in errors, how to set it, whether zero is rejected, and whether
+/// `Duration::MAX` is.
 const FIELDS: [(&str, SetTime, bool, bool); 9] = [
     ("connect timeout", |plan, time| plan.connect_timeout = time, true, false),
     ("duration", |plan, time| plan.duration = time, true, true),
@@ -99,7 +100,7 @@ const FIELDS: [(&str, SetTime, bool, bool); 9] = [
 ];
 
 fn set_burst(plan: &mut Plan, every: Duration) {
-    let rate: Rate = "1000".parse().expect("a rate");
+    let rate: Rate = "1000".parse().expect("1000 is not a rate");
     plan.schedule = Schedule::Open { rate, arrivals: Arrivals::Burst(every) };
 }
 
@@ -108,7 +109,7 @@ fn set_think(plan: &mut Plan, think: ThinkTime) {
 }
 
 #[test]
-fn a_plan_takes_both_or_refuses_them_by_name() {
+fn plan_accepts_or_rejects_both_durations_by_name() {
     let (streams, datagrams) = (echo_streams(), echo_datagrams());
     for (name, set, zero_is_refused, max_is_refused) in FIELDS {
         for (time, is_refused) in [(ZERO, zero_is_refused), (MAX, max_is_refused)] {
@@ -125,7 +126,7 @@ fn a_plan_takes_both_or_refuses_them_by_name() {
                     assert!(error.contains(name), "{name} {time:?}: {error}");
                     assert!(run(&plan, &mut ()).is_err());
                 } else {
-                    let recording = run(&plan, &mut ()).expect("a load");
+                    let recording = run(&plan, &mut ()).expect("the load has failed");
                     assert!(recording.summary().requests_per_second > 0.0, "{name} {time:?}");
                 }
             }
@@ -134,7 +135,7 @@ fn a_plan_takes_both_or_refuses_them_by_name() {
 }
 
 #[test]
-fn sweeps_take_both() {
+fn sweeps_accept_both_durations() {
     for time in [MAX, ZERO] {
         assert!((1..=100).contains(&sweep_interval(time).as_millis()));
         let mut idle = IdleTracker::new(7, time);

@@ -1,4 +1,4 @@
-//! Tests of this crate that do not need their own process, in one program.
+//! Tests of this crate that need no process of their own, in one program.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,5 @@
-//! Protocols over real sockets, with correct and hostile servers. Each fault must be counted under
-//! the right name.
+//! Protocols over real sockets, with correct and hostile servers. Each fault must be counted as the
+//! right kind.
 
 use crate::common;
 mod ends;
@@ -93,7 +93,7 @@ fn figures(report: &Recording) -> Summary {
     report.summary()
 }
 
-/// Runs a plan for longer and longer until there is a response: a busy machine may need more than
+/// Runs a plan, for longer each time, until there is a response: a busy machine may need more than
 /// one window.
 #[track_caller]
 fn answered(mut plan: Plan) -> Recording {
@@ -180,7 +180,7 @@ fn client_reconnects_when_server_closes_after_each_reply() {
         (plan.clients, plan.duration) = (1, Duration::from_secs(1));
         let report = answered(plan);
         assert_eq!(outcomes(&report), ["2xx"]);
-        // With the pauses after failures it would be about eight.
+        // With the pauses after failures there would be about eight.
         assert!(figures(&report).reconnects > 20, "{report:?}");
     }
 }
@@ -275,8 +275,8 @@ fn script_counts_unexpected_replies() {
     fails("closed early", "", &self::plan(serve(|_| ()), Protocol::Script(script)));
 }
 
-/// Answers `get N` with `value N` and `put N` with `stored N`, line by line. With `swaps`, every
-/// ninth `get` gets the wrong verb.
+/// Answers `get N` with `value N` and `put N` with `stored N`, line by line. With `swaps`, the
+/// reply to every ninth `get` has the wrong verb.
 fn serve_lines(swaps: bool) -> SocketAddr {
     serve_streams(move |stream| {
         let mut writer = io::BufWriter::new(stream.try_clone().unwrap());
@@ -298,8 +298,8 @@ fn serve_lines(swaps: bool) -> SocketAddr {
     })
 }
 
-/// Each reply is compared with the expected reply to its own request, which contains a random
-/// number, in the order of the requests.
+/// The expected reply to each request contains the request's random number, so each reply must be
+/// compared with the one expected for its own request, in the order of the requests.
 #[test]
 fn pipelined_random_requests_match_their_own_expected_replies() {
     let request = |verb: &str, reply: &str| ScriptRequest {

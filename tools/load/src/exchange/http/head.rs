@@ -227,14 +227,14 @@ fn trailers(bytes: &[u8]) -> Result<Status<(usize, usize)>, Error> {
     }
 }
 
-/// Reports a head or trailers above the limit.
+/// Returns the fault for a head, or for trailers, above the limit.
 #[cold]
 pub(super) fn too_long(what: &str) -> Fault {
     let text = format!("{what} of a reply did not end within {MAX_HEAD_BYTES} bytes");
     Fault::new(FaultKind::ENDLESS_HEAD, text)
 }
 
-/// Reports a head with a syntax error, and quotes the bytes at the error.
+/// Returns the fault for a head with a syntax error, and quotes the bytes at the error.
 #[cold]
 fn malformed_head(bytes: &[u8], error: Error) -> Fault {
     let fails = |bytes: &[u8]| {
@@ -249,8 +249,8 @@ fn malformed_head(bytes: &[u8], error: Error) -> Fault {
     Fault::new(FaultKind::MALFORMED, text)
 }
 
-/// Reports bytes that are not the head of a reply. Quotes the first bytes, which often show what
-/// protocol the server speaks.
+/// Returns the fault for bytes that are not the head of a reply. Quotes the first bytes, which
+/// often show what protocol the server speaks.
 #[cold]
 fn not_http1(bytes: &[u8], what: impl std::fmt::Display) -> Fault {
     const MAX_SHOWN_BYTES: usize = 32;
@@ -301,7 +301,7 @@ impl FramingHeaders {
         }
     }
 
-    /// Repeated headers with the same length are accepted.
+    /// Reads a `content-length` header. Repeated headers with the same length are accepted.
     fn read_content_length(&mut self, value: &[u8]) -> Result<(), Fault> {
         let value = value.trim_ascii();
         let digits =

@@ -36,7 +36,7 @@ pub(crate) struct HttpExchange {
     unrequested: Option<Box<Unrequested>>,
 }
 
-/// What has arrived without a request.
+/// The state after bytes have arrived without a request.
 #[derive(Debug, Default)]
 struct Unrequested {
     /// The bytes, while they may be the head of a reply that ends the connection.
@@ -131,7 +131,7 @@ impl HttpExchange {
         }
     }
 
-    /// Reports bytes that arrived while no request was outstanding.
+    /// Returns the fault for bytes that arrived while no request was outstanding.
     #[cold]
     fn unexpected(&self, input: &[u8]) -> Fault {
         const MAX_SHOWN_BYTES: usize = 32;

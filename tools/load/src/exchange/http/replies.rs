@@ -204,7 +204,7 @@ impl ReplyParser {
     }
 }
 
-/// Returns how many bytes of a part are in `input`, and how many of it are still missing.
+/// Returns how many of the next `left` bytes are in `input`, and how many are still missing.
 fn skip(input: &[u8], left: u64) -> (usize, u64) {
     let taken = usize::try_from(left).map_or(input.len(), |left| input.len().min(left));
     (taken, left - taken as u64)

@@ -106,7 +106,7 @@ impl Http {
     /// Creates `GET` requests for a path.
     pub fn new(authority: impl Into<String>, path: impl Into<String>) -> Http {
         let request = HttpRequest::new("GET", path);
-        let requests = Mix::new([(1.0, request)]).expect("a constant weight is valid");
+        let requests = Mix::new([(1.0, request)]).expect("the constant weight is invalid");
         let (authority, headers) = (authority.into(), Vec::new());
         Http { authority, headers, requests, data: None, cookies: false }
     }
@@ -114,7 +114,7 @@ impl Http {
     /// Checks that each part is valid HTTP, and that no header contradicts the body.
     ///
     /// # Errors
-    /// Names the first invalid part.
+    /// If a part is invalid; the error contains the first such part.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         let authority = &self.authority;
         if authority.is_empty() || !authority.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -297,7 +297,7 @@ impl Requests {
         index
     }
 
-    /// Returns whether requests have the method HEAD, if all are alike in this.
+    /// Returns whether requests have the method HEAD; `None` if only some have it.
     pub(super) fn is_head(&self) -> Option<bool> {
         self.is_head
     }

@@ -37,7 +37,7 @@ fn statuses(method: &str, requests: usize, bytes: &str) -> (Vec<u16>, Option<Fau
         let replies = assert_same_in_pieces(|| exchange(method), requests, bytes.as_bytes(), size);
         found = Some(replies);
     }
-    let (outcomes, kind) = found.expect("some sizes");
+    let (outcomes, kind) = found.expect("no size was tested");
     let status = |outcome| match outcome {
         Outcome::Status(status) => status,
         other => panic!("{other:?}"),

@@ -1,4 +1,5 @@
-//! HTTP/2 by h2: one stream per request, with as many concurrent streams as the pipeline allows.
+//! HTTP/2 with the crate h2: one stream per request, with as many concurrent streams as the
+//! pipeline allows.
 //!
 //! h2 needs a byte stream and a task. Here the stream is a pair of buffers
 //! ([`Pipe`](session::Pipe)), and h2 is polled whenever bytes arrive or a request is sent. That

@@ -41,7 +41,7 @@ const CONNECTION_HEADERS: [&str; 4] = ["connection", "keep-alive", "proxy-connec
 
 impl Requests {
     /// # Errors
-    /// Names the first part that HTTP/2 does not have.
+    /// If a part is invalid or does not exist in HTTP/2; the error contains the first such part.
     pub(crate) fn new(http: &Http, is_encrypted: bool) -> Result<Requests, InvalidValue> {
         http.validate()?;
         let scheme = if is_encrypted { "https" } else { "http" };
@@ -58,7 +58,7 @@ impl Requests {
             Some(constant) => constant.clone(),
             None => kind
                 .fill_in(values)
-                .expect("a request is valid with any field values if it is with sample values"),
+                .expect("a request that is valid with sample values is not valid with others"),
         };
         values.next_request();
         (index, NextRequest { head, body, expected: kind.expected.clone() })

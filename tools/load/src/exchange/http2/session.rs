@@ -34,7 +34,7 @@ const MAX_CONSECUTIVE_REFUSALS: usize = 200;
 /// The result of a stream: the number of its request, and the reply.
 type StreamResult = (usize, Result<(StreamReply, ReplyDetails), Error>);
 
-/// What else matters of a reply.
+/// Other details of a reply.
 struct ReplyDetails {
     /// What is wrong with the body.
     wrong_body: Option<Vec<u8>>,
@@ -49,7 +49,7 @@ pub(super) struct Session {
     sender: SendRequest<Bytes>,
     connection: Connection<Pipe, Bytes>,
     streams: FuturesUnordered<Pin<Box<dyn Future<Output = StreamResult>>>>,
-    /// Number of requests given to this connection, which numbers them.
+    /// Number of requests given to this connection, which is also the number of the next one.
     sent: usize,
     /// The numbers of all requests without a reply, in the order of the client's pipeline.
     unanswered: VecDeque<usize>,
@@ -57,7 +57,7 @@ pub(super) struct Session {
     waiting: VecDeque<(usize, NextRequest)>,
     /// The cookies that replies have set since they were last taken.
     cookies: Vec<Vec<u8>>,
-    /// What was wrong with the body of the last reply that had a wrong one.
+    /// The fault of the last wrong body; empty if no body was wrong since it was last taken.
     wrong_body: Vec<u8>,
     /// The numbers of requests that the server has not processed.
     refused: Vec<usize>,
@@ -88,7 +88,7 @@ impl Session {
         let handshake = builder.handshake(pipe.clone()).now_or_never();
         let (sender, connection) = handshake
             .and_then(Result::ok)
-            .expect("writing the preface to a pipe does not block or fail");
+            .expect("writing the preface to the pipe blocked or failed");
         Session {
             pipe,
             filter: FrameFilter::default(),
@@ -107,12 +107,12 @@ impl Session {
         }
     }
 
-    /// Passes on received bytes.
+    /// Passes received bytes to h2.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
         self.filter.pass(bytes, |bytes| self.pipe.receive(bytes));
     }
 
-    /// Notes that the server has closed its side.
+    /// Records that the server has closed its side.
     pub(super) fn close(&self) {
         self.pipe.receive(self.filter.partial());
         self.pipe.close();
@@ -133,7 +133,7 @@ impl Session {
         std::mem::take(&mut self.cookies)
     }
 
-    /// Takes what was wrong with the last wrong body.
+    /// Takes the fault of the last wrong body.
     pub(super) fn take_wrong_body(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.wrong_body)
     }
@@ -311,7 +311,7 @@ impl Session {
     /// Returns that position.
     fn remove(&mut self, number: usize) -> usize {
         let position = self.unanswered.iter().position(|unanswered| *unanswered == number);
-        let position = position.expect("the request has no reply yet");
+        let position = position.expect("the request has already been answered");
         self.unanswered.swap(0, position);
         self.unanswered.pop_front();
         position

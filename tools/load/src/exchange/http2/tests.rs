@@ -248,7 +248,10 @@ fn goaway_returns_unprocessed_requests_for_resending() {
     exchange.receive(&to_client, &mut |_| unreachable!()).unwrap();
     exchange.receive(&goaway(1, Reason::NO_ERROR), &mut |_| unreachable!()).unwrap();
     assert_eq!(refused(&mut exchange).len(), 3);
-    assert!(exchange.is_draining() && !exchange.must_close(), "one request is in progress");
+    assert!(
+        exchange.is_draining() && !exchange.must_close(),
+        "the connection does not wait for the request in progress"
+    );
     server.answer(0, 200, 3);
     let last = server.poll(&[]);
     let mut answers = Vec::new();
@@ -278,7 +281,10 @@ fn graceful_goaway_answers_accepted_requests_then_closes() {
     server.connection.graceful_shutdown();
     server.answer(0, 200, 0);
     exchange_all(&mut exchange, &mut server, 100).unwrap();
-    assert!(!exchange.must_close() && exchange.is_draining(), "one request is in progress");
+    assert!(
+        !exchange.must_close() && exchange.is_draining(),
+        "the connection does not wait for the request in progress"
+    );
     server.answer(0, 200, 0);
     exchange_all(&mut exchange, &mut server, 100).unwrap();
     assert!(exchange.must_close());

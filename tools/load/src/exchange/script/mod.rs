@@ -54,7 +54,7 @@ impl Script {
     /// Creates a script with one kind of request whose replies are not compared.
     pub fn new(request: Template, framing: Framing) -> Script {
         let request = ScriptRequest { request, expected: None, check: None };
-        let requests = Mix::new([(1.0, request)]).expect("a constant weight is valid");
+        let requests = Mix::new([(1.0, request)]).expect("the constant weight is invalid");
         Script { requests, framing, data: None }
     }
 
@@ -62,7 +62,7 @@ impl Script {
     /// reply.
     ///
     /// # Errors
-    /// Describes the first problem.
+    /// If the script is invalid; the error describes the first problem.
     pub fn validate(&self) -> Result<(), InvalidValue> {
         self.framing.validate()?;
         let values = FieldValues::new(0, 0, 1).with_data(self.data.clone());
@@ -104,7 +104,7 @@ impl ScriptRequest {
 /// Parses a template with the escapes `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\'` and `\xHH`.
 ///
 /// # Errors
-/// Names an unknown escape or an invalid field.
+/// If an escape is unknown or a field is invalid; the error contains it.
 pub fn script_template(text: &str) -> Result<Template, InvalidValue> {
     Template::parse_with(text, script_bytes)
 }
@@ -120,7 +120,7 @@ pub(crate) fn script_template_with_data(
 /// Decodes a text with the escapes `\n`, `\r`, `\t`, `\0`, `\\`, `\"`, `\'` and `\xHH`.
 ///
 /// # Errors
-/// Names an unknown escape.
+/// If an escape is unknown; the error contains it.
 pub fn script_bytes(text: &str) -> Result<Vec<u8>, InvalidValue> {
     let mut rest = text.bytes();
     let mut bytes = Vec::new();

@@ -22,7 +22,7 @@ pub(super) struct ReplyParser {
 struct PartialReply {
     /// Number of missing bytes.
     missing: u64,
-    /// Number of received bytes, as long as they match the expected reply.
+    /// Number of received bytes while they match the expected reply; `None` after a difference.
     matching: Option<usize>,
 }
 

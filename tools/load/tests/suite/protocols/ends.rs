@@ -1,5 +1,5 @@
-//! Connections that end: as a request or a reply announced, while they are idle, or within a body.
-//! Each test uses both drivers.
+//! Connections that end: after an announcement in a request or a reply, while they are idle, or
+//! within a body. Each test uses both drivers.
 
 use super::*;
 use annulus::DriverChoice;
@@ -14,7 +14,7 @@ pub(super) fn reset(stream: TcpStream) {
     set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
 }
 
-/// Reads the head of a request, and returns it. It is empty at the end of the stream.
+/// Reads the head of a request. It is empty at the end of the stream.
 fn read_head(stream: &mut dyn Read) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -78,7 +78,7 @@ fn nothing_is_sent_after_a_request_that_closes_the_connection() {
     }
 }
 
-/// Runs clients that think after each reply, so that their connections are idle when the server
+/// Runs clients that pause after each reply, so that their connections are idle when the server
 /// ends them.
 #[track_caller]
 pub(super) fn ends_idle(plan: Plan) {
@@ -216,7 +216,7 @@ fn body_cut_off_without_close_notify_is_explained() {
     }
 }
 
-/// Reads as many bytes, a few at a time, and pauses after each read.
+/// Reads this many bytes, a few at a time, and pauses after each read.
 fn read_slowly(stream: &mut TcpStream, mut bytes: usize, pause: Duration) {
     let mut buffer = vec![0; 64 << 10];
     while bytes > 0 {
@@ -284,7 +284,7 @@ fn early_rejection_of_a_body_is_an_outcome() {
     }
 }
 
-/// Counts the connections of each address.
+/// Counts the connections to each address.
 #[test]
 fn clients_are_spread_over_all_addresses() {
     for driver in DRIVERS {

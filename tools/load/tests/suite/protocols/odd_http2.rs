@@ -9,7 +9,8 @@ const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
-/// The flags of a frame that ends its stream, of one that ends its headers, and of an answer.
+/// The flags of a frame that ends its stream, of a frame that ends its headers, and of an
+/// acknowledgement.
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
@@ -21,19 +22,19 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Encodes a header without a table or compression.
+/// Encodes a header without the table and without compression.
 fn header(name: &str, value: &str) -> Vec<u8> {
     let [name_length, value_length] = [name.len() as u8, value.len() as u8];
     [&[0, name_length], name.as_bytes(), &[value_length], value.as_bytes()].concat()
 }
 
-/// Starts a server that passes the number of each stream with a request to `respond`, together with
-/// the number of requests so far on its connection, and sends what it returns.
+/// Starts a server that calls `respond` for each request, with the number of its stream and the
+/// number of requests so far on its connection, and sends the bytes returned.
 fn serve_h2(respond: impl Fn(u32, usize) -> Vec<u8> + Clone + Send + 'static) -> SocketAddr {
     serve_raw(move |mut stream| _ = talk_h2(&mut stream, &respond, usize::MAX))
 }
 
-/// Answers at most this many requests.
+/// Answers at most `most` requests.
 fn talk_h2(
     stream: &mut TcpStream,
     respond: &dyn Fn(u32, usize) -> Vec<u8>,
@@ -119,7 +120,8 @@ fn grpc_status_is_an_outcome() {
     }
 }
 
-/// The server answers five requests on each connection, and says that it will not process others.
+/// The server answers five requests on each connection, and announces that it will not process
+/// others.
 #[test]
 fn requests_above_the_last_stream_of_goaway_are_retried() {
     for driver in DRIVERS {

@@ -46,12 +46,12 @@ impl SimulatedRuns {
         let shape = shape();
         let mut drift = normal(random);
         let second = |n: usize| {
-            // Neighbouring seconds are alike: half of the deviation carries over.
+            // Consecutive seconds are similar: half of the deviation carries over.
             drift = 0.5 * drift + 0.75_f64.sqrt() * normal(random);
             let is_slow = self.has_spells && spell.contains(&n);
             let slow = if is_slow { 1.1 } else { 1.0 };
             let level = 100e3 * base * slow * (self.within * drift).exp();
-            // Each latency that is drawn counts a hundred times, so that there are enough for every
+            // Each latency drawn counts a hundred times, so that there are enough for every
             // percentile.
             let latency = |_| ((level * shape[random.usize(..shape.len())]) as u64, 100);
             let response: Latencies = (0..LATENCIES_PER_SECOND).map(latency).collect();
@@ -71,7 +71,7 @@ impl SimulatedRuns {
     }
 }
 
-/// Returns the factors of single latencies: quantiles of a distribution with a long tail.
+/// Returns the factors of individual latencies: quantiles of a distribution with a long tail.
 fn shape() -> [f64; 256] {
     std::array::from_fn(|place| (1.0 - (place as f64 + 0.5) / 256.0).powf(-0.2))
 }
@@ -86,7 +86,8 @@ fn comparisons(a: SimulatedRuns, b: SimulatedRuns, seed: u64) -> impl Iterator<I
     let mut random = fastrand::Rng::with_seed(seed);
     (0..COMPARISON_COUNT).map(move |_| {
         let (a, b) = (a.record(&mut random), b.record(&mut random));
-        // The margin is zero, so only the intervals keep equal sides from being called different.
+        // The margin is zero, so only the intervals prevent equal sides from being called
+        // different.
         compare(&a, &b, &Options { margin: 0.0 }).unwrap()
     })
 }
@@ -96,7 +97,7 @@ fn called_different(runs: SimulatedRuns, seed: u64) -> usize {
     comparisons(runs, runs, seed).filter(|found| found.verdict.is_different()).count()
 }
 
-/// Five of a hundred comparisons are 5 %.
+/// Five of a hundred comparisons are 5 %, the probability that an interval misses.
 #[test]
 fn false_positive_rate_is_at_most_the_stated_one() {
     let between = |between| SimulatedRuns { between, ..STEADY_RUNS };

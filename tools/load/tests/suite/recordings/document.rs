@@ -88,7 +88,7 @@ fn invalid_value_error_names_its_place() {
     refused(&text.replace("[\"read\",", "["), "interval 0 has 2 classes instead of 1");
 }
 
-/// The file consists of zeros without blocks on disk.
+/// The file consists of zeros, without blocks on disk.
 #[test]
 fn oversized_file_is_rejected_without_being_read() {
     let path = std::env::temp_dir().join(format!("annulus-large-{}.json", std::process::id()));

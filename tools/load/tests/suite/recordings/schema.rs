@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 const PUBLISHED_SCHEMA: &str = include_str!("../../../../../docs/load-recording.schema.json");
 
-/// The rules that the validator knows, including pure descriptions.
+/// The rules that the validator knows, including those that only describe.
 const KNOWN_RULES: [&str; 15] = [
     "type",
     "const",
@@ -35,7 +35,7 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(),
     assert_eq!(unknown, None, "the validator does not know a rule");
     if let Some(name) = rules.get("$ref") {
         let path = name.as_str().unwrap().trim_start_matches('#');
-        check(root, root.pointer(path).expect("a definition"), value, place)?;
+        check(root, root.pointer(path).expect("a reference has no definition"), value, place)?;
     }
     if rules.get("const").is_some_and(|wanted| wanted != value) {
         return wrong(format!("{value} is not {}", rules["const"]));

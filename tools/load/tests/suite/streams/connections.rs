@@ -1,4 +1,4 @@
-//! Connections during a run: shared by threads, replaced, lost.
+//! Connections during a run: shared by threads, replaced, and lost.
 
 use super::{echo, figures, plan, run_without_errors, serve};
 use annulus_load::{
@@ -28,7 +28,7 @@ fn several_threads_share_the_clients() {
     assert_eq!(run_without_errors(plan(address, 2, 10, streams)).run.threads, 2);
 }
 
-/// The server closes each connection after two replies, and each client makes a new one.
+/// The server closes each connection after two replies, and each client opens a new one.
 #[test]
 fn failed_connections_are_replaced_and_counted() {
     let address = serve(|mut stream| {
@@ -90,7 +90,7 @@ impl RestartableServer {
 impl Drop for RestartableServer {
     fn drop(&mut self) {
         let streams = self.0.lock().unwrap().take();
-        // One more connection makes the listener thread end, because it finds no list of streams.
+        // One more connection ends the listener thread, because it finds no list of streams.
         let last = UnixStream::connect(&self.1).unwrap();
         std::fs::remove_file(&self.1).unwrap();
         for stream in streams.unwrap() {
@@ -101,13 +101,13 @@ impl Drop for RestartableServer {
     }
 }
 
-/// The server goes away in the middle of the run, and another one starts at the same address.
+/// The server ends in the middle of the run, and another one starts at the same address.
 #[test]
 fn measuring_continues_after_a_server_restart() {
     struct RestartingObserver {
         path: PathBuf,
         server: Option<RestartableServer>,
-        /// Responses before the restart, and how often there were no new ones since.
+        /// Responses before the restart, and how often there have been no new ones since.
         before: (u64, u32),
         is_over: bool,
     }
@@ -116,8 +116,8 @@ fn measuring_continues_after_a_server_restart() {
             let (before, silent) = self.before;
             let more = progress.responses > before;
             match (silent, more) {
-                // Responses are published periodically, so some from before the end may appear
-                // later.
+                // Responses are published periodically, so some from before the end of the server
+                // may appear later.
                 (0..3, true) => {
                     drop(self.server.take());
                     self.before = (progress.responses, 0);
@@ -149,7 +149,7 @@ fn measuring_continues_after_a_server_restart() {
     assert!(figures.reconnects >= 1 && errors.contains_key("connect failed"), "{errors:?}");
 }
 
-/// Every connection carries as many requests as planned, whatever the pipeline depth.
+/// Each connection carries as many requests as planned, at any pipeline depth.
 #[test]
 fn connection_is_replaced_after_its_planned_requests() {
     static SHORT_CONNECTIONS: AtomicU64 = AtomicU64::new(0);
@@ -175,7 +175,7 @@ fn connection_is_replaced_after_its_planned_requests() {
     }
 }
 
-/// With one request per connection, the response time includes the connect, and the service time
+/// With one request per connection, the response time includes the connect, but the service time
 /// does not.
 #[test]
 fn connection_per_message_uses_several_source_addresses() {

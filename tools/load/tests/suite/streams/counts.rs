@@ -26,7 +26,7 @@ fn assert_counts_add_up(report: &Recording) -> Summary {
     summary
 }
 
-/// Echoes after a while.
+/// Echoes after a pause.
 fn slow(mut stream: std::net::TcpStream) {
     let mut message = [0; LENGTH];
     while stream.read_exact(&mut message).is_ok() {
@@ -41,7 +41,7 @@ fn slow(mut stream: std::net::TcpStream) {
 fn due_sent_answered_and_cut_off_requests_add_up() {
     let address = serve(slow);
     for streams in on_each_driver(1) {
-        // Each of the clients has a request in flight, unless the machine is too busy to send it.
+        // Each client has a request in flight, unless the machine is too busy to send it.
         loop {
             let report = run(&plan(address, 3, LENGTH, streams), &mut ()).unwrap();
             let closed = assert_counts_add_up(&report);
@@ -63,7 +63,7 @@ fn due_sent_answered_and_cut_off_requests_add_up() {
     }
 }
 
-/// The server never replies. The requests of a client that is gone were due all the same.
+/// The server never replies. The requests of a client that has ended were still due.
 #[test]
 fn timed_out_request_counts_as_a_latency_and_its_client_sends_no_more() {
     let address = serve(|mut stream| _ = std::io::copy(&mut stream, &mut std::io::sink()));
@@ -83,7 +83,7 @@ fn timed_out_request_counts_as_a_latency_and_its_client_sends_no_more() {
     }
 }
 
-/// A time-out after the measured time is a failure, too.
+/// A timeout after the measured time is also a failure.
 #[test]
 fn request_that_times_out_after_the_run_was_never_answered() {
     let address = serve(|mut stream| _ = std::io::copy(&mut stream, &mut std::io::sink()));
@@ -149,7 +149,7 @@ fn planned_number_of_requests_reaches_the_server() {
     }
 }
 
-/// No client is left to send the rest.
+/// No client remains to send the rest.
 #[test]
 fn planned_number_of_requests_ends_early_without_clients() {
     let (address, received) = counting(2);
@@ -163,7 +163,7 @@ fn planned_number_of_requests_ends_early_without_clients() {
     assert!(warnings.contains("of 1000 requests were sent within"), "{warnings}");
 }
 
-/// With new connections, the rest is sent. A request that was lost is not sent again.
+/// The rest is sent over new connections, but a request that was lost is not sent again.
 #[test]
 fn planned_number_of_requests_is_sent_over_new_connections() {
     let (address, _) = counting(5);
@@ -178,7 +178,7 @@ fn planned_number_of_requests_is_sent_over_new_connections() {
     assert!(summary.reconnects >= 47, "{report:?}");
 }
 
-/// The time that is given ends the run first.
+/// The time limit ends the run first.
 #[test]
 fn time_limit_ends_a_planned_number_of_requests() {
     let address = serve(echo);

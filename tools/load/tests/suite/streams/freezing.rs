@@ -1,6 +1,6 @@
-//! A server that freezes for 100 ms in each second, which an open loop detects. The exact values
-//! are tested in virtual time with the schedules. Here, over real sockets on any machine, the times
-//! must be at least as long as the freeze makes them.
+//! A server that freezes for 100 ms in each second, which an open loop detects. The tests of the
+//! schedules check the exact values in virtual time. Here, over real sockets on any machine, the
+//! times must be at least as long as the freeze makes them.
 
 use super::{figures, plan};
 use annulus_load::{Plan, Rate, Schedule, Streams, run};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const FREEZE_TIME: Duration = Duration::from_millis(100);
 
-/// Answers each read, but waits while a freeze holds the lock.
+/// Answers each read, but waits while the server is frozen.
 fn serve_between(mut stream: TcpStream, freeze: &RwLock<()>) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -56,8 +56,8 @@ fn open_loop_response_times_show_a_freeze_that_service_times_hide() {
     let report = run(&plan, &mut ()).unwrap();
     let found = figures(&report);
     // One hundredth of the requests are due in the first 10 ms of a freeze, or later on a machine
-    // that is too busy to freeze in time. Each of the four clients sends at most one request into a
-    // freeze, so few service times include it.
+    // that is too busy to freeze in time. Each of the four clients has at most one request in
+    // flight during a freeze, so few service times include it.
     assert!(found.responses > 0 && report.errors.is_empty(), "{report:?}");
     let total = report.total();
     let [response, service] = [&total.response, &total.service].map(|times| times.quantile(0.99));

@@ -1,5 +1,5 @@
-//! Invariant 21 for streams: latency counts from the intended start, and replies are verified.
-//! Correct and faulty servers are tested, and each kind of failure must be counted under its name.
+//! Invariant 21 for streams: latency counts from the intended start, and replies are verified. The
+//! servers are correct or faulty, and each kind of failure must be counted as this kind.
 
 use crate::common;
 use annulus_skip::skip;
@@ -57,8 +57,8 @@ fn figures(report: &Recording) -> Summary {
     report.summary()
 }
 
-/// Runs a plan for longer and longer until there is a response or an error: a busy machine may need
-/// more than one window.
+/// Runs a plan, for longer each time, until there is a response or an error: a busy machine may
+/// need more than one window.
 fn run_until_answered(mut plan: Plan) -> Recording {
     loop {
         let report = run(&plan, &mut ()).unwrap();
@@ -120,7 +120,7 @@ fn think_time_limits_the_message_rate() {
         let began = clock::now();
         let schedule = Schedule::Closed { think: "5ms..6ms".parse().unwrap() };
         let report = run_without_errors(Plan { schedule, ..plan(address, 3, 100, streams) });
-        // Three clients have two slots each, and each message takes at least 5 ms.
+        // Each of the three clients has two slots, and each message takes at least 5 ms.
         let most = 6.0 * ((clock::now() - began).as_secs_f64() / 0.005 + 1.0);
         assert!(figures(&report).responses as f64 <= most, "at most {most} were due: {report:?}");
     }
@@ -136,8 +136,8 @@ fn correct_echo_has_no_errors_at_any_pipeline_depth() {
     }
 }
 
-/// The server replies only once it has five messages, so fewer in flight would stall. It also
-/// checks that there is no sixth.
+/// The server replies only once it has five messages, so fewer in flight would stall the client. It
+/// also checks that there is no sixth.
 #[test]
 fn pipeline_keeps_the_planned_number_of_messages_in_flight() {
     let address = serve(|mut stream| {
@@ -159,7 +159,7 @@ fn pipeline_keeps_the_planned_number_of_messages_in_flight() {
         }
     });
     for streams in on_each_driver(5) {
-        // Replies to five messages are also due at the end of the run.
+        // Each run ends with five messages in flight, which are answered, too.
         run_without_errors(plan(address, 2, 100, streams));
     }
 }
@@ -197,8 +197,8 @@ fn open_loop_is_never_ahead_of_its_schedule() {
     }
 }
 
-/// The server delays its first reply by 50 ms. In an open loop, all messages that are due in the
-/// meantime are late.
+/// The server delays its first reply by 50 ms. In an open loop, all messages that are due during
+/// this time are late.
 #[test]
 fn open_loop_latency_counts_from_the_due_time() {
     let address = serve(|mut stream| {
