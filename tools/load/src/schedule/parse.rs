@@ -50,7 +50,7 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, InvalidValue> {
     let seconds = number.parse::<f64>().ok().map(|number| number * factor);
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.ok_or_else(|| {
-        error(text, "is not a time: write seconds, such as 10 or 0.5, or add a unit: 250ms, 30s, 2m")
+        error(text, "is not a time: write seconds, such as 10 or 0.5, or a unit: 250ms, 30s, 2m")
     })
 }
 
