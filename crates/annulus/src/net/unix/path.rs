@@ -22,8 +22,8 @@ pub(super) struct BoundPath {
 
 /// Where the socket was bound.
 enum BoundPlace {
-    /// In a directory that stays open, because the working directory may change. The inode is the
-    /// socket's; no other file can get the same number while the socket is open.
+    /// In a directory that stays open, because the working directory may change. `inode` is the
+    /// socket's. No other file can get the same number while the socket is open.
     Held { path: HeldPath, inode: (u64, u64) },
     /// On a simulated kernel, which has no directories.
     Simulated(Address),

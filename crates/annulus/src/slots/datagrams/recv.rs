@@ -1,10 +1,10 @@
 //! Receiving datagrams: a slot has at most one receive in flight, which may return many datagrams.
 //! They are queued until a task takes them.
 //!
-//! The number of undelivered datagrams is bounded: at the bound the receive is cancelled, and armed
-//! again once half of them have been taken. In the meantime the kernel queues datagrams; when its
-//! own queue is full, it drops and counts them. An empty datagram or an error ends a multishot
-//! receive, but not the socket. The error is returned once.
+//! The number of undelivered datagrams is bounded: at the bound the receive is cancelled, and it is
+//! armed again once at most half of the bound is left. In the meantime the kernel queues datagrams;
+//! when its own queue is full, it drops and counts them. An empty datagram or an error ends a
+//! multishot receive, but not the socket. The error is returned once.
 #![allow(unsafe_code)]
 
 use super::received::plain_source;

@@ -64,8 +64,8 @@ pub(super) struct SendState {
     pub(super) connected: bool,
     /// Whether the runtime splits datagrams, because the network device has refused to.
     pub(super) splits_here: bool,
-    /// A datagram of the last batch was refused for lack of space that no event reports: at a
-    /// destination other than the peer, or in the kernel.
+    /// Whether a datagram of the last batch was refused for lack of space that no event reports: at
+    /// a destination other than the peer, or in the kernel.
     pub(super) no_space_event: bool,
     /// Whether a poll for a writable socket is in flight.
     pub(super) awaits_writable: bool,

@@ -2,7 +2,7 @@
 //! instead of through the process.
 //!
 //! A link switches to a pipe after several consecutive receives of many bytes each, and back once
-//! receives are small. Its source then polls for readiness instead of receiving. At that event the
+//! receives are small. The source then polls for readiness instead of receiving. At that event the
 //! socket's bytes are moved into a pipe, and at the end of the turn from there to the target, as
 //! one of its sends. The pipe's bytes come before the queue and count as unsent. Then the source is
 //! armed again. A target with anything unsent uses no pipe; if its peer is slow, the task waits
