@@ -1,5 +1,5 @@
-//! Standard error of a server under test: further lines do not change an address that was found in
-//! the first lines.
+//! Parses the standard error of a server under test: an address that was found in the first lines
+//! does not change with further lines.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

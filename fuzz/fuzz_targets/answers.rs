@@ -1,5 +1,5 @@
 //! Answers of a bench's contenders, one line of JSON each. Each answer is read as a sample or
-//! refused, and the samples are compared. Nothing panics.
+//! rejected, and the samples are compared. Nothing panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

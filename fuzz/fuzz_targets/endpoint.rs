@@ -1,4 +1,4 @@
-//! Parses arbitrary text as an endpoint of the command line. It is refused with an error message,
+//! Parses arbitrary text as an endpoint of the command line. It is rejected with an error message,
 //! or its printed form is parsed as the same endpoint.
 #![no_main]
 

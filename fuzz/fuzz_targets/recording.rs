@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as a recording of the load generator (JSON). They are refused with a
-//! message of one line, or the recording survives writing and reading.
+//! Reads arbitrary bytes as a recording of the load generator (JSON). They are rejected with a
+//! message of one line, or the recording is unchanged after writing and reading.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Parses arbitrary text as a target of a load. It is refused with an error message, or its printed
-//! form is parsed as the same target.
+//! Parses arbitrary text as a target of a load. It is rejected with an error message, or its
+//! printed form is parsed as the same target.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -66,7 +66,7 @@ const GUIDES: [&str; 2] = ["crates/annulus/src/guide", "crates/compat/src/guide"
 
 /// Fails for pages that are missing in the summary, and for Rust code that nothing compiles. `cargo
 /// test` compiles the code in `crates/annulus/README.md` and in the pages that a crate's guide
-/// includes; other pages may only contain copies of the former. Reports of results are not checked.
+/// includes; code in other pages must be a copy of that code. Reports of results are not checked.
 fn check_pages() -> Result<()> {
     let (root, docs) = (root(), root().join("docs"));
     let mut pages = vec![("README.md".to_owned(), fs::read_to_string(root.join("README.md"))?)];

@@ -5,13 +5,13 @@ use serde_json::Value;
 
 use crate::step::{Outcome, Step};
 
-/// Checks each library without features and with all of them.
+/// Checks each library that has features without them and with all of them.
 pub(crate) fn none_and_all() -> Outcome {
     each("check --quiet", "--lib", "", false)
 }
 
-/// Lints each library without features and with each alone, and all targets of its package with all
-/// of them.
+/// Lints each library that has features without them and with each alone, and all targets of its
+/// package with all of them.
 pub(crate) fn all_targets() -> Outcome {
     each("clippy --quiet", "--all-targets", " -- -D warnings", true)
 }
@@ -31,8 +31,8 @@ fn each(verb: &str, targets: &str, flags: &str, each_alone: bool) -> Outcome {
     Ok(Vec::new())
 }
 
-/// Checks the libraries that programs depend on with the oldest Rust in `Cargo.toml`. Skipped if
-/// rustup does not have it.
+/// Checks `annulus` and `annulus-tokio` with the oldest Rust in `Cargo.toml`. Skipped if rustup
+/// does not have it.
 pub(crate) fn msrv() -> Outcome {
     msrv_of("-p annulus -p annulus-tokio --all-features --lib")
 }

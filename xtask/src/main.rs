@@ -1,4 +1,5 @@
-//! `cargo xtask VERB` runs what CI runs, with one verb per check. It requires nothing but Rust.
+//! `cargo xtask VERB` runs what CI runs, with one verb per check. A check that requires more than Rust
+//! is skipped where that is missing.
 //!
 //! Each command is printed before it runs, and the last line is the result.
 
@@ -30,8 +31,8 @@ mod verbs;
 
 use step::Outcome;
 
-/// Run the checks of this project. Requires nothing but Rust. Exit status: 0 passed, 1 failed, 2
-/// usage error. Steps that cannot run here are skipped and listed.
+/// Run the checks of this project. Exit status: 0 passed, 1 failed, 2 usage error. Steps that
+/// cannot run here, such as those whose tools are missing, are skipped and listed.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask")]
 enum Verb {
@@ -57,7 +58,7 @@ enum Verb {
     },
     /// lint with every feature alone, with none, and with all together
     Features,
-    /// check the published libraries with the oldest Rust in Cargo.toml (requires that toolchain)
+    /// check annulus and annulus-tokio with the oldest Rust in Cargo.toml (requires that toolchain)
     Msrv,
     /// check licences, sources and security advisories of dependencies (requires cargo-deny and its
     /// database)

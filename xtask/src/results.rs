@@ -245,10 +245,13 @@ mod tests {
             let of_html =
                 Counts(VERDICTS.map(|verdict| html.matches(&format!("<td>{verdict}: ")).count()));
             let row = table.lines().find(|line| line.starts_with(&format!("| [{run}](")));
-            let cells: Vec<&str> = row.expect("a row of the table").split(" | ").collect();
+            let cells: Vec<&str> =
+                row.expect("the table has no row of the run").split(" | ").collect();
             let of_table = Counts([2, 3, 4, 5, 6].map(|column| cells[column].parse().unwrap()));
             let group = picture.split(&format!("<g id=\"{run}\">")).nth(1);
-            let group = group.and_then(|rest| rest.split("</g>").next()).expect("a row of marks");
+            let group = group
+                .and_then(|rest| rest.split("</g>").next())
+                .expect("the picture has no marks of the run");
             let of_picture = Counts(
                 VERDICTS.map(|verdict| group.matches(&format!("class=\"{verdict}\"")).count()),
             );

@@ -26,15 +26,15 @@ use rustix::time::{ClockId, clock_gettime};
 const HELP: &str = "\
 Compares TCP servers on this machine by CPU time per request, in 30 seconds:
 an echo, and a server that reads a file of 16 KiB per request and replies in 16
-pieces. For the latter, epoll reads files by blocking threads.
+pieces. There, epoll reads files on blocking threads.
 
 Usage: annulus-compare [OPTIONS]
 
 Options:
-  -c, --connections COUNT,…  of the echo, one table each  [default: 50]
+  -c, --connections COUNT,…  of the echo, a table each    [default: 50]
   -b, --bytes BYTES          length of a message          [default: 128]
   -r, --rounds COUNT         rounds of a table, from 6 on [default: 12]
-      --slice MS             how long one is measured at a time [default: 250]
+      --slice MS             length of one measurement    [default: 250]
       --only WORKLOAD        measure only echo, or only files
       --long                 4 minutes: 50, 1 and 500 connections, 30 rounds
       --json                 print only JSON: a line per contender and table
@@ -44,7 +44,7 @@ Exit code: 0 measured, 1 something failed, 2 usage.";
 
 /// Rounds needed for an interval, and thus for the first table.
 const FIRST: usize = 6;
-/// How long each slice runs before it is measured, and the longest wait for its first message.
+/// How long each slice runs before it is measured, and the maximum wait for its first reply.
 const WARM_UP: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Ratios within this distance of 1 count as the same.
@@ -79,7 +79,7 @@ impl Workload {
         }
     }
 
-    /// Describes the work in a sentence's end.
+    /// Returns the end of a sentence that says what was measured.
     fn place(self, connections: usize) -> String {
         let at = counted(connections);
         match self {
@@ -192,8 +192,8 @@ fn options(words: &[&str]) -> Result<Options, String> {
 }
 
 /// Serves on this core until stdin ends, which happens when the parent process exits. Answers each
-/// line on stdin with the CPU time used so far, in nanoseconds. With a file, answers each message
-/// with its content in pieces, otherwise with the message.
+/// line on stdin with the CPU time used so far, in nanoseconds. With a file, the reply to each
+/// message is the file's content in pieces; otherwise it is the message.
 fn serve(kind: &str, core: &str, file: Option<PathBuf>) -> io::Result<()> {
     let _pinned =
         affinity::pin(core.parse().map_err(io::Error::other)?).map_err(io::Error::other)?;
@@ -296,8 +296,8 @@ impl Server {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--serve", kind, &core.to_string()]).args(file);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let questions = child.stdin.take().expect("a pipe");
-        let mut answers = BufReader::new(child.stdout.take().expect("a pipe"));
+        let questions = child.stdin.take().expect("stdin is not a pipe");
+        let mut answers = BufReader::new(child.stdout.take().expect("stdout is not a pipe"));
         match answer(&mut answers) {
             Ok(address) => Ok(Self { child, questions, answers, address }),
             Err(error) => {
@@ -391,7 +391,7 @@ async fn client(
             let lease = stream.recv().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
             let rest = left.strip_prefix(&lease[..]);
             left =
-                rest.ok_or_else(|| io::Error::other("the reply has other bytes than it should"))?;
+                rest.ok_or_else(|| io::Error::other("the reply differs from the expected one"))?;
         }
         echoed.set(echoed.get() + 1);
     }
@@ -504,7 +504,7 @@ struct Ratio {
 
 fn table(contenders: &[Contender], cell: usize) -> Vec<Row> {
     let base = contenders.iter().find(|contender| contender.name == CONTENDERS[BASE].0);
-    let base = &base.expect("epoll is everywhere").samples[cell];
+    let base = &base.expect("epoll was not measured").samples[cell];
     let row = |contender: &Contender| {
         let samples = &contender.samples[cell];
         let ratios = samples.iter().zip(base).map(|(ours, base)| ours.cpu / base.cpu);
@@ -614,7 +614,7 @@ fn summary(table: &[Row], (workload, connections): (Workload, usize)) -> String 
     let Some(ratio) = find(CONTENDERS[0].0) else {
         return format!("Without io_uring there is nothing to compare with {base} {place}.");
     };
-    let Ratio { low, high, .. } = find("control").expect("the control is always measured");
+    let Ratio { low, high, .. } = find("control").expect("the control was not measured");
     if low > 1.0 || high < 1.0 {
         return format!(
             "{base} takes {low:.2} to {high:.2} × its own CPU\n{place}:\nsomething else runs here."
@@ -624,7 +624,7 @@ fn summary(table: &[Row], (workload, connections): (Workload, usize)) -> String 
     match ratio.verdict() {
         "same" => format!("io_uring takes the same CPU as {base} (within 3 %)\n{place}."),
         "can't tell yet" => format!(
-            "io_uring takes {low:.2} to {high:.2} × the CPU of {base}\n{place}:\ncan't tell yet, --long may."
+            "io_uring takes {low:.2} to {high:.2} × the CPU of {base}\n{place}:\ncan't tell yet: try --long."
         ),
         _ => format!("io_uring takes {median:.2} × the CPU of {base}\n{place}."),
     }
@@ -675,7 +675,7 @@ mod tests {
 
     #[test]
     fn the_first_run_shows_both_workloads_within_a_minute() {
-        let Ok(options) = options(&[]) else { panic!("no options are refused") };
+        let Ok(options) = options(&[]) else { panic!("the defaults are rejected") };
         assert_eq!(options.cells(), [(Workload::Echo, 50), (Workload::Files, 50)]);
         let slices = options.cells().len() * options.rounds * CONTENDERS.len();
         assert!((options.slice + WARM_UP) * slices as u32 <= Duration::from_secs(40));
@@ -683,7 +683,7 @@ mod tests {
 
     #[test]
     fn bad_arguments_are_named_with_their_limits() {
-        let error = |words: &[&str]| options(words).err().expect("it is refused");
+        let error = |words: &[&str]| options(words).err().expect("the arguments were accepted");
         assert_eq!(error(&["-c", "1,0"]), "-c 1,0: '0' is not a number from 1 to 10000");
         assert_eq!(error(&["--clients", "1"]), "--clients is now --connections (-c)");
         assert_eq!(error(&["--only", "udp"]), "--only 'udp': the workloads are echo and files");

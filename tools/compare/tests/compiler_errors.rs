@@ -6,7 +6,8 @@
 use annulus_skip::skip;
 use std::process::Command;
 
-/// The compiler whose messages are kept beside each program. Other versions word them differently.
+/// The compiler for which the messages are kept beside each program. Other versions word them
+/// differently.
 const COMPILER: &str = "rustc 1.95.";
 
 #[test]

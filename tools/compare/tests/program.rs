@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 fn compare(words: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_annulus-compare"));
-    command.args(words.split_whitespace()).output().expect("it starts")
+    command.args(words.split_whitespace()).output().expect("the program did not start")
 }
 
 #[test]
@@ -52,20 +52,26 @@ type Interval = (f64, f64);
 
 fn ours() -> Interval {
     let output = compare("-c 50 --rounds 20 --only echo --json");
-    let text = String::from_utf8(output.stdout).expect("text");
-    let line = text.lines().find(|line| line.contains("io_uring")).expect("a line of io_uring");
-    let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    let text = String::from_utf8(output.stdout).expect("the output is not UTF-8");
+    let line =
+        text.lines().find(|line| line.contains("io_uring")).expect("there is no line of io_uring");
+    let line: serde_json::Value = serde_json::from_str(line).expect("the output is not JSON");
     let number = |name: &str| line[name].as_f64().unwrap_or_else(|| panic!("no {name}: {line}"));
     (number("low"), number("high"))
 }
 
 fn of_bench_echo() -> Interval {
     let words = "run --quiet --release -p annulus-cli -- bench echo --clients 50 --servers epoll,uring --rounds 20 --json -";
-    let output = Command::new(env!("CARGO")).args(words.split(' ')).output().expect("cargo");
+    let output =
+        Command::new(env!("CARGO")).args(words.split(' ')).output().expect("cargo did not start");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let results = report["results"].as_array().expect("results");
-    let uring = results.iter().find(|result| result["contender"] == "uring").expect("uring");
+    let report: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("the output is not JSON");
+    let results = report["results"].as_array().expect("there are no results");
+    let uring = results
+        .iter()
+        .find(|result| result["contender"] == "uring")
+        .expect("uring was not measured");
     let interval = &uring["figures"]["cpu_us"]["ratio"]["interval"];
     let number =
         |name: &str| interval[name].as_f64().unwrap_or_else(|| panic!("no {name}: {uring}"));

@@ -1,4 +1,5 @@
-//! What all charts share: the drawing area, the axes with their labels, and the finished SVG.
+//! The common parts of all charts: the drawing area, the axes with their labels, and the finished
+//! SVG.
 
 use crate::axis::Axis;
 use crate::ink::{Ink, with_classes};
@@ -54,7 +55,7 @@ pub(crate) fn draw_with_key(
 ) -> String {
     let mut svg = String::new();
     try_draw(&mut svg, size, (x, y), marks, key)
-        .expect("drawing in memory at finite positions cannot fail");
+        .expect("drawing in memory at finite positions failed");
     without_size(with_classes(svg))
 }
 
@@ -73,7 +74,7 @@ fn try_draw<'a>(
         .margin_top(52 + key_height(key.len()))
         .margin_right(64)
         .x_label_area_size(96)
-        // The first label of the other axis needs some room too.
+        // The first label of the horizontal axis also needs some room here.
         .y_label_area_size((longest.unwrap_or(0) * CHARACTER_WIDTH + 24).max(52))
         .build_cartesian_2d(x.clone(), y.clone())?;
     draw_axes(&mut plane)?;

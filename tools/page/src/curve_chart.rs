@@ -1,4 +1,4 @@
-//! A chart of curves over a common axis, with a limit and where each curve breaks it.
+//! A chart of curves over a common axis, with a limit and the places where curves reach it.
 
 use crate::axis::Axis;
 use crate::canvas::{self, Mark};

@@ -4,8 +4,7 @@
 //! figures ([`Block`]). [`Page::html`] renders it as one file that needs no network and no script,
 //! follows the reader's choice of light or dark, and can be read on a phone and in print.
 //! [`Page::markdown`] renders the same without the pictures. Charts ([`IntervalChart`],
-//! [`CurveChart`]) are SVG.
-//! Their colours are classes that the page's style sheet defines.
+//! [`CurveChart`]) are SVG. Their colours are classes that the page's style sheet defines.
 //!
 //! ```
 //! use annulus_page::{Axis, Block, IntervalChart, IntervalRow, Page, Section, text};

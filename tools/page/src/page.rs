@@ -18,7 +18,7 @@ pub struct Page {
     pub links: Vec<Link>,
     /// The key figures, in this order.
     pub tiles: Vec<Tile>,
-    /// Warnings that the reader must know before believing the figures.
+    /// Warnings that the reader must know before relying on the figures.
     pub notices: Vec<Notice>,
     /// Charts, tables and text, in this order.
     pub sections: Vec<Section>,
@@ -161,7 +161,7 @@ impl From<String> for MatrixCell {
 impl Page {
     /// Renders the page as one HTML file. Text is escaped.
     pub fn html(&self) -> String {
-        self.try_html().expect("the template is constant and matches the data")
+        self.try_html().expect("the constant template does not match the data")
     }
 
     fn try_html(&self) -> Result<String, Error> {

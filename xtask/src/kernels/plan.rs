@@ -249,8 +249,16 @@ mod tests {
         );
         let driver = check("driver", "/crates/driver", "'/built/it' --show-output");
         assert_eq!(test_of(Scope::Usual, "driver", "lib", "annulus_driver"), driver);
-        assert_eq!(test_of(Scope::Quick, "driver", "lib", "annulus_driver"), None, "it is long");
-        assert_eq!(test_of(Scope::Usual, "driver", "test", "other"), None, "it is not chosen");
+        assert_eq!(
+            test_of(Scope::Quick, "driver", "lib", "annulus_driver"),
+            None,
+            "a quick run has a slow test"
+        );
+        assert_eq!(
+            test_of(Scope::Usual, "driver", "test", "other"),
+            None,
+            "a test that is not chosen has a check"
+        );
     }
 
     #[test]

@@ -144,7 +144,7 @@ fn mark(svg: &mut String, verdict: &str, (x, y): (f64, f64)) {
         ),
         _ => writeln!(svg, "<circle class=\"{verdict}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>"),
     };
-    written.expect("writing to a string cannot fail");
+    written.expect("writing to a string failed");
 }
 
 fn legend(svg: &mut String) {

@@ -1,9 +1,10 @@
 //! Phrases that native technical English rarely uses, counted in comments, messages and documents.
 //!
 //! `xtask/style/phrases.txt` lists the phrases. `xtask/style/ceilings.txt` has a ceiling for each
-//! part of the project, in phrases per 10,000 words. A part fails above its ceiling, and a large
-//! one also well below it, so that the ceiling follows an improvement down. Other projects have 4
-//! (rustix) to 14 (h2). The count is a thermometer: a sentence that avoids every phrase can still
+//! part of the project, in phrases per 10,000 words. A part fails above its ceiling. A large part
+//! also fails well below it, so that its ceiling is lowered after an improvement. Other projects
+//! have 4 (rustix) to 14 (h2). The count is only an indicator: a sentence that avoids every phrase
+//! can still be bad.
 //! be bad.
 
 use anyhow::{Context as _, Result};
@@ -14,7 +15,7 @@ use super::finding;
 use super::tree::{SourceFile, Tree};
 use crate::step::root;
 
-/// A ceiling of a large part that is higher than the rate by more than this must be lowered. In a
+/// If the ceiling of a large part exceeds the rate by more than this, it must be lowered. In a
 /// small part, a single sentence changes the rate as much.
 const SLACK: f64 = 6.0;
 const LARGE_PART_WORDS: usize = 5000;
@@ -116,7 +117,7 @@ impl Phrase {
     fn parse(line: &str) -> Phrase {
         let mut fields = line.split("  ");
         let mut field = || fields.next().unwrap_or_default();
-        let pattern = Regex::new(field()).expect("phrases.txt has a valid pattern");
+        let pattern = Regex::new(field()).expect("phrases.txt has an invalid pattern");
         let texts = field().replace('_', " ").split('|').map(str::to_owned).collect();
         Phrase { pattern, texts, unless: field().replace('_', " ") }
     }
