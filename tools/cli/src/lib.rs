@@ -15,8 +15,9 @@ mod frames;
 pub mod fuzzing;
 mod http;
 mod load;
-mod manual;
+mod man;
 mod output;
+mod short_help;
 mod signals;
 mod text;
 mod token;
@@ -28,7 +29,7 @@ use std::process::ExitCode;
 const AFTER_HELP: &str = "\
 Examples:
   annulus echo                         serve on 127.0.0.1:7000
-  annulus load -c 200 -l 128 -d 10     200 clients, 128 bytes, 10 seconds
+  annulus load -c 200 -l 128 -d 10     200 connections, 128 bytes, 10 s
   annulus bench echo                   compare our echo servers, a minute
   annulus bench quick                  measure the published tables again
   annulus doctor                       what this machine offers
@@ -50,15 +51,16 @@ enum Command {
     Load(Box<load::LoadArgs>),
     Agent(Box<agent::AgentArgs>),
     Bench(Box<bench::BenchArgs>),
+    #[command(hide = true)]
     Contender(contender::ContenderArgs),
     Doctor(doctor::DoctorArgs),
-    Completions(manual::CompletionsArgs),
-    Manual(manual::ManualArgs),
+    Completions(man::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 /// Runs the command with the arguments of the process; returns its exit status.
 pub fn main() -> ExitCode {
-    let matches = Cli::command().mut_subcommand("load", load::with_brief_help).try_get_matches();
+    let matches = short_help::added_to(Cli::command()).try_get_matches();
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return usage::report_clap_error(&error),
@@ -70,8 +72,8 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(*args),
         Command::Contender(args) => contender::run(&args),
         Command::Doctor(args) => doctor::run(args),
-        Command::Completions(args) => manual::completions(&args, Cli::command()),
-        Command::Manual(args) => manual::manual(&args, Cli::command()),
+        Command::Completions(args) => man::completions(&args, Cli::command()),
+        Command::Man(args) => man::man(&args, Cli::command()),
     };
     done.unwrap_or_else(|error| usage::fail(&error))
 }

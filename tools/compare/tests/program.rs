@@ -61,7 +61,7 @@ fn ours() -> Interval {
 }
 
 fn of_bench_echo() -> Interval {
-    let words = "run --quiet --release -p annulus-cli -- bench echo --clients 50 --servers epoll,uring --rounds 20 --json -";
+    let words = "run --quiet --release -p annulus-cli -- bench echo --connections 50 --servers epoll,uring --rounds 20 --json -";
     let output =
         Command::new(env!("CARGO")).args(words.split(' ')).output().expect("cargo did not start");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

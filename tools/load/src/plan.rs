@@ -113,7 +113,7 @@ impl Plan {
         self.address.validate()?;
         self.more_addresses.iter().try_for_each(|more| ServerAddress::from(*more).validate())?;
         self.check_protocol()?;
-        check_counts(&[("clients", self.clients, 1, MAX_CLIENTS)])?;
+        check_counts(&[("connections", self.clients, 1, MAX_CLIENTS)])?;
         self.part.check(self.clients, self.requests)?;
         match self.requests {
             Some(0) => return Err(invalid("the number of requests must be at least 1, not 0")),
@@ -474,7 +474,7 @@ mod tests {
             "bytes per message must be from 1 to 67108864, not 0",
         );
         refused(streams, |plan| plan.length = MAX_MESSAGE_BYTES + 1, "not 67108865");
-        refused(streams, |plan| plan.clients = 0, "clients must be from 1 to 1000000, not 0");
+        refused(streams, |plan| plan.clients = 0, "connections must be from 1 to 1000000, not 0");
         refused(streams, |plan| plan.clients = MAX_CLIENTS + 1, "not 1000001");
         refused(streams, |plan| plan.duration = Duration::ZERO, "the duration must be above zero");
         refused(

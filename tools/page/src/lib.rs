@@ -9,7 +9,7 @@
 //! ```
 //! use annulus_page::{Axis, Block, IntervalChart, IntervalRow, Page, Section, text};
 //!
-//! let row = IntervalRow { name: "50 clients".into(), value: Some(0.9), interval: Some(0.8..0.95), series: 2 };
+//! let row = IntervalRow { name: "50 connections".into(), value: Some(0.9), interval: Some(0.8..0.95), series: 2 };
 //! let chart = IntervalChart {
 //!     title: "CPU time".into(),
 //!     note: String::new(),

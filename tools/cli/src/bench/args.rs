@@ -26,6 +26,17 @@ impl Pins {
     }
 }
 
+/// Refuses options that have been renamed, and says what they are called now.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct RenamedOptions {
+    #[arg(long, hide = true, value_name = "COUNT,…",
+          value_parser = |_: &str| renamed("-c (--connections)"))]
+    clients: Option<String>,
+    #[arg(long, hide = true, value_name = "TIME",
+          value_parser = |_: &str| renamed("-d (--duration)"))]
+    seconds: Option<String>,
+}
+
 fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<Cores> {
     let allowed = affinity::allowed().context("cannot read the allowed cores")?;
     for (option, pin) in [server, load] {
@@ -38,6 +49,10 @@ fn choose(server: (&str, Option<usize>), load: (&str, Option<usize>)) -> Result<
         }
     }
     Ok(Cores::choose(&allowed, server.1, load.1))
+}
+
+fn renamed(now: &str) -> Result<String, String> {
+    Err(format!("it is {now} now"))
 }
 
 /// Parses a duration that is not zero.

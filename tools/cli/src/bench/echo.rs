@@ -1,7 +1,7 @@
 //! `annulus bench echo`: comparisons of echo servers over TCP, UDP and Unix sockets.
 
-use super::args::{Pins, bytes, parse_nonzero_time};
-use super::measure::{self, Output};
+use super::args::{Pins, RenamedOptions, bytes, parse_nonzero_time};
+use super::measure;
 use super::run::peers;
 use crate::output::Target;
 use crate::usage::{UsageError, condense};
@@ -42,7 +42,7 @@ takes one of its modes: go-uring+sqpoll.
 Examples:
   annulus bench echo                                    about 50 seconds
   annulus bench echo --cells 1x128,50x1000,100x16K,10x1M --precision 0.03
-  annulus bench echo --clients 50 --pipeline 16
+  annulus bench echo --connections 50 --pipeline 16
   annulus bench echo --per-connection --cells 1000x16K --idle 30
   annulus bench echo --servers uring,uring-floor --rounds 40
   annulus bench echo --servers uring,uring+locked-down
@@ -56,15 +56,15 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "KIND", default_value = "tcp")]
     transport: Transport,
     /// Connections: one number or several [default: 1,50,200]
-    #[arg(long, value_name = "COUNT,…", value_delimiter = ',',
+    #[arg(short, long, value_name = "COUNT,…", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(1..=MAX_CLIENTS as u64))]
-    clients: Vec<u64>,
+    connections: Vec<u64>,
     /// Bytes per message: one number or several [default: 128]
     #[arg(long, value_name = "BYTES,…", value_delimiter = ',',
           value_parser = clap::value_parser!(u64).range(1..=MAX_MESSAGE_BYTES as u64))]
     bytes: Vec<u64>,
-    /// Pairs of connections and bytes, such as 1x128,100x16K,10x1M; instead of every --clients with
-    /// every --bytes, or in addition if either is given
+    /// Pairs of connections and bytes, such as 1x128,100x16K,10x1M; instead of every --connections
+    /// with every --bytes, or in addition if either is given
     #[arg(long, value_name = "COUNTxBYTES,…", value_delimiter = ',', value_parser = parse_cell)]
     cells: Vec<(u64, u64)>,
     /// Servers by name; each is compared with the first [default: uring,epoll,threads; for udp and
@@ -72,7 +72,7 @@ pub(crate) struct EchoArgs {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     servers: Vec<String>,
     /// How often each server is measured at each size
-    #[arg(long, value_name = "COUNT", default_value_t = 15,
+    #[arg(short, long, value_name = "COUNT", default_value_t = 15,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: u64,
     /// Measure more rounds until half the width of every CPU ratio's interval is at most this, such
@@ -84,8 +84,8 @@ pub(crate) struct EchoArgs {
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds_max: u64,
     /// How long a slice is measured: seconds, or 300ms
-    #[arg(long, value_name = "TIME", default_value = "0.2", value_parser = parse_nonzero_time)]
-    seconds: Duration,
+    #[arg(short, long, value_name = "TIME", default_value = "0.2", value_parser = parse_nonzero_time)]
+    duration: Duration,
     /// How long a slice runs before it is measured
     #[arg(long, value_name = "TIME", default_value = "0.05", value_parser = parse_duration)]
     warm_up: Duration,
@@ -104,7 +104,7 @@ pub(crate) struct EchoArgs {
     #[arg(long, conflicts_with = "pipeline")]
     per_connection: bool,
     /// Number of event loops of the load [default: 1]
-    #[arg(long, value_name = "COUNT",
+    #[arg(short, long, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(1..=MAX_EVENT_LOOPS as i64))]
     threads: Option<u16>,
     /// Read every server's memory again after it has been idle for this long
@@ -117,20 +117,21 @@ pub(crate) struct EchoArgs {
     json: Option<Target>,
     /// Keep the results in this directory, with pages; an interrupted run resumes from the results
     /// there
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// The seed for the order of slices and the payload
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print every figure, not only the deciding ones
-    #[arg(long)]
+    #[arg(short, long)]
     verbose: bool,
+    #[command(flatten)]
+    _renamed: RenamedOptions,
 }
 
 pub(crate) fn run(args: EchoArgs) -> Result<ExitCode> {
     let setup = setup(&args)?;
-    let output = Output { json: args.json, is_verbose: args.verbose };
-    measure::measure_one(setup, args.out, &output)
+    measure::measure_one(setup, args.out, (args.json, args.verbose))
 }
 
 /// Returns our servers and the peers in `tools/peers`, here or in a parent directory.
@@ -177,7 +178,7 @@ pub(crate) fn setup(args: &EchoArgs) -> Result<Setup> {
         servers: servers(args, transport, &catalogue)?,
         transport,
         load,
-        time: args.seconds,
+        time: args.duration,
         cores,
         peers: catalogue.into_peers(),
     };
@@ -200,11 +201,12 @@ fn servers(args: &EchoArgs, transport: Transport, catalogue: &Catalogue) -> Resu
     Ok(chosen)
 }
 
-/// Returns every number of clients with every size, followed by the pairs. If only pairs are given,
-/// returns only them. A duplicate is an error.
+/// Returns every number of connections with every size, followed by the pairs. If only pairs are
+/// given, returns only them. A duplicate is an error.
 fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
-    let alone = args.clients.is_empty() && args.bytes.is_empty() && !args.cells.is_empty();
-    let clients = if args.clients.is_empty() { &[1, 50, 200] } else { args.clients.as_slice() };
+    let alone = args.connections.is_empty() && args.bytes.is_empty() && !args.cells.is_empty();
+    let clients =
+        if args.connections.is_empty() { &[1, 50, 200] } else { args.connections.as_slice() };
     let bytes = if args.bytes.is_empty() { &[128] } else { args.bytes.as_slice() };
     let product = clients.iter().flat_map(|&clients| bytes.iter().map(move |&b| (clients, b)));
     let pairs = product.filter(|_| !alone).chain(args.cells.iter().copied());
@@ -217,12 +219,16 @@ fn cells(args: &EchoArgs) -> Result<Vec<Cell>> {
 fn parse_cell(text: &str) -> Result<(u64, u64), String> {
     let (clients, size) =
         text.split_once(['x', '×']).ok_or("write COUNTxBYTES, such as 50x128 or 100x16K")?;
-    let count = clients.parse().map_err(|_| format!("'{clients}' is not a number of clients"))?;
+    let count =
+        clients.parse().map_err(|_| format!("'{clients}' is not a number of connections"))?;
     let up_to = |value: u64, most: usize, what: &str| match value {
         value if (1..=most as u64).contains(&value) => Ok(value),
         _ => Err(format!("{value} {what} are out of range: use 1 to {most}")),
     };
-    Ok((up_to(count, MAX_CLIENTS, "clients")?, up_to(bytes(size)?, MAX_MESSAGE_BYTES, "bytes")?))
+    Ok((
+        up_to(count, MAX_CLIENTS, "connections")?,
+        up_to(bytes(size)?, MAX_MESSAGE_BYTES, "bytes")?,
+    ))
 }
 
 /// Parses half the width of an interval, above 0 and at most 1.
@@ -257,21 +263,21 @@ mod tests {
             let loads = setup(line, Transport::Tcp).unwrap().loads;
             loads.iter().map(|load| load.cell.job()).collect::<Vec<_>>().join(", ")
         };
-        assert_eq!(cells("--clients 1,50 --bytes 1,128"), "1 1, 1 128, 50 1, 50 128");
+        assert_eq!(cells("--connections 1,50 --bytes 1,128"), "1 1, 1 128, 50 1, 50 128");
         assert_eq!(cells(""), "1 128, 50 128, 200 128");
         assert_eq!(cells("--cells 100x16K,10x1M"), "100 16384, 10 1048576");
-        assert_eq!(cells("--clients 4 --cells 1×2"), "4 128, 1 2");
+        assert_eq!(cells("--connections 4 --cells 1×2"), "4 128, 1 2");
     }
 
     #[test]
     fn values_out_of_range_do_not_parse() {
         for line in [
             "--rounds 0",
-            "--seconds 0",
-            "--clients 0",
+            "--duration 0",
+            "--connections 0",
             "--bytes 0",
-            "--clients 1,x",
-            "--seconds -1",
+            "--connections 1,x",
+            "--duration -1",
             "--cells 0x1",
             "--precision 0",
             "--precision NaN",
@@ -280,12 +286,12 @@ mod tests {
         ] {
             assert!(parsed::<EchoArgs>(line).is_err(), "{line}");
         }
-        let error = parsed::<EchoArgs>("--seconds 0").unwrap_err().to_string();
+        let error = parsed::<EchoArgs>("--duration 0").unwrap_err().to_string();
         assert!(error.contains("'0'") && error.contains("write 0.3"), "{error}");
         for (text, part) in [
             ("50", "such as 50x128"),
-            ("0x1", "0 clients are out of range: use 1 to 1000000"),
-            ("x1", "'' is not a number of clients"),
+            ("0x1", "0 connections are out of range: use 1 to 1000000"),
+            ("x1", "'' is not a number of connections"),
             ("1x", "'' is not a number of bytes"),
             ("1xé", "'é' is not a number of bytes"),
             ("1x65M", "68157440 bytes are out of range: use 1 to 67108864"),
@@ -309,8 +315,8 @@ mod tests {
             ("--servers uring+driver=epoll", "cannot be used multiple times"),
             ("--servers uring+help", "unexpected argument '--help'"),
             ("--bytes 1048576 --pipeline 65", "1 client × 1048576 bytes: 65 messages"),
-            ("--clients 5,5", "5 clients × 128 bytes is given twice"),
-            ("--clients 50 --cells 50x128", "50 clients × 128 bytes is given twice"),
+            ("--connections 5,5", "5 connections × 128 bytes is given twice"),
+            ("--connections 50 --cells 50x128", "50 connections × 128 bytes is given twice"),
             ("--segments", "--segments requires --transport udp"),
             ("--server-pin 9999", "--server-pin 9999 is not allowed: this process may use "),
         ] {
@@ -348,7 +354,7 @@ mod tests {
                 "fewer connections are available than the limit on open files allows"
             );
         };
-        let line = format!("--clients {beyond}");
+        let line = format!("--connections {beyond}");
         let error = setup(&line, Transport::Tcp).unwrap_err().to_string();
         assert!(error.contains(&beyond.to_string()) && error.contains("limit"), "{error}");
     }

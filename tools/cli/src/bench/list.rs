@@ -3,7 +3,7 @@
 use super::args::Pins;
 use super::subject::{self, Options, Subject};
 use crate::duration;
-use crate::output;
+use crate::output::{self, Target};
 use crate::text::{Listing, table};
 use annulus_lab::describe::{Description, Selection};
 use anyhow::Result;
@@ -25,6 +25,9 @@ pub(super) struct ListArgs {
     /// Names or files [default: all]
     #[arg(value_name = "NAME|FILE")]
     names: Vec<String>,
+    /// Write the list as JSON, with times in seconds, to a file, or to standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
 }
 
 /// An entry of the list: the subject with default and with quick options.
@@ -48,8 +51,21 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
         }
     }
     text += &format!("\n{}", titles.finish());
-    output::print(&text)?;
+    let json = args.json.clone().map(Target::open).transpose()?;
+    output::deliver(json, &listed.iter().map(as_json).collect::<Vec<_>>(), Some(text))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(ListEntry { word, usual, quick }: &ListEntry) -> serde_json::Value {
+    serde_json::json!({
+        "name": word,
+        "title": usual.setup.shown.title,
+        "kind": usual.kind(),
+        "cells": usual.setup.loads.len(),
+        "contenders": usual.setup.contenders.len(),
+        "seconds": usual.setup.cost().as_secs_f64().round(),
+        "quick_seconds": quick.setup.cost().as_secs_f64().round(),
+    })
 }
 
 fn listed(word: String) -> Result<ListEntry> {

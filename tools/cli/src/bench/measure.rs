@@ -1,6 +1,6 @@
 //! `annulus bench NAME`: measures comparisons by name and keeps the results.
 
-use super::args::Pins;
+use super::args::{Pins, RenamedOptions};
 use super::echo::parse_precision;
 use super::page;
 use super::results::report_text;
@@ -9,12 +9,14 @@ use super::servers::ServerArgs;
 use super::subject::{self, Options, Subject};
 use super::tables;
 use crate::duration;
-use crate::output::{self, Target, note};
+use crate::output::{self, JsonFile, Target, note};
 use crate::usage::UsageError;
+use annulus_lab::bench::Report;
 use annulus_lab::describe::{Description, Selection, Setup};
 use annulus_lab::distinct;
 use annulus_lab::results::{self, COMPRESSED_EXTENSION, EXTENSION, Results};
 use annulus_lab::scratch::Scratch;
+use annulus_lab::suite::SuiteReport;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::env;
@@ -94,11 +96,12 @@ pub(super) struct RunArgs {
     #[arg(required = true, value_name = "NAME|FILE|COMMAND")]
     names: Vec<String>,
     /// Shorten each to a few minutes: fewer cells, shorter slices, fewer rounds
-    #[arg(long)]
+    #[arg(short, long)]
     quick: bool,
     /// How often to measure each contender in each cell [default: 15; for your own servers up to
     /// 30, until intervals are within ± 3 %; with --quick: as often as a verdict requires]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(short, long, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rounds: Option<u64>,
     /// Measure more rounds until half the width of every deciding interval is at most this, such as
     /// 0.03
@@ -113,18 +116,24 @@ pub(super) struct RunArgs {
     only: Vec<String>,
     /// The directory for the results; an interrupted run resumes from the results there [default: a
     /// new one, lab-results/DATE-NAME]
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write the reports as JSON, an array with one for each suite or comparison, to a file, or to
+    /// standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
     /// The seed for the order of slices and the payload
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print every figure, not only the deciding ones
-    #[arg(long)]
+    #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
     pins: Pins,
     #[command(flatten)]
     servers: ServerArgs,
+    #[command(flatten)]
+    _renamed: RenamedOptions,
 }
 
 pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
@@ -144,9 +153,12 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
         }
     }
     let lock = RunLock::take()?;
-    let output = Output { json: None, is_verbose: args.verbose };
-    let decided = measure_all((open, &output), &directory, &lock, &mut failed)?;
+    // An unwritable path is reported before the measurement.
+    let json = args.json.clone().map(Target::open).transpose()?;
+    let mut output = Output::new(json.as_ref(), args.verbose);
+    let decided = measure_all((open, &mut output), &directory, &lock, &mut failed)?;
     page::write_beside(&directory)?;
+    output::deliver(json, &output.reports, None)?;
     if lock.is_stopped() {
         note(format_args!(
             "annulus: to resume, run the same command with --out {}",
@@ -161,22 +173,37 @@ pub(super) fn run(args: RunArgs) -> Result<ExitCode> {
     Ok(if decided { ExitCode::SUCCESS } else { ExitCode::from(UNDECIDED_STATUS) })
 }
 
-/// How to show the results of a comparison.
-pub(super) struct Output {
-    pub(super) json: Option<Target>,
-    pub(super) is_verbose: bool,
+/// How to show the results of comparisons, and the reports of those that were measured.
+struct Output {
+    prints_text: bool,
+    is_verbose: bool,
+    reports: Vec<Report>,
+}
+
+impl Output {
+    /// Prints text, unless JSON goes to standard output.
+    fn new(json: Option<&JsonFile>, is_verbose: bool) -> Output {
+        let prints_text = !json.is_some_and(JsonFile::is_stdout);
+        Output { prints_text, is_verbose, reports: Vec::new() }
+    }
 }
 
 /// Measures one comparison. The results are kept only if `out` names a directory.
-pub(super) fn measure_one(setup: Setup, out: Option<PathBuf>, output: &Output) -> Result<ExitCode> {
+pub(super) fn measure_one(
+    setup: Setup,
+    out: Option<PathBuf>,
+    (json, is_verbose): (Option<Target>, bool),
+) -> Result<ExitCode> {
     let lock = RunLock::take()?;
     // An unwritable path is reported before the measurement.
-    output.json.clone().map(Target::open).transpose()?;
+    let json = json.map(Target::open).transpose()?;
+    let mut output = Output::new(json.as_ref(), is_verbose);
     let scratch = Scratch::within(&env::temp_dir())?;
     let directory = out.as_deref().unwrap_or(scratch.path());
     let is_compared = setup.contenders.len() > 1;
     let subject = Subject { name: setup.plan.name.clone(), setup, suite: None };
-    let done = measure((subject, output), directory, &lock, (1, 1), Duration::ZERO)?;
+    let done = measure((subject, &mut output), directory, &lock, (1, 1), Duration::ZERO)?;
+    output::deliver(json, &output.reports.first(), None)?;
     if out.is_some() {
         page::write_beside(directory)?;
     }
@@ -198,7 +225,7 @@ fn report_failure(name: &str, error: &anyhow::Error) -> String {
 /// Measures every comparison that is not finished, and adds the names of failed ones. Returns true
 /// if any verdict is decided.
 fn measure_all(
-    (subjects, output): (Vec<Subject>, &Output),
+    (subjects, output): (Vec<Subject>, &mut Output),
     directory: &Path,
     lock: &RunLock,
     failed: &mut Vec<String>,
@@ -211,7 +238,7 @@ fn measure_all(
     for (index, subject) in subjects.into_iter().enumerate() {
         later = later.saturating_sub(subject.setup.cost());
         let name = subject.name.clone();
-        match measure((subject, output), directory, lock, (index + 1, of), later) {
+        match measure((subject, &mut *output), directory, lock, (index + 1, of), later) {
             Ok(MeasureOutcome { failure, is_decided }) => {
                 decided |= is_decided;
                 failed.extend(failure.map(|_| name));
@@ -237,7 +264,7 @@ struct MeasureOutcome {
 /// Measures a comparison and prints its report. Does nothing if it is finished. Existing results of
 /// a different comparison are an error.
 fn measure(
-    (subject, output): (Subject, &Output),
+    (subject, output): (Subject, &mut Output),
     directory: &Path,
     lock: &RunLock,
     (number, of): (usize, usize),
@@ -274,26 +301,26 @@ fn measure(
     deliver(&results, output)
 }
 
-/// Prints the tables, or writes the report as JSON.
-fn deliver(results: &Results, output: &Output) -> Result<MeasureOutcome> {
+/// Prints the tables or the report, and keeps the report.
+fn deliver(results: &Results, output: &mut Output) -> Result<MeasureOutcome> {
     let report = results.report();
-    match results.suite() {
-        Some(suite) => {
-            output::print(&tables::text(&suite))?;
-            if suite.is_empty() {
-                bail!("suite {}: no cell could be measured here", suite.name);
-            }
-        }
-        None => {
-            let json = output.json.clone().map(Target::open).transpose()?;
-            output::deliver(json, &report, Some(report_text(&report, output.is_verbose)))?;
-        }
+    let suite = results.suite();
+    if output.prints_text {
+        output::print(&match &suite {
+            Some(suite) => tables::text(suite),
+            None => report_text(&report, output.is_verbose),
+        })?;
+    }
+    if let Some(suite) = suite.filter(SuiteReport::is_empty) {
+        bail!("suite {}: no cell could be measured here", suite.name);
     }
     let mut verdicts = report.verdicts.iter();
     let is_decided = results.suite().is_some()
         || report.verdicts.is_empty()
         || verdicts.any(|found| found.verdict.is_decided());
-    Ok(MeasureOutcome { failure: report.failures().next(), is_decided })
+    let failure = report.failures().next();
+    output.reports.push(report);
+    Ok(MeasureOutcome { failure, is_decided })
 }
 
 impl RunArgs {

@@ -1,6 +1,6 @@
 //! `annulus bench page`: writes results as pages, Markdown, CSV and JSON.
 
-use crate::output::{self, note};
+use crate::output::{self, Target, note};
 use annulus_lab::page::{self, Form, WrittenPages};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -27,8 +27,11 @@ pub(super) struct PageArgs {
     #[arg(required = true, value_name = "DIR|FILE")]
     results: Vec<PathBuf>,
     /// Write to this directory instead of beside each file; it is created if needed
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write the paths of the pages as JSON to a file, or to standard output as -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
     /// The forms to write
     #[arg(long, value_name = "FORM,…", value_delimiter = ',', default_value = "html,md,csv,json",
           value_parser = form)]
@@ -48,7 +51,8 @@ pub(super) fn run(args: PageArgs) -> Result<ExitCode> {
     let WrittenPages { pages, unreadable } = page::write(&files, args.out.as_deref(), &args.forms)?;
     unreadable.iter().for_each(|why| note(format_args!("annulus: {why}")));
     let lines = pages.iter().map(|page| format!("{}\n", page.display()));
-    output::print(&lines.collect::<String>())?;
+    let json = args.json.map(Target::open).transpose()?;
+    output::deliver(json, &pages, Some(lines.collect()))?;
     Ok(if unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

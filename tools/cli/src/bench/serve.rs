@@ -1,7 +1,7 @@
 //! `annulus bench serve`: shows results in a browser, even while they are being measured.
 
 use crate::http::{self, Answer, MAX_CONNECTIONS, Refusal, Request};
-use crate::output::note;
+use crate::output::{self, Target, note};
 use annulus::net::{ConnectionLimit, ListenOptions};
 use annulus::signal::{self, Signal};
 use annulus_lab::page::ResultsDirectory;
@@ -38,27 +38,33 @@ pub(super) struct ServeArgs {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// The port on 127.0.0.1; 0 for any free port
-    #[arg(long, default_value_t = 7080)]
+    #[arg(short, long, default_value_t = 7080)]
     port: u16,
+    /// Write the URL as JSON to a file, or to standard output as -, once the pages can be read
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<Target>,
 }
 
 pub(super) fn run(args: ServeArgs) -> Result<ExitCode> {
     let directory = ResultsDirectory::open(&args.directory)
         .with_context(|| format!("cannot read {}", args.directory.display()))?;
-    let served = annulus::run(serve(Arc::new(directory), args.port));
+    let served = annulus::run(serve(Arc::new(directory), args));
     served.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(directory: Arc<ResultsDirectory>, port: u16) -> Result<()> {
+async fn serve(directory: Arc<ResultsDirectory>, args: ServeArgs) -> Result<()> {
     let mut signals =
         signal::signals(&[Signal::SIGINT, Signal::SIGTERM]).context("cannot watch for ctrl-C")?;
-    let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), args.port);
+    let json = args.json.map(Target::open).transpose()?;
     let options = ListenOptions::new().limit(&ConnectionLimit::new(MAX_CONNECTIONS));
     let listener = options.bind(address).with_context(|| {
         format!("cannot listen on {address}: choose another port with --port, or 0 for a free one")
     })?;
     let address = listener.local_addr().context("cannot read the address")?;
     note(format_args!("annulus: http://{address}/ until ctrl-C"));
+    let url = serde_json::json!({ "url": format!("http://{address}/") });
+    output::deliver(json, &url, None)?;
     let answer = move |request| answer(Arc::clone(&directory), request);
     let served = pin!(http::serve(listener, ANSWER_TIMEOUT, answer));
     match select(pin!(signals.recv()), served).await {

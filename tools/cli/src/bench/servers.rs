@@ -37,7 +37,7 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "KEY=REGEX")]
     parse: Vec<String>,
     /// Connections of the load; each number is a cell [default: 50]
-    #[arg(long, value_name = "COUNT,…", value_delimiter = ',')]
+    #[arg(short, long, value_name = "COUNT,…", value_delimiter = ',')]
     connections: Vec<u64>,
     /// Requests in flight on each connection [default: 1]
     #[arg(long, value_name = "COUNT")]
@@ -68,8 +68,8 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_nonzero_time)]
     start_timeout: Option<Duration>,
     /// How long a slice is measured [default: 1]
-    #[arg(long, value_name = "TIME", value_parser = parse_nonzero_time)]
-    seconds: Option<Duration>,
+    #[arg(short, long, value_name = "TIME", value_parser = parse_nonzero_time)]
+    duration: Option<Duration>,
     /// Let servers and load share all cores; otherwise each has its own core, so that they do not
     /// disturb each other
     #[arg(long)]
@@ -101,7 +101,7 @@ impl ServerArgs {
             ("--port", !self.port.is_empty()),
             ("--ready", !self.ready.is_empty()),
             ("--start-timeout", self.start_timeout.is_some()),
-            ("--seconds", self.seconds.is_some()),
+            ("--duration", self.duration.is_some()),
             ("--share-cores", self.share_cores),
         ];
         only_with("--load or --load-command", self.are_given(), &given)?;
@@ -132,7 +132,7 @@ impl ServerArgs {
         let names: Vec<&str> = contenders.iter().map(|one| one.name.as_str()).collect();
         let name = as_file_name(&names.join("+"));
         let comparison = Comparison::of(&name, contenders, loads, placement)?;
-        let mut setup = comparison_setup(comparison, self.seconds.unwrap_or(SLICE_TIME), options);
+        let mut setup = comparison_setup(comparison, self.duration.unwrap_or(SLICE_TIME), options);
         if let Some(timeout) = self.start_timeout {
             setup.start_timeout = timeout;
         }

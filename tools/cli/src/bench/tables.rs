@@ -55,7 +55,7 @@ mod tests {
         TableReport {
             title: "a table".into(),
             unit: "requests/s".into(),
-            corner: "clients".into(),
+            corner: "connections".into(),
             caption: None,
             columns: vec!["1".into(), "rate".into()],
             rows: vec![row(name, vec![Some(90209.0), Some(54.25)]), row("ours", vec![None, None])],
@@ -66,7 +66,7 @@ mod tests {
     fn published_figures_are_shown_above_the_measured_ones() {
         let text = table(2, &report("128", &[Some("uring"), Some("epoll")]).lines());
         let expected = "\
-clients                  1  rate
+connections              1  rate
 128      published  90,209  54.2
          uring       1,000     –
          epoll       2,000     –

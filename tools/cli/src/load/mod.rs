@@ -83,15 +83,6 @@ Examples:
   annulus load 10.0.0.9:7000 --meet 10.0.0.1:7100 --part 2/4 \
     --meet-token-file token                the second of four machines";
 
-/// What `-h` shows instead of [`AFTER_HELP`].
-const BRIEF_AFTER_HELP: &str = "\
-Examples:
-  annulus load -c 1000 -l 128 -d 30s       1000 clients, 128 bytes, 30 s
-  annulus load --rate 20k --pipeline 64    an open loop of 20,000 per second
-  annulus load http://127.0.0.1:8080/index.html
-
---help shows all options, including those for HTTP, TLS and other protocols.";
-
 /// The subcommands for recordings.
 #[derive(Debug, Subcommand)]
 enum Kind {
@@ -101,7 +92,7 @@ enum Kind {
 /// Measure a server with a number of clients: echo, HTTP, or any protocol of
 /// requests and replies
 #[derive(Args, Debug)]
-#[command(after_help = BRIEF_AFTER_HELP, after_long_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct LoadArgs {
     #[command(subcommand)]
     kind: Option<Kind>,
@@ -153,14 +144,6 @@ pub(crate) fn run(args: LoadArgs) -> Result<ExitCode> {
             }
         }
     }
-}
-
-/// Makes `-h` show only the options without a heading, which are the ones that any load may need.
-pub(crate) fn with_brief_help(command: clap::Command) -> clap::Command {
-    command.mut_args(|arg| {
-        let is_special = arg.get_help_heading().is_some();
-        arg.hide_short_help(is_special)
-    })
 }
 
 fn carry_out(

@@ -31,7 +31,7 @@ const SERVER_CPU_RATIOS: [(&str, f64); 8] = [
 /// numbers of clients with each of two sizes, and one other combination.
 fn bench(servers: usize, rounds: usize) -> Bench {
     let cell = |clients: u64, bytes: u64| {
-        Cell::new([("clients", clients.into()), ("bytes", bytes.into())])
+        Cell::new([("connections", clients.into()), ("bytes", bytes.into())])
     };
     let found =
         SERVER_CPU_RATIOS[..servers].iter().map(|(name, _)| Ok(Ok(Spec::of(name, "/bin/true"))));
@@ -127,7 +127,7 @@ fn results_become_pages_of_every_form_with_an_index() {
     ] {
         assert!(page.contains(part), "{part} is not in {page}");
     }
-    assert!(text("whole.md").contains("| 1000 clients × 128 bytes"));
+    assert!(text("whole.md").contains("| 1000 connections × 128 bytes"));
     assert_eq!(text("whole.csv").lines().count(), 1 + 5 * 3 * 3);
     let json: serde_json::Value = serde_json::from_str(&text("whole.json")).unwrap();
     assert_eq!(json["results"].as_array().unwrap().len(), 2 * 5);
@@ -155,8 +155,10 @@ fn pages_are_written_to_the_out_directory() {
         1,
         "something was written beside the results"
     );
-    let again = report(&[&file]);
+    let again = report(&[&file, Path::new("--json"), Path::new("-")]);
     assert_eq!(again.code, Some(0), "{again:?}");
+    let written = again.json();
+    assert!(written.as_array().is_some_and(|paths| paths.len() == 2), "{written}");
     assert!(directory.join("a/run.md").exists());
 }
 

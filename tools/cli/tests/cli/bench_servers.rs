@@ -38,7 +38,9 @@ impl Directory {
 
     /// Like [`run`](Self::run), but with options for servers and short slices.
     fn compare(&self, arguments: &[&str]) -> Finished {
-        self.run(&[arguments, &["--seconds", "0.1", "--start-timeout", "20", "--verbose"]].concat())
+        self.run(
+            &[arguments, &["--duration", "0.1", "--start-timeout", "20", "--verbose"]].concat(),
+        )
     }
 
     /// Returns the lines of a file, or none if it does not exist.
@@ -134,7 +136,7 @@ fn a_slow_server_is_measured() {
     let directory = Directory::new("slow");
     let server = format!("python3 {} {{port}}", directory.write("slow.py", SLOW_SERVER));
     let load = ["--load", "tcp://{address} -l 64", "--connections", "2"];
-    let finished = directory.run(&[&[&*server][..], &load, &["--seconds", "0.7"]].concat());
+    let finished = directory.run(&[&[&*server][..], &load, &["--duration", "0.7"]].concat());
     assert_table(&finished, &["python3", "CPU"]);
 }
 
@@ -202,7 +204,7 @@ fn refused(directory: &Directory, server: &str, arguments: &[&str], parts: &[&st
     let usual = if arguments.contains(&usual[0]) { &[][..] } else { &usual };
     let mut run = Command::new(ANNULUS);
     run.args(["bench", server]).args(arguments).args(usual);
-    run.args(["--seconds", "0.1", "--rounds", "2"]).current_dir(&directory.0).own_lock();
+    run.args(["--duration", "0.1", "--rounds", "2"]).current_dir(&directory.0).own_lock();
     let finished = finish(&mut run);
     assert_eq!(finished.code, Some(1), "{server}: {finished:?}");
     for part in parts {

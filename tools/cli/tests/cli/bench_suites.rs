@@ -20,7 +20,7 @@ const FILE_TABLE: &str = r#"kind = "file"
     title = "a table"
     unit = "seconds"
     corner = ""
-    each = { clients = 2, bytes = 5000, cycles = 3 }
+    each = { workers = 2, bytes = 5000, cycles = 3 }
     columns = [{ name = "CPU", figure = "cpu_seconds" }, { name = "real", figure = "real_seconds" }]
     rows = [{ name = "fibers", servers = ["tasks"] }, { name = "other", servers = ["threads"] }]"#;
 
@@ -87,6 +87,34 @@ fn list_shows_every_bench_with_its_size_and_time() {
 }
 
 #[test]
+fn list_and_run_write_json_without_text() {
+    let listed = annulus(["bench", "list", "nop", "http", "--json", "-"]).json();
+    let names = listed.as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["nop", "http"]);
+    assert!(listed[0]["seconds"].as_f64().unwrap() > 1.0, "{listed}");
+    assert_eq!(listed[0]["cells"], 7, "{listed}");
+    let directory = Directory::new("as-json", FILE_TABLE);
+    fs::copy(directory.0.join("small.toml"), directory.0.join("other.toml")).unwrap();
+    let reports = directory
+        .run(&["small.toml", "other.toml", "--quick", "--out", "out", "--json", "-"])
+        .json();
+    let names = reports.as_array().unwrap().iter().map(|report| &report["settings"]["bench"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["suite small", "suite other"], "{reports}");
+}
+
+#[test]
+fn renamed_options_are_refused_with_the_new_name() {
+    for (words, now) in [
+        (["bench", "echo", "--clients", "5"], "it is -c (--connections) now"),
+        (["bench", "echo", "--seconds", "5"], "it is -d (--duration) now"),
+        (["bench", "nop", "--clients", "5"], "it is -c (--connections) now"),
+        (["bench", "nop", "--seconds", "5"], "it is -d (--duration) now"),
+    ] {
+        annulus(words).fails_with(2, &[now]);
+    }
+}
+
+#[test]
 fn build_builds_peers_or_leaves_them_out_and_shows_failures() {
     let directory = Directory::new("built", "");
     for (peer, script) in [
@@ -113,6 +141,14 @@ fn build_builds_peers_or_leaves_them_out_and_shows_failures() {
     assert_eq!(finished.code, Some(1), "{finished:?}");
     assert!(finished.stdout.contains("    x.c:1: first\n    x.c:2: second\n"), "{finished:?}");
     assert!(finished.stderr.contains("did not build: broken"), "{finished:?}");
+    let entries = build(&["good", "lacks", "broken", "--json", "-"]).json();
+    let outcomes = entries.as_array().unwrap().iter().map(|entry| entry["outcome"].as_str());
+    assert_eq!(
+        outcomes.collect::<Vec<_>>(),
+        ["built", "left out", "failed"].map(Some),
+        "{entries}"
+    );
+    assert_eq!(entries[1]["why"], "no cc: apt-get install gcc", "{entries}");
     build(&["rust"]).fails_with(2, &["unknown peer 'rust': known peers are broken, good, lacks"]);
 }
 
@@ -130,11 +166,11 @@ fn invalid_suite_is_a_one_line_error() {
     let (finished, _) = suite("broken", "kind = \"dance\"", &[]);
     finished.fails_with(2, &["small.toml: line 6, `kind = \"dance\"`: unknown variant `dance`"]);
     for (cell, code, part) in [
-        ("clients = 1, bites = 16", 2, "unknown field `bites`"),
-        ("clients = 1", 2, "a × a needs clients and bytes"),
-        ("clients = 0, bytes = 16", 2, "clients must be from 1 to "),
-        ("clients = 1, bytes = 0", 2, "bytes per message must be from 1 to "),
-        ("clients = 9000000, bytes = 16", 1, "no cell is left to measure: 9000000 clients"),
+        ("connections = 1, bites = 16", 2, "unknown field `bites`"),
+        ("connections = 1", 2, "a × a needs connections and bytes"),
+        ("connections = 0, bytes = 16", 2, "connections must be from 1 to "),
+        ("connections = 1, bytes = 0", 2, "bytes per message must be from 1 to "),
+        ("connections = 9000000, bytes = 16", 1, "no cell is left to measure: 9000000 connections"),
     ] {
         let text = format!(
             "kind = \"echo\"\n[[table]]\ntitle = \"t\"\nunit = \"\"\ncorner = \"\"\ncolumns = [{{ name = \"a\" }}]\n\
@@ -150,9 +186,9 @@ fn echo_suite_prints_measured_and_published_figures() {
         [[table]]
         title = "a table"
         unit = "requests/s"
-        corner = "clients"
+        corner = "connections"
         each = { figure = "rate", bytes = 16 }
-        columns = [{ name = "1", clients = 1 }, { name = "2", clients = 2 }]
+        columns = [{ name = "1", connections = 1 }, { name = "2", connections = 2 }]
         rows = [
             { name = "a thread each", servers = ["threads"], published = [1234] },
             { name = "missing", servers = ["tokyo"] },
@@ -162,7 +198,7 @@ fn echo_suite_prints_measured_and_published_figures() {
     // Column widths depend on the figures.
     let words = finished.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
-        "a table, requests/s clients 1 2 a thread each published 1,234 – threads ",
+        "a table, requests/s connections 1 2 a thread each published 1,234 – threads ",
         "missing tokyo – –",
         "! no server 'tokyo' in this version",
         "quick",
@@ -202,7 +238,7 @@ fn connect_suite_reports_times() {
         title = "a table"
         unit = "us"
         corner = "connections"
-        each = { servers = ["threads"], bytes = 1000, clients = 3 }
+        each = { servers = ["threads"], bytes = 1000, connections = 3 }
         columns = [{ name = "avg", figure = "average" }, { name = "p99", figure = "p99" }]
         rows = [{ name = "3" }]"#;
     let (finished, report) = suite("connect", text, &["--rounds", "1", "--quick"]);
@@ -229,7 +265,7 @@ fn udp_suite_reports_rates_and_megabytes() {
         title = "a table"
         unit = ""
         corner = "bytes"
-        each = { clients = 2 }
+        each = { connections = 2 }
         columns = [
             { name = "datagrams/s", figure = "rate" },
             { name = "MB/s", figure = "megabytes_per_second" },

@@ -57,7 +57,7 @@ fn await_end(process: &OwnedFd) {
 /// run, and waits until they have ended.
 fn kill_bench(bench: &[&str], children: usize, signal: Signal) {
     let mut command = Command::new(ANNULUS);
-    command.arg("bench").args(bench).args(["--seconds", "600"]).own_lock();
+    command.arg("bench").args(bench).args(["--duration", "600"]).own_lock();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut bench = command.spawn().unwrap();
     // One more child is the shell that ends what contenders have started.
@@ -81,14 +81,14 @@ fn is_ignored(signal: Signal) -> bool {
 
 #[test]
 fn servers_of_a_killed_bench_end_with_it() {
-    let servers = ["--servers", "epoll,threads", "--clients", "2"];
+    let servers = ["--servers", "epoll,threads", "--connections", "2"];
     let signals = [Signal::KILL, Signal::QUIT];
     for signal in signals.into_iter().filter(|signal| !is_ignored(*signal)) {
         kill_bench(&[&["echo"], &servers[..]].concat(), 3, signal);
     }
     for transport in ["udp", "unix"] {
         kill_bench(
-            &["echo", "--transport", transport, "--servers", "epoll", "--clients", "2"],
+            &["echo", "--transport", transport, "--servers", "epoll", "--connections", "2"],
             2,
             Signal::KILL,
         );
@@ -106,7 +106,7 @@ const FILE_SUITE: &str = r#"
     title = "a table"
     unit = "seconds"
     corner = ""
-    each = { clients = 2, bytes = 5000, cycles = 30, figure = "cpu_seconds", servers = ["threads", "tasks"] }
+    each = { workers = 2, bytes = 5000, cycles = 30, figure = "cpu_seconds", servers = ["threads", "tasks"] }
     columns = [{ name = "CPU" }]
     rows = [{ name = "all" }]"#;
 
@@ -214,7 +214,7 @@ fn killed_and_interrupted_bench_ends_descendants_of_servers_and_resumes() {
     let run = || {
         let mut command = Command::new(ANNULUS);
         command.args(["bench", "sh server {port}", "--load", "tcp://{address} -l 64"]);
-        command.args(["--connections", "2", "--seconds", "0.1", "--rounds", "6", "--out", "out"]);
+        command.args(["--connections", "2", "--duration", "0.1", "--rounds", "6", "--out", "out"]);
         command.current_dir(&directory).env("TMPDIR", &directory);
         command
     };

@@ -24,7 +24,7 @@ mod load_progress_line;
 mod load_protocols;
 mod load_recording;
 mod load_scenarios;
-mod manual;
+mod man;
 mod memory_flood;
 mod metrics;
 mod sample_recordings;

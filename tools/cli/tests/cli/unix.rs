@@ -219,7 +219,7 @@ fn bench_echo_runs_over_unix_sockets() {
         "unix",
         "--servers",
         "epoll",
-        "--clients",
+        "--connections",
         "3",
         "--rounds",
         "2",

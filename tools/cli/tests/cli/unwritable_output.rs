@@ -58,7 +58,7 @@ fn commands(server: &str, udp: &str) -> Vec<Vec<String>> {
         format!("load -a {server} {timed} --json -"),
         format!("load -a {server} --per-connection {timed}"),
         format!("load {udp} {timed}"),
-        "bench echo --servers epoll --clients 1 --rounds 2 --per-connection".to_owned(),
+        "bench echo --servers epoll --connections 1 --rounds 2 --per-connection".to_owned(),
         "bench --help".to_owned(),
         "bench list".to_owned(),
     ];

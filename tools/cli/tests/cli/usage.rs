@@ -17,7 +17,7 @@ const HELP_PARTS: [(&str, &str); 8] = [
         "-a, --address|-c, --connections|-l, --length|-d, --duration|-t, --threads|--warm-up|--pin|--json|\
      --reply-timeout|--driver|--segments|udp://|{client}|id={hex 8}|Examples:",
     ),
-    ("load -h", "-c, --connections|--rate|--json|--help shows all options|Examples:"),
+    ("load -h", "-c, --connections|--rate|--json|--help has all options|Examples:"),
     (
         "bench --help",
         "NAME|FILE|COMMAND|--quick|--rounds|--precision|--only|--out|--verbose|--load|--connections|\
@@ -49,7 +49,7 @@ fn help_is_complete_and_fits_80_columns() {
 #[test]
 fn brief_load_help_omits_protocol_options() {
     let brief = annulus(["load", "-h"]).stdout;
-    for option in ["--h2", "--tls-ca", "--reply-length-field"] {
+    for option in ["--arrivals", "--tls-ca", "--reply-length-field"] {
         assert!(!brief.contains(option), "{option}: {brief}");
     }
 }
@@ -105,7 +105,7 @@ fn usage_error_is_one_line_and_exits_2() {
         (&["echo", "--shutdown-timeout", "soon"], &["'soon'", "--shutdown-timeout", "unit"]),
         (&["load", "--length", "0"], &["'0'", "--length", "1 to 67108864"]),
         (&["load", "--length", "67108865"], &["'67108865'", "1 to 67108864"]),
-        (&["load", "--connections", "0"], &["clients must be", "1 to 1000000, not 0"]),
+        (&["load", "--connections", "0"], &["connections must be", "1 to 1000000, not 0"]),
         (&["load", "--number", "5"], &["--number", "it is -c (--connections) now"]),
         (&["load", "-X", "HEAD"], &["-X", "it is -m (--method) now"]),
         (&["load", "--tls-skip-certificate-check"], &["it is -k (--insecure) now"]),

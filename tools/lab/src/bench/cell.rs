@@ -90,7 +90,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Writes the parameters, such as `50 clients × 128 bytes` or `randread × depth 32`.
+/// Writes the parameters, such as `50 connections × 128 bytes` or `randread × depth 32`.
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (name, value)) in self.0.iter().enumerate() {
@@ -120,10 +120,10 @@ mod tests {
 
     #[test]
     fn a_cell_has_a_display_a_job_and_a_json_form() {
-        let cell = Cell::new([("clients", 50.into()), ("bytes", 128.into())]);
-        assert_eq!(cell.to_string(), "50 clients × 128 bytes");
+        let cell = Cell::new([("connections", 50.into()), ("bytes", 128.into())]);
+        assert_eq!(cell.to_string(), "50 connections × 128 bytes");
         let shared = cell.with("% of peak", 10.into());
-        assert_eq!(shared.to_string(), "50 clients × 128 bytes × 10 % of peak");
+        assert_eq!(shared.to_string(), "50 connections × 128 bytes × 10 % of peak");
         assert_eq!(shared.without("% of peak"), cell);
         assert_eq!(Cell::new([("entries", 1.into())]).to_string(), "1 entry");
         let cell = Cell::new([("pattern", "randread".into()), ("depth", 4.into())]);

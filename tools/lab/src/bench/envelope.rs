@@ -96,7 +96,7 @@ mod tests {
     /// equals the first contender.
     fn run(names: &[&str], cpu: &[[f64; 2]]) -> (Bench, Record) {
         let mut bench = bench(names);
-        bench.cells.push(Cell::new([("clients", 1.into()), ("bytes", 128.into())]));
+        bench.cells.push(Cell::new([("connections", 1.into()), ("bytes", 128.into())]));
         let mut record = Record::new();
         for (round, cell) in (0..15).flat_map(|round| [(round, 0), (round, 1)]) {
             for contender in 0..=names.len() {

@@ -367,7 +367,7 @@ pub(crate) mod tests {
             legend: String::new(),
             layout: Layout::Cells,
             contenders: Contenders::gather(found, None).expect("no contender was gathered"),
-            cells: vec![Cell::new([("clients", 50.into()), ("bytes", 128.into())])],
+            cells: vec![Cell::new([("connections", 50.into()), ("bytes", 128.into())])],
             metrics: metrics(),
             sweep: None,
             idle: None,
@@ -422,7 +422,7 @@ pub(crate) mod tests {
     fn answers_begin_with_the_first_round_and_gain_intervals() {
         let bench = bench(&["a", "b"]);
         let so_far = |rounds| bench.so_far(&record(3, rounds, |one, _| 2.0 + one as f64), 0);
-        let first = "50 clients × 128 bytes: b takes 1.50 × the CPU of a, 1 round so far";
+        let first = "50 connections × 128 bytes: b takes 1.50 × the CPU of a, 1 round so far";
         assert_eq!(so_far(1).as_deref(), Some(first));
         assert!(
             so_far(9)
@@ -452,7 +452,7 @@ pub(crate) mod tests {
     fn run(rounds: Rounds, last: usize, fails_at: usize) -> Report {
         let mut bench = bench(&["a", "b"]);
         bench.plan.rounds = rounds;
-        bench.cells.push(Cell::new([("clients", 1.into())]));
+        bench.cells.push(Cell::new([("connections", 1.into())]));
         let measure = Box::new(Counting { measured: 0, fails_at });
         let mut listener = Listener { last, done: 0 };
         let prepared = Prepared { bench, measure, scratch: None };

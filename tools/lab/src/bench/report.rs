@@ -295,7 +295,7 @@ mod tests {
         let report = report(&["uring", "threads"], &record);
         let row = &report["results"][0];
         assert_eq!(row["contender"], "uring");
-        assert_eq!(row["cell"], json!({ "clients": 50, "bytes": 128 }));
+        assert_eq!(row["cell"], json!({ "connections": 50, "bytes": 128 }));
         assert_eq!(row["figures"]["cpu_us"]["value"], json!(2.007));
         assert_eq!(row["figures"]["cpu_us"]["best"], json!(2.0));
         assert_eq!(row["figures"]["cpu_us"]["ratio"]["median"], json!(1.0));
@@ -345,7 +345,7 @@ mod tests {
         record.keep(Slice { round: 2, cell: 0, contender: 1 }, Err("reset".into()));
         let report = Report::new(&bench(&["a", "b"]), &record, &Environment::read());
         let failures: Vec<String> = report.failures().collect();
-        assert_eq!(failures, ["b failed in 1 slice at 50 clients × 128 bytes: reset"]);
+        assert_eq!(failures, ["b failed in 1 slice at 50 connections × 128 bytes: reset"]);
         assert_eq!((report.results[1].slices, report.verdicts[0].winner.as_ref()), (5, None));
         let bad: Vec<_> = report.samples.iter().filter(|slice| slice.sample.is_none()).collect();
         assert_eq!((bad.len(), bad[0].error.as_deref()), (1, Some("reset")));

@@ -187,12 +187,12 @@ mod tests {
     use super::super::tests::{bench, sample};
     use super::*;
 
-    /// Returns the summary for cells of 1 to `cells` clients. `cpu` is called with contender, cell
-    /// and round; the control is the last contender, and 0 is a failed slice.
+    /// Returns the summary for cells of 1 to `cells` connections. `cpu` is called with contender,
+    /// cell and round; the control is the last contender, and 0 is a failed slice.
     fn summary(names: &[&str], cells: usize, cpu: impl Fn(usize, usize, usize) -> f64) -> Summary {
         let mut bench = bench(names);
-        let clients = |cell: usize| Cell::new([("clients", (cell as u64 + 1).into())]);
-        bench.cells = (0..cells).map(clients).collect();
+        let connections = |cell: usize| Cell::new([("connections", (cell as u64 + 1).into())]);
+        bench.cells = (0..cells).map(connections).collect();
         let mut record = Record::new();
         for (round, cell) in (0..15).flat_map(|round| (0..cells).map(move |cell| (round, cell))) {
             for contender in 0..=names.len() {
@@ -217,8 +217,8 @@ mod tests {
         let found = summary(&["uring", "epoll", "tokio", "monoio"], 3, cpu);
         let counts = Counts { better: 2, worse: 1, ..Counts::default() };
         assert_eq!(found.counts, counts);
-        let sentence = "annulus takes 50 % less CPU than tokio in 2 of 3 cells (1 client, 2 clients); \
-                        takes 100 % more CPU than monoio in 1 of 3 cells (3 clients).";
+        let sentence = "annulus takes 50 % less CPU than tokio in 2 of 3 cells (1 connection, 2 connections); \
+                        takes 100 % more CPU than monoio in 1 of 3 cells (3 connections).";
         assert_eq!(found.sentences, [sentence]);
     }
 
@@ -275,7 +275,7 @@ mod tests {
         let found = summary(&["a", "b"], 3, cpu);
         let counts = Counts { better: 1, undecided: 1, void: 1, ..Counts::default() };
         assert_eq!(found.counts, counts);
-        let sentence = "a takes 50 % less CPU than b in 1 of 3 cells (1 client); 1 cell is undecided \
+        let sentence = "a takes 50 % less CPU than b in 1 of 3 cells (1 connection); 1 cell is undecided \
                         (1.05 ×); 1 cell is void (0.50 ×).";
         assert_eq!(found.sentences, [sentence]);
         let open = summary(

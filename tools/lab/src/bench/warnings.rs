@@ -144,7 +144,7 @@ mod tests {
         }
         let warnings = warnings(&bench(&["a", "b"]), &record);
         assert_eq!(warnings.len(), 1, "{warnings:?}");
-        let expected = "the load used 97 % of its core at 50 clients × 128 bytes:";
+        let expected = "the load used 97 % of its core at 50 connections × 128 bytes:";
         assert!(warnings[0].starts_with(expected), "{warnings:?}");
     }
 
@@ -173,7 +173,7 @@ mod tests {
         }
         let found = warnings(&bench, &record);
         assert!(
-            found[0].contains("at the peak, 50 clients × 128 bytes: the peak may be"),
+            found[0].contains("at the peak, 50 connections × 128 bytes: the peak may be"),
             "{found:?}"
         );
     }
@@ -189,7 +189,7 @@ mod tests {
         };
         // The rounds' ratios are 1, 1.05 and 1.1.
         assert!(!found(0.06).contains('±'));
-        assert!(found(0.01).contains("± 0.01 at 50 clients × 128 bytes"), "{}", found(0.01));
+        assert!(found(0.01).contains("± 0.01 at 50 connections × 128 bytes"), "{}", found(0.01));
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
         let failed = record(3, 15, |index, _| [2.0, 4.0, 2.5][index]);
         let found = warnings(&bench(&["a", "b"]), &failed);
         assert!(
-            found[0].contains("gave different results at 50 clients × 128 bytes: "),
+            found[0].contains("gave different results at 50 connections × 128 bytes: "),
             "{found:?}"
         );
         let short = warnings(&bench(&["a", "b"]), &record(3, 4, |_, _| 2.0));

@@ -74,7 +74,7 @@ fn a_slower_machine_warns_unless_there_is_a_reference() {
 #[test]
 fn one_sided_contenders_are_listed_and_another_machine_warns() {
     let [mut old_bench, new_bench] = [bench(&["a", "b"]), bench(&["a", "c"])];
-    old_bench.cells.push(Cell::new([("clients", 1.into())]));
+    old_bench.cells.push(Cell::new([("connections", 1.into())]));
     old_bench.contenders.specs[0].arguments = vec!["--fast".into()];
     let environment = Environment::read();
     let other = Environment { cpu: "another".into(), ..environment.clone() };
@@ -87,7 +87,7 @@ fn one_sided_contenders_are_listed_and_another_machine_warns() {
         [
             "only the old run has the contenders b",
             "only the new run has the contenders c",
-            "only the old run has the cells 1 client",
+            "only the old run has the cells 1 connection",
             "a was started with other arguments",
         ]
     );

@@ -211,7 +211,7 @@ impl Loads {
                 let Options { connections, duration, count, warm_up, pipeline, .. } = &self.options;
                 let own = [
                     (connections.is_some(), "-c (connections)"),
-                    (duration.is_some(), "-d (--seconds)"),
+                    (duration.is_some(), "-d (--duration)"),
                     (count.is_some(), "-n"),
                     (warm_up.is_some(), "--warm-up"),
                     (pipeline.is_some(), "--pipeline (depth)"),

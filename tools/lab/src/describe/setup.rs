@@ -199,7 +199,7 @@ pub struct Selection {
 
 impl Selection {
     /// Creates a selection from patterns `CONTENDER/CELL`, `CONTENDER` and `/CELL`, in which `*`
-    /// matches any text. A cell is given by its name, such as `50 clients × 128 bytes`, or by its
+    /// matches any text. A cell is given by its name, such as `50 connections × 128 bytes`, or by its
     /// values, such as `50x128`.
     pub fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Selection {
         let mut only = Selection::default();

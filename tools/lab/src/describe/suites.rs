@@ -26,9 +26,9 @@ const SMALL: &str = r#"
     [[table]]
     title = "a table"
     unit = "requests/s"
-    corner = "clients"
+    corner = "connections"
     each = { servers = ["uring"], figure = "rate", bytes = 128 }
-    columns = [{ name = "1", clients = 1 }, { name = "50", clients = 50, figure = "percent" }]
+    columns = [{ name = "1", connections = 1 }, { name = "50", connections = 50, figure = "percent" }]
     rows = [{ name = "128", published = [5] }, { name = "big", bytes = 1000, servers = ["go"] }]
 "#;
 
@@ -45,7 +45,7 @@ fn a_question_combines_table_row_and_column() {
     assert_eq!((first.servers, first.figure), (vec!["uring".to_owned()], Figure::Rate));
     let last = table.ask(1, 1);
     assert_eq!((last.servers, last.figure), (vec!["go".to_owned()], Figure::Percent));
-    assert_eq!((last.of.clients, last.of.bytes), (Some(50), Some(1000)));
+    assert_eq!((last.of.connections, last.of.bytes), (Some(50), Some(1000)));
     assert_eq!((table.published(0, 0), table.published(0, 1)), (Some(5.0), None));
     assert_eq!(suite.questions().count(), 4);
 }
@@ -53,13 +53,13 @@ fn a_question_combines_table_row_and_column() {
 #[test]
 fn incomplete_and_unknown_entries_are_refused_by_name() {
     for (from, to, part) in [
-        ("bytes = 128", "cycles = 1", "'a table': 128 × 1 needs clients and bytes"),
+        ("bytes = 128", "cycles = 1", "'a table': 128 × 1 needs connections and bytes"),
         ("figure = \"rate\", ", "", "128 × 1 needs a figure"),
         ("servers = [\"uring\"], ", "", "needs servers"),
         ("published = [5]", "published = [1, 2, 3]", "row 128 has more figures than columns"),
         ("corner =", "edge =", "unknown field `edge`"),
         ("kind = \"echo\"", "kind = \"dance\"", "unknown variant `dance`"),
-        ("clients = 1 }", "client = 1 }", "unknown field `client`"),
+        ("connections = 1 }", "connection = 1 }", "unknown field `connection`"),
         ("\"big\", bytes = 1000", "\"b\\nig\", published = [1, 2, 3]", "row b ig has more"),
     ] {
         let error = parse(&SMALL.replace(from, to)).expect_err(from).to_string();

@@ -115,9 +115,9 @@ fn adapt_to_connections(metric: &mut Metric) {
     }
 }
 
-/// Returns the cell for this many clients, with messages of this length.
-pub fn cell(clients: usize, bytes: usize) -> Cell {
-    Cell::new([("clients", (clients as u64).into()), ("bytes", (bytes as u64).into())])
+/// Returns the cell for this many connections, with messages of this length.
+pub fn cell(connections: usize, bytes: usize) -> Cell {
+    Cell::new([("connections", (connections as u64).into()), ("bytes", (bytes as u64).into())])
 }
 
 /// A comparison of echo servers under a load.
@@ -129,7 +129,7 @@ pub struct Echo {
     pub transport: Transport,
     /// The servers to compare.
     pub servers: Vec<Contender>,
-    /// The load. A cell sets its clients and message length, and a slice sets the address.
+    /// The load. A cell sets its connections and message length, and a slice sets the address.
     pub load: Options,
     /// How long a slice is measured.
     pub time: Duration,
@@ -147,7 +147,7 @@ impl Echo {
     pub fn setup(self, cells: &[Cell]) -> Result<Setup> {
         let loads = cells.iter().map(|cell| self.in_cell(cell));
         let loads = loads.collect::<Result<Vec<_>, UsageError>>()?;
-        let files = cells.iter().filter_map(|cell| cell.number("clients")).max();
+        let files = cells.iter().filter_map(|cell| cell.number("connections")).max();
         let files = files.unwrap_or_default();
         limits::reserve(files as usize)?;
         let Options { driver, segments, per_connection, warm_up, .. } = self.load;
@@ -156,7 +156,7 @@ impl Echo {
         let (seconds, cores) = (self.time.as_secs_f64(), Placement::Apart.terms(self.cores));
         let how = match per_connection {
             true => format!("a connection per message, event loops: {threads}"),
-            false => format!("{pipeline} in flight per client"),
+            false => format!("{pipeline} in flight per connection"),
         };
         let segmented = if segments { ", as segments" } else { "" };
         let shown = Presentation {
@@ -185,16 +185,16 @@ impl Echo {
 
     fn in_cell(&self, cell: &Cell) -> Result<Load, UsageError> {
         let number = |name| cell.number(name).unwrap_or_default() as usize;
-        let clients = number("clients");
+        let connections = number("connections");
         let scheme = if self.transport == Transport::Udp { "udp" } else { "tcp" };
         let options = Options {
             target: Some(format!("{scheme}://{{address}}")),
-            connections: Some(clients),
+            connections: Some(connections),
             length: Some(number("bytes")),
             ..self.load.clone()
         };
         // Connecting takes roughly this long.
-        let connects = Duration::from_micros(100) * clients as u32;
+        let connects = Duration::from_micros(100) * connections as u32;
         let cost = self.load.warm_up.unwrap_or_default() + self.time + connects;
         let load = Load::own(cell.clone(), options, cost).checked();
         load.map_err(|error| UsageError(format!("{cell}: {error}")))

@@ -15,7 +15,7 @@
 //!     legend: "".into(),
 //!     layout: Layout::Cells,
 //!     contenders: Contenders::gather(contenders, None)?,
-//!     cells: vec![Cell::new([("clients", 50.into())])],
+//!     cells: vec![Cell::new([("connections", 50.into())])],
 //!     metrics: vec![cpu()],
 //!     sweep: None,
 //!     idle: None,
@@ -27,8 +27,8 @@
 //! record.keep(Slice { round: 0, cell: 0, contender: 0 }, Ok(sample));
 //! let report = Report::new(&bench, &record, &Environment::read());
 //! let document = Document { name: "example", report: &report, suite: None, is_finished: false, forms: &[] };
-//! assert!(document.html().contains("50 clients") && document.markdown().contains("Unfinished: 1 of 3 slices."));
-//! assert!(document.csv().starts_with("contender,clients,metric,value,"));
+//! assert!(document.html().contains("50 connections") && document.markdown().contains("Unfinished: 1 of 3 slices."));
+//! assert!(document.csv().starts_with("contender,connections,metric,value,"));
 //! # anyhow::Ok(())
 //! ```
 

@@ -6,12 +6,12 @@ use crate::bench::{Bench, Cell, Record, Slice};
 use crate::environment::Environment;
 use crate::suite::small_report;
 
-/// Returns a run of two contenders and the control, at 1, 50 and 200 clients with 1 and 128 bytes.
-/// The second contender uses twice the CPU time of the first.
+/// Returns a run of two contenders and the control, at 1, 50 and 200 connections with 1 and 128
+/// bytes. The second contender uses twice the CPU time of the first.
 fn two() -> (Bench, Record) {
     let mut bench = bench(&["a", "b <c>"]);
     let cell = |clients: u64, bytes: u64| {
-        Cell::new([("clients", clients.into()), ("bytes", bytes.into())])
+        Cell::new([("connections", clients.into()), ("bytes", bytes.into())])
     };
     bench.cells = [1, 128].iter().flat_map(|&b| [1, 50, 200].map(|c| cell(c, b))).collect();
     bench.contenders.missing = vec!["no gcc: apt-get install gcc".into()];
@@ -42,7 +42,7 @@ fn a_page_has_all_parts_and_no_empty_chart() {
         "<title>a run</title>",
         "a takes 50 % less CPU than b &lt;c&gt; in all 6 cells.",
         "CPU: a ÷ its best rival in each cell",
-        "1 client × 1 byte: b &lt;c&gt;, better",
+        "1 connection × 1 byte: b &lt;c&gt;, better",
         "Left of 1, a is better; right of 1, it is worse.",
         ", Linux ",
         "<details>\n<summary><h2>Distance from the best</h2></summary>",
@@ -67,11 +67,11 @@ fn markdown_csv_and_json_have_the_same_figures() {
     let report = report();
     let document = document(&report);
     let markdown = document.markdown();
-    assert!(markdown.contains("| 50 clients × 128 bytes | 1.00 | 2.00 |"), "{markdown}");
+    assert!(markdown.contains("| 50 connections × 128 bytes | 1.00 | 2.00 |"), "{markdown}");
     assert!(!markdown.contains("mean"), "{markdown}");
     let csv = document.csv();
     let mut lines = csv.lines();
-    let head = "contender,clients,bytes,metric,value,low,high,best,ratio,ratio_low,ratio_high,slices,failed,error,finished";
+    let head = "contender,connections,bytes,metric,value,low,high,best,ratio,ratio_low,ratio_high,slices,failed,error,finished";
     assert_eq!(lines.next(), Some(head));
     // Three contenders in six cells by three metrics.
     assert_eq!(lines.clone().count(), 3 * 6 * 3);
@@ -129,9 +129,9 @@ fn failures_a_deviating_control_and_an_early_end_are_reported() {
         "Unfinished: 270 of 270 slices.",
         "2 cells are void (",
         "15 slices failed.",
-        "| 1 client × 1 byte | 1.00 | failed |",
-        "| 50 clients × 128 bytes | 1.00 | 1.25 |",
-        "b \\<c\\> failed in 15 slices at 1 client × 1 byte: reset",
+        "| 1 connection × 1 byte | 1.00 | failed |",
+        "| 50 connections × 128 bytes | 1.00 | 1.25 |",
+        "b \\<c\\> failed in 15 slices at 1 connection × 1 byte: reset",
     ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }

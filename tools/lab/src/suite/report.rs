@@ -200,7 +200,7 @@ pub(crate) mod tests {
         let report = small_report();
         let lines = report.tables[0].lines();
         let expected = [
-            ["clients", "", "1", "50"],
+            ["connections", "", "1", "50"],
             ["128", "published", "5", "–"],
             ["", "uring", "500,000", "–"],
             ["big", "go", "–", "–"],

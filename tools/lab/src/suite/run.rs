@@ -181,14 +181,14 @@ impl SuiteRun {
         Ok(names)
     }
 
-    /// Returns the cells of clients and bytes. Omits those with more connections than the process
+    /// Returns the cells of connections and bytes. Omits those with more connections than the process
     /// may open files, with a note about each.
     ///
     /// # Errors
     /// If no cell is left.
     fn cells(&mut self) -> Result<Vec<Cell>> {
         let room = limits::available_connections();
-        let needed = |cell: &Cell| cell.number("clients").unwrap_or_default() as usize;
+        let needed = |cell: &Cell| cell.number("connections").unwrap_or_default() as usize;
         let all = self.every(|question| message(question).into_iter().collect());
         let (cells, beyond): (Vec<Cell>, Vec<Cell>) =
             all.into_iter().partition(|cell| needed(cell) <= room);
@@ -232,14 +232,14 @@ impl SuiteRun {
     }
 }
 
-/// Returns the cell of a question with clients and bytes.
+/// Returns the cell of a question with connections and bytes.
 fn message(question: &Question) -> Option<Cell> {
-    Some(echo::cell(question.of.clients?, question.of.bytes?))
+    Some(echo::cell(question.of.connections?, question.of.bytes?))
 }
 
 /// Returns the cell of a question with workers, cycles and bytes.
 fn cycles(question: &Question) -> Option<Cycles> {
-    let (workers, bytes) = (question.of.clients? as u64, question.of.bytes? as u64);
+    let (workers, bytes) = (question.of.connections? as u64, question.of.bytes? as u64);
     Some(Cycles { workers, cycles: question.of.cycles?, bytes })
 }
 

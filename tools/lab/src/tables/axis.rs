@@ -71,7 +71,8 @@ pub struct Axis {
     #[serde(skip_serializing_if = "Option::is_none")]
     servers: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) clients: Option<usize>,
+    #[serde(alias = "workers")]
+    pub(crate) connections: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,7 +93,7 @@ impl Axis {
             name: String::new(),
             published: Vec::new(),
             servers: other.servers.clone().or_else(|| self.servers.clone()),
-            clients: other.clients.or(self.clients),
+            connections: other.connections.or(self.connections),
             bytes: other.bytes.or(self.bytes),
             entries: other.entries.or(self.entries),
             cycles: other.cycles.or(self.cycles),

@@ -121,13 +121,15 @@ impl Table {
 impl Kind {
     /// Checks that a question has all parameters that this kind requires.
     fn check(self, question: &Question) -> Result<(), &'static str> {
-        let Axis { clients, bytes, entries, cycles, .. } = &question.of;
-        let message = clients.is_some() && bytes.is_some();
+        let Axis { connections, bytes, entries, cycles, .. } = &question.of;
+        let message = connections.is_some() && bytes.is_some();
         let (complete, missing) = match self {
-            Kind::Echo | Kind::Udp => (message, "needs clients and bytes"),
-            Kind::Connect => (message || question.figure.is_of_memory(), "needs clients and bytes"),
+            Kind::Echo | Kind::Udp => (message, "needs connections and bytes"),
+            Kind::Connect => {
+                (message || question.figure.is_of_memory(), "needs connections and bytes")
+            }
             Kind::Nop => (entries.is_some(), "needs entries"),
-            Kind::File => (message && cycles.is_some(), "needs clients, bytes and cycles"),
+            Kind::File => (message && cycles.is_some(), "needs workers, bytes and cycles"),
         };
         if complete { Ok(()) } else { Err(missing) }
     }

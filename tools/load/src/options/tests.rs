@@ -96,7 +96,7 @@ fn options_without_effect_are_rejected() {
         (&["--rate", "1", "--arrivals", "burst:0"], "a burst period of 0ns"),
         (&["--rate", "fast"], "'fast' is not a number: write 500, 10k"),
         (&["--length", "0"], "bytes per message must be from 1 to 67108864, not 0"),
-        (&["-c", "0"], "clients must be from 1 to 1000000, not 0"),
+        (&["-c", "0"], "connections must be from 1 to 1000000, not 0"),
     ] {
         let error = resolve(args).unwrap_err();
         assert!(error.contains(part), "{args:?}: {error}");

@@ -18,7 +18,7 @@ fn every_shell_gets_completions_of_every_command() {
 #[test]
 fn every_command_has_a_page() {
     let pages = Path::new(env!("CARGO_TARGET_TMPDIR")).join("manual/man1");
-    let finished = annulus(["manual".as_ref(), pages.as_os_str()]);
+    let finished = annulus(["man".as_ref(), pages.as_os_str()]);
     assert_eq!((finished.code, &*finished.stdout), (Some(0), ""), "{finished:?}");
     for (page, part) in [
         ("annulus", "annulus\\-load(1)"),
@@ -32,11 +32,11 @@ fn every_command_has_a_page() {
         );
     }
     assert!(!pages.join("annulus-help.1").exists());
-    let printed = annulus(["manual"]);
+    let printed = annulus(["man"]);
     assert!(printed.stdout.contains(".TH annulus 1"), "{printed:?}");
 }
 
 #[test]
 fn directory_that_cannot_be_created_is_named() {
-    annulus(["manual", "/dev/null/man1"]).fails_with(1, &["/dev/null/man1", "choose another"]);
+    annulus(["man", "/dev/null/man1"]).fails_with(1, &["/dev/null/man1", "choose another"]);
 }

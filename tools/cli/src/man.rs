@@ -1,4 +1,4 @@
-//! `annulus completions` and `annulus manual`: shell completions and manual pages, generated from
+//! `annulus completions` and `annulus man`: shell completions and manual pages, generated from
 //! the definition of the command line.
 
 use crate::output;
@@ -17,13 +17,13 @@ Examples:
   annulus completions zsh > ~/.zfunc/_annulus     # a directory of $fpath
   annulus completions fish > ~/.config/fish/completions/annulus.fish";
 
-const MANUAL_AFTER_HELP: &str = "\
+const MAN_AFTER_HELP: &str = "\
 Without a directory, prints the page of annulus itself; each command has a page
 of its own.
 
 Examples:
-  annulus manual ~/.local/share/man/man1 && man annulus-load
-  annulus manual | man -l -";
+  annulus man ~/.local/share/man/man1 && man annulus-load
+  annulus man | man -l -";
 
 /// Print completions of this command line for a shell
 #[derive(Args, Debug)]
@@ -35,8 +35,8 @@ pub(crate) struct CompletionsArgs {
 
 /// Write the manual pages
 #[derive(Args, Debug)]
-#[command(after_help = MANUAL_AFTER_HELP)]
-pub(crate) struct ManualArgs {
+#[command(after_help = MAN_AFTER_HELP)]
+pub(crate) struct ManArgs {
     /// The directory for the pages of all commands; it is created if it is missing
     directory: Option<PathBuf>,
 }
@@ -49,7 +49,7 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn manual(args: &ManualArgs, mut command: Command) -> Result<ExitCode> {
+pub(crate) fn man(args: &ManArgs, mut command: Command) -> Result<ExitCode> {
     // Fills in the full names of subcommands and the options that all of them have.
     command.build();
     match &args.directory {
@@ -80,6 +80,8 @@ fn write_all(command: &Command, directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).with_context(advice)?;
     let name = command.get_display_name().unwrap_or(command.get_name());
     fs::write(directory.join(format!("{name}.1")), page(command)?).with_context(advice)?;
-    let described = command.get_subcommands().filter(|command| command.get_name() != "help");
+    let described = command
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help" && !command.is_hide_set());
     described.into_iter().try_for_each(|command| write_all(command, directory))
 }
