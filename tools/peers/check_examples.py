@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Checks the example programs: starts each, and tests it with existing client programs and with hostile clients.
+"""Checks the example programs: starts each, and tests it with existing client programs and with
+hostile clients.
 
     check_examples.py DIRECTORY            all examples in DIRECTORY
     check_examples.py DIRECTORY NAME...    only these
 
-The same checks run against the examples of annulus and their tokio versions. A check whose client is missing is skipped,
-with a line that says how to install the client. With CI=true the check fails, unless another program has the client's name. Exit code: 0 all passed, 1 a check failed,
-2 usage.
+The same checks run against the examples of annulus and their tokio versions. A check whose client
+is missing is skipped, with a line that says how to install the client. With CI=true the check
+fails, unless another program has the client's name. Exit code: 0 all passed, 1 a check failed, 2
+usage.
 """
 
 import concurrent.futures

@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 QUESTIONS = [(1, 1, 1), (3, 5, 4096), (2, 2, 100_000)]
-PATIENCE = 60  # seconds; reaching it is the failure
+PATIENCE = 60  # seconds; reaching this limit is a failure
 
 
 def is_answer(line, question):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 QUESTIONS = ["1 0.001", "64 0.001", "4096 0.001"]
-PATIENCE = 60  # seconds; reaching it is the failure
+PATIENCE = 60  # seconds; reaching this limit is a failure
 
 
 def main():

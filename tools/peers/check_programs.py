@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Checks the servers of the comparisons of programs in a directory: starts each in each of its modes, and makes the requests
-of the loads.
+"""Checks the servers of the comparisons of programs in a directory: starts each in each of its
+modes, and makes the requests of the loads.
 
     check_programs.py DIRECTORY
 
-Requests are made with curl (Debian: curl). Exit code: 0 all passed, 1 one failed, 2 usage, 3 it cannot run on this machine.
+Requests are made with curl (Debian: curl). Exit code: 0 all passed, 1 one failed, 2 usage, 3 it
+cannot run on this machine.
 """
 
 import pathlib
@@ -23,7 +24,7 @@ SERVICES = {
 HTTP1_ONLY = {"annulus": [["uring-serve"]]}
 WITHOUT_TLS = ("monoio", "compio", "multi-thread", "shards")
 ANSWERS = {"/": b"hello\n", "/16k": b"x" * 16384}
-PATIENCE = 60  # seconds; reaching it is the failure
+PATIENCE = 60  # seconds; reaching this limit is a failure
 UNAVAILABLE = 3
 
 

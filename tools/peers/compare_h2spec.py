@@ -3,11 +3,14 @@
 
     compare_h2spec.py DIRECTORY [--runs N] [--timeout S] [--h2spec PATH]
 
-DIRECTORY is the path that `tools/peers/hyper/build` printed. Requests are for `/read`, which is answered only after the end of the request,
-so that errors in the request are reported first. Some cases still depend on timing, so each server is tested several times, in turn, with
-and without TLS. A case counts as failed if it passes in no run. h2spec: go install github.com/summerwind/h2spec/cmd/h2spec@latest
+DIRECTORY is the path that `tools/peers/hyper/build` printed. Requests are for `/read`, which is
+answered only after the end of the request, so that errors in the request are reported before the
+answer. Some cases still depend on timing, so each server is tested several times, in turn, with
+and without TLS. A case counts as failed if it passes in no run. h2spec: go install
+github.com/summerwind/h2spec/cmd/h2spec@latest
 
-Exit code: 0 no case fails on annulus that passes on tokio, 1 one does, 2 usage, 3 h2spec is missing.
+Exit code: 0 no case fails on annulus that passes on tokio, 1 one does, 2 usage, 3 h2spec is
+missing.
 """
 
 import argparse
@@ -26,7 +29,7 @@ SERVERS = {
     "guest": ["annulus", "guest"],
 }
 SERVICES = {"http2": [], "https2": ["-t", "-k"]}
-PATIENCE = 600  # seconds; reaching it is the failure
+PATIENCE = 600  # seconds; reaching this limit is a failure
 
 
 def failures(h2spec, port, words, timeout):

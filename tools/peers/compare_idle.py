@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Compares the memory of idle HTTP/1 connections: hyper on annulus (io_uring, epoll; driven by hyper itself, or released while idle by
-`annulus_compat::tower::serve`) and on tokio, the programs of the comparisons.
+"""Compares the memory of idle HTTP/1 connections: hyper on annulus (on io_uring and epoll, and
+with `annulus_compat::tower::serve`, which releases idle connections) and on tokio, the programs
+of the comparisons.
 
     compare_idle.py [--connections N] [--rounds N] [--wait S] [--json FILE] [DIRECTORY]
 
-In each round, every server is started again, in a changing order. A client in this process opens N connections, sends one request over
-each, reads the answers, and keeps all connections open. /proc has the server's own resident memory (anonymous pages), which is read before
-the first connection, after the last answer, and S seconds later, when unneeded memory has been returned. /proc also has the kernel's
-memory in slabs and sockets, which covers the whole machine: both ends of the connections, and everything else. The figures are bytes per
-connection, as medians of the rounds. tokio is measured twice, the second time as a control.
+In each round, every server is started again, in a changing order. A client in this process opens
+N connections, sends one request over each, reads the answers, and keeps all connections open.
+/proc has the server's own resident memory (anonymous pages), which is read before the first
+connection, after the last answer, and S seconds later, when unneeded memory has been returned.
+/proc also has the kernel's memory in slabs and sockets, which covers the whole machine: both ends
+of the connections, and everything else. The figures are bytes per connection, as medians of the
+rounds. tokio is measured twice, the second time as a control.
 
-DIRECTORY has the programs `annulus` and `tokio`, as built by tools/peers/hyper/build. Without DIRECTORY they are built first.
-Exit code: 0 measured, 1 a program failed, 2 usage, 3 this machine lacks something.
+DIRECTORY has the programs `annulus` and `tokio`, as built by tools/peers/hyper/build. Without
+DIRECTORY they are built first. Exit code: 0 measured, 1 a program failed, 2 usage, 3 this machine
+lacks something.
 """
 
 import argparse

@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Compares the memory of idle connections of whole programs: our examples `static_files`, `redis` and `proxy` (io_uring, epoll) beside nginx,
-redis-server and HAProxy, with the tuned configurations of the comparisons.
+"""Compares the memory of idle connections of whole programs: our examples `static_files`, `redis`
+and `proxy` (io_uring, epoll) beside nginx, redis-server and HAProxy, with the tuned
+configurations of the comparisons.
 
     compare_idle_programs.py [--connections N] [--rounds N] [--wait S] [--json FILE] DIRECTORY
 
-In each round, every server is started again, in a changing order. A client in this process opens N connections, sends one request over
-each, reads the answers, and keeps all connections open. /proc has the own resident memory (anonymous pages) of all processes of the server,
-which is read before the first connection, after the last answer, and S seconds later, when unneeded memory has been returned. The figures
-are bytes per connection, as medians of the rounds. A proxy gets half of the connections, because it needs two descriptors for each, and so
-does this process, which is also its target. A file server gets three tenths: ours closes connections that are idle for 10 s, and all have to
-be open before that.
+In each round, every server is started again, in a changing order. A client in this process opens
+N connections, sends one request over each, reads the answers, and keeps all connections open.
+/proc has the resident memory (anonymous pages) of all processes of the server, which is read
+before the first connection, after the last answer, and S seconds later, when unneeded memory has
+been returned. The figures are bytes per connection, as medians of the rounds. A proxy gets half
+of the connections, because it needs two descriptors for each, and so does this process, which is
+also its target. A file server gets three tenths: ours closes connections that are idle for 10 s,
+and all have to be open before that.
 
-DIRECTORY has the examples, as built by tools/peers/annulus-examples/build. Programs that are not installed are left out and listed.
-Exit code: 0 measured, 1 a program failed, 2 usage, 3 this machine lacks something.
+DIRECTORY has the examples, as built by tools/peers/annulus-examples/build. Programs that are not
+installed are left out and listed. Exit code: 0 measured, 1 a program failed, 2 usage, 3 this
+machine lacks something.
 """
 
 import argparse

@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
-"""Compares the CPU time that load generators use: `annulus load`, wrk and oha, each against one nginx (`nginx/tuned.conf`) that serves a
-file of 128 bytes.
+"""Compares the CPU time that load generators use: `annulus load`, wrk and oha, each against one
+nginx (`nginx/tuned.conf`) that serves a file of 128 bytes.
 
     compare_load_generators.py [--rounds N] [--seconds S] [--loads WORDS] [--cores SERVER,CLIENT] [--oha PROGRAM] [--wrk2 PROGRAM]
                                [--json FILE] ANNULUS
 
-nginx has one process on one core, and each generator has one thread on another. In each round the generators run one after the other, in a
-changing order; annulus runs twice, the second time as a control. nginx counts the requests of all generators in the same way. The kernel
-counts CPU time: user and system, of all threads, from the start of a program to its end. The output has medians of the rounds: CPU time
-per request, its ratios to wrk and oha in the same round with 95 % intervals (bootstrap of the median), requests per second, the requests
-per second that a whole core would allow (1 / CPU time per request), and the shares of their cores that the generator and nginx used.
+nginx has one process on one core, and each generator has one thread on another. In each round the
+generators run one after the other, in a changing order; annulus runs twice, the second time as a
+control. nginx counts the requests of all generators in the same way. The kernel counts CPU time:
+user and system, of all threads, from the start of a program to its end. The output has medians of
+the rounds: CPU time per request, its ratios to wrk and oha in the same round with 95 % intervals
+(bootstrap of the median), requests per second, the requests per second that a whole core would
+allow (1 / CPU time per request), and the shares of their cores that the generator and nginx used.
 
-Loads: `closed-N` is a closed loop of N connections. In `full-N` a process that never waits shares the generator's core, so that the
-generator and not nginx bounds the rate. `open-R` is an open loop of 64 connections at R requests per second. It is compared with wrk2
-(giltene's fork of wrk, whose program is also called `wrk`), and with oha, with `-q` and latencies from the due times. The timers of both
-have a resolution of a millisecond, so requests that are due within the same millisecond leave together, as with `annulus (bursts)`
-(`--arrivals burst:1ms`). wrk has no open loop: it runs a closed loop with as many connections as it needs for a similar rate. A generator
-that is not installed is left out and listed: apt-get install wrk nginx-light; cargo install oha; wrk2 is built from its repository.
+Loads: `closed-N` is a closed loop of N connections. In `full-N` a process that never waits shares
+the generator's core, so that the generator and not nginx bounds the rate. `open-R` is an open
+loop of 64 connections at R requests per second. It is compared with wrk2 (giltene's fork of wrk,
+whose program is also called `wrk`), and with oha, with `-q` and latencies from the due times. The
+timers of both have a resolution of a millisecond, so requests that are due within the same
+millisecond leave together, as with `annulus (bursts)` (`--arrivals burst:1ms`). wrk has no open
+loop: it runs a closed loop with as many connections as it needs for a similar rate. A generator
+that is not installed is left out and listed: apt-get install wrk nginx-light; cargo install oha;
+wrk2 is built from its repository.
 
 Exit code: 0 measured, 1 a program failed, 2 usage, 3 this machine lacks something.
 """

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Measures a server that freezes, with `annulus load` and with its own client, and compares both with the known result.
+"""Measures a server that freezes, with `annulus load` and with its own client, and compares both
+with the known result.
 
     coordinated_omission.py ANNULUS [SECONDS]
 
-The server echoes, but freezes for 100 ms in each second. Requests are due at equal intervals, and those that are due
-during a freeze wait for its end. So p95 of the response times is 50 ms, p99 is 90 ms and p99.9 is 99 ms. Service times, which count from
-when a request was sent, hide nearly all of this: each connection has only one request in flight when a freeze begins.
+The server echoes, but freezes for 100 ms in each second. Requests are due at equal intervals, and
+those that are due during a freeze wait for its end. So p95 of the response times is 50 ms, p99 is
+90 ms and p99.9 is 99 ms. Service times, which count from when a request was sent, hide nearly all
+of this: each connection has only one request in flight when a freeze begins.
 
 Exit code: 0 both agree within 5 %, and with the values within 10 %; 1 they do not; 2 usage.
 """

@@ -41,7 +41,7 @@ struct target {
     const char *path;
 };
 
-/* An address as sockets take it. */
+/* An address in the form that sockets take. */
 struct endpoint {
     union {
         struct sockaddr any;

@@ -7,8 +7,8 @@ import selectors
 import socket
 import struct
 
-PATIENCE = 20.0  # seconds a healthy server never needs; reaching it is the failure
-FLOOD = 1 << 26  # bytes a flood sends at most
+PATIENCE = 20.0  # seconds that a correct server never needs; reaching this limit is a failure
+FLOOD = 1 << 26  # maximum number of bytes of a flood
 CHECKS = []
 
 

@@ -1,5 +1,5 @@
-// An echo server on asio, one thread: a session per connection, each with its own buffer, as in asio's examples. Its reactor,
-// epoll or io_uring, is chosen at compile time.
+// An echo server on asio, one thread: a session per connection, each with its own buffer, as in
+// asio's examples. Its reactor, epoll or io_uring, is chosen at compile time.
 #include <array>
 #include <asio.hpp>
 #include <charconv>

@@ -55,7 +55,8 @@ def clients(server, count):
 
 
 def join(made):
-    """Waits until the clients have joined, which they are not told: one speaks until all others hear it, and another speaks for that one."""
+    """Waits until the clients have joined, which the server does not report: one of them speaks
+    until all others hear it, and then another one until the first hears it."""
     for speaker, listeners in ((made[0], made[1:]), (made[1], made[:1])):
         deaf, deadline = listeners, time.monotonic() + PATIENCE
         while deaf:

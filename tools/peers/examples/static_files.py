@@ -326,7 +326,7 @@ def a_file_of_any_date_is_served(path):
             modified = email.utils.parsedate_to_datetime(headers["last-modified"]).timestamp()
             assert modified <= email.utils.parsedate_to_datetime(headers["date"]).timestamp(), headers
             assert (code, body) == (200, b"p {}"), (seconds, code)
-        # From a date that many files share, or that is in the future, a client can conclude nothing.
+        # A date that many files share, or that is in the future, tells a client nothing.
         for seconds in (0, 1, 315_532_800, 2**31 - day):
             os.utime(file, (seconds, seconds))
             os.replace(file, site.root / f"at-{seconds}")

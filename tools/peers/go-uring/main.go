@@ -1,7 +1,8 @@
 // An echo server on go-uring's reactor and net.Conn: a goroutine per connection, each with its own buffer.
 //
-// Without a mode it has the six rings over two worker pools of the library's own benchmark; `one-ring` has one, which its author
-// advises for few connections; `sqpoll` has two, each with a kernel thread that polls for submissions.
+// Without a mode it has six rings over two worker pools, as in the library's own benchmark.
+// `one-ring` has one, as its author recommends for few connections; `sqpoll` has two, each with a
+// kernel thread that polls for submissions.
 package main
 
 import (

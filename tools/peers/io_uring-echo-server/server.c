@@ -17,7 +17,8 @@ static int (*const servers[])(int, char **) = {read_write, recv_send, poll_read_
 int __real_shutdown(int fd, int how);
 int __wrap_shutdown(int fd, int how);
 
-/* The program shuts connections down without closing them, so it could serve only 1,000 in all: they are closed here. */
+/* The program shuts connections down without closing them, so it could serve only 1,000 in total;
+ * this closes them. */
 int __wrap_shutdown(int fd, int how)
 {
     __real_shutdown(fd, how);

@@ -1,5 +1,5 @@
-// An echo server on netpoll-cpp, as in its documentation, with one event loop that serves and one that accepts, the fewest that
-// the library allows.
+// An echo server on netpoll-cpp, as in its documentation, with one event loop that serves and one
+// that accepts: the library allows no fewer.
 #include <cstdlib>
 
 #include <elog/logger.h>

@@ -12,7 +12,7 @@ pub fn router() -> Router {
     Router::new().route("/", get(async || "hello\n")).route("/16k", get(async || &LARGE[..]))
 }
 
-/// The address to serve, and the mode.
+/// Parses the arguments: the address to serve, and the mode.
 pub fn arguments(modes: &[&str]) -> (SocketAddr, Option<String>) {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let parsed = match &*arguments {

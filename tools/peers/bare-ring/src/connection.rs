@@ -66,7 +66,7 @@ impl Connection {
                 let fd = fd.raw();
                 let call =
                     FileCall::ReadVector { fd, vectors, count: 1, offset: CURSOR, nowait: false };
-                file_entry(&call).expect("READV")
+                file_entry(&call).expect("READV has no entry")
             }
             Operations::RecvmsgSendmsg => {
                 let header = self.header(0, BUFFER);

@@ -106,7 +106,7 @@ impl Server {
     /// Handles the end of a connection's operation.
     fn on_progress(&mut self, number: usize, result: i32) -> io::Result<()> {
         let connection =
-            self.connections[number].as_mut().expect("only open connections have operations");
+            self.connections[number].as_mut().expect("a closed connection has an operation");
         match connection.advance(self.mode, result) {
             Next::Start(entry) => self.start(number, entry),
             Next::End => {

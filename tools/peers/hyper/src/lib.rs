@@ -162,7 +162,7 @@ impl Future for Answer {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            Answer::AtOnce(answer) => Poll::Ready(Ok(answer.take().expect("polled once"))),
+            Answer::AtOnce(answer) => Poll::Ready(Ok(answer.take().expect("polled again"))),
             Answer::AfterBody(body) => {
                 Pin::new(body).poll(cx).map_ok(|_| Response::new(Full::default()))
             }

@@ -1,4 +1,4 @@
-//! axum on annulus with one runtime per core, by the server of `annulus_compat::tower`.
+//! axum on annulus with one runtime per core, with the server of `annulus_compat::tower`.
 
 use annulus::net::ListenOptions;
 use annulus::shards::{ShardedListener, Shards, Spread};

@@ -41,11 +41,11 @@ fn main() -> turmoil::Result {
         let mut cut_off: Option<(u64, SocketAddr)> = None;
         for _ in 0..10 {
             sleep(Duration::from_secs(5)).await;
-            let (term, leader) = leaders.borrow().clone().pop_last().expect("time enough to elect");
+            let (term, leader) = leaders.borrow().clone().pop_last().expect("there is no leader");
             println!("{leader} leads term {term}, and is cut off");
             let others = |leader| nodes.into_iter().filter(move |node| *node != leader);
             if let Some((last, former)) = cut_off.replace((term, leader)) {
-                assert!(term > last && leader != former, "the rest elect another leader");
+                assert!(term > last && leader != former, "the rest elected no other leader");
                 others(former).for_each(|node| turmoil::repair(former.ip(), node.ip()));
             }
             others(leader).for_each(|node| turmoil::partition(leader.ip(), node.ip()));

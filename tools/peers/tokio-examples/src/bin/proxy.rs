@@ -84,15 +84,15 @@ async fn proxy(
         () = silence(&traffic.last, idle) => Err(io::ErrorKind::TimedOut.into()),
     };
     if end.is_err() {
-        // Something is missing, and an orderly end would look like the whole.
+        // Data is missing, and an orderly end would make it look complete.
         client.set_zero_linger()?;
         server.set_zero_linger()?;
     }
     end
 }
 
-/// Ends some time after the client has, unless it has sent something: that may be all that it has
-/// to send.
+/// Ends some time after the client has ended, unless the client has sent something, which may be
+/// all that it has to send.
 async fn until_left(client: &TcpStream) -> io::Error {
     match client.peek(&mut [0]).await {
         Ok(0) => {

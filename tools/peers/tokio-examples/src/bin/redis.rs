@@ -309,7 +309,7 @@ impl Store {
                 Some((end, _)) if *end <= now => {}
                 _ => return true,
             }
-            let (_, key) = self.ends.pop_first().expect("a first key exists");
+            let (_, key) = self.ends.pop_first().expect("there is no first key");
             self.deadlines.remove(&key);
             self.values.remove(&key);
         }

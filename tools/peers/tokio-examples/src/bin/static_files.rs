@@ -157,7 +157,7 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Returns a status as the error if neither the request nor what follows it makes sense.
+    /// Returns a status as the error if the request is invalid, and so are the bytes after it.
     fn parse(head: &'a [u8]) -> Result<Self, &'static str> {
         let mut lines = [httparse::EMPTY_HEADER; 100];
         let mut parsed = httparse::Request::new(&mut lines);
@@ -368,7 +368,7 @@ fn head_length(shown: &[u8]) -> Option<usize> {
 }
 
 /// Returns the bytes that a `Range` refers to. Returns `None`, so that all bytes are sent, if it
-/// makes no sense, refers to several parts, or the file is empty. The range is empty if all of it
+/// is invalid, refers to several parts, or the file is empty. The range is empty if all of it
 /// is beyond the end.
 fn range_of(value: &str, length: u64) -> Option<Range<u64>> {
     let (unit, range) = value.split_once('=')?;
